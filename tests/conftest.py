@@ -1,4 +1,4 @@
-"""What holds for every test: Hypothesis measures no time, since the machine may stall."""
+"""Settings of every test: Hypothesis measures no time, since the machine may stall."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of the docker runtime share: an engine with images, or a reason to skip."""
+"""Shared by tests of the docker runtime: an engine with images, or a reason to skip."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REQUIRED = os.environ.get("FENCEPOST_DOCKER") == "required"
 
 
 def usable_backend() -> BackendKind:
-    """The backend to test on; skips the test where there is no container engine."""
+    """The backend to test on; skips the test if there is no container engine."""
     try:
         return docker_backend(lambda slot: IMAGE)
     except EnvironmentFailed as lacking:

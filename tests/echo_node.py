@@ -1,8 +1,8 @@
 """A tiny node: listens, answers every frame, and talks to its peers, over TCP or simulated links.
 
-It is what the runtimes' own tests start: cheap, quick, and honest about what reached it.
-A frame is Kafka's (length, API key, version, correlation, client id), so Kafka's probe works.
-Run as a program it is a node (`echo_node.py node CONFIG`) or a client worker (`... client CONFIG`).
+The runtimes' own tests start it: it is cheap and quick, and records every frame that reached it. A
+frame is Kafka's (length, API key, version, correlation, client id), so Kafka's probe works. Run as
+a program it is a node (`echo_node.py node CONFIG`) or a client worker (`... client CONFIG`).
 `SimulatedEcho` does the same in virtual time.
 """
 
@@ -70,7 +70,7 @@ class Closed(Struct, frozen=True, tag="echo.closed"):
 
 
 class CommandReceived(Struct, frozen=True, tag="echo.command_received"):
-    """This client worker was given a command."""
+    """This client worker got a command."""
 
     words: str
 
@@ -197,7 +197,7 @@ class NoDisk:
         return self
 
     def lose_power(self, chance: Chance) -> None:
-        """Nothing is there to be forgotten."""
+        """Loses nothing, since nothing is stored."""
 
 
 class SimulatedFrame(Struct, frozen=True):

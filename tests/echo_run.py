@@ -1,4 +1,4 @@
-"""What tests of the runtimes share: runs of echo nodes, and waiting for what they record."""
+"""Shared by tests of the runtimes: runs of echo nodes, and waiting for their events."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def start_brokers(runtime: Runtime) -> None:
 
 
 def talk(runtime: Runtime) -> None:
-    """Waits until both brokers hear from each other, from now on."""
+    """Waits until both brokers receive frames from each other, from now on."""
     for name in ("broker-1", "broker-2"):
         assert advance(runtime, more("echo.answered", name, runtime.view)), "they do not talk"
 
@@ -80,20 +80,20 @@ def more(kind: str, slot: str, view: View) -> Condition:
 
 
 def goes_on(runtime: Runtime, kind: str, name: str) -> bool:
-    """Whether a slot's process still records such events, once what was on its way is past."""
+    """Whether a slot's process still records such events, after those that were on their way."""
     _let_past(runtime, name)
     return advance(runtime, more(kind, name, runtime.view)) is not None
 
 
 def is_silent(runtime: Runtime, kind: str, name: str) -> bool:
-    """Whether a slot's process records no such event, once what was on its way is past."""
+    """Whether a slot's process records no such event, after those that were on their way."""
     _let_past(runtime, name)
     return advance(runtime, more(kind, name, runtime.view), 0.5) is None
 
 
 def _let_past(runtime: Runtime, name: str) -> None:
-    """A node that answers now has taken in what had reached it, however slow it was until then. A
-    stopped node is not asked, nor one in a container, which can be reached by its links only."""
+    """A node that answers now has handled all earlier frames, even if it was slow before. A stopped
+    node is not asked, nor one in a container, which can be reached by its links only."""
     if isinstance(runtime, ProcessRuntime) and runtime.folder.info().runtime == "process":
         process = runtime.living(slot(runtime, name))
         if process is not None and state_of(process.pid) != "T":

@@ -39,8 +39,8 @@ class Forwarder:
     def set(self, mode: Mode) -> None:
         """`refuse` closes all connections and the listener; `mute` keeps both and passes nothing.
 
-        `mute-up` stops only what the source sends, `mute-down` only what the target sends. It is
-        in force when this returns.
+        `mute-up` stops only what the source sends, `mute-down` only what the target sends. It takes
+        effect before this returns.
         """
         self._ask(mode)
 

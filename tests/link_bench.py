@@ -1,4 +1,4 @@
-"""What tests of links share: three slots with an echoing server each, on addresses of their own."""
+"""Shared by tests of links: three slots with an echoing server each, on addresses of their own."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CUT = LinkState(cut_upstream=True, cut_downstream=True)
 
 @dataclass(frozen=True)
 class Bench:
-    """Three slots with an echoing server each, and whatever a test adds."""
+    """Three slots with an echoing server each, and servers that a test adds."""
 
     finish: ExitStack
     folder: RunFolder
@@ -106,7 +106,7 @@ def open_bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 def echoes(connection: socket.socket, limit_s: float = PATIENCE_S) -> bool:
-    """Whether what is sent comes back."""
+    """Whether sent bytes come back."""
     try:
         connection.settimeout(limit_s)
         connection.sendall(b"ping")

@@ -109,7 +109,7 @@ def imported(among: Iterable[ast.AST]) -> Iterator[str]:
 
 
 def over(lengths: dict[str, int], limit: int, known: dict[str, tuple[int, str]]) -> list[str]:
-    """What breaks the ratchet: longer than allowed, or excused without need."""
+    """The entries that break the ratchet: longer than allowed, or excused without need."""
     wrong = [
         f"{name} has {length} lines; {known.get(name, (limit, ''))[0]} are allowed"
         for name, length in lengths.items()
@@ -141,7 +141,7 @@ def test_the_ratchet_bites_both_ways() -> None:
 
 
 def test_a_call_has_at_most_five_arguments_without_a_name() -> None:
-    """Two swapped arguments of one type are found by nothing."""
+    """No tool finds two swapped arguments of one type."""
     wrong = [
         f"{relative(path)}:{node.lineno}"
         for path in SOURCES + EXAMPLES + TESTS
@@ -318,7 +318,8 @@ def looks_at_defects(module: ast.Module) -> Iterator[str]:
 
 
 def test_no_rule_and_no_suite_can_see_which_defects_are_on() -> None:
-    """What judges must not know what it is to find: no name of a defect, no switch, no run.json."""
+    """A judge must not know which defect it is to find: no name of a defect, no switch, no
+    run.json."""
     seen = [f"{relative(path)}: {what}" for path in JUDGES for what in looks_at_defects(tree(path))]
     assert seen == []
 

@@ -4,8 +4,8 @@
 
 A start is 3 controllers and 3 brokers behind their links, until every broker is unfenced; a bounce
 is SIGKILL to a broker until its next process has registered. Beside each, turn by turn, six JVMs
-start at once with a node's options, load Kafka's class path, print its version and end. Where there
-is a container engine with the image (`./dev images kafka`), the same in containers.
+start at once with a node's options, load Kafka's class path, print its version and end. If there is
+a container engine with the image (`./dev images kafka`), it measures the same in containers.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def bare_start(kafka: distribution.Distribution) -> float:
 def on(
     runtime: str, kafka: distribution.Distribution, out: Path, runs: int
 ) -> Mapping[str, object]:
-    """The figures of one runtime, or why there are none."""
+    """The figures of one runtime, or the reason why there are none."""
     bare: list[float] = []
     ready: list[float] = []
     bounces: list[float] = []

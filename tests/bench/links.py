@@ -57,7 +57,7 @@ class Client:
     """Producers and a consumer of one cluster, connected and warm."""
 
     def __init__(self, bootstrap: str) -> None:
-        # Metadata of brokers that are gone is ignored: they are gone once everything was measured.
+        # Errors about brokers that are gone are ignored: brokers end only after the measurement.
         common = {"bootstrap.servers": bootstrap, "log_level": 0, "error_cb": lambda error: None}
         produces = {**common, "acks": "all"}
         self._bulk = Producer({**produces, "queue.buffering.max.messages": 2 * MESSAGES})
@@ -89,7 +89,8 @@ class Client:
         return MESSAGES / took
 
     def consume(self) -> float:
-        """Messages a second of the last so many, from the first fetch to the last message."""
+        """Messages a second of the last `count` messages, from the first fetch to the last
+        message."""
         began = time.perf_counter()
         self._read(self._end - MESSAGES, self._end)
         return MESSAGES / (time.perf_counter() - began)
@@ -189,7 +190,7 @@ def main() -> None:
 
 
 def figures(found: Mapping[str, list[float]]) -> dict[str, object]:
-    """What one way came to."""
+    """The figures of one way."""
     return {
         "produce_messages_per_s": summary(found["produce"]),
         "consume_messages_per_s": summary(found["consume"]),

@@ -1,4 +1,4 @@
-"""What a node makes of a million frames that no honest client sends: nothing, or it is a bug.
+"""Sends a node a million frames that no honest client sends; any effect of them is a bug.
 
     ./dev bench malformed [--json] [--frames N] [--seed N]
 

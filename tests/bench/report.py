@@ -1,4 +1,4 @@
-"""What the benchmarks share: their options, and how figures are shown."""
+"""Shared by the benchmarks: their options, and the output of figures."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def summary(figures: Sequence[float]) -> dict[str, float]:
 
 
 def percentile(figures: Sequence[float], share: float) -> float:
-    """The least figure that so large a share of them do not exceed."""
+    """The least figure that this share of the figures does not exceed."""
     ordered = sorted(figures)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def show(options: argparse.Namespace, found: Mapping[str, object]) -> None:
-    """Prints what was found, one line a figure or as one JSON object."""
+    """Prints the results, one line per figure or as one JSON object."""
     if options.json:
         print(json.dumps(found))
         return

@@ -80,7 +80,7 @@ class Steady:
                 )
 
     def cycle(self) -> Iterator[Event]:
-        """One message written, replicated, acknowledged, and at times what else goes on."""
+        """One message is written, replicated and acknowledged; at times other events follow."""
         number, self._cycle = self._cycle, self._cycle + 1
         if number % HEARTBEAT_EVERY == 0:
             for broker in BROKERS:
@@ -156,7 +156,7 @@ class Steady:
                     broker_id=broker, old=old, new=new, broker_epoch=broker, reason=why
                 ),
             )
-            if fenced:  # what it has is on its disk before it may go online
+            if fenced:  # its metadata are on its disk before it may go online
                 yield self._add(
                     process,
                     SnapshotStored(

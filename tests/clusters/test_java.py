@@ -1,4 +1,4 @@
-"""Java and Maven: what is found, what is asked for, and the one sentence about what is missing."""
+"""Java and Maven: how they are found and called, and the one sentence about a missing one."""
 
 from __future__ import annotations
 

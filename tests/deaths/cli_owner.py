@@ -15,7 +15,7 @@ FOLDER = Path(sys.argv[1])
 
 
 class OutputWatcher:
-    """Standard output that makes the file when anything is said."""
+    """Standard output that makes the file when anything is printed."""
 
     def write(self, text: str) -> int:
         (FOLDER / "ready").touch()

@@ -2,7 +2,7 @@
 
 `python_owner.py FOLDER [fork]`. It makes the file `ready` in FOLDER once every node is up and an
 interrupt would find it waiting, and `closing` when it was interrupted and its teardown, which takes
-its time, has begun. With `fork`, a fork of it lives on that holds every descriptor it had.
+its time, has begun. With `fork`, a fork of it goes on running that holds every descriptor it had.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Every way for the owner of a run to die leaves no process of the run after 5 s.
 
-An owner is a program that starts a run and makes a file `ready` once it is up. To hold another one
-to this, such as a command, add it to `OWNERS`.
+An owner is a program that starts a run and makes a file `ready` once it is up. To test another
+owner, such as a command, add it to `OWNERS`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NODES = ("supervisor.py", "fencepost-toxiproxy", "reference.shell")
 
 @dataclass(frozen=True)
 class Owner:
-    """A program that owns a run, and words in the commands of what its run consists of."""
+    """A program that owns a run, and words in the commands of its run's processes."""
 
     argv: tuple[str, ...]
     parts: tuple[str, ...] = ECHO
@@ -93,7 +93,7 @@ def look(pid: int) -> Seen | None:
 
 
 def descendants(pid: int) -> list[Seen]:
-    """Everything that a process has started, and what that has started."""
+    """Every process that a process has started, directly or indirectly."""
     everyone = [look(int(entry.name)) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
     found: list[Seen] = []
     parents = {pid}
@@ -122,7 +122,7 @@ class Owned:
     def run(self) -> list[Seen]:
         """The processes that must not be left: the supervisor and all that it started."""
         mine = [self.supervisor, *descendants(self.supervisor.pid)]
-        for part in self.parts:  # a test would prove nothing about what was never there
+        for part in self.parts:  # a test would prove nothing about a process that never ran
             assert any(part in seen.command for seen in mine), part
         return mine
 
@@ -278,7 +278,8 @@ def test_the_death_of_owner_and_supervisor_at_once(begin: Callable[[str], Owned]
 
 
 def test_a_fork_of_the_owner_does_not_keep_the_run_alive(begin: Callable[[str], Owned]) -> None:
-    """Such a fork holds the pair open, so its closing alone would tell the supervisor nothing."""
+    """Such a fork holds the pair open, so the supervisor cannot notice the owner's end by its
+    closing alone."""
     owned = begin("python-with-a-fork")
     run = owned.run
     forks = [seen for seen in owned.below if seen.parent == owned.owner.pid and seen not in run]

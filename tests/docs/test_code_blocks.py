@@ -34,7 +34,7 @@ FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | r
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One block: where it stands, what the line that opens it says, and its lines."""
+    """One block: its place, the line that opens it, and its lines."""
 
     page: Path
     line: int

@@ -1,4 +1,4 @@
-"""The documentation: it builds without a warning, and what its code blocks say is true."""
+"""The documentation: it builds without a warning, and its code blocks are true."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAGES = sorted(DOCS.rglob("*.md"))
 
 
 @pytest.mark.tool
-def test_it_builds_without_a_warning(tmp_path: Path) -> None:
+def test_the_documentation_builds_without_a_warning(tmp_path: Path) -> None:
     sphinx = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet"]
     done = subprocess.run(
         [*sphinx, str(DOCS), str(tmp_path)], capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""What is done about a topic whose request got no answer: pure, with a scripted administrator."""
+"""Requests about topics that got no answer: pure, with a scripted administrator."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def delete(run: Administered) -> None:
     clients_of(run).delete_topic("orders")
 
 
-def test_what_got_no_answer_is_asked_for_again_as_an_operation_of_its_own() -> None:
+def test_a_request_without_an_answer_is_repeated_as_an_operation_of_its_own() -> None:
     run = Administered(OPEN, OPEN, DONE, then=GONE)
     delete(run)
     assert run.asked == ["op-1", "op-2", "op-3"]
@@ -115,7 +115,7 @@ def test_a_refusal_after_an_open_outcome_may_mean_that_it_was_done() -> None:
     assert run.asked == ["op-1", "op-2"]
 
 
-def test_what_no_event_shows_is_asked_for_until_it_is_answered() -> None:
+def test_a_change_that_no_event_shows_is_repeated_until_it_is_answered() -> None:
     run = Administered(OPEN, OPEN, DONE)
     clients_of(run).reassign("orders", 0, [1])
     assert run.asked == ["op-1", "op-2", "op-3"]
@@ -128,7 +128,7 @@ def test_a_refusal_of_a_change_that_no_event_shows_is_raised_at_once_too() -> No
     assert run.asked == ["op-1", "op-2"]
 
 
-def test_nothing_left_to_do_after_an_open_outcome_means_that_it_was_done() -> None:
+def test_an_error_of_a_change_already_made_means_that_an_unknown_try_succeeded() -> None:
     broker = KafkaNode(LAYOUT.slots[0])
     for error, ask in (
         ("NO_REASSIGNMENT_IN_PROGRESS", lambda clients: clients.reassign("orders", 0, [])),

@@ -1,4 +1,5 @@
-"""What a recovered cluster lacks, and what can be awaited of a node: pure, over the view."""
+"""The parts that a cluster lacks to have recovered, and conditions on a node: pure, over the
+view."""
 
 from __future__ import annotations
 
@@ -96,7 +97,7 @@ def shrunk(view: View) -> None:
         (shrunk, "broker 3 not in the ISR of orders-0"),
     ],
 )
-def test_what_is_missing_is_named_in_words(harm: Callable[[View], None], says: str) -> None:
+def test_missing_parts_are_named_in_words(harm: Callable[[View], None], says: str) -> None:
     view = healthy()
     harm(view)
     assert missing(view, LAYOUT) == (says,)

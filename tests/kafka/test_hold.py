@@ -1,5 +1,5 @@
-"""The fault `hold`: what it makes of its arguments, and what it does to a real cluster's requests,
-on processes, in containers and in the simulator alike."""
+"""The fault `hold`: its arguments, and its effect on a real cluster's requests, on processes, in
+containers and in the simulator."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_a_held_isr_change_is_stored_only_after_its_release_in_containers(tmp_pa
         test_a_held_isr_change_is_stored_only_after_its_release(run)
 
 
-def test_a_held_request_holds_up_what_is_behind_it_and_none_overtakes(run: Run) -> None:
+def test_a_held_request_delays_later_requests_and_none_overtakes(run: Run) -> None:
     cluster, clients = parts(run)
     clients.create_topic("orders", partitions=1)
     leader = cluster.leader("orders", 0)

@@ -149,7 +149,7 @@ def open_operations(bodies: list[Struct]) -> set[str]:
 
 
 @pytest.mark.parametrize("how", ["SIGTERM", "end of input"])
-def test_a_stopped_producer_calls_what_is_open_unknown(start: Start, how: str) -> None:
+def test_a_stopped_producer_records_open_operations_as_unknown(start: Start, how: str) -> None:
     with mute_listener() as port:
         options = ProducerOptions(
             partitions=(("orders", 0), ("orders", 1)), rate=1000, flush_ms=300
@@ -222,7 +222,7 @@ def test_an_administrator_that_gets_no_answer_does_not_know(start: Start) -> Non
     assert completed.outcome == "unknown"
 
 
-def test_a_probe_records_what_came_back(start: Start) -> None:
+def test_a_probe_records_its_answer(start: Start) -> None:
     fetched = fetch_answer(ErrorCode.not_leader_or_follower, b"")
     with one_answer(fetched) as port:
         worker = start(ProbeOptions(), port)

@@ -1,4 +1,4 @@
-"""Real clients against a real cluster, through links: what they do is what their events say."""
+"""Real clients against a real cluster, through links: their events agree with their actions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a random schedule injects faults into, and what it leaves alone."""
+"""The targets into which a random schedule injects faults, and those that it leaves alone."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_a_slow_link_is_one_that_is_dialled() -> None:
     assert set(dialled) == {"controller-1"}
 
 
-def test_what_is_held_are_requests_that_come_for_certain() -> None:
+def test_only_requests_that_certainly_come_are_held() -> None:
     """A follower's fetches from its leader, and any node's from the active controller."""
     view = begun()
     planned = drawn_faults(view, "hold")

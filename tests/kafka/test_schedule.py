@@ -1,4 +1,4 @@
-"""Schedules: pure, in order, resolved by what the cluster is doing, replayed from their record."""
+"""Schedules: pure, in order, resolved by the cluster's state, replayed from their record."""
 
 from __future__ import annotations
 

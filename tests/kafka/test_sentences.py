@@ -16,7 +16,7 @@ from fencepost.judging.event_formatter import sentence_of
 
 
 def made(kind: type[Struct]) -> Struct:
-    """An event body with something in each field."""
+    """An event body with a value in each field."""
 
     def value(annotation: Any) -> object:
         if get_origin(annotation) is tuple:

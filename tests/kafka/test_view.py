@@ -76,7 +76,7 @@ def test_a_node_has_caught_up_by_records_or_by_what_it_reports_as_applied() -> N
     assert NODE.caught_up.holds(seen(record, ("broker-1#1", MetadataApplied(offset=7, epoch=1))))
 
 
-def test_a_node_has_not_caught_up_with_what_only_an_observer_has_recorded() -> None:
+def test_a_node_has_not_caught_up_with_records_that_only_an_observer_has_recorded() -> None:
     applied = ("broker-1#1", MetadataApplied(offset=7, epoch=1))
     fenced = (
         "clients/observer#1",

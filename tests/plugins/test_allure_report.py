@@ -100,7 +100,7 @@ def test_a_violation_is_shown_as_failed_with_attachments(pytester: pytest.Pytest
 
 
 @pytest.mark.parametrize("args", [(), ("-p", "no:allure_pytest")])
-def test_where_allure_writes_nothing_no_timeline_is_made(
+def test_no_timeline_is_made_if_allure_writes_nothing(
     pytester: pytest.Pytester, judged: Path, args: tuple[str, ...]
 ) -> None:
     """It is installed here, and so loaded by pytest, but was not asked for results."""

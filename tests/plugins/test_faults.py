@@ -1,4 +1,4 @@
-"""The faults upon real processes behind real links: what they do, their receipts, their healing."""
+"""The faults on real processes behind real links: their effects, their receipts, their healing."""
 
 from __future__ import annotations
 
@@ -127,9 +127,7 @@ def test_a_cut_stops_one_direction_until_it_heals(runtime: Runtime, faults: Faul
     assert hears(runtime, "broker-2", "broker-1")
 
 
-def test_of_two_partitions_that_overlap_each_heals_its_own(
-    runtime: Runtime, faults: Faults
-) -> None:
+def test_overlapping_partitions_heal_independently(runtime: Runtime, faults: Faults) -> None:
     isolated = faults.isolate("broker-1")
     parted = faults.partition("broker-1", "broker-2")
     assert isolated.receipt.true

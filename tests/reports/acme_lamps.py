@@ -1,4 +1,4 @@
-"""What a third party might bring: an event kind of its own, and rules, good and bad ones."""
+"""A third party's plugin: an event kind of its own, and rules, good and bad ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a notebook may do with a report."""
+"""An example of a notebook that uses a report."""
 
 from __future__ import annotations
 

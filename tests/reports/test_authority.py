@@ -1,4 +1,4 @@
-"""Which changes of authority take something, and which states there were, in any system."""
+"""The changes that take authority, and the states of processes, in any system."""
 
 from __future__ import annotations
 

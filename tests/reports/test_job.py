@@ -1,4 +1,4 @@
-"""What the job asks of the machine and of its caller, before any Spark is started."""
+"""The job's requirements to the machine and its caller, before Spark is started."""
 
 from __future__ import annotations
 

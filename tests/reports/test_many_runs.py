@@ -106,7 +106,7 @@ def test_every_event_is_a_row_that_says_the_same(
         ]
 
 
-def test_what_goes_with_failure_is_counted_in_windows(job: Job, promises: Promises) -> None:
+def test_correlates_of_failure_are_counted_in_windows(job: Job, promises: Promises) -> None:
     found = [row.asDict() for row in job.report.correlation.collect()]
     windows = sum(len(run_tables(source, promises).windows) for source in job.sources)
     assert {row["windows"] for row in found} == {windows}

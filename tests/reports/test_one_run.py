@@ -188,7 +188,7 @@ def test_a_violation_is_explained_by_the_loss_that_its_rule_names(made: Made) ->
         assert row.lines[-1].endswith("<- this broke it")
 
 
-def test_where_nothing_lost_authority_nothing_explains_a_violation(made: Made) -> None:
+def test_without_a_loss_of_authority_no_loss_explains_a_violation(made: Made) -> None:
     found = [row for row in made.of["broken"].failures if row.what == "violation"]
     assert found
     assert {row.explained_by for row in found} == {-1}

@@ -133,7 +133,7 @@ def test_a_known_finding_is_distinguished_from_a_new_one(written: Written) -> No
     assert text.count("as known: lamps-flicker") == 1
 
 
-def test_what_events_say_is_text_and_never_markup(written: Written) -> None:
+def test_event_sentences_are_text_and_never_markup(written: Written) -> None:
     text = written.pages["night"].read_text() + written.pages["broken"].read_text()
     assert "a was switched &lt;on&gt; twice" in text
     assert "switched <on>" not in text

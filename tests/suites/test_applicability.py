@@ -1,5 +1,5 @@
-"""What each clause is on Apache Kafka: every clause has an entry that says how, and only the same
-promise is judged."""
+"""The applicability of each clause to Apache Kafka: every clause has an entry that says how it
+applies, and only the same promise is judged."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ ROOT = Path(__file__).parent.parent.parent
 class Environment:
     """See the module; `bin` has its programs.
 
-    What Fencepost depends on is seen in this interpreter's own packages, behind those of the
-    environment. Nothing is fetched.
+    Fencepost's dependencies come from this interpreter's own packages, behind those of the
+    environment. Nothing is downloaded.
     """
 
     folder: Path
@@ -39,7 +39,7 @@ class Environment:
         return self.folder / "bin"
 
     def install(self, wheel: Path) -> None:
-        """Installs a wheel, without what it depends on."""
+        """Installs a wheel, without its dependencies."""
         pip = [sys.executable, "-m", "pip", "--python", str(self.bin / "python"), "install"]
         words = [*pip, "--quiet", "--no-index", "--no-deps", "--ignore-installed", str(wheel)]
         subprocess.run(words, check=True, capture_output=True)

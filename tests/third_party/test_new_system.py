@@ -1,4 +1,4 @@
-"""`fencepost new-system`: what it writes works at once, against an installed Fencepost."""
+"""`fencepost new-system`: its project works at once, with an installed Fencepost."""
 
 from __future__ import annotations
 

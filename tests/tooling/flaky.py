@@ -51,7 +51,7 @@ class Flaky(msgspec.Struct, frozen=True, kw_only=True):
 @final
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What both sessions come to: a failed test is flaky if the second session passed it."""
+    """The result of both sessions: a failed test is flaky if the second session passed it."""
 
     flaky: Sequence[Outcome]
     failed: Sequence[Outcome]
@@ -69,7 +69,7 @@ def known(file: Path) -> list[Flaky]:
 
 
 def to_repeat(ended: Session, known_flaky: int, limit: int = LIMIT) -> Sequence[Outcome]:
-    """The failed tests, if they may run once more; else none."""
+    """The failed tests, if they may run once more; otherwise none."""
     failed = ended.of("failed")
     if ended.exit_code != _TESTS_FAILED or ended.uncollected:
         return ()
@@ -91,7 +91,7 @@ def result_of(first: Session, second: Session | None) -> Result:
 
 
 def seeded(arguments: Sequence[str]) -> Sequence[str]:
-    """The arguments with a seed, so that a failure which the seed causes comes about again."""
+    """The arguments with a seed, so that a failure which the seed causes occurs again."""
     if any(one.startswith("--fencepost-seed") for one in arguments):
         return arguments
     return (*arguments, f"--fencepost-seed={int.from_bytes(os.urandom(4))}")
@@ -166,7 +166,7 @@ class Runner:
 
 
 def total(results: Sequence[Result]) -> Result:
-    """What several sessions come to."""
+    """The result of several sessions."""
     return Result(
         flaky=[one for result in results for one in result.flaky],
         failed=[one for result in results for one in result.failed],

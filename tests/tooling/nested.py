@@ -8,7 +8,7 @@ import pytest
 
 
 def prepare(pytester: pytest.Pytester) -> None:
-    """Leaves out what takes longer to load than such a session takes without it."""
+    """Leaves out plugins that take longer to load than such a session takes without them."""
     pytester.makeini(
         f"""
         [pytest]

@@ -1,4 +1,5 @@
-"""A pytest plugin: `--outcomes FILE` writes what became of each test, `--again FILE` repeats some.
+"""A pytest plugin: `--outcomes FILE` writes the outcome of each test, `--again FILE` repeats some
+tests.
 
 The file has one row a test: its outcome, how long it ran, whether it is real (see `real_tests`),
 and if it failed, its seed and the folder of its run. Under xdist the session that the caller
@@ -27,7 +28,7 @@ _TEMPORARY = pytest.StashKey[pytest.TempPathFactory]()
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one test. `seed`, `run` and `error` are empty unless it failed."""
+    """The outcome of one test. `seed`, `run` and `error` are empty unless it failed."""
 
     test: str
     outcome: str
@@ -39,7 +40,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a session of pytest. `uncollected` names the modules with import errors."""
+    """The outcome of a session of pytest. `uncollected` names the modules with import errors."""
 
     exit_code: int
     outcomes: tuple[Outcome, ...]

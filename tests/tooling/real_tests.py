@@ -2,8 +2,8 @@
 
 * `real`: processes run beside the test, such as the nodes of a cluster. The kernel schedules them,
   so the outcome can depend on timing.
-* `tool`: the test runs a program to its end, such as a linter, and reads what it printed. The
-  outcome does not depend on timing.
+* `tool`: the test runs a program to its end, such as a linter, and reads its output. The outcome
+  does not depend on timing.
 
 A test without either is pure, or simulated: it runs in its own process alone. One that keeps a
 processor busy for long is marked `slow`: `./dev test --fast` leaves it out.

@@ -1,4 +1,4 @@
-"""Repeats one test under CPU pressure, so that its race comes about often enough to be found.
+"""Repeats one test under CPU pressure, so that its race occurs often enough to be found.
 
     ./dev flaky N TEST [ARGUMENTS OF PYTEST]
 

@@ -49,7 +49,7 @@ def past(event: Event, by_ns: int) -> Condition:
 
 @pytest.mark.parametrize("disk", ["empty", "copy"])
 @clause("KR-01")
-def test_of_two_processes_with_one_id_the_one_with_a_session_stays(
+def test_a_process_with_a_session_keeps_its_id_from_a_second_process(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients, disk: str
 ) -> None:
     writes = clients.produce("orders")

@@ -145,7 +145,7 @@ def test_a_voter_has_one_vote_an_epoch(
     ids=["slow-to-resign"],
 )
 @clause("QC-08", "QC-09")
-def test_what_an_isolated_controller_never_committed_is_undone(
+def test_uncommitted_records_of_an_isolated_controller_are_undone(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders")
@@ -172,7 +172,7 @@ def test_shutdown_is_granted_once_leadership_is_off_the_broker(
 
 @pytest.mark.parametrize("disk", ["empty", pytest.param("copy", marks=physical("disks"))])
 @clause("QC-19")
-def test_of_two_processes_with_one_id_the_newest_wins(
+def test_the_newest_of_two_processes_with_one_id_wins(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients, disk: str
 ) -> None:
     clients.produce("orders")

@@ -70,7 +70,7 @@ def test_a_follower_that_does_not_keep_up_leaves_the_isr_and_returns_caught_up(
 @pytest.mark.parametrize("fencepost_shape", [LEADERS_STAY], ids=["leaders-stay"])
 @physical("disks")
 @clause("RP-15", "RP-24", "RP-18")
-def test_a_former_leader_truncates_what_no_other_replica_has(
+def test_a_former_leader_truncates_messages_that_no_other_replica_has(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders", partitions=1)
@@ -184,7 +184,7 @@ def test_flushed_data_survives_a_power_loss(
 
 
 @clause("JEPSEN-aborted-read")
-def test_a_write_that_was_refused_for_good_is_never_read(
+def test_a_write_that_was_finally_refused_is_never_read(
     cluster: KafkaCluster, clients: KafkaClients
 ) -> None:
     too_large = {"message.max.bytes": "4000000"}  # for the client, not for the broker

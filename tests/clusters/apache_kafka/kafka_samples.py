@@ -1,5 +1,5 @@
-"""What versions of Kafka really printed, stored and showed, as recorded in `samples`; and which
-rows of the tables nothing of it pins. `record_samples.py` records them.
+"""Lines, records and pages of real versions of Kafka, as recorded in `samples`; and the rows of the
+tables that no sample pins. `record_samples.py` records them.
 
     <version>-<slot>-<number>.txt   part of one node's log, in order
     records-<version>-<number>.txt  committed metadata records of one cluster: offset, epoch, value

@@ -3,9 +3,9 @@
     .venv/bin/python tests/clusters/apache_kafka/record_samples.py 4.1.0 [RUN]
 
 Faults make the nodes of a cluster print and store nearly all that the tables know; or RUN, the
-folder of a run of that version that is over, such as a soak's, is gleaned for what chance brings.
-Rows that samples of the version pin already are left as they are: to record one anew, remove its
-sample first. The events below the lines are what is made of them now: read them before a commit.
+folder of a run of that version that is over, such as a soak's, is searched for further rows. Rows
+that samples of the version pin already are kept: to record one again, remove its sample first. The
+events below the lines are those that the tables make now: read them before a commit.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ COMMON = SAMPLES / "schemas"
 
 
 def inject_faults(run: Run) -> dict[str, bytes]:
-    """Injects faults so that the cluster prints what the tables know; returns the metrics pages of
-    a node of each role."""
+    """Injects faults so that the cluster prints the lines in the tables; returns the metrics pages
+    of a node of each role."""
     cluster, faults, clients = run.cluster, run.faults, run.clients
     until = partial(cluster.eventually, within_ms=PATIENCE_MS)
     clients.create_topic("many", partitions=12)
@@ -201,7 +201,7 @@ def block(line: str, events: Iterable[Struct]) -> str:
 
 
 def record(version: str) -> None:
-    """Injects faults into a cluster of that version, and records what it left."""
+    """Injects faults into a cluster of that version, and records samples of its folder."""
     plugins = load()
     folder = RunFolder.create(Path(tempfile.mkdtemp(prefix="kafka-samples-")) / "run")
     spec = RunSpec(plugins.system(f"apache/kraft@{version}"), Shape(settings=SNAPSHOTS))

@@ -120,7 +120,7 @@ def test_a_setting_that_kafka_does_not_have_makes_a_test_not_applicable(name: st
         KRaft().layout(Shape(own={"broker-1": {name: "1"}}))
 
 
-def test_what_kafka_cannot_be_is_refused() -> None:
+def test_a_shape_that_kafka_cannot_have_is_refused() -> None:
     with pytest.raises(NotApplicable, match="one id for both"):
         KRaft().layout(kafka_shape(combined=1))
     with pytest.raises(UsageError, match="no defects"):

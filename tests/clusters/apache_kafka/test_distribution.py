@@ -58,7 +58,7 @@ def test_a_version_that_maven_cannot_download_is_named_with_mavens_last_lines(
     assert not (cache(environment) / "9.9.9").exists()
 
 
-def test_what_is_in_the_cache_needs_neither_network_nor_maven(tools: Path, tmp_path: Path) -> None:
+def test_jars_in_the_cache_need_neither_network_nor_maven(tools: Path, tmp_path: Path) -> None:
     environment = {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     home = cache(environment) / "4.3.1"
     home.mkdir(parents=True)

@@ -181,7 +181,7 @@ def test_a_replica_eligible_before_a_batch_may_be_elected_within_it(
     first, second = (b for b in metadata.replay_batch(batch) if isinstance(b, PartitionCommitted))
     assert (first.isr, first.eligible) == ((3,), (2,))
     assert (second.leader, second.eligible) == (2, ())
-    # Alone in its batch, the record ends what it says it ends.
+    # Alone in its batch, the record ends the eligibility that it names.
     metadata.replay(changed(known, 303, EligibleLeaderReplicas=[1]))
     (alone,) = metadata.replay_batch([changed(known, 304, EligibleLeaderReplicas=[])])[1:]
     assert alone.eligible == ()
@@ -244,13 +244,13 @@ def test_after_a_snapshot_the_observer_goes_on_and_records_what_it_missed() -> N
     assert [one.offset for one in reading.take(answer(42, 40, 41, epoch=7))] == [40, 41]
 
 
-def test_a_snapshot_makes_events_of_what_has_changed(known: Schemas) -> None:
+def test_a_snapshot_makes_events_of_changed_entities(known: Schemas) -> None:
     before = [one for one in recorded(known) if one.offset < 435]  # then the topic is deleted
     metadata = Metadata()
     for stored in before:
         metadata.replay(stored)
     snapshot = [one.record for one in before]
-    # What has not changed makes no event again, except features, of which only the level is known.
+    # Unchanged entities make no event again, except features, of which only the level is known.
     assert metadata.restore(500, snapshot) == [
         FeatureFinalized(offset=500, feature="metadata.version", level=30)
     ]

@@ -79,7 +79,7 @@ def test_a_large_number_is_read_as_java_writes_it() -> None:
     assert figures("kafka_server_raft_metrics_current_epoch 1.2E7") == {"epoch": 12_000_000}
 
 
-def test_the_agent_shows_what_the_table_has_and_what_zookeeper_would_have() -> None:
+def test_the_agent_shows_the_metrics_of_the_table_and_those_of_zookeeper() -> None:
     shown = json.loads(exporter_config())["includeObjectNames"]
     assert shown[:-1] == list(dict.fromkeys(row.metric for row in TABLE))
     assert shown[-1] == "kafka.server:type=SessionExpireListener,*"

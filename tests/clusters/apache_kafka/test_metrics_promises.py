@@ -90,7 +90,7 @@ def counting() -> HistoryBuilder:
     return h
 
 
-def test_a_count_that_stays_what_it_was_long_after_a_fencing_was_applied_breaks_kr_07() -> None:
+def test_a_count_that_is_unchanged_long_after_a_fencing_was_applied_breaks_kr_07() -> None:
     h = counting().after(SETTLED_MS)
     counts(h, 2, 0)
     broken = verdict(h, "KR-07")

@@ -28,7 +28,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def asked_of(answer: bytes | None) -> Mapping[str, int]:
-    """What is read from a server that answers with this (None: it never answers)."""
+    """The page that is read from a server with this answer (None: it never answers)."""
     served = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

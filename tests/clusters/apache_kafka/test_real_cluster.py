@@ -121,7 +121,7 @@ def test_an_observer_that_comes_too_late_for_the_log_records_it_and_nothing_hold
         run.cluster.eventually(run.cluster.recovered)
         observer = next(one for one in system.observers() if one.workload == OBSERVER)
         late = run.runtime.client(replace(observer, name="late")).process
-        # The content of a snapshot comes after its name, and before what is committed since.
+        # The content of a snapshot comes after its name, and before later committed records.
         run.cluster.eventually(by(late, "snapshot.loaded"))
         run.clients.create_topic("last")
         run.cluster.eventually(by(late, "metadata.committed"))

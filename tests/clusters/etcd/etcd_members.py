@@ -1,7 +1,7 @@
 """Three etcd members on loopback addresses, and a forwarder on each directed link between them.
 
-Slot s lives at 127.N.s.s and reaches peer p at 127.N.s.p, as in the process runtime. Slot 4 is the
-clients'. A forwarder is a minimal stand-in for toxiproxy: a link passes, refuses or is mute.
+Slot s has the address 127.N.s.s and reaches peer p at 127.N.s.p, as in the process runtime. Slot 4
+is the clients'. A forwarder is a minimal stand-in for toxiproxy: a link passes, refuses or is mute.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What clients of etcd do and what answers prove, without a server: scripts are sent answers."""
+"""The scripts of etcd's clients, and the outcomes that answers prove, without a server."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def play(script: Script, *answers: Response) -> tuple[list[Send], list[object]]:
         (Replied(503, b"[1]"), "unknown"),
     ],
 )
-def test_what_an_answer_to_a_write_proves(answer: Response, outcome: str) -> None:
+def test_the_outcome_that_an_answer_to_a_write_proves(answer: Response, outcome: str) -> None:
     assert of_write(answer).outcome == outcome
 
 

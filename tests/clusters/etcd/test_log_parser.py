@@ -21,7 +21,7 @@ SAMPLES = sorted((Path(__file__).parent / "samples").glob("*.log"))
 
 
 def parsed(lines: Iterable[str]) -> Sequence[ParsedEvent]:
-    """What one process's log makes, of the second member."""
+    """The events of the log of a process of the second member."""
     parser = MemberLogParser(2)
     return [event for line in lines for event in parser.parse(line)]
 

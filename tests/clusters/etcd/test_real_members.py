@@ -1,4 +1,4 @@
-"""Three real etcd members behind links, real client processes, and the rules over what they did."""
+"""Three real etcd members behind links, real client processes, and the rules over their history."""
 
 from __future__ import annotations
 

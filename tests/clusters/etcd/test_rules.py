@@ -221,7 +221,7 @@ def test_a_lost_update_breaks_etcd_03() -> None:
     assert "overwrote 'b:1'" in violation(h, "ETCD-03")
 
 
-def test_a_write_found_between_a_swap_and_what_it_expected_breaks_etcd_03() -> None:
+def test_a_write_between_a_swap_and_the_write_it_expected_breaks_etcd_03() -> None:
     h = HistoryBuilder()
     put(h, A, "a:0", 5)
     invoke(h, B, "b:1", "put", value="b:1")
@@ -230,7 +230,7 @@ def test_a_write_found_between_a_swap_and_what_it_expected_breaks_etcd_03() -> N
     assert "overwrote 'b:1'" in violation(h, "ETCD-03")
 
 
-def test_a_swap_refused_in_spite_of_what_it_expected_breaks_etcd_03() -> None:
+def test_a_swap_refused_although_its_expectation_held_breaks_etcd_03() -> None:
     h = HistoryBuilder()
     put(h, A, "a:0", 5)
     invoke(h, B, "b:0", "swap", value="b:0", expected=5)

@@ -1,4 +1,4 @@
-"""What `etcd/cluster` lays out and starts, and what it makes of events, without a process."""
+"""The layout, the commands and the state of `etcd/cluster`, without a process."""
 
 from __future__ import annotations
 

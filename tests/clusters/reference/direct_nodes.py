@@ -1,7 +1,7 @@
-"""What tests of node processes share: nodes started directly, raw requests, and a real client.
+"""Shared by tests of node processes: nodes started directly, raw requests, and a real client.
 
-Each node has a node.json and a disk, lives at a loopback address of the run's own, has no links,
-and is ended by its process id.
+Each node has a node.json, a disk, a loopback address of the run's own and no links, and is ended by
+its process id.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Nodes:
         self.await_active()
 
     def bodies(self, process: str) -> list[object]:
-        """What a process has recorded so far."""
+        """The event bodies that a process has recorded so far."""
         path = self.events_path(process)
         read = Codec(KINDS)
         lines = path.read_bytes().splitlines() if path.exists() else []
@@ -132,7 +132,7 @@ class Nodes:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Ends a node whatever it is doing."""
+    """Ends a node at once."""
     process.kill()
     process.wait(LIMIT_S)
 
@@ -162,7 +162,7 @@ def frame(body: bytes) -> bytes:
 
 
 def request(key: int, version: int, body: bytes, flexible: bool = False) -> bytes:
-    """A frame with a whole header (client id "x") and whatever follows it."""
+    """A frame with a whole header (client id "x") and this body."""
     tags = b"\0" if flexible else b""
     return frame(struct.pack(">hhih", key, version, 7, 1) + b"x" + tags + body)
 
@@ -209,7 +209,7 @@ def create(cluster: Nodes, topic: str, partitions: int = 1) -> None:
 
 
 def quietly(cluster: Nodes, **own: object) -> dict[str, Any]:
-    """confluent-kafka's settings; what it logs of brokers killed on purpose is left out."""
+    """confluent-kafka's settings; its log lines about brokers killed on purpose are left out."""
     return {
         "bootstrap.servers": cluster.bootstrap,
         "log_level": 0,
@@ -235,7 +235,7 @@ def produce(cluster: Nodes, topic: str, values: list[str], **own: object) -> lis
 
 
 def read(cluster: Nodes, topic: str, count: int, start: int = 0) -> list[str]:
-    """So many values from an offset on, by assign and then a seek."""
+    """That many values from an offset on, by assign and then a seek."""
     consumer = Consumer(quietly(cluster, group_id="g", enable_auto_commit=False))
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
@@ -249,7 +249,7 @@ def read(cluster: Nodes, topic: str, count: int, start: int = 0) -> list[str]:
             assert message.error() is None, message.error()
             value, offset = message.value(), message.offset()
             assert isinstance(value, bytes)
-            if offset == start + len(values):  # what was fetched before the seek is passed over
+            if offset == start + len(values):  # messages fetched before the seek are skipped
                 values.append(value.decode())
         return values
     finally:

@@ -1,8 +1,8 @@
 """A seeded stream of frames that no honest client sends, and a driver that sends them to nodes.
 
-Each begins as a whole request of an API and version that the listener serves, with contents made
-up field by field. Some stay so; most are spoilt: bits flipped, cut short, lied about in length, a
-part doubled, bytes put in, or put in the place of others. Some are nothing but random bytes.
+Each begins as a whole request of an API and version that the listener serves, with contents made up
+field by field. Some stay valid. Most are spoilt: bits are flipped, the end is cut off, a length is
+wrong, a part is doubled, bytes are inserted or replaced. Some are random bytes only.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ class Frames:
         return codec._frame(schema, names, self._entity(schema))[4:]
 
     def _spoil(self, frame: bytearray) -> None:
-        """Spoils a frame in one way; most often beyond its key and version, or it goes nowhere."""
+        """Spoils a frame in one way; most often beyond its key and version, since a frame with a
+        bad key is not decoded."""
         draw = self._draw
         least = 0 if draw.random() < 0.1 or len(frame) < 9 else 8
         at = draw.randrange(least, len(frame)) if len(frame) > least else 0
@@ -175,12 +176,13 @@ def understood(listener: str, frame: bytes) -> str:
 
 
 def connections(listener: str, seed: int, count: int) -> Iterator[tuple[bytes, int]]:
-    """What goes over one connection after another, and how many frames that is; `count` in all.
+    """The bytes of one connection after another, and the number of frames in each; `count` frames
+    in all.
 
     Whatever closes a connection comes last over it, so that the node reads every frame. Some of the
-    last ones lie about their own length. Whole orders to change the quorum's voters are left out:
-    a controller that obeys one, as it must, waits for a voter that does not exist, and does nothing
-    else that could be tried.
+    last ones lie about their own length. Valid requests to change the quorum's voters are left out:
+    a controller must obey one, then waits for a voter that does not exist, and no further request
+    can be tested.
     """
     frames = Frames(listener, seed)
     chance = random.Random(f"{seed}/{listener}/lengths")
@@ -202,7 +204,8 @@ def connections(listener: str, seed: int, count: int) -> Iterator[tuple[bytes, i
 
 @dataclass(slots=True)
 class Bombardment:
-    """Sends frames to the listeners of a controller and a broker, and looks at how they bear it."""
+    """Sends frames to the listeners of a controller and a broker, and checks that both still
+    work."""
 
     cluster: Nodes
     sent: int = 0
@@ -211,8 +214,8 @@ class Bombardment:
     _sources: int = 0
 
     def send(self, seed: int, frames: int) -> None:
-        """Sends so many frames to each listener. Every connection is read by the node to its end
-        within the limit, and so is a good request every so often, or this raises TimeoutError."""
+        """Sends so many frames to each listener. The node must read every connection to its end
+        within the limit, and answer a good request at intervals, or this raises TimeoutError."""
         streams = {listener: connections(listener, seed, frames) for listener in PORTS}
         while streams:
             for listener, stream in tuple(streams.items()):
@@ -263,7 +266,8 @@ class Bombardment:
                 connection.close()
 
     def _dial(self, listener: str) -> socket.socket:
-        """From ever other addresses: one has not ports enough for all the connections."""
+        """Dials from changing addresses, since one address has not enough ports for all
+        connections."""
         self._sources = (self._sources + 1) % 25_000
         source = f"127.{self.cluster.run}.{100 + self._sources // 250}.{1 + self._sources % 250}"
         address = (self.cluster.address(owner(listener)), PORTS[listener])

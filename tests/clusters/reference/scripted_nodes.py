@@ -1,4 +1,4 @@
-"""A core that follows a script, for tests of what carries effects out."""
+"""A core that follows a script, for tests of shells that carry out effects."""
 
 from __future__ import annotations
 

@@ -109,13 +109,13 @@ class Node:
         self._host.exit(0)
 
     def command(self, command: Mapping[str, object]) -> None:
-        """A node is given none."""
+        """A node takes no commands."""
 
 
 @dataclass(frozen=True, slots=True)
 class OverZooKeeper:
-    """One server, a slot for another, and two nodes; `react` is what each node does, `nodes` are
-    they by slot.
+    """One server, a slot for another, and two nodes. `react` is the behaviour of each node; `nodes`
+    holds the nodes by slot.
 
     `others` makes a process of another kind in the place of a node.
     """

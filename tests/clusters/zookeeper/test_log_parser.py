@@ -21,7 +21,7 @@ SAMPLES = sorted((Path(__file__).parent / "samples").glob("*.log"))
 
 
 def parsed(sample: Path) -> Sequence[ParsedEvent]:
-    """What one process's log makes, of the server with the id 202."""
+    """The events of the log of a process of the server with the id 202."""
     parser = ServerLogParser(202)
     return [event for line in sample.read_text().splitlines() for event in parser.parse(line)]
 

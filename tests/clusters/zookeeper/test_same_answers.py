@@ -1,7 +1,7 @@
 """The model and the real server: the same operations, the same answers and watch events.
 
-Sequences run side by side, each below a node of its own. All are known to the model in the order in
-which the server was asked, so that even transaction ids are the same. Sessions are closed, expire
+Sequences run side by side, each below a node of its own. The model gets all requests in the order
+in which the server got them, so that even transaction ids are the same. Sessions are closed, expire
 and begin between them.
 """
 
@@ -104,7 +104,7 @@ class Pair:
             await self.clients[index].answer(self.start(index, Exists("/")))
 
     def compare(self, *, ordered: bool = True) -> None:
-        """The events of each session since the last time, and what the model says."""
+        """Compares the events of each session since the last time with the model's."""
         for client, session in zip(self.clients, self.ids, strict=True):
             received = [one for one in client.delivered if isinstance(one, Answered | Fired)]
             since, self._compared[session] = self._compared[session], len(received)
@@ -119,7 +119,7 @@ class Pair:
 
 
 def kinds(event: SessionEvent) -> Sequence[str]:
-    """What a test has to have seen."""
+    """The kinds of answers that a test must have seen."""
     match event:
         case Answered(_, Done(results)):
             return ["Done", *map(answer_kind, results)]
@@ -136,7 +136,7 @@ def answer_kind(answer: Answer | WriteResult) -> str:
 
 
 def untimed(event: SessionEvent) -> SessionEvent:
-    """Without what the server's clock says."""
+    """The same without times of the server's clock."""
     return (
         Answered(event.number, without_times(event.answer))
         if isinstance(event, Answered)

@@ -38,7 +38,7 @@ def test_a_server_alone_listens_at_its_address_only() -> None:
 
 
 def test_the_shortest_session_is_set() -> None:
-    """ZooKeeper would raise what a client asks for to two ticks, and say nothing."""
+    """ZooKeeper would silently raise the requested timeout to two ticks."""
     assert "minSessionTimeout=1000" in config(Server("127.0.0.1", "/data")).splitlines()
 
 
@@ -119,7 +119,7 @@ def test_three_real_servers_elect_a_leader_and_none_serves_without_a_majority(
     for server in others:
         server.end()
     assert poll(lambda: alone.mode() is None, 30.0, 0.05)
-    # The trap: it still says that it is well.
+    # The trap: it still answers imok.
     assert alone.said("ruok") == "imok"
     assert "not currently serving" in alone.said("srvr")
     assert not zookeeper_probe(alone.server.address, alone.server.port, 2.0)

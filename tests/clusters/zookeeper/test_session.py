@@ -136,7 +136,7 @@ def test_a_create_during_a_cut_is_never_carried_out_in_a_later_session(
             link.set("mute-up")
             number = one.start(Create("/late"))
             assert await one.answer(number) == Unknown()
-            # kazoo may have a new connection by now, through which nothing passes either.
+            # kazoo may have a new connection by now; no data passes through it either.
             assert await one.ask(Create("/later")) in (Unsent(), Unknown())
             await gone(observer, "/registration")
             await one.wait(lambda: isinstance(one.states[-1], Ended))

@@ -1,4 +1,4 @@
-"""Sessions with a simulated server: what they promise holds there as with the real one."""
+"""Sessions with a simulated server keep the same promises as with a real one."""
 
 from __future__ import annotations
 

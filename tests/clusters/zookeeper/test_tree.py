@@ -1,4 +1,4 @@
-"""The model of ZooKeeper, fact by fact; a test beside it holds it to the real server."""
+"""The model of ZooKeeper, fact by fact; a test beside it compares it with the real server."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_requests_are_signs_of_life(tree: Tree) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "a", "/a/", "//a", "/a//b", "/a/./b", "/..", "/a\0"])
-def test_what_is_no_path_is_refused_before_it_takes_a_transaction(tree: Tree, path: str) -> None:
+def test_a_bad_path_is_refused_before_it_takes_a_transaction(tree: Tree, path: str) -> None:
     assert not is_path(path)
     assert ask(tree, Create(path)) == refused(Reason.BAD_ARGUMENTS)
     assert ask(tree, Multi((Create("/ok"), Delete(path)))) == refused(Reason.BAD_ARGUMENTS)

@@ -1,4 +1,4 @@
-"""The command line: one sentence and the right exit code for everything that can go wrong."""
+"""The command line: one sentence and the right exit code for every error."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def fencepost(
 
 
 def test_tests_run_beside_a_conftest_that_is_not_theirs(tmp_path: Path) -> None:
-    """Pytest loads tests/conftest.py from where it starts, whatever suites it is to run."""
+    """Pytest loads tests/conftest.py from its working folder, for any suites."""
     theirs = tmp_path / "installed" / "their_suites"
     for path, text in (
         (tmp_path / "tests" / "conftest.py", ""),
@@ -205,7 +205,7 @@ def test_a_cluster_stays_up_for_a_users_client_until_it_is_interrupted(tmp_path:
 
 @pytest.mark.real
 def test_a_command_that_runs_the_suites_ends_when_it_is_interrupted(tmp_path: Path) -> None:
-    """Not only the session of pytest that it has begun."""
+    """The command itself ends, not only the session of pytest that it has begun."""
     with subprocess.Popen(
         [*COMMAND, "conformance", "--runtime", "simulated", "--out", str(tmp_path)],
         stdout=subprocess.PIPE,
@@ -254,7 +254,7 @@ def on_terminal(*words: str, **variables: str) -> tuple[int, str]:
     ):
         os.close(its)
         shown = b""
-        with suppress(OSError):  # Linux tells the end of a terminal so
+        with suppress(OSError):  # Linux reports the end of a terminal by this error
             while part := os.read(screen.fileno(), 65536):
                 shown += part
         return program.wait(LIMIT_S), shown.decode()

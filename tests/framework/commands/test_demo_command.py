@@ -1,4 +1,4 @@
-"""The demo prints its verdicts, whatever becomes of the report."""
+"""The demo prints its verdicts even if the report fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is printed for people: whole tables, and data that is neither markup nor control."""
+"""Output for a terminal: whole tables, and data that is neither markup nor control."""
 
 from __future__ import annotations
 

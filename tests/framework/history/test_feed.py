@@ -55,7 +55,7 @@ def test_a_partial_line_waits_for_its_end(tmp_path: Path, feed: Feed) -> None:
     assert feed.damage == []
 
 
-def test_what_was_written_between_readings_is_interleaved_by_time(
+def test_events_written_between_readings_are_interleaved_by_time(
     tmp_path: Path, feed: Feed
 ) -> None:
     (tmp_path / "a#1.ndjson").write_bytes(line("a#1", 0, 10) + line("a#1", 1, 30))

@@ -139,7 +139,7 @@ def test_a_number_used_twice_is_named(folder: RunFolder) -> None:
     assert history.merge(folder, Codec(KINDS)).damage == ("broker-2#1 numbers an event 1 after 2",)
 
 
-def test_a_torn_last_line_is_named_and_the_rest_is_read(folder: RunFolder) -> None:
+def test_a_torn_last_line_is_named_and_all_other_lines_are_read(folder: RunFolder) -> None:
     path = folder.events_of("broker-1#1")
     path.write_bytes(path.read_bytes()[:-10])
     end = history.merge(folder, Codec(KINDS))
@@ -148,7 +148,7 @@ def test_a_torn_last_line_is_named_and_the_rest_is_read(folder: RunFolder) -> No
     assert len(list(history.read(folder, Codec(KINDS)))) == 10
 
 
-def test_what_merging_found_is_remembered(folder: RunFolder) -> None:
+def test_damage_that_merging_found_is_stored(folder: RunFolder) -> None:
     path = folder.events_of("broker-1#1")
     path.write_bytes(path.read_bytes()[:-10])
     end = history.merge(folder, Codec(KINDS))

@@ -43,7 +43,7 @@ def test_events_under_old_names_are_of_the_present_kinds(folder: RunFolder) -> N
     assert not [e for e in events if isinstance(e.body, Unrecognised)]
 
 
-def test_it_is_judged_as_it_was_then(folder: RunFolder) -> None:
+def test_an_old_run_has_the_verdicts_of_its_time(folder: RunFolder) -> None:
     then = read_verdicts(folder.path / "verdicts.json")
     judgement, end = judge_folder(folder, load().promises)
     assert end.complete

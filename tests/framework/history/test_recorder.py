@@ -77,7 +77,7 @@ def test_recording_after_close_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_what_was_recorded_survives_sigkill(tmp_path: Path) -> None:
+def test_recorded_events_survive_sigkill(tmp_path: Path) -> None:
     script = (
         "import os, pathlib, sys\n"
         "from fencepost.events import Stalled\n"

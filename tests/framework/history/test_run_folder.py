@@ -1,4 +1,4 @@
-"""Run folder: documented, versioned, readable whatever ended the run."""
+"""Run folder: documented, versioned, readable however the run ended."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ INFO = RunInfo(
 )
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_info_that_was_written_is_read(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run-1")
     folder.write_info(INFO)
     assert RunFolder(tmp_path / "run-1").info() == INFO
@@ -94,7 +94,7 @@ def test_a_clients_files_stay_in_their_folders(tmp_path: Path) -> None:
     assert folder.log_of("clients/a#1").parent == folder.logs
 
 
-def test_disks_can_be_discarded_and_the_rest_stays(tmp_path: Path) -> None:
+def test_disks_can_be_discarded_and_other_files_stay(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run-1")
     folder.write_info(INFO)
     folder.data_of("broker-1").mkdir()

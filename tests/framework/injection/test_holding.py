@@ -81,7 +81,7 @@ class Bench:
         self.agenda.rest_until(self.agenda.now_ns if enough() else until_ns)
 
     def rest(self) -> None:
-        """Until nothing is due."""
+        """Lets time pass until no action is due."""
         while self.agenda.next_ns() is not None:
             self.agenda.step()
 
@@ -95,7 +95,7 @@ def bench() -> Bench:
     return Bench()
 
 
-def test_what_is_behind_a_held_message_waits_and_all_leaves_in_order(bench: Bench) -> None:
+def test_messages_behind_a_held_message_wait_and_all_leave_in_order(bench: Bench) -> None:
     bench.links.hold(LINK, FIVES)
     bench.send(b"1", b"5", b"2", b"3")
     assert bench.b.got == [b"1"]
@@ -134,7 +134,7 @@ def test_a_delayed_message_comes_late_and_keeps_its_place(bench: Bench) -> None:
     assert bench.counts == HoldCounts(seen=2, matched=1, taken=1, released=1)
 
 
-def test_a_message_is_chosen_by_what_it_contains(bench: Bench) -> None:
+def test_a_message_is_chosen_by_its_contents(bench: Bench) -> None:
     bench.links.hold(LINK, Hold((b"5",), containing=(b"orders",)))
     bench.send(b"5 payments", b"5 orders")
     assert bench.b.got == [b"5 payments"]
@@ -192,7 +192,7 @@ def test_healing_all_links_releases_what_they_hold(bench: Bench) -> None:
     assert bench.b.got == [b"5"]
 
 
-def test_a_cut_swallows_what_is_released_into_it(bench: Bench) -> None:
+def test_a_cut_drops_messages_that_are_released_into_it(bench: Bench) -> None:
     bench.links.hold(LINK, FIVES)
     bench.send(b"5")
     bench.network.apply({LINK: LinkState(cut_upstream=True)})

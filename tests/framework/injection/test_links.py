@@ -1,7 +1,7 @@
 """Links, against real toxiproxies: each of toxiproxy's traps has its guard.
 
-Where a trap is toxiproxy's own, a test shows that it is there: without it, the guard would be dead
-weight. (Not so the slicer without its size: it takes a gigabyte of stack until the server dies.)
+If a trap is toxiproxy's own, a test shows that it exists, since otherwise the guard would not be
+needed. (Except for the slicer without a size: it takes a gigabyte of stack until the server dies.)
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def test_a_cut_silences_its_link_and_no_other(bench: Bench) -> None:
     assert links.state(ONE_TWO) == CUT
 
 
-def test_healing_closes_what_met_the_cut(bench: Bench) -> None:
-    """As documented: a connection that lost bytes cannot be trusted, and toxiproxy ends it."""
+def test_healing_closes_connections_that_met_the_cut(bench: Bench) -> None:
+    """As documented: a connection that lost bytes is invalid, and toxiproxy ends it."""
     links = bench.links()
     before = bench.dial(links, ONE_TWO)
     assert echoes(before)
@@ -102,7 +102,7 @@ def test_a_one_way_cut_drops_its_direction_only(
     [(LinkState(cut_upstream=True), (4, 0)), (LinkState(cut_downstream=True), (0, 4))],
     ids=["upstream", "downstream"],
 )
-def test_what_vanishes_is_counted_by_direction(
+def test_dropped_bytes_are_counted_by_direction(
     bench: Bench, state: LinkState, dropped: tuple[int, int]
 ) -> None:
     links = bench.links()
@@ -127,7 +127,7 @@ def test_delay_and_rate_can_be_set_changed_and_removed(bench: Bench) -> None:
         return (now_ns() - began) / 1e6
 
     def quickest_ms() -> float:
-        """The link delays every round trip; what delays one more is the machine."""
+        """The link delays every round trip; any further delay is the machine's."""
         return min(round_trip_ms() for _ in range(5))
 
     links.apply({ONE_TWO: LinkState(latency_ms=60)})
@@ -222,7 +222,7 @@ def test_the_api_belongs_to_its_user_alone(bench: Bench) -> None:
 def test_another_user_of_the_machine_can_change_no_link(bench: Bench) -> None:
     bench.links()
     for path in (bench.folder.path, *bench.folder.path.parents):
-        path.chmod(path.stat().st_mode | 0o755)  # whatever else may be open to all
+        path.chmod(path.stat().st_mode | 0o755)  # other sockets may be open to all users
     (listening,) = bench.folder.sockets.glob("toxiproxy.broker-1#*")
     assert [connects(listening, user) for user in (0, NOBODY)] == [True, False]
 

@@ -56,7 +56,8 @@ def limit_start(bench: Bench, monkeypatch: pytest.MonkeyPatch, limit_s: float, s
 
 @pytest.fixture
 def hang(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Stops a slot's toxiproxy. It is given up soon then, and one that is merely slow is not."""
+    """Stops a slot's toxiproxy, which is then given up soon; a toxiproxy that is merely slow is
+    not."""
     stopped: set[int] = set()
     ask = HostToxiproxies.ask
 

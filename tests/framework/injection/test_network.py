@@ -1,4 +1,4 @@
-"""What a change of links waits for, with links and answers that are made up."""
+"""The waits of a change of links, with links and answers that are made up."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ WITH_UNASKED = replace(LAYOUT, links=(LINK, UNASKED), unasked=frozenset({2888}))
 @dataclass
 class MadeUp:
     """One link's toxiproxy, and the answers through it: each answer takes the next of the given
-    times. Through a cut none arrives, and what was sent vanishes after a long enough wait."""
+    times. Through a cut none arrives, and sent bytes are counted as dropped after a long enough
+    wait."""
 
     takes_ms: list[float]
     vanishes_after_s: float = 0
@@ -80,7 +81,7 @@ def cut(made_up: MadeUp) -> Receipt:
 
 
 def silence_s(takes_ms: list[float]) -> float:
-    """How long a cut link is listened to, where answers took so long before."""
+    """How long a cut link must stay silent if answers took that long before."""
     made_up = MadeUp(takes_ms)
     receipt = cut(made_up)
     assert receipt.true, receipt.evidence
@@ -118,7 +119,7 @@ def test_a_cut_in_which_nothing_ever_vanishes_has_no_receipt() -> None:
 
 
 def at_once(holds: Callable[[], bool], limit_s: float, every_s: float) -> bool:
-    """Time that is over before anything happens."""
+    """A wait that is over before anything happens."""
     return holds()
 
 
@@ -156,7 +157,7 @@ def test_links_that_are_set_together_wait_for_a_connection_through_any_of_them()
     assert "2 links took 200 ms or more to answer" in receipt.evidence
 
 
-def test_of_links_that_are_set_together_none_may_answer_too_soon() -> None:
+def test_every_link_that_is_set_together_must_answer_late_enough() -> None:
     made_up = MadeUp([5, 5, 200, 10])
     network = Network(replace(LAYOUT, links=(LINK, BACK)), made_up, made_up, lambda slot: True)
     receipt = network.set_links([LINK, BACK], LinkState(latency_ms=100))
@@ -173,7 +174,7 @@ def test_a_link_that_is_not_always_listened_on_changes_unasked() -> None:
     assert all(made_up.states[link].cut_upstream for link in (LINK, UNASKED))
 
 
-def test_nothing_shows_that_such_a_link_changed_alone() -> None:
+def test_a_change_of_such_a_link_alone_cannot_be_measured() -> None:
     network = Network(WITH_UNASKED, (made_up := MadeUp([])), made_up, lambda slot: True)
     receipt = network.set_links([UNASKED], LinkState(cut_upstream=True))
     assert not receipt.true

@@ -61,9 +61,9 @@ class Process:
 
 @dataclass
 class Dialled:
-    """What the model knows of a connection: its ends, and what each was sent. `whole`: no cut
-    has crossed it and neither end closed it, so that everything must arrive. `closed`: by its
-    own ends."""
+    """The model's state of a connection: its ends, and the messages sent to each. `whole`: no cut
+    has crossed it and neither end closed it, so that everything must arrive. `closed`: by its own
+    ends."""
 
     ends: tuple[str, str]
     sent: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
@@ -100,7 +100,7 @@ class Networking(RuleBasedStateMachine):
     @precondition(lambda self: self.dialled)
     @rule(data=st.data(), side=SIDES, count=st.integers(1, 4))
     def send(self, data: st.DataObject, side: int, count: int) -> None:
-        """To the end of that side, from the other one, if that has the connection."""
+        """Sends to the end of that side, from the other end, if that has the connection."""
         number, one = self._any(data)
         sender = self.processes[one.ends[1 - side]]
         if side == 0 and number not in sender.accepted:
@@ -123,7 +123,7 @@ class Networking(RuleBasedStateMachine):
     @precondition(lambda self: self.dialled)
     @rule(data=st.data(), back=st.booleans())
     def cut(self, data: st.DataObject, back: bool) -> None:
-        """One direction of a connection: of one that no client dialled little is to be seen."""
+        """Cuts one direction of a dialled connection: other links show little."""
         _, one = self._any(data)
         pair = one.ends[::-1] if back else one.ends
         self.cuts[pair] += 1
@@ -209,7 +209,8 @@ class Networking(RuleBasedStateMachine):
                 one.whole, one.crossed = False, True
 
     def _lifted(self, pairs: set[tuple[str, str]]) -> None:
-        """What a cut crossed, and nothing crosses any more, breaks for both its ends."""
+        """A connection that a cut crossed, and that no cut crosses any more, breaks for both its
+        ends."""
         now_ns = self.agenda.now_ns
         while (due := self.agenda.next_ns()) is not None and due <= now_ns:
             self.agenda.step()

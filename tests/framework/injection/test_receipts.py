@@ -1,4 +1,4 @@
-"""Receipts: what is and what is not evidence that a link's change took effect."""
+"""Receipts: measurements that are, and that are not, evidence of a link's change."""
 
 from __future__ import annotations
 

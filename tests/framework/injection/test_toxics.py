@@ -1,4 +1,4 @@
-"""Toxics: only what toxiproxy understands is sent, since it refuses nothing it does not."""
+"""Toxics: only valid toxics are sent, since toxiproxy does not refuse invalid ones."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_negative_delays_and_rates_are_refused(state: LinkState) -> None:
         ("latency", "upstream", (("latency", True), ("jitter", 0)), "whole number"),
     ],
 )
-def test_what_toxiproxy_would_take_silently_or_badly_is_refused(
+def test_values_that_toxiproxy_would_misread_silently_are_refused(
     kind: str, stream: str, attributes: tuple[tuple[str, int], ...], says: str
 ) -> None:
     with pytest.raises(UsageError, match=says):

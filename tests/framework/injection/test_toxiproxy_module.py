@@ -1,4 +1,4 @@
-"""Our build of toxiproxy: its own tests, in Go, and what `go vet` says of it."""
+"""Our build of toxiproxy: its own tests, in Go, and `go vet`."""
 
 from __future__ import annotations
 

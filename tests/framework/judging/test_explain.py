@@ -171,7 +171,7 @@ def test_a_fenced_broker_that_serves_is_explained_by_fault_lease_and_fence() -> 
     assert "+3.0" in lines[-1]
 
 
-def test_what_is_about_another_broker_or_partition_is_left_out_however_near() -> None:
+def test_events_about_another_broker_or_partition_are_left_out_even_if_near_in_time() -> None:
     h = HistoryBuilder()
     begin(h)
     h.add(
@@ -291,7 +291,7 @@ def test_a_fault_that_healed_gives_way_to_one_still_on() -> None:
     assert faults == [on]
 
 
-def test_what_a_client_saw_is_about_the_slot_it_asked() -> None:
+def test_a_clients_observation_is_about_the_slot_it_asked() -> None:
     h = HistoryBuilder()
     begin(h)
     lost = h.add(
@@ -322,7 +322,7 @@ def test_what_a_client_saw_is_about_the_slot_it_asked() -> None:
     assert found.offender == BROKER
 
 
-def test_a_long_story_is_cut_to_what_is_most_telling() -> None:
+def test_a_long_explanation_is_cut_to_the_most_relevant_events() -> None:
     h = HistoryBuilder()
     begin(h)
     fault = inject(h, "broker-1")

@@ -1,4 +1,4 @@
-"""The judge: what findings come to, and that no rule can bring it down."""
+"""The judge: verdicts from findings, and rules that crash without harm to it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Said(Struct, frozen=True, tag="test.said"):
 
 @dataclass(frozen=True)
 class Listens:
-    """A rule that finds what the events tell it to find."""
+    """A rule whose findings are named by the events."""
 
     clause: str = "X-1"
     kinds: frozenset[type[Struct]] = frozenset({Said})
@@ -210,7 +210,7 @@ def test_one_of_two_rules_that_share_their_keys_may_crash() -> None:
         (False, "broken", Outcome.VIOLATED),
     ],
 )
-def test_a_fault_that_missed_leaves_open_what_nothing_else_exercised(
+def test_a_fault_that_missed_makes_clauses_unknown_that_nothing_else_exercised(
     receipt: bool, word: str, outcome: Outcome
 ) -> None:
     h = HistoryBuilder()

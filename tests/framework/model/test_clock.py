@@ -1,4 +1,4 @@
-"""Clock: the one place that waits for what gives no event to wait for."""
+"""Clock: the one place that polls for facts without an event."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fencepost.model.clock import now_ns, poll, wall_clock
 def test_poll_asks_until_it_holds() -> None:
     answers = iter([False, False, True, False])
     assert poll(lambda: next(answers), 10)
-    assert next(answers) is False  # it asked no further
+    assert next(answers) is False  # it did not ask again
 
 
 def test_poll_asks_once_at_least_and_ends_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""`[tool.fencepost]` of pyproject.toml: what it gives, and what is refused."""
+"""`[tool.fencepost]` of pyproject.toml: the settings that it gives, and those that are refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fencepost.model.configuration import (
 )
 
 
-def test_only_what_is_set_is_given() -> None:
+def test_only_settings_that_are_set_are_returned() -> None:
     assert configured("[tool.fencepost]\nseed = 7\ndefects = ['a']\n") == {
         "seed": 7,
         "defects": ("a",),
@@ -34,7 +34,7 @@ def test_only_what_is_set_is_given() -> None:
         ("[tool.fencepost", "no valid [tool.fencepost]"),
     ],
 )
-def test_what_does_not_fit_is_refused_in_one_line(text: str, says: str) -> None:
+def test_bad_settings_are_refused_in_one_line(text: str, says: str) -> None:
     with pytest.raises(UsageError) as refused:
         configured(text)
     (line,) = str(refused.value).splitlines()

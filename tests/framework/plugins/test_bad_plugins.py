@@ -1,6 +1,6 @@
-"""What a plugin gets wrong: one sentence, an exit code of its own, and the other plugins go on.
+"""Errors of a plugin: one sentence, an exit code of its own, and the other plugins go on.
 
-What the manager checks when it loads a plugin is tested beside it, in `test_plugin_manager.py`.
+`test_plugin_manager.py` tests the checks when a plugin is loaded.
 """
 
 from __future__ import annotations
@@ -169,6 +169,6 @@ def test_a_system_without_a_fitting_probe_is_named_with_the_remedy(
 
 
 def test_the_agent_of_a_pod_outlives_a_probe_that_raises() -> None:
-    """Its answer names what was raised; without the agent all of its pod would end."""
+    """Its answer names the exception; if the agent ended, its whole pod would end."""
     asked = {"probe": f"{__name__}:clumsy_probe", "ends": [["127.0.0.1", 1, 1.0, 0]] * 2}
     assert Agent().do_probe(asked) == {"raised": "ConnectionResetError: by its peer"}

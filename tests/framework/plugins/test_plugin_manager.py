@@ -1,4 +1,4 @@
-"""Plugins: found, checked, named when broken; the others live."""
+"""Plugins: found, checked, named if broken; the others load."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def make_fault(**arguments: object) -> SimpleNamespace:
     return SimpleNamespace(name="sneeze", arguments=lambda: arguments)
 
 
-def test_what_plugins_offer_is_joined() -> None:
+def test_the_offers_of_plugins_are_joined() -> None:
     nose = plugin(event_kinds=[Sneezed], faults={"sneeze": make_fault})
     eyes = plugin(faults={"blink": make_fault}, workloads={"watch": Workload(("-m", "eyes"))})
     plugins = load_from((), {"nose": nose, "eyes": eyes})
@@ -97,7 +97,7 @@ SIMULABLE = {f"simulated_{name}": print for name in ("disk", "node", "probe", "c
 
 
 def system(*without: str, **beside: object) -> SimpleNamespace:
-    """A system with all that one needs but these members, and with others beside."""
+    """A system without these members of `System`, and with others."""
     members = {name: value for name, value in SYSTEM.items() if name not in without}
     return SimpleNamespace(**members, **beside)
 
@@ -174,8 +174,8 @@ def test_a_whole_system_is_offered() -> None:
     assert list(plugins.systems) == ["acme/lamps"]
 
 
-def test_what_a_plugin_that_was_set_apart_would_offer_is_asked_for_in_vain() -> None:
-    """The error for a name that such a plugin would offer says why it is missing."""
+def test_a_name_that_only_a_disabled_plugin_offers_is_refused_with_the_reason() -> None:
+    """The error says why the plugin is disabled."""
     extra = {"lamps": plugin(systems=[system("plane")]), "eyes": plugin(faults={"blink": None})}
     with pytest.warns(PluginWarning):
         plugins = load_from((), extra)
@@ -218,7 +218,7 @@ def test_a_plugin_whose_hook_raises_is_set_apart() -> None:
     assert dict(plugins.faults) == {}
 
 
-def test_what_reports_lack_is_asked_before_work_begins() -> None:
+def test_a_lack_of_reports_is_checked_before_work_begins() -> None:
     @hookimpl
     def fencepost_report_lacks(runs: int) -> str:
         return f"paper for {runs} pages is missing" if runs > 1 else ""

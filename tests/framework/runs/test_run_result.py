@@ -173,7 +173,7 @@ def test_a_known_finding_turns_nothing_red() -> None:
     ],
     ids=["one is new", "one was not kept"],
 )
-def test_what_may_be_new_stays_red_beside_what_is_known(verdict: Verdict) -> None:
+def test_a_violation_that_may_be_new_fails_beside_a_known_one(verdict: Verdict) -> None:
     judgement = attributed(Judgement({"QC-17": verdict}), [KNOWN], [])
     assert judgement.broken == ("QC-17",)
     with pytest.raises(Violation):
@@ -197,7 +197,7 @@ def test_a_finding_of_another_clause_does_not_apply_to_this_one() -> None:
 def test_a_finding_of_a_fault_is_known_where_that_fault_had_been_aimed_only(
     fault: str, target: str, began_ms: int, known: bool
 ) -> None:
-    """An injection is recorded once it was measured, which may be after what it caused."""
+    """An injection is recorded once it was measured, which may be after its consequences."""
     finding = structs.replace(KNOWN, fault="pause")
     at = BROKEN.at
     injected = FaultInjected(
@@ -219,7 +219,7 @@ def test_a_finding_of_a_fault_is_known_where_that_fault_had_been_aimed_only(
 @pytest.mark.parametrize(
     ("clause", "partition", "known"), [("RP-06", 0, True), ("RP-06", 1, False), ("RP-07", 0, False)]
 )
-def test_what_a_finding_leaves_broken_in_its_wake_is_of_its_doing(
+def test_a_consequence_of_a_known_finding_is_known_too(
     clause: str, partition: int, known: bool
 ) -> None:
     finding = structs.replace(KNOWN, then=("RP-06",), wake="partition")

@@ -1,7 +1,8 @@
 """The contract of runtimes: one suite, which each of them passes.
 
-Echo nodes run as processes, in containers (skipped without an engine) and simulated. What a test
-of a cluster can see is the same everywhere: names, events, ends, what passes a link, and receipts.
+Echo nodes run as processes, in containers (skipped without an engine) and simulated. Everything
+that a test of a cluster can observe is the same everywhere: names, events, ends, traffic through
+links, and receipts.
 """
 
 from __future__ import annotations
@@ -387,7 +388,7 @@ def test_an_unknown_name_in_a_cut_is_refused(pair: Runtime) -> None:
 
 
 def test_a_node_that_was_just_started_is_given_time_to_answer(pair: Runtime) -> None:
-    """Else a restart and a cut in quick succession would never have a receipt."""
+    """Otherwise a restart and a cut in quick succession would never have a receipt."""
     victim = living(pair, "broker-2")
     pair.signal(victim, Signal.KILL)
     second = pair.start(victim.slot)

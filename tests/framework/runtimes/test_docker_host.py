@@ -1,5 +1,5 @@
-"""What containers and pods write on its way here, where slots are, which leftovers belong to which
-owner; no engine is needed."""
+"""The output of containers and pods, the addresses of slots, and the owners of leftovers; no engine
+is needed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_events_are_whole_lines_and_an_unfinished_one_is_none(tmp_path: Path) ->
     ends.close()
 
 
-def test_what_cannot_be_kept_is_not_lost_in_silence(tmp_path: Path) -> None:
+def test_output_that_cannot_be_written_raises_an_error(tmp_path: Path) -> None:
     ends = _Ends()
     output = _Output(tmp_path / "no folder" / "events", tmp_path / "log", ends)
     output.event(b"{}\n")
@@ -105,7 +105,7 @@ def test_an_agents_answers_come_in_parts_of_any_size(pod: Pod) -> None:
 def test_an_answer_as_large_as_a_disk_is_put_together_once(pod: Pod) -> None:
     text = "x" * (24 << 20)
     packet = json.dumps({"id": 1, "tar": text}).encode() + b"\n"
-    began = time.thread_time_ns()  # what it costs, however long the machine makes it wait
+    began = time.thread_time_ns()  # its processor time, however long the machine makes it wait
     for at in range(0, len(packet), 4096):
         pod.received(packet[at : at + 4096])
     cost_ns = time.thread_time_ns() - began

@@ -84,7 +84,7 @@ def disk(runtime: ProcessRuntime, name: str) -> set[str]:
 
 
 def left_of(runtime: ProcessRuntime, beside: Engine) -> list[Leftover]:
-    """What the run has in the engine; another process's run may have the same name."""
+    """The run's objects in the engine; another process's run may have the same name."""
     run = runtime.folder.run
     return [left for left in beside.leftovers() if (left.run, left.owner) == (run, owner())]
 
@@ -259,7 +259,7 @@ def test_nothing_is_left_when_a_run_is_over(pair: ProcessRuntime) -> None:
         assert left_of(pair, beside) == []
 
 
-def test_the_owner_of_what_is_made_is_this_process(pair: ProcessRuntime) -> None:
+def test_the_owner_in_labels_is_this_process(pair: ProcessRuntime) -> None:
     with docker_bench.engine() as beside:
         ours = left_of(pair, beside)
         assert ours

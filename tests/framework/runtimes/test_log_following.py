@@ -145,7 +145,7 @@ class Printing:
 
 
 def recorded_twice(process: Process) -> Condition:
-    """Both of its lines have become events; the harness may tell of stalls of its own."""
+    """Both of its lines have become events; the harness may also record stalls of its own."""
 
     def holds(view: View) -> bool:
         last = view.latest.get((process.name, "process.stalled"))

@@ -1,4 +1,4 @@
-"""Client workers on the process runtime: commands, ends, and what no client can be."""
+"""Client workers on the process runtime: commands, ends, and impossible clients."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def pid_of(runtime: ProcessRuntime, process: str) -> Iterator[int]:
             yield event.body.pid
 
 
-def test_what_no_client_can_be_is_refused(make: Make) -> None:
+def test_an_impossible_client_is_refused(make: Make) -> None:
     runtime = make()
     with pytest.raises(UsageError, match="no workload named 'ecko'; did you mean 'echo'"):
         runtime.client(ClientSpec("one", "ecko"))

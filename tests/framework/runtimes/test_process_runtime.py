@@ -94,7 +94,7 @@ def waiting_alone_takes_time(pair: ProcessRuntime, monkeypatch: pytest.MonkeyPat
 # --------------------------------------------------------------------------------------- disks
 
 
-def test_what_vanishes_while_a_disk_is_copied_is_not_copied(
+def test_a_file_that_vanishes_while_a_disk_is_copied_is_left_out(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = make()
@@ -241,7 +241,7 @@ def test_the_deciding_event_is_returned_and_the_view_stands_there(pair: ProcessR
     assert views[-1].kinds["echo.frame_received"] == counts[0] + 3
 
 
-def test_what_came_before_is_past_when_a_condition_is_asked(pair: ProcessRuntime) -> None:
+def test_a_condition_is_asked_after_all_earlier_events(pair: ProcessRuntime) -> None:
     """A view that stopped at the last deciding event would call a dead process alive."""
     process = pair.living(slot(pair, "broker-1"))
     assert process is not None
@@ -264,7 +264,7 @@ def test_the_harness_notices_when_it_stalled(pair: ProcessRuntime) -> None:
         to_stopper = stopper.stdin.fileno()
         asked: list[View] = []
 
-        def stood_still(view: View) -> bool:  # by this script, not before, nor for a moment
+        def stood_still(view: View) -> bool:  # by this script, and for long
             asked.append(view)
             if len(asked) == 2:  # it waits by now: what passes before that is no stall of a wait
                 os.write(to_stopper, b"\n")
@@ -420,7 +420,7 @@ def test_without_toxiproxy_nothing_is_started(
 ) -> None:
     monkeypatch.setenv("FENCEPOST_TOXIPROXY", "/no/such/program")
     children = Path(f"/proc/self/task/{os.getpid()}/children")
-    before = set(children.read_text().split())  # of whom any may end meanwhile
+    before = set(children.read_text().split())  # any of them may end meanwhile
     with pytest.raises(EnvironmentFailed, match="FENCEPOST_TOXIPROXY names /no/such/program"):
         ProcessRuntime(Subject(EchoSystem(), PAIR), RunFolder.create(tmp_path / "run"))
     assert poll(lambda: set(children.read_text().split()) <= before, 10)

@@ -1,8 +1,8 @@
 """One recorded schedule on real processes and in the simulator comes to the same verdicts.
 
-Each node in turn gets a fault, so that it does not matter which node led when. What the
-schedule is about holds on both; what else both happen to exercise comes to the same, and what only
-one does is neither broken nor open.
+Each node in turn gets a fault, so it does not matter which node led when. The clauses that the
+schedule is about hold on both. Other clauses that both exercise have the same verdict, and a clause
+that only one exercises is neither violated nor unknown.
 """
 
 from __future__ import annotations

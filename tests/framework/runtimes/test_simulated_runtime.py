@@ -101,8 +101,8 @@ def test_a_client_that_hangs_is_ended_and_its_run_goes_on(run: Run) -> None:
 
 
 def other_pythons() -> list[str]:
-    """Those of the oldest and the newest version that this one is not: on PATH, and pyenv's own,
-    since what is on PATH may be a shim that runs none."""
+    """The oldest and the newest other version of Python: on PATH, and pyenv's own, since a python
+    on PATH may be a shim that starts none."""
     me = "python{}.{}".format(*sys.version_info)
     names = [name for name in ("python3.11", "python3.13") if name != me]
     places = [*os.get_exec_path(), *sorted(Path.home().glob(".pyenv/versions/*/bin"))]
@@ -111,7 +111,8 @@ def other_pythons() -> list[str]:
 
 
 def with_this_project(folder: Path) -> Mapping[str, str]:
-    """What lets a Python that has the packages, and not this project, find it and its plugins."""
+    """The environment by which a Python that has the packages, but not this project, finds it and
+    its plugins."""
     described = metadata.distribution("fencepost")
     installed = folder / f"fencepost-{described.version}.dist-info"
     installed.mkdir()

@@ -1,6 +1,6 @@
 """Launcher and supervisor: children are started, watched and ended; every call has a limit.
 
-What happens when owners and supervisors die is in tests/deaths.
+Deaths of owners and supervisors are tested in tests/deaths.
 """
 
 from __future__ import annotations
@@ -87,7 +87,9 @@ def test_a_kill_that_waits_for_nothing(tmp_path: Path, children: Launcher) -> No
     assert children.wait("a", 5) is not None
 
 
-def test_a_kill_takes_what_the_child_started_too(tmp_path: Path, children: Launcher) -> None:
+def test_a_kill_also_ends_processes_that_the_child_started(
+    tmp_path: Path, children: Launcher
+) -> None:
     code = (
         "import os, signal, sys\n"
         "child = os.fork()\n"
@@ -124,7 +126,7 @@ def test_a_child_without_input_reads_its_end(tmp_path: Path, children: Launcher)
 
 
 @pytest.mark.real
-def test_what_the_owner_ignores_a_child_does_not(tmp_path: Path) -> None:
+def test_a_child_does_not_ignore_the_signals_that_its_owner_ignores(tmp_path: Path) -> None:
     """As under nohup, or a shell's background job, which ignores SIGINT."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -161,7 +163,7 @@ def test_close_ends_every_child(tmp_path: Path, children: Launcher) -> None:
 def test_close_is_noticed_even_if_a_fork_holds_the_pair_open(
     tmp_path: Path, children: Launcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launcher, "ANSWER_LIMIT_S", 120)  # what it would take unheard
+    monkeypatch.setattr(launcher, "ANSWER_LIMIT_S", 120)  # the time of a close that is not noticed
     children.start(python(tmp_path, "a", "import signal; signal.pause()"))
     inheritor = os.fork()
     if inheritor == 0:

@@ -1,4 +1,4 @@
-"""The conformance kit: it accepts what fits, and names what does not."""
+"""The conformance kit: it accepts valid plugins, and names each fault of others."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_the_log_parser_of_etcd_conforms() -> None:
 def worked(
     *bodies: Struct, exit_code: int = 0, ended: bool = True, stopped: bool = True
 ) -> list[Event]:
-    """What a worker recorded, from its start to its end."""
+    """The events of a worker, from its start to its end."""
     builder = HistoryBuilder()
     builder.add("w#1", ClientStarted(kind="lamp", library="switch"))
     for body in bodies:
@@ -289,7 +289,7 @@ def test_a_workload_that_starts_no_worker_is_named(tmp_path: Path) -> None:
 
 @dataclass(frozen=True)
 class Clumsy:
-    """Kills a node; its first healing, or its second, does not go well. It may have no receipt."""
+    """Kills a node; its first or its second healing fails. It may have no receipt."""
 
     node: str = "broker-3"
     hits: bool = True

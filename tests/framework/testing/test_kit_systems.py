@@ -1,5 +1,5 @@
-"""The conformance kit upon the systems of this project, as programs. One cluster serves all checks
-of its system; the simulated reference cluster is checked beside the kit's own tests."""
+"""The conformance kit on the systems of this project, as programs. One cluster serves all checks of
+its system; the simulated reference cluster is checked beside the kit's own tests."""
 
 from __future__ import annotations
 

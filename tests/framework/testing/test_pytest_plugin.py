@@ -73,7 +73,7 @@ def nose(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(pytester: pytest.Pytester, *args: str) -> pytest.RunResult:
-    """Pytest in a process of its own, where nothing of this one is loaded."""
+    """Pytest in a process of its own, without modules of this one."""
     if not (pytester.path / "conftest.py").exists():
         pytester.makeconftest("import sys; sys.modules['hypothesis'] = None  # as in SMALL")
     left_out = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
@@ -225,7 +225,7 @@ def test_bad_input_is_refused_in_one_line_before_anything_starts(
 
 
 @pytest.mark.real
-def test_what_a_worker_of_xdist_refuses_is_refused_in_one_line_too(
+def test_a_refusal_by_a_worker_of_xdist_is_one_line_too(
     pytester: pytest.Pytester,
 ) -> None:
     pytester.makepyfile("def test_a(cluster): pass\ndef test_b(cluster): pass")
@@ -333,7 +333,7 @@ def test_a_marked_clause_that_nothing_exercised_fails_the_test(pytester: pytest.
     result.stdout.fnmatch_lines(["*the test is marked NOSE-1, which nothing in it exercised*"])
 
 
-def test_what_never_happens_fails_within_its_limit(pytester: pytest.Pytester) -> None:
+def test_a_condition_that_never_holds_fails_within_its_limit(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(SMALL)
     pytester.makepyfile(
         """

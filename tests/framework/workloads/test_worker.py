@@ -1,4 +1,4 @@
-"""The frame of a worker's program: its first and last words, and what a failure comes to."""
+"""The frame of a worker's program: its first and last events, and its failures."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_worker_records_what_it_is_and_why_it_ended(tmp_path: Path) -> None:
     assert recorded(tmp_path) == [STARTED, NodeStopped(reason="done")]
 
 
-def test_what_a_worker_raises_is_its_own_failure(tmp_path: Path) -> None:
+def test_an_exception_of_a_worker_is_its_own_failure(tmp_path: Path) -> None:
     argv = started_with(tmp_path, b'{"failures":1}')
     with pytest.raises(OSError, match="no route"):
         run_worker(argv, Options, about, work)

@@ -305,7 +305,7 @@ def test_a_fenced_broker_left_out_keeps_reg_07() -> None:
     assert verdict(h, "REG-07", complete=False).verdict is Outcome.UNKNOWN
 
 
-def test_what_the_broker_learnt_since_does_not_count_for_reg_07() -> None:
+def test_later_knowledge_of_the_broker_does_not_count_for_reg_07() -> None:
     h = HistoryBuilder()
     knows_fenced(h)
     probe(h, "answered", 0, (1, 2))  # sent before it knew
@@ -317,7 +317,7 @@ def test_what_the_broker_learnt_since_does_not_count_for_reg_07() -> None:
     assert verdict(h, "REG-07").verdict is Outcome.NOT_EXERCISED
 
 
-def test_what_a_broker_read_in_a_snapshot_does_not_count_against_it() -> None:
+def test_records_from_a_snapshot_do_not_count_against_a_broker() -> None:
     h = HistoryBuilder()
     knows_fenced(h)
     h.add(BROKER, SnapshotLoaded(offset=9, epoch=1, digest="d"))

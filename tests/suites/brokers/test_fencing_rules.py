@@ -182,7 +182,7 @@ def test_requests_refused_after_the_fence_keep_qc_17() -> None:
     assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 2, Evidence.CLIENT)
 
 
-def test_what_was_asked_before_the_fence_may_be_answered_after_it() -> None:
+def test_a_request_from_before_the_fence_may_be_answered_after_it() -> None:
     h = HistoryBuilder()
     active(h)
     change(h, "ACTIVE", "FENCED")

@@ -54,7 +54,7 @@ def acked(h: HistoryBuilder, offset: int, operation: str = "", acks: int = -1) -
 
 
 def poll(h: HistoryBuilder, process: str, *offsets: int, **instead: str) -> None:
-    """What a consumer received; `o4="x"` means that operation x was at offset 4."""
+    """A consumer's poll; `o4="x"` means that operation x was at offset 4."""
     operations = tuple(instead.get(f"o{offset}", f"op-{offset}") for offset in offsets)
     h.add(
         process,

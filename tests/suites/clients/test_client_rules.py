@@ -74,7 +74,7 @@ def test_a_reading_that_did_not_complete_leaves_lost_writes_undecided() -> None:
     assert "could not be read back" in found.reason
 
 
-def test_what_a_deleted_topic_held_is_not_lost() -> None:
+def test_messages_of_a_deleted_topic_are_not_lost() -> None:
     h = HistoryBuilder()
     acked(h, 0)
     delete_replica(h)
@@ -143,7 +143,7 @@ def test_a_write_acknowledged_by_the_leader_alone_promises_no_offset() -> None:
 
 @pytest.mark.parametrize("acks", [1, -1])
 @pytest.mark.parametrize("end", [5, 7], ids=["at the end", "in the middle"])
-def test_what_a_consumer_got_and_a_whole_reading_does_not_show_is_inconsistent(
+def test_a_message_that_a_consumer_got_and_a_whole_reading_lacks_is_inconsistent(
     end: int, acks: int
 ) -> None:
     """Served, and lost before it was replicated: it was promised to no client, but a client read
@@ -158,7 +158,7 @@ def test_what_a_consumer_got_and_a_whole_reading_does_not_show_is_inconsistent(
     assert [str(ref) for ref in found.because] == [f"{A}@0"]
 
 
-def test_what_a_consumer_got_beyond_the_end_that_a_reading_asked_for_is_for_the_next_one() -> None:
+def test_a_message_beyond_the_end_of_a_reading_is_judged_by_the_next_reading() -> None:
     h = HistoryBuilder()
     poll(h, A, 0, 1)
     asked_ns = h.events()[-1].at_ns + 1
@@ -205,7 +205,7 @@ def test_messages_that_disappeared_together_are_one_violation() -> None:
     assert found.violations[0].message.endswith("; 2 more are gone, up to offset 3")
 
 
-def test_what_is_below_the_start_of_a_log_may_be_gone() -> None:
+def test_messages_below_the_start_of_a_log_may_be_gone() -> None:
     h = HistoryBuilder()
     poll(h, A, 0, 1)
     poll(h, READER, 1)
@@ -245,7 +245,7 @@ def test_a_reading_that_did_not_complete_leaves_open_whether_offsets_are_consist
     assert "1 messages were not read again" in found.reason
 
 
-def test_what_a_consumer_got_of_a_deleted_topic_may_be_gone() -> None:
+def test_consumed_messages_of_a_deleted_topic_may_be_gone() -> None:
     h = HistoryBuilder()
     poll(h, A, 0, 1)
     delete_replica(h)

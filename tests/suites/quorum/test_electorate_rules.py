@@ -151,7 +151,7 @@ def test_a_broker_that_never_asks_the_new_controller_breaks_qc_29() -> None:
     assert verdict(h, "QC-29").violations[0].evidence is Evidence.PEER
 
 
-def test_a_broker_that_asked_in_vain_does_not_break_qc_29() -> None:
+def test_a_broker_that_asked_without_an_answer_does_not_break_qc_29() -> None:
     h = HistoryBuilder()
     replaced(h)
     refuse(h, 1, "NOT_CONTROLLER")
@@ -198,7 +198,7 @@ def test_a_lease_of_the_new_controller_keeps_qc_29() -> None:
 # ----------------------------------------------------------------------------------- QC-01, QC-24
 
 
-def test_what_a_test_saw_of_a_configuration_judges_its_clause() -> None:
+def test_a_tests_observation_of_a_configuration_judges_its_clause() -> None:
     for clause in ("QC-01", "QC-24"):
         h = HistoryBuilder()
         assert verdict(h, clause).verdict is Outcome.NOT_EXERCISED

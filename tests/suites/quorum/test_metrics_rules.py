@@ -190,7 +190,7 @@ def test_two_nodes_of_one_process_are_compared_with_their_own_reports(h: History
 
 @pytest.mark.parametrize("clause", ["QC-25", "QC-37"])
 @pytest.mark.parametrize(("held", "outcome"), [(True, Outcome.HOLDS), (False, Outcome.VIOLATED)])
-def test_what_a_test_saw_on_a_metrics_page_counts(
+def test_a_tests_observation_of_a_metrics_page_counts(
     h: HistoryBuilder, clause: str, held: bool, outcome: Outcome
 ) -> None:
     assert verdict(h, clause).verdict is Outcome.NOT_EXERCISED

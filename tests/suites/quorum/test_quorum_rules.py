@@ -124,7 +124,7 @@ def test_a_winner_with_every_committed_record_keeps_qc_07() -> None:
     assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 2, Evidence.PEER)
 
 
-def test_a_late_winner_of_an_old_epoch_need_not_have_what_came_later() -> None:
+def test_a_late_winner_of_an_old_epoch_need_not_have_later_records() -> None:
     """Its votes took long to arrive; it can commit nothing any more."""
     h = HistoryBuilder()
     elect(h, ONE, 5, 0)
@@ -278,7 +278,7 @@ def test_a_controller_elected_again_without_reverting_breaks_qc_09() -> None:
     assert "without having reverted" in verdict(h, "QC-09").violations[0].message
 
 
-def test_dropping_what_was_never_committed_keeps_qc_09() -> None:
+def test_dropping_records_that_were_never_committed_keeps_qc_09() -> None:
     h = HistoryBuilder()
     h.add(ONE, ControllerResigned(epoch=1, reason="no_majority"))
     h.add(ONE, StateReverted(offset=10, high_watermark=10, epoch=1))

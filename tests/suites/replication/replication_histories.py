@@ -1,4 +1,4 @@
-"""What the tests of the rules of replication add to a history of `orders-0`; see
+"""Additions to a history of `orders-0` for the tests of the rules of replication; see
 `partition_histories`."""
 
 from __future__ import annotations

@@ -463,7 +463,7 @@ def test_flushed_messages_that_are_gone_break_rp_26() -> None:
     assert "of which 3 had been flushed" in verdict(h, "RP-26").violations[0].message
 
 
-def test_the_loss_of_what_was_not_flushed_keeps_rp_26() -> None:
+def test_the_loss_of_unflushed_messages_keeps_rp_26() -> None:
     h = HistoryBuilder()
     flushed(h, 3)
     follow(h, B1_AGAIN, 3, 2, leader=2)

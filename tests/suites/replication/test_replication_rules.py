@@ -73,7 +73,7 @@ def test_acks_all_once_every_follower_has_it_keep_rp_04() -> None:
     assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 1, Evidence.PEER)
 
 
-def test_what_a_leader_had_as_a_follower_does_not_count() -> None:
+def test_a_leaders_log_from_its_time_as_a_follower_does_not_count() -> None:
     h = HistoryBuilder()
     partition(h, 3, leader=1, epoch=1, process=B1)
     store(h, "broker-1#0", 0)
@@ -94,7 +94,7 @@ def test_what_a_leader_had_as_a_follower_does_not_count() -> None:
     assert verdict(h, "RP-04").verdict is Outcome.HOLDS
 
 
-def test_a_resend_of_what_is_committed_may_be_answered_by_a_leader_that_knows_no_ends() -> None:
+def test_a_resend_of_a_committed_write_may_be_answered_by_a_leader_that_knows_no_ends() -> None:
     h = HistoryBuilder()
     lead(h, B1, 2, log_end=5, mark=5)
     acknowledge(h, 5, ends=(5, -1, -1), mark=5, duplicate=True)
@@ -193,7 +193,7 @@ def test_rp_05_is_undecided_in_a_history_cut_short() -> None:
 # ------------------------------------------------------------------------------------------ RP-06
 
 
-def test_a_new_leader_without_what_was_committed_breaks_rp_06() -> None:
+def test_a_new_leader_without_committed_messages_breaks_rp_06() -> None:
     h = HistoryBuilder()
     lead(h, B1, 1, log_end=0)
     mark(h, B1, 7)
@@ -261,7 +261,9 @@ def test_a_new_leader_with_everything_committed_keeps_rp_06() -> None:
 
 
 @pytest.mark.parametrize(("end", "came"), [(7, Outcome.HOLDS), (6, Outcome.VIOLATED)])
-def test_a_reader_judges_what_only_the_new_leader_has_reported(end: int, came: Outcome) -> None:
+def test_a_reader_judges_a_watermark_that_only_the_new_leader_has_reported(
+    end: int, came: Outcome
+) -> None:
     h = HistoryBuilder()
     lead(h, B1, 1, log_end=0)
     lead(h, B2, 2, log_end=7, mark=7)
@@ -306,7 +308,7 @@ def test_a_process_that_replays_an_old_election_late_is_no_new_leader(clause: st
 # ------------------------------------------------------------------------------------------ RP-13
 
 
-def test_a_new_leader_without_what_was_acknowledged_to_a_client_breaks_rp_13() -> None:
+def test_a_new_leader_without_messages_acknowledged_to_a_client_breaks_rp_13() -> None:
     h = HistoryBuilder()
     lead(h, B1, 1, log_end=0)
     acknowledge(h, 7, ends=(7, 7, 7), mark=7)
@@ -315,7 +317,7 @@ def test_a_new_leader_without_what_was_acknowledged_to_a_client_breaks_rp_13() -
     assert verdict(h, "RP-13").violations[0].evidence is Evidence.CLIENT
 
 
-def test_a_new_leader_without_what_the_former_answered_breaks_rp_13() -> None:
+def test_a_new_leader_without_messages_that_the_former_answered_breaks_rp_13() -> None:
     h = HistoryBuilder()
     lead(h, B1, 1, log_end=0)
     acknowledge(h, 7, ends=(7, 7, 7), mark=7)
@@ -369,7 +371,9 @@ def test_cutting_to_the_checkpointed_high_watermark_breaks_rp_15() -> None:
 
 
 @pytest.mark.parametrize(("epoch", "broken"), [(2, True), (3, False)])
-def test_dropping_what_the_leader_goes_on_to_commit_breaks_rp_15(epoch: int, broken: bool) -> None:
+def test_dropping_a_message_that_the_leader_then_commits_breaks_rp_15(
+    epoch: int, broken: bool
+) -> None:
     """What another leader commits later, in another epoch, may be its own message."""
     h = HistoryBuilder()
     store(h, B1, 0, as_leader=True)
@@ -414,7 +418,7 @@ def test_fetching_on_past_a_message_that_the_leader_does_not_have_breaks_rp_15()
     assert "is not the committed one" in verdict(h, "RP-15").violations[0].message
 
 
-def test_dropping_what_the_leader_does_not_have_keeps_rp_15() -> None:
+def test_dropping_a_message_that_the_leader_lacks_keeps_rp_15() -> None:
     h = HistoryBuilder()
     store(h, B1, 0, "ours", as_leader=True)
     store(h, B2, 0, "stale")
@@ -426,7 +430,7 @@ def test_dropping_what_the_leader_does_not_have_keeps_rp_15() -> None:
     assert (verdict(h, "RP-15").verdict, verdict(h, "RP-15").exercised) == (Outcome.HOLDS, 1)
 
 
-def test_keeping_what_lies_above_ones_own_high_watermark_keeps_rp_15() -> None:
+def test_keeping_messages_above_the_own_high_watermark_keeps_rp_15() -> None:
     h = HistoryBuilder()
     store(h, B2, 0)
     follow(h, B2, log_end=1, mark=0, leader=3)
@@ -447,9 +451,7 @@ def test_a_resend_that_a_later_leader_stored_is_another_message() -> None:
 @pytest.mark.parametrize(
     ("epoch", "outcome"), [(1, Outcome.NOT_EXERCISED), (2, Outcome.HOLDS)], ids=["same", "next"]
 )
-def test_what_is_kept_counts_for_rp_15_in_another_leader_epoch(
-    epoch: int, outcome: Outcome
-) -> None:
+def test_kept_messages_exercise_rp_15_in_another_leader_epoch(epoch: int, outcome: Outcome) -> None:
     """A follower that truncates to its high watermark at each new epoch would have lost it."""
     h = HistoryBuilder()
     follow(h, B2, log_end=0, mark=0, epoch=1)

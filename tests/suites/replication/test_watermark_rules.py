@@ -383,7 +383,7 @@ def time_out(h: HistoryBuilder) -> None:
     )
 
 
-def test_a_leader_that_lets_writes_wait_for_good_breaks_rp_09() -> None:
+def test_a_leader_that_lets_writes_wait_forever_breaks_rp_09() -> None:
     h = HistoryBuilder()
     lead(h, keep_ms=2000)
     store(h, B1, 0)
@@ -417,7 +417,7 @@ def test_a_laggard_dropped_and_commits_that_go_on_keep_rp_09() -> None:
     assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.PEER)
 
 
-def test_a_leader_that_asked_in_vain_keeps_rp_09() -> None:
+def test_a_leader_that_asked_without_an_answer_keeps_rp_09() -> None:
     h = HistoryBuilder()
     lead(h)
     store(h, B1, 0)

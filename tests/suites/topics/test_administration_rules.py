@@ -490,7 +490,7 @@ def test_rp_25_is_undecided_while_a_running_broker_had_no_time() -> None:
 
 
 @pytest.mark.parametrize(("held", "outcome"), [(True, Outcome.HOLDS), (False, Outcome.VIOLATED)])
-def test_rp_33_is_what_a_test_saw(held: bool, outcome: Outcome) -> None:
+def test_rp_33_is_judged_by_a_tests_observation(held: bool, outcome: Outcome) -> None:
     h = HistoryBuilder()
     h.add(
         "harness",

@@ -1,4 +1,4 @@
-"""A fault that interrupts a node for a moment, an event telling of it, and a promise about it."""
+"""A fault that interrupts a node for a moment, an event about it, and a promise."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from fencepost_kafka import HeartbeatSent
 
 
 class Sneezed(Struct, frozen=True, tag="sneeze.sneezed"):
-    """The fault stopped this node's process and let it run on."""
+    """The fault stopped this node's process and resumed it."""
 
     node: str
     process: str

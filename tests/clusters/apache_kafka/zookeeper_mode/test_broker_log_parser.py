@@ -1,4 +1,4 @@
-"""What brokers in ZooKeeper mode print, pinned by samples of both versions.
+"""The log lines of brokers in ZooKeeper mode, pinned by samples of both versions.
 
 A sample, `samples/VERSION-PROCESS.log`, holds lines of one process's log; beside it, `.events`
 holds what the parser makes of them, one event a line, read by a person when it was recorded.
@@ -24,7 +24,8 @@ SINCE_KIP_380 = {row.message.pattern for row in OWN_ROWS if row.logger == "Kafka
 
 
 def parsed(sample: Path) -> Sequence[ParsedEvent]:
-    """What a broker's log makes; the version and the broker's id are in the name of the sample."""
+    """The events of a broker's log; the version and the broker's id are in the name of the
+    sample."""
     version, _, broker = sample.stem.split("-")[:3]
     slot = Slot(f"broker-{broker}", Role.BROKER, int(broker), 1)
     parser = KafkaLogParser(slot, 3000, table(version))

@@ -100,7 +100,7 @@ def test_a_bad_shape_is_refused(shape: Shape, why: str) -> None:
         ZooKeeperMode().layout(shape)
 
 
-def test_what_kafka_does_not_have_in_this_mode_is_not_applicable() -> None:
+def test_settings_that_kafka_lacks_in_this_mode_are_not_applicable() -> None:
     with pytest.raises(NotApplicable, match=r"registration\.heartbeat"):
         ZooKeeperMode().layout(Shape(settings={"registration.heartbeat.interval.ms": "1"}))
 

@@ -95,7 +95,7 @@ def test_a_stop_replica_from_before_a_bounce_is_refused_since_kip_380(
     with running(plugins, tmp_path / "run", "3.9.2") as run:
         run.clients.create_topic("orders", partitions=1)
         controller = run.cluster.active_controller
-        # A broker that stops is sent StopReplica for what it follows.
+        # A broker that stops gets StopReplica for the partitions that it follows.
         followers = run.cluster.followers("orders", 0)
         victim = next(one for one in followers if one.id != controller.id)
         with run.faults.hold(controller, victim, "StopReplica"):

@@ -1,4 +1,4 @@
-"""What znodes tell, read from the model of ZooKeeper by watches, as a session would."""
+"""Events from znodes, read from the model of ZooKeeper by watches, as a session would."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Scene:
                 self.waiting.extend(self.znodes.fired(one.fired))
 
     def read(self) -> list[Struct]:
-        """Reads until nothing is left to ask; the events of that."""
+        """Reads until no request is left; returns the events."""
         before = len(self.bodies)
         while self.waiting:
             request = self.waiting.popleft()
@@ -102,7 +102,7 @@ def committed(zxid: int, leader: int, leader_epoch: int, isr: tuple[int, ...]) -
     )
 
 
-def test_what_does_not_exist_yet_is_watched_for() -> None:
+def test_a_znode_that_does_not_exist_yet_is_watched() -> None:
     scene = Scene()
     assert scene.read() == []
     scene.write(*ROOTS)

@@ -1,5 +1,5 @@
-"""A quorum of one controller: what it finishes of an earlier controller's work, and what strangers
-cannot make it do."""
+"""A quorum of one controller: the work of an earlier controller that it finishes, and requests of
+strangers that it refuses."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_deletion_that_was_only_marked_is_finished_by_the_next_controller() ->
 
 
 def test_a_controller_that_never_fetched_gets_no_vote(controller: LoneController) -> None:
-    """Else the quorum would wait for a voter that may not exist."""
+    """Otherwise the quorum would wait for a voter that may not exist."""
     listener = a.RaftVoterListener(name="CONTROLLER", host="nowhere", port=9093)
     (answer,) = controller.ask(
         a.AddRaftVoterRequest(cluster_id=None, timeout=1_000, voter_id=GHOST, listeners=(listener,))
@@ -110,7 +110,7 @@ def test_a_fetch_that_asks_to_wait_for_weeks_is_answered_within_half_a_minute(
 ) -> None:
     end, epoch = controller.core.log.end, controller.core.raft.epoch
     asked = fetch(end, epoch, epoch, 2**31 - 1, m.ReplicaState(replica_id=GHOST))
-    controller.ask(asked)  # answered at once: it did not know how far all is committed
+    controller.ask(asked)  # answered at once: it did not know the committed offset
     assert not controller.ask(asked), "it waits: there is nothing new"
     assert not controller.passes(29)
     (answer,) = controller.passes(2)

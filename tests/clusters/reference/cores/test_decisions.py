@@ -235,7 +235,7 @@ def test_a_defect_replaces_one_policy(one: PolicyDefect) -> None:
 
 
 def test_every_policy_is_replaced_by_a_defect() -> None:
-    """Or it need not be a policy."""
+    """Otherwise it need not be a policy."""
     healthy = dict(leaves(Policies()))
     replaced = {
         path

@@ -1,6 +1,6 @@
-"""Metadata as a state machine: a snapshot and the log after it are the whole log replayed.
+"""Metadata as a state machine: a snapshot and the log after it give the state of the whole log.
 
-And what placement promises, whatever the cluster.
+Also the promises of placement, for any cluster.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ VALUES = st.sampled_from(["1", "2", ""])
 
 
 class Replaying(RuleBasedStateMachine):
-    """`whole` replays every record. `rebuilt` does too, but that it is dropped now and then, loaded
-    from a snapshot of itself, and goes on from there. Both replay every record as it is read back
-    from its bytes."""
+    """`whole` replays every record. `rebuilt` does too, but at times it is dropped, loaded from a
+    snapshot of itself, and continues from there. Both replay every record as it is read back from
+    its bytes."""
 
     def __init__(self) -> None:
         super().__init__()

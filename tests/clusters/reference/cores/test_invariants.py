@@ -1,5 +1,4 @@
-"""Invariants that hold after every single step of the cores, whatever faults are injected; no event
-is read."""
+"""Invariants that hold after every single step of the cores, under any faults; no event is read."""
 
 from __future__ import annotations
 
@@ -38,7 +37,8 @@ OFTEN = {"metadata.snapshot.interval.records": "20", "metadata.snapshot.slice.re
 
 @dataclass
 class Invariants:
-    """Remembers what was seen of the cluster, and asserts that what is seen now agrees with it."""
+    """Remembers earlier states of the cluster, and asserts that the present state agrees with
+    them."""
 
     steps: int = 0
     active: dict[int, str] = field(default_factory=dict)
@@ -193,7 +193,8 @@ def test_the_invariants_and_all_promises_hold(
 def test_the_invariants_can_be_broken(
     defects: tuple[str, ...], message: str, plugins: Plugins, tmp_path: Path
 ) -> None:
-    """Or they would prove nothing: a voter that votes twice makes two leaders of one epoch."""
+    """Otherwise they would prove nothing: a voter that votes twice makes two leaders of one
+    epoch."""
 
     def until_broken() -> None:
         for seed in range(1, 30):

@@ -1,4 +1,4 @@
-"""What a leader makes of the answers to its ISR changes, without a cluster round it."""
+"""The reaction of a leader to the answers to its ISR changes, without a cluster."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def leader() -> tuple[Replicas, Outbox, Image]:
 
 
 class Asking:
-    """A controller is known; what is asked of it is a call without content."""
+    """A controller is known; a request to it is a call without content."""
 
     broker_epoch = 1
     learns_by_answer = False
@@ -128,7 +128,7 @@ def test_a_refused_member_that_fell_behind_meanwhile_is_not_asked_for_again(
     assert (change.new_isr, change.ends, change.high_watermark) == ((1, 2, 3), (1, 1, 1), 1)
 
 
-def test_an_uncertain_refusal_keeps_what_may_have_been_added_counted(
+def test_after_an_uncertain_refusal_replicas_that_may_have_been_added_count(
     leader: tuple[Replicas, Outbox, Image],
 ) -> None:
     replicas, out, image = leader

@@ -30,8 +30,8 @@ def batch(base: int, count: int, epoch: int) -> Entry:
 
 
 class TwoLogs(RuleBasedStateMachine):
-    """Two replicas, of which the leader of an epoch appends and the other copies, once it has
-    truncated to where their histories part. The model of a log is a list of (offset, epoch)."""
+    """Two replicas. The leader of an epoch appends; the other copies, once it has truncated to the
+    offset of divergence. The model of a log is a list of (offset, epoch)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -109,8 +109,9 @@ class TwoLogs(RuleBasedStateMachine):
 
 
 class OneProducer(RuleBasedStateMachine):
-    """An idempotent producer that sends, sends again, leaves out, and begins anew; its leader's log
-    loses batches at the end. What the model says is stored is stored, each once."""
+    """An idempotent producer that sends, sends again, skips sequence numbers, and begins again; its
+    leader's log loses batches at the end. Every batch that is stored in the model is stored in the
+    log, once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -159,7 +160,7 @@ class OneProducer(RuleBasedStateMachine):
     @precondition(lambda self: not self.stored)
     @rule(sequence=st.sampled_from([0, 5, SEQUENCES - 3]), count=st.integers(1, 4))
     def begin(self, sequence: int, count: int) -> None:
-        """Nothing is known of it (any more): it goes on with whatever it has."""
+        """The log has no batch of it (any more), so it may continue with any sequence number."""
         assert self._send(self.epoch, sequence, count) is None
         self._store(sequence, count)
 
@@ -201,7 +202,8 @@ class OneProducer(RuleBasedStateMachine):
 
     @rule(lost=st.integers(1, 7))
     def lose(self, lost: int) -> None:
-        """Another leader had less: what was lost may be, and must be, sent again."""
+        """Another leader had a shorter log: lost batches must be accepted when they are sent
+        again."""
         kept = self.stored[:-lost] if lost < len(self.stored) else []
         self.log.truncate(kept[-1].end if kept else 0)
         self.stored = kept

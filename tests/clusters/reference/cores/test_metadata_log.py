@@ -1,4 +1,4 @@
-"""Records, snapshots and the log they stand in: round trips, and what cannot be read."""
+"""Records, snapshots and their log: round trips, and bytes that cannot be read."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_an_unknown_tagged_field_is_skipped_beside_and_within_known_fields() -> 
     assert value[-4:] == b"\x01\x00\x01\x01"  # one tagged field: number 0, of one byte
     beside = value[:-4] + b"\x02\x00\x01\x01\x63\x02ab"
     assert records.decode(beside) == record
-    # The end point's own tags come before the rack: what follows it is null, and the fence.
+    # The end point's own tags come before the rack, which is null, and the fence.
     within = value[:-6] + b"\x01\x63\x02ab" + value[-5:]
     assert records.decode(within) == record
 
@@ -110,7 +110,7 @@ def _unsigned(number: int) -> bytes:
 
 
 def everything() -> Image:
-    """An image that has something of each kind."""
+    """An image with an entity of each kind."""
     image = Image()
     topic, gone = uuid.UUID(int=1), uuid.UUID(int=2)
     end_points = (records.EndPoint(name="CLIENT", host="x", port=9092, security_protocol=0),)
@@ -198,7 +198,7 @@ def test_a_gap_after_the_snapshot_is_no_log() -> None:
         MetadataLog(log_of(1, 1, 2, 2)[3:], Snapshot(1, 1, b""))
 
 
-def test_a_snapshot_on_disk_replaces_the_older_one_and_what_it_stands_for(tmp_path: Path) -> None:
+def test_a_snapshot_on_disk_replaces_the_older_one_and_the_log_below_it(tmp_path: Path) -> None:
     disk = Disk(tmp_path, 100)
     log = disk.log("__kafka_metadata-0")
     for data in log_of(1, 1, 1, 1, 1):

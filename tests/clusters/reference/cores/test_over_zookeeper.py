@@ -26,8 +26,8 @@ def start(plugins: Plugins, seed: int, folder: Path) -> Run:
 def test_a_controller_that_bounces_upon_a_damaged_disk_inherits_no_isr(
     seed: int, plugins: Plugins, tmp_path: Path
 ) -> None:
-    """It registers again before its former session has ended, so that its successor finds it
-    registered, and leading in ZooKeeper what it has lost from its disk."""
+    """It registers again before its former session has ended. So its successor finds it registered,
+    and in ZooKeeper still leader of partitions that it has lost from its disk."""
     with start(plugins, seed, tmp_path / "run") as run:
         cluster, clients = run.cluster, run.clients
         clients.create_topic("orders", partitions=3)
@@ -49,7 +49,8 @@ def test_a_controller_that_bounces_upon_a_damaged_disk_inherits_no_isr(
 def test_a_broker_that_reaches_zookeeper_but_not_the_controller_fences_itself_and_returns(
     seed: int, plugins: Plugins, tmp_path: Path
 ) -> None:
-    """KIP-343's case: its znode stays, and the controller gives it up for want of heartbeats."""
+    """KIP-343's case: its znode stays, and the controller declares it inactive since its heartbeats
+    are missing."""
     with start(plugins, seed, tmp_path / "run") as run:
         cluster, clients = run.cluster, run.clients
         writes = clients.produce("orders", acks="all")

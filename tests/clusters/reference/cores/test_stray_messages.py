@@ -1,4 +1,4 @@
-"""What a node does with a message or a record that no healthy peer sends."""
+"""The reaction of a node to a message or a record that no healthy peer sends."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_second_candidate_of_one_epoch_gets_no_vote(
 
 
 def test_an_unknown_state_value_changes_no_state(world: World) -> None:
-    """QC-27: it is read as UNKNOWN, upon which the controller does nothing."""
+    """QC-27: it is read as UNKNOWN, and the controller does nothing."""
     slot = world.active()
     active = world.core(slot)
     assert isinstance(active, ControllerNode)

@@ -84,7 +84,7 @@ def work(workload: str, plugins: Plugins, path: Path) -> dict[str, Any]:
 
 
 def outcomes(run: Run, process: str) -> dict[str, int]:
-    """How many of a producer's messages ended how, and with a known offset."""
+    """The number of a producer's messages per outcome, and of those with a known offset."""
     bodies = [
         e.body
         for e in run.runtime.events()

@@ -39,7 +39,8 @@ def reported() -> tuple[MetricsReported, ...]:
 
 
 def exchange(cluster: Nodes, node: str, data: bytes) -> bytes:
-    """Sends this to the node's metrics port; all that comes until the node hangs up."""
+    """Sends this to the node's metrics port; returns all bytes until the node closes the
+    connection."""
     with socket.create_connection((cluster.address(node), METRICS_PORT), LIMIT_S) as connection:
         connection.sendall(data)
         with connection.makefile("rb") as stream:
@@ -85,7 +86,7 @@ def test_a_request_gets_its_status(request_line: str, status: str) -> None:
 
 @pytest.mark.parametrize("node", ["controller-1", "broker-1"])
 @pytest.mark.parametrize("data", [b"\0" * 9000, b"\r\n\r\n", b"GET /metrics HTTP/9\r\n\r\n"])
-def test_what_is_not_http_closes_that_connection_only(
+def test_bytes_that_are_not_http_close_that_connection_only(
     cluster: Nodes, node: str, data: bytes
 ) -> None:
     with socket.create_connection((cluster.address(node), METRICS_PORT), LIMIT_S) as other:

@@ -96,7 +96,7 @@ def outcome_of(cluster: Nodes, command: RawCommand) -> tuple[str, str]:
     return ended.outcome, ended.error
 
 
-def test_what_no_library_has_is_asked_by_raw_requests(cluster: Nodes) -> None:
+def test_requests_that_no_library_has_are_sent_as_bytes(cluster: Nodes) -> None:
     create(cluster, "raw")
     good = ("ok", "")
     assert outcome_of(cluster, ListReassignments(operation="a")) == good

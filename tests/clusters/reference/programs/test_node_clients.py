@@ -109,7 +109,7 @@ def test_kafka_python_works_unmodified(cluster: Nodes) -> None:
     admin = kafka.KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
     try:
         admin.create_topics([kafka.admin.NewTopic("python", 1, 1)])
-        eventually(lambda: "python" in admin.list_topics(), "the broker tells of the topic")
+        eventually(lambda: "python" in admin.list_topics(), "the broker to list the topic")
         described = admin.describe_cluster()
         assert [broker["broker_id"] for broker in described["brokers"]] == [1]
         values = [f"{acks}-{number}".encode() for acks in (0, 1, "all") for number in range(5)]

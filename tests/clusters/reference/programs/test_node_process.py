@@ -1,4 +1,4 @@
-"""A node as a process of its own: what it makes of foreign bytes, of bad orders, and of its end."""
+"""A node as a process of its own: foreign bytes, bad configurations and requests, and its end."""
 
 from __future__ import annotations
 

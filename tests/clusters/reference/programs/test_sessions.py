@@ -1,4 +1,4 @@
-"""What a node wants of ZooKeeper is carried out alike by the simulated shell and the real one."""
+"""The simulated shell and the real one carry out a node's requests to ZooKeeper in the same way."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ DONE = Exit("the script is over")
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """Where a script's server is, a place where none is, and a path that exists."""
+    """The address of a script's server, an address without a server, and a path that exists."""
 
     server: Address
     nowhere: Address
@@ -254,7 +254,7 @@ def test_a_session_that_is_closed_makes_room_for_the_next(world: World) -> None:
     assert ended == Ended(End.CLOSED)
 
 
-def test_what_is_asked_without_a_session_is_answered_after_the_step(world: World) -> None:
+def test_a_request_without_a_session_is_answered_after_the_step(world: World) -> None:
     def script(opening: Opening) -> Script:
         return {START: [asks(ID, ID)], 1: [[ToZooKeeper(3, ID)]], 3: [[DONE]]}
 
@@ -264,7 +264,7 @@ def test_what_is_asked_without_a_session_is_answered_after_the_step(world: World
     assert found == [Found(None)]
 
 
-def test_what_is_asked_as_a_session_closes_is_unsent_and_its_end_comes_last(world: World) -> None:
+def test_a_request_while_a_session_closes_is_unsent_and_the_end_comes_last(world: World) -> None:
     def script(opening: Opening) -> Script:
         return {
             START: [[opening.session(), *asks(ID)]],

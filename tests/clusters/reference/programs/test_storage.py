@@ -1,4 +1,4 @@
-"""A node's disk: what was written is there after a restart, what is damaged is cut off."""
+"""A node's disk: written batches are there after a restart, damaged ones are cut off."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_log_rolls_and_is_read_across_segments(tmp_path: Path) -> None:
     assert log.read(40, 40) == b""
 
 
-def test_a_reopened_log_holds_what_was_written(tmp_path: Path) -> None:
+def test_a_reopened_log_holds_the_written_batches(tmp_path: Path) -> None:
     filled(tmp_path).close()
     log = Log(tmp_path, 400)
     assert [e.base for e in log.entries] == list(range(0, 40, 2))
@@ -55,7 +55,7 @@ def test_truncation_crosses_segments_and_survives(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip"])
-def test_what_follows_the_first_damaged_batch_is_cut_off(tmp_path: Path, damage: str) -> None:
+def test_a_log_is_cut_off_at_the_first_damaged_batch(tmp_path: Path, damage: str) -> None:
     filled(tmp_path, segment_bytes=1 << 20).close()
     path = next(tmp_path.glob("*.log"))
     data = bytearray(path.read_bytes())

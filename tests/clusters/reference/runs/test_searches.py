@@ -1,4 +1,4 @@
-"""Every defect of the reference cluster is found, and a healthy one is blamed for nothing."""
+"""Every defect of the reference cluster is found, and no violation is reported on a healthy one."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def matrix(plugins: Plugins, tmp_path_factory: pytest.TempPathFactory) -> Sequen
 
 
 def test_every_clause_of_the_plane_holds_in_the_simulator(matrix: Sequence[MatrixRow]) -> None:
-    """But for those that only real processes can show."""
+    """Clauses that only real processes can show are left out."""
     bound = [row for row in matrix if row.verdict is not Outcome.NOT_APPLICABLE]
     assert len(bound) == 80
     rest = {row.clause: row.verdict for row in bound if row.verdict is not Outcome.HOLDS}

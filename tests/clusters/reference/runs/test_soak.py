@@ -1,4 +1,5 @@
-"""A soak joins what many runs found: nothing of a healthy cluster, and every defect it meets."""
+"""A soak joins the findings of many runs: none on a healthy cluster, and every defect that
+occurs."""
 
 from __future__ import annotations
 

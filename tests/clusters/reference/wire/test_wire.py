@@ -1,4 +1,5 @@
-"""The codec: what goes out comes back, and what is no message is refused without harm."""
+"""The codec: messages survive a round trip, and bytes that are no message are refused without
+harm."""
 
 from __future__ import annotations
 
@@ -151,7 +152,7 @@ def test_a_built_batch_is_read_back(values: list[bytes], base: int) -> None:
     assert (header.base_offset, header.last_offset) == (base, base + len(values) - 1)
     assert record_batch.values(batch) == tuple(values)
     stamped = record_batch.stamp(batch, 17, 9)
-    assert record_batch.parse(stamped).crc == header.crc  # the stamp lies outside the checksum
+    assert record_batch.parse(stamped).crc == header.crc  # the stamp is outside the checksum
     assert (record_batch.parse(stamped).base_offset, record_batch.parse(stamped).leader_epoch) == (
         17,
         9,
