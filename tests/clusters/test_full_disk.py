@@ -65,7 +65,9 @@ def test_a_broker_whose_disk_is_full_is_named_with_its_last_lines(
     with Run.start(RunSpec(plugins.system(system), SHAPES[system]), plugins, folder) as run:
         writes = run.clients.produce("orders", rate=400, size=20_000)
         many = writes.acked_at_least(10_000)
-        with pytest.raises(EnvironmentFailed, match=r"broker-1#1 .* and should live") as failed:
+        with pytest.raises(
+            EnvironmentFailed, match=r"broker-1#1 .* but should be running"
+        ) as failed:
             run.cluster.eventually(many, within_ms=60_000)
     assert "No space left on device" in failed.value.detail
     assert failed.value.exit_code == 4

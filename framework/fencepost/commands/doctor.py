@@ -30,7 +30,7 @@ _LIMIT_S = 20
 
 
 class Finding(Struct, frozen=True):
-    """One requirement: whether it is met, and what was found, in words."""
+    """One requirement: whether it is met, and the reason in words."""
 
     what: str
     good: bool

@@ -121,7 +121,7 @@ class PromiseObserved(
 ):
     """A test checked one promise itself: a format, a default, a surface that no event shows.
 
-    `evidence` is what was seen. `seen_by` is the kind of that evidence; it is recorded as
+    `evidence` is the observation. `seen_by` is the kind of that evidence; it is recorded as
     `witness`, the name it had first.
     """
 

@@ -90,8 +90,7 @@ class Operation:
     """One end of a client's operation.
 
     `name` is unique in a run and the same at both ends; `what` is the kind of operation (`put`,
-    `produce`); `subject` is what it acted on (`orders-0`, `key a`). `outcome` is None at the
-    invocation.
+    `produce`); `subject` is its object (`orders-0`, `key a`). `outcome` is None at the invocation.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""One history of a run, made of what each process wrote; it names what is missing.
+"""One history of a run, made of the events that each process wrote; it names missing events.
 
 `merge` makes `history.ndjson` of the events files, in happens-before order: each process's events
 in the order of their numbers, every cause before its effects, and at_ns (one clock for all) if
@@ -61,7 +61,7 @@ class _Head(NamedTuple):
 @final
 @dataclass(slots=True)
 class Examiner:
-    """What is missing in a history, as a fold over its events in order."""
+    """Finds what is missing in a history: a fold over its events in order."""
 
     damage: list[str] = field(default_factory=list)
     completed: bool | None = None
@@ -140,7 +140,7 @@ class Reading:
 
     @property
     def end(self) -> RunEnd:
-        """What is known of the run's end; raises RuntimeError before the last event was read."""
+        """The end of the run; raises RuntimeError before the last event was read."""
         if self._end is None:
             raise RuntimeError("the history has not been read to its end")
         return self._end
@@ -162,8 +162,7 @@ def read(folder: RunFolder, codec: Codec) -> Reading:
 
 
 def merge(folder: RunFolder, codec: Codec) -> RunEnd:
-    """Writes history.ndjson (whole or not at all) and damage.json; returns what is known of the
-    end."""
+    """Writes history.ndjson (whole or not at all) and damage.json; returns the end of the run."""
     examiner = Examiner()
     # The name includes this process: two workers of a report may both find that the history must be
     # made again.

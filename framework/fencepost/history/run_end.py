@@ -1,4 +1,4 @@
-"""What is known once a run is over."""
+"""The end of a run, as its history shows it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DAMAGE_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """What is known once a run is over.
+    """The end of a run, as its history shows it.
 
     `complete` is false if the history is damaged or the run was cut short: then a promise that
     still waits for an event is undecided, not broken. `ended_at_ns` is the time of the last event.

@@ -104,7 +104,7 @@ class Links:
 
     @property
     def processes(self) -> frozenset[str]:
-        """The names of the toxiproxy processes that should live."""
+        """The names of the toxiproxy processes that should be running."""
         return frozenset(server.process for server in self._servers.values())
 
     def state(self, link: Link) -> LinkState:

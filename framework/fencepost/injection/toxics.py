@@ -65,8 +65,8 @@ _MOST_HELD_BYTES = 2**20
 
 
 def hold_attributes(what: Hold | None, upstream: str) -> Mapping[str, object]:
-    """The attributes of the toxic, all of them by name. With nothing to hold, it releases what it
-    holds and passes everything.
+    """The attributes of the toxic, all of them by name. Without a hold, it releases the messages
+    that it holds and passes all others.
 
     Messages that outlived their connection go to `upstream`. Raises UsageError for values that make
     no sense.

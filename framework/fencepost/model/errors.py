@@ -43,7 +43,7 @@ class Inconclusive(FencepostError):
 
 
 class NotApplicable(FencepostError):
-    """The system does not have what was asked for, by its nature (exit code 2): a test that needs
+    """The system does not have the requested part, by its nature (exit code 2): a test that needs
     it is skipped."""
 
     exit_code: ClassVar[int] = 2

@@ -117,7 +117,7 @@ class ClientSession(Protocol):
         ...
 
     def stop(self) -> None:
-        """Asks the worker to finish what it has begun, and to end; see `client.*` events."""
+        """Asks the worker to finish its open operations, and to end; see `client.*` events."""
         ...
 
     def end(self) -> None:
@@ -223,7 +223,7 @@ class Runtime(Protocol):
 
 @runtime_checkable
 class Powered(Protocol):
-    """A runtime whose machines can lose power, so that disks lose what was not synced."""
+    """A runtime whose machines can lose power, so that disks lose unsynced data."""
 
     def lose_power(self, process: Process) -> Receipt:
         """Ends a process together with its machine; the receipt names the slot whose disk lost

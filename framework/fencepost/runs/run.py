@@ -285,7 +285,7 @@ class Run:
         """Starts the cluster and waits until it is ready; enters the phase load.
 
         Raises UsageError for a bad spec, EnvironmentFailed when the cluster does not get ready;
-        nothing is left running then.
+        then no process is left running.
         """
         check_runtime(spec.runtime)
         plugins.workload(spec.clients)

@@ -69,7 +69,7 @@ class Launcher:
     `kill_soon`."""
 
     def __init__(self, log: Path, inherited: Sequence[int] = ()) -> None:
-        """Starts the supervisor; `inherited` descriptors stay open as long as any child lives."""
+        """Starts the supervisor; `inherited` descriptors stay open as long as any child runs."""
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, log.open("ab") as output:
             owners = ",".join(map(str, _owners(os.environ)))

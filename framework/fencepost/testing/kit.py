@@ -278,7 +278,7 @@ def check_deaths(run: Run) -> None:
     victims = _one_a_role(run, -1)
     for fault, slot in [*(("kill", slot) for slot in victims), ("terminate", victims[-1])]:
         before = run.runtime.living(slot)
-        assert before is not None, f"no process lives in {slot.name}"
+        assert before is not None, f"no process runs in {slot.name}"
         _inject(run, fault, node=slot.name)
         after = run.runtime.living(slot)
         assert after is not None, f"{slot.name} did not come back after {fault}"
@@ -299,7 +299,7 @@ def check_injection(run: Run, fault: Fault, *, target_dies: bool = False) -> Non
     assert target_dies or healed.true, f"{fault.name} did not heal: {healed.evidence}"
     for slot in run.runtime.layout.nodes():
         if run.runtime.living(slot) is None:
-            assert target_dies, f"{fault.name} healed, and no process lives in {slot.name}"
+            assert target_dies, f"{fault.name} healed, and no process runs in {slot.name}"
             run.runtime.start(slot)
     recovery = run.base.await_recovery()
     assert recovery.recovered, (

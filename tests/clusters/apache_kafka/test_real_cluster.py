@@ -139,7 +139,7 @@ def test_a_node_that_dies_at_its_start_is_named_with_its_last_lines(
 ) -> None:
     shape = kafka_shape(controllers=1, brokers=1, own={"broker-1": {"num.io.threads": "0"}})
     folder = RunFolder.create(tmp_path / "run")
-    with pytest.raises(EnvironmentFailed, match=r"broker-1#1 .* exit code 1, and should") as failed:
+    with pytest.raises(EnvironmentFailed, match=r"broker-1#1 .* exit code 1, but should") as failed:
         Run.start(RunSpec(plugins.system("apache/kraft"), shape), plugins, folder)
     assert "num.io.threads" in failed.value.detail
     assert failed.value.exit_code == 4

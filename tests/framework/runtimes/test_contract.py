@@ -126,7 +126,7 @@ def make(kind: str, tmp_path: Path) -> Iterator[Make]:
 
 def living(runtime: Runtime, name: str) -> Process:
     process = runtime.living(slot(runtime, name))
-    assert process is not None, f"no process lives in {name}"
+    assert process is not None, f"no process runs in {name}"
     return process
 
 
@@ -198,7 +198,7 @@ def test_a_process_that_dies_at_start_is_named_until_another_is_started(make: Ma
     broker = slot(runtime, "broker-1")
     runtime.start(broker)
     for _ in range(2):
-        with pytest.raises(EnvironmentFailed, match=r"broker-1#1.*3.*and should live"):
+        with pytest.raises(EnvironmentFailed, match=r"broker-1#1.*3.*but should be running"):
             advance(runtime, NEVER, 20)
     runtime.start(broker)
     with pytest.raises(EnvironmentFailed, match=r"broker-1#2"):

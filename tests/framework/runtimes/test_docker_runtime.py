@@ -127,7 +127,9 @@ def test_a_killed_process_is_gone_and_the_next_one_takes_its_place_and_disk(
 def test_no_event_is_lost_over_a_kill(make: Make) -> None:
     runtime = make(EchoSystem(modes=(("broker-1", "bursts"),)), kafka_shape(0, 1))
     runtime.start(slot(runtime, "broker-1"))
-    with pytest.raises(EnvironmentFailed, match=r"broker-1#1.*was ended by SIGKILL.*should live"):
+    with pytest.raises(
+        EnvironmentFailed, match=r"broker-1#1.*was ended by SIGKILL.*should be running"
+    ):
         advance(runtime, Condition("nothing", lambda view: False), 20)
     assert runtime.view.kinds["echo.frame_received"] == echo_node.BURST
     runtime.close()
@@ -193,7 +195,7 @@ def test_a_pod_that_ends_is_named(pair: ProcessRuntime) -> None:
     pod = backend(pair).toxiproxies.of(slot(pair, "broker-1"))
     with docker_bench.engine() as beside:
         assert beside.kill(pod.container, signal.SIGKILL)
-    with pytest.raises(EnvironmentFailed, match=r"broker-1.*should live"):
+    with pytest.raises(EnvironmentFailed, match=r"broker-1.*should be running"):
         advance(pair, Condition("nothing", lambda view: False), 20)
 
 

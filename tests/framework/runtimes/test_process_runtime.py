@@ -298,7 +298,9 @@ def test_a_node_that_dies_at_start_is_named_within_seconds(make: Make) -> None:
     noticed_ns = now_ns()
     assert noticed_ns - runtime.view.latest["harness", "process.exited"].at_ns < 5 * SECOND
     first, *log = str(failed.value).splitlines()
-    assert first == f"broker-1#1 (process {process.pid}) ended with exit code 3, and should live"
+    assert (
+        first == f"broker-1#1 (process {process.pid}) ended with exit code 3, but should be running"
+    )
     assert log == [f"line {n} of my last words" for n in range(15, 30)]
     assert runtime.view.latest["harness", "process.exited"].body == ProcessExited(
         ended="broker-1#1", exit_code=3, signal=0, expected=False

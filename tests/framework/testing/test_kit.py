@@ -334,7 +334,7 @@ def test_a_fault_that_is_healed_twice_conforms(simulated: Run) -> None:
         (Clumsy(hits=False), "clumsy has no receipt: it fell"),
         (Clumsy(heals=(False, True)), "clumsy did not heal"),
         (Clumsy(heals=(True, False)), "clumsy did not heal"),
-        (Clumsy(starts=False), "clumsy healed, and no process lives in broker-3"),
+        (Clumsy(starts=False), "clumsy healed, and no process runs in broker-3"),
     ],
 )
 def test_a_fault_that_does_not_conform_is_named(simulated: Run, fault: Clumsy, why: str) -> None:

@@ -91,7 +91,7 @@ class System(Protocol):
         ...
 
     def missing(self, view: View, layout: Layout) -> Sequence[str]:
-        """A sentence for each thing that the cluster lacks to be ready; empty if it is ready.
+        """What the cluster lacks to be ready, a sentence each; empty if it is ready.
 
         A cluster is ready once nothing is missing after its start, and has recovered once nothing
         is missing after all faults were healed. This is called after every event.
@@ -124,7 +124,7 @@ class Probed(Protocol):
 
     @property
     def probe(self) -> Probe:
-        """A function of a module, importable by name where the nodes live."""
+        """A function of a module, importable by name where the nodes run."""
         ...
 
 

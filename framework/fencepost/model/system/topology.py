@@ -135,7 +135,7 @@ def isolate(one: str, names: Sequence[str]) -> Cut:
 
 
 def halves(names: Sequence[str]) -> Cut:
-    """The smaller first half and the rest cannot reach each other."""
+    """The smaller first half and the other names cannot reach each other."""
     middle = len(names) // 2
     return two_way(names[:middle], names[middle:])
 

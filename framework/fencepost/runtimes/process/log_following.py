@@ -1,7 +1,7 @@
 """Log parsers make events from the standard output of processes that write no events.
 
-A log is a file that a process writes without a buffer, so what it printed before a SIGKILL can be
-read afterwards. Nothing polls: like `fencepost.history.feed`, this has a descriptor to select on.
+A log is a file that a process writes without a buffer, so lines from before a SIGKILL can be read
+afterwards. Nothing polls: like `fencepost.history.feed`, this has a descriptor to select on.
 """
 
 from __future__ import annotations

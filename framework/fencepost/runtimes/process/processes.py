@@ -143,4 +143,4 @@ class Processes:
 def exit_message(tracked: Tracked) -> tuple[str, str]:
     """A sentence about a process that should be alive and has died, and the last lines of its
     log."""
-    return f"{tracked} {tracked.exit}, and should live", tail(tracked.log)
+    return f"{tracked} {tracked.exit}, but should be running", tail(tracked.log)

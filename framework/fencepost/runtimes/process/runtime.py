@@ -442,7 +442,7 @@ class ProcessRuntime:
     def _note_end(self, end: Exit) -> None:
         if end.name in self._links.processes:
             log = self._folder.log_of(end.name)
-            self._dead[end.name] = f"{end.name} {end}, and should live", tail(log)
+            self._dead[end.name] = f"{end.name} {end}, but should be running", tail(log)
         tracked = self._processes.ended(end)
         if tracked is None:
             return

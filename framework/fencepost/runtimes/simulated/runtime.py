@@ -440,7 +440,7 @@ class SimulatedRuntime:
         chose = code == 0 and (client or process.name in self._clean_exits)
         if machine.expected or chose:
             return
-        exit_message = f"{process.name} exited with code {code}, and should live: {why}"
+        exit_message = f"{process.name} exited with code {code}, but should be running: {why}"
         if client:
             self._dead[process.name] = exit_message
             self.record(ClientFailed(error=exit_message, fatal=True))

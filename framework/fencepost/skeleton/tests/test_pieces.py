@@ -1,4 +1,4 @@
-"""The pieces of the plugin, each by itself: nothing is started here."""
+"""The pieces of the plugin, each by itself: no process is started here."""
 
 from __future__ import annotations
 
