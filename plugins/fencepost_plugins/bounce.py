@@ -114,7 +114,7 @@ class PowerLoss:
 
 
 def lose_power(node: str) -> PowerLoss:
-    """The node's machine loses power, and its disk loses what was not synced."""
+    """The node's machine loses power, and its disk loses unsynced data."""
     return PowerLoss(node)
 
 

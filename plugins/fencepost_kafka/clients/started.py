@@ -24,11 +24,11 @@ class Writes:
         return self._session.process
 
     def stop(self) -> None:
-        """Asks the producer to send no more, and to wait for what it sent."""
+        """Asks the producer to send no more, and to wait for the reports of its messages."""
         self._session.stop()
 
     def goes_on(self, count: int) -> Condition:
-        """It hands over that many messages more, whatever their outcomes."""
+        """It hands over that many messages more, with any outcomes."""
         due = self._runtime.view.of(KafkaView).invoked[self.process] + count
         return Condition(
             f"{count} more writes of {self.process}",

@@ -1,7 +1,7 @@
-"""A probe: one request, over one connection, to one broker, leader or not; nothing is retried.
+"""A probe: one request, over one connection, to one broker, leader or not, without a retry.
 
-No client library sends a request to a broker that it knows not to lead. Evidence of a client about
-such a broker's answers therefore comes from here.
+No client library sends a request to a broker that does not lead by its metadata. So only a probe
+gives a client's evidence of such a broker's answers.
 """
 
 from __future__ import annotations

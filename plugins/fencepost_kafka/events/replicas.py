@@ -269,7 +269,7 @@ class IsrChangeAnswered(Struct, frozen=True, tag="replica.isr_change_answered", 
 class ReplicaCheckpointed(Struct, frozen=True, tag="replica.checkpointed", kw_only=True):
     """A replica is about to store its high watermark, and how far its log is synced to the disk.
 
-    What is below `flushed` survives the loss of the page cache. Written when either changed.
+    Records below `flushed` survive the loss of the page cache. Written when either changed.
     """
 
     topic: str

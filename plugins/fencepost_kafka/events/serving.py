@@ -27,8 +27,9 @@ FENCING_REASONS = frozenset(
 class ProduceAnswered(Struct, frozen=True, kw_only=True, tag="broker.produce_answered"):
     """A broker is about to answer one partition of a Produce.
 
-    `base_offset` to `log_end` (exclusive) is what was stored, -1 on error; `ends` the log ends the
-    leader knows of the members of `isr`, in its order; `duplicate`: the batch was stored before.
+    The batch was stored at `base_offset` to `log_end` (exclusive; -1 on error); `ends` the log ends
+    the leader knows of the members of `isr`, in its order; `duplicate`: the batch was stored
+    before.
     """
 
     topic: str
@@ -60,7 +61,8 @@ class ProduceAnswered(Struct, frozen=True, kw_only=True, tag="broker.produce_ans
 class FetchServed(Struct, frozen=True, kw_only=True, tag="broker.fetch_served"):
     """A broker is about to answer a client's fetch of one partition with records.
 
-    `to_offset` is exclusive; `state` is the broker's KIP-631 state then, `log_end` what it had.
+    `to_offset` is exclusive; `state` is the broker's KIP-631 state then, `log_end` the end of its
+    log.
     """
 
     topic: str

@@ -1,4 +1,4 @@
-"""Targets of a schedule by what they do in a Kafka cluster.
+"""Targets of a schedule by their role in a Kafka cluster at that time.
 
 @leader/TOPIC/PARTITION     the partition's leader
 @follower/TOPIC/PARTITION   the first replica in its ISR that does not lead

@@ -46,7 +46,8 @@ def run_job(
 ) -> Report:
     """Reads every run, one task each, and writes the tables below the folder `out`.
 
-    Two jobs, whatever the number of runs: one makes the rows of runs, one correlates them.
+    It starts two Spark jobs for any number of runs: one makes the rows of runs, one correlates
+    them.
     """
     schema = schema_of(RunTables)
 

@@ -86,7 +86,7 @@ def _speaking_into(log: BinaryIO) -> Mapping[str, object]:
 
 
 def _end(gateway: Any) -> None:
-    """Ends the Java process; pyspark would keep it, idle, for as long as this one lives."""
+    """Ends the Java process; pyspark would keep it, idle, until this process ends."""
     gateway.shutdown()
     gateway.proc.stdin.close()
     try:

@@ -46,7 +46,7 @@ class _Refusals:
 @dataclass(frozen=True, slots=True)
 class UnfitBrokersRefused:
     """QC-15. The reasons to refuse a broker come from the committed records and from its own
-    request. How far it is behind is measured from what was committed at the answer before."""
+    request. Its lag is measured from the offset that was committed at the answer before."""
 
     clause: str = "QC-15"
     kinds: frozenset[type[Struct]] = frozenset(

@@ -126,7 +126,7 @@ class AdminClient:
     def failed(self, call_id: int, now: Instant, reason: str) -> bool:
         """A call got no answer; False if it was not ours.
 
-        One that was never sent, or asks for nothing but an answer, is made again elsewhere.
+        A call that was never sent, or that changes nothing, is repeated at another broker.
         """
         one = self._doing
         if one is None or one.call != call_id:
@@ -189,7 +189,7 @@ class ProbeClient:
                     else self._port
                 )
                 address = (command.slot, port)
-                # A channel of its own: whatever became of earlier connections, this one is new.
+                # A channel of its own, so that the connection is a new one.
                 channel = command.operation
                 request = _probe(command, now)
                 call = self._out.call(address, channel, request, command.limit_ms)

@@ -169,7 +169,7 @@ def answer_offset(log_end: int) -> int:
 
 
 def kept_on_deposition(committed: Applied, ahead: Applied) -> Applied:
-    """The state that a controller keeps when it stops leading: what is committed (QC-09)."""
+    """The state that a controller keeps when it stops leading: the committed one (QC-09)."""
     return committed
 
 
