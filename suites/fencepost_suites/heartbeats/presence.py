@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_clusters.zookeeper.events import SessionExpired, session_name
-from fencepost_kafka import BrokerRegistered, FollowerFetched
+from fencepost_kafka import BrokerRegistered, ControllerEnded, FollowerFetched
 from fencepost_suites.brokers.leases import MS, Late, judge_late
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import span
@@ -44,7 +44,8 @@ class _Znodes:
 class OnlyWithZnode:
     """HB-28. The evidence is ZooKeeper's: it has ended a broker's session. Within a second the
     controller declares the broker absent, or a later process of it. Exercised where it does, for a
-    broker that it had in the cluster."""
+    broker that it had in the cluster. A controller that loses its own session may have been without
+    ZooKeeper for the session's timeout."""
 
     clause: str = "HB-28"
     kinds: frozenset[type[Struct]] = TERM_KINDS | {BrokerRegistered, SessionExpired}
@@ -55,6 +56,11 @@ class OnlyWithZnode:
 
     def step(self, state: _Znodes, event: Event) -> tuple[_Znodes, Sequence[Finding]]:
         body = event.body
+        for one in [one for one in state.gone if event.at_ns > one.at_ns + KNOWN_WITHIN_NS]:
+            state.gone.remove(one)
+            self._overdue(state, one, event.at_ns)
+        if isinstance(body, ControllerEnded) and body.reason == "session":
+            self._excuse(state, event)
         before = {process: _live(term) for process, term in state.terms.now.items()}
         state.terms.take(event)
         match body:
@@ -69,10 +75,21 @@ class OnlyWithZnode:
                 state.gone.remove(one)
                 if any(epochs.get(one.broker) == one.epoch for epochs in before.values()):
                     found.append(Exercised(event.ref, Evidence.PEER))
-            elif event.at_ns > one.at_ns + KNOWN_WITHIN_NS:
-                state.gone.remove(one)
-                self._overdue(state, one, event.at_ns)
         return state, found
+
+    @staticmethod
+    def _excuse(state: _Znodes, event: Event) -> None:
+        """What fell due within the session's timeout before a controller lost its session, it could
+        not know."""
+        term = state.terms.now.get(event.process)
+        if term is None:
+            return
+        connected_ns = event.at_ns - term.session_ns
+        state.suspects = [
+            one
+            for one in state.suspects
+            if one.process != event.process or one.due_ns + KNOWN_WITHIN_NS < connected_ns
+        ]
 
     @staticmethod
     def _overdue(state: _Znodes, one: _Gone, at_ns: int) -> None:

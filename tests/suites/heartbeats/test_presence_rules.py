@@ -5,6 +5,8 @@ Each has a history that keeps the promise, one that breaks it, and one that does
 
 from __future__ import annotations
 
+import pytest
+
 from fencepost import Cause, Event
 from fencepost.testing import HistoryBuilder, Outcome, judge
 from fencepost_clusters.zookeeper.events import SessionExpired
@@ -12,6 +14,7 @@ from fencepost_kafka import (
     BrokerDeclared,
     BrokerRegistered,
     ControllerBegan,
+    ControllerEnded,
     ControllerState,
     ControlRequestAnswered,
     ControlRequestSent,
@@ -32,7 +35,10 @@ def verdict(h: HistoryBuilder, clause: str) -> Outcome:
 
 def begin(h: HistoryBuilder) -> None:
     """A controller that has brokers 2 and 3 in the cluster."""
-    h.add(CONTROLLER, ControllerBegan(epoch=1, broker_id=1, first=True, heartbeat_timeout_ms=2000))
+    began = ControllerBegan(
+        epoch=1, broker_id=1, first=True, heartbeat_timeout_ms=2000, session_timeout_ms=3000
+    )
+    h.add(CONTROLLER, began)
     for process, broker in ((BROKER, 2), (OTHER, 3)):
         h.add(
             process,
@@ -279,6 +285,29 @@ def test_a_broker_that_stays_without_a_session_breaks_hb_28() -> None:
     h.after(5000)
     declare(h, 3, "Active")
     assert verdict(h, "HB-28") is Outcome.VIOLATED
+
+
+def test_a_broker_that_is_declared_absent_too_late_breaks_hb_28() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    expire(h, "0x14")
+    h.after(1500)
+    declare(h, 2, "Absent")
+    assert verdict(h, "HB-28") is Outcome.VIOLATED
+
+
+@pytest.mark.parametrize(
+    ("after_ms", "outcome"), [(2500, Outcome.NOT_EXERCISED), (4500, Outcome.VIOLATED)]
+)
+def test_hb_28_excuses_what_fell_due_while_a_controller_may_have_been_without_zookeeper(
+    after_ms: int, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    begin(h)
+    expire(h, "0x14")
+    h.after(after_ms)
+    h.add(CONTROLLER, ControllerEnded(epoch=1, reason="session"))
+    assert verdict(h, "HB-28") is outcome
 
 
 def test_the_end_of_another_session_decides_nothing_of_hb_28() -> None:
