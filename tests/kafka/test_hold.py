@@ -76,6 +76,8 @@ def test_requests_are_chosen_by_their_api_and_by_the_topic_that_they_name_or_mea
     assert not chosen.matches(alter_partition(UUID(int=8)))
     in_base_64 = what.on_links({"orders": "AAAAAAAAAAAAAAAAAAAABw"})  # as Kafka prints the id
     assert in_base_64 == chosen
+    without_ids = what.on_links({"orders": "orders"})
+    assert without_ids == what.on_links({})
     assert chosen.matches(metadata("orders"))
     assert not chosen.matches(metadata("orders-2"))
     assert not chosen.matches(framed(m.VoteRequest(topics=())))

@@ -194,10 +194,11 @@ def _key(api: str | int) -> int:
 
 
 def _named(topic: str, topic_id: str | None) -> tuple[bytes, ...]:
-    """How a request's body names a topic: as STRING, as COMPACT_STRING, or by its id."""
+    """How a request's body names a topic: as STRING, as COMPACT_STRING, or by its id. Where topics
+    have no ids, the id is the name."""
     name = topic.encode()
     ways = [struct.pack(">h", len(name)) + name, _unsigned_varint(len(name) + 1) + name]
-    if topic_id:
+    if topic_id and topic_id != topic:
         ways.append(_id_bytes(topic_id))
     return tuple(ways)
 
