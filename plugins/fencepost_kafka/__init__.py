@@ -43,6 +43,7 @@ from fencepost_kafka.clients.commands import (
 from fencepost_kafka.events import (
     KINDS,
     AdminCompleted,
+    BrokerChangeHandled,
     BrokerCommitted,
     BrokerDeclared,
     BrokerDeleted,
@@ -141,6 +142,7 @@ __all__ = [
     "AdminCompleted",
     "AdminOptions",
     "AlterSettings",
+    "BrokerChangeHandled",
     "BrokerCommitted",
     "BrokerDeclared",
     "BrokerDeleted",

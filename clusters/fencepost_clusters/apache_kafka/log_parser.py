@@ -79,7 +79,12 @@ class Memory:
     active_epoch: int = -1
     """The epoch in which it is the active controller (-1: it is not)."""
     majority_lost: bool = False
+    stopping: bool = False
     stopped: bool = False
+    seen_epoch: int = -1
+    """The highest controller epoch in the control requests that it has obeyed."""
+    has_roles: bool = False
+    """Whether it has obeyed a LeaderAndIsr."""
     image: MetadataApplied | None = None
     """The newest metadata that it has replayed."""
     counts: bool = False
@@ -148,8 +153,10 @@ def _unfenced(now: Memory, said: Match[str]) -> Bodies:
     yield from now.led.values()
 
 
-def _stopping(now: Memory, said: Match[str]) -> Bodies:
-    if now.registers:
+def stopping(now: Memory, said: Match[str]) -> Bodies:
+    """The event of a broker that is asked to stop, or begins to."""
+    if now.registers and not now.stopping:
+        now.stopping = True
         yield BrokerStopping(
             broker_id=now.node_id, state=now.state, global_state="", limit_ms=CONTROLLED_SHUTDOWN_MS
         )
@@ -407,7 +414,7 @@ def row(logger: str, message: str, make_events: MakeEvents) -> LogPattern:
 
 
 BROKER_ROWS: Sequence[LogPattern] = (
-    row("LoggingSignalHandler", r"Terminating process due to signal", _stopping),
+    row("LoggingSignalHandler", r"Terminating process due to signal", stopping),
     row("LogManager", r"Loading logs from log dirs", recovery_began),
     row("LogManager", r"Loaded (\d+) logs in", _recovered),
     row("AppInfoParser", r"App info kafka\.server for \d+ unregistered", _stopped),

@@ -32,6 +32,7 @@ from fencepost_kafka.events.metadata import (
     TopicMarked,
 )
 from fencepost_kafka.events.over_zookeeper import (
+    BrokerChangeHandled,
     BrokerDeclared,
     BrokerRegistered,
     ControlledShutdownAnswered,
@@ -151,6 +152,7 @@ KINDS: tuple[type[Struct], ...] = (
     MetadataHeartbeatSent,
     MetadataHeartbeatReceived,
     MetadataHeartbeatAnswered,
+    BrokerChangeHandled,
     BrokerDeclared,
     ControlRequestSent,
     ControlRequestAnswered,
@@ -162,6 +164,7 @@ KINDS: tuple[type[Struct], ...] = (
 __all__ = [
     "KINDS",
     "AdminCompleted",
+    "BrokerChangeHandled",
     "BrokerCommitted",
     "BrokerDeclared",
     "BrokerDeleted",

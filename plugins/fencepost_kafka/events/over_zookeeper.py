@@ -49,7 +49,8 @@ class ZnodeUnreadable(Struct, frozen=True, tag="zookeeper.unreadable", kw_only=T
 
 
 class BrokerRegistered(Struct, frozen=True, tag="zookeeper.broker_registered", kw_only=True):
-    """This broker has made its ephemeral znode, whose czxid is `broker_epoch` (HB-01).
+    """This broker has made its ephemeral znode, whose czxid is `broker_epoch` (-1: the broker does
+    not know it) (HB-01).
 
     `version` is that of its BrokerInfo, `protocol` its inter.broker.protocol (-1: not known).
     `overwrote`: it deleted a znode of another session in the same transaction. `reachable`: its
@@ -72,6 +73,8 @@ class BrokerRegistered(Struct, frozen=True, tag="zookeeper.broker_registered", k
         )
 
     def authority(self) -> Sequence[Authority]:
+        if self.broker_epoch < 0:
+            return ()
         return (Authority(broker_scope(self.broker_id), Change.GAINED, self.broker_epoch),)
 
     def concerns(self) -> Sequence[str]:
@@ -248,12 +251,34 @@ class BrokerDeclared(Struct, frozen=True, tag="controller.broker_declared", kw_o
         return scopes(self)
 
 
+class BrokerChangeHandled(
+    Struct, frozen=True, tag="controller.broker_change_handled", kw_only=True
+):
+    """The controller has compared the registrations with those that it knew.
+
+    `bounced` are brokers whose registration is another one, though they were never seen to be
+    absent. A controller that is elected knew none: all that are `live` are `added`.
+    """
+
+    controller_epoch: int
+    added: tuple[int, ...]
+    deleted: tuple[int, ...]
+    bounced: tuple[int, ...]
+    live: tuple[int, ...]
+
+    def sentence(self) -> str:
+        return (
+            f"compared the registrations of brokers {list(self.live)}: added {list(self.added)}, "
+            f"deleted {list(self.deleted)}, bounced {list(self.bounced)}"
+        )
+
+
 class ControlRequestSent(Struct, frozen=True, tag="controller.control_request_sent", kw_only=True):
     """The controller sends a broker a control request as its request number `correlation`.
 
-    `partitions` are named topic-partition. `attempt` counts from 1; a request is sent again until
-    it is answered, or the broker is gone. `deletes`: a StopReplica that deletes the data, too.
-    `brokers` are those that an UpdateMetadata names.
+    `partitions` are named topic-partition. `attempt` counts from 1 (0: not known); a request is
+    sent again until it is answered, or the broker is gone. `deletes`: a StopReplica that deletes
+    the data, too. `brokers` are those that an UpdateMetadata names.
     """
 
     api: str
@@ -290,7 +315,8 @@ class ControlRequestAnswered(
     `request_epoch` is the broker epoch in the request (-1: its version has none), `broker_epoch`
     the broker's own, `seen_epoch` the highest controller epoch that it had seen before. `first`: it
     is the first LeaderAndIsr that this process carries out. `brokers` are those that an
-    UpdateMetadata names, as the broker has read it.
+    UpdateMetadata names, as the broker has read it. `client` is the process that sent it (empty:
+    not known), `correlation` the number that it gave the request, if the event has no cause.
     """
 
     api: str
@@ -306,6 +332,7 @@ class ControlRequestAnswered(
     first: bool = False
     deletes: bool = False
     brokers: tuple[int, ...] = ()
+    correlation: int = -1
 
     def sentence(self) -> str:
         return (
@@ -343,10 +370,11 @@ class ReplicaStopped(Struct, frozen=True, tag="replica.stopped", kw_only=True):
 class ControlledShutdownAnswered(
     Struct, frozen=True, tag="controller.controlled_shutdown_answered", kw_only=True
 ):
-    """The controller answers a ControlledShutdown of the broker with `request_epoch`.
+    """The controller answers a ControlledShutdown of the broker with `request_epoch` (-1: its
+    version has none).
 
-    `known_epoch` is the broker epoch that it has cached (-1: none), `remaining` the partitions that
-    the broker still leads.
+    `known_epoch` is the broker epoch that it has cached (-1: none, or not known), `remaining` the
+    partitions that the broker still leads. `client` is the process that sent it (empty: not known).
     """
 
     client: str

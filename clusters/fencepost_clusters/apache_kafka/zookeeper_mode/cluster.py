@@ -148,7 +148,7 @@ class ZooKeeperMode:
         """
         if place.slot.role == ROLE:
             return zookeeper.start(place, {})
-        logging = resource("log4j2.properties")
+        logging = resource("log4j2.properties") + _resource("log4j2.properties")
         kafka = (
             distribution.in_image(self.version)
             if place.image
@@ -169,7 +169,7 @@ class ZooKeeperMode:
                 "CLASSPATH": "",
             },
             {
-                "start.sh": _start_script(),
+                "start.sh": _resource("start.sh"),
                 "log4j2.properties": logging,
                 "metrics.json": exporter_config(),
                 "hosts": "".join(f"{address} {name}\n" for name, address in hosts.items()),
@@ -225,6 +225,7 @@ class ZooKeeperMode:
         }
 
 
-def _start_script() -> str:
+def _resource(name: str) -> str:
+    """A file of this mode's own."""
     folder = files("fencepost_clusters.apache_kafka.zookeeper_mode")
-    return folder.joinpath("start.sh").read_text(encoding="utf-8")
+    return folder.joinpath(name).read_text(encoding="utf-8")

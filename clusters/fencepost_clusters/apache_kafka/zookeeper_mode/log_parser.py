@@ -20,10 +20,17 @@ from fencepost_clusters.apache_kafka.log_parser import (
     becomes,
     recovery_began,
     row,
+    stopping,
 )
+from fencepost_clusters.apache_kafka.zookeeper_mode import control_requests
 from fencepost_kafka import (
+    BrokerChangeHandled,
+    BrokerRegistered,
+    ControlledShutdownAnswered,
     ControllerElected,
     ControllerResigned,
+    ControlRequestAnswered,
+    ControlRequestSent,
     FollowingStarted,
     IsrChangeAsked,
     LeadershipEnded,
@@ -43,6 +50,13 @@ def _starting(now: Memory, said: Match[str]) -> Bodies:
 
 def _registered(now: Memory, said: Match[str]) -> Bodies:
     now.broker_epoch = int(said["epoch"] or -1)
+    yield BrokerRegistered(
+        broker_id=now.node_id,
+        broker_epoch=now.broker_epoch,
+        session=0,
+        version=4 if now.broker_epoch < 0 else 5,
+        overwrote=False,
+    )
     if now.state == "INITIAL":
         yield becomes(now, "FENCED", "registered")
     else:  # after its session expired; its listeners are open
@@ -73,6 +87,81 @@ def _resigned(now: Memory, said: Match[str]) -> Bodies:
         reason = reasons.get(now.state, "higher_epoch")
         yield ControllerResigned(epoch=now.active_epoch, reason=reason)
     now.active_epoch = -1
+
+
+def _found(now: Memory, said: Match[str]) -> Bodies:
+    """A controller that was elected knew no broker before."""
+    live = _ids(said["live"])
+    yield BrokerChangeHandled(
+        controller_epoch=now.active_epoch, added=live, deleted=(), bounced=(), live=live
+    )
+
+
+def _compared(now: Memory, said: Match[str]) -> Bodies:
+    yield BrokerChangeHandled(
+        controller_epoch=now.active_epoch,
+        added=_ids(said["added"]),
+        deleted=_ids(said["deleted"]),
+        bounced=_ids(said["bounced"] or ""),
+        live=_ids(said["live"]),
+    )
+
+
+def _sends(now: Memory, said: Match[str]) -> Bodies:
+    request = control_requests.sent(said["api"], said["body"])
+    yield ControlRequestSent(
+        api=request.api,
+        broker_id=int(said["broker"]),
+        broker_epoch=request.broker_epoch,
+        controller_epoch=request.controller_epoch,
+        correlation=int(said["early"] or said["late"]),
+        partitions=request.partitions,
+        attempt=0,
+        deletes=request.deletes,
+        brokers=request.brokers,
+    )
+
+
+def _answers(now: Memory, said: Match[str]) -> Bodies:
+    found = control_requests.answered(said.string)
+    if found is None:
+        return
+    request, error = found.request, found.error
+    if request.api == "ControlledShutdown":
+        yield ControlledShutdownAnswered(
+            client="",
+            broker_id=request.broker_id,
+            request_epoch=request.broker_epoch,
+            known_epoch=-1,
+            error=error,
+            remaining=found.remaining,
+            controller_epoch=now.active_epoch,
+        )
+        return
+    is_first = request.api == "LeaderAndIsr" and error == "NONE" and not now.has_roles
+    yield ControlRequestAnswered(
+        api=request.api,
+        client="",
+        broker_id=now.node_id,
+        controller_id=request.controller_id,
+        controller_epoch=request.controller_epoch,
+        seen_epoch=now.seen_epoch,
+        request_epoch=request.broker_epoch,
+        broker_epoch=now.broker_epoch,
+        error=error,
+        partitions=request.partitions,
+        first=is_first,
+        deletes=request.deletes,
+        brokers=request.brokers,
+        correlation=found.correlation,
+    )
+    if error == "NONE":
+        now.has_roles = now.has_roles or is_first
+        now.seen_epoch = max(now.seen_epoch, request.controller_epoch)
+
+
+def _ids(text: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", text)))
 
 
 def _stale(now: Memory, said: Match[str]) -> Bodies:
@@ -169,6 +258,20 @@ OWN_ROWS: Sequence[LogPattern] = (
     row("KafkaController",
         r"\d+ successfully elected as the controller\. Epoch incremented to (\d+)", _elected),
     row("KafkaController", r"^\[Controller id=\d+\] Resigned$", _resigned),
+    row("KafkaController", r"Currently active brokers in the cluster: \w*\((?P<live>.*)\)$",
+        _found),
+    row("KafkaController",
+        r"Newly added brokers: (?P<added>[\d,]*), deleted brokers: (?P<deleted>[\d,]*), "
+        r"(?:bounced brokers: (?P<bounced>[\d,]*), )?all live brokers: (?P<live>[\d,]*)$",
+        _compared),
+    row("KafkaServer", r"Starting controlled shutdown$", stopping),
+    row("NetworkClient",
+        r"^\[Controller id=\d+, targetBrokerId=(?P<broker>\d+)\] "
+        r"(?:Sending|Using older server API v\d+ to send) "
+        r"(?P<api>LEADER_AND_ISR|STOP_REPLICA|UPDATE_METADATA) "
+        r"(?:request with header .*?correlationId=(?P<late>\d+).*? to node \d+: )?"
+        r"(?P<body>.*?)(?: with correlation id (?P<early>\d+) to node \d+)?$", _sends),
+    row("logger", r"^Completed request:", _answers),
     row("KafkaApis",
         r"Received (?P<api>\w+) request with broker epoch \d+ smaller than the current broker "
         r"epoch \d+ from controller (?P<requester>\d+)", _stale),

@@ -14,6 +14,8 @@ SUITE_SETTINGS: Mapping[str, str] = {
     **{name: value for name, value in IN_KRAFT_MODE.items() if not name.startswith(_OF_KRAFT)},
     "zookeeper.session.timeout.ms": "3000",
     "zookeeper.connection.timeout.ms": "20000",
+    # A broker that stops waits so long for the controller's answer, and then asks again.
+    "request.timeout.ms": "3000",
     "controlled.shutdown.max.retries": "3",
     "controlled.shutdown.retry.backoff.ms": "500",
 }
