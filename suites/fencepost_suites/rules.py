@@ -17,7 +17,7 @@ from fencepost_suites.brokers import (
 )
 from fencepost_suites.clients import anomalies, duplicates
 from fencepost_suites.common import surfaces
-from fencepost_suites.control_requests import bounces, obeying
+from fencepost_suites.control_requests import bounces, obeying, shutdowns
 from fencepost_suites.heartbeats import fencing as self_fencing
 from fencepost_suites.heartbeats import (
     isr_changes,
@@ -117,7 +117,7 @@ ALL: tuple[Rule[Any], ...] = (
     obeying.RequestsCarryEpoch(),
     obeying.FormerGenerationRefused(),
     bounces.FormerStopReplicaHarmsNot(),
-    bounces.FormerShutdownRejected(),
+    shutdowns.FormerShutdownRejected(),
     bounces.BounceDetected(),
     bounces.BouncedIsInitialised(),
     bounces.FirstLeaderAndIsrIsWhole(),

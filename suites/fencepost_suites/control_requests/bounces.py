@@ -14,23 +14,27 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
+    FaultHealed,
+    FaultInjected,
     Finding,
     Key,
+    NodeStarted,
     NodeStopped,
     ProcessExited,
     RunEnd,
     Violated,
 )
 from fencepost_kafka import (
+    BrokerChangeHandled,
     BrokerDeclared,
     BrokerRegistered,
     BrokerStateChanged,
     BrokerStopping,
-    ControlledShutdownAnswered,
     ControllerBegan,
+    ControllerElected,
     ControllerEnded,
+    ControllerResigned,
     ControlRequestAnswered,
-    ControlRequestSent,
     PartitionCommitted,
     ReplicaStopped,
     SessionChanged,
@@ -72,8 +76,8 @@ class FormerStopReplicaHarmsNot:
         if not request.obeyed:
             return state, (Exercised(event.ref, request.evidence),)
         message = (
-            f"{event.process} with broker epoch {request.own} obeyed a StopReplica for "
-            f"{request.asked}, of its former process"
+            f"{event.process} with broker epoch {request.own} obeyed a StopReplica of its former "
+            f"process, {request.meant_for}"
         )
         return state, (Violated(event.ref, request.evidence, message, request.because),)
 
@@ -98,86 +102,6 @@ class FormerStopReplicaHarmsNot:
 
 
 @dataclass(slots=True)
-class _Shutdowns:
-    """Which process registered under which epoch, which of them were asked to stop, and what each
-    controller has declared."""
-
-    holders: dict[tuple[int, int], tuple[str, Cause]] = field(default_factory=dict)
-    """(broker, broker epoch) -> the process that registered under it."""
-    stopping: set[str] = field(default_factory=set)
-    declared: dict[tuple[str, int], tuple[int, Cause]] = field(default_factory=dict)
-    """(controller process, broker) -> the newest broker epoch that it has declared."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class FormerShutdownRejected:
-    """BE-04. Which epoch the controller has cached shows in what it has declared before. A
-    StopReplica that keeps the data is sent in a controlled shutdown only, so that it goes to a
-    process that was asked to stop, by that process's own account."""
-
-    clause: str = "BE-04"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(BrokerRegistered, BrokerStopping, BrokerDeclared),
-            *(ControlledShutdownAnswered, ControlRequestSent),
-        }
-    )
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Shutdowns:
-        return _Shutdowns()
-
-    def step(self, state: _Shutdowns, event: Event) -> tuple[_Shutdowns, Sequence[Finding]]:
-        body = event.body
-        match body:
-            case BrokerRegistered():
-                holder = (event.process, event.ref)
-                state.holders[body.broker_id, body.broker_epoch] = holder
-            case BrokerStopping():
-                state.stopping.add(event.process)
-            case BrokerDeclared(new="Absent"):
-                state.declared.pop((event.process, body.broker_id), None)
-            case BrokerDeclared():
-                cached = (body.incarnation_id, event.ref)
-                state.declared[event.process, body.broker_id] = cached
-            case ControlledShutdownAnswered() if body.request_epoch != NO_EPOCH:
-                return state, self._answered(state, event, body)
-            case ControlRequestSent(api="StopReplica", deletes=False):
-                return state, self._sent(state, event, body)
-        return state, NOTHING
-
-    @staticmethod
-    def _answered(
-        state: _Shutdowns, event: Event, body: ControlledShutdownAnswered
-    ) -> Sequence[Finding]:
-        cached = state.declared.get((event.process, body.broker_id))
-        if cached is None or body.request_epoch >= cached[0]:
-            return NOTHING
-        if body.error != "NONE":
-            return (Exercised(event.ref, Evidence.PEER),)
-        message = (
-            f"{event.process} accepted a ControlledShutdown of broker {body.broker_id} with broker "
-            f"epoch {body.request_epoch}, after it had declared {cached[0]}"
-        )
-        return (Violated(event.ref, Evidence.PEER, message, (cached[1],)),)
-
-    @staticmethod
-    def _sent(state: _Shutdowns, event: Event, body: ControlRequestSent) -> Sequence[Finding]:
-        holder = state.holders.get((body.broker_id, body.broker_epoch))
-        if holder is None or holder[0] in state.stopping:
-            return NOTHING
-        message = (
-            f"{event.process} sent {holder[0]} a StopReplica of {len(body.partitions)} partitions "
-            f"for its broker epoch {body.broker_epoch}, and that process was not asked to stop"
-        )
-        return (Violated(event.ref, Evidence.PEER, message, (holder[1],)),)
-
-    def end(self, state: _Shutdowns, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
-
-@dataclass(slots=True)
 class _Due:
     """What the controller owes to the newest process of a broker, since when."""
 
@@ -198,6 +122,12 @@ class _Office:
     found: dict[int, tuple[int, bool]] = field(default_factory=dict)
     """broker -> the newest broker epoch that a controller has declared, and whether as bounced. It
     may read a registration before the broker has its answer from ZooKeeper."""
+    compared: dict[int, bool] = field(default_factory=dict)
+    """broker -> whether a controller found its newest process as bounced, by its log."""
+    by_log: bool = False
+    """Whether it is Apache Kafka's: a broker over ZooKeeper that the controller cannot reach stays
+    in the cluster, so that nothing is due while a fault lasts."""
+    faults: set[str] = field(default_factory=set)
     suspects: list[Late] = field(default_factory=list)
 
     def goes(self, process: str) -> None:
@@ -214,6 +144,8 @@ class _Office:
         """Remembers what is due for longer than the bound, as suspects."""
         if not self.controller:
             return
+        if self.by_log and self.faults:
+            self.began_ns = now_ns
         for broker, one in list(self.due.items()):
             from_ns = max(one.since_ns, self.began_ns)
             if now_ns - from_ns <= BOUND_NS:
@@ -237,6 +169,8 @@ OFFICE_KINDS: frozenset[type[Struct]] = frozenset(
     {
         *(BrokerRegistered, BrokerDeclared, ControllerBegan, ControllerEnded, SessionChanged),
         *(BrokerStateChanged, BrokerStopping, NodeStopped, ProcessExited),
+        *(BrokerChangeHandled, ControllerElected, ControllerResigned),
+        *(FaultInjected, FaultHealed, NodeStarted),
     }
 )
 
@@ -247,8 +181,15 @@ def _office(state: _Office, event: Event) -> None:
     match body:
         case ControllerBegan():
             state.begins(event)
-        case ControllerEnded() if event.process == state.controller:
+        case ControllerElected():
+            state.begins(event)
+            state.by_log = True
+        case ControllerEnded() | ControllerResigned() if event.process == state.controller:
             state.controller = ""
+        case FaultInjected():
+            state.faults.add(body.fault_id)
+        case FaultHealed():
+            state.faults.discard(body.fault_id)
         case ProcessExited():
             state.goes(body.ended)
         case NodeStopped():
@@ -285,7 +226,9 @@ class BounceDetected:
         _office(state, event)
         match body:
             case BrokerRegistered():
-                epoch, as_bounced = state.found.get(body.broker_id, (NO_EPOCH, False))
+                epoch, as_bounced = state.found.get(body.broker_id, (None, False))
+                if body.broker_id in state.compared:
+                    epoch, as_bounced = body.broker_epoch, state.compared[body.broker_id]
                 if epoch == body.broker_epoch:
                     return state, (Exercised(event.ref, Evidence.PEER),) if as_bounced else NOTHING
                 state.due[body.broker_id] = _Due(
@@ -298,7 +241,22 @@ class BounceDetected:
                 if due is not None and due.epoch == body.incarnation_id:
                     del state.due[body.broker_id]
                     return state, (Exercised(event.ref, Evidence.PEER),) if bounced else NOTHING
+            case NodeStarted(role="broker"):
+                state.compared.pop(body.node_id, None)
+            case BrokerChangeHandled() if event.process == state.controller:
+                return state, self._compared(state, event, body)
         return state, NOTHING
+
+    @staticmethod
+    def _compared(state: _Office, event: Event, body: BrokerChangeHandled) -> Sequence[Finding]:
+        for broker in body.deleted:
+            state.compared.pop(broker, None)
+        finding = NOTHING
+        for broker in (*body.added, *body.bounced):
+            state.compared[broker] = broker in body.bounced
+            if state.due.pop(broker, None) is not None and broker in body.bounced:
+                finding = (Exercised(event.ref, Evidence.PEER),)
+        return finding
 
     def end(self, state: _Office, end: RunEnd) -> Sequence[Finding]:
         return judge_late(state.suspects, end)
@@ -311,6 +269,16 @@ class _Initialising:
     """broker -> the newest broker epoch of which it is known."""
     got: dict[str, set[str]] = field(default_factory=dict)
     """process -> the APIs of the requests for its epoch that it has obeyed."""
+    partitions: Partitions = field(default_factory=Partitions)
+
+    def compared(self, body: BrokerChangeHandled, now_ns: int) -> None:
+        """A controller has found brokers. Apache Kafka sends no LeaderAndIsr to one that has no
+        replica."""
+        hosts = {broker for one in self.partitions.newest.values() for broker in one.replicas}
+        for broker in (*body.added, *body.bounced):
+            due = self.office.due.get(broker)
+            if due is not None and broker in hosts:
+                due.since_ns = now_ns
 
 
 @final
@@ -321,7 +289,9 @@ class BouncedIsInitialised:
     where it is not its broker's first process."""
 
     clause: str = "BE-06"
-    kinds: frozenset[type[Struct]] = OFFICE_KINDS | {ControlRequestAnswered}
+    kinds: frozenset[type[Struct]] = OFFICE_KINDS | {
+        *(ControlRequestAnswered, PartitionCommitted, TopicCommitted)
+    }
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _Initialising:
@@ -349,6 +319,12 @@ class BouncedIsInitialised:
                 if due is not None and due.epoch == body.incarnation_id:
                     live = body.new in ("Active", "Stopping")
                     due.since_ns = event.at_ns if live else 1 << 62
+            case BrokerChangeHandled() if event.process == office.controller:
+                state.compared(body, event.at_ns)
+            case PartitionCommitted():
+                state.partitions.take(body)
+            case TopicCommitted():
+                state.partitions.forget(body)
             case ControlRequestAnswered(error="NONE"):
                 return state, self._answered(state, event, body)
         return state, NOTHING
@@ -433,8 +409,8 @@ class FirstLeaderAndIsrIsWhole:
             if not request.obeyed:
                 return (Exercised(event.ref, request.evidence),)
             message = (
-                f"{event.process} with broker epoch {request.own} obeyed a LeaderAndIsr for "
-                f"{request.asked}, sent to its former process"
+                f"{event.process} with broker epoch {request.own} obeyed a LeaderAndIsr of its "
+                f"former process, {request.meant_for}"
             )
             return (Violated(event.ref, request.evidence, message, request.because),)
         due = state.due.get((answer.client, answer.broker_id, request.asked))

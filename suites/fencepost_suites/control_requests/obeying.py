@@ -53,7 +53,8 @@ REQUEST_KINDS: frozenset[type[Struct]] = frozenset(
 @dataclass(frozen=True, slots=True)
 class FormerGenerationRefused:
     """BE-02. What was asked is the controller's account, for which epoch the process registered is
-    ZooKeeper's czxid. A process that has lost its id may refuse all."""
+    ZooKeeper's czxid; without epochs, when it was asked and when the process began are the accounts
+    of both. A process that has lost its id may refuse all."""
 
     clause: str = "BE-02"
     kinds: frozenset[type[Struct]] = REQUEST_KINDS
@@ -70,12 +71,11 @@ class FormerGenerationRefused:
         asked, own = request.asked, request.own
         if request.former and request.obeyed:
             message = (
-                f"{event.process} obeyed the {answer.api} of {answer.client}, meant for broker "
-                f"epoch {asked}; its own is {own}"
+                f"{event.process} obeyed the {answer.api} of {request.sender}, {request.meant_for}"
             )
         elif not request.former and answer.error == STALE_EPOCH:
             message = (
-                f"{event.process} refused the {answer.api} of {answer.client} for broker epoch "
+                f"{event.process} refused the {answer.api} of {request.sender} for broker epoch "
                 f"{asked} as stale; its own is {own}"
             )
             if asked == NO_EPOCH:
@@ -113,7 +113,7 @@ class DeposedControllerRefused:
                 return state, (Exercised(event.ref, request.evidence),)
             return state, NOTHING
         message = (
-            f"{event.process} obeyed the {request.answer.api} of {request.answer.client} with "
+            f"{event.process} obeyed the {request.answer.api} of {request.sender} with "
             f"controller epoch {request.controller_epoch}, after one of {request.seen}"
         )
         because = tuple(at for at in (request.seen_at, request.sent_at) if at is not None)

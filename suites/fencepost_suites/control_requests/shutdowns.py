@@ -1,0 +1,133 @@
+"""What a controller makes of a ControlledShutdown that outlived the process that sent it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
+from fencepost_kafka import (
+    BrokerChangeHandled,
+    BrokerDeclared,
+    BrokerRegistered,
+    BrokerStopping,
+    ControlledShutdownAnswered,
+    ControlRequestSent,
+)
+from fencepost_suites.common.keys import NOTHING, whole_run
+from fencepost_suites.control_requests.requests import NO_EPOCH
+
+
+@dataclass(slots=True)
+class _Shutdowns:
+    """Which process registered under which epoch, which of them were asked to stop, and what each
+    controller has declared."""
+
+    holders: dict[tuple[int, int], tuple[str, Cause]] = field(default_factory=dict)
+    """(broker, broker epoch) -> the process that registered under it."""
+    stopping: set[str] = field(default_factory=set)
+    declared: dict[tuple[str, int], tuple[int, Cause]] = field(default_factory=dict)
+    """(controller process, broker) -> the newest broker epoch that it has declared."""
+    newest: dict[int, str] = field(default_factory=dict)
+    """broker -> the process that began last."""
+    epochs: dict[str, tuple[int, Cause]] = field(default_factory=dict)
+    """process -> the broker epoch of its newest registration."""
+    found: dict[tuple[str, int], str] = field(default_factory=dict)
+    """(controller process, broker) -> the process whose registration it has found."""
+
+    def compare(self, controller: str, body: BrokerChangeHandled) -> None:
+        """Takes in which brokers a controller has found."""
+        for broker in body.deleted:
+            self.found.pop((controller, broker), None)
+        for broker in (*body.added, *body.bounced):
+            if broker in self.newest:
+                self.found[controller, broker] = self.newest[broker]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FormerShutdownRejected:
+    """BE-04. Which epoch the controller has cached shows in what it has declared before. One
+    without an epoch is of a former process if the present one, which the controller has found, was
+    not asked to stop, by that process's own account. A StopReplica that keeps the data is sent in a
+    controlled shutdown only, so that it goes to a process that was asked to stop. (Apache Kafka,
+    whose attempts are not known, sends one before it deletes or moves a replica, too.)"""
+
+    clause: str = "BE-04"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(NodeStarted, BrokerRegistered, BrokerStopping, BrokerDeclared),
+            *(BrokerChangeHandled, ControlledShutdownAnswered, ControlRequestSent),
+        }
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Shutdowns:
+        return _Shutdowns()
+
+    def step(self, state: _Shutdowns, event: Event) -> tuple[_Shutdowns, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case NodeStarted(role="broker"):
+                state.newest[body.node_id] = event.process
+            case BrokerChangeHandled():
+                state.compare(event.process, body)
+            case BrokerRegistered():
+                state.epochs[event.process] = (body.broker_epoch, event.ref)
+                holder = (event.process, event.ref)
+                state.holders[body.broker_id, body.broker_epoch] = holder
+            case BrokerStopping():
+                state.stopping.add(event.process)
+            case BrokerDeclared(new="Absent"):
+                state.declared.pop((event.process, body.broker_id), None)
+            case BrokerDeclared():
+                cached = (body.incarnation_id, event.ref)
+                state.declared[event.process, body.broker_id] = cached
+            case ControlledShutdownAnswered():
+                return state, self._answered(state, event, body)
+            case ControlRequestSent(api="StopReplica", deletes=False) if body.attempt:
+                return state, self._sent(state, event, body)
+        return state, NOTHING
+
+    @staticmethod
+    def _answered(
+        state: _Shutdowns, event: Event, body: ControlledShutdownAnswered
+    ) -> Sequence[Finding]:
+        found = state.found.get((event.process, body.broker_id), "")
+        cached = state.declared.get((event.process, body.broker_id)) or state.epochs.get(found)
+        if cached is None:
+            return NOTHING
+        if body.request_epoch == NO_EPOCH:
+            if not found or found in state.stopping or body.error != "NONE":
+                return NOTHING
+            message = (
+                f"{event.process} accepted a ControlledShutdown of broker {body.broker_id}, after "
+                f"it had found {found}, which was not asked to stop"
+            )
+            return (Violated(event.ref, Evidence.PEER, message, (cached[1],)),)
+        if body.request_epoch >= cached[0]:
+            return NOTHING
+        if body.error != "NONE":
+            return (Exercised(event.ref, Evidence.PEER),)
+        message = (
+            f"{event.process} accepted a ControlledShutdown of broker {body.broker_id} with broker "
+            f"epoch {body.request_epoch}, after it had declared {cached[0]}"
+        )
+        return (Violated(event.ref, Evidence.PEER, message, (cached[1],)),)
+
+    @staticmethod
+    def _sent(state: _Shutdowns, event: Event, body: ControlRequestSent) -> Sequence[Finding]:
+        holder = state.holders.get((body.broker_id, body.broker_epoch))
+        if holder is None or holder[0] in state.stopping:
+            return NOTHING
+        message = (
+            f"{event.process} sent {holder[0]} a StopReplica of {len(body.partitions)} partitions "
+            f"for its broker epoch {body.broker_epoch}, and that process was not asked to stop"
+        )
+        return (Violated(event.ref, Evidence.PEER, message, (holder[1],)),)
+
+    def end(self, state: _Shutdowns, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING

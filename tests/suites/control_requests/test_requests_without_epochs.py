@@ -1,0 +1,284 @@
+"""The rules of KIP-380 on a release before it: requests have no broker epochs, and what is known
+comes from the logs of Apache Kafka's brokers. Each rule has a history that holds, one that breaks
+it and one that does not decide."""
+
+from __future__ import annotations
+
+import pytest
+from tests.suites.control_requests.control_request_histories import (
+    CONTROLLER,
+    NEW,
+    OLD,
+    OWN,
+    outcome,
+    register,
+    send,
+    shut_down,
+    stop,
+    store,
+    verdict,
+)
+
+from fencepost import FaultHealed, FaultInjected, NodeStarted
+from fencepost.testing import HistoryBuilder, Outcome
+from fencepost_kafka import (
+    BrokerChangeHandled,
+    BrokerRegistered,
+    ControllerElected,
+    ControllerResigned,
+    ControlRequestAnswered,
+    ControlRequestSent,
+)
+
+
+def begin(epoch: int = -1) -> HistoryBuilder:
+    """Broker 1 is registered, with that broker epoch, and its controller has found it."""
+    h = HistoryBuilder()
+    h.add(CONTROLLER, ControllerElected(epoch=1, log_end=-1, last_epoch=-1))
+    register(h, OLD, epoch, version=4)
+    compare(h, added=(1,))
+    store(h, 0)
+    return h
+
+
+def compare(
+    h: HistoryBuilder,
+    added: tuple[int, ...] = (),
+    deleted: tuple[int, ...] = (),
+    bounced: tuple[int, ...] = (),
+) -> None:
+    h.add(
+        CONTROLLER,
+        BrokerChangeHandled(
+            controller_epoch=1, added=added, deleted=deleted, bounced=bounced, live=(1, 3)
+        ),
+    )
+
+
+def arrive(
+    h: HistoryBuilder,
+    sent: ControlRequestSent,
+    error: str = "NONE",
+    process: str = NEW,
+    correlation: int = 1,
+) -> None:
+    """The broker's log has the request's number; its event has no cause."""
+    h.add(
+        process,
+        ControlRequestAnswered(
+            api=sent.api,
+            client="",
+            broker_id=1,
+            controller_id=3,
+            controller_epoch=sent.controller_epoch,
+            seen_epoch=1,
+            request_epoch=sent.broker_epoch,
+            broker_epoch=-1,
+            error=error,
+            partitions=sent.partitions,
+            correlation=correlation,
+        ),
+    )
+
+
+def ask(h: HistoryBuilder, api: str, epoch: int = -1, number: int = 1) -> ControlRequestSent:
+    body = send(h, api, epoch, number=number).body
+    assert isinstance(body, ControlRequestSent)
+    return body
+
+
+APIS = [("BE-02", "UpdateMetadata"), ("BE-03", "StopReplica"), ("BE-07", "LeaderAndIsr")]
+
+
+@pytest.mark.parametrize(("clause", "api"), APIS)
+def test_a_request_that_was_sent_before_the_process_began_must_not_be_obeyed(
+    clause: str, api: str
+) -> None:
+    h = begin()
+    sent = ask(h, api)
+    register(h, NEW, -1, version=4)
+    arrive(h, sent)
+    assert "sent before that process began" in verdict(h, clause).violations[0].message
+
+
+@pytest.mark.parametrize(("clause", "api"), APIS)
+def test_a_request_that_was_sent_before_the_process_began_may_be_refused(
+    clause: str, api: str
+) -> None:
+    h = begin()
+    sent = ask(h, api)
+    register(h, NEW, -1, version=4)
+    arrive(h, sent, "STALE_BROKER_EPOCH")
+    assert outcome(h, clause) is Outcome.HOLDS
+
+
+@pytest.mark.parametrize(("clause", "api"), APIS)
+def test_a_request_between_the_start_and_the_registration_decides_nothing(
+    clause: str, api: str
+) -> None:
+    h = begin()
+    h.add(NEW, NodeStarted(role="broker", node_id=1))
+    sent = ask(h, api)
+    arrive(h, sent)
+    assert outcome(h, clause) is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(("clause", "api"), APIS)
+def test_a_number_that_a_later_request_has_too_decides_nothing(clause: str, api: str) -> None:
+    h = begin()
+    ask(h, api)
+    register(h, NEW, -1, version=4)
+    arrive(h, ask(h, api))
+    assert outcome(h, clause) is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(("clause", "api"), APIS)
+def test_a_request_without_an_epoch_in_a_double_roll_may_be_obeyed(clause: str, api: str) -> None:
+    h = begin()
+    sent = ask(h, api)
+    register(h, NEW, OWN, version=4, protocol=1)
+    arrive(h, sent)
+    assert outcome(h, clause) is Outcome.NOT_EXERCISED
+
+
+def test_a_number_joins_the_logs_of_both_processes() -> None:
+    h = begin()
+    register(h, NEW, OWN)
+    arrive(h, ask(h, "UpdateMetadata", epoch=OWN))
+    assert outcome(h, "BE-01") is Outcome.HOLDS
+    arrive(h, ask(h, "UpdateMetadata", epoch=OWN + 1, number=2), correlation=2)
+    assert "never registered" in verdict(h, "BE-01").violations[0].message
+
+
+# ------------------------------------------------------------------------------------------ BE-04
+
+
+def returned(found: bool = True) -> HistoryBuilder:
+    """Broker 1 has stopped in order, and its next process is registered."""
+    h = begin()
+    stop(h, OLD)
+    compare(h, deleted=(1,))
+    register(h, NEW, -1, version=4)
+    if found:
+        compare(h, added=(1,))
+    return h
+
+
+def test_an_accepted_shutdown_breaks_be_04_if_the_process_found_was_not_asked_to_stop() -> None:
+    h = returned()
+    shut_down(h, -1, client="")
+    assert "found broker-1#2, which was not asked to stop" in (
+        verdict(h, "BE-04").violations[0].message
+    )
+
+
+def test_a_shutdown_of_a_process_that_stops_decides_nothing() -> None:
+    h = returned()
+    stop(h, NEW)
+    shut_down(h, -1, client="")
+    assert outcome(h, "BE-04") is Outcome.NOT_EXERCISED
+
+
+def test_a_shutdown_before_the_new_process_is_found_decides_nothing() -> None:
+    h = returned(found=False)
+    shut_down(h, -1, client="")
+    assert outcome(h, "BE-04") is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(("error", "violated"), [("NONE", 1), ("STALE_BROKER_EPOCH", 0)])
+def test_the_epoch_of_the_process_found_must_not_be_newer(error: str, violated: int) -> None:
+    h = begin(epoch=10)
+    register(h, NEW, OWN)
+    compare(h, bounced=(1,))
+    shut_down(h, 10, error, client="")
+    expected = Outcome.VIOLATED if violated else Outcome.HOLDS
+    assert outcome(h, "BE-04") is expected
+
+
+# ----------------------------------------------------------------------------------- BE-05, BE-06
+
+
+def late(h: HistoryBuilder) -> HistoryBuilder:
+    h.after(7_000)
+    compare(h)
+    return h
+
+
+def test_a_bounce_that_the_controller_lists_holds_be_05() -> None:
+    h = begin()
+    register(h, NEW, -1, version=4)
+    compare(h, bounced=(1,))
+    assert outcome(late(h), "BE-05") is Outcome.HOLDS
+
+
+def test_a_bounce_may_be_found_before_the_broker_logs_its_registration() -> None:
+    h = begin()
+    h.add(NEW, NodeStarted(role="broker", node_id=1))
+    compare(h, bounced=(1,))
+    h.add(
+        NEW,
+        BrokerRegistered(broker_id=1, broker_epoch=-1, session=0, version=4, overwrote=False),
+    )
+    assert outcome(late(h), "BE-05") is Outcome.HOLDS
+
+
+def test_a_broker_that_was_seen_to_be_absent_did_not_bounce() -> None:
+    h = begin()
+    compare(h, deleted=(1,))
+    register(h, NEW, -1, version=4)
+    compare(h, added=(1,))
+    assert outcome(late(h), "BE-05") is Outcome.NOT_EXERCISED
+
+
+def test_a_bounce_that_no_comparison_shows_breaks_be_05() -> None:
+    h = begin()
+    register(h, NEW, -1, version=4)
+    compare(h)
+    assert "broker-1#2 had registered" in verdict(late(h), "BE-05").violations[0].message
+
+
+def test_nothing_is_due_while_a_fault_lasts() -> None:
+    h = begin()
+    fault = FaultInjected(fault_id="f", fault="cut", targets=(), receipt=True, evidence="")
+    h.add("harness", fault)
+    register(h, NEW, -1, version=4)
+    late(h)
+    h.add("harness", FaultHealed(fault_id="f", receipt=True, evidence=""))
+    assert outcome(h, "BE-05") is Outcome.NOT_EXERCISED
+    assert outcome(late(h), "BE-05") is Outcome.VIOLATED
+
+
+def test_nothing_is_due_while_no_controller_is_in_office() -> None:
+    h = begin()
+    h.add(CONTROLLER, ControllerResigned(epoch=1, reason="session_lost"))
+    register(h, NEW, -1, version=4)
+    assert outcome(late(h), "BE-05") is Outcome.NOT_EXERCISED
+
+
+def found_again() -> HistoryBuilder:
+    h = begin()
+    register(h, NEW, -1, version=4)
+    compare(h, bounced=(1,))
+    return h
+
+
+def test_a_broker_that_is_found_and_gets_all_holds_be_06() -> None:
+    h = found_again()
+    arrive(h, ask(h, "UpdateMetadata"))
+    arrive(h, ask(h, "LeaderAndIsr", number=2), correlation=2)
+    assert outcome(late(h), "BE-06") is Outcome.HOLDS
+
+
+def test_a_broker_that_is_found_and_gets_no_partitions_breaks_be_06() -> None:
+    h = found_again()
+    arrive(h, ask(h, "UpdateMetadata"))
+    assert "did not initialise it" in verdict(late(h), "BE-06").violations[0].message
+
+
+def test_a_broker_without_replicas_is_owed_nothing() -> None:
+    h = HistoryBuilder()
+    h.add(CONTROLLER, ControllerElected(epoch=1, log_end=-1, last_epoch=-1))
+    register(h, OLD, -1, version=4)
+    register(h, NEW, -1, version=4)
+    compare(h, added=(1,))
+    assert outcome(late(h), "BE-06") is Outcome.NOT_EXERCISED
