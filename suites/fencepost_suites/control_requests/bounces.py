@@ -75,10 +75,7 @@ class FormerStopReplicaHarmsNot:
             return state, NOTHING
         if not request.obeyed:
             return state, (Exercised(event.ref, request.evidence),)
-        message = (
-            f"{event.process} with broker epoch {request.own} obeyed a StopReplica of its former "
-            f"process, {request.meant_for}"
-        )
+        message = f"{event.process} obeyed a StopReplica of its former process, {request.meant_for}"
         return state, (Violated(event.ref, request.evidence, message, request.because),)
 
     @staticmethod
@@ -153,7 +150,7 @@ class _Office:
             text = message.format(
                 controller=self.controller,
                 process=one.process,
-                epoch=one.epoch,
+                epoch=f" with broker epoch {one.epoch}" if one.epoch >= 0 else "",
                 span=span(now_ns - from_ns),
             )
             violated = Violated(one.at, Evidence.PEER, text, ())
@@ -220,8 +217,7 @@ class BounceDetected:
         body = event.body
         state.overdue(
             event.at_ns,
-            "{controller} did not find within {span} that {process} had registered with broker "
-            "epoch {epoch}",
+            "{controller} did not find within {span} that {process} had registered{epoch}",
         )
         _office(state, event)
         match body:
@@ -303,7 +299,7 @@ class BouncedIsInitialised:
         office.overdue(
             event.at_ns,
             "{controller} declared {process} live and did not initialise it within {span}: it has "
-            "not received metadata and partitions for broker epoch {epoch}",
+            "not received metadata and partitions for its registration{epoch}",
         )
         _office(office, event)
         match body:
@@ -409,8 +405,7 @@ class FirstLeaderAndIsrIsWhole:
             if not request.obeyed:
                 return (Exercised(event.ref, request.evidence),)
             message = (
-                f"{event.process} with broker epoch {request.own} obeyed a LeaderAndIsr of its "
-                f"former process, {request.meant_for}"
+                f"{event.process} obeyed a LeaderAndIsr of its former process, {request.meant_for}"
             )
             return (Violated(event.ref, request.evidence, message, request.because),)
         due = state.due.get((answer.client, answer.broker_id, request.asked))

@@ -70,7 +70,7 @@ class Request:
     def meant_for(self) -> str:
         """For which process it was meant, in words."""
         if self.early:
-            return "sent before that process began, to its former one"
+            return "sent before this process began"
         return f"meant for broker epoch {self.asked}; its own is {self.own}"
 
     @property

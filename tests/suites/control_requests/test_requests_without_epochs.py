@@ -98,7 +98,7 @@ def test_a_request_that_was_sent_before_the_process_began_must_not_be_obeyed(
     sent = ask(h, api)
     register(h, NEW, -1, version=4)
     arrive(h, sent)
-    assert "sent before that process began" in verdict(h, clause).violations[0].message
+    assert "sent before this process began" in verdict(h, clause).violations[0].message
 
 
 @pytest.mark.parametrize(("clause", "api"), APIS)
