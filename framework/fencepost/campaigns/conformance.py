@@ -46,10 +46,11 @@ class MatrixRow(Struct, frozen=True, kw_only=True, rename=RECORDED_AS):
 
 class Matrix(Struct, frozen=True):
     """One row per clause, in the clauses' order; `failure` is why some or all tests gave no
-    verdict."""
+    verdict. `failed` are the tests that failed, for whatever reason."""
 
     rows: Sequence[MatrixRow]
     failure: FencepostError | None
+    failed: tuple[str, ...] = ()
 
 
 def conformance(
@@ -67,7 +68,11 @@ def conformance(
     suite = testrun.suite_of(system)
     wanted = testrun.Wanted(system.name, runtime, out, seed=seed, suite=suite)
     ended = testrun.listen_quietly(wanted, collected)
-    return Matrix(rows_of(system, runtime, plugins, collected.runs), _failure(ended, collected))
+    return Matrix(
+        rows_of(system, runtime, plugins, collected.runs),
+        _failure(ended, collected),
+        tuple(str(one["test"]) for one in collected.tests if one["outcome"] == "failed"),
+    )
 
 
 def rows_of(

@@ -62,12 +62,17 @@ def conformance(
     failures = [matrix.failure for matrix in matrices if matrix.failure is not None]
     for failure in failures:
         print_failure(str(failure))
+    failed = [test for matrix in matrices if matrix.failure is None for test in matrix.failed]
+    if failed:
+        print_failure(f"{len(failed)} failed: {', '.join(failed)}")
     outcomes = {row.verdict for row in rows if not row.known}
     if Outcome.VIOLATED in outcomes:
         raise typer.Exit(EXIT_VIOLATED)
     if failures:
         raise typer.Exit(failures[0].exit_code)
-    raise typer.Exit(EXIT_INCONCLUSIVE if Outcome.UNKNOWN in outcomes else EXIT_CLEAN)
+    if Outcome.UNKNOWN in outcomes:
+        raise typer.Exit(EXIT_INCONCLUSIVE)
+    raise typer.Exit(EXIT_VIOLATED if failed else EXIT_CLEAN)
 
 
 def _runtimes_here(system: System) -> Sequence[str]:

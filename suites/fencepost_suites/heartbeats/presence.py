@@ -88,7 +88,7 @@ class OnlyWithZnode:
         state.suspects = [
             one
             for one in state.suspects
-            if one.process != event.process or one.due_ns + KNOWN_WITHIN_NS < connected_ns
+            if one.process != event.process or one.from_ns + KNOWN_WITHIN_NS < connected_ns
         ]
 
     @staticmethod

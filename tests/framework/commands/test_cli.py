@@ -287,6 +287,7 @@ def test_no_colour_is_written_where_none_is_wanted(variables: dict[str, str]) ->
         (UNSTARTED.format("UsageError('no such spare')"), 2, "no such spare"),
         (UNSTARTED.format("ValueError('odd')"), 4, "::test_it: ValueError: odd"),
         ("import no_such_module", 4, "the suites could not be run"),
+        ("def test_it(): assert 1 > 2", 1, "1 failed: "),
     ],
 )
 def test_a_matrix_of_tests_that_did_not_run_is_not_clean(

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fencepost import UsageError
-from fencepost.campaigns.conformance import MatrixRow, conformance
 from fencepost.campaigns.defects import BUDGETS, Results, Search, Searcher, search_all
-from fencepost.judging.judge import Outcome
 from fencepost.plugins.manager import Plugins, load
 from fencepost_clusters.reference.defects.catalogue import DEFECTS
 
 pytestmark = pytest.mark.slow
 
 CLEAN_SEEDS = 5
-SUITES_OF_PROCESSES = {"QC-25", "QC-37"}
-"""Metrics: the simulator has no page to look at."""
 
 
 @pytest.fixture(scope="module")
@@ -83,28 +78,3 @@ def test_an_unknown_defect_is_refused_with_the_nearest_name(
 ) -> None:
     with pytest.raises(UsageError, match="votes-twice"):
         searcher(plugins, tmp_path).chosen(["vote-twice"])
-
-
-@pytest.fixture(scope="module")
-def matrix(plugins: Plugins, tmp_path_factory: pytest.TempPathFactory) -> Sequence[MatrixRow]:
-    out = tmp_path_factory.mktemp("matrix")
-    system = plugins.system("reference/quorum")
-    found = conformance(system, "simulated", plugins=plugins, out=out, seed=1)
-    assert found.failure is None
-    return found.rows
-
-
-def test_every_clause_of_the_plane_holds_in_the_simulator(matrix: Sequence[MatrixRow]) -> None:
-    """Clauses that only real processes can show are left out."""
-    bound = [row for row in matrix if row.verdict is not Outcome.NOT_APPLICABLE]
-    assert len(bound) == 80
-    rest = {row.clause: row.verdict for row in bound if row.verdict is not Outcome.HOLDS}
-    assert set(rest.values()) <= {Outcome.NOT_EXERCISED}
-    assert set(rest) <= SUITES_OF_PROCESSES
-
-
-def test_a_row_has_its_evidence_and_its_tests(matrix: Sequence[MatrixRow]) -> None:
-    row = next(row for row in matrix if row.clause == "QC-17")
-    assert row.exercised > 0
-    assert row.evidence == "client"
-    assert any("serves_no_client" in test for test in row.tests)
