@@ -143,6 +143,16 @@ def test_a_system_may_leave_a_fault_out() -> None:
     assert {planned.fault for planned in found if planned} == {"pause"}
 
 
+def test_a_node_that_needs_a_session_to_start_is_not_paused_meanwhile() -> None:
+    moment = Moment(begun("broker-2"), LAYOUT, ("pause",))
+    chooser = KafkaFaultChooser(TIMING, session_to_start=True)
+    found = [chooser.draw(Random(seed), moment) for seed in range(200)]
+    assert any(found)
+    assert all("broker-2" not in planned.victims for planned in found if planned)
+    always = [STRIKES.draw(Random(seed), moment) for seed in range(200)]
+    assert any("broker-2" in planned.victims for planned in always if planned)
+
+
 def test_a_dead_node_is_not_starting() -> None:
     view = begun("broker-2")
     view.alive.discard("broker-2#1")

@@ -368,11 +368,13 @@ class KafkaFaultChooser:
 
     `holder_keeps_id`: the system refuses a second process as long as the first one has a session.
     `without` are faults that are never drawn. `servers` is the role of other software that keeps
-    the metadata, and is struck, too.
+    the metadata, and is struck, too. `session_to_start`: a process whose session ends while it
+    starts ends by itself, which the harness would take for a failure, so that none is paused then.
     """
 
     timing: Timing
     holder_keeps_id: bool = False
+    session_to_start: bool = False
     without: frozenset[str] = frozenset()
     servers: str = ""
 
@@ -397,5 +399,8 @@ class KafkaFaultChooser:
             if ticket < 0:
                 planned = make(_Draw(random, situation))
                 alone = not planned.alone or situation.quiet
+                pauses = self.session_to_start and planned.fault == "pause"
+                if pauses and planned.victims & situation.starting:
+                    return None
                 return planned if alone and not situation.misses(planned) else None
         raise AssertionError("the weights were drawn from")

@@ -124,7 +124,9 @@ class ZooKeeperMode:
     def fault_chooser(self, shape: Shape) -> FaultChooser:
         """See `fencepost_kafka.faults.random_faults`. A second broker with an id ends by itself at
         once, which the harness would report as a failure."""
-        return KafkaFaultChooser(self.timing(shape), without=frozenset({"duplicate_id"}))
+        return KafkaFaultChooser(
+            self.timing(shape), session_to_start=True, without=frozenset({"duplicate_id"})
+        )
 
     def properties(self, place: Place, shape: Shape) -> dict[str, str]:
         """The configuration of the broker in a place."""
