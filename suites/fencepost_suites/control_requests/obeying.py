@@ -219,13 +219,13 @@ class RequestsCarryEpoch:
         if answer.request_epoch != sent.broker_epoch:
             message = (
                 f"{event.process} read broker epoch {answer.request_epoch} in the {answer.api} "
-                f"that {answer.client} had sent with {sent.broker_epoch}"
+                f"that {request.sender} had sent with {sent.broker_epoch}"
             )
-        elif sent.broker_epoch == NO_EPOCH and answer.client in state.without_epochs:
+        elif sent.broker_epoch == NO_EPOCH and request.sender in state.without_epochs:
             return NOTHING
         elif sent.broker_epoch not in known:
             message = (
-                f"{answer.client} sent {event.process} a {answer.api} with broker epoch "
+                f"{request.sender} sent {event.process} a {answer.api} with broker epoch "
                 f"{sent.broker_epoch}, under which it never registered"
             )
         if message:

@@ -150,6 +150,13 @@ def test_a_number_joins_the_logs_of_both_processes() -> None:
     assert "never registered" in verdict(h, "BE-01").violations[0].message
 
 
+def test_a_release_without_broker_epochs_carries_none() -> None:
+    h = begin()
+    register(h, CONTROLLER, -1, version=4, broker=3)
+    arrive(h, ask(h, "UpdateMetadata"), process=OLD)
+    assert outcome(h, "BE-01") is Outcome.NOT_EXERCISED
+
+
 # ------------------------------------------------------------------------------------------ BE-04
 
 
