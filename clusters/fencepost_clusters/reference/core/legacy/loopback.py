@@ -1,4 +1,4 @@
-"""Calls of a node to itself, which never leave the process: a controller is a broker too."""
+"""Calls of a node to itself, which never leave the process: the controller is a broker too."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ MS = 1_000_000
 
 @final
 class Loopback:
-    """See the module. `address` is the node's own; requests of its own have numbers below 0.
+    """See the module. `address` is the node's own; its requests to itself have numbers below 0.
 
-    A call that is not answered in its time fails, as it would over a connection.
+    A call without an answer fails after its timeout, as it would over a connection.
     """
 
     def __init__(self, address: Address, process: str) -> None:
         self.inputs: deque[Input] = deque()
-        """What the node's calls to itself lead to, in order."""
+        """The requests and answers of the node's calls to itself, in order."""
         self._address = address
         self._process = process
         self._requests = 0
         self._calls: dict[int, tuple[int, int]] = {}
-        """Request -> its call, and when that fails."""
+        """Request -> its call, and when the call times out."""
 
     def deadline_ns(self) -> int | None:
-        """When the first call fails."""
+        """When the first call times out."""
         return min((due_ns for _, due_ns in self._calls.values()), default=None)
 
     def tick(self, now: Instant) -> None:
-        """Fails the calls whose time is up."""
+        """Fails the calls that have timed out."""
         for request, (call, due_ns) in list(self._calls.items()):
             if now.monotonic_ns >= due_ns:
                 del self._calls[request]
                 self.inputs.append(CallFailed(call, "timed out"))
 
     def takes(self, effect: Effect, now: Instant) -> bool:
-        """Whether an effect is for this very node; what it leads to is added to `inputs`."""
+        """Whether an effect is for this node itself; if so, the resulting input joins `inputs`."""
         match effect:
             case Call() if effect.address == self._address:
                 self._requests -= 1
@@ -68,7 +68,7 @@ class Loopback:
             case Reply() | Close() if effect.request_id < 0:
                 call, _ = self._calls.pop(effect.request_id, (None, 0))
                 if call is None:
-                    return True  # its call has failed since
+                    return True  # the call has timed out
                 message = effect.message if isinstance(effect, Reply) else None
                 answered = (
                     CallFailed(call, "closed") if message is None else Answered(call, message)

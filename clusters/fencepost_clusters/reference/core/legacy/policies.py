@@ -17,8 +17,8 @@ BROKER_EPOCHS = 2
 
 
 def epoch_sent(protocol: int, epoch: int) -> int:
-    """The broker epoch in a control request or a ControlledShutdown: none below the inter-broker
-    protocol that brings it, whose brokers may know no version that has one (BE-10)."""
+    """The broker epoch in a control request or a ControlledShutdown. Below the protocol that brings
+    broker epochs it is NO_EPOCH: other brokers may know only the versions without it (BE-10)."""
     return epoch if protocol >= BROKER_EPOCHS else NO_EPOCH
 
 
@@ -28,7 +28,7 @@ def epoch_sent(protocol: int, epoch: int) -> int:
 def incarnation_id(own: int, former: int | None) -> int:
     """The incarnation id that a broker sends: the czxid of its own registration (HB-01).
 
-    `former` is the czxid of the registration that it found as it started.
+    `former` is the czxid of the registration that the broker found at its start.
     """
     return own
 
@@ -44,7 +44,8 @@ def fences_itself(protocol: int) -> bool:
 
 
 def asks_controller_for_isr(protocol: int) -> bool:
-    """Whether a leader asks the controller for an ISR, or writes it itself (HB-16, HB-22)."""
+    """Whether a leader asks the controller to store an ISR; otherwise it writes the ISR itself
+    (HB-16, HB-22)."""
     return protocol >= HEARTBEATS
 
 
@@ -76,18 +77,18 @@ def state_when_refused(state: OwnState) -> OwnState:
 
 
 def may_end(remaining: int, asked_ns: int, now_ns: int, limit_ns: int) -> bool:
-    """Whether a stopping broker ends: nothing is led, or its time is up (HB-05)."""
+    """Whether a stopping broker ends: it leads no partition, or the limit is reached (HB-05)."""
     return remaining == 0 or now_ns >= asked_ns + limit_ns
 
 
 def refuses_epoch(requested: int, own: int) -> bool:
-    """Whether a control request is meant for an earlier process (BE-02); one of a version without
-    a broker epoch is not refused (BE-10)."""
+    """Whether a control request is refused since it is meant for an earlier process (BE-02). A
+    request without a broker epoch is not refused (BE-10)."""
     return requested != NO_EPOCH and requested < own
 
 
 def is_of_deposed_controller(requested: int, seen: int) -> bool:
-    """Whether a control request comes from a controller that was deposed (BE-08)."""
+    """Whether a control request comes from a deposed controller (BE-08)."""
     return requested < seen
 
 
@@ -98,7 +99,7 @@ def carries_out(api: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LegacyBrokerPolicies:
-    """What a broker decides."""
+    """The decisions of a broker."""
 
     incarnation_id: Callable[[int, int | None], int] = incarnation_id
     sends_heartbeats: Callable[[int], bool] = sends_heartbeats
@@ -121,19 +122,19 @@ class LegacyBrokerPolicies:
 
 
 def state_of_newcomer(version: int) -> BrokerState:
-    """The state of a broker that the controller sees for the first time: only a legacy registration
-    counts without a heartbeat (HB-02, HB-23)."""
+    """The state of a broker that the controller sees for the first time. Without a heartbeat it is
+    active only if its registration is a legacy one (HB-02, HB-23)."""
     return BrokerState.INITIAL if version >= HEARTBEAT_INFO else BrokerState.ACTIVE
 
 
 def is_silent(version: int, silent_ns: int, timeout_ns: int) -> bool:
-    """Whether a broker is declared inactive: no heartbeat for the timeout (HB-09); a legacy
-    registration needs none (HB-23)."""
+    """Whether a broker is declared inactive: it sent no heartbeat for the timeout (HB-09). A broker
+    with a legacy registration sends none (HB-23)."""
     return version >= HEARTBEAT_INFO and silent_ns >= timeout_ns
 
 
 def is_announced(state: BrokerState) -> bool:
-    """Whether metadata name a broker: while it is active or stopping (HB-03)."""
+    """Whether the metadata name a broker: while it is active or stopping (HB-03)."""
     return state in LIVE
 
 
@@ -143,23 +144,23 @@ def may_lead(state: BrokerState) -> bool:
 
 
 def is_old_incarnation(asked: int, known: int) -> bool:
-    """Whether a heartbeat is refused as that of an earlier process (HB-12)."""
+    """Whether a heartbeat is refused since an earlier process sent it (HB-12)."""
     return asked < known
 
 
 def compared_epoch(initialised: int, adopted: int) -> int:
-    """The czxid with which the registered one is compared at a broker change: that for which the
-    broker was initialised, whatever heartbeats have named since (HB-13, BE-05)."""
+    """The czxid that a broker change compares with the registered czxid. It is the czxid for which
+    the broker was initialised, even if a heartbeat has named a newer one (HB-13, BE-05)."""
     return initialised
 
 
 def has_bounced(known: int, found: int) -> bool:
-    """Whether a broker change finds another process than before (BE-05)."""
+    """Whether a broker change finds a new process of the broker (BE-05)."""
     return known != found
 
 
 def settled_state(state: BrokerState, target: BrokerState) -> BrokerState:
-    """The state in which a valid heartbeat leaves a broker: the one it wants (HB-10, HB-14)."""
+    """The state of a broker after a valid heartbeat: the target state (HB-10, HB-14)."""
     return target
 
 
@@ -168,14 +169,14 @@ def is_malformed(broker: int, has_endpoint: bool, target: int) -> bool:
     return broker < 0 or not has_endpoint or target not in LIVE
 
 
-def answers_as_controller(in_office: bool, was_in_office: bool) -> bool:
-    """Whether heartbeats are answered as the controller (HB-27)."""
-    return in_office
+def answers_as_controller(is_controller: bool, was_controller: bool) -> bool:
+    """Whether a broker answers heartbeats as the controller (HB-27)."""
+    return is_controller
 
 
-def judges_isr_changes(in_office: bool, was_in_office: bool) -> bool:
-    """Whether an IsrChange is judged, and not refused with NOT_CONTROLLER (HB-17)."""
-    return in_office
+def judges_isr_changes(is_controller: bool, was_controller: bool) -> bool:
+    """Whether a broker judges an IsrChange; otherwise it answers NOT_CONTROLLER (HB-17)."""
+    return is_controller
 
 
 def may_change_isrs(asked: int, known: int) -> bool:
@@ -184,13 +185,13 @@ def may_change_isrs(asked: int, known: int) -> bool:
 
 
 def leads(partition: Partition, broker: int, leader_epoch: int) -> bool:
-    """Whether a broker leads a partition in this epoch, and so may change its ISR (HB-19)."""
+    """Whether a broker leads a partition in this leader epoch, and may change its ISR (HB-19)."""
     return partition.leader == broker and partition.leader_epoch == leader_epoch
 
 
 def is_valid_isr(partition: Partition, isr: Collection[int], live: Collection[int]) -> bool:
-    """Whether an ISR may be stored (HB-20): it has its leader, replicas only, and adds no inactive
-    one."""
+    """Whether an ISR may be stored (HB-20): it contains the leader, only replicas, each once, and
+    adds no inactive broker."""
     return (
         partition.leader in isr
         and len(set(isr)) == len(isr)
@@ -200,17 +201,17 @@ def is_valid_isr(partition: Partition, isr: Collection[int], live: Collection[in
 
 
 def answers_before_stored() -> bool:
-    """Whether an IsrChange is answered before it is stored: never (HB-21)."""
+    """Whether the controller answers an IsrChange before it is stored: never (HB-21)."""
     return False
 
 
 def is_sent_again(api: str) -> bool:
-    """Whether a control request that got no answer is sent again (HB-25)."""
+    """Whether a control request without an answer is sent again (HB-25)."""
     return True
 
 
 def stays_registered(heard_ns_ago: int, timeout_ns: int) -> bool:
-    """Whether a broker whose znode is gone stays in the cluster: never (HB-28)."""
+    """Whether a broker without a znode stays in the cluster: never (HB-28)."""
     return False
 
 
@@ -220,19 +221,19 @@ def is_stale_shutdown(asked: int, known: int) -> bool:
 
 
 def initialises(was_known: bool) -> bool:
-    """Whether a broker that becomes active is sent the cluster's metadata and its partitions, also
-    one that was known before (BE-06)."""
+    """Whether the controller sends a broker that becomes active the metadata and its partitions,
+    even if it has initialised that broker before (BE-06)."""
     return True
 
 
 def first_partitions(hosted: tuple[Partition, ...]) -> tuple[Partition, ...]:
-    """The partitions in the first LeaderAndIsr to a process: all that it hosts (BE-07)."""
+    """The partitions in the first LeaderAndIsr to a process: all that its broker hosts (BE-07)."""
     return hosted
 
 
 @dataclass(frozen=True, slots=True)
 class LegacyControllerPolicies:
-    """What the controller decides."""
+    """The decisions of the controller."""
 
     state_of_newcomer: Callable[[int], BrokerState] = state_of_newcomer
     is_silent: Callable[[int, int, int], bool] = is_silent
@@ -258,7 +259,7 @@ class LegacyControllerPolicies:
 
 @dataclass(frozen=True, slots=True)
 class LegacyPolicies:
-    """All groups of the plane."""
+    """The decisions of broker and controller."""
 
     broker: LegacyBrokerPolicies = field(default_factory=LegacyBrokerPolicies)
     controller: LegacyControllerPolicies = field(default_factory=LegacyControllerPolicies)

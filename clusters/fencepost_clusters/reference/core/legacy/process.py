@@ -1,4 +1,4 @@
-"""What a node over ZooKeeper is made with."""
+"""The parameters of a process over ZooKeeper."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class PlanePolicies:
 class LegacyProcess:
     """See the module.
 
-    `name` is what the process calls itself, `address` where other nodes reach it, `endpoints` are
-    its listeners with host and port. `calls` numbers its calls and its requests to ZooKeeper.
+    `name` is the name of the process, `address` where other nodes reach it, `endpoints` are its
+    listeners with host and port. `calls` numbers its calls and its requests to ZooKeeper.
     """
 
     incarnation: UUID

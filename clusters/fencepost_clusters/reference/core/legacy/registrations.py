@@ -1,5 +1,5 @@
-"""The registrations in ZooKeeper as one process reads them: which broker is which process, and
-where it listens. Every broker reads them for itself (HB-24), and a controller decides by them."""
+"""The registrations of brokers, read from ZooKeeper: the broker epoch and endpoints of each. Every
+broker reads them (HB-24), and the controller bases its decisions on them."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ class Registration(Struct, frozen=True):
         return self.epoch if self.info.since < 0 else self.info.since
 
     def endpoint(self, listener: str) -> tuple[str, int] | None:
-        """Host and port of a listener; None if the znode names no address for it (HB-15)."""
+        """Host and port of a listener; None if the znode has no address for it (HB-15)."""
         return self.info.endpoint(listener)
 
 
-Rubbish = Callable[[str], None]
-"""Called with a sentence about each znode that cannot be read."""
+Unreadable = Callable[[str], None]
+"""Called for each unreadable znode with a sentence that names the reason."""
 
 
 def read_all(
-    rubbish: Rubbish,
+    unreadable: Unreadable,
 ) -> Generator[zk.Request, zk.Answer, Mapping[int, Registration]]:
-    """Reads every registration, and watches the list of them.
+    """Reads and watches every registration, and the list of registrations.
 
-    A znode that is no registration is left out. Raises Disconnected.
+    An unreadable znode is left out. Raises Disconnected.
     """
     listed = certain((yield zk.GetChildren(znodes.BROKER_IDS, watch=True)))
     names = listed.names if isinstance(listed, zk.Children) else ()
@@ -47,13 +47,13 @@ def read_all(
     for name in names:
         read = certain((yield zk.GetData(f"{znodes.BROKER_IDS}/{name}", watch=True)))
         if not isinstance(read, zk.Data):
-            continue  # it is gone since it was listed
+            continue  # it was deleted after it was listed
         try:
             if not name.isdecimal():
-                raise znodes.BadZnode(f"{znodes.BROKER_IDS}/{name} is no broker's id")
+                raise znodes.BadZnode(f"{znodes.BROKER_IDS}/{name} is not a broker id")
             info = znodes.decode(znodes.broker(int(name)), read.data, znodes.BrokerInfo)
         except znodes.BadZnode as bad:
-            rubbish(str(bad))
+            unreadable(str(bad))
             continue
         found[int(name)] = Registration(int(name), read.stat.czxid, info, read.stat.owner)
     return found

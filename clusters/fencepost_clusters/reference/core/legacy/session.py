@@ -1,8 +1,8 @@
-"""A node's session with ZooKeeper, and the tasks that ask in it.
+"""A node's session with ZooKeeper, and the tasks that send requests in it.
 
-A task is a generator: it yields a request and gets the answer. So what has to be asked in order
-reads in order, and nothing else happens to the task in between. A task that needs the session's
-connection ends with `Disconnected` where a request has no certain answer.
+A task is a generator: it yields a request and gets the answer, so that a sequence of requests is
+written as a sequence of statements. If a request has no certain answer, a task that needs it ends
+with `Disconnected`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Task = Generator[zk.Request, zk.Answer, None]
 
 
 class Disconnected(Exception):
-    """A request was not answered for certain: the connection is lost."""
+    """The connection was lost before a request had a certain answer."""
 
 
 def certain(answer: zk.Answer) -> zk.Answer:
-    """The answer; raises Disconnected where it is none."""
+    """Returns the answer; raises Disconnected if the request was not answered or not sent."""
     if isinstance(answer, zk.Unknown | zk.Unsent):
         raise Disconnected
     return answer
@@ -39,35 +39,35 @@ def certain(answer: zk.Answer) -> zk.Answer:
 
 @final
 class Session:
-    """See the module. `connected` is the session while requests can be asked, otherwise None."""
+    """See the module. `connected` is the session while it takes requests, otherwise None."""
 
     def __init__(
         self, servers: tuple[Address, ...], chroot: str, timeout_ms: int, out: Outbox
     ) -> None:
         self.connected: int | None = None
         self.known = 0
-        """The newest session that there was, connected or not."""
+        """The newest session, connected or not."""
         self._open = OpenSession(servers, timeout_ms, chroot)
         self._out = out
         self._tasks: dict[int, Task] = {}
         self._reopen_ns: int | None = None
 
     def open(self) -> None:
-        """Begins the first session."""
+        """Opens the first session."""
         self._out.add(self._open)
 
     def deadline_ns(self) -> int | None:
-        """When an ended session is followed by another."""
+        """When the next session is opened, after one has ended."""
         return self._reopen_ns
 
     def tick(self, now: Instant) -> None:
-        """Opens a session once it is time to."""
+        """Opens the next session when it is due."""
         if self._reopen_ns is not None and now.monotonic_ns >= self._reopen_ns:
             self._reopen_ns = None
             self._out.add(self._open)
 
     def changed(self, event: zk.Connected | zk.Suspended | zk.Ended, now: Instant) -> None:
-        """Takes in what became of the session."""
+        """Applies a change of the session's state."""
         match event:
             case zk.Connected(session):
                 self.connected = self.known = session
@@ -85,7 +85,7 @@ class Session:
         self._step(task, None)
 
     def answered(self, request_id: int, answer: zk.Answer) -> None:
-        """Goes on with the task that asked."""
+        """Resumes the task that sent the request."""
         self._step(self._tasks.pop(request_id), answer)
 
     def _step(self, task: Task, answer: zk.Answer | None) -> None:

@@ -1,8 +1,8 @@
 """The settings of a node over ZooKeeper: one for which `process.roles` is not set (QC-01).
 
 `inter.broker.protocol` is 1 for the protocol before KIP-380, 2 with broker epochs, 3 with KIP-343's
-heartbeats and IsrChange. `replication.listener.advertised` of 0 is the mistake of a broker whose
-registration names no address for other brokers (HB-15).
+heartbeats and IsrChange. With `replication.listener.advertised` set to 0, a registration has no
+address for other brokers, as by an error of configuration (HB-15).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DEFAULTS: Mapping[str, int] = {
 
 
 def names() -> tuple[str, ...]:
-    """Every whole-number setting of this plane."""
+    """The names of this plane's integer settings."""
     return tuple(DEFAULTS)
 
 
@@ -40,8 +40,8 @@ def read(properties: Mapping[str, str]) -> Settings:
     """Settings from properties as in a server's configuration file; raises UsageError."""
     if "process.roles" in properties:
         raise UsageError(
-            "process.roles is set, which means the quorum plane; a node over ZooKeeper has none "
-            "(QC-01)"
+            "process.roles is set, which selects the quorum plane; a node over ZooKeeper must not "
+            "set it (QC-01)"
         )
     numbers = read_numbers(properties, DEFAULTS)
     own, controllers = (
@@ -51,8 +51,8 @@ def read(properties: Mapping[str, str]) -> Settings:
     if own <= controllers:
         raise UsageError(
             f"broker.heartbeat.timeout.ms is {own}: it must be longer than "
-            f"controller.heartbeat.timeout.ms, {controllers}, so that the controller gives a "
-            f"broker up before it fences itself (HB-11)"
+            f"controller.heartbeat.timeout.ms, {controllers}, so that the controller declares a "
+            f"broker inactive before the broker fences itself (HB-11)"
         )
     if numbers["broker.heartbeat.interval.ms"] >= controllers:
         raise UsageError(
@@ -82,11 +82,11 @@ def _connect(text: str) -> tuple[tuple[Address, ...], str]:
     for entry in filter(None, (part.strip() for part in servers.split(","))):
         host, colon, port = entry.rpartition(":")
         if not (colon and host and port.isdecimal() and 0 < int(port) < 65536):
-            raise UsageError(f"zookeeper.connect wants host:port, not {entry!r}")
+            raise UsageError(f"zookeeper.connect needs host:port, not {entry!r}")
         found.append((host, int(port)))
     if not found:
         raise UsageError(
-            "process.roles is not set, which means a node over ZooKeeper, and zookeeper.connect "
+            "process.roles is not set, which selects a node over ZooKeeper, but zookeeper.connect "
             "names no server"
         )
     return tuple(found), f"/{path}" if slash and path else ""

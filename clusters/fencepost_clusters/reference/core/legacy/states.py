@@ -1,4 +1,4 @@
-"""A broker's states in KIP-343, as the broker itself and as the controller has them."""
+"""KIP-343's states of a broker: its own state, and its state at the controller."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ CONTROLLER_NAMES: Mapping[BrokerState, ControllerState] = {
     BrokerState.ACTIVE: "Active",
     BrokerState.STOPPING: "Stopping",
 }
-"""The states that a controller keeps, as events have them."""
+"""The names in events of a broker's states at the controller."""
 LIVE = (BrokerState.ACTIVE, BrokerState.STOPPING)
 """The states in which a broker is in the cluster (HB-03, HB-04)."""
 
 
 class OwnState(IntEnum):
-    """What a broker takes itself to be."""
+    """A broker's own state."""
 
     STARTING = 0
     """Not registered, or the controller has not answered yet."""
@@ -31,12 +31,12 @@ class OwnState(IntEnum):
 
     @property
     def label(self) -> BrokerStateName:
-        """Its name, as events of every plane have it."""
+        """The name of this state in events, the same in every plane."""
         return _LABELS[self]
 
     @property
     def global_state(self) -> GlobalState:
-        """The name of the state that says what the cluster may expect of the broker."""
+        """The name of this state as seen from the whole cluster."""
         return _GLOBAL[self]
 
 

@@ -1,7 +1,7 @@
 """The znodes of the plane over ZooKeeper: their paths, and their contents as JSON.
 
-Paths and fields are Kafka's. A content that is not what it should be raises BadZnode, which says
-what is wrong in one sentence: any process may write to ZooKeeper.
+Paths and fields are Kafka's. Any process may write to ZooKeeper, so invalid content raises
+BadZnode, whose message is one sentence.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ PERSISTENT = (
     "/brokers", BROKER_IDS, TOPICS, "/config", TOPIC_CONFIGS, "/config/brokers", "/admin",
     DELETE_TOPICS,
 )  # fmt: skip
-"""What every cluster has, parents first; each broker makes what is missing."""
+"""The persistent znodes of every cluster, parents first; each broker creates those missing."""
 
 LEGACY_INFO, HEARTBEAT_INFO = 4, 5
 """BrokerInfo versions: below and from the inter-broker protocol with heartbeats (HB-22)."""
 
 
 class BadZnode(ValueError):
-    """A znode holds what this software cannot read."""
+    """A znode has invalid content."""
 
 
 class ControllerInfo(Struct, frozen=True):
@@ -42,10 +42,10 @@ class ControllerInfo(Struct, frozen=True):
 
 
 class BrokerInfo(Struct, frozen=True):
-    """The content of /brokers/ids/N: where a broker listens, as (listener, host, port).
+    """The content of /brokers/ids/N: a broker's endpoints, as (listener, host, port).
 
-    `since` is our own, in both versions: the czxid of this process's first registration, in each
-    later one (-1 in the first).
+    Kafka has no field `since`. In each later registration of a process, it is the czxid of the
+    process's first registration; in the first one it is -1.
     """
 
     version: int
@@ -53,7 +53,7 @@ class BrokerInfo(Struct, frozen=True):
     since: int = -1
 
     def endpoint(self, listener: str) -> tuple[str, int] | None:
-        """Host and port of a listener; None if there is none that can be dialled."""
+        """Host and port of a listener; None if there is no valid address."""
         for name, host, port in self.endpoints:
             if name == listener and host and 0 < port < 1 << 16:
                 return host, port
@@ -61,7 +61,7 @@ class BrokerInfo(Struct, frozen=True):
 
 
 class Assignment(Struct, frozen=True):
-    """The content of /brokers/topics/T: the replicas of each partition, by its number."""
+    """The content of /brokers/topics/T: partition number -> replicas."""
 
     partitions: Mapping[str, tuple[int, ...]]
     adding: Mapping[str, tuple[int, ...]] = {}
@@ -70,8 +70,8 @@ class Assignment(Struct, frozen=True):
 
 
 class PartitionState(Struct, frozen=True):
-    """The content of a partition's state znode; `controller_epoch` is that of the last controller
-    that wrote it."""
+    """The content of a partition's state znode; `controller_epoch` is the epoch of the controller
+    that wrote it last."""
 
     leader: int
     leader_epoch: int
@@ -81,7 +81,7 @@ class PartitionState(Struct, frozen=True):
 
 
 class Config(Struct, frozen=True):
-    """The content of a config znode: settings that were changed."""
+    """The content of a config znode: the changed settings."""
 
     config: Mapping[str, str] = {}
     version: int = 1
@@ -91,22 +91,22 @@ T = TypeVar("T")
 
 
 def encode(content: Struct) -> bytes:
-    """A znode's content."""
+    """Encodes a znode's content."""
     return msgspec.json.encode(content)
 
 
 def decode(path: str, data: bytes, kind: type[T]) -> T:
-    """A znode's content; raises BadZnode."""
+    """Decodes a znode's content; raises BadZnode."""
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.MsgspecError as error:
-        raise BadZnode(f"{path} holds no {kind.__name__}: {error}") from None
+        raise BadZnode(f"{path} has no valid {kind.__name__}: {error}") from None
 
 
 def number(path: str, data: bytes) -> int:
-    """The content of /controller_epoch; raises BadZnode."""
+    """Decodes the content of /controller_epoch; raises BadZnode."""
     if not data.isdigit():
-        raise BadZnode(f"{path} holds no number")
+        raise BadZnode(f"{path} does not contain a number")
     return int(data)
 
 
@@ -131,7 +131,7 @@ def state(name: str, index: int) -> str:
 
 
 def place(path: str) -> tuple[str, int]:
-    """The topic and the number of the partition whose state has this path."""
+    """The topic and partition number in the path of a partition's state."""
     _, _, _, name, _, index, _ = path.split("/")
     return name, int(index)
 
@@ -142,10 +142,10 @@ def config(name: str) -> str:
 
 
 def deletion(name: str) -> str:
-    """The path of the mark on a topic that is being deleted."""
+    """The path of the znode that marks a topic for deletion."""
     return f"{DELETE_TOPICS}/{name}"
 
 
 def topic_id(name: str) -> uuid.UUID:
-    """The id of a topic in this plane, which has names only: the same for every process."""
+    """A topic's id, derived from its name: this plane stores no topic ids."""
     return uuid.uuid5(uuid.NAMESPACE_URL, f"topic:{name}")

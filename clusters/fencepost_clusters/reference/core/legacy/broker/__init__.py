@@ -1,1 +1,1 @@
-"""A broker of the plane over ZooKeeper: its registration, its heartbeats, what it is commanded."""
+"""A broker of the plane over ZooKeeper: registration, heartbeats, control requests."""

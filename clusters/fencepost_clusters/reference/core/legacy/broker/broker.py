@@ -1,4 +1,4 @@
-"""A broker node over ZooKeeper, which may be the controller too: it registers, obeys control
+"""A broker node over ZooKeeper, which can also be the controller. It registers, carries out control
 requests, replicates, and serves clients."""
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class LegacyNode:
     # ------------------------------------------------------------------------------------- driver
 
     def handle(self, what: Input, now: Instant) -> tuple[Effect, ...]:
-        """One step, and the steps that follow from calls of this node to itself."""
+        """Handles an input, and the inputs that follow from calls of this node to itself."""
         outward: list[Effect] = []
         self._loopback.tick(now)
         self._loopback.inputs.append(what)
@@ -188,18 +188,18 @@ class LegacyNode:
             case Tick():
                 pass
         self._out.cause = None
-        self._follow(now)
+        self._finish_step(now)
         self._due_ns = self._earliest_ns()
         if self._due_ns is not None and now.monotonic_ns >= self._due_ns:
             self._tick_if_due(now)
-            self._follow(now)
+            self._finish_step(now)
             self._due_ns = self._earliest_ns()
         if self.lifecycle.ended:
             self._stop(now)
         return self._out.drain()
 
-    def _follow(self, now: Instant) -> None:
-        """What every step leads to."""
+    def _finish_step(self, now: Instant) -> None:
+        """Runs the work that may be due after any input."""
         self.controller.go_on(now)
         for name in sorted(self.commands.new_topics):
             self.session.start(self._read_config(name))
@@ -213,7 +213,7 @@ class LegacyNode:
         return min((t for t in times if t is not None), default=None)
 
     def metrics_now(self) -> tuple[MetricsReported, ...]:
-        """KIP-631's metrics are the quorum's."""
+        """None: KIP-631's metrics are those of the quorum plane."""
         return ()
 
     def _earliest_ns(self) -> int | None:
@@ -241,7 +241,7 @@ class LegacyNode:
             self.following.tick(self.commands.metadata, now)
 
     def _take_disk(self, found: Recovered) -> None:
-        """The logs are recovered: only now does it register."""
+        """Takes the recovered logs, and opens the session in which this broker registers."""
         batches = sum(len(entries) for entries in found.logs.values())
         self._out.note(
             RecoveryEnded(node_id=self.settings.node_id, logs=len(found.logs), batches=batches)
@@ -278,7 +278,7 @@ class LegacyNode:
             case zk.Connected(session):
                 self._sessions |= {session}
                 if self._registered_in == session:
-                    self._look_again(now)
+                    self._read_watched(now)
                 else:
                     self.session.start(self._join(session))
             case zk.Suspended():
@@ -290,7 +290,7 @@ class LegacyNode:
                     self.lifecycle.unregistered()
 
     def _join(self, session: int) -> Task:
-        """Registers in a new session, and stands for election."""
+        """Registers in a new session, and stands for the controller's election."""
         if self.lifecycle.lost:
             return
         yield from registration.make_paths()
@@ -320,13 +320,13 @@ class LegacyNode:
             )
         )
         self.lifecycle.registered(made.epoch, made.former, self._now)
-        self._look_again(self._now)
+        self._read_watched(self._now)
         self.session.start(self._read_config(""))
         for name in sorted(self.commands.metadata.topics):
             self.session.start(self._read_config(name))
 
-    def _look_again(self, now: Instant) -> None:
-        """Reads what is watched, and sets the watches."""
+    def _read_watched(self, now: Instant) -> None:
+        """Reads the watched znodes again, which renews the watches."""
         self._read_peers()
         self.controller.stand(now)
 
@@ -335,7 +335,7 @@ class LegacyNode:
             self.session.start(self.peers.read())
 
     def _peers_changed(self) -> None:
-        """The registrations are read: which process is which broker, and where it listens."""
+        """Applies the registrations that were read: broker epochs, and addresses."""
         self._addresses.clear()
         for broker, one in self.peers.known.items():
             address = one.endpoint(REPLICATION_LISTENER)
@@ -349,7 +349,7 @@ class LegacyNode:
         self.following.hurry(self._now)
 
     def _taken_over(self) -> None:
-        """The newest czxid wins: this process is no broker any more (HB-24)."""
+        """Another process has registered with a newer czxid: this one stops acting (HB-24)."""
         if not self.lifecycle.lost:
             self.lifecycle.taken_over()
             self.replicas.retire_all("taken_over")
@@ -395,7 +395,8 @@ class LegacyNode:
         )
 
     def _isr_answered(self, call_id: int, outcome: IsrOutcome, version: int | None = None) -> None:
-        """A granted ISR counts at once, as long as this broker leads in the epoch it asked in."""
+        """Applies an answer. A granted ISR counts at once if this broker still leads in the leader
+        epoch of its request."""
         key, _ = self.isr_changes.wanted.pop(call_id)
         one = self.replicas.by_key.get(key)
         current = one is not None and one.asked == call_id

@@ -1,7 +1,7 @@
-"""Control requests at a broker: which it obeys (KIP-380), and what they change.
+"""Control requests at a broker: which it carries out (KIP-380), and their effects.
 
-LeaderAndIsr says which replicas it has, and which of them lead. UpdateMetadata says what clients
-learn. StopReplica takes replicas offline. A refused request has no effect.
+LeaderAndIsr assigns replicas and leaderships. UpdateMetadata sets the metadata that clients get.
+StopReplica takes replicas offline. A refused request has no effect.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from fencepost_kafka import ControlRequestAnswered, ReplicaStopped
 class Commands:
     """See the module.
 
-    `roles` holds the partitions of which this broker has a replica, by LeaderAndIsr; `metadata` the
-    whole cluster, by UpdateMetadata; `known` is what leaders write znodes by.
+    `roles` holds the partitions of which this broker has a replica, from LeaderAndIsr. `metadata`
+    holds the whole cluster, from UpdateMetadata. A leader needs `known` to write znodes.
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class Commands:
         self.metadata = Image()
         self.known = known
         self._epochs: Mapping[int, int] = {}
-        """The brokers' epochs as ZooKeeper has them."""
+        """The brokers' epochs in ZooKeeper."""
         self.new_topics: set[str] = set()
-        """Topics that were not known before, whose settings are to be read."""
+        """The new topics, whose settings are not read yet."""
         self._first = True
         self._may_have_strays = True
         self._settings = settings
@@ -70,10 +70,10 @@ class Commands:
     # ------------------------------------------------------------------------------- judging
 
     def handle(self, received: Received, request: ControlRequest, now: Instant) -> None:
-        """Carries a request out and answers it, or refuses it.
+        """Carries out a request and answers it, or refuses it.
 
-        Before its registration a process cannot tell whether a request is meant for it (BE-07). It
-        closes the connection then, and the controller sends the request again.
+        Before its registration, a process cannot decide whether a request is meant for it (BE-07).
+        It closes the connection, and the controller sends the request again.
         """
         if self._lifecycle.epoch < 0 and not self._lifecycle.lost:
             self._out.add(Close(received.request_id, "not registered yet"))
@@ -111,8 +111,8 @@ class Commands:
                 self._out.add(Reply(received.request_id, w.StopReplicaResponse(error_code=error)))
 
     def _judge(self, request: ControlRequest) -> Error:
-        """Whether a request is obeyed: not of an earlier process's generation (BE-02), nor of a
-        deposed controller (BE-08)."""
+        """Returns the error of a request for an earlier process (BE-02), or of a request from a
+        deposed controller (BE-08); otherwise NONE."""
         refuses = {
             "LeaderAndIsr": self._policies.refuses_leader_and_isr,
             "UpdateMetadata": self._policies.refuses_update_metadata,
@@ -149,7 +149,7 @@ class Commands:
                 known = parts.get(wanted.partition_index)
                 newer = (wanted.leader_epoch, wanted.zk_version)
                 if known is not None and newer <= (known.leader_epoch, self.known.versions[key]):
-                    continue  # it has overtaken, or comes twice
+                    continue  # it was overtaken by a newer state, or arrives twice
                 parts[wanted.partition_index] = Partition(
                     topic_id=topic_id,
                     index=wanted.partition_index,
@@ -162,19 +162,19 @@ class Commands:
                 changed.append(key)
         self._first = False
         if self._may_have_strays and request.broker_epoch != w.NO_EPOCH:
-            # The first one of a generation names all that this broker hosts (BE-07). One without a
-            # broker epoch may be meant for an earlier process, and name less.
+            # The first LeaderAndIsr to a process names all that it hosts (BE-07). A LeaderAndIsr
+            # without a broker epoch may be meant for an earlier process, and name fewer.
             self._may_have_strays = False
             self._replicas.delete_strays(self.roles)
         self._replicas.adopt(self.roles, changed, now)
 
     def isr_stored(self, key: Key, isr: tuple[int, ...], version: int | None, now: Instant) -> None:
-        """The ISR that this leader has asked for is stored; `version` is its znode's, if known."""
+        """Applies a stored ISR that this leader requested. `version` is the znode's, if known."""
         one = self.roles.partitions.get(key[0], {}).get(key[1])
         if one is None:
             return
         if version is None:
-            # What is the same as before was not written again.
+            # An unchanged ISR was not written, so the version stays.
             version = self.known.versions[key] + (set(isr) != set(one.isr))
         self.roles.partitions[key[0]][key[1]] = replace(one, isr=isr)
         self.known.versions[key] = version
@@ -225,7 +225,7 @@ class Commands:
             image.settings.pop(name, None)
 
     def set_epochs(self, epochs: Mapping[int, int]) -> None:
-        """The brokers' epochs as ZooKeeper has them: by these a follower's fetch counts (HB-24)."""
+        """Sets the brokers' epochs in ZooKeeper: a leader counts only fetches with them (HB-24)."""
         self._epochs = epochs
         for broker, one in self.metadata.brokers.items():
             epoch = max(one.epoch, epochs.get(broker, -1))
@@ -247,7 +247,7 @@ class Commands:
                     self.known.versions.pop((topic_id, index), None)
                     gone.append((topic_id, index))
                 elif index in parts:
-                    # Not removed: a later LeaderAndIsr of a higher leader epoch starts it again.
+                    # The replica stays known: a LeaderAndIsr of a higher leader epoch restarts it.
                     parts[index] = replace(parts[index], leader=-1)
                     self._replicas.adopt(self.roles, [(topic_id, index)], now)
                     self._out.note(

@@ -1,5 +1,5 @@
-"""How a leader has another ISR stored: it asks the controller (HB-16), or, below the protocol that
-brings IsrChange, writes the partition's znode itself (HB-22)."""
+"""How a leader changes its ISR: it asks the controller (HB-16). Below the protocol that brings
+IsrChange, it writes the partition's znode itself (HB-22)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from fencepost_clusters.zookeeper.client import port as zk
 from fencepost_kafka import PartitionCommitted
 
 Written = Callable[[int, IsrOutcome | None, int], None]
-"""Called with the number of a write, its outcome (None: there is none), and the znode's version."""
+"""Called with the number of a write, its outcome (None: unknown), and the znode's version."""
 
 
 @dataclass(slots=True)
 class KnownZnodes:
-    """What a broker knows of the partitions' znodes by the controller's requests: the version of
-    each, and the newest controller epoch."""
+    """What the controller's requests say about the partitions' znodes: the version of each, and the
+    newest controller epoch."""
 
     versions: dict[Key, int] = field(default_factory=dict)
     controller_epoch: int = -1
@@ -37,8 +37,8 @@ class KnownZnodes:
 
 @final
 class ZnodeWrites:
-    """The ISRs that a leader writes to its partitions' znodes itself. `known` is kept up to date by
-    others; `written` is called once an ISR is stored or refused."""
+    """Writes ISRs to the znodes of the partitions that this broker leads. The caller keeps `known`
+    up to date; `written` is called after each write."""
 
     def __init__(self, session: Session, known: KnownZnodes, written: Written, out: Outbox) -> None:
         self._session = session
@@ -48,7 +48,7 @@ class ZnodeWrites:
 
     @property
     def connected(self) -> bool:
-        """Whether ZooKeeper can be asked."""
+        """Whether the session takes requests."""
         return self._session.connected is not None
 
     def write(self, call_id: int, one: Replica, members: tuple[int, ...]) -> None:
@@ -56,7 +56,7 @@ class ZnodeWrites:
         self._session.start(self._write(call_id, one, members))
 
     def _write(self, call_id: int, one: Replica, members: tuple[int, ...]) -> Task:
-        """Writes the partition's znode, if it has the version that this leader knows."""
+        """Writes the partition's znode if its version is the one that this leader knows."""
         key = (one.partition.topic_id, one.index)
         path = znodes.state(one.topic, one.index)
         content = znodes.PartitionState(one.me, one.epoch, members, self._known.controller_epoch)
@@ -72,8 +72,8 @@ class ZnodeWrites:
                 self._written(call_id, None, -1)
 
     def _read_back(self, call_id: int, one: Replica, path: str) -> Task:
-        """The znode has another version. If it names this leader in this epoch, an earlier write,
-        of which no answer came, is what it holds; otherwise this leader is deposed."""
+        """Reads a znode whose version has changed. If it names this leader in this epoch, it is the
+        result of an earlier write without an answer; otherwise this leader is deposed."""
         read = yield zk.GetData(path)
         if not isinstance(read, zk.Data):
             self._written(call_id, None, -1)
@@ -91,7 +91,7 @@ class ZnodeWrites:
     def _wrote(
         self, call_id: int, one: Replica, content: znodes.PartitionState, stat: zk.Stat
     ) -> None:
-        """This leader's own write is what the znode holds."""
+        """Records that the znode contains this leader's write."""
         self._out.note(
             PartitionCommitted(
                 offset=stat.mzxid,
@@ -124,7 +124,7 @@ class IsrChanges:
         policies: LegacyBrokerPolicies,
         out: Outbox,
     ) -> None:
-        """`address` is the controller's, if it is known."""
+        """`address` returns the controller's address, or None if it is not known."""
         self._settings = settings
         self._protocol = settings.ms("inter.broker.protocol")
         self._lifecycle = lifecycle
@@ -133,7 +133,7 @@ class IsrChanges:
         self._policies = policies
         self._out = out
         self.wanted: dict[int, tuple[Key, tuple[int, ...]]] = {}
-        """The ISR that a request asks for, by its call."""
+        """Call -> the partition and the ISR that it requests."""
 
     @property
     def broker_epoch(self) -> int:
@@ -141,7 +141,7 @@ class IsrChanges:
         return self._lifecycle.epoch
 
     def can_ask(self) -> bool:
-        """Whether the controller is known, or ZooKeeper can be reached."""
+        """Whether an ISR can be requested now: of the controller, or by a write to ZooKeeper."""
         if self._lifecycle.lost or self._lifecycle.epoch < 0:
             return False
         if self._policies.asks_controller_for_isr(self._protocol):
@@ -156,7 +156,7 @@ class IsrChanges:
         joined: tuple[int, ...],
         state: ClusterState,
     ) -> None:
-        """Asks that `members` be the ISR."""
+        """Requests `members` as the ISR."""
         key = (one.partition.topic_id, one.index)
         self.wanted[call_id] = (key, members)
         if not self._policies.asks_controller_for_isr(self._protocol):
@@ -176,7 +176,7 @@ class IsrChanges:
         self._out.add(Call(call_id, address, "isr", request, timeout_ms))
 
     def outcome(self, call_id: int, answer: m.Response) -> IsrOutcome:
-        """What the controller answered about the one partition."""
+        """The outcome in the controller's answer, for the one partition of the request."""
         assert isinstance(answer, w.IsrChangeResponse), answer
         _, members = self.wanted[call_id]
         if answer.top_level_error_code != Error.NONE:

@@ -1,7 +1,7 @@
 """A broker's life: registration, heartbeats to the controller, self-fencing, shutdown (KIP-343).
 
     STARTING --accepted--> ACTIVE --silent, refused--> FENCED --accepted--> ACTIVE
-    ACTIVE --asked to stop--> STOPPING --nothing led, or time up--> ENDED
+    ACTIVE --asked to stop--> STOPPING --leads nothing, or time limit--> ENDED
 
 Below the inter-broker protocol that brings heartbeats, a registered broker is active.
 """
@@ -34,7 +34,7 @@ RETRY_NS = 50 * MS
 
 
 class _Beat(Struct, frozen=True):
-    """A heartbeat on its way."""
+    """A heartbeat without an answer so far."""
 
     call: int
     controller: int
@@ -43,7 +43,7 @@ class _Beat(Struct, frozen=True):
 
 
 class Lifecycle:
-    """See the module. `epoch` is the broker epoch, -1 while there is no registration."""
+    """See the module. `epoch` is the broker epoch, -1 without a registration."""
 
     def __init__(
         self,
@@ -53,11 +53,11 @@ class Lifecycle:
         policies: LegacyBrokerPolicies,
         out: Outbox,
     ) -> None:
-        """`peers` and `controller` say which processes are brokers, and which is the controller."""
+        """`peers` are the registrations; `controller` returns the controller's broker id."""
         self.state = OwnState.STARTING
         self.epoch = -1
         self.lost = False
-        """Whether another process has taken the id: this process never acts again."""
+        """Whether another process has taken the id: this process never acts as a broker again."""
         self.ended = False
         self._former: int | None = None
         self._settings = settings
@@ -71,10 +71,10 @@ class Lifecycle:
         self._beat: _Beat | None = None
         self._stop_ns: int | None = None
         self._shutdown: int | None = None
-        """The ControlledShutdown on its way, by its call."""
+        """The call of the ControlledShutdown that has no answer so far."""
         self._shutdown_ns = 0
         self._left: int | None = None
-        """How many leaderships the controller has left to this broker; None: it has not said."""
+        """How many leaderships the controller has left to this broker; None: not known."""
 
     # ------------------------------------------------------------------------------- questions
 
@@ -83,7 +83,7 @@ class Lifecycle:
         return self._policies.serves(self._seen(now))
 
     def finishing(self, now: Instant) -> bool:
-        """A fenced broker completes the requests that it has already (HB-07)."""
+        """Whether requests in progress are completed: a fenced broker does, too (HB-07)."""
         return True
 
     def _seen(self, now: Instant) -> OwnState:
@@ -92,7 +92,7 @@ class Lifecycle:
         return self.state
 
     def _fence_ns(self) -> int | None:
-        """When this broker fences itself; None: never."""
+        """When this broker fences itself without another accepted heartbeat; None: never."""
         if not self._policies.fences_itself(self._protocol):
             return None
         timeout_ns = self._settings.ns("broker.heartbeat.timeout.ms")
@@ -104,11 +104,11 @@ class Lifecycle:
 
     @property
     def stopping(self) -> bool:
-        """Whether it was asked to stop."""
+        """Whether this broker was asked to stop."""
         return self._stop_ns is not None
 
     def deadline_ns(self) -> int | None:
-        """When a Tick is wanted next."""
+        """When the next Tick is due."""
         times: list[int] = []
         if self._may_beat():
             times.append(self._next_ns)
@@ -124,29 +124,29 @@ class Lifecycle:
     # ------------------------------------------------------------------------------ registration
 
     def registered(self, epoch: int, former: int | None, now: Instant) -> None:
-        """The znode stands: this process is the broker, under this epoch."""
+        """The znode is created: `epoch` is its czxid, `former` that of the znode before it."""
         self.epoch, self._former = epoch, former
         self._next_ns = now.monotonic_ns
         if not self._policies.sends_heartbeats(self._protocol):
             self._become(OwnState.STOPPING if self.stopping else OwnState.ACTIVE, "registered")
 
     def unregistered(self) -> None:
-        """The session is over, and the znode with it (HB-28)."""
+        """The session has ended, and its ephemeral znode is deleted (HB-28)."""
         self.epoch = -1
         if self._policies.fences_itself(self._protocol) and self.state is not OwnState.STARTING:
             self._become(OwnState.STARTING, "session_ended")
 
     def taken_over(self) -> None:
-        """Another process has the id."""
+        """Another process has registered under this broker's id."""
         self.lost = True
         self._become(OwnState.FENCED, "taken_over")
 
     # ------------------------------------------------------------------------------- time passes
 
     def tick(self, now: Instant, led: int) -> None:
-        """Fences itself, sends a heartbeat or a ControlledShutdown, or ends, as is due.
+        """Fences this broker, sends a heartbeat or a ControlledShutdown, or ends, as is due.
 
-        `led` is how many partitions it leads.
+        `led` is the number of partitions that this broker leads.
         """
         if self.state in (OwnState.ACTIVE, OwnState.STOPPING) and self._silent(now):
             self._become(OwnState.FENCED, "controller_silent")
@@ -156,7 +156,7 @@ class Lifecycle:
             self._send_beat(now)
 
     def hurry(self, now: Instant) -> None:
-        """The controller or its address is known anew."""
+        """The controller or its address may have changed: the next heartbeat is due at once."""
         self._next_ns = min(self._next_ns, now.monotonic_ns)
 
     def _become(self, state: OwnState, reason: StateReason) -> None:
@@ -221,7 +221,7 @@ class Lifecycle:
         self._beat = _Beat(call, controller, self.epoch, now.monotonic_ns)
 
     def answered(self, call_id: int, answer: m.Response, now: Instant) -> bool:
-        """Takes in the answer to a heartbeat or a ControlledShutdown; False if it is neither."""
+        """Applies the answer to a heartbeat or a ControlledShutdown; False if it is neither."""
         if self._shutdown == call_id:
             assert isinstance(answer, w.ControlledShutdownResponse), answer
             granted = answer.error_code == Error.NONE
@@ -262,14 +262,14 @@ class Lifecycle:
         if state in (OwnState.ACTIVE, OwnState.STOPPING):
             self._contact_ns = max(self._contact_ns, beat.sent_ns)
             if self._silent(now):
-                return  # the answer came too late to count
+                return  # the timeout was over before the answer arrived
             self._become(state, "stopping" if state is OwnState.STOPPING else "unfenced")
             return
         self._next_ns = now.monotonic_ns + RETRY_NS
         self._become(state, "refused")
 
     def failed(self, call_id: int, now: Instant) -> bool:
-        """A heartbeat or a ControlledShutdown came to nothing; False if it was neither."""
+        """A heartbeat or a ControlledShutdown got no answer; False if the call was neither."""
         if self._shutdown == call_id:
             self._shutdown = None
             self._shutdown_ns = now.monotonic_ns + RETRY_NS
@@ -283,7 +283,7 @@ class Lifecycle:
     # --------------------------------------------------------------------------------- shutdown
 
     def stop(self, now: Instant) -> None:
-        """SIGTERM or SIGINT: leaderships are moved first, then it ends (HB-05)."""
+        """Begins a controlled shutdown: leaderships move first, then the broker ends (HB-05)."""
         if self._stop_ns is not None:
             return
         self._stop_ns = self._shutdown_ns = now.monotonic_ns
@@ -307,7 +307,7 @@ class Lifecycle:
         limit_ns = self._settings.ns("controlled.shutdown.timeout.ms")
         timed_out = now.monotonic_ns >= self._stop_ns + limit_ns
         moved = self.state is OwnState.STOPPING or timed_out
-        # What it leads by its own account may be less than what the controller has stored.
+        # The controller may have stored leaderships that this broker has not received yet.
         remaining = max(led, 1 if self._left is None else self._left)
         if moved and self._policies.may_end(remaining, self._stop_ns, now.monotonic_ns, limit_ns):
             self._end("shutdown_timeout" if remaining and timed_out else "shutdown_granted")

@@ -1,4 +1,4 @@
-"""A broker's own znode: made under its session, and never shared with another process."""
+"""A broker's ephemeral znode: it belongs to the session of one process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fencepost_clusters.zookeeper.client import port as zk
 
 
 class Made(Struct, frozen=True):
-    """The znode stands. `epoch` is its czxid; `former` that of the znode it replaced, if any."""
+    """The znode is created. `epoch` is its czxid, `former` that of the znode before it, if any."""
 
     epoch: int
     former: int | None
@@ -21,11 +21,11 @@ class Made(Struct, frozen=True):
 
 
 class TakenOver(Struct, frozen=True):
-    """Another process has registered under the id since: this one never registers again."""
+    """Another process has registered under the id: this process never registers again."""
 
 
 def make_paths() -> Generator[zk.Request, zk.Answer, None]:
-    """Makes what every cluster has in ZooKeeper. Raises Disconnected."""
+    """Creates the persistent znodes of a cluster that are missing. Raises Disconnected."""
     for path in znodes.PERSISTENT:
         certain((yield zk.Create(path)))
     empty = znodes.encode(znodes.Config())
@@ -35,11 +35,11 @@ def make_paths() -> Generator[zk.Request, zk.Answer, None]:
 def register(
     me: int, info: znodes.BrokerInfo, session: int, sessions: frozenset[int], first: bool
 ) -> Generator[zk.Request, zk.Answer, Made | TakenOver]:
-    """Makes the znode (HB-01). Raises Disconnected.
+    """Creates the znode (HB-01). Raises Disconnected.
 
-    A process that starts (`first`) takes the id from whatever has it: it deletes that znode and
-    makes its own in one transaction, and the newest czxid wins. A process that was registered
-    before takes back only what one of its own `sessions` has left.
+    If the znode exists, a process that has never registered (`first`) deletes it and creates its
+    own in one transaction; the newest czxid wins. A process that has registered before replaces
+    only a znode of one of its own `sessions`.
     """
     path, data = znodes.broker(me), znodes.encode(info)
     former: int | None = None
@@ -63,20 +63,20 @@ def register(
 
 
 class Peers:
-    """The registrations of all brokers, read again whenever one changes.
+    """The registrations of all brokers, read again after each change.
 
-    `changed` is called after each reading.
+    `changed` is called after each read.
     """
 
-    def __init__(self, changed: Callable[[], None], rubbish: registrations.Rubbish) -> None:
+    def __init__(self, changed: Callable[[], None], unreadable: registrations.Unreadable) -> None:
         self.known: dict[int, Registration] = {}
         self._changed = changed
-        self._rubbish = rubbish
+        self._unreadable = unreadable
         self._reading = False
         self._again = False
 
     def start(self) -> bool:
-        """Whether a reading is to begin now; one that is under way is repeated after its end."""
+        """Whether to begin a read now. If one is under way, it is repeated when it ends."""
         if self._reading:
             self._again = True
             return False
@@ -88,7 +88,7 @@ class Peers:
         try:
             while True:
                 self._again = False
-                found = yield from registrations.read_all(self._rubbish)
+                found = yield from registrations.read_all(self._unreadable)
                 self.known.clear()
                 self.known.update(found)
                 self._changed()

@@ -1,1 +1,1 @@
-"""The controller over ZooKeeper: its election, the brokers it knows, and what it commands them."""
+"""The controller over ZooKeeper: its election, the brokers it knows, and its control requests."""

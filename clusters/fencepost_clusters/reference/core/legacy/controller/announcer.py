@@ -1,4 +1,4 @@
-"""What the controller commands brokers, and tells them of the cluster: by control requests, in one
+"""The control requests that the controller sends to brokers after each change of the cluster: one
 queue for each broker's process."""
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from fencepost_clusters.reference.wire.legacy import BrokerState
 
 @dataclass(slots=True)
 class KnownBroker:
-    """A broker as the controller knows it.
+    """The controller's state of a broker.
 
     `initialised` is the broker epoch that the last broker change found, `incarnation` the newest
-    that a heartbeat has named.
+    broker epoch in a heartbeat.
     """
 
     registration: Registration
@@ -39,13 +39,13 @@ class KnownBroker:
 
     @property
     def cached(self) -> int:
-        """The newest broker epoch that the controller has read or a heartbeat has named (BE-04)."""
+        """The newest broker epoch, from a registration or a heartbeat (BE-04)."""
         return max(self.initialised, self.incarnation)
 
 
 @final
 class Announcer:
-    """See the module. `later` puts a job at the end of the term's line."""
+    """See the module. `later` appends a job to the term's jobs."""
 
     def __init__(
         self,
@@ -65,14 +65,14 @@ class Announcer:
         self._policies = policies
         self._later = later
         self._initialised: set[int] = set()
-        """The brokers that were sent the cluster's metadata in this term."""
+        """The brokers that were initialised in this term."""
         self._announced: tuple[int, ...] = ()
-        """The brokers that the newest metadata name."""
+        """The brokers in the newest metadata."""
         self._deleting: dict[str, set[int]] = {}
-        """A topic that is being deleted -> the brokers that have not confirmed it."""
+        """Topic in deletion -> the brokers that have not confirmed the removal of its replicas."""
 
     def stop(self, broker: int, partitions: Sequence[Partition]) -> None:
-        """Has a broker stop replicas, which keep their data."""
+        """Commands a broker to stop replicas, which keep their data."""
         epoch = self._queues.epoch(broker)
         if epoch is not None and partitions:
             request = messages.stop_replica(
@@ -81,18 +81,18 @@ class Announcer:
             self._queues.add(broker, request)
 
     def announced(self) -> tuple[int, ...]:
-        """The brokers that metadata name."""
+        """The brokers that the metadata must name now."""
         return tuple(
             sorted(b for b, one in self._brokers.items() if self._policies.is_announced(one.state))
         )
 
     def close(self, broker: int) -> None:
-        """Nothing more is sent to a broker; what it has not confirmed is asked for again later."""
+        """Ends a broker's queue. The deletions that it has not confirmed start again later."""
         self._queues.close(broker)
         self._deleting = {name: left for name, left in self._deleting.items() if broker not in left}
 
     def has_initialised(self, broker: int) -> bool:
-        """Whether a process of this broker was initialised in this term."""
+        """Whether the controller has initialised a process of this broker in this term."""
         return broker in self._initialised
 
     def initialise(self, broker: int) -> None:
@@ -119,7 +119,7 @@ class Announcer:
 
     @property
     def sender(self) -> messages.Sender:
-        """This controller as its requests name it."""
+        """The sender fields of this controller's requests."""
         return messages.Sender(
             id=self._settings.node_id,
             epoch=self._epoch,
@@ -130,7 +130,7 @@ class Announcer:
     def stop_removed(
         self, before: Mapping[Key, tuple[int, ...]], changed: Sequence[r.Record]
     ) -> None:
-        """Has the replicas deleted that a reassignment has taken off their brokers."""
+        """Commands brokers to delete the replicas that a reassignment has removed."""
         for record in changed:
             if isinstance(record, r.PartitionRecord) and record.topic_id is not None:
                 one = self._store.image.partitions[record.topic_id][record.partition_id]
@@ -148,7 +148,8 @@ class Announcer:
         except_for: int | None = None,
         new: frozenset[str] = frozenset(),
     ) -> None:
-        """Commands the replicas of changed partitions, and tells every broker of them."""
+        """Sends UpdateMetadata about changed partitions to every broker, and LeaderAndIsr to their
+        replicas."""
         image = self._store.image
         keys = {
             (record.topic_id, record.partition_id): None
@@ -164,7 +165,7 @@ class Announcer:
             epoch = self._queues.epoch(broker)
             if epoch is None or broker == except_for:
                 continue
-            # First what clients learn: a new leader is asked about a topic that it knows.
+            # UpdateMetadata comes first: a new leader must know the topic before clients ask.
             self._queues.add(
                 broker,
                 messages.update_metadata(self.sender, image, epoch, changed, announced),
@@ -175,7 +176,7 @@ class Announcer:
                 self._queues.add(broker, request)
 
     def tell(self, records: Iterable[r.Record]) -> None:
-        """Tells every broker of ISRs that their leaders asked for, which need no command."""
+        """Sends UpdateMetadata about ISRs that leaders requested, which need no LeaderAndIsr."""
         changed = [
             self._store.image.partitions[record.topic_id][record.partition_id]
             for record in records
@@ -184,7 +185,7 @@ class Announcer:
         self._update_metadata(changed)
 
     def announce_read(self, one: Partition) -> None:
-        """Tells every broker of an ISR that its leader wrote itself (HB-22)."""
+        """Sends UpdateMetadata about an ISR that its leader wrote itself (HB-22)."""
         self._update_metadata([one])
 
     def _update_metadata(self, changed: Sequence[Partition]) -> None:
@@ -199,7 +200,7 @@ class Announcer:
                 self._queues.add(broker, request)
 
     def continue_deletions(self) -> None:
-        """Has every replica of the topics being deleted removed, once all its brokers live."""
+        """Commands the deletion of each topic in deletion whose brokers are all active."""
         image = self._store.image
         for topic_id in sorted(image.deleting):
             name = image.names[topic_id]
@@ -208,7 +209,7 @@ class Announcer:
             waiting = {b for b in brokers if self._queues.epoch(b) is not None}
             if waiting != brokers:
                 self._deleting.pop(name, None)
-                continue  # a broker is away: its replicas would outlive the topic (RP-25)
+                continue  # the replicas of an inactive broker would outlive the topic (RP-25)
             if name in self._deleting:
                 continue
             self._deleting[name] = set(brokers)

@@ -1,4 +1,4 @@
-"""The controller's side of a broker: it stands for election, and decides while it is in office."""
+"""A broker's part as the controller: it stands for election, and decides during its terms."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from fencepost_kafka import (
 
 @final
 class Controller:
-    """See the module. `elected` is the broker that holds /controller, as far as this one knows."""
+    """See the module. `elected` is the holder of /controller, as far as this broker knows."""
 
     def __init__(
         self,
@@ -58,14 +58,14 @@ class Controller:
         self._again = False
         self._resigned = False
         self._former: Term | None = None
-        """The newest term that is over, for decisions that a defect takes from it."""
+        """The newest term that has ended: only a defect decides by it."""
         self._next_balance_ns = 0
         self._now = Instant(0, 0)
 
     # ----------------------------------------------------------------------------------- election
 
     def stand(self, now: Instant) -> None:
-        """Stands for election, or learns which broker is elected; once at a time."""
+        """Stands for election, or learns which broker is elected. One attempt runs at a time."""
         self._now = now
         if self._resigned:
             return
@@ -97,9 +97,9 @@ class Controller:
         self._again = False
         self.elected = self._settings.node_id
         self._end("deposed")
-        yield from self._take_office(outcome)
+        yield from self._begin_term(outcome)
 
-    def _take_office(self, won: election.Won) -> Steps:
+    def _begin_term(self, won: election.Won) -> Steps:
         term = Term(
             won,
             self._settings,
@@ -138,14 +138,14 @@ class Controller:
             self.stand(self._now)
 
     def resign(self) -> None:
-        """Another process has the id: this one is not to be found as the controller (HB-24)."""
+        """Gives up the election, since another process has this broker's id (HB-24)."""
         self._resigned, self.elected = True, None
         self._end("deposed")
         if self._session.connected is not None and not self._standing:
             self._session.start(election.resign(self._session.connected))
 
     def lost_connection(self) -> None:
-        """The session is suspended or over: this broker is in office no longer (HB-27)."""
+        """The session is suspended or has ended: this broker is not the controller now (HB-27)."""
         self.elected = None
         self._end("session")
 
@@ -159,7 +159,7 @@ class Controller:
     # -------------------------------------------------------------------------------------- driver
 
     def fired(self, fired: zk.Fired, now: Instant) -> None:
-        """A watch fired: the controller's znode, a registration, or a partition's state."""
+        """Handles a watch: of the controller's znode, a registration, or a partition's state."""
         self._now = now
         if fired.path == znodes.CONTROLLER:
             self.stand(now)
@@ -172,14 +172,15 @@ class Controller:
             term.add(self._state_changed(term, fired.path))
 
     def _state_changed(self, term: Term, path: str) -> Steps:
-        """A partition's state was written: by this controller, or by a leader itself (HB-22)."""
+        """Reads a partition's state that this controller or a leader itself has written (HB-22)."""
         one = yield from term.store.refresh(path)
         if one is not None:
             term.announcer.announce_read(one)
             yield from term.settle([one], self._ready(term))
 
     def tick(self, now: Instant) -> None:
-        """Declares silent brokers inactive, sends what is due, and gives leaderships back."""
+        """Declares silent brokers inactive, returns leaderships to preferred replicas, and sends
+        requests that are due."""
         self._now = now
         term = self.term
         if term is not None and term.ready:
@@ -194,7 +195,7 @@ class Controller:
         self.go_on(now)
 
     def go_on(self, now: Instant) -> None:
-        """Runs the jobs that wait, and sends the control requests that are due."""
+        """Runs the waiting jobs, and sends the control requests that are due."""
         self._now = now
         term = self.term
         if term is not None:
@@ -212,21 +213,21 @@ class Controller:
                 term.add(self._declare_silent(term, broker, timeout_ns))
 
     def _declare_silent(self, term: Term, broker: int, timeout_ns: int) -> Steps:
-        """Declares a broker inactive that was not heard of while this job waited, either."""
+        """Declares a broker inactive, unless a heartbeat arrived while this job waited."""
         term.suspected.discard(broker)
         known = term.brokers.get(broker)
         if known is not None and self._is_silent(known, term.now.monotonic_ns, timeout_ns):
             yield from term.declare(broker, BrokerState.INACTIVE, "silent")
 
     def _is_silent(self, known: KnownBroker, now_ns: int, timeout_ns: int) -> bool:
-        """Whether a broker in the cluster is silent for too long (HB-09)."""
+        """Whether a live broker has been silent for the timeout (HB-09)."""
         silent_ns = now_ns - known.heard_ns
         return known.state in LIVE and self._policies.is_silent(
             known.version, silent_ns, timeout_ns
         )
 
     def deadline_ns(self) -> int | None:
-        """When a Tick is wanted next."""
+        """When the next Tick is due."""
         times = [self.queues.deadline_ns()]
         term = self.term
         if term is not None and term.ready:
@@ -242,7 +243,7 @@ class Controller:
         return min((t for t in times if t is not None), default=None)
 
     def _ready(self, term: Term) -> frozenset[int]:
-        """The brokers that may be given leaderships: active, and not stopping (RP-21)."""
+        """The brokers to which leaderships may return: active, and not stopping (RP-21)."""
         if not self._settings.ms("auto.leader.rebalance.enable"):
             return frozenset()
         return active(term)
@@ -276,7 +277,7 @@ class Controller:
         target = BrokerState(asked.target_state)
         if asked.incarnation_id > known.incarnation:
             known.incarnation = asked.incarnation_id
-            term.change_soon()  # adopting it is a bounce, which the broker change handles (HB-13)
+            term.change_soon()  # a new incarnation is a bounce, which the job handles (HB-13)
         elif known.state is self._policies.settled_state(known.state, target):
             self._answer(received, asked, term, before, Error.NONE)
             return
@@ -292,7 +293,7 @@ class Controller:
         before: int,
         cause: Cause | None,
     ) -> Steps:
-        """Puts a broker in the state that its heartbeat wants, and then answers."""
+        """Puts a broker in the target state of its heartbeat, and then answers."""
         known = term.brokers.get(asked.broker_id)
         current = known is not None and known.incarnation == asked.incarnation_id
         if known is not None and current and known.initialised == known.incarnation:
@@ -334,11 +335,11 @@ class Controller:
         self._out.add(Reply(received.request_id, answer))
 
     def _deciding(self, policy: Callable[[bool, bool], bool]) -> Term | None:
-        """The term by which a request is decided: this broker's, while it is in office."""
-        in_office = self.term is not None and self.term.ready
-        if not policy(in_office, self._former is not None):
+        """The term in which a request is decided; None if this broker is not the controller."""
+        is_controller = self.term is not None and self.term.ready
+        if not policy(is_controller, self._former is not None):
             return None
-        return self.term if in_office else self._former
+        return self.term if is_controller else self._former
 
     # ------------------------------------------------------------------------------- other requests
 
@@ -349,7 +350,7 @@ class Controller:
         if term is None:
             isr_changes.answer(self._out, received, asked, isr_changes.refused(asked))
             return
-        if term.store.over:  # nothing that it decides is stored: only a defect asks it
+        if term.store.over:  # only a defect decides in a term that has ended, and stores nothing
             judged = isr_changes.judge(term, asked, self._policies, active=False)
             isr_changes.answer(self._out, received, asked, judged)
             return
@@ -378,7 +379,7 @@ class Controller:
     def controlled_shutdown(
         self, received: Received, asked: w.ControlledShutdownRequest, now: Instant
     ) -> None:
-        """Moves leaderships off a broker that stops, and says what it still leads (BE-04)."""
+        """Moves leaderships off a stopping broker, and answers with those that are left (BE-04)."""
         self._now = now
         term = self.term
         if term is None or not term.ready:
@@ -394,7 +395,7 @@ class Controller:
         asked: w.ControlledShutdownRequest,
         cause: Cause | None,
     ) -> Steps:
-        """Judges a ControlledShutdown in its turn: a broker change before it may have found another
+        """Judges a ControlledShutdown as a job, since a broker change before it may find a new
         process."""
         known = term.brokers.get(asked.broker_id)
         if known is None:
@@ -441,7 +442,7 @@ class Controller:
         self._out.add(Reply(received.request_id, answer))
 
     def change(self, received: Received, now: Instant) -> None:
-        """Decides a request of an administrator in its turn, and answers once it is stored."""
+        """Decides an administrator's request as a job, and answers once the change is stored."""
         self._now = now
         term = self.term
         if term is None or not term.ready:

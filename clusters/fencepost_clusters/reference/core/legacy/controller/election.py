@@ -1,5 +1,5 @@
-"""The election over /controller: the broker whose session made the ephemeral znode is the
-controller, under an epoch that it has stored in /controller_epoch."""
+"""The election over /controller: the broker whose session created the ephemeral znode is the
+controller, once it has stored its controller epoch in /controller_epoch."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from fencepost_clusters.zookeeper.client import port as zk
 
 
 class Won(Struct, frozen=True):
-    """This broker is the controller. `version` is that of /controller_epoch; `first`: no controller
-    was before it."""
+    """This broker is the controller. `version` is that of /controller_epoch; `first`: it is the
+    cluster's first controller."""
 
     epoch: int
     version: int
@@ -22,14 +22,14 @@ class Won(Struct, frozen=True):
 
 
 class Lost(Struct, frozen=True):
-    """Another broker is the controller; None: the znode cannot be read."""
+    """Another broker is the controller; None: its znode is unreadable."""
 
     controller: int | None
 
 
 def stand(me: int, session: int) -> Generator[zk.Request, zk.Answer, Won | Lost]:
-    """Stands for election, and watches the winner's znode. Raises Disconnected, or BadZnode for a
-    controller epoch that cannot be read."""
+    """Stands for election, and watches /controller. Raises Disconnected, or BadZnode if the
+    controller epoch is unreadable."""
     wanted = zk.Create(znodes.CONTROLLER, znodes.encode(znodes.ControllerInfo(me)), ephemeral=True)
     while True:
         certain((yield wanted))
@@ -37,7 +37,7 @@ def stand(me: int, session: int) -> Generator[zk.Request, zk.Answer, Won | Lost]
         if not isinstance(read, zk.Data):
             continue  # the winner's session ended meanwhile
         if read.stat.owner == session:
-            won = yield from _take_office()
+            won = yield from _store_epoch()
             if won is not None:
                 return won
             continue
@@ -49,14 +49,14 @@ def stand(me: int, session: int) -> Generator[zk.Request, zk.Answer, Won | Lost]
 
 
 def resign(session: int) -> Generator[zk.Request, zk.Answer, None]:
-    """Gives the election up, if this session has won it. Raises Disconnected."""
+    """Deletes /controller if it belongs to this session. Raises Disconnected."""
     read = certain((yield zk.GetData(znodes.CONTROLLER)))
     if isinstance(read, zk.Data) and read.stat.owner == session:
         yield zk.Delete(znodes.CONTROLLER, read.stat.version)
 
 
-def _take_office() -> Generator[zk.Request, zk.Answer, Won | None]:
-    """Stores the next controller epoch; None if another has stored one meanwhile."""
+def _store_epoch() -> Generator[zk.Request, zk.Answer, Won | None]:
+    """Stores the next controller epoch; None if another broker stored one meanwhile."""
     read = certain((yield zk.GetData(znodes.CONTROLLER_EPOCH)))
     if not isinstance(read, zk.Data):
         made = certain((yield zk.Create(znodes.CONTROLLER_EPOCH, b"1")))

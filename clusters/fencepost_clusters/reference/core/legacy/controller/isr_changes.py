@@ -1,4 +1,4 @@
-"""IsrChange at the controller: judged by partition, stored, and only then answered NONE (HB-21)."""
+"""IsrChange at the controller: it judges each partition, stores, and only then answers (HB-21)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fencepost_kafka import IsrChangeJudged
 
 
 class Judged:
-    """The outcome of an IsrChange: an error at the top, or one for each partition in order."""
+    """The outcome of an IsrChange: a top-level error, or an error for each partition in order."""
 
     def __init__(self, top: Error, known: int, epoch: int, active: bool) -> None:
         self.top = top
@@ -33,7 +33,7 @@ def refused(asked: w.IsrChangeRequest) -> Judged:
 def judge(
     term: Term, asked: w.IsrChangeRequest, policies: LegacyControllerPolicies, active: bool
 ) -> Judged:
-    """Judges a request; changes nothing."""
+    """Judges a request without any effect."""
     known = term.brokers.get(asked.broker_id)
     epoch = -1 if known is None else known.incarnation
     judged = Judged(Error.NONE, epoch, term.epoch, active)
@@ -54,7 +54,7 @@ def judge(
                 judged.results.append(Error.NONE)
                 isr = tuple(b for b in one.replicas if b in wanted.isr_nodes)
                 if isr != one.isr:
-                    # The same leader goes on in its epoch, and has the ISR from this answer.
+                    # The leader keeps its leader epoch, and learns the ISR by this answer.
                     judged.records.append(isr_change(one, isr, one.leader, one.leader_epoch))
     return judged
 
@@ -68,7 +68,7 @@ def job(
     out: Outbox,
     active: bool,
 ) -> Steps:
-    """Judges, stores, and answers a request."""
+    """The job that judges, stores, and answers a request."""
     cause = out.cause
 
     def reply(judged: Judged) -> None:
@@ -85,7 +85,7 @@ def job(
         reply(judge(term, asked, policies, active))
     changed = yield from term.store.carry_out(decide)
     if not changed and Error.NONE in newest[-1].results:
-        # Nothing had to be stored: that this ISR is stored is known in office only.
+        # Nothing had to be stored. Only the current controller knows that this ISR is stored.
         yield from term.store.confirm()
     if not policies.answers_before_stored():
         reply(newest[-1])

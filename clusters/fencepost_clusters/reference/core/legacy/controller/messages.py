@@ -1,4 +1,4 @@
-"""The control requests that a controller sends, made from the cluster as it is stored."""
+"""The controller's control requests, made from the stored state of the cluster."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from fencepost_clusters.reference.core.replication.cluster_state import Broker, 
 from fencepost_clusters.reference.wire import legacy as w
 
 BEING_DELETED = -2
-"""The leader of a partition in UpdateMetadata whose topic is being deleted."""
+"""The leader in UpdateMetadata of a partition whose topic is in deletion."""
 
 
 class Sender(Struct, frozen=True):
-    """The controller as its requests name it, the znodes' versions that it knows, and its
-    inter-broker protocol."""
+    """The controller's id and epoch, the versions of znodes that it knows, and its inter-broker
+    protocol."""
 
     id: int
     epoch: int
@@ -41,7 +41,8 @@ def leader_and_isr(
     partitions: Sequence[Partition],
     new: frozenset[str] = frozenset(),
 ) -> w.LeaderAndIsrRequest:
-    """Commands a broker to lead or follow partitions; those of the topics in `new` are new."""
+    """A LeaderAndIsr: the broker leads or follows partitions. Topics in `new` have just been
+    created."""
     leaders = sorted({one.leader for one in partitions if one.leader in image.brokers})
     return w.LeaderAndIsrRequest(
         controller_id=sender.id,
@@ -82,7 +83,7 @@ def update_metadata(
     partitions: Sequence[Partition],
     announced: Sequence[int],
 ) -> w.UpdateMetadataRequest:
-    """Tells a broker of partitions, and of all brokers that metadata name."""
+    """An UpdateMetadata: partitions, and all `announced` brokers."""
     return w.UpdateMetadataRequest(
         controller_id=sender.id,
         controller_epoch=sender.epoch,
@@ -128,7 +129,7 @@ def stop_replica(
     partitions: Iterable[Partition],
     delete: bool,
 ) -> w.StopReplicaRequest:
-    """Commands a broker to stop replicas, and to delete their data or not."""
+    """A StopReplica: the broker stops replicas; `delete`: it deletes their data, too."""
     return w.StopReplicaRequest(
         controller_id=sender.id,
         controller_epoch=sender.epoch,
@@ -166,7 +167,7 @@ def deletes(request: ControlRequest) -> bool:
 
 
 def named_brokers(request: ControlRequest) -> tuple[int, ...]:
-    """The brokers that an UpdateMetadata names as being in the cluster."""
+    """The live brokers in an UpdateMetadata; none for other requests."""
     if not isinstance(request, w.UpdateMetadataRequest):
         return ()
     return tuple(one.id for one in request.live_brokers)

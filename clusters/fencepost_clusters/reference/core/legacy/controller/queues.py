@@ -1,8 +1,8 @@
 """One queue of control requests for each broker's process.
 
-A queue sends one request at a time, and again until it is answered (HB-25): also over a new
-connection, so that a request can reach a process that was started after it (KIP-380). It ends when
-the broker is inactive, gone, or another process.
+A queue sends one request at a time, and repeats it until it is answered (HB-25). It repeats it over
+new connections, too, so a request can reach a process that started later (KIP-380). A queue ends
+when its broker becomes inactive, has no znode, or has a new process.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Waiting:
 
 @dataclass(slots=True)
 class _Queue:
-    """The requests for one process; `call` is the one on its way."""
+    """The requests for one process; `call` is the call that has no answer so far."""
 
     broker: int
     epoch: int
@@ -62,11 +62,11 @@ class Queues:
         self._calls: dict[int, _Queue] = {}
 
     def open(self, broker: int, epoch: int, address: Address) -> None:
-        """Begins a queue for a broker's process, in place of any before it."""
+        """Begins a queue for a broker's process, in place of the broker's former queue."""
         self._queues[broker] = _Queue(broker, epoch, address)
 
     def close(self, broker: int) -> None:
-        """Ends a broker's queue: what waits in it is not sent."""
+        """Ends a broker's queue, and drops its waiting requests."""
         self._queues.pop(broker, None)
 
     def close_all(self) -> None:
@@ -74,12 +74,12 @@ class Queues:
         self._queues.clear()
 
     def epoch(self, broker: int) -> int | None:
-        """The broker epoch of the process that a queue is for; None without one."""
+        """The broker epoch of the process that the broker's queue is for; None without a queue."""
         queue = self._queues.get(broker)
         return None if queue is None else queue.epoch
 
     def add(self, broker: int, request: ControlRequest, done: Done | None = None) -> None:
-        """Puts a request at the end of a broker's queue; without a queue it is not sent."""
+        """Appends a request to a broker's queue; without a queue, the request is dropped."""
         queue = self._queues.get(broker)
         if queue is not None:
             queue.waiting.append(_Waiting(request, done))
@@ -117,7 +117,7 @@ class Queues:
         self._out.add(Call(queue.call, queue.address, "control", first.request, timeout_ms))
 
     def answered(self, call_id: int, answer: m.Response, now: Instant) -> bool:
-        """Goes on with the next request; False if the call was none of these."""
+        """Goes on with the next request; False if the call is not a control request."""
         queue = self._calls.pop(call_id, None)
         if queue is None:
             return False
@@ -130,7 +130,7 @@ class Queues:
         return True
 
     def failed(self, call_id: int, now: Instant) -> bool:
-        """The request is due again after a while; False if the call was none of these."""
+        """Makes the request due again after a pause; False if the call is not a control request."""
         queue = self._calls.pop(call_id, None)
         if queue is None:
             return False

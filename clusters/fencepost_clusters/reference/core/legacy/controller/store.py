@@ -1,4 +1,4 @@
-"""What a controller reads and writes of the cluster in ZooKeeper, and the events about it."""
+"""The controller's reads and writes of the cluster's state in ZooKeeper, and their events."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ class Deposed(Exception):
 
 @final
 class Store:
-    """See the module. `stored` is the cluster as it was read and written last."""
+    """See the module. `stored` is the state that was read or written last."""
 
     def __init__(self, won: Won, out: Outbox) -> None:
         self.stored = Stored(epoch=won.epoch, epoch_version=won.version)
         self.written: dict[Key, int] = {}
-        """The zxid at which each partition's state was written, as the term began."""
+        """Partition -> the zxid of its state's last write before the term began."""
         self.over = False
-        """Whether the term is over: nothing is written any more."""
+        """Whether the term has ended: no more znodes are written."""
         self._out = out
 
     @property
     def image(self) -> Image:
-        """The cluster's state."""
+        """The cluster's state as an image."""
         return self.stored.image
 
     def read(self) -> Steps:
-        """Reads all that is stored, and watches it. Raises Disconnected."""
+        """Reads topics, partitions and settings, and watches them. Raises Disconnected."""
         yield from self._read_topics()
         config = certain((yield zk.GetData(znodes.BROKER_CONFIG)))
         if isinstance(config, zk.Data):
@@ -99,12 +99,12 @@ class Store:
         else:
             self.image.broker_settings.update(values)
 
-    def unreadable(self, said: str) -> None:
-        """A znode that another process wrote is no part of the cluster, and is left alone."""
-        self._out.note(ZnodeUnreadable(reason=said))
+    def unreadable(self, reason: str) -> None:
+        """Records that a znode is unreadable; it is left as it is."""
+        self._out.note(ZnodeUnreadable(reason=reason))
 
     def carry_out(self, decide: Decide) -> Generator[zk.Request, zk.Answer, Sequence[r.Record]]:
-        """Stores what `decide` returns, deciding again if a partition was changed meanwhile.
+        """Stores the records of `decide`. If a znode has changed meanwhile, it decides again.
 
         Raises Deposed or Disconnected.
         """
@@ -142,13 +142,13 @@ class Store:
 
     def confirm(self) -> Steps:
         """Raises Deposed if another controller has stored its epoch, or Disconnected."""
-        answer = certain((yield zk.Multi((self.stored.in_office,))))
+        answer = certain((yield zk.Multi((self.stored.epoch_check,))))
         assert isinstance(answer, zk.Done), answer
         if any(isinstance(result, zk.Refused) for result in answer.results):
             raise Deposed
 
     def _read_again(self, path: str) -> Steps:
-        """A znode has another version than this controller has read."""
+        """Reads a znode whose version has changed since this controller read it."""
         of_partition = path.endswith("/state")
         read = certain((yield zk.GetData(path, watch=of_partition)))
         if not isinstance(read, zk.Data):
@@ -159,8 +159,8 @@ class Store:
             self.stored.versions[path] = read.stat.version
 
     def _take_state(self, path: str, read: zk.Data) -> Partition:
-        """A partition's state as it is now. One that cannot be read ends the term: its successor
-        reads all anew."""
+        """Applies a partition's state that was read. If it is unreadable, the term ends, and the
+        next controller reads all state again."""
         name, index = znodes.place(path)
         try:
             one = self.stored.read_state(name, index, read.data, read.stat.version)
@@ -171,7 +171,7 @@ class Store:
         return one
 
     def refresh(self, path: str) -> Generator[zk.Request, zk.Answer, Partition | None]:
-        """Reads a partition's state again, and watches it; the partition if it was another."""
+        """Reads and watches a partition's state; returns the partition if its state has changed."""
         known = self.stored.versions.get(path)
         before = self.image.partition(*znodes.place(path))
         if known is None or before is None:

@@ -1,8 +1,8 @@
-"""The cluster as ZooKeeper has it: reading it, and what decisions write.
+"""The cluster's state in ZooKeeper: how it is read, and how decisions are written.
 
-A decision is a list of records, as in every plane. Here each becomes writes of znodes, which are
-carried out in one transaction with a check of /controller_epoch: a deposed controller can write
-nothing. The position of a record is the zxid of the transaction that stored it.
+A decision is a list of records, as in every plane. Its records become writes of znodes in one
+transaction with a check of /controller_epoch, so that a deposed controller can write nothing. The
+position of a record is the zxid of the transaction that stored it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fencepost_clusters.zookeeper.client import port as zk
 
 @dataclass(slots=True)
 class Stored:
-    """See the module. `versions` are those of the znodes' data, by path."""
+    """See the module. `versions` are the data versions of znodes, by path."""
 
     image: Image = field(default_factory=Image)
     epoch: int = 0
@@ -29,13 +29,13 @@ class Stored:
     versions: dict[str, int] = field(default_factory=dict)
 
     def replay(self, records: Iterable[r.Record]) -> None:
-        """Takes in what is stored, or what only the controller knows (a broker's state)."""
+        """Applies records that are stored, or that only the controller keeps (a broker's state)."""
         for record in records:
             self.image.replay(record, self.image.offset)
 
     def transaction(self, records: Sequence[r.Record]) -> tuple[zk.Write, ...]:
-        """The writes that store records, after the check of the controller's epoch; none if no
-        record is one that is stored."""
+        """The check of the controller's epoch, and the writes that store the records; nothing if no
+        record has to be stored."""
         after = self.image.copy()
         for record in records:
             after.replay(record, after.offset)
@@ -43,11 +43,11 @@ class Stored:
         for record in records:
             for write in self._writes(record, after):
                 writes[write.path] = write
-        return (self.in_office, *writes.values()) if writes else ()
+        return (self.epoch_check, *writes.values()) if writes else ()
 
     @property
-    def in_office(self) -> zk.Check:
-        """Refused once another controller has stored its epoch."""
+    def epoch_check(self) -> zk.Check:
+        """The check that fails once another controller has stored its epoch."""
         return zk.Check(znodes.CONTROLLER_EPOCH, self.epoch_version)
 
     def _writes(self, record: r.Record, after: Image) -> tuple[zk.Write, ...]:
@@ -60,7 +60,7 @@ class Stored:
                 assert record.topic_id is not None
                 name = after.names[record.topic_id]
                 if name not in self.image.topics:
-                    return ()  # made with its topic
+                    return ()  # the topic's record creates its partitions
                 one = after.partitions[record.topic_id][record.partition_id]
                 state = znodes.state(name, one.index)
                 changed = [zk.SetData(state, self.encoded(one), self.versions[state])]
@@ -107,12 +107,12 @@ class Stored:
         return tuple(zk.Delete(path) for path in (*gone, znodes.deletion(name)))
 
     def encoded(self, one: Partition) -> bytes:
-        """The content of a partition's state znode, as this controller writes it."""
+        """The content of a partition's state znode in this controller's epoch."""
         content = znodes.PartitionState(one.leader, one.leader_epoch, one.isr, self.epoch)
         return znodes.encode(content)
 
     def wrote(self, writes: Sequence[zk.Write], results: Sequence[zk.WriteResult]) -> int:
-        """Remembers the versions after a transaction; its zxid, or -1 if no result has it."""
+        """Stores the versions after a transaction; returns its zxid, or -1 if no result has it."""
         zxid = -1
         for write, result in zip(writes, results, strict=True):
             match write, result:
@@ -128,7 +128,7 @@ class Stored:
         return zxid
 
     def read_topic(self, name: str, content: znodes.Assignment, version: int) -> None:
-        """Takes in a topic's assignment; its partitions have no leader yet."""
+        """Applies a topic's assignment; its partitions have no leader yet."""
         topic_id = znodes.topic_id(name)
         self.versions[znodes.topic(name)] = version
         self.replay([r.TopicRecord(name=name, topic_id=topic_id)])
@@ -144,7 +144,7 @@ class Stored:
             self.replay([record])
 
     def read_state(self, name: str, index: int, data: bytes, version: int) -> Partition:
-        """Takes in a partition's state; raises BadZnode."""
+        """Applies a partition's state; raises BadZnode."""
         path = znodes.state(name, index)
         content = znodes.decode(path, data, znodes.PartitionState)
         self.versions[path] = version

@@ -1,8 +1,8 @@
-"""One term of a controller: the cluster as it is stored, the brokers as they are known, and the
-jobs that change both.
+"""One term of a controller: the stored state of the cluster, the known brokers, and the jobs that
+change both.
 
-A job is a part of a task (`session`), and one runs at a time, so that each decides upon what the
-one before has stored.
+A job is a part of a task (`session`). One job runs at a time, so that each decides on the state
+that the job before it has stored.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MS = 1_000_000
 
 @final
 class Term:
-    """See the module. `now` is the moment of the step that is under way."""
+    """See the module. `now` is the time of the current input."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Term:
         self.store = Store(won, out)
         self.brokers: dict[int, KnownBroker] = {}
         self.ready = False
-        """Whether the state is read, so that requests can be decided."""
+        """Whether the stored state is read, so that requests can be decided."""
         self.now = now
         self._settings = settings
         self._policies = policies.legacy.controller
@@ -67,7 +67,7 @@ class Term:
         self._running = False
         self._wanted_change = False
         self.suspected: set[int] = set()
-        """The silent brokers for which a job waits that declares them inactive."""
+        """The silent brokers for which a job that declares them inactive is waiting."""
         self.announcer = Announcer(
             settings,
             self.store,
@@ -80,19 +80,19 @@ class Term:
     # ------------------------------------------------------------------------------------- jobs
 
     def add(self, job: Steps) -> None:
-        """Puts a job at the end of the line."""
+        """Appends a job."""
         self._jobs.append(job)
 
     @property
     def has_work(self) -> bool:
-        """Whether jobs wait and none runs."""
+        """Whether jobs are waiting, and no job is running."""
         return bool(self._jobs) and not self._running and not self.store.over
 
     def work(self) -> Steps:
         """Runs the jobs in order until none is left.
 
-        What a job has decided leaves before the next one begins: a request tells of the cluster as
-        it was when it was made (HB-03).
+        The requests of a job are sent before the next job begins, so that no request is sent with
+        an outdated state of the cluster (HB-03).
         """
         self._running = True
         while self._jobs and not self.store.over:
@@ -103,7 +103,7 @@ class Term:
     # ------------------------------------------------------------------------------ the beginning
 
     def begin(self) -> Steps:
-        """Reads all that is stored, and puts every registered broker in a state (HB-02)."""
+        """Reads the stored state, and declares the state of every registered broker (HB-02)."""
         yield from self.store.read()
         found = yield from registrations.read_all(self.store.unreadable)
         self.ready = True
@@ -111,7 +111,7 @@ class Term:
             state = self._policies.state_of_newcomer(one.info.version)
             reachable = one.endpoint(REPLICATION_LISTENER) is not None
             if not self.first and reachable and state is BrokerState.INITIAL:
-                state = BrokerState.ACTIVE  # a failover makes no broker inactive by itself
+                state = BrokerState.ACTIVE  # a failover alone makes no broker inactive
             self._meet(one, state, "controller_elected")
         every = self.store.image.all_partitions()
         for broker in sorted({b for p in every for b in p.replicas} - set(found)):
@@ -130,7 +130,7 @@ class Term:
     # ----------------------------------------------------------------------------------- brokers
 
     def _meet(self, one: Registration, state: BrokerState, reason: DeclaredFor) -> None:
-        """A process that the controller has not known: its state, and its endpoints."""
+        """Adds a broker's process that this term has not known, in its first state."""
         self.store.image.brokers.pop(one.broker, None)
         self.brokers[one.broker] = KnownBroker(
             registration=one,
@@ -166,7 +166,7 @@ class Term:
         reason: DeclaredFor,
         known: KnownBroker | None,
     ) -> None:
-        """`known`: None for a broker that has no registration as the term begins."""
+        """`known` is None for a broker without a registration when the term begins."""
         heard_ns = self.now.monotonic_ns if known is None else known.heard_ns
         self._out.note(
             BrokerDeclared(
@@ -199,7 +199,7 @@ class Term:
         )
 
     def _forget(self, broker: int, reason: DeclaredFor) -> None:
-        """A broker without a znode is in the cluster no longer (HB-28)."""
+        """Removes a broker's process whose znode is gone (HB-28)."""
         known = self.brokers.pop(broker)
         self.announcer.close(broker)
         self.store.stored.replay([r.DeleteBrokerRecord(id=broker)])
@@ -207,13 +207,13 @@ class Term:
         self._note_declared(broker, known.initialised, old, "Absent", reason=reason, known=known)
 
     def change_soon(self) -> None:
-        """The registrations have changed, or may have: they are to be read again."""
+        """Adds a broker change, since the registrations may have changed."""
         if not self._wanted_change:
             self._wanted_change = True
             self.add(self._broker_change())
 
     def _broker_change(self) -> Steps:
-        """Compares the registrations with what is known of each broker (BE-05)."""
+        """Compares the registrations with the known state of each broker (BE-05)."""
         self._wanted_change = False
         found = yield from registrations.read_all(self.store.unreadable)
         timeout_ns = self._settings.ns("controller.heartbeat.timeout.ms")
@@ -237,7 +237,7 @@ class Term:
                 yield from self._became_live(broker)
 
     def declare(self, broker: int, state: BrokerState, reason: DeclaredFor) -> Steps:
-        """Puts a broker in another state, and does what follows from that."""
+        """Declares a broker's new state, and carries out the consequences."""
         known = self.brokers.get(broker)
         if known is None or known.state is state:
             return
@@ -251,7 +251,8 @@ class Term:
             yield from self._elect_without([broker])
 
     def _became_live(self, broker: int) -> Steps:
-        """A broker is in the cluster: it leads what only it can lead, and is sent all it needs."""
+        """Handles a broker that became live: it leads the partitions without a leader, and is sent
+        metadata and its partitions."""
         changed = yield from self.store.carry_out(
             lambda: leadership.on_broker_back(self.store.image, broker, self._cluster.election)
         )
@@ -263,7 +264,7 @@ class Term:
     # ---------------------------------------------------------------------------------- elections
 
     def _elect_without(self, brokers: Sequence[int]) -> Steps:
-        """Brokers are gone: others lead what they led, and they leave the ISRs."""
+        """Moves the leaderships of brokers that are gone, and takes them out of the ISRs."""
         for broker in brokers:
             changed = yield from self.store.carry_out(partial(self._without, broker))
             self.announcer.announce(changed)
@@ -271,8 +272,8 @@ class Term:
             self.announcer.continue_deletions()
 
     def _without(self, broker: int, places: Collection[Key] | None = None) -> list[r.Record]:
-        """The changes of partitions, of all or of those places, when a broker is gone. Those of
-        topics that are being deleted stay as they are: nothing is to begin there any more."""
+        """The changes of partitions (all, or those of `places`) when a broker is gone. Topics in
+        deletion stay unchanged."""
         image = self.store.image
         return [
             record
@@ -283,9 +284,9 @@ class Term:
         ]
 
     def _end_inheritance(self) -> Steps:
-        """A process that registered after a partition's state was written is another one than that
-        which led it or was in its ISR: it inherits neither (RP-10). The last member stays: of
-        several, the process that has run for the longest, which still has what it had (RP-06)."""
+        """Takes leaderships and ISR memberships from processes that registered after a partition's
+        state was written: they belong to the brokers' former processes (RP-10). An ISR keeps its
+        last member: the process that has run for the longest, which still has its data (RP-06)."""
         youngest_first = sorted(
             self.brokers.items(), key=lambda one: one[1].registration.since, reverse=True
         )
@@ -301,7 +302,7 @@ class Term:
             )
 
     def hand_over(self, broker: int) -> Steps:
-        """Moves leaderships off a broker that stops, and stops its other replicas (KIP-380)."""
+        """Moves leaderships off a stopping broker, and stops its other replicas (KIP-380)."""
         changed = yield from self.store.carry_out(
             lambda: leadership.on_handover(self.store.image, broker, self._cluster.election)
         )
@@ -317,7 +318,7 @@ class Term:
         self.announcer.announce(left, except_for=broker)
 
     def settle(self, places: Sequence[Partition], ready: frozenset[int]) -> Steps:
-        """Ends the reassignments that have waited, and gives leaderships back (RP-20, RP-21)."""
+        """Completes reassignments, and returns leaderships to preferred replicas (RP-20, RP-21)."""
         before = {(p.topic_id, p.index): p.replicas for p in places}
         changed = yield from self.store.carry_out(
             lambda: reassigning.settle(
