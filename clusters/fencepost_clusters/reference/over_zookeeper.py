@@ -1,8 +1,8 @@
-"""The reference cluster's plane over ZooKeeper as the framework sees it (KIP-343, KIP-380).
+"""The system `reference/legacy`: the reference cluster over ZooKeeper (KIP-343, KIP-380).
 
-Any broker may be the controller. Each broker reaches ZooKeeper and each other broker through links
-of their own, so that one link can be cut and another not: KIP-343 is about a broker that reaches
-ZooKeeper but not the controller.
+Any broker may be the controller. Each broker has a link to each ZooKeeper server and to each other
+broker, so that each link can be cut alone: in KIP-343, a broker reaches ZooKeeper but not the
+controller.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ SUITE_SETTINGS: Mapping[str, str] = {
     "default.replication.factor": "3",
     "log.segment.bytes": "65536",
 }
-"""The settings of suites unless a test sets others."""
+"""The settings of a cluster; a shape can change them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +102,12 @@ class ReferenceLegacy:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Brokers, and servers of ZooKeeper."""
+        """The default numbers of brokers and ZooKeeper servers."""
         return {Role.BROKER.value: 3, ZOOKEEPER: 1}
 
     @property
     def folds(self) -> Sequence[type[Fold]]:
-        """Kafka's view, and the servers'."""
+        """Kafka's view, and the view of ZooKeeper's servers."""
         return (KafkaView, ServersView)
 
     @property
@@ -117,25 +117,25 @@ class ReferenceLegacy:
 
     @property
     def probe(self) -> Probe:
-        """ApiVersions at brokers, ZooKeeper's own at its servers."""
+        """ApiVersions for brokers, a request of ZooKeeper's for its servers."""
         return probe
 
     def missing(self, view: View, layout: Layout) -> Sequence[str]:
-        """See `fencepost_kafka.recovery`; the cluster also needs a controller that has met every
-        broker. A broker without heartbeats reports itself active before that."""
+        """See `fencepost_kafka.recovery`. The controller must also have read every registration: a
+        broker without heartbeats reports itself active before that."""
         lacks = [*servers_missing(view, layout), *missing(view, layout)]
         kafka = view.of(KafkaView)
         if kafka.active_controller is None:
             lacks.append("no broker is the controller")
         lacks += [
-            f"no controller has met {slot.name}"
+            f"no controller has read the registration of {slot.name}"
             for slot in layout.of(Role.BROKER)
             if slot.node_id not in kafka.fenced
         ]
         return lacks
 
     def recovery_bound_ms(self, shape: Shape) -> int:
-        """Three sessions and timeouts, and ten seconds."""
+        """Three session timeouts, three leases, and ten seconds."""
         return self.timing(shape).recovery_bound_ms
 
     def facade(self, cluster: Cluster) -> KafkaCluster:
@@ -156,11 +156,11 @@ class ReferenceLegacy:
         return KafkaFaultChooser(self.timing(shape), servers=ZOOKEEPER)
 
     def demonstration(self) -> Demonstration:
-        """A broker obeys a StopReplica that was meant for its former process (KIP-380)."""
+        """A broker carries out a StopReplica for its former process (KIP-380)."""
         return bounce_demo.demonstration()
 
     def properties(self, place: Place, shape: Shape) -> dict[str, str]:
-        """The configuration of the broker in a place; raises UsageError for an unknown setting."""
+        """A broker's configuration; raises UsageError for an unknown setting."""
         servers = zookeeper.addresses(place.layout.of(ZOOKEEPER))
         return {
             **_cluster_properties(shape),
@@ -170,7 +170,7 @@ class ReferenceLegacy:
         }
 
     def command(self, place: Place, shape: Shape) -> Command:
-        """One broker as a Python process with a configuration file, or a server of ZooKeeper."""
+        """The command of a broker, a Python process with a configuration file, or of a server."""
         slot = place.slot
         if slot.role == ZOOKEEPER:
             return zookeeper.start(place, {})
@@ -193,17 +193,17 @@ class ReferenceLegacy:
         return Command(argv, {}, {"node.json": json.dumps(node, indent=1)})
 
     def log_parser(self, slot: Slot, shape: Shape) -> LogParser | None:
-        """The parser of a server's log; brokers record their own events."""
+        """The parser of a ZooKeeper server's log; brokers write their own events."""
         return ServerLogParser(slot.node_id) if slot.role == ZOOKEEPER else None
 
     def image(self, slot: Slot) -> str:
         """The image from `images/`."""
         return zookeeper.IMAGE if slot.role == ZOOKEEPER else "fencepost/reference"
 
-    # The simulator's parts are imported by the first simulated run: loading a plugin stays cheap.
+    # The first simulated run imports the simulator, so that loading the plugin stays cheap.
 
     def simulated_disk(self, slot: Slot) -> SimulatedDisk:
-        """An empty disk in memory, or an empty tree."""
+        """An empty disk of a broker in memory, or an empty tree of znodes."""
         if slot.role == ZOOKEEPER:
             return zookeeper.simulated_disk()
         from fencepost_clusters.reference.simulation.disk import MemoryDisk  # noqa: PLC0415
@@ -213,7 +213,7 @@ class ReferenceLegacy:
     def simulated_node(
         self, place: Place, shape: Shape, disk: SimulatedDisk, host: Host
     ) -> SimulatedProcess:
-        """One node's core, or a model of ZooKeeper, on the simulator's host."""
+        """A broker's core, or a model of a ZooKeeper server, on the simulator's host."""
         if place.slot.role == ZOOKEEPER:
             return zookeeper.simulated(place, disk, host)
         from fencepost_clusters.reference.simulation import processes  # noqa: PLC0415
@@ -225,7 +225,7 @@ class ReferenceLegacy:
         )
 
     def simulated_probe(self, port: int) -> object:
-        """ApiVersions, or a ping of ZooKeeper's, as on real sockets."""
+        """The probe of a broker's or ZooKeeper's port: ApiVersions, or a ping."""
         if port in ZOOKEEPER_PORTS:
             return Ping()
         from fencepost_clusters.reference.simulation import shell  # noqa: PLC0415
@@ -233,13 +233,13 @@ class ReferenceLegacy:
         return shell.probe()
 
     def simulated_client(self, config: WorkerConfig, host: Host) -> SimulatedProcess:
-        """One client's core on the simulator's host."""
+        """A client's core on the simulator's host."""
         from fencepost_clusters.reference.simulation import processes  # noqa: PLC0415
 
         return processes.client(config, host)
 
     def frame(self, message: object, port: int) -> bytes | None:
-        """A request as real nodes and clients send it, without its length."""
+        """The bytes of a request as real nodes and clients send it, without its length."""
         from fencepost_clusters.reference.simulation import shell  # noqa: PLC0415
 
         calls = CLIENT_CALLS if port == PORTS.client else LEGACY_CALLS
@@ -250,13 +250,13 @@ class ReferenceLegacy:
         return LEGACY_DEFECTS
 
     def effective(self, properties: Mapping[str, str]) -> Mapping[str, str]:
-        """The settings that a node reads from a configuration; raises UsageError if it would refuse
-        to start."""
+        """The settings that a node reads from a configuration; raises UsageError if the node would
+        refuse to start."""
         return s.read(properties).effective()
 
     def timing(self, shape: Shape) -> Timing:
-        """The bounds that the settings imply; a lease is the time after which a silent broker
-        leaves the cluster."""
+        """The bounds that follow from the settings. The lease is the longer of the session timeout
+        and the broker's heartbeat timeout."""
         settings = _settings(shape)
         session_ms = settings.ms("zookeeper.session.timeout.ms")
         lease_ms = max(session_ms, settings.ms("broker.heartbeat.timeout.ms"))
@@ -283,8 +283,8 @@ def _settings(shape: Shape) -> Settings:
 
 
 def _cluster_properties(shape: Shape) -> dict[str, str]:
-    """The configuration that all brokers of a cluster share; raises UsageError for an unknown
-    setting, and NotApplicable for a setting of the quorum plane only."""
+    """The configuration that all brokers of a cluster share. Raises UsageError for an unknown
+    setting, and NotApplicable for a setting that only the quorum plane has."""
     given: dict[str, str] = {}
     for name, value in shape.settings.items():
         if name in s.names():
@@ -301,8 +301,8 @@ def _cluster_properties(shape: Shape) -> dict[str, str]:
 
 
 def _lease(ms: int) -> dict[str, str]:
-    """A lease of that length in this plane's settings: the session timeout, and how long controller
-    and broker wait for each other."""
+    """A lease of that length in this plane's settings: the session timeout, and the heartbeat
+    timeouts of controller and broker."""
     return {
         "zookeeper.session.timeout.ms": str(ms),
         "controller.heartbeat.timeout.ms": str(ms),

@@ -1,8 +1,8 @@
 """Messages of the plane over ZooKeeper: KIP-343's two, and the control requests of KIP-380.
 
-The broker epoch of a request is the czxid of a broker's registration (BE-01), and so is KIP-343's
-incarnation id (HB-01). A control request of a version before KIP-380 has no broker epoch; it reads
-as `NO_EPOCH` (BE-10).
+The broker epoch in a request is the czxid of a broker's registration (BE-01), and so is KIP-343's
+incarnation id (HB-01). A control request of a version before KIP-380 has no broker epoch; the
+codec sets it to `NO_EPOCH` (BE-10).
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class RemainingPartition(Struct, frozen=True, kw_only=True):
 
 
 class ControlledShutdownResponse(Struct, frozen=True, kw_only=True):
-    """`remaining_partitions` are those that the broker still leads."""
+    """`remaining_partitions` are the partitions that the broker still leads."""
 
     error_code: int
     remaining_partitions: tuple[RemainingPartition, ...] = ()

@@ -1,6 +1,6 @@
-"""The binary schemas of the messages of the plane over ZooKeeper, declared as kio declares its own.
+"""The binary schemas of the messages of the plane over ZooKeeper, declared as kio's own schemas.
 
-KIP-343's messages have no numbers, so they have keys beyond Kafka's. The control requests have
+KIP-343 gives its messages no API keys, so they have keys above Kafka's. The control requests have
 Kafka's keys and versions; KIP-380's schemas name each topic once for all its partitions. None of
 these versions has tagged fields. kio builds codecs from real types, so this module must not
 postpone the evaluation of annotations.
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def _entity(kind: EntityType, key: int, version: int) -> Callable[[type[T]], type[T]]:
-    """Makes a class an entity of kio's: of a message's own kind, or nested in one."""
+    """Makes a class a kio entity: a request, a response, or a structure nested in one."""
     header = ResponseHeader if kind is EntityType.response else RequestHeader
 
     def mark(cls: type[T]) -> type[T]:
@@ -251,7 +251,7 @@ class ControlledShutdownResponse:
 
 # -------------------------------------------------------- control requests before KIP-380 (BE-10)
 #
-# Their responses have the bytes of the newer versions.
+# Their responses have the same bytes as in the newer versions.
 
 
 @_entity(NESTED, LEADER_AND_ISR, 1)

@@ -1,8 +1,8 @@
-"""Control requests of the versions before KIP-380: they have no broker epoch (BE-10), and name the
-topic with each partition.
+"""Control requests of the versions before KIP-380: they have no broker epoch (BE-10), and repeat
+the topic name for each partition.
 
-A node handles the newer form only. A request whose broker epoch is `NO_EPOCH` is sent in the
-version without a broker epoch.
+A node handles the newer form only. If the broker epoch of a request is `NO_EPOCH`, the request is
+sent in the version without a broker epoch.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Earlier:
 
 
 def _named(topics: Iterable[Any], kind: Any) -> tuple[Any, ...]:
-    """Each partition with the name of its topic."""
+    """Flattens topics: each partition gets the name of its topic."""
     return tuple(
         kind(topic_name=topic.topic_name, **msgspec.structs.asdict(one))
         for topic in topics
@@ -94,7 +94,7 @@ def _named(topics: Iterable[Any], kind: Any) -> tuple[Any, ...]:
 
 
 def _by_topic(named: Iterable[Any], topic_kind: Any, kind: Any) -> tuple[Any, ...]:
-    """Each topic once, with its partitions."""
+    """Groups partitions by topic: each topic is named once."""
     found: dict[str, list[Any]] = {}
     for one in named:
         fields = msgspec.structs.asdict(one)
@@ -195,16 +195,16 @@ EARLIER: Mapping[int, Earlier] = {
         1, z.ControlledShutdownV1, ControlledShutdownV1, _group_shutdown, _ungroup_shutdown
     ),
 }
-"""By API key: the version without a broker epoch that is served and sent."""
+"""API key -> the version without a broker epoch that nodes serve and send."""
 
 
 def written_in(key: int, version: int) -> Earlier | None:
-    """The earlier form that requests of this API have in that version; None: the newer one."""
+    """The earlier form of this API's requests in that version; None: the newer form."""
     earlier = EARLIER.get(key)
     return earlier if earlier is not None and earlier.version == version else None
 
 
 def needed_for(key: int, request: object) -> Earlier | None:
-    """The earlier form that a request without a broker epoch is sent in; None: the newer one."""
+    """The earlier form in which a request without a broker epoch is sent; None: the newer form."""
     without = getattr(request, "broker_epoch", None) == w.NO_EPOCH
     return EARLIER.get(key) if without else None
