@@ -1,7 +1,7 @@
-"""Kinds of events about a controller over ZooKeeper: registrations, KIP-343's heartbeats, and
-KIP-380's control requests.
+"""Kinds of events of brokers and controllers over ZooKeeper: registrations, KIP-343's heartbeats,
+and KIP-380's control requests.
 
-A broker epoch is the czxid of a registration, which KIP-343 calls incarnation id.
+A broker epoch is the czxid of a registration; KIP-343 calls it the incarnation id.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from fencepost_kafka.events.words import CONTROLLER_SCOPE, broker_scope, scopes
 ControllerState = Literal["Initial", "Inactive", "Active", "Stopping", "Absent"]
 """KIP-343's states of a broker at the controller; Absent: it has no registration."""
 DeclaredFor = Literal["registered", "heartbeat", "silent", "gone", "bounced", "controller_elected"]
-"""Why a controller declares a broker to be in another state."""
+"""Why a controller changes a broker's state."""
 
 
 class SessionChanged(Struct, frozen=True, tag="zookeeper.session", kw_only=True):
-    """This node's session with ZooKeeper is `connected`, `suspended` or `ended`.
+    """This node's session with ZooKeeper becomes `connected`, `suspended` or `ended`.
 
-    `session` is 0 where none was made. `how` says how it ended.
+    `session` is 0 if there was no session. `how` is the way in which it ended.
     """
 
     session: int
@@ -40,7 +40,7 @@ class SessionChanged(Struct, frozen=True, tag="zookeeper.session", kw_only=True)
 
 
 class ZnodeUnreadable(Struct, frozen=True, tag="zookeeper.unreadable", kw_only=True):
-    """This node read a znode with invalid content, and goes on without it."""
+    """This node has read a znode with invalid content, and ignores it."""
 
     reason: str
 
@@ -49,12 +49,12 @@ class ZnodeUnreadable(Struct, frozen=True, tag="zookeeper.unreadable", kw_only=T
 
 
 class BrokerRegistered(Struct, frozen=True, tag="zookeeper.broker_registered", kw_only=True):
-    """This broker has made its ephemeral znode, whose czxid is `broker_epoch` (-1: the broker does
-    not know it) (HB-01).
+    """This broker has created its ephemeral znode, whose czxid is `broker_epoch` (HB-01; -1: the
+    broker does not know it).
 
-    `version` is that of its BrokerInfo, `protocol` its inter.broker.protocol (-1: not known).
-    `overwrote`: it deleted a znode of another session in the same transaction. `reachable`: its
-    BrokerInfo names an address for other brokers.
+    `version` is its BrokerInfo version, `protocol` its inter.broker.protocol (-1: not known).
+    `overwrote`: the broker deleted a znode of another process in the same transaction.
+    `reachable`: its BrokerInfo has an address for other brokers.
     """
 
     broker_id: int
@@ -82,11 +82,11 @@ class BrokerRegistered(Struct, frozen=True, tag="zookeeper.broker_registered", k
 
 
 class ControllerBegan(Struct, frozen=True, tag="zookeeper.controller_began", kw_only=True):
-    """This broker holds /controller, and has stored `epoch`; it has read the cluster's state.
+    """This broker holds /controller, and has stored `epoch`; its term begins.
 
-    `first`: no controller was before it. `heartbeat_timeout_ms` is after how long it declares a
-    silent broker inactive, `balance_ms` how often it returns leaderships to preferred replicas (0:
-    never), `session_timeout_ms` how long its session outlives its connection (0: not known).
+    `first`: it is the cluster's first controller. `heartbeat_timeout_ms` is the silence after which
+    it declares a broker inactive, `balance_ms` the interval at which it returns leaderships to
+    preferred replicas (0: never), `session_timeout_ms` its session timeout (0: not known).
     """
 
     epoch: int
@@ -106,10 +106,10 @@ class ControllerBegan(Struct, frozen=True, tag="zookeeper.controller_began", kw_
 
 
 class ControllerEnded(Struct, frozen=True, tag="zookeeper.controller_ended", kw_only=True):
-    """This broker stopped acting as the controller of `epoch`.
+    """This broker has stopped acting as the controller of `epoch`.
 
-    `reason`: session (its session is suspended or has ended), or deposed (a write was refused,
-    since another controller has stored its epoch).
+    `reason` is session (its session is suspended or has ended), or deposed (another controller is
+    elected, or another process has this broker's id).
     """
 
     epoch: int
@@ -125,7 +125,7 @@ class ControllerEnded(Struct, frozen=True, tag="zookeeper.controller_ended", kw_
 class MetadataHeartbeatSent(
     Struct, frozen=True, tag="broker.metadata_heartbeat_sent", kw_only=True
 ):
-    """A broker is about to send a MetadataHeartbeat as its request number `correlation`."""
+    """A broker sends a MetadataHeartbeat as its request number `correlation`."""
 
     broker_id: int
     incarnation_id: int
@@ -154,8 +154,8 @@ class MetadataHeartbeatReceived(
 ):
     """A broker received the answer to a heartbeat that it sent at `sent_ns` of its own clock.
 
-    `state` is the number in the answer. `timeout_ms` is the broker's: it fences itself that long
-    after it sent the last accepted heartbeat.
+    `state` is the state's number in the answer. The broker fences itself `timeout_ms` after it sent
+    the last accepted heartbeat.
     """
 
     broker_id: int
@@ -189,8 +189,8 @@ class MetadataHeartbeatAnswered(
 ):
     """A node answers a MetadataHeartbeat, as the controller (`active`) or not.
 
-    `incarnation_id` and `target_state` are the request's; `known` is the incarnation id that the
-    controller had for the broker before (-1: none). `state` is the state that it decided on.
+    `incarnation_id` and `target_state` are the request's. `known` is the incarnation id that the
+    controller had for the broker before (-1: none). `state` is the broker's state in the answer.
     """
 
     client: str
@@ -220,10 +220,10 @@ class MetadataHeartbeatAnswered(
 
 
 class BrokerDeclared(Struct, frozen=True, tag="controller.broker_declared", kw_only=True):
-    """The controller declares a broker to be in another state (KIP-343), by its own knowledge.
+    """The controller declares a broker's new state (KIP-343).
 
-    `version` is the broker's BrokerInfo version. By the controller's clock, the broker was silent
-    for `silent_ms` of `timeout_ms`.
+    `version` is the broker's BrokerInfo version. By the controller's clock, the broker has been
+    silent for `silent_ms`; the timeout is `timeout_ms`.
     """
 
     broker_id: int
@@ -276,9 +276,9 @@ class BrokerChangeHandled(
 class ControlRequestSent(Struct, frozen=True, tag="controller.control_request_sent", kw_only=True):
     """The controller sends a broker a control request as its request number `correlation`.
 
-    `partitions` are named topic-partition. `attempt` counts from 1 (0: not known); a request is
-    sent again until it is answered, or the broker is gone. `deletes`: a StopReplica that deletes
-    the data, too. `brokers` are those that an UpdateMetadata names.
+    `partitions` have the form topic-partition. `attempt` counts from 1 (0: not known): a request is
+    repeated until it is answered, or the broker's queue ends. `deletes`: a StopReplica deletes the
+    data, too. `brokers` are the live brokers in an UpdateMetadata.
     """
 
     api: str
@@ -313,10 +313,10 @@ class ControlRequestAnswered(
     """A broker answers a control request, and has carried it out if `error` is NONE.
 
     `request_epoch` is the broker epoch in the request (-1: its version has none), `broker_epoch`
-    the broker's own, `seen_epoch` the highest controller epoch that it had seen before. `first`: it
-    is the first LeaderAndIsr that this process carries out. `brokers` are those that an
-    UpdateMetadata names, as the broker has read it. `client` is the process that sent it (empty:
-    not known), `correlation` the number that it gave the request, if the event has no cause.
+    the broker's own, `seen_epoch` the highest controller epoch that the broker had seen before.
+    `first`: this is the first LeaderAndIsr that the process carries out. `brokers` are the live
+    brokers that the broker has read in an UpdateMetadata. `client` is the sending process (empty:
+    not known). If the event has no cause, `correlation` is the sender's number of the request.
     """
 
     api: str
@@ -353,7 +353,7 @@ class ControlRequestAnswered(
 
 
 class ReplicaStopped(Struct, frozen=True, tag="replica.stopped", kw_only=True):
-    """A StopReplica took this replica offline; its data stay."""
+    """A StopReplica has taken this replica offline; its data are kept."""
 
     topic: str
     partition: int
@@ -370,11 +370,12 @@ class ReplicaStopped(Struct, frozen=True, tag="replica.stopped", kw_only=True):
 class ControlledShutdownAnswered(
     Struct, frozen=True, tag="controller.controlled_shutdown_answered", kw_only=True
 ):
-    """The controller answers a ControlledShutdown of the broker with `request_epoch` (-1: its
+    """A node answers a broker's ControlledShutdown, which has broker epoch `request_epoch` (-1: its
     version has none).
 
-    `known_epoch` is the broker epoch that it has cached (-1: none, or not known), `remaining` the
-    partitions that the broker still leads. `client` is the process that sent it (empty: not known).
+    `known_epoch` is the broker epoch that the controller has cached (-1: none, or not known),
+    `remaining` are the partitions that the broker still leads. `client` is the sending process
+    (empty: not known).
     """
 
     client: str
@@ -398,9 +399,8 @@ class ControlledShutdownAnswered(
 class IsrChangeJudged(Struct, frozen=True, tag="controller.isr_change_judged", kw_only=True):
     """A node answers an IsrChange, as the controller (`active`) or not.
 
-    `known` is the incarnation id that the controller has for the broker (-1: none). `results` are
-    the errors by partition, in the order of `partitions`, whose new ISRs are `isrs`, such as 1,2,
-    and whose leader epochs in the request are `leader_epochs`.
+    `known` is the incarnation id that the controller has for the broker (-1: none). `partitions`,
+    `isrs` (such as 1,2), `leader_epochs` and `results` have one entry for each requested partition.
     """
 
     client: str
