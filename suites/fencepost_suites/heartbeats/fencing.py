@@ -1,4 +1,4 @@
-"""How a broker over ZooKeeper fences itself, and what it does while it is fenced or stops
+"""How a broker over ZooKeeper fences itself, and what it does while it is fenced or stopping
 (KIP-343)."""
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Terms
 
 @dataclass(slots=True)
 class _Contact:
-    """A broker's process: its state, and its newest heartbeat that was accepted."""
+    """A broker's process: its state, and its newest accepted heartbeat."""
 
     state: str = ""
     incarnation: int = -1
@@ -56,12 +56,12 @@ class _Contact:
     timeout_ns: int = 0
     session: str = ""
     judged: bool = False
-    """Whether the newest contact was found to be overdue."""
+    """Whether the fencing after the newest contact was found to be overdue."""
     suspects: list[Late] = field(default_factory=list)
 
     @property
     def due_ns(self) -> int:
-        """When it has to fence itself."""
+        """When the process has to fence itself."""
         return self.contact_ns + self.timeout_ns
 
     def take(self, event: Event) -> None:
@@ -82,7 +82,7 @@ class _Contact:
                 self.judged = False
 
     def counts(self, body: MetadataHeartbeatReceived) -> bool:
-        """Whether an answer says that this process is in the cluster."""
+        """Whether an answer confirms that this process is in the cluster."""
         return body.state in TARGETS and body.incarnation_id == self.incarnation
 
 
@@ -97,9 +97,8 @@ _LIFE: frozenset[type[Struct]] = frozenset(
 @final
 @dataclass(frozen=True, slots=True)
 class SilenceFences:
-    """HB-06. The broker must fence itself within a tenth of its timeout and 100 ms after the
-    timeout, counted from when it sent the last heartbeat that was accepted. What it serves to
-    clients after that counts as well as its own word."""
+    """HB-06. The timeout begins when the broker sends its last accepted heartbeat. The broker must
+    fence itself within 1.1 timeouts and 100 ms. Serving a client later breaks the promise, too."""
 
     clause: str = "HB-06"
     kinds: frozenset[type[Struct]] = _LIFE | {LogAppended, FetchServed}
@@ -153,19 +152,19 @@ class SilenceFences:
 
 @dataclass(slots=True)
 class _Answer:
-    """A broker's process, and an answer that it has not acted upon yet."""
+    """A broker's process, and an answer to which it has not reacted yet."""
 
     contact: _Contact = field(default_factory=_Contact)
     open: Cause | None = None
     disowned: bool = False
-    """Whether it has learnt that another process has its id."""
+    """Whether the process has learnt that another process has its id."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class AcceptedUnfences:
-    """HB-08. A fenced broker must be active before it sends its next heartbeat. An answer to a
-    heartbeat that was sent a timeout ago counts for nothing."""
+    """HB-08. After an accepted heartbeat, a fenced broker must be active before it sends the next
+    heartbeat. An answer that arrives after nine tenths of the timeout is not judged."""
 
     clause: str = "HB-08"
     kinds: frozenset[type[Struct]] = _LIFE
@@ -211,8 +210,8 @@ class AcceptedUnfences:
 @final
 @dataclass(frozen=True, slots=True)
 class RefusedFencesItself:
-    """HB-29. An active broker must be fenced before it does anything else: it sends no heartbeat
-    and serves no client in between."""
+    """HB-29. After a refused heartbeat, an active broker must fence itself before it sends another
+    heartbeat or serves a client."""
 
     clause: str = "HB-29"
     kinds: frozenset[type[Struct]] = _LIFE | {LogAppended, FetchServed}
@@ -256,7 +255,7 @@ class RefusedFencesItself:
 
 @dataclass(slots=True)
 class _Serving:
-    """process -> its state for the whole cluster, and when it entered it."""
+    """process -> its global state, and the event of the change to that state."""
 
     state: dict[str, tuple[str, Cause]] = field(default_factory=dict)
 
@@ -264,8 +263,7 @@ class _Serving:
 @final
 @dataclass(frozen=True, slots=True)
 class StoppingServes:
-    """HB-04. A broker counts as stopping from its own event on, and is fenced by its own event,
-    too."""
+    """HB-04. The broker's own events say when it is stopping, and when it is fenced."""
 
     clause: str = "HB-04"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -299,7 +297,7 @@ class StoppingServes:
 
 @dataclass(frozen=True, slots=True)
 class _Stop:
-    """A broker was asked to stop: when, its limit, and whether it led anything."""
+    """A broker was asked to stop: when, its time limit, and whether it led a partition."""
 
     at_ns: int
     limit_ns: int
@@ -309,7 +307,7 @@ class _Stop:
 
 @dataclass(slots=True)
 class _Stops:
-    """The partitions as they are stored, and the processes that stop."""
+    """The stored partitions, and the processes that were asked to stop."""
 
     partitions: Partitions = field(default_factory=Partitions)
     stops: dict[str, _Stop] = field(default_factory=dict)
@@ -318,7 +316,7 @@ class _Stops:
 @final
 @dataclass(frozen=True, slots=True)
 class LeadershipsMoveFirst:
-    """HB-05. What a broker still leads is what the controller has stored."""
+    """HB-05. The stored partitions show which leaderships a broker still has."""
 
     clause: str = "HB-05"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -357,8 +355,8 @@ class LeadershipsMoveFirst:
             return NOTHING
         topic, index = left[0]
         message = (
-            f"{event.process} ended {span(took_ns)} after it was asked to stop, while it led "
-            f"{topic}-{index} and its time was not up"
+            f"{event.process} ended {span(took_ns)} after it was asked to stop, before its time "
+            f"limit, though it still led {topic}-{index}"
         )
         return (Violated(event.ref, Evidence.PEER, message, (stop.ref,)),)
 
@@ -373,17 +371,17 @@ class _Fences:
     terms: Terms = field(default_factory=Terms)
     contacts: dict[str, _Contact] = field(default_factory=dict)
     accepted: dict[tuple[str, str], int] = field(default_factory=dict)
-    """(controller, broker's process) -> when it last accepted a heartbeat."""
+    """(controller, broker's process) -> when the controller last accepted its heartbeat."""
     received_ns: dict[str, int] = field(default_factory=dict)
-    """broker's process -> when it last received an answer."""
+    """broker's process -> when it last received an answer without an error."""
     suspects: list[Late] = field(default_factory=list)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ControllerIsFirst:
-    """HB-11. Judged where one controller was in office from the broker's last accepted heartbeat
-    on, and accepted none of it later."""
+    """HB-11. Judged only if the same controller's term has lasted since the broker's last accepted
+    heartbeat, and that controller has accepted no later heartbeat of the broker."""
 
     clause: str = "HB-11"
     kinds: frozenset[type[Struct]] = TERM_KINDS | _LIFE | {MetadataHeartbeatAnswered}
@@ -446,8 +444,8 @@ class ControllerIsFirst:
 @final
 @dataclass(frozen=True, slots=True)
 class OnlyControllerAnswers:
-    """HB-27. A process whose session with ZooKeeper is not connected is no controller, whatever it
-    says. The broker's evidence is the refusal that it received."""
+    """HB-27. A process whose session with ZooKeeper is not connected is not the controller, even if
+    its events say so. The broker's evidence is the refusal that it received."""
 
     clause: str = "HB-27"
     kinds: frozenset[type[Struct]] = TERM_KINDS | {

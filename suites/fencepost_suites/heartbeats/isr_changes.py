@@ -1,4 +1,4 @@
-"""ISR changes that leaders ask the controller over ZooKeeper for (KIP-343, IsrChange)."""
+"""ISR changes that leaders request of the controller over ZooKeeper (KIP-343, IsrChange)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Versions:
 @final
 @dataclass(frozen=True, slots=True)
 class ControllerWritesIsr:
-    """HB-16. The controller is the evidence that a leader has asked it."""
+    """HB-16. The controller's event is the evidence that a leader requested a change."""
 
     clause: str = "HB-16"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -80,8 +80,8 @@ class ControllerWritesIsr:
 @final
 @dataclass(frozen=True, slots=True)
 class OnlyControllerJudges:
-    """HB-17. A process whose session with ZooKeeper is not connected is no controller, whatever it
-    says. The leader's evidence is the refusal that it received."""
+    """HB-17. A process whose session with ZooKeeper is not connected is not the controller, even if
+    its events say so. The leader's evidence is the refusal that it received."""
 
     clause: str = "HB-17"
     kinds: frozenset[type[Struct]] = TERM_KINDS | {IsrChangeJudged, IsrChangeAnswered}
@@ -116,8 +116,8 @@ class OnlyControllerJudges:
 @final
 @dataclass(frozen=True, slots=True)
 class OverwrittenChangesNoIsr:
-    """HB-18. What the controller knew is what it had declared. The leader's evidence is the
-    refusal that it received, a client's the answer to a request of its own."""
+    """HB-18. The controller knows the incarnation that it has declared. The leader's evidence is
+    the refusal that it received; a client's evidence is the answer to its own request."""
 
     clause: str = "HB-18"
     kinds: frozenset[type[Struct]] = TERM_KINDS | {
@@ -154,7 +154,7 @@ class OverwrittenChangesNoIsr:
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """One partition's part of an answered IsrChange."""
+    """The result for one partition of an IsrChange."""
 
     topic: str
     partition: int
@@ -174,17 +174,18 @@ def _results(body: IsrChangeJudged) -> Iterator[_Result]:
 
 @dataclass(slots=True)
 class _Stored:
-    """The partitions as they are stored, and each one's ISR before its newest change."""
+    """The stored partitions, and the ISR of each before its newest change."""
 
     terms: Terms = field(default_factory=Terms)
     partitions: Partitions = field(default_factory=Partitions)
     before: dict[tuple[str, int], tuple[int, ...]] = field(default_factory=dict)
     seen: dict[tuple[str, int, int, frozenset[int]], set[str]] = field(default_factory=dict)
-    """topic, partition, leader epoch, ISR -> the processes that have read or written that."""
+    """(topic, partition, leader epoch, ISR) -> the processes that have read or written it."""
 
     def was_stored(self, process: str, one: _Result) -> bool:
-        """Whether another process has found stored what this one answers, in a leader epoch that is
-        over by now: a process may stand still between its write and its answer."""
+        """Whether another process has read an answer's ISR, in a leader epoch that has ended since.
+
+        The answering process may have stood still between its write and its answer."""
         newest = self.partitions.newest.get((one.topic, one.partition))
         place = (one.topic, one.partition, one.epoch, frozenset(one.isr))
         over = newest is not None and newest.leader_epoch > one.epoch
@@ -216,9 +217,9 @@ _STORED: frozenset[type[Struct]] = TERM_KINDS | {
 @final
 @dataclass(frozen=True, slots=True)
 class OnlyLeaderChangesIsr:
-    """HB-19. The leader is the one that was stored, not what the controller says in its answer. The
-    leader's evidence is the refusal that it received, a client's the answer to a request of its
-    own."""
+    """HB-19. The stored partition names the leader; the controller's answer does not count. The
+    leader's evidence is the refusal that it received; a client's evidence is the answer to its own
+    request."""
 
     clause: str = "HB-19"
     kinds: frozenset[type[Struct]] = _STORED
@@ -266,8 +267,8 @@ class OnlyLeaderChangesIsr:
 @final
 @dataclass(frozen=True, slots=True)
 class UnfitIsrRefused:
-    """HB-20. The leader's evidence is the refusal that it received, a client's the answer to a
-    request of its own."""
+    """HB-20. The leader's evidence is the refusal that it received; a client's evidence is the
+    answer to its own request."""
 
     clause: str = "HB-20"
     kinds: frozenset[type[Struct]] = _STORED
@@ -299,7 +300,7 @@ class UnfitIsrRefused:
 
     @staticmethod
     def _wrong(state: _Stored, process: str, leader: int, one: _Result) -> str:
-        """Why an ISR is unfit; empty if it is not."""
+        """Why an ISR must be refused; empty if it is valid."""
         stored = state.partitions.newest.get((one.topic, one.partition))
         term = state.terms.now.get(process)
         if not one.isr:
@@ -309,7 +310,7 @@ class UnfitIsrRefused:
         if leader not in one.isr:
             return f"lacks its leader, broker {leader}"
         if not set(one.isr) <= set(stored.replicas):
-            return f"has a broker that is none of the replicas {list(stored.replicas)}"
+            return f"has a broker that is not one of the replicas {list(stored.replicas)}"
         before = stored.isr
         if set(stored.isr) == set(one.isr):
             before = state.before.get((one.topic, one.partition), stored.isr)
@@ -326,7 +327,7 @@ class UnfitIsrRefused:
 @final
 @dataclass(frozen=True, slots=True)
 class AppliedBeforeAnswered:
-    """HB-21. The leader's evidence is that the ISR in its answer is the one that was stored."""
+    """HB-21. An ISR that is answered with NONE must be stored at that time."""
 
     clause: str = "HB-21"
     kinds: frozenset[type[Struct]] = _STORED

@@ -1,4 +1,4 @@
-"""KIP-343's two messages: which heartbeats are malformed, and what their bytes say."""
+"""KIP-343's two messages: malformed heartbeats, and the fields of both messages."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ from fencepost_suites.heartbeats.states import TARGETS
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Terms
 
 STATES = {"Absent": 0, "Initial": 0, "Inactive": 1, "Active": 2, "Stopping": 3}
-"""The states that a controller keeps -> the numbers in its answers."""
+"""A broker's state at the controller -> its number in answers."""
 INVALID = "INVALID_REQUEST"
 
 
 @dataclass(slots=True)
 class _Endpoints:
-    """The controllers' terms, and the registrations at which no broker can be reached."""
+    """The controllers' terms, and the registrations without an address for other brokers."""
 
     terms: Terms = field(default_factory=Terms)
     without: dict[tuple[int, int], Cause] = field(default_factory=dict)
-    """(broker, broker epoch) -> the registration that names no address for other brokers."""
+    """(broker, broker epoch) -> the registration without an address for other brokers."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class MalformedRefused:
-    """HB-15. That a registration names no address is the broker's own account, and so is the answer
-    that it got. A controller that accepts such a heartbeat shows it by the state that it declares,
-    too. A heartbeat that arrives before the controller has read the registration is not judged."""
+    """HB-15. The broker's own events say that its registration has no address, and which answer it
+    got. A controller that declares a broker live for a malformed heartbeat has accepted it. A
+    heartbeat that arrives before the controller has read the registration is not judged."""
 
     clause: str = "HB-15"
     kinds: frozenset[type[Struct]] = TERM_KINDS | {
@@ -139,21 +139,21 @@ class MalformedRefused:
 
 @dataclass(slots=True)
 class _Written:
-    """What brokers say that they sent, and what controllers say that they answered."""
+    """The messages that brokers and controllers have sent, by their own events."""
 
     sent: dict[str, tuple[MetadataHeartbeatSent, Cause]] = field(default_factory=dict)
     """process -> its newest heartbeat."""
     answered: dict[tuple[str, int], set[tuple[str, int]]] = field(default_factory=dict)
-    """(process, request) -> the errors and states that were answered."""
+    """(process, request) -> the errors and states in its answers."""
     asked: dict[str, set[tuple[str, int, int, frozenset[int]]]] = field(default_factory=dict)
-    """process -> (partition, leader epoch, broker epoch, ISR) that it has asked for."""
+    """process -> (partition, leader epoch, broker epoch, ISR) in its IsrChanges."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class FieldsAsWritten:
-    """HB-26. A test sends and reads both messages as bytes, by the document alone. In every run,
-    each end must have read what the other says that it wrote."""
+    """HB-26. Tests encode and decode both messages by the document alone. In every run, each end
+    must read the fields that the other end says it has written."""
 
     clause: str = "HB-26"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -188,7 +188,7 @@ class FieldsAsWritten:
 
     @staticmethod
     def _read(state: _Written, event: Event, body: MetadataHeartbeatAnswered) -> Sequence[Finding]:
-        """The controller has read a heartbeat."""
+        """Judges the fields of a heartbeat that the controller has read."""
         cause = event.cause
         if cause is None or not cause.request:
             return NOTHING
@@ -211,7 +211,7 @@ class FieldsAsWritten:
     def _received(
         state: _Written, event: Event, body: MetadataHeartbeatReceived
     ) -> Sequence[Finding]:
-        """A broker has read an answer to its newest heartbeat."""
+        """Judges the fields of an answer that a broker has read, to its newest heartbeat."""
         sent, at = state.sent.get(event.process, (None, event.ref))
         if sent is None:
             return NOTHING
@@ -226,7 +226,7 @@ class FieldsAsWritten:
 
     @staticmethod
     def _judged(state: _Written, event: Event, body: IsrChangeJudged) -> Sequence[Finding]:
-        """The controller has read an IsrChange."""
+        """Judges the fields of an IsrChange that the controller has read."""
         asked = state.asked.get(body.client)
         if asked is None:
             return NOTHING

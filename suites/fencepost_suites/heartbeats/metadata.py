@@ -1,4 +1,4 @@
-"""What the controller over ZooKeeper tells brokers of the cluster, and what it lets them lead."""
+"""The metadata that the controller over ZooKeeper sends, and the leaders that it elects."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from fencepost_suites.heartbeats.terms import LIVE
 
 UPDATE_METADATA = "UpdateMetadata"
 IDLE_NS = 100 * MS
-"""A request that is sent so long after its queue was empty was not made before."""
+"""A request that is sent this long after its queue was empty was made just before."""
 Place = tuple[str, int, int]
 """A queue: the controller's process, the broker, and the broker epoch."""
 
 
 @dataclass(slots=True)
 class _Out:
-    """The brokers that are out of the cluster, by the newest controller's declarations."""
+    """The brokers that the newest controller has declared inactive."""
 
     epoch: int = -1
     controller: str = ""
@@ -38,9 +38,9 @@ class _Out:
     """broker -> the declaration that it is inactive."""
     partitions: Partitions = field(default_factory=Partitions)
     sent: dict[tuple[str, int], frozenset[int]] = field(default_factory=dict)
-    """(controller, request) -> the brokers that were inactive when an UpdateMetadata was made."""
+    """(controller, request) -> the inactive brokers when that UpdateMetadata was made."""
     idle_ns: dict[Place, int | None] = field(default_factory=dict)
-    """Queue -> since when nothing waits in it; None: something does."""
+    """Queue -> since when it is empty; None: a request waits in it."""
     places: dict[tuple[str, int], Place] = field(default_factory=dict)
     """(controller, request) -> its queue."""
 
@@ -48,10 +48,10 @@ class _Out:
 @final
 @dataclass(frozen=True, slots=True)
 class InactiveIsLeftOut:
-    """HB-03. A broker that was declared inactive is named by no UpdateMetadata that is made
-    afterwards, as the broker that got it has read it, and is made leader of nothing. A request that
-    may have waited in its queue is not judged. Exercised by an UpdateMetadata that a broker has
-    obeyed while another one was inactive."""
+    """HB-03. After a broker was declared inactive, no new UpdateMetadata may name it, and it may
+    not be elected leader. The receiving broker is the evidence of what an UpdateMetadata names. A
+    request that may have waited in its queue is not judged. Exercised if a broker carries out an
+    UpdateMetadata while another broker is inactive."""
 
     clause: str = "HB-03"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -96,7 +96,7 @@ class InactiveIsLeftOut:
 
     @staticmethod
     def _read(state: _Out, event: Event, body: ControlRequestAnswered) -> Sequence[Finding]:
-        """What a broker has read in a request."""
+        """Judges the live brokers that a broker has read in a request."""
         if event.cause is None:
             return NOTHING
         request = (event.cause.process, event.cause.seq)
@@ -117,7 +117,7 @@ class InactiveIsLeftOut:
 
     @staticmethod
     def _led(state: _Out, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
-        """Which broker was made leader."""
+        """Judges which broker was elected leader."""
         news, before = state.partitions.take(body)
         known = state.refs.get(body.leader)
         elected = before is None or (before.leader, before.leader_epoch) != (
@@ -138,7 +138,7 @@ class InactiveIsLeftOut:
 
 @dataclass(slots=True)
 class _Queue:
-    """The newest request in the queue of one broker's process."""
+    """The newest request in the queue for a broker's process."""
 
     first: Cause
     correlations: set[int]
@@ -152,18 +152,18 @@ class _Queues:
     by_process: dict[tuple[str, int, int], _Queue] = field(default_factory=dict)
     """(controller process, broker, broker epoch) -> its queue."""
     places: dict[tuple[str, int], tuple[str, int, int]] = field(default_factory=dict)
-    """(controller process, request) -> the queue that it was in."""
+    """(controller process, request) -> its queue."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class UpdateIsRetried:
-    """HB-25. An UpdateMetadata is sent again until the broker has answered it, or is declared
-    inactive: no other request follows it to the same process before. The evidence is the broker's
-    own answer. Exercised by one that was answered at a later attempt than the first. A controller
-    that is elected anew sends all metadata anew.
+    """HB-25. An UpdateMetadata is repeated until the broker answers it, or is declared inactive. No
+    other request may go to the same process before. The evidence is the broker's own answer.
+    Exercised by an UpdateMetadata that is answered at a later attempt than the first. A controller
+    that is elected again sends all metadata in new requests.
 
-    How old the metadata are that a cut-off broker serves, clause HB-06 limits: it fences itself.
+    Clause HB-06 limits the age of the metadata that a cut-off broker serves: it fences itself.
     """
 
     clause: str = "HB-25"
@@ -183,7 +183,7 @@ class UpdateIsRetried:
             for gone in [p for p in state.by_process if p[0] == event.process]:
                 del state.by_process[gone]
         if isinstance(body, BrokerDeclared) and body.new not in LIVE:
-            # Nothing more is sent to it, and what it lacks it gets when it is active again.
+            # Its queue ends. The broker gets all metadata when it is active again.
             for gone in [p for p in state.by_process if p[1] == body.broker_id]:
                 del state.by_process[gone]
         if isinstance(body, ControlRequestAnswered) and event.cause is not None:
@@ -208,8 +208,8 @@ class UpdateIsRetried:
         if before is None or before.answered or before.api != UPDATE_METADATA:
             return NOTHING
         message = (
-            f"{event.process} sent broker {body.broker_id} another request, and its process with "
-            f"broker epoch {body.broker_epoch} has not answered the UpdateMetadata before it"
+            f"{event.process} sent broker {body.broker_id} another request, though its process "
+            f"with broker epoch {body.broker_epoch} has not answered the UpdateMetadata before"
         )
         return (Violated(event.ref, Evidence.PEER, message, (before.first,)),)
 

@@ -1,4 +1,4 @@
-"""Which process is in the cluster over ZooKeeper: one with a znode, and of several the newest."""
+"""Which process is a broker over ZooKeeper: the one whose registration in ZooKeeper is newest."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from fencepost_suites.common.words import span
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Term, Terms
 
 KNOWN_WITHIN_NS = 1_000 * MS
-"""How long a change in ZooKeeper may take until every broker that watches it acts by it."""
+"""How long a broker may take to react to a change in ZooKeeper that it watches."""
 
 
 @dataclass(slots=True)
 class _Gone:
-    """A registration that ended with its session, by ZooKeeper's own word."""
+    """A registration whose session has ended, by ZooKeeper's own event."""
 
     broker: int
     epoch: int
@@ -34,7 +34,7 @@ class _Gone:
 class _Znodes:
     terms: Terms = field(default_factory=Terms)
     made: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """session -> the broker and the broker epoch that were registered in it."""
+    """session -> the broker id and broker epoch that are registered in it."""
     gone: list[_Gone] = field(default_factory=list)
     suspects: list[Late] = field(default_factory=list)
 
@@ -42,10 +42,10 @@ class _Znodes:
 @final
 @dataclass(frozen=True, slots=True)
 class OnlyWithZnode:
-    """HB-28. The evidence is ZooKeeper's: it has ended a broker's session. Within a second the
-    controller declares the broker absent, or a later process of it. Exercised where it does, for a
-    broker that it had in the cluster. A controller that loses its own session may have been without
-    ZooKeeper for the session's timeout."""
+    """HB-28. The evidence is ZooKeeper's event that it has ended a broker's session. Within a
+    second, the controller must declare the broker absent, or declare a later process of the broker.
+    Exercised if it does so for a live broker. A controller that loses its own session may have been
+    without ZooKeeper for the session timeout."""
 
     clause: str = "HB-28"
     kinds: frozenset[type[Struct]] = TERM_KINDS | {BrokerRegistered, SessionExpired}
@@ -97,8 +97,8 @@ class OnlyWithZnode:
             if one.epoch not in _live(term).values() or term.began_ns > one.at_ns:
                 continue
             message = (
-                f"{process} has had broker {one.broker} in the cluster for "
-                f"{span(at_ns - one.at_ns)} since ZooKeeper ended its session"
+                f"{process} kept broker {one.broker} in the cluster for "
+                f"{span(at_ns - one.at_ns)} after ZooKeeper had ended its session"
             )
             state.suspects.append(
                 Late(
@@ -119,25 +119,25 @@ class OnlyWithZnode:
 
 
 def _live(term: Term) -> dict[int, int]:
-    """The brokers that a controller has in the cluster, with their epochs."""
+    """The live brokers of a controller's term, with their broker epochs."""
     return {b: one.incarnation for b, one in term.brokers.items() if one.state in LIVE}
 
 
 @dataclass(slots=True)
 class _Newest:
     registered: dict[int, tuple[int, int, str, Cause]] = field(default_factory=dict)
-    """broker -> its newest epoch, since when, its process, and the event."""
+    """broker -> its newest registration: the epoch, the time, the process, and the event."""
     suspects: list[Late] = field(default_factory=list)
     former: set[int] = field(default_factory=set)
-    """The brokers whose id a second process has taken."""
+    """The brokers whose id a second process has taken, until a fetch of that process counts."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class NewestCounts:
-    """HB-24. From a second after another process has registered under a broker's id, no leader
-    counts a fetch of the process before. The evidence is the newer process's registration.
-    Exercised by the first fetch of a newer process that a leader counts."""
+    """HB-24. Once another process has been registered under a broker's id for a second, no leader
+    may count a fetch of the former process. The evidence is the newer process's registration.
+    Exercised by the first counted fetch of the newer process."""
 
     clause: str = "HB-24"
     kinds: frozenset[type[Struct]] = frozenset({BrokerRegistered, FollowerFetched})

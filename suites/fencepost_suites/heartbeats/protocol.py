@@ -1,4 +1,4 @@
-"""What a broker does below the inter-broker protocol that brings heartbeats (KIP-343)."""
+"""Brokers with an inter-broker protocol before the one that brings heartbeats (KIP-343)."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class _Protocols:
     of: dict[str, int] = field(default_factory=dict)
 
     def is_old(self, process: str) -> bool:
-        """Whether a process has a protocol without heartbeats."""
+        """Whether a process is known to have a protocol without heartbeats."""
         return 0 < self.of.get(process, -1) < HEARTBEATS
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class OldProtocolKept:
-    """HB-22. The controller is the evidence that a broker sent a heartbeat or an IsrChange."""
+    """HB-22. The controller's event is the evidence of a broker's heartbeat or IsrChange."""
 
     clause: str = "HB-22"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -58,7 +58,7 @@ class OldProtocolKept:
                 wanted = 5 if body.protocol >= HEARTBEATS else 4
                 if body.protocol > 0 and body.version != wanted:
                     message = (
-                        f"{event.process} has inter.broker.protocol {body.protocol}, and "
+                        f"{event.process} has inter.broker.protocol {body.protocol}, but "
                         f"registered with BrokerInfo {body.version}"
                     )
                     return state, (Violated(event.ref, Evidence.SELF, message),)

@@ -35,24 +35,24 @@ INVALID_INCARNATION = "INVALID_INCARNATION_ID"
 
 @dataclass(slots=True)
 class _Registrations:
-    """The registrations that brokers' processes have made."""
+    """The registrations of brokers' processes."""
 
     newest: dict[int, int] = field(default_factory=dict)
-    """broker -> the highest czxid of any registration."""
+    """broker -> the highest czxid of its registrations."""
     at_start: dict[str, dict[int, int]] = field(default_factory=dict)
     """process -> `newest` at its start."""
     made: dict[str, dict[int, Cause]] = field(default_factory=dict)
-    """process -> its registrations."""
+    """process -> the czxids of its registrations, and their events."""
     maker: dict[tuple[int, int], str] = field(default_factory=dict)
-    """(broker, czxid) -> the process that made it."""
+    """(broker, czxid) -> the process that registered with it."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class IncarnationIsRegistration:
-    """HB-01. The controller is the evidence for the incarnation id in a heartbeat. Two processes
-    that run at once may record their registrations in either order, so a registration must be
-    higher than all that were recorded before its process started."""
+    """HB-01. The controller's event is the evidence of the incarnation id in a heartbeat. Two
+    processes of a broker that run at once may record their registrations in either order. So a
+    czxid must be higher only than all that were recorded before its process started."""
 
     clause: str = "HB-01"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -84,9 +84,9 @@ class IncarnationIsRegistration:
         maker = state.maker.setdefault((broker, czxid), event.process)
         wrong = ""
         if maker != event.process:
-            wrong = f"which {maker} had made"
+            wrong = f"which is the czxid of {maker}"
         elif czxid <= max(before, *own, -1):
-            wrong = f"not above {max(before, *own, -1)}, which came before"
+            wrong = f"though an earlier registration has {max(before, *own, -1)}"
         own[czxid] = event.ref
         state.newest[broker] = max(state.newest.get(broker, -1), czxid)
         if wrong:
@@ -115,16 +115,16 @@ class IncarnationIsRegistration:
 
 @dataclass(slots=True)
 class _Known:
-    """The incarnation of each broker that a controller's process has declared in its term."""
+    """The incarnations of brokers that each controller's process has declared in its term."""
 
     declared: dict[tuple[str, int], tuple[int, Cause]] = field(default_factory=dict)
 
     def declare(self, event: Event, body: BrokerDeclared) -> None:
-        """Takes in a declaration."""
+        """Applies a declaration."""
         self.declared[event.process, body.broker_id] = (body.incarnation_id, event.ref)
 
     def begin(self, process: str) -> None:
-        """A term begins: what was declared before it counts no more."""
+        """Drops what the process declared in its earlier terms."""
         for key in [key for key in self.declared if key[0] == process]:
             del self.declared[key]
 
@@ -132,8 +132,8 @@ class _Known:
 @final
 @dataclass(frozen=True, slots=True)
 class OldIncarnationRefused:
-    """HB-12. What the controller knew is what it had declared, not what it says in its answer. The
-    broker's evidence is the refusal that it received."""
+    """HB-12. The controller knows the incarnation that it has declared; its answer does not count.
+    The broker's evidence is the refusal that it received."""
 
     clause: str = "HB-12"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -189,10 +189,10 @@ class _Adopted:
 
 @dataclass(slots=True)
 class _Adoptions:
-    """By controller's process and broker: what was adopted and is not handled yet."""
+    """The adopted incarnations that are not handled as a bounce yet."""
 
     timeout_ns: dict[str, int] = field(default_factory=dict)
-    """process in office -> its heartbeat timeout."""
+    """controller's process -> its heartbeat timeout, during its term."""
     known: _Known = field(default_factory=_Known)
     open: dict[tuple[str, int], _Adopted] = field(default_factory=dict)
     suspects: list[Late] = field(default_factory=list)
@@ -201,8 +201,8 @@ class _Adoptions:
 @final
 @dataclass(frozen=True, slots=True)
 class NewIncarnationIsBounce:
-    """HB-13. The controller must declare the new incarnation, after a bounce, within its heartbeat
-    timeout and 500 ms, while it is in office."""
+    """HB-13. After it has adopted a new incarnation id, the controller must declare the bounce
+    within its heartbeat timeout and 500 ms, unless its term ends before."""
 
     clause: str = "HB-13"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -255,13 +255,13 @@ class NewIncarnationIsBounce:
         if known is None or known[0] < 0 or body.incarnation_id < known[0]:
             return NOTHING
         if body.incarnation_id == known[0]:
-            # The answer may wait until the bounce is handled.
+            # The answer was sent after the bounce was handled.
             adopted = body.error == "NONE" and 0 <= body.known < body.incarnation_id
             return (Exercised(event.ref, Evidence.SELF),) if adopted else NOTHING
         if body.error == INVALID_INCARNATION:
             message = (
                 f"{event.process} refused incarnation id {body.incarnation_id} of {body.client} "
-                f"as old, though the one that it knows is {known[0]}"
+                f"as old, though it knows only {known[0]}"
             )
             return (Violated(event.ref, Evidence.SELF, message, (known[1],)),)
         if body.error == "NONE" and event.process in state.timeout_ns:

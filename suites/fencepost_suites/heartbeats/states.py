@@ -1,4 +1,4 @@
-"""The states that the controller over ZooKeeper keeps of brokers (KIP-343)."""
+"""The states of brokers at the controller over ZooKeeper (KIP-343)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TARGETS = {2: "Active", 3: "Stopping"}
 
 @dataclass(slots=True)
 class _Heartbeats:
-    """The incarnations that have sent a heartbeat, by their brokers' own account."""
+    """The incarnations that have sent a heartbeat, by the brokers' own events."""
 
     terms: Terms = field(default_factory=Terms)
     sent: set[tuple[int, int]] = field(default_factory=set)
@@ -48,8 +48,8 @@ class _Heartbeats:
 @final
 @dataclass(frozen=True, slots=True)
 class ActiveByHeartbeat:
-    """HB-02. The broker's evidence is that it has sent a heartbeat. A broker may be declared
-    inactive no earlier in a term than nine tenths of the timeout."""
+    """HB-02. The broker's evidence is that it has sent a heartbeat. In the first nine tenths of the
+    timeout after a term began, no broker may be declared inactive."""
 
     clause: str = "HB-02"
     kinds: frozenset[type[Struct]] = TERM_KINDS | {MetadataHeartbeatSent}
@@ -70,7 +70,7 @@ class ActiveByHeartbeat:
             if (body.broker_id, body.incarnation_id) in state.sent:
                 return state, (Exercised(event.ref, Evidence.PEER),)
             message = (
-                f"{event.process} declared broker {body.broker_id} {body.new}, and its process "
+                f"{event.process} declared broker {body.broker_id} {body.new}, though its process "
                 f"with incarnation id {body.incarnation_id} had sent no heartbeat"
             )
             return state, (Violated(event.ref, Evidence.PEER, message),)
@@ -89,22 +89,22 @@ class ActiveByHeartbeat:
 
 @dataclass(slots=True)
 class _Silences:
-    """The controllers' terms, and what is late in them."""
+    """The controllers' terms, and the declarations that are late in them."""
 
     terms: Terms = field(default_factory=Terms)
     heard_by_broker: dict[tuple[int, int], int] = field(default_factory=dict)
-    """(broker, incarnation) -> when it last got an answer without an error."""
+    """(broker, incarnation) -> when the broker last got an answer without an error."""
     suspects: list[Late] = field(default_factory=list)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class SilentBecomesInactive:
-    """HB-09. The controller must declare a silent broker inactive within a quarter of the timeout
-    and 500 ms past the timeout, and not before nine tenths of it. The broker's evidence is that it
-    got no answer meanwhile. A controller that loses its session may have been without ZooKeeper for
-    the session's timeout, and what it does waits for what it stores: what fell due within that time
-    is its successor's."""
+    """HB-09. The controller must declare a silent broker inactive no earlier than after 0.9
+    timeouts, and no later than after 1.25 timeouts and 500 ms. The broker's evidence is that it got
+    no answer meanwhile. A controller that loses its session may have been without ZooKeeper for the
+    session timeout, and could store nothing: its successor has to make a declaration that fell due
+    then."""
 
     clause: str = "HB-09"
     kinds: frozenset[type[Struct]] = TERM_KINDS | {
@@ -164,7 +164,7 @@ class SilentBecomesInactive:
 
     @staticmethod
     def _overdue(state: _Silences, process: str, broker: int, at_ns: int) -> None:
-        """Whether a controller has left a silent broker in the cluster for too long."""
+        """Adds a suspect if a controller has left a silent broker live for too long."""
         term = state.terms.now.get(process)
         known = term.brokers.get(broker) if term is not None else None
         if term is None or known is None:
@@ -198,17 +198,17 @@ class SilentBecomesInactive:
 
 @dataclass(slots=True)
 class _Targets:
-    """The controllers' terms, and what each broker's process targets."""
+    """The controllers' terms, and the target states of brokers' processes."""
 
     terms: Terms = field(default_factory=Terms)
     target: dict[str, int] = field(default_factory=dict)
-    """process -> the target of its newest heartbeat."""
+    """process -> the target state in its newest heartbeat."""
     inactive: dict[tuple[int, int], Cause] = field(default_factory=dict)
-    """(broker, incarnation) that was declared active again -> that declaration."""
+    """(broker, incarnation) -> the declaration that it is live again."""
 
 
 def _is_current(terms: Terms, event: Event, body: MetadataHeartbeatAnswered) -> Declared | None:
-    """The broker as it was declared, if the controller accepted a heartbeat of that process."""
+    """The broker's declared state, if the controller accepted its current process's heartbeat."""
     term = terms.now.get(event.process)
     known = term.brokers.get(body.broker_id) if term is not None else None
     current = known is not None and body.error == "NONE" and body.active
@@ -220,7 +220,7 @@ def _is_current(terms: Terms, event: Event, body: MetadataHeartbeatAnswered) -> 
 @final
 @dataclass(frozen=True, slots=True)
 class InactiveReturns:
-    """HB-10. The broker's evidence is the first answer that it gets afterwards."""
+    """HB-10. The broker's evidence is its first answer after it was declared live again."""
 
     clause: str = "HB-10"
     kinds: frozenset[type[Struct]] = TERM_KINDS | {
@@ -247,7 +247,7 @@ class InactiveReturns:
                 known = _is_current(state.terms, event, body)
                 if known is not None and known.state == "Inactive":
                     message = (
-                        f"{event.process} accepted a heartbeat of {body.client}, and left broker "
+                        f"{event.process} accepted a heartbeat of {body.client}, but left broker "
                         f"{body.broker_id} inactive"
                     )
                     violated = Violated(event.ref, Evidence.SELF, message, (known.ref,))
@@ -261,8 +261,8 @@ class InactiveReturns:
 @final
 @dataclass(frozen=True, slots=True)
 class TargetIsReached:
-    """HB-14. The state in the answer must be the target, and the one that was declared. The
-    broker's evidence is that its answer has the target that it sent last."""
+    """HB-14. The state in the answer must be the target state and the declared state. The broker's
+    evidence is an answer with the target state that it sent last."""
 
     clause: str = "HB-14"
     kinds: frozenset[type[Struct]] = TERM_KINDS | {
@@ -293,7 +293,7 @@ class TargetIsReached:
                     return state, (Exercised(event.ref, Evidence.SELF),)
                 message = (
                     f"{event.process} answered {body.client}, which targets {target}, with state "
-                    f"{body.state}, and has broker {body.broker_id} {known.state}"
+                    f"{body.state}, while broker {body.broker_id} is declared {known.state}"
                 )
                 return state, (Violated(event.ref, Evidence.SELF, message, (known.ref,)),)
         return state, NOTHING
@@ -304,7 +304,7 @@ class TargetIsReached:
 
 @dataclass(slots=True)
 class _Legacy:
-    """The controllers' terms, and the legacy registrations that stayed active."""
+    """The controllers' terms."""
 
     terms: Terms = field(default_factory=Terms)
 
@@ -312,7 +312,7 @@ class _Legacy:
 @final
 @dataclass(frozen=True, slots=True)
 class LegacyStaysActive:
-    """HB-23. It is exercised where a legacy registration outlived the timeout in one term."""
+    """HB-23. Exercised if a legacy registration stays live past the timeout in one term."""
 
     clause: str = "HB-23"
     kinds: frozenset[type[Struct]] = TERM_KINDS
@@ -350,7 +350,7 @@ class LegacyStaysActive:
 
 
 def _outlived(term: Term, at_ns: int) -> Sequence[Finding]:
-    """The legacy registrations that were active in a term for longer than the timeout."""
+    """A finding for each legacy registration that was live for longer than the timeout."""
     return tuple(
         Exercised(known.ref, Evidence.SELF)
         for known in term.brokers.values()

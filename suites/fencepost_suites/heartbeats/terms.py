@@ -1,4 +1,4 @@
-"""Which processes are controllers over ZooKeeper, and what each has declared of the brokers."""
+"""The terms of controllers over ZooKeeper, and the broker states that each has declared."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fencepost_suites.brokers.leases import MS
 TERM_KINDS: frozenset[type[Struct]] = frozenset(
     {ControllerBegan, ControllerEnded, SessionChanged, ProcessExited, NodeStopped, BrokerDeclared}
 )
-"""What `Terms.take` reads."""
+"""The events that `Terms.take` applies."""
 LIVE = ("Active", "Stopping")
 """The states in which a broker is in the cluster."""
 
@@ -22,7 +22,7 @@ LIVE = ("Active", "Stopping")
 @final
 @dataclass(slots=True)
 class Declared:
-    """A broker as the controller has declared it. `since_ns` is when it entered this state."""
+    """A broker's declared state. `since_ns` is when it was declared."""
 
     state: str
     incarnation: int
@@ -30,13 +30,13 @@ class Declared:
     since_ns: int
     ref: Cause
     heard_ns: int
-    """When the controller last accepted a heartbeat, or met it."""
+    """When the controller last accepted a heartbeat, or first read the registration."""
 
 
 @final
 @dataclass(slots=True)
 class Term:
-    """A controller in office."""
+    """A controller's current term."""
 
     epoch: int
     first: bool
@@ -50,15 +50,15 @@ class Term:
 @final
 @dataclass(slots=True)
 class Terms:
-    """The controllers in office, by their processes. One whose session with ZooKeeper is not
-    connected is in office no longer, whatever it says."""
+    """The current terms, by the controllers' processes. A term ends when the process's session with
+    ZooKeeper is no longer connected, even if its events say otherwise."""
 
     now: dict[str, Term] = field(default_factory=dict)
     over: dict[str, Cause] = field(default_factory=dict)
-    """process -> what ended its newest term."""
+    """process -> the event that ended its newest term."""
 
     def take(self, event: Event) -> Term | None:
-        """Applies an event; returns the term of the process that wrote it, if it is in office."""
+        """Applies an event; returns the current term of the process that wrote it, if any."""
         body = event.body
         match body:
             case ControllerBegan():

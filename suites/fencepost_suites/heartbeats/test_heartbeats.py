@@ -1,5 +1,4 @@
-"""Brokers over ZooKeeper: their heartbeats to the controller, how they fence themselves, and how
-their ISRs change (KIP-343)."""
+"""Brokers over ZooKeeper: heartbeats to the controller, self-fencing, and ISR changes (KIP-343)."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ def others(cluster: KafkaCluster) -> tuple[KafkaNode, KafkaNode]:
 
 @clause("HB-06", "HB-07", "HB-08", "HB-11")
 @clause("HB-01", "HB-09", "HB-10", "HB-14")
-def test_a_broker_cut_off_from_the_controller_and_not_from_zookeeper_fences_itself(
+def test_a_broker_that_reaches_zookeeper_but_not_the_controller_fences_itself(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.produce("orders", acks="all")
@@ -51,7 +50,7 @@ def test_a_broker_cut_off_from_the_controller_and_not_from_zookeeper_fences_itse
 
 
 @clause("HB-16", "HB-21")
-def test_a_broker_that_was_inactive_returns_to_the_isr_by_request(
+def test_a_broker_that_was_inactive_returns_to_the_isr_by_an_isr_change(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     writes = clients.produce("orders", acks="all")
@@ -66,7 +65,7 @@ def test_a_broker_that_was_inactive_returns_to_the_isr_by_request(
 
 
 @clause("HB-17", "HB-27")
-def test_a_controller_without_zookeeper_answers_as_one_no_longer(
+def test_a_controller_without_zookeeper_answers_not_controller(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     writes = clients.produce("orders", acks="all")
@@ -74,7 +73,7 @@ def test_a_controller_without_zookeeper_answers_as_one_no_longer(
     leads = (cluster.leader("orders", index) for index in range(3))
     leader = next(one for one in leads if one != controller)
     follower = next(one for one in cluster.brokers if one not in (leader, controller))
-    # The leader wants a smaller ISR while it still takes the old controller for the newest one.
+    # The leader requests a smaller ISR while it still knows only the old controller.
     with faults.partition(follower, leader), faults.partition(controller, ZOOKEEPER):
         cluster.eventually(cluster.another_controller(cluster.active_controller))
     cluster.eventually(cluster.recovered)
@@ -82,7 +81,7 @@ def test_a_controller_without_zookeeper_answers_as_one_no_longer(
 
 
 @shaped(request_timeout_ms="500", registration_lease_timeout_ms="12000")
-def test_metadata_that_a_broker_did_not_get_are_sent_again(
+def test_an_update_metadata_without_an_answer_is_sent_again(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
 ) -> None:
     clients.create_topic("orders", partitions=1)
@@ -114,7 +113,7 @@ def test_an_inactive_broker_is_left_out_of_the_metadata(
 
 
 @clause("HB-28")
-def test_a_broker_whose_session_ended_is_gone_though_it_reaches_the_controller(
+def test_a_broker_without_a_session_is_absent_though_it_reaches_the_controller(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.produce("orders", acks="all")
@@ -128,7 +127,7 @@ def test_a_broker_whose_session_ended_is_gone_though_it_reaches_the_controller(
     "late-heartbeats", controller_heartbeat_timeout_ms="8000", broker_heartbeat_timeout_ms="9000"
 )
 @clause("HB-28")
-def test_a_dead_broker_leaves_with_its_session_before_a_heartbeat_is_missed(
+def test_a_dead_broker_is_absent_once_its_session_ends_before_its_heartbeat_timeout(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
 ) -> None:
     clients.produce("orders", acks="all")
@@ -143,7 +142,7 @@ def test_a_dead_broker_leaves_with_its_session_before_a_heartbeat_is_missed(
 
 
 @clause("HB-02")
-def test_a_new_controller_makes_no_broker_inactive_by_itself(
+def test_a_failover_alone_makes_no_broker_inactive(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.produce("orders", acks="all")
@@ -168,11 +167,11 @@ def test_an_overwritten_process_is_refused(
 
 
 @clause("HB-24")
-def test_an_overwritten_process_that_was_no_member_of_the_isr_fetches_in_vain(
+def test_the_fetches_of_an_overwritten_process_outside_the_isr_do_not_count(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
 ) -> None:
-    """The leader's epoch stays as it is, so that nothing but the broker epoch tells the two
-    processes apart."""
+    """The leader epoch does not change, so only the broker epoch distinguishes the two
+    processes."""
     writes = clients.produce("orders", acks="all")
     controller = controlling(cluster)
     index = led_elsewhere(cluster, "orders")
@@ -189,7 +188,7 @@ def test_an_overwritten_process_that_was_no_member_of_the_isr_fetches_in_vain(
         with faults.partition(victim, ZOOKEEPER), faults.duplicate_id(victim, disk="empty"):
             cluster.eventually(cluster.node(f"{victim.name}-duplicate").active)
             apart.heal()
-            # Leaders have had time to learn which process is the broker.
+            # 500 writes take long enough for the leader to learn the new broker epoch.
             cluster.eventually(writes.acked_at_least(len(writes.acked) + 500))
     cluster.eventually(cluster.recovered)
 
@@ -207,7 +206,7 @@ def test_a_process_that_restarts_at_once_sends_its_own_incarnation_id(
 
 @LONG_LEASE
 @clause("HB-13")
-def test_a_heartbeat_of_a_restarted_process_that_overtakes_the_watch_is_a_bounce(
+def test_a_bounce_is_handled_when_the_new_heartbeat_comes_before_the_watch(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.produce("orders", acks="all")
@@ -221,7 +220,7 @@ def test_a_heartbeat_of_a_restarted_process_that_overtakes_the_watch_is_a_bounce
 
 @shaped(controlled_shutdown_timeout_ms="3000")
 @clause("HB-04", "HB-14")
-def test_a_broker_that_stops_serves_until_its_time_is_up(
+def test_a_stopping_broker_serves_until_its_time_limit(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("alone", partitions=3, replication=1)
@@ -237,7 +236,7 @@ def test_a_broker_that_stops_serves_until_its_time_is_up(
 
 
 @clause("HB-05", "HB-14")
-def test_a_broker_that_stops_hands_its_leaderships_over(
+def test_a_stopping_broker_hands_its_leaderships_over(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders", partitions=3)
@@ -259,7 +258,7 @@ def test_a_broker_that_stops_hands_its_leaderships_over(
     ids=["first-roll"],
 )
 @clause("HB-22", "HB-23")
-def test_brokers_of_both_protocols_live_in_one_cluster(
+def test_brokers_of_both_protocols_run_in_one_cluster(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     clients.create_topic("orders", partitions=1)

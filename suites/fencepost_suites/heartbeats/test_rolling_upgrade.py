@@ -1,5 +1,5 @@
-"""A rolling upgrade of brokers over ZooKeeper: each is restarted with a newer inter-broker
-protocol, so that brokers of both kinds live in one cluster meanwhile (KIP-343, KIP-380)."""
+"""A rolling upgrade of brokers over ZooKeeper: each broker restarts with a newer inter-broker
+protocol, so that meanwhile both protocols run in one cluster (KIP-343, KIP-380)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WITHOUT_EPOCHS, WITH_EPOCHS, WITH_HEARTBEATS = (
 
 
 def upgraded(*protocols: dict[str, str]) -> Shape:
-    """Each broker's first process has the first of these protocols, its second one the second."""
+    """A shape in which process n of each broker has the n-th of these protocols."""
     return Shape(
         own={
             f"{broker}#{number}": protocol
@@ -35,10 +35,10 @@ def upgraded(*protocols: dict[str, str]) -> Shape:
 
 
 def roll(cluster: KafkaCluster, faults: Faults) -> None:
-    """Restarts one broker after the other in good order; the controller is the second.
+    """Restarts one broker after the other by SIGTERM; the controller is the second.
 
-    So the controller before commands a broker that was upgraded already, and one of the controllers
-    after it commands a broker that was not.
+    So the old controller commands a broker that is already upgraded, and a later controller
+    commands a broker that is not.
     """
     controller = cluster.active_controller.name
     one, other = (broker for broker in cluster.brokers if broker.name != controller)
@@ -48,12 +48,12 @@ def roll(cluster: KafkaCluster, faults: Faults) -> None:
 
 
 def outlive_heartbeat_timeout(cluster: KafkaCluster, writes: Writes) -> None:
-    """Lets two and a half seconds of writes pass: brokers without heartbeats stay active."""
+    """Waits for 500 more writes, which take longer than the heartbeat timeout."""
     cluster.eventually(writes.acked_at_least(len(writes.acked) + 500))
 
 
 def restart(cluster: KafkaCluster, faults: Faults, broker: KafkaNode) -> None:
-    """Restarts a broker in good order, and waits until the cluster has all its replicas again."""
+    """Restarts a broker by SIGTERM, and waits until the cluster has recovered."""
     faults.bounce(broker, after_ms=0, signal="SIGTERM")
     cluster.eventually(broker.active)
     cluster.eventually(cluster.recovered)
@@ -70,13 +70,13 @@ def newest_protocols(history: EventLog) -> dict[int, int]:
     ids=["to-heartbeats"],
 )
 @clause("BE-10", "HB-22", "HB-23")
-def test_a_double_roll_under_load(
+def test_a_double_rolling_upgrade_under_load(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
 ) -> None:
     clients.create_topic("orders", partitions=3)
     writes = clients.produce("orders", acks="all")
     cluster.eventually(writes.acked_at_least(50))
-    roll(cluster, faults)  # the new software, with the protocol of the old one
+    roll(cluster, faults)  # the new software, with the old protocol
     assert set(newest_protocols(history).values()) == {1}
     outlive_heartbeat_timeout(cluster, writes)
     roll(cluster, faults)
@@ -105,10 +105,10 @@ def test_brokers_without_broker_epochs_are_upgraded_under_load(
     "fencepost_shape", [upgraded(WITH_HEARTBEATS, WITH_EPOCHS, WITH_HEARTBEATS)], ids=["and-back"]
 )
 @clause("HB-22", "HB-23")
-def test_a_broker_goes_back_to_the_protocol_before_heartbeats(
+def test_a_broker_returns_to_the_protocol_before_heartbeats(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
 ) -> None:
-    """Another broker's bounce makes it change the ISRs of what it leads."""
+    """The bounce of another broker makes it change the ISRs of the partitions that it leads."""
     clients.create_topic("orders", partitions=3)
     writes = clients.produce("orders", acks="all")
     victim = cluster.leader("orders", led_elsewhere(cluster, "orders"))

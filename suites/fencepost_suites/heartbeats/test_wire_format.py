@@ -1,5 +1,5 @@
-"""KIP-343's messages as a client sees them that encodes and decodes them by the document: their
-fields, and which requests the controller refuses."""
+"""KIP-343's messages as bytes, encoded and decoded by the document: their fields, and which
+requests the controller refuses."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ Result = TypeVar("Result")
 def of_controller(
     cluster: KafkaCluster, history: EventLog, ask: Callable[[KafkaNode], Result]
 ) -> tuple[KafkaNode, Result]:
-    """The controller, and what was asked of it while it was in office.
+    """The controller, and the result of `ask` in one term of it.
 
-    If another one was elected meanwhile, the question is asked again: the former one rightly
-    refuses.
+    If another controller was elected meanwhile, `ask` is called again, since the former controller
+    rightly refuses.
     """
 
     def changes() -> int:
@@ -59,7 +59,7 @@ def incarnation(history: EventLog, broker: KafkaNode) -> int:
 
 
 @clause("HB-26", "HB-27")
-def test_a_heartbeat_and_its_answer_have_the_documents_fields(
+def test_a_heartbeat_and_its_answer_have_the_fields_of_the_document(
     cluster: KafkaCluster, clients: KafkaClients, history: EventLog
 ) -> None:
     def heartbeats(controller: KafkaNode) -> dict[KafkaNode, bytes]:
@@ -93,8 +93,8 @@ def test_a_malformed_heartbeat_is_refused_and_changes_nothing(
     clients: KafkaClients,
     history: EventLog,
 ) -> None:
-    """Without a `broker` the heartbeat is sent in the name of a live one. What it must not change
-    is what the controller declares, which the rule judges."""
+    """If `broker` is None, the heartbeat names a live broker. The rule judges that the controller
+    declares no state for it."""
 
     def malformed(controller: KafkaNode) -> w.HeartbeatAnswer:
         one = next(node for node in cluster.brokers if node != controller)
@@ -135,7 +135,7 @@ def test_heartbeats_for_a_registration_without_an_address_are_refused(
 
 
 @clause("HB-18", "HB-19", "HB-20", "HB-26")
-def test_isr_changes_that_must_not_be_are_refused_in_the_order_of_the_request(
+def test_invalid_isr_changes_are_refused_in_the_order_of_the_request(
     cluster: KafkaCluster, clients: KafkaClients, history: EventLog
 ) -> None:
     clients.create_topic("payments", partitions=1)
@@ -178,7 +178,7 @@ def test_isr_changes_that_must_not_be_are_refused_in_the_order_of_the_request(
         places = [index for index, wanted in enumerate(expected) if wanted == error]
         held = whole and all(answer.results[index] == error for index in places)
         history.record_evidence(clause_id, held, text)
-    text = f"{controller} answered one of an overwritten process: {to_overwritten}"
+    text = f"{controller} answered an overwritten process: {to_overwritten}"
     history.record_evidence("HB-26", to_overwritten.left == 0, text)
     refused = to_overwritten.error == w.INVALID_INCARNATION_ID
     history.record_evidence("HB-18", refused, text)

@@ -1,6 +1,6 @@
-"""KIP-343's two messages as bytes, encoded and decoded with nothing but the document at hand.
+"""KIP-343's two messages as bytes, encoded and decoded by the document alone.
 
-The document gives them no numbers: their keys, and that of INVALID_INCARNATION_ID, are beyond
+The document gives no numbers: the API keys, and the error code of INVALID_INCARNATION_ID, are above
 Kafka's.
 """
 
@@ -96,7 +96,7 @@ def read_isr_change_answer(frame: bytes) -> IsrChangeAnswer:
 
 
 def _nullable_string(frame: bytes, at: int) -> tuple[str | None, int]:
-    """A string, and the offset after it; a length of -1 is that of none."""
+    """A string, and the offset after it; the length -1 means None."""
     (size,) = struct.unpack_from(">h", frame, at)
     if size < 0:
         return None, at + 2
