@@ -1,5 +1,5 @@
-"""A broker that bounces: no request for its former process harms the new one, and the controller
-initialises the new one."""
+"""Bounces of brokers: a request for a broker's former process does not harm its new process, and
+the controller initialises the new process."""
 
 from __future__ import annotations
 
@@ -49,15 +49,16 @@ from fencepost_suites.control_requests.obeying import REQUEST_KINDS
 from fencepost_suites.control_requests.requests import NO_EPOCH, Request, Requests
 
 BOUND_NS = 6_000 * MS
-"""How long a controller may take to handle a broker change, and to have a broker initialised. The
-documents name no time; this is several times what either takes on a busy machine."""
+"""How long a controller may take to handle a broker change, and to initialise a broker. The
+documents name no time; on a busy machine, each takes a fraction of this."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class FormerStopReplicaHarmsNot:
-    """BE-03. A replica that stops names the request as its cause, and the controller says for which
-    epoch it had sent that one. Exercised where a process refused such a request."""
+    """BE-03. The cause of a replica's stop is a request, and the controller's event says for which
+    broker epoch it was sent. Exercised if a process refuses a StopReplica for its former
+    process."""
 
     clause: str = "BE-03"
     kinds: frozenset[type[Struct]] = REQUEST_KINDS | {ReplicaStopped}
@@ -89,7 +90,7 @@ class FormerStopReplicaHarmsNot:
         evidence = Evidence.SELF if found is None else Evidence.PEER
         message = (
             f"{event.process} with broker epoch {process.own} took {body.topic}-{body.partition} "
-            f"offline by a StopReplica for {asked}, of its former process"
+            f"offline by a StopReplica for {asked}, the epoch of a former process"
         )
         because = (process.own_at,) if process.own_at is not None else ()
         return (Violated(event.ref, evidence, message, because),)
@@ -100,7 +101,7 @@ class FormerStopReplicaHarmsNot:
 
 @dataclass(slots=True)
 class _Due:
-    """What the controller owes to the newest process of a broker, since when."""
+    """An action that the controller owes to the newest process of a broker."""
 
     process: str
     epoch: int
@@ -110,35 +111,35 @@ class _Due:
 
 
 @dataclass(slots=True)
-class _Office:
-    """The controller in office, and what it owes to brokers."""
+class _Term:
+    """The current controller, and the actions that it owes to brokers."""
 
     controller: str = ""
     began_ns: int = 0
     due: dict[int, _Due] = field(default_factory=dict)
     found: dict[int, tuple[int, bool]] = field(default_factory=dict)
-    """broker -> the newest broker epoch that a controller has declared, and whether as bounced. It
-    may read a registration before the broker has its answer from ZooKeeper."""
+    """broker -> the newest broker epoch that a controller has declared, and whether the reason was
+    a bounce. The declaration may come before the broker's own event about its registration."""
     compared: dict[int, bool] = field(default_factory=dict)
-    """broker -> whether a controller found its newest process as bounced, by its log."""
+    """broker -> whether the controller's log has the broker's newest process as bounced."""
     by_log: bool = False
-    """Whether it is Apache Kafka's: a broker over ZooKeeper that the controller cannot reach stays
-    in the cluster, so that nothing is due while a fault lasts."""
+    """Whether the controller is Apache Kafka's. Its cluster over ZooKeeper keeps a broker that the
+    controller cannot reach, so no action is due while a fault lasts."""
     faults: set[str] = field(default_factory=set)
     suspects: list[Late] = field(default_factory=list)
 
-    def goes(self, process: str) -> None:
-        """A process has ended, or is no broker any more: nothing is owed to it."""
+    def remove(self, process: str) -> None:
+        """Drops a process that has ended, or is no longer a broker: nothing is owed to it."""
         self.due = {b: one for b, one in self.due.items() if one.process != process}
         if process == self.controller:
             self.controller = ""
 
-    def begins(self, event: Event) -> None:
-        """A controller takes office: all it owes is due from now on."""
+    def begin(self, event: Event) -> None:
+        """Begins a controller's term: the time for all that is owed starts now."""
         self.controller, self.began_ns = event.process, event.at_ns
 
     def overdue(self, now_ns: int, message: str) -> None:
-        """Remembers what is due for longer than the bound, as suspects."""
+        """Adds a suspect for each action that has been due for longer than the bound."""
         if not self.controller:
             return
         if self.by_log and self.faults:
@@ -162,7 +163,7 @@ class _Office:
             del self.due[broker]
 
 
-OFFICE_KINDS: frozenset[type[Struct]] = frozenset(
+CONTROLLER_KINDS: frozenset[type[Struct]] = frozenset(
     {
         *(BrokerRegistered, BrokerDeclared, ControllerBegan, ControllerEnded, SessionChanged),
         *(BrokerStateChanged, BrokerStopping, NodeStopped, ProcessExited),
@@ -172,14 +173,14 @@ OFFICE_KINDS: frozenset[type[Struct]] = frozenset(
 )
 
 
-def _office(state: _Office, event: Event) -> None:
-    """Applies what says which controller is in office, and which processes are brokers."""
+def _apply_term(state: _Term, event: Event) -> None:
+    """Applies an event about the current controller, or about which processes are brokers."""
     body = event.body
     match body:
         case ControllerBegan():
-            state.begins(event)
+            state.begin(event)
         case ControllerElected():
-            state.begins(event)
+            state.begin(event)
             state.by_log = True
         case ControllerEnded() | ControllerResigned() if event.process == state.controller:
             state.controller = ""
@@ -188,11 +189,11 @@ def _office(state: _Office, event: Event) -> None:
         case FaultHealed():
             state.faults.discard(body.fault_id)
         case ProcessExited():
-            state.goes(body.ended)
+            state.remove(body.ended)
         case NodeStopped():
-            state.goes(event.process)
+            state.remove(event.process)
         case SessionChanged(state="ended") | BrokerStateChanged(reason="taken_over"):
-            state.goes(event.process)
+            state.remove(event.process)
         case BrokerStopping():
             state.due = {b: one for b, one in state.due.items() if one.process != event.process}
         case _:
@@ -202,24 +203,24 @@ def _office(state: _Office, event: Event) -> None:
 @final
 @dataclass(frozen=True, slots=True)
 class BounceDetected:
-    """BE-05. The broker says that it has registered, with ZooKeeper's czxid; the controller in
-    office must declare that process. Exercised where it found it in place of another that it had
-    not seen to be absent."""
+    """BE-05. The broker's event says that it has registered, and with which czxid. The current
+    controller must declare that process. Exercised if it declares a bounce: it had not seen that
+    the former process was absent."""
 
     clause: str = "BE-05"
-    kinds: frozenset[type[Struct]] = OFFICE_KINDS
+    kinds: frozenset[type[Struct]] = CONTROLLER_KINDS
     keys = staticmethod(whole_run)
 
-    def start(self, key: Key) -> _Office:
-        return _Office()
+    def start(self, key: Key) -> _Term:
+        return _Term()
 
-    def step(self, state: _Office, event: Event) -> tuple[_Office, Sequence[Finding]]:
+    def step(self, state: _Term, event: Event) -> tuple[_Term, Sequence[Finding]]:
         body = event.body
         state.overdue(
             event.at_ns,
-            "{controller} did not find within {span} that {process} had registered{epoch}",
+            "{controller} did not detect within {span} that {process} had registered{epoch}",
         )
-        _office(state, event)
+        _apply_term(state, event)
         match body:
             case BrokerRegistered():
                 epoch, as_bounced = state.found.get(body.broker_id, (None, False))
@@ -244,7 +245,7 @@ class BounceDetected:
         return state, NOTHING
 
     @staticmethod
-    def _compared(state: _Office, event: Event, body: BrokerChangeHandled) -> Sequence[Finding]:
+    def _compared(state: _Term, event: Event, body: BrokerChangeHandled) -> Sequence[Finding]:
         for broker in body.deleted:
             state.compared.pop(broker, None)
         finding = NOTHING
@@ -254,25 +255,25 @@ class BounceDetected:
                 finding = (Exercised(event.ref, Evidence.PEER),)
         return finding
 
-    def end(self, state: _Office, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Term, end: RunEnd) -> Sequence[Finding]:
         return judge_late(state.suspects, end)
 
 
 @dataclass(slots=True)
 class _Initialising:
-    office: _Office = field(default_factory=_Office)
+    term: _Term = field(default_factory=_Term)
     epochs: dict[int, int] = field(default_factory=dict)
-    """broker -> the newest broker epoch of which it is known."""
+    """broker -> its newest broker epoch."""
     got: dict[str, set[str]] = field(default_factory=dict)
-    """process -> the APIs of the requests for its epoch that it has obeyed."""
+    """process -> the APIs of the requests for its broker epoch that it has carried out."""
     partitions: Partitions = field(default_factory=Partitions)
 
     def compared(self, body: BrokerChangeHandled, now_ns: int) -> None:
-        """A controller has found brokers. Apache Kafka sends no LeaderAndIsr to one that has no
+        """Applies a broker change. Apache Kafka sends no LeaderAndIsr to a broker without a
         replica."""
         hosts = {broker for one in self.partitions.newest.values() for broker in one.replicas}
         for broker in (*body.added, *body.bounced):
-            due = self.office.due.get(broker)
+            due = self.term.due.get(broker)
             if due is not None and broker in hosts:
                 due.since_ns = now_ns
 
@@ -280,12 +281,12 @@ class _Initialising:
 @final
 @dataclass(frozen=True, slots=True)
 class BouncedIsInitialised:
-    """BE-06. The controller has declared a process live; that process then says which metadata
-    and partitions it received for its own broker epoch, or in a version without one. Exercised
-    where it is not its broker's first process."""
+    """BE-06. Once the controller has declared a process live, that process must receive metadata
+    and partitions for its broker epoch, or in a version without one. The process is the evidence.
+    Exercised if the process is not its broker's first one."""
 
     clause: str = "BE-06"
-    kinds: frozenset[type[Struct]] = OFFICE_KINDS | {
+    kinds: frozenset[type[Struct]] = CONTROLLER_KINDS | {
         *(ControlRequestAnswered, PartitionCommitted, TopicCommitted)
     }
     keys = staticmethod(whole_run)
@@ -295,27 +296,27 @@ class BouncedIsInitialised:
 
     def step(self, state: _Initialising, event: Event) -> tuple[_Initialising, Sequence[Finding]]:
         body = event.body
-        office = state.office
-        office.overdue(
+        term = state.term
+        term.overdue(
             event.at_ns,
-            "{controller} declared {process} live and did not initialise it within {span}: it has "
+            "{controller} declared {process} live, but did not initialise it within {span}: it has "
             "not received metadata and partitions for its registration{epoch}",
         )
-        _office(office, event)
+        _apply_term(term, event)
         match body:
             case BrokerRegistered():
                 known = state.epochs.get(body.broker_id)
                 state.epochs[body.broker_id] = body.broker_epoch
-                office.due[body.broker_id] = _Due(
+                term.due[body.broker_id] = _Due(
                     event.process, body.broker_epoch, event.ref, 1 << 62, known is not None
                 )
                 state.got[event.process] = set()
-            case BrokerDeclared() if event.process == office.controller:
-                due = office.due.get(body.broker_id)
+            case BrokerDeclared() if event.process == term.controller:
+                due = term.due.get(body.broker_id)
                 if due is not None and due.epoch == body.incarnation_id:
                     live = body.new in ("Active", "Stopping")
                     due.since_ns = event.at_ns if live else 1 << 62
-            case BrokerChangeHandled() if event.process == office.controller:
+            case BrokerChangeHandled() if event.process == term.controller:
                 state.compared(body, event.at_ns)
             case PartitionCommitted():
                 state.partitions.take(body)
@@ -329,7 +330,7 @@ class BouncedIsInitialised:
     def _answered(
         state: _Initialising, event: Event, body: ControlRequestAnswered
     ) -> Sequence[Finding]:
-        due = state.office.due.get(body.broker_id)
+        due = state.term.due.get(body.broker_id)
         meant = due is not None and body.request_epoch in (due.epoch, NO_EPOCH)
         if due is None or due.process != event.process or not meant:
             return NOTHING
@@ -337,23 +338,23 @@ class BouncedIsInitialised:
         got.add(body.api)
         if not {"LeaderAndIsr", "UpdateMetadata"} <= got:
             return NOTHING
-        del state.office.due[body.broker_id]
+        del state.term.due[body.broker_id]
         return (Exercised(event.ref, Evidence.PEER),) if due.bounced else NOTHING
 
     def end(self, state: _Initialising, end: RunEnd) -> Sequence[Finding]:
-        return judge_late(state.office.suspects, end)
+        return judge_late(state.term.suspects, end)
 
 
 @dataclass(slots=True)
 class _Hosting:
-    """What each broker hosts by the stored assignments, and hosted as a controller declared it."""
+    """The partitions that each broker hosts now, and hosted when a controller declared it live."""
 
     requests: Requests = field(default_factory=Requests)
     partitions: Partitions = field(default_factory=Partitions)
     marked: set[str] = field(default_factory=set)
     due: dict[tuple[str, int, int], tuple[frozenset[str], Cause]] = field(default_factory=dict)
-    """(controller process, broker, broker epoch) -> what the broker hosted as that controller
-    declared it live."""
+    """(controller process, broker, broker epoch) -> the partitions that the broker hosted when that
+    controller declared it live."""
 
     def hosted(self, broker: int) -> frozenset[str]:
         """The partitions of which a broker is a replica now."""
@@ -367,9 +368,9 @@ class _Hosting:
 @final
 @dataclass(frozen=True, slots=True)
 class FirstLeaderAndIsrIsWhole:
-    """BE-07. Which LeaderAndIsr is a process's first follows from its answers; for which epoch it
-    was meant is the controller's account. It must name what the broker hosted as the controller
-    declared it live, by the assignments stored before, and hosts still."""
+    """BE-07. A process's answers show which LeaderAndIsr is its first; the controller's event says
+    for which broker epoch it was sent. It must name all partitions that the broker hosted when the
+    controller declared it live, and still hosts, by the stored assignments."""
 
     clause: str = "BE-07"
     kinds: frozenset[type[Struct]] = REQUEST_KINDS | {

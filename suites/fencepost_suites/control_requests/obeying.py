@@ -1,4 +1,4 @@
-"""Which control requests a broker obeys, and what it does then."""
+"""The control requests that a broker carries out, and their effects."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from fencepost_suites.control_requests.requests import (
 )
 
 HEARTBEAT_INFO = 5
-"""The BrokerInfo version of brokers whose inter-broker protocol has broker epochs for certain."""
+"""The BrokerInfo version that implies an inter-broker protocol with broker epochs."""
 BROKER_EPOCHS = 2
 """The inter.broker.protocol that brings broker epochs in control requests."""
 
 
 def by_addressed_broker(event: Event) -> Keys:
-    """The broker that a control request goes to; for a process's start, the broker of its slot."""
+    """The broker to which a control request is sent; for a start, the broker that started."""
     body = event.body
     if isinstance(body, NodeStarted):
         return ((body.node_id,),) if body.role == "broker" else NONE
@@ -52,9 +52,9 @@ REQUEST_KINDS: frozenset[type[Struct]] = frozenset(
 @final
 @dataclass(frozen=True, slots=True)
 class FormerGenerationRefused:
-    """BE-02. What was asked is the controller's account, for which epoch the process registered is
-    ZooKeeper's czxid; without epochs, when it was asked and when the process began are the accounts
-    of both. A process that has lost its id may refuse all."""
+    """BE-02. The controller's event says which broker epoch a request has; ZooKeeper's czxid is the
+    process's own. Without epochs, the events of both say when the request was sent and when the
+    process began. A process that has lost its id may refuse every request."""
 
     clause: str = "BE-02"
     kinds: frozenset[type[Struct]] = REQUEST_KINDS
@@ -79,7 +79,7 @@ class FormerGenerationRefused:
                 f"{asked} as stale; its own is {own}"
             )
             if asked == NO_EPOCH:
-                return state, NOTHING  # that is BE-10
+                return state, NOTHING  # BE-10 judges it
         elif request.former:
             return state, (Exercised(event.ref, request.evidence),)
         else:
@@ -93,9 +93,9 @@ class FormerGenerationRefused:
 @final
 @dataclass(frozen=True, slots=True)
 class DeposedControllerRefused:
-    """BE-08. The highest controller epoch that a broker has seen is that of the requests it has
-    obeyed, as their senders tell. A request that is meant for a former process as well may be
-    refused for that."""
+    """BE-08. The requests that a broker has carried out, by their senders' events, show the highest
+    controller epoch that it has seen. A request that is also for a former process may be refused
+    with STALE_BROKER_EPOCH."""
 
     clause: str = "BE-08"
     kinds: frozenset[type[Struct]] = REQUEST_KINDS
@@ -114,7 +114,7 @@ class DeposedControllerRefused:
             return state, NOTHING
         message = (
             f"{event.process} obeyed the {request.answer.api} of {request.sender} with "
-            f"controller epoch {request.controller_epoch}, after one of {request.seen}"
+            f"controller epoch {request.controller_epoch}, after a request with {request.seen}"
         )
         because = tuple(at for at in (request.seen_at, request.sent_at) if at is not None)
         return state, (Violated(event.ref, request.evidence, message, because),)
@@ -126,7 +126,7 @@ class DeposedControllerRefused:
 @final
 @dataclass(frozen=True, slots=True)
 class AcceptsNoEpoch:
-    """BE-10. Requests of versions before KIP-380 have no broker epoch."""
+    """BE-10. Requests in versions before KIP-380 have no broker epoch."""
 
     clause: str = "BE-10"
     kinds: frozenset[type[Struct]] = REQUEST_KINDS | {ControlledShutdownAnswered}
@@ -165,16 +165,16 @@ class AcceptsNoEpoch:
 
 @dataclass(slots=True)
 class _Written:
-    """The registrations of all processes, and the requests on their way."""
+    """The registrations of all processes, and the control requests."""
 
     requests: Requests = field(default_factory=Requests)
     epochs: dict[int, dict[str, set[int]]] = field(default_factory=dict)
-    """broker -> process -> the epochs under which it has registered."""
+    """broker -> process -> the broker epochs under which it has registered."""
     without_epochs: set[str] = field(default_factory=set)
-    """The processes whose inter-broker protocol may have no broker epochs."""
+    """The processes whose inter-broker protocol may lack broker epochs."""
 
     def register(self, process: str, body: BrokerRegistered) -> None:
-        """Takes a registration in."""
+        """Applies a registration."""
         of_broker = self.epochs.setdefault(body.broker_id, {})
         of_broker.setdefault(process, set()).add(body.broker_epoch)
         known = body.protocol >= BROKER_EPOCHS or body.version >= HEARTBEAT_INFO
@@ -185,10 +185,10 @@ class _Written:
 @final
 @dataclass(frozen=True, slots=True)
 class RequestsCarryEpoch:
-    """BE-01. The epoch that a controller sends is one for which the broker has registered, and the
-    broker reads the same one. A ControlledShutdown carries an epoch of the process that sends it.
-    Only a process with an inter-broker protocol before KIP-380 may send none. The formats
-    themselves are tested in bytes."""
+    """BE-01. The broker epoch in a control request must be one under which the broker has
+    registered, and the broker must read the same value. A ControlledShutdown must have a broker
+    epoch of its sender. Only a process with an inter-broker protocol before KIP-380 may send none.
+    Other tests check the bytes."""
 
     clause: str = "BE-01"
     kinds: frozenset[type[Struct]] = REQUEST_KINDS | {ControlledShutdownAnswered}
@@ -254,23 +254,24 @@ class RequestsCarryEpoch:
 
 @dataclass(slots=True)
 class _Effects:
-    """What the brokers' processes have, and what they did since the request before."""
+    """The replicas of brokers' processes, and the replicas that they have just stopped."""
 
     requests: Requests = field(default_factory=Requests)
     hosted: dict[str, set[str]] = field(default_factory=dict)
-    """process -> partitions that a LeaderAndIsr gave it and no StopReplica took."""
+    """process -> the partitions that a LeaderAndIsr assigned and no StopReplica stopped."""
     done: dict[str, set[str]] = field(default_factory=dict)
-    """process -> partitions that it stopped or removed since its last answer."""
+    """process -> the partitions that it has stopped or removed since its last answer."""
     registered: dict[int, tuple[str, int]] = field(default_factory=dict)
-    """broker -> the process of its newest registration, and that one's epoch."""
+    """broker -> the process of its newest registration, and its broker epoch."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class CurrentRequestsProcessed:
-    """BE-09. A request for the broker's own epoch, of no deposed controller, is not refused; a
-    StopReplica that is answered NONE has stopped every replica that the process had; a
-    ControlledShutdown of the newest process that the controller knows is not refused."""
+    """BE-09. A request for the broker's own epoch must not be refused, unless a deposed controller
+    sent it. A StopReplica that is answered NONE must have stopped each of its replicas that the
+    process had. The controller must not refuse a ControlledShutdown of the broker's newest known
+    process."""
 
     clause: str = "BE-09"
     kinds: frozenset[type[Struct]] = REQUEST_KINDS | {
@@ -319,8 +320,8 @@ class CurrentRequestsProcessed:
             hosted -= named
         if missed:
             message = (
-                f"{event.process} answered a StopReplica of {', '.join(missed[:3])} with NONE and "
-                f"left {len(missed)} of its replicas as they were"
+                f"{event.process} answered a StopReplica of {', '.join(missed[:3])} with NONE, but "
+                f"did not stop {len(missed)} of its replicas"
             )
             return (Violated(event.ref, request.evidence, message, request.because),)
         return (Exercised(event.ref, request.evidence),)

@@ -1,11 +1,11 @@
-"""Control requests as two processes tell of them: the controller that sends one, and the broker
-that answers it.
+"""Control requests by the events of two processes: the controller that sends a request, and the
+broker that answers it.
 
-A broker's account of a request is held against the controller's, and its broker epoch against the
-registration. Where the controller's event is missing, the broker's own account counts alone.
+The fields of a request are those in the controller's event. If that event is missing, they are
+those in the broker's event. The broker's own epoch is that of its newest registration.
 
-A release before KIP-380 has no broker epochs. A request without one is meant for a former process
-of the broker if it was sent before the present one began.
+Releases before KIP-380 have no broker epochs. A request without a broker epoch is meant for a
+former process of the broker if it was sent before the current process began.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from fencepost_kafka import (
 )
 
 NO_EPOCH = -1
-"""What a request of a version without a broker epoch has in place of one."""
+"""The broker epoch of a request in a version without the field."""
 STALE_EPOCH = "STALE_BROKER_EPOCH"
 STALE_CONTROLLER = "STALE_CONTROLLER_EPOCH"
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One control request at the broker that answered it.
+    """An answered control request.
 
-    `asked` is the broker epoch in it, `controller_epoch` the controller's: as the sender wrote
-    them, if its event is known (`sent`). `own` is the newest broker epoch for which the answering
-    process has registered (-1: none), `seen` the highest controller epoch that it has obeyed.
-    `first`: it is the first LeaderAndIsr that this process has obeyed. `early`: it has no broker
-    epoch, and was sent before this process began.
+    `asked` and `controller_epoch` are the broker epoch and controller epoch in the request: from
+    the sender's event (`sent`), if it is known. `own` is the newest broker epoch under which the
+    answering process has registered (-1: none), `seen` the highest controller epoch that it has
+    obeyed. `first`: this is the first LeaderAndIsr that the process has obeyed. `early`: the
+    request has no broker epoch, and was sent before the process began.
     """
 
     answer: ControlRequestAnswered
@@ -53,22 +53,22 @@ class Request:
 
     @property
     def evidence(self) -> Evidence:
-        """Whether another process than the broker tells what was asked."""
+        """PEER if the sender's event says what was requested, otherwise SELF."""
         return Evidence.SELF if self.sent is None else Evidence.PEER
 
     @property
     def obeyed(self) -> bool:
-        """Whether the broker says that it carried the request out."""
+        """Whether the broker answered that it carried the request out."""
         return self.answer.error == "NONE"
 
     @property
     def former(self) -> bool:
-        """Whether it was meant for an earlier process of the broker."""
+        """Whether the request was meant for an earlier process of the broker."""
         return self.early or (self.asked != NO_EPOCH and self.asked < self.own)
 
     @property
     def meant_for(self) -> str:
-        """For which process it was meant, in words."""
+        """The process that the request was meant for, as part of a sentence."""
         if self.early:
             return "sent before this process began"
         return f"meant for broker epoch {self.asked}; its own is {self.own}"
@@ -82,12 +82,12 @@ class Request:
 
     @property
     def deposed(self) -> bool:
-        """Whether it comes from a controller before one that this process has obeyed."""
+        """Whether the process has already obeyed a controller of a higher epoch."""
         return self.controller_epoch < self.seen
 
     @property
     def because(self) -> tuple[Cause, ...]:
-        """The events that say what was asked and for which epoch the process registered."""
+        """The events of the registration and of the sent request, as far as they are known."""
         return tuple(at for at in (self.own_at, self.sent_at) if at is not None)
 
 
@@ -112,20 +112,20 @@ Sent = tuple[ControlRequestSent, Cause, int]
 @final
 @dataclass(slots=True)
 class Requests:
-    """What is known of brokers' processes, and of the requests on their way to them."""
+    """The brokers' processes, and the control requests that were sent."""
 
     processes: dict[str, _Process] = field(default_factory=dict)
     sent: dict[tuple[str, int], Sent] = field(default_factory=dict)
     """(controller process, number) -> the request."""
     numbered: dict[tuple[object, ...], Sent] = field(default_factory=dict)
-    """What the sender and the receiver of a request both say of it -> the newest such request. A
-    controller begins to count anew with each connection to a broker that it finds."""
+    """The fields that both sender and receiver record -> the newest request with these fields. A
+    controller numbers requests from the start again with each new connection to a broker."""
     begun: Counter[int] = field(default_factory=Counter)
     """broker -> how many of its processes have begun."""
 
     def take(self, event: Event) -> Request | None:
-        """Applies an event. Returns the request that it answers; None for any other event, and for
-        an answer of a process that has lost its id."""
+        """Applies an event. If it answers a request, returns that request, unless the answering
+        process has lost its id."""
         body = event.body
         match body:
             case ControlRequestSent():
@@ -153,7 +153,7 @@ class Requests:
         cause = event.cause
         found = None
         if cause is not None and cause.request:
-            # A request that outlives its connection may be answered twice: its event is kept.
+            # The event is kept: a request that outlives its connection may be answered twice.
             found = self.sent.get((cause.process, cause.seq))
         elif body.correlation >= 0:
             found = self.numbered.get(_identity(body))

@@ -1,8 +1,8 @@
-"""KIP-380's bounces: a request meant for a broker's former process arrives at its new one, or a
-controller does not see that a broker was away.
+"""KIP-380's bounces: a request for a broker's former process arrives at its new process, or a
+controller does not see that a broker was absent.
 
-Each test forces the interleaving: a link holds the one request until the process that it was meant
-for is gone. A held request outlives its connection, and is delivered to the next process.
+Each test forces the interleaving: a link holds the request until its target process has ended. A
+held request outlives its connection, and is delivered to the next process.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ PARTITIONS = 6
 SHORT_SHUTDOWN = shaped(
     "short-shutdown", controlled_shutdown_timeout_ms="3000", registration_lease_timeout_ms="6000"
 )
-"""A broker that cannot hand over all it leads ends after a while, so that its controlled shutdown
-lasts until then."""
+"""A broker that cannot hand over all leaderships ends at the time limit: its controlled shutdown
+lasts that long."""
 
 
-def elsewhere(cluster: KafkaCluster) -> KafkaNode:
-    """A broker that is not the controller, and leads a partition of orders."""
+def leading_elsewhere(cluster: KafkaCluster) -> KafkaNode:
+    """A broker that leads a partition of orders and is not the controller."""
     return cluster.leader("orders", led_elsewhere(cluster, "orders", PARTITIONS))
 
 
 def answered(
-    history: EventLog, broker: KafkaNode, such: Callable[[ControlRequestAnswered], bool], what: str
+    history: EventLog, broker: KafkaNode, test: Callable[[ControlRequestAnswered], bool], what: str
 ) -> Condition:
-    """The broker has answered a control request for which `such` is true."""
+    """The broker has answered a control request that meets `test`."""
     return history.event_where(
         ControlRequestAnswered,
-        lambda body: body.broker_id == broker.id and such(body),
+        lambda body: body.broker_id == broker.id and test(body),
         f"{broker} to answer {what}",
     )
 
 
 def registered_anew(history: EventLog, broker: KafkaNode) -> Condition:
-    """A later process of the broker registers than those that have done so."""
+    """The broker registers with a broker epoch above all that it had when this was called."""
     known = max(
         body.broker_epoch for body in history.of(BrokerRegistered) if body.broker_id == broker.id
     )
@@ -66,7 +66,7 @@ def registered_anew(history: EventLog, broker: KafkaNode) -> Condition:
 
 
 def has_old(api: str) -> Callable[[ControlRequestAnswered], bool]:
-    """A request of this API that is meant for an earlier broker epoch."""
+    """Tests for a request of this API with an earlier broker epoch."""
     return lambda body: body.api == api and body.request_epoch < body.broker_epoch
 
 
@@ -77,9 +77,9 @@ def test_a_stop_replica_of_a_controlled_shutdown_does_not_stop_the_restarted_bro
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
 ) -> None:
     clients.create_topic("orders", partitions=PARTITIONS)
-    # Nothing can take over the partition that it alone has: it stays until the request is held.
+    # No other broker can lead this partition, so the shutdown lasts until the request is held.
     clients.create_topic("alone", replication=1)
-    victim = elsewhere(cluster)
+    victim = leading_elsewhere(cluster)
     with faults.hold(cluster.active_controller, victim, "StopReplica") as held:
         anew = registered_anew(history, victim)
         faults.bounce(victim, after_ms=0, signal="SIGTERM")
@@ -97,7 +97,7 @@ def test_a_controlled_shutdown_that_arrives_after_the_bounce_is_rejected(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
 ) -> None:
     clients.create_topic("orders", partitions=PARTITIONS)
-    victim = elsewhere(cluster)
+    victim = leading_elsewhere(cluster)
     with faults.hold(victim, cluster.active_controller, "ControlledShutdown") as held:
         anew = registered_anew(history, victim)
         faults.bounce(victim, after_ms=0, signal="SIGTERM")
@@ -121,13 +121,13 @@ def test_a_controlled_shutdown_that_arrives_after_the_bounce_is_rejected(
 @LONG_LEASE
 @physical("signals")
 @clause("BE-05", "BE-06", "BE-01")
-def test_a_broker_that_bounces_before_it_is_seen_to_be_absent_is_initialised_again(
+def test_a_broker_that_bounces_before_its_absence_is_detected_is_initialised_again(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
 ) -> None:
     clients.create_topic("orders", partitions=PARTITIONS)
-    victim = elsewhere(cluster)
+    victim = leading_elsewhere(cluster)
     anew = registered_anew(history, victim)
-    # Its session has not ended yet: the new process replaces the znode of the old one.
+    # The old session has not ended: the new process replaces the old znode.
     faults.bounce(victim, after_ms=0)
     cluster.eventually(anew)
     cluster.eventually(victim.active)
@@ -138,16 +138,16 @@ def test_a_broker_that_bounces_before_it_is_seen_to_be_absent_is_initialised_aga
 @OUTLASTING_LEASE
 @physical("signals")
 @clause("BE-07")
-def test_a_leader_and_isr_from_before_the_start_is_not_obeyed(
+def test_a_leader_and_isr_for_the_former_process_is_not_obeyed(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
 ) -> None:
     clients.create_topic("orders", partitions=PARTITIONS)
     cluster.eventually(cluster.recovered)
     controller = cluster.active_controller
     victim, other = (broker for broker in cluster.brokers if broker.id != controller.id)
-    # The requests for its new process wait behind the old one, which so may be its first.
+    # Requests for the new process wait behind the held one, which may so arrive first.
     with faults.hold(controller, victim, "LeaderAndIsr", first=0) as held:
-        # The leaderships of the other broker move: victim learns of new leaders.
+        # The other broker's leaderships move, so the victim is sent a LeaderAndIsr.
         faults.bounce(other, after_ms=0)
         assert held.await_receipt().true
         anew = registered_anew(history, victim)
@@ -161,7 +161,7 @@ def test_a_leader_and_isr_from_before_the_start_is_not_obeyed(
 @OUTLASTING_LEASE
 @physical("signals")
 @clause("BE-02")
-def test_an_update_metadata_of_the_former_process_is_not_obeyed(
+def test_an_update_metadata_for_the_former_process_is_not_obeyed(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
 ) -> None:
     clients.create_topic("orders", partitions=PARTITIONS)
