@@ -226,7 +226,7 @@ class RequestsCarryEpoch:
         elif sent.broker_epoch not in known:
             message = (
                 f"{request.sender} sent {event.process} a {answer.api} with broker epoch "
-                f"{sent.broker_epoch}, under which it never registered"
+                f"{sent.broker_epoch}, under which broker {answer.broker_id} never registered"
             )
         if message:
             return (Violated(event.ref, Evidence.PEER, message, request.because),)
