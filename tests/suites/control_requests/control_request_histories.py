@@ -23,7 +23,7 @@ CLAUSES = {clause.id: clause for clause in clauses()}
 CONTROLLER, NEXT = "broker-3#1", "broker-2#1"
 OLD, NEW = "broker-1#1", "broker-1#2"
 FORMER, OWN = 10, 20
-"""The broker epochs of broker 1's two processes."""
+"""The broker epochs of broker 1's former process, and of its current one."""
 ALL = tuple(f"BE-{number:02}" for number in range(1, 11))
 
 
@@ -88,7 +88,7 @@ def send(
 def answer(
     h: HistoryBuilder, sent: Event, error: str = "NONE", process: str = NEW, **changed: Any
 ) -> None:
-    """Answers a request, as it was sent unless a field is changed."""
+    """Adds the answer to a request: its fields are those of the request, except `changed`."""
     body: Any = sent.body
     answer = {
         "api": body.api,
@@ -178,7 +178,7 @@ def store(h: HistoryBuilder, *indexes: int) -> None:
 
 
 def bounced() -> HistoryBuilder:
-    """Broker 1 has bounced: its second process is registered."""
+    """A history in which broker 1 has bounced, and its second process is registered."""
     h = HistoryBuilder()
     begin(h)
     register(h, OLD, FORMER)

@@ -1,5 +1,4 @@
-"""The rules of KIP-380, each with a history that holds, one that breaks it and one that does not
-decide."""
+"""The rules of KIP-380, each with histories that keep it, break it, and do not exercise it."""
 
 from __future__ import annotations
 
@@ -43,13 +42,13 @@ def test_a_bounce_without_any_request_exercises_nothing(clause: str) -> None:
 # ------------------------------------------------------------------------------------------ BE-01
 
 
-def test_an_epoch_that_is_read_as_it_was_sent_and_registered_holds_be_01() -> None:
+def test_a_registered_epoch_that_is_read_as_it_was_sent_holds_be_01() -> None:
     h = bounced()
     answer(h, send(h, "UpdateMetadata", OWN))
     assert outcome(h, "BE-01") is Outcome.HOLDS
 
 
-def test_an_epoch_that_is_read_as_another_breaks_be_01() -> None:
+def test_an_epoch_that_is_not_read_as_it_was_sent_breaks_be_01() -> None:
     h = bounced()
     answer(h, send(h, "UpdateMetadata", OWN), request_epoch=OWN + 1)
     assert "had sent with 20" in verdict(h, "BE-01").violations[0].message
@@ -82,7 +81,7 @@ def test_a_controller_with_the_protocol_of_kip_380_that_sends_no_epoch_breaks_be
 
 
 @pytest.mark.parametrize(("protocol", "violated"), [(1, 0), (2, 1)])
-def test_a_shutdown_without_an_epoch_is_that_of_an_earlier_protocol(
+def test_only_an_earlier_protocol_may_send_a_shutdown_without_an_epoch(
     protocol: int, violated: int
 ) -> None:
     h = bounced()
@@ -108,7 +107,7 @@ def test_an_obeyed_request_of_the_former_process_breaks_be_02(api: str) -> None:
     assert verdict(h, "BE-02").violated == 1
 
 
-def test_a_broker_that_tells_of_another_epoch_breaks_be_02_all_the_same() -> None:
+def test_be_02_is_broken_even_if_the_broker_records_other_epochs() -> None:
     h = bounced()
     answer(h, send(h, "UpdateMetadata", FORMER), request_epoch=OWN, broker_epoch=FORMER)
     assert verdict(h, "BE-02").violated == 1
@@ -120,7 +119,7 @@ def test_a_current_request_refused_as_stale_breaks_be_02() -> None:
     assert verdict(h, "BE-02").violated == 1
 
 
-def test_a_process_that_lost_its_id_may_refuse_all() -> None:
+def test_a_process_that_lost_its_id_may_refuse_every_request() -> None:
     h = bounced()
     h.add(
         NEW,
@@ -141,7 +140,7 @@ def test_a_refused_stop_replica_of_the_former_process_holds_be_03() -> None:
     assert outcome(h, "BE-03") is Outcome.HOLDS
 
 
-def test_a_replica_that_an_old_stop_replica_stops_breaks_be_03_whatever_the_answer_is() -> None:
+def test_a_replica_that_an_old_stop_replica_stops_breaks_be_03_even_if_it_is_refused() -> None:
     h = bounced()
     sent = send(h, "StopReplica", FORMER)
     h.add(
@@ -169,7 +168,7 @@ def test_a_rejected_shutdown_of_the_former_process_holds_be_04() -> None:
     assert outcome(h, "BE-04") is Outcome.HOLDS
 
 
-def test_an_accepted_shutdown_of_the_former_process_breaks_be_04_whatever_epoch_it_names() -> None:
+def test_an_accepted_shutdown_of_the_former_process_breaks_be_04_despite_its_known_epoch() -> None:
     h = bounced()
     declare(h, "Absent", "Active", OWN, "bounced")
     shut_down(h, FORMER, known=FORMER)
@@ -189,7 +188,7 @@ def test_a_stop_replica_to_a_process_that_was_not_asked_to_stop_breaks_be_04() -
     assert "was not asked to stop" in verdict(h, "BE-04").violations[0].message
 
 
-def test_a_stop_replica_to_a_stopping_process_or_for_a_deletion_breaks_nothing() -> None:
+def test_a_stop_replica_to_a_stopping_process_or_for_a_deletion_keeps_be_04() -> None:
     h = bounced()
     stop(h, OLD)
     send(h, "StopReplica", FORMER)
@@ -200,7 +199,7 @@ def test_a_stop_replica_to_a_stopping_process_or_for_a_deletion_breaks_nothing()
 # ------------------------------------------------------------------------------------------ BE-05
 
 
-def test_a_bounce_that_is_found_holds_be_05() -> None:
+def test_a_bounce_that_is_declared_holds_be_05() -> None:
     h = bounced()
     declare(h, "Active", "Absent", FORMER, "bounced")
     declare(h, "Absent", "Initial", OWN, "bounced")
@@ -210,7 +209,7 @@ def test_a_bounce_that_is_found_holds_be_05() -> None:
     assert outcome(h, "BE-05") is Outcome.HOLDS
 
 
-def test_a_bounce_that_is_found_before_the_broker_has_its_answer_holds_be_05() -> None:
+def test_a_bounce_that_is_declared_before_the_registration_is_recorded_holds_be_05() -> None:
     h = HistoryBuilder()
     begin(h)
     register(h, OLD, FORMER)
@@ -223,7 +222,7 @@ def test_a_bounce_that_is_found_before_the_broker_has_its_answer_holds_be_05() -
     assert outcome(h, "BE-05") is Outcome.HOLDS
 
 
-def test_a_bounce_that_is_not_found_breaks_be_05() -> None:
+def test_a_bounce_that_is_not_declared_breaks_be_05() -> None:
     h = bounced()
     h.after(7_000)
     declare(h, "Active", "Stopping", FORMER, "heartbeat")
@@ -233,7 +232,7 @@ def test_a_bounce_that_is_not_found_breaks_be_05() -> None:
 
 
 @pytest.mark.parametrize("ended", [NEW, CONTROLLER])
-def test_nothing_is_owed_once_either_process_has_ended(ended: str) -> None:
+def test_no_declaration_is_due_once_either_process_has_ended(ended: str) -> None:
     h = bounced()
     h.add("harness", ProcessExited(ended=ended, exit_code=-9, signal=9, expected=True))
     h.after(7_000)
@@ -244,37 +243,37 @@ def test_nothing_is_owed_once_either_process_has_ended(ended: str) -> None:
 # ------------------------------------------------------------------------------------------ BE-06
 
 
-def live_again() -> HistoryBuilder:
+def declared_live() -> HistoryBuilder:
     h = bounced()
     declare(h, "Active", "Absent", FORMER, "bounced")
     declare(h, "Absent", "Active", OWN, "bounced")
     return h
 
 
-def test_a_bounced_broker_that_gets_all_holds_be_06() -> None:
-    h = live_again()
+def test_a_bounced_broker_that_gets_metadata_and_partitions_holds_be_06() -> None:
+    h = declared_live()
     answer(h, send(h, "UpdateMetadata", OWN))
     answer(h, send(h, "LeaderAndIsr", OWN, number=2))
     assert outcome(h, "BE-06") is Outcome.HOLDS
 
 
 def test_requests_without_a_broker_epoch_initialise_a_bounced_broker() -> None:
-    h = live_again()
+    h = declared_live()
     answer(h, send(h, "UpdateMetadata", -1))
     answer(h, send(h, "LeaderAndIsr", -1, number=2))
     assert outcome(h, "BE-06") is Outcome.HOLDS
 
 
 def test_a_bounced_broker_without_partitions_breaks_be_06() -> None:
-    h = live_again()
+    h = declared_live()
     answer(h, send(h, "UpdateMetadata", OWN))
     h.after(7_000)
     declare(h, "Active", "Stopping", OWN, "heartbeat")
     assert "did not initialise it" in verdict(h, "BE-06").violations[0].message
 
 
-def test_requests_for_the_former_process_initialise_nothing() -> None:
-    h = live_again()
+def test_requests_for_the_former_process_do_not_initialise_the_new_one() -> None:
+    h = declared_live()
     answer(h, send(h, "UpdateMetadata", FORMER))
     answer(h, send(h, "LeaderAndIsr", FORMER, number=2))
     assert outcome(h, "BE-06") is Outcome.NOT_EXERCISED
@@ -291,7 +290,7 @@ def test_a_first_leader_and_isr_of_all_partitions_holds_be_07() -> None:
     assert outcome(h, "BE-07") is Outcome.HOLDS
 
 
-def test_a_first_leader_and_isr_that_lacks_one_breaks_be_07() -> None:
+def test_a_first_leader_and_isr_that_lacks_a_partition_breaks_be_07() -> None:
     h = bounced()
     store(h, 0, 1)
     declare(h, "Absent", "Active", OWN, "bounced")
@@ -299,7 +298,7 @@ def test_a_first_leader_and_isr_that_lacks_one_breaks_be_07() -> None:
     assert "such as orders-1" in verdict(h, "BE-07").violations[0].message
 
 
-def test_a_partition_made_after_the_declaration_may_come_later() -> None:
+def test_a_first_leader_and_isr_may_lack_a_partition_made_after_the_declaration() -> None:
     h = bounced()
     store(h, 0)
     declare(h, "Absent", "Active", OWN, "bounced")
@@ -308,7 +307,7 @@ def test_a_partition_made_after_the_declaration_may_come_later() -> None:
     assert outcome(h, "BE-07") is Outcome.HOLDS
 
 
-def test_a_later_leader_and_isr_may_name_few() -> None:
+def test_a_later_leader_and_isr_may_lack_partitions() -> None:
     h = bounced()
     store(h, 0, 1)
     declare(h, "Absent", "Active", OWN, "bounced")
@@ -318,7 +317,7 @@ def test_a_later_leader_and_isr_may_name_few() -> None:
 
 
 @pytest.mark.parametrize("error", ["NONE", "STALE_BROKER_EPOCH"])
-def test_a_leader_and_isr_from_before_the_start_must_be_refused(error: str) -> None:
+def test_a_leader_and_isr_for_the_former_process_must_be_refused(error: str) -> None:
     h = bounced()
     answer(h, send(h, "LeaderAndIsr", FORMER), error)
     assert outcome(h, "BE-07") is (Outcome.VIOLATED if error == "NONE" else Outcome.HOLDS)
@@ -336,7 +335,7 @@ def test_a_request_of_a_deposed_controller_must_be_refused(error: str) -> None:
     assert outcome(h, "BE-08") is (Outcome.VIOLATED if error == "NONE" else Outcome.HOLDS)
 
 
-def test_a_refused_request_of_a_newer_controller_is_not_seen() -> None:
+def test_a_refused_request_of_a_newer_controller_does_not_depose_the_older_one() -> None:
     h = bounced()
     newer = send(h, "UpdateMetadata", OWN, controller_epoch=2, process=NEXT)
     answer(h, newer, "STALE_BROKER_EPOCH")
@@ -371,7 +370,7 @@ def test_a_stop_replica_that_is_answered_must_have_stopped_the_replicas(removed:
     assert outcome(h, "BE-09") is (Outcome.HOLDS if removed else Outcome.VIOLATED)
 
 
-def test_a_stop_replica_of_what_the_process_never_had_has_no_effect_to_show() -> None:
+def test_a_stop_replica_of_a_replica_that_the_process_never_had_needs_no_effect() -> None:
     h = bounced()
     answer(h, send(h, "StopReplica", OWN))
     assert outcome(h, "BE-09") is Outcome.HOLDS
@@ -384,7 +383,7 @@ def test_a_shutdown_of_the_newest_process_must_be_processed(error: str) -> None:
     assert outcome(h, "BE-09") is (Outcome.HOLDS if error == "NONE" else Outcome.VIOLATED)
 
 
-def test_a_shutdown_of_a_process_that_the_controller_has_not_read_may_be_refused() -> None:
+def test_a_shutdown_before_the_controller_has_read_the_registration_may_be_refused() -> None:
     h = bounced()
     shut_down(h, OWN, "BROKER_ID_NOT_REGISTERED", known=-1, client=NEW)
     assert outcome(h, "BE-09") is Outcome.NOT_EXERCISED
@@ -406,7 +405,7 @@ def test_a_shutdown_without_a_broker_epoch_must_be_accepted() -> None:
     assert verdict(h, "BE-10").violated == 1
 
 
-def test_a_request_without_a_broker_epoch_may_be_refused_as_a_deposed_controllers() -> None:
+def test_a_request_without_a_broker_epoch_of_a_deposed_controller_may_be_refused() -> None:
     h = bounced()
     answer(h, send(h, "UpdateMetadata", -1), "STALE_CONTROLLER_EPOCH")
     assert outcome(h, "BE-10") is Outcome.NOT_EXERCISED

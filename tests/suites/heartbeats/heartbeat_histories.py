@@ -173,7 +173,7 @@ def changed(
 
 
 def active_broker(h: HistoryBuilder) -> None:
-    """A broker that the controller has just accepted."""
+    """A broker whose heartbeat the controller has just accepted."""
     h.add(BROKER, NodeStarted(role="broker", node_id=2, incarnation="x", metadata_offset=-1))
     h.add(BROKER, SessionChanged(session=7, state="connected"))
     registered(h)
@@ -289,7 +289,7 @@ Write = Callable[[HistoryBuilder], None]
 
 
 def steps(*each: Callable[[HistoryBuilder], object]) -> Write:
-    """A history of these steps."""
+    """Joins steps to a history."""
 
     def write(h: HistoryBuilder) -> None:
         for one in each:
@@ -304,7 +304,7 @@ def call(write: Callable[..., None], **given: object) -> Write:
 
 
 def wait(ms: int) -> Callable[[HistoryBuilder], object]:
-    """A step in which time passes."""
+    """A step that lets time pass."""
     return lambda h: h.after(ms)
 
 
@@ -322,8 +322,8 @@ def suspended(h: HistoryBuilder) -> None:
     h.add(CONTROLLER, SessionChanged(session=3, state="suspended"))
 
 
-in_office = steps(began, declared)
-heard = steps(in_office, active_broker, answered, received)
+term_began = steps(began, declared)
+heard = steps(term_began, active_broker, answered, received)
 silence = call(declared, new="Inactive", old="Active", reason="silent")
 back = call(declared, new="Active", old="Inactive")
 stopping = call(changed, new="ACTIVE", reason="stopping", state="Stopping")

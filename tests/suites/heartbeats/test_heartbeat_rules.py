@@ -19,7 +19,6 @@ from tests.suites.heartbeats.heartbeat_histories import (
     declared,
     ended,
     heard,
-    in_office,
     judged,
     killed,
     legacy,
@@ -33,6 +32,7 @@ from tests.suites.heartbeats.heartbeat_histories import (
     stopping,
     stored,
     suspended,
+    term_began,
     verdict,
     wait,
     wrote,
@@ -61,27 +61,27 @@ KEPT: dict[str, Write] = {
         received,
         call(changed, new="ACTIVE", old="FENCED", reason="unfenced"),
     ),
-    "HB-09": steps(in_office, answered, wait(2000), silence),
-    "HB-10": steps(in_office, wait(2000), silence, back, answered),
+    "HB-09": steps(term_began, answered, wait(2000), silence),
+    "HB-10": steps(term_began, wait(2000), silence, back, answered),
     "HB-11": steps(heard, wait(2000), silence, wait(1000), call(changed, new="FENCED")),
-    "HB-12": steps(in_office, call(answered, incarnation=10, error="INVALID_INCARNATION_ID")),
+    "HB-12": steps(term_began, call(answered, incarnation=10, error="INVALID_INCARNATION_ID")),
     "HB-13": steps(
-        in_office,
+        term_began,
         call(answered, incarnation=30),
         call(declared, new="Absent", old="Active", reason="bounced"),
     ),
-    "HB-14": steps(in_office, answered),
+    "HB-14": steps(term_began, answered),
     "HB-16": steps(registered, judged),
-    "HB-17": steps(in_office, suspended, call(judged, error="NOT_CONTROLLER", active=False)),
-    "HB-18": steps(in_office, call(judged, error="INVALID_INCARNATION_ID", incarnation=10)),
-    "HB-19": steps(in_office, stored, call(judged, result="NOT_LEADER_OR_FOLLOWER", epoch=3)),
-    "HB-20": steps(in_office, stored, call(judged, result="INVALID_REQUEST", isr="")),
-    "HB-21": steps(in_office, stored, judged),
+    "HB-17": steps(term_began, suspended, call(judged, error="NOT_CONTROLLER", active=False)),
+    "HB-18": steps(term_began, call(judged, error="INVALID_INCARNATION_ID", incarnation=10)),
+    "HB-19": steps(term_began, stored, call(judged, result="NOT_LEADER_OR_FOLLOWER", epoch=3)),
+    "HB-20": steps(term_began, stored, call(judged, result="INVALID_REQUEST", isr="")),
+    "HB-21": steps(term_began, stored, judged),
     "HB-22": steps(
         call(registered, version=4, protocol=2), call(stored, process=BROKER, role="broker")
     ),
     "HB-23": steps(began, legacy, wait(2500)),
-    "HB-27": steps(in_office, suspended, call(answered, error="NOT_CONTROLLER", active=False)),
+    "HB-27": steps(term_began, suspended, call(answered, error="NOT_CONTROLLER", active=False)),
     "HB-29": steps(
         active_broker,
         sent,
@@ -99,23 +99,23 @@ BROKEN: dict[str, Write] = {
     "HB-06": steps(active_broker, wait(3500), served),
     "HB-07": steps(active_broker, call(changed, new="FENCED"), wrote),
     "HB-08": steps(active_broker, call(changed, new="FENCED"), sent, received, sent),
-    "HB-09": steps(in_office, answered, wait(3100), answered),
-    "HB-10": steps(in_office, wait(2000), silence, call(answered, state="Inactive")),
+    "HB-09": steps(term_began, answered, wait(3100), answered),
+    "HB-10": steps(term_began, wait(2000), silence, call(answered, state="Inactive")),
     "HB-11": steps(heard, wait(700), call(changed, new="FENCED")),
-    "HB-12": steps(in_office, call(answered, incarnation=10)),
-    "HB-13": steps(in_office, call(answered, incarnation=30), wait(3000)),
-    "HB-14": steps(in_office, call(answered, target=3)),
+    "HB-12": steps(term_began, call(answered, incarnation=10)),
+    "HB-13": steps(term_began, call(answered, incarnation=30), wait(3000)),
+    "HB-14": steps(term_began, call(answered, target=3)),
     "HB-16": steps(registered, call(stored, process=BROKER, role="broker")),
-    "HB-17": steps(in_office, suspended, judged),
-    "HB-18": steps(in_office, call(judged, incarnation=10)),
-    "HB-19": steps(in_office, call(stored, leader=3), judged),
-    "HB-20": steps(in_office, stored, call(judged, isr="")),
-    "HB-21": steps(in_office, call(stored, isr=(1, 2, 3)), judged),
+    "HB-17": steps(term_began, suspended, judged),
+    "HB-18": steps(term_began, call(judged, incarnation=10)),
+    "HB-19": steps(term_began, call(stored, leader=3), judged),
+    "HB-20": steps(term_began, stored, call(judged, isr="")),
+    "HB-21": steps(term_began, call(stored, isr=(1, 2, 3)), judged),
     "HB-22": steps(call(registered, version=5, protocol=2)),
     "HB-23": steps(
         began, legacy, call(declared, new="Inactive", old="Active", reason="silent", version=4)
     ),
-    "HB-27": steps(in_office, suspended, answered),
+    "HB-27": steps(term_began, suspended, answered),
     "HB-29": steps(active_broker, sent, call(received, error="INVALID_INCARNATION_ID"), sent),
 }
 UNTOUCHED: dict[str, Write] = {
@@ -126,23 +126,25 @@ UNTOUCHED: dict[str, Write] = {
     "HB-06": steps(active_broker, wait(2900), killed),
     "HB-07": steps(active_broker, served),
     "HB-08": steps(active_broker, call(changed, new="FENCED"), sent, call(received, error="OTHER")),
-    "HB-09": steps(in_office, wait(1500), answered),
-    "HB-10": steps(in_office, wait(2000), silence),
-    "HB-11": steps(in_office, active_broker, answered, wait(3000)),
-    "HB-12": steps(in_office, answered),
+    "HB-09": steps(term_began, wait(1500), answered),
+    "HB-10": steps(term_began, wait(2000), silence),
+    "HB-11": steps(term_began, active_broker, answered, wait(3000)),
+    "HB-12": steps(term_began, answered),
     "HB-13": steps(
-        in_office, answered, lambda h: h.add(CONTROLLER, ControllerEnded(epoch=1, reason="session"))
+        term_began,
+        answered,
+        lambda h: h.add(CONTROLLER, ControllerEnded(epoch=1, reason="session")),
     ),
-    "HB-14": steps(in_office, call(answered, incarnation=30)),
+    "HB-14": steps(term_began, call(answered, incarnation=30)),
     "HB-16": steps(call(registered, version=4), judged),
-    "HB-17": steps(in_office, judged),
-    "HB-18": steps(in_office, judged),
-    "HB-19": steps(in_office, stored, judged),
-    "HB-20": steps(in_office, call(stored, isr=(1, 2, 3)), stored, judged),
-    "HB-21": steps(in_office, stored, call(judged, result="INVALID_REQUEST", isr="")),
+    "HB-17": steps(term_began, judged),
+    "HB-18": steps(term_began, judged),
+    "HB-19": steps(term_began, stored, judged),
+    "HB-20": steps(term_began, call(stored, isr=(1, 2, 3)), stored, judged),
+    "HB-21": steps(term_began, stored, call(judged, result="INVALID_REQUEST", isr="")),
     "HB-22": steps(registered, judged),
     "HB-23": steps(began, legacy, wait(1000)),
-    "HB-27": steps(in_office, answered),
+    "HB-27": steps(term_began, answered),
     "HB-29": steps(active_broker, sent, received),
 }
 
@@ -177,9 +179,9 @@ def test_every_rule_of_heartbeats_has_its_three_histories() -> None:
     assert owed == set(KEPT) == set(BROKEN) == set(UNTOUCHED)
 
 
-def test_a_stall_of_the_controller_leaves_a_late_declaration_undecided() -> None:
+def test_a_late_declaration_is_undecided_if_the_controller_stalled() -> None:
     h = HistoryBuilder()
-    in_office(h)
+    term_began(h)
     answered(h)
     h.after(3100)
     h.add(CONTROLLER, Stalled(stalled_ns=500_000_000))
@@ -187,16 +189,18 @@ def test_a_stall_of_the_controller_leaves_a_late_declaration_undecided() -> None
     assert verdict(h, "HB-09") is Outcome.UNKNOWN
 
 
-def test_a_controller_that_ends_had_to_declare_a_silent_broker_before() -> None:
+def test_a_declaration_that_is_overdue_when_the_controller_ends_breaks_hb_09() -> None:
     h = HistoryBuilder()
-    in_office(h)
+    term_began(h)
     answered(h)
     h.after(3100)
     h.add("harness", ProcessExited(ended=CONTROLLER, exit_code=-1, signal=9, expected=True))
     assert verdict(h, "HB-09") is Outcome.VIOLATED
 
 
-def test_a_legacy_registration_that_outlives_the_timeout_counts_at_the_end_of_the_term() -> None:
+def test_a_legacy_registration_that_outlives_the_timeout_exercises_hb_23_when_the_term_ends() -> (
+    None
+):
     h = HistoryBuilder()
     began(h)
     legacy(h)
@@ -205,16 +209,16 @@ def test_a_legacy_registration_that_outlives_the_timeout_counts_at_the_end_of_th
     assert verdict(h, "HB-23") is Outcome.HOLDS
 
 
-def test_two_registrations_with_one_czxid_break_the_promise() -> None:
+def test_two_registrations_with_one_czxid_break_hb_01() -> None:
     h = HistoryBuilder()
     registered(h)
     registered(h, process=SECOND)
     assert verdict(h, "HB-01") is Outcome.VIOLATED
 
 
-def test_an_isr_change_that_adds_an_inactive_broker_breaks_the_promise() -> None:
+def test_an_isr_change_that_adds_an_inactive_broker_breaks_hb_20() -> None:
     h = HistoryBuilder()
-    in_office(h)
+    term_began(h)
     stored(h, isr=(2,))
     stored(h, isr=(2, 3), offset=60)
     judged(h)

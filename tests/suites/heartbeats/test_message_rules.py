@@ -1,5 +1,4 @@
-"""HB-15 and HB-26, each with a history that holds, one that breaks it and one that does not
-decide."""
+"""HB-15 and HB-26, each with histories that keep it, break it, and do not exercise it."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ def outcome(h: HistoryBuilder, clause: str) -> Outcome:
 
 
 def registered(reachable: bool = True) -> HistoryBuilder:
-    """Broker 3 is the controller; broker 1 has registered, and the controller has met it."""
+    """Broker 3 is the controller; it has read the registration of broker 1."""
     h = HistoryBuilder()
     h.add(CONTROLLER, ControllerBegan(epoch=1, broker_id=3, first=True, heartbeat_timeout_ms=2000))
     h.add(
@@ -149,7 +148,7 @@ def test_a_heartbeat_for_a_registration_without_an_address_must_be_refused(
 @pytest.mark.parametrize(
     ("error", "expected"), [("INVALID_REQUEST", Outcome.HOLDS), ("NONE", Outcome.VIOLATED)]
 )
-def test_the_answer_that_the_broker_got_counts_whatever_the_controller_says(
+def test_the_answer_that_the_broker_received_is_evidence_against_the_controllers_event(
     error: str, expected: Outcome
 ) -> None:
     h = registered(reachable=False)
@@ -157,7 +156,7 @@ def test_the_answer_that_the_broker_got_counts_whatever_the_controller_says(
     assert outcome(h, "HB-15") is expected
 
 
-def test_a_heartbeat_before_the_controller_has_met_the_broker_is_not_judged() -> None:
+def test_a_heartbeat_before_the_controller_has_read_the_registration_is_not_judged() -> None:
     h = registered(reachable=False)
     declare(h, "Initial", "Absent", "gone")
     answer(h, "NONE", state="Absent", known=-1)
@@ -169,7 +168,7 @@ def test_a_heartbeat_before_the_controller_has_met_the_broker_is_not_judged() ->
     ("broker", "new", "reachable"),
     [(1, "Active", False), (-1, "Active", True), (1, "Initial", True)],
 )
-def test_a_state_that_a_malformed_heartbeat_led_to_breaks_hb_15(
+def test_a_declaration_for_a_malformed_heartbeat_breaks_hb_15(
     broker: int, new: str, reachable: bool
 ) -> None:
     h = registered(reachable=reachable)
@@ -181,7 +180,7 @@ def test_a_state_that_a_malformed_heartbeat_led_to_breaks_hb_15(
 
 
 @pytest.mark.parametrize("clause", ["HB-15", "HB-18", "HB-19", "HB-20", "HB-26"])
-def test_bytes_that_a_test_has_read_are_evidence(clause: str) -> None:
+def test_bytes_that_a_test_has_decoded_are_evidence(clause: str) -> None:
     for seen, held, expected in (
         (clause, True, Outcome.HOLDS),
         (clause, False, Outcome.VIOLATED),
@@ -195,8 +194,8 @@ def test_bytes_that_a_test_has_read_are_evidence(clause: str) -> None:
         assert outcome(h, clause) is expected
 
 
-def test_fields_that_are_read_as_they_were_written_exercise_nothing() -> None:
-    """Both ends have the same codec: that they agree does not show what the bytes are."""
+def test_equal_fields_at_both_ends_do_not_exercise_hb_26() -> None:
+    """Both ends have the same codec, so equal fields do not show that the bytes are right."""
     h = registered()
     send(h)
     answer(h, "NONE")
@@ -205,7 +204,7 @@ def test_fields_that_are_read_as_they_were_written_exercise_nothing() -> None:
 
 
 @pytest.mark.parametrize("read", [{"incarnation_id": OWN + 1}, {"target_state": 3}])
-def test_a_heartbeat_that_is_read_as_another_breaks_hb_26(read: dict[str, int]) -> None:
+def test_a_heartbeat_that_is_read_with_other_fields_breaks_hb_26(read: dict[str, int]) -> None:
     h = registered()
     send(h)
     answer(h, "NONE", **read)
@@ -213,7 +212,7 @@ def test_a_heartbeat_that_is_read_as_another_breaks_hb_26(read: dict[str, int]) 
 
 
 @pytest.mark.parametrize(("error", "state"), [("NONE", 3), ("INVALID_INCARNATION_ID", 2)])
-def test_an_answer_that_is_read_as_another_breaks_hb_26(error: str, state: int) -> None:
+def test_an_answer_that_is_read_with_other_fields_breaks_hb_26(error: str, state: int) -> None:
     h = registered()
     send(h)
     answer(h, "NONE")
@@ -233,7 +232,7 @@ def test_an_answer_to_an_earlier_heartbeat_is_not_compared() -> None:
 @pytest.mark.parametrize(
     ("isr", "epoch", "violated"), [("1,2", 4, 0), ("1,3", 4, 1), ("1,2", 0, 1)]
 )
-def test_an_isr_change_must_be_read_as_it_was_asked_for(
+def test_an_isr_change_must_be_read_with_the_fields_that_were_sent(
     isr: str, epoch: int, violated: int
 ) -> None:
     h = registered()

@@ -1,6 +1,6 @@
-"""The rules of what the controller over ZooKeeper announces, and which process is in the cluster.
+"""The rules of the controller's metadata over ZooKeeper, and of which process is a broker.
 
-Each has a history that keeps the promise, one that breaks it, and one that does not decide.
+Each rule has histories that keep the promise, break it, and do not exercise it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def verdict(h: HistoryBuilder, clause: str) -> Outcome:
 
 
 def begin(h: HistoryBuilder) -> None:
-    """A controller that has brokers 2 and 3 in the cluster."""
+    """Begins the term of a controller that has declared brokers 2 and 3 active."""
     began = ControllerBegan(
         epoch=1, broker_id=1, first=True, heartbeat_timeout_ms=2000, session_timeout_ms=3000
     )
@@ -134,7 +134,7 @@ def test_metadata_without_the_inactive_broker_hold_hb_03() -> None:
     assert verdict(h, "HB-03") is Outcome.HOLDS
 
 
-def test_metadata_with_the_inactive_broker_break_hb_03_as_the_broker_has_read_them() -> None:
+def test_metadata_in_which_a_broker_reads_the_inactive_broker_break_hb_03() -> None:
     h = HistoryBuilder()
     begin(h)
     declare(h, 2, "Inactive")
@@ -143,7 +143,7 @@ def test_metadata_with_the_inactive_broker_break_hb_03_as_the_broker_has_read_th
     assert verdict(h, "HB-03") is Outcome.VIOLATED
 
 
-def test_an_inactive_broker_that_is_made_leader_breaks_hb_03() -> None:
+def test_an_inactive_broker_that_is_elected_leader_breaks_hb_03() -> None:
     h = HistoryBuilder()
     begin(h)
     lead(h, 3, 1, 5)
@@ -152,7 +152,7 @@ def test_an_inactive_broker_that_is_made_leader_breaks_hb_03() -> None:
     assert verdict(h, "HB-03") is Outcome.VIOLATED
 
 
-def test_metadata_that_waited_in_the_queue_decide_nothing_of_hb_03() -> None:
+def test_metadata_that_waited_in_the_queue_do_not_exercise_hb_03() -> None:
     h = HistoryBuilder()
     begin(h)
     send(h, 1, (1, 2, 3))
@@ -233,7 +233,7 @@ def test_a_request_after_an_update_without_an_answer_breaks_hb_25() -> None:
     assert verdict(h, "HB-25") is Outcome.VIOLATED
 
 
-def test_an_update_to_a_broker_that_became_inactive_is_not_owed() -> None:
+def test_an_update_to_a_broker_that_became_inactive_need_not_be_repeated() -> None:
     h = HistoryBuilder()
     begin(h)
     send(h, 1)
@@ -243,8 +243,8 @@ def test_an_update_to_a_broker_that_became_inactive_is_not_owed() -> None:
     assert verdict(h, "HB-25") is Outcome.NOT_EXERCISED
 
 
-def test_a_controller_that_is_elected_anew_owes_no_update_of_its_term_before() -> None:
-    """It sends all metadata anew."""
+def test_a_controller_that_is_elected_again_need_not_repeat_an_update_of_its_former_term() -> None:
+    """It sends all metadata in new requests."""
     h = HistoryBuilder()
     begin(h)
     send(h, 1)
@@ -253,7 +253,7 @@ def test_a_controller_that_is_elected_anew_owes_no_update_of_its_term_before() -
     assert verdict(h, "HB-25") is Outcome.NOT_EXERCISED
 
 
-def test_an_update_that_is_answered_at_once_decides_nothing_of_hb_25() -> None:
+def test_an_update_that_is_answered_at_once_does_not_exercise_hb_25() -> None:
     h = HistoryBuilder()
     begin(h)
     send(h, 1)
@@ -278,7 +278,7 @@ def test_a_broker_that_is_declared_absent_when_its_session_ends_holds_hb_28() ->
     assert verdict(h, "HB-28") is Outcome.HOLDS
 
 
-def test_a_broker_that_stays_without_a_session_breaks_hb_28() -> None:
+def test_a_broker_that_stays_live_without_a_session_breaks_hb_28() -> None:
     h = HistoryBuilder()
     begin(h)
     expire(h, "0x14")
@@ -310,7 +310,7 @@ def test_hb_28_excuses_what_fell_due_while_a_controller_may_have_been_without_zo
     assert verdict(h, "HB-28") is outcome
 
 
-def test_the_end_of_another_session_decides_nothing_of_hb_28() -> None:
+def test_the_end_of_another_session_does_not_exercise_hb_28() -> None:
     h = HistoryBuilder()
     begin(h)
     expire(h, "0x99")

@@ -1,4 +1,4 @@
-"""What a controller could not know or do: it was without ZooKeeper, or stood still (KIP-343)."""
+"""Rules about a controller that was without ZooKeeper, or stood still (KIP-343)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tests.suites.heartbeats.heartbeat_histories import (
     answered,
     began,
     declared,
-    in_office,
     judged,
     stored,
+    term_began,
     verdict,
 )
 
@@ -22,7 +22,7 @@ from fencepost_kafka import ControllerEnded
 @pytest.mark.parametrize(
     ("silent_ms", "expected"), [(4000, Outcome.NOT_EXERCISED), (6000, Outcome.VIOLATED)]
 )
-def test_what_fell_due_since_a_controller_was_without_zookeeper_is_its_successors(
+def test_a_controller_without_zookeeper_leaves_its_late_declarations_to_its_successor(
     silent_ms: int, expected: Outcome
 ) -> None:
     h = HistoryBuilder()
@@ -35,11 +35,11 @@ def test_what_fell_due_since_a_controller_was_without_zookeeper_is_its_successor
 
 
 @pytest.mark.parametrize(("known", "expected"), [(20, Outcome.HOLDS), (30, Outcome.NOT_EXERCISED)])
-def test_an_answer_that_waits_until_the_bounce_is_handled_shows_the_adoption(
+def test_an_answer_after_the_bounce_was_handled_shows_the_adoption(
     known: int, expected: Outcome
 ) -> None:
     h = HistoryBuilder()
-    in_office(h)
+    term_began(h)
     declared(h, new="Absent", old="Active", reason="bounced")
     declared(h, old="Absent", reason="bounced", incarnation=30)
     answered(h, incarnation=30, known=known)
@@ -50,13 +50,13 @@ def test_an_answer_that_waits_until_the_bounce_is_handled_shows_the_adoption(
 @pytest.mark.parametrize(
     ("seen", "expected"), [(True, Outcome.NOT_EXERCISED), (False, Outcome.VIOLATED)]
 )
-def test_an_answer_that_comes_after_the_next_leader_epoch_holds_if_its_isr_was_found_stored(
+def test_an_answer_after_its_leader_epoch_holds_if_another_process_has_read_its_isr(
     seen: bool, expected: Outcome, clause: str
 ) -> None:
     """A controller stood still between its write and its answer; its successor has read the
-    write."""
+    ISR that it wrote."""
     h = HistoryBuilder()
-    in_office(h)
+    term_began(h)
     if seen:
         stored(h, isr=(2, 3), epoch=4, offset=50, process=SECOND)
     stored(h, isr=(3,), leader=3, epoch=5, offset=60, process=SECOND)
@@ -65,9 +65,9 @@ def test_an_answer_that_comes_after_the_next_leader_epoch_holds_if_its_isr_was_f
 
 
 @pytest.mark.parametrize("clause", ["HB-19", "HB-21"])
-def test_an_isr_that_only_the_judging_process_tells_of_is_no_evidence(clause: str) -> None:
+def test_an_isr_that_only_the_answering_process_has_recorded_is_no_evidence(clause: str) -> None:
     h = HistoryBuilder()
-    in_office(h)
+    term_began(h)
     stored(h, isr=(2, 3), epoch=4, offset=50, process=CONTROLLER)
     stored(h, isr=(3,), leader=3, epoch=5, offset=60, process=SECOND)
     judged(h, isr="2,3", epoch=4)
