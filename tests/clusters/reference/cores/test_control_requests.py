@@ -1,4 +1,4 @@
-"""Control requests at one broker over ZooKeeper, without a cluster round it (KIP-380)."""
+"""Control requests at one broker over ZooKeeper, without a cluster (KIP-380)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROPERTIES = {"broker.id": "1", "zookeeper.connect": "zookeeper-1:2181"}
 
 
 class Broker:
-    """Broker 1, registered under epoch 20; `strays` are the deletions of what it does not host."""
+    """Broker 1 with broker epoch 20; `strays` has the hosted topics at each deletion of strays."""
 
     def __init__(self) -> None:
         self.out = Outbox()
@@ -97,22 +97,22 @@ def stop(broker_epoch: int) -> w.StopReplicaRequest:
 @pytest.mark.parametrize(
     ("epoch", "obeyed"), [(w.NO_EPOCH, True), (FORMER, False), (OWN, True), (OWN + 1, True)]
 )
-def test_a_request_is_refused_for_its_epoch_only_if_it_has_an_earlier_one(
+def test_a_request_is_refused_for_its_broker_epoch_only_if_that_is_an_earlier_one(
     make: Any, epoch: int, obeyed: bool
 ) -> None:
     """BE-02 and BE-10."""
     assert Broker().obeys(make(epoch)) is obeyed
 
 
-def test_the_first_roles_for_this_process_delete_what_they_do_not_name() -> None:
+def test_only_the_first_leader_and_isr_for_this_process_deletes_strays() -> None:
     broker = Broker()
     assert broker.obeys(lead_and_follow(OWN))
     assert broker.obeys(lead_and_follow(OWN))
     assert broker.strays == [("orders",)]
 
 
-def test_roles_without_a_broker_epoch_delete_nothing() -> None:
-    """They may be meant for the process before, and name less than the broker hosts."""
+def test_a_leader_and_isr_without_a_broker_epoch_deletes_no_strays() -> None:
+    """It may be meant for the former process, and lack partitions that the broker hosts."""
     broker = Broker()
     assert broker.obeys(lead_and_follow(w.NO_EPOCH))
     assert broker.strays == []

@@ -1,4 +1,4 @@
-"""A leader below the protocol that brings IsrChange writes its ISR to ZooKeeper itself (HB-22)."""
+"""Leaders below the protocol that brings IsrChange, which write their ISR to ZooKeeper (HB-22)."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def state(leader: int, epoch: int, isr: tuple[int, ...]) -> zk.Data:
     return zk.Data(znodes.encode(content), STAT)
 
 
-def test_a_write_is_stored_under_the_known_version(leader: Leader) -> None:
+def test_a_leader_writes_with_the_version_that_it_knows(leader: Leader) -> None:
     request = leader.asked()
     assert isinstance(request.request, zk.SetData)
     assert (request.request.path, request.request.version) == (PATH, 2)
@@ -97,14 +97,16 @@ def test_a_write_is_stored_under_the_known_version(leader: Leader) -> None:
     assert leader.written == [(CALL, IsrOutcome(Error.NONE, (1, 2), EPOCH), 3)]
 
 
-def test_a_write_without_an_answer_is_found_when_the_next_one_is_refused(leader: Leader) -> None:
+def test_an_earlier_write_without_an_answer_is_read_when_the_next_write_is_refused(
+    leader: Leader,
+) -> None:
     leader.answer(zk.Refused(zk.Reason.BAD_VERSION))
     leader.answer(state(1, EPOCH, (1, 3)))
     assert leader.written == [(CALL, IsrOutcome(Error.NONE, (1, 3), EPOCH), 3)]
 
 
 @pytest.mark.parametrize(
-    "found", [state(2, EPOCH + 1, (2,)), state(1, EPOCH + 1, (1,)), zk.Data(b"rubbish", STAT)]
+    "found", [state(2, EPOCH + 1, (2,)), state(1, EPOCH + 1, (1,)), zk.Data(b"no JSON", STAT)]
 )
 def test_a_leader_of_a_former_epoch_stores_nothing(leader: Leader, found: zk.Data) -> None:
     leader.answer(zk.Refused(zk.Reason.BAD_VERSION))
@@ -112,6 +114,6 @@ def test_a_leader_of_a_former_epoch_stores_nothing(leader: Leader, found: zk.Dat
     assert leader.written == [(CALL, IsrOutcome(Error.FENCED_LEADER_EPOCH), -1)]
 
 
-def test_a_lost_connection_leaves_the_outcome_open(leader: Leader) -> None:
+def test_a_lost_connection_leaves_the_outcome_unknown(leader: Leader) -> None:
     leader.answer(zk.Unknown())
     assert leader.written == [(CALL, None, -1)]

@@ -1,4 +1,4 @@
-"""Simulated runs of the plane over ZooKeeper in which authority changes hands."""
+"""Simulated runs of the plane over ZooKeeper in which the controller or a leader changes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def start(plugins: Plugins, seed: int, folder: Path) -> Run:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_controller_that_bounces_upon_a_damaged_disk_inherits_no_isr(
+def test_a_controller_that_bounces_with_a_damaged_disk_inherits_no_isr(
     seed: int, plugins: Plugins, tmp_path: Path
 ) -> None:
-    """It registers again before its former session has ended. So its successor finds it registered,
-    and in ZooKeeper still leader of partitions that it has lost from its disk."""
+    """It registers again before its former session has ended. So the next controller finds it
+    registered, and leader in ZooKeeper of partitions that its disk has lost."""
     with start(plugins, seed, tmp_path / "run") as run:
         cluster, clients = run.cluster, run.clients
         clients.create_topic("orders", partitions=3)
@@ -49,8 +49,8 @@ def test_a_controller_that_bounces_upon_a_damaged_disk_inherits_no_isr(
 def test_a_broker_that_reaches_zookeeper_but_not_the_controller_fences_itself_and_returns(
     seed: int, plugins: Plugins, tmp_path: Path
 ) -> None:
-    """KIP-343's case: its znode stays, and the controller declares it inactive since its heartbeats
-    are missing."""
+    """The case of KIP-343: the broker's znode stays, but the controller gets no heartbeats, and
+    declares the broker inactive."""
     with start(plugins, seed, tmp_path / "run") as run:
         cluster, clients = run.cluster, run.clients
         writes = clients.produce("orders", acks="all")

@@ -1,4 +1,4 @@
-"""A controller's term over ZooKeeper, without a cluster round it: what its jobs wait for."""
+"""The jobs of a controller's term over ZooKeeper, without a cluster."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def at(ms: int) -> Instant:
     return Instant(ms * 1_000_000, ms)
 
 
-class Office:
+class ControllerBench:
     """Broker 1 is the controller; brokers 2 and 3 are active, and broker 2 leads orders-0."""
 
     def __init__(self) -> None:
@@ -109,8 +109,8 @@ class Office:
 
 
 @pytest.fixture
-def office() -> Office:
-    return Office()
+def bench() -> ControllerBench:
+    return ControllerBench()
 
 
 def reads() -> Iterator[zk.Request]:
@@ -118,36 +118,36 @@ def reads() -> Iterator[zk.Request]:
     yield zk.Exists("/x")
 
 
-def wait(office: Office) -> ToZooKeeper:
-    """Something else is asked of ZooKeeper, and the jobs behind it wait."""
+def wait(bench: ControllerBench) -> ToZooKeeper:
+    """Begins a job that waits for ZooKeeper, so that later jobs wait behind it."""
     job: Steps = reads()  # type: ignore[assignment]
-    office.term.add(job)
-    office.controller.go_on(at(0))
-    return office.asked()[0]
+    bench.term.add(job)
+    bench.controller.go_on(at(0))
+    return bench.asked()[0]
 
 
 def test_a_heartbeat_that_waits_while_another_process_registers_is_refused(
-    office: Office,
+    bench: ControllerBench,
 ) -> None:
     """HB-12."""
-    asked = wait(office)
-    office.term.brokers[2].state = w.BrokerState.INACTIVE
+    asked = wait(bench)
+    bench.term.brokers[2].state = w.BrokerState.INACTIVE
     beat = w.MetadataHeartbeatRequest(broker_id=2, incarnation_id=OWN, target_state=2)
-    office.controller.heartbeat(office.received(beat), beat, at(1))
-    office.term.brokers[2].initialised = office.term.brokers[2].incarnation = OWN + 1
-    office.out.drain()
-    office.session.answered(asked.request_id, zk.Found(None))
-    (reply,) = (one for one in office.out.drain() if isinstance(one, Reply))
+    bench.controller.heartbeat(bench.received(beat), beat, at(1))
+    bench.term.brokers[2].initialised = bench.term.brokers[2].incarnation = OWN + 1
+    bench.out.drain()
+    bench.session.answered(asked.request_id, zk.Found(None))
+    (reply,) = (one for one in bench.out.drain() if isinstance(one, Reply))
     assert isinstance(reply.message, w.MetadataHeartbeatResponse)
     assert reply.message.error_code == Error.INVALID_INCARNATION_ID
 
 
-def test_of_processes_that_all_registered_later_the_oldest_one_stays_in_the_isr(
-    office: Office,
+def test_the_oldest_process_stays_in_an_isr_whose_members_all_registered_again(
+    bench: ControllerBench,
 ) -> None:
-    """RP-06: it still has what it had when the partition's state was written; a newer one may have
-    an empty disk, and all others would truncate to it."""
-    term = office.term
+    """RP-06: it still has the data from when the partition's state was written. A newer process may
+    have an empty disk, and all followers would truncate to it."""
+    term = bench.term
     info = term.brokers[2].registration.info
     for broker, epoch, since in ((2, 60, 10), (3, 50, 50)):
         later = msgspec.structs.replace(info, since=since if since != epoch else -1)
@@ -156,19 +156,21 @@ def test_of_processes_that_all_registered_later_the_oldest_one_stays_in_the_isr(
         known.initialised = known.incarnation = epoch
     term.store.written[TOPIC, 0] = 40
     term.add(term._end_inheritance())
-    office.controller.go_on(at(0))
-    asked, _ = office.asked()
+    bench.controller.go_on(at(0))
+    asked, _ = bench.asked()
     assert isinstance(asked.request, zk.Multi)
     (write,) = (one for one in asked.request.writes if isinstance(one, zk.SetData))
     content = znodes.decode(write.path, write.data, znodes.PartitionState)
     assert content.isr == (2,)
 
 
-def test_a_process_that_lost_its_id_gives_the_election_up_for_good(office: Office) -> None:
-    """HB-24: others would look for the controller at the process that has the id now."""
-    office.session.changed(zk.Connected(7), at(0))
-    office.controller.resign()
-    asked, effects = office.asked()
+def test_a_process_that_lost_its_id_gives_the_election_up_and_never_stands_again(
+    bench: ControllerBench,
+) -> None:
+    """HB-24: brokers would send the controller's requests to the process that has the id now."""
+    bench.session.changed(zk.Connected(7), at(0))
+    bench.controller.resign()
+    asked, effects = bench.asked()
     assert any(isinstance(one, Note) and isinstance(one.body, ControllerEnded) for one in effects)
     mine = zk.Stat(
         czxid=5,
@@ -182,66 +184,66 @@ def test_a_process_that_lost_its_id_gives_the_election_up_for_good(office: Offic
         length=0,
         children=0,
     )
-    office.session.answered(asked.request_id, zk.Data(b"{}", mine))
-    assert office.asked()[0].request == zk.Delete(znodes.CONTROLLER, 2)
-    office.controller.stand(at(1))
-    assert office.out.drain() == ()
+    bench.session.answered(asked.request_id, zk.Data(b"{}", mine))
+    assert bench.asked()[0].request == zk.Delete(znodes.CONTROLLER, 2)
+    bench.controller.stand(at(1))
+    assert bench.out.drain() == ()
 
 
 @pytest.mark.parametrize("heard", [True, False])
-def test_a_broker_that_is_heard_while_its_declaration_waits_is_not_declared_inactive(
-    heard: bool, office: Office
+def test_a_broker_that_sends_a_heartbeat_while_its_declaration_waits_stays_active(
+    heard: bool, bench: ControllerBench
 ) -> None:
     """HB-09."""
-    office.term.brokers[3].heard_ns = at(3000).monotonic_ns
-    asked = wait(office)
-    office.controller.tick(at(3001))
+    bench.term.brokers[3].heard_ns = at(3000).monotonic_ns
+    asked = wait(bench)
+    bench.controller.tick(at(3001))
     if heard:
         beat = w.MetadataHeartbeatRequest(broker_id=2, incarnation_id=OWN, target_state=2)
-        office.controller.heartbeat(office.received(beat), beat, at(3002))
-    office.controller.tick(at(3003))
-    office.out.drain()
-    office.session.answered(asked.request_id, zk.Found(None))
-    declared = [one for one in office.notes() if isinstance(one, BrokerDeclared)]
+        bench.controller.heartbeat(bench.received(beat), beat, at(3002))
+    bench.controller.tick(at(3003))
+    bench.out.drain()
+    bench.session.answered(asked.request_id, zk.Found(None))
+    declared = [one for one in bench.notes() if isinstance(one, BrokerDeclared)]
     assert [(one.broker_id, one.new) for one in declared] == ([] if heard else [(2, "Inactive")])
 
 
-def test_what_a_job_tells_brokers_leaves_before_the_next_job(office: Office) -> None:
-    """HB-03: a request that names a broker is not sent after it was declared inactive."""
+def test_the_requests_of_a_job_are_sent_before_the_next_job(bench: ControllerBench) -> None:
+    """HB-03: a request that names a broker is not sent after the broker was declared inactive."""
 
-    def tell() -> Steps:
-        image, announced = office.term.store.image, office.term.announcer.announced()
+    def send_metadata() -> Steps:
+        image, announced = bench.term.store.image, bench.term.announcer.announced()
         request = messages.update_metadata(
-            office.term.announcer.sender, image, OWN, image.all_partitions(), announced
+            bench.term.announcer.sender, image, OWN, image.all_partitions(), announced
         )
-        office.controller.queues.add(3, request)
+        bench.controller.queues.add(3, request)
         return
         yield
 
-    office.term.add(tell())
-    office.term.add(office.term.declare(2, w.BrokerState.INACTIVE, "silent"))
-    office.controller.go_on(at(0))
+    bench.term.add(send_metadata())
+    bench.term.add(bench.term.declare(2, w.BrokerState.INACTIVE, "silent"))
+    bench.controller.go_on(at(0))
     kinds = [
-        type(one) for one in office.notes() if isinstance(one, BrokerDeclared | ControlRequestSent)
+        type(one) for one in bench.notes() if isinstance(one, BrokerDeclared | ControlRequestSent)
     ]
     assert kinds[:2] == [ControlRequestSent, BrokerDeclared]
 
 
-@pytest.mark.parametrize("in_office", [True, False])
-def test_an_isr_that_needs_no_change_is_confirmed_in_office_only(
-    in_office: bool, office: Office
+@pytest.mark.parametrize("is_controller", [True, False])
+def test_only_the_current_controller_confirms_an_isr_that_needs_no_change(
+    is_controller: bool, bench: ControllerBench
 ) -> None:
-    """HB-21: a controller that was deposed may not know of it, nor of the ISR that is stored."""
+    """HB-21: a deposed controller may not know that it is deposed, nor which ISR is stored."""
     wanted = w.IsrChangePartition(leader_epoch=4, partition_index=0, isr_nodes=(2, 3))
     topic = w.IsrChangeTopic(topic_name="orders", partitions=(wanted,))
     change = w.IsrChangeRequest(broker_id=2, incarnation_id=OWN, topics=(topic,))
-    office.controller.isr_change(office.received(change), change, at(1))
-    asked, effects = office.asked()
+    bench.controller.isr_change(bench.received(change), change, at(1))
+    asked, effects = bench.asked()
     assert asked.request == zk.Multi((zk.Check(znodes.CONTROLLER_EPOCH, 0),))
     assert not any(isinstance(one, Reply) for one in effects)
-    result = zk.Checked() if in_office else zk.Refused(zk.Reason.BAD_VERSION)
-    office.session.answered(asked.request_id, zk.Done((result,)))
-    effects = list(office.out.drain())
+    result = zk.Checked() if is_controller else zk.Refused(zk.Reason.BAD_VERSION)
+    bench.session.answered(asked.request_id, zk.Done((result,)))
+    effects = list(bench.out.drain())
     replies = [one.message for one in effects if isinstance(one, Reply)]
     ended = [
         one for one in effects if isinstance(one, Note) and isinstance(one.body, ControllerEnded)
@@ -249,5 +251,5 @@ def test_an_isr_that_needs_no_change_is_confirmed_in_office_only(
     none = w.IsrChangeResponse(
         top_level_error_code=Error.NONE, results=(w.IsrChangeResult(error_code=Error.NONE),)
     )
-    assert replies == ([none] if in_office else [])
-    assert bool(ended) is not in_office
+    assert replies == ([none] if is_controller else [])
+    assert bool(ended) is not is_controller
