@@ -1,13 +1,13 @@
-"""Builds the images of this checkout on whichever container engine is found.
+"""Builds the images of this checkout with the container engine that is found.
 
     ./dev images [reference] [kafka] [zookeeper] [etcd] [--kafka VERSION] [--base IMAGE]
                  [--java-base IMAGE] [--json]
 
-Nothing is downloaded within a build: packages, the project's own wheel, toxiproxy and the software
-of other systems are gathered here and copied in. The bases are public images, pulled; where no
-registry answers, a Debian with Python, or a JRE, is made by debootstrap (as root, from Debian's own
-mirror) and imported. An image whose inputs have not changed is left as it is. Kafka stays in the
-user's cache, where runs in containers read its schemas.
+A build downloads nothing: this program gathers packages, the project's wheel, toxiproxy and the
+software of other systems, and copies them into the build's context. The base images are public
+ones, which are pulled. If no registry answers, debootstrap makes a Debian with Python or a JRE (as
+root, from Debian's own mirror). An image whose inputs have not changed is not built again. Kafka
+stays in the user's cache, where runs in containers read its schemas.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ ON_JAVA = frozenset({"kafka", "zookeeper"})
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What an image may stand on: a public image, or one made here of Debian's packages."""
+    """A base image: a public one, or an image `own` that is made here of Debian's packages."""
 
     public: str
     own: str
@@ -68,8 +68,8 @@ JAVA_BASE = Base(
 
 @dataclass(frozen=True, slots=True)
 class Software:
-    """A program that an image has: `put` puts it into a context, and `stamp` differs when what it
-    puts there does. Both bring it here first if it is not."""
+    """A program in an image. `put` copies it into a context; `stamp` changes whenever the copied
+    files do. Both download it first if it is missing."""
 
     stamp: Callable[[], str]
     put: Callable[[Path], None]
@@ -77,10 +77,9 @@ class Software:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """An image: its folder here, what it stands on (an image, by name), and what is copied in.
+    """An image: its folder here, the name of its base image (`on`), and its contents.
 
-    `packages` are added to its Python; `wheel`: the project itself and our toxiproxy, too;
-    `software` is added too.
+    `packages` are Python packages; `wheel`: the image also contains the project and our toxiproxy.
     """
 
     tag: str
@@ -92,7 +91,7 @@ class Recipe:
 
 
 def recipes(wanted: Sequence[str], kafka: str, base: str, java_base: str) -> Sequence[Recipe]:
-    """What to build, in order; a pod is wanted whatever lives in it."""
+    """The images to build, in order. The image of the pod is always built."""
     found = [Recipe(POD, "pod", base, ("msgspec", "pluggy"), wheel=True)]
     if "reference" in wanted:
         tag = REFERENCE
@@ -111,7 +110,7 @@ def say(words: str) -> None:
 
 
 def run(argv: Sequence[str], what: str, **environment: str) -> None:
-    """Raises EnvironmentFailed, with what the program said last, when it fails."""
+    """Runs a program. If it fails, raises EnvironmentFailed with the end of its output."""
     done = subprocess.run(
         argv, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True,
         check=False,
@@ -122,7 +121,7 @@ def run(argv: Sequence[str], what: str, **environment: str) -> None:
 
 
 def image_id(client: docker.APIClient, name: str) -> str:
-    """Nothing when there is no such image."""
+    """The id of an image; empty if there is no image of that name."""
     try:
         return str(client.inspect_image(name)["Id"])
     except ImageNotFound:
@@ -130,7 +129,7 @@ def image_id(client: docker.APIClient, name: str) -> str:
 
 
 def base_of(client: docker.APIClient, base: Base, wanted: str) -> str:
-    """A base that is there: the wanted image, or the public one, pulled, or one made here."""
+    """The name of an available base: the wanted image, the public one, or one made here."""
     for name in (wanted,) if wanted else (base.public, base.own):
         if image_id(client, name):
             return name
@@ -146,7 +145,8 @@ def base_of(client: docker.APIClient, base: Base, wanted: str) -> str:
 
 
 def pull(client: docker.APIClient, name: str) -> str:
-    """Pulls an image; why it could not be, which an engine may say after all went well at first."""
+    """Pulls an image; returns the error, or an empty text. The error may come late in the
+    stream."""
     try:
         for progress in client.pull(name, stream=True, decode=True):
             if "error" in progress:
@@ -161,7 +161,7 @@ def debootstrap(client: docker.APIClient, base: Base) -> None:
     program = shutil.which("debootstrap") or shutil.which("debootstrap", path="/usr/sbin")
     if program is None or os.geteuid():
         raise EnvironmentFailed(
-            "no registry answers, and a base cannot be made: that takes root and debootstrap"
+            "no registry answers, and a base image can be made only as root with debootstrap"
         )
     with tempfile.TemporaryDirectory() as scratch:
         root, packed = Path(scratch, "root"), Path(scratch, "root.tar")
@@ -176,7 +176,7 @@ def debootstrap(client: docker.APIClient, base: Base) -> None:
 
 
 def gather(context: Path, packages: Sequence[str], wheel: Path | None, machine: str) -> None:
-    """Puts packages, as the image's Python wants them, into `site`."""
+    """Installs packages for the image's Python and machine into `site`."""
     site = context / "site"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--no-compile"]
     there = ["--target", str(site), "--only-binary=:all:", "--python-version", PYTHON]
@@ -194,7 +194,7 @@ def project_wheel(scratch: Path) -> Path:
 
 
 def inputs(recipe: Recipe, base_id: str) -> str:
-    """A digest of all that an image is made of."""
+    """A digest of an image's inputs."""
     whole = hashlib.sha256()
     for part in (HERE / recipe.folder / "Dockerfile", Path(__file__), ROOT / "requirements.lock"):
         whole.update(part.read_bytes())
@@ -209,8 +209,8 @@ def inputs(recipe: Recipe, base_id: str) -> str:
 
 
 def kafka_of(version: str) -> Software:
-    """A version of Kafka, with the agent that shows its metrics; a version without KRaft has no
-    metadata of a formatted disk. Runs read it in the cache, too."""
+    """A version of Kafka, with the agent that serves its metrics. If the version has KRaft, the
+    image also contains the metadata of a formatted disk."""
 
     def stamp() -> str:
         installed(version, os.environ, resource(LOGGING))
@@ -228,7 +228,7 @@ def kafka_of(version: str) -> Software:
 
 
 def zookeeper_software() -> Software:
-    """The jars of the one version of ZooKeeper."""
+    """The jars of ZooKeeper."""
 
     def put(context: Path) -> None:
         home = zookeeper.installed(os.environ).home
@@ -247,7 +247,7 @@ def etcd_software() -> Software:
 
 
 def build(client: docker.APIClient, recipe: Recipe, machine: str) -> bool:
-    """Builds an image if its inputs have changed; whether they had."""
+    """Builds an image if its inputs have changed; returns whether it was built."""
     base, replaced = recipe.on, image_id(client, recipe.tag)
     made_of = inputs(recipe, image_id(client, base))
     if replaced:
@@ -278,13 +278,13 @@ def build(client: docker.APIClient, recipe: Recipe, machine: str) -> bool:
             if "error" in line:
                 raise EnvironmentFailed(f"building {recipe.tag} failed", "\n".join(said[-15:]))
     if replaced:
-        with suppress(APIError):  # something still stands on it; it goes with that
+        with suppress(APIError):  # another image still has it as its base
             client.remove_image(replaced)
     return True
 
 
 def build_all(options: argparse.Namespace) -> Mapping[str, bool]:
-    """The images that are wanted, and whether each was built anew."""
+    """Builds the wanted images; returns for each whether it was built."""
     client = open_client(os.environ)
     try:
         arch = client.version()["Arch"]
@@ -303,9 +303,9 @@ def build_all(options: argparse.Namespace) -> Mapping[str, bool]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev images", description=__doc__.splitlines()[0])
     parser.add_argument("what", nargs="*", default=["reference"], help=f"any of {', '.join(KNOWN)}")
-    parser.add_argument("--kafka", default=DEFAULT_VERSION, help="which version of Kafka")
-    parser.add_argument("--java-base", default="", help="an image with a JRE to build on")
-    parser.add_argument("--base", default="", help=f"an image with Python {PYTHON} to build on")
+    parser.add_argument("--kafka", default=DEFAULT_VERSION, help="the version of Kafka")
+    parser.add_argument("--java-base", default="", help="the base image, with a JRE")
+    parser.add_argument("--base", default="", help=f"the base image, with Python {PYTHON}")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
     unknown = sorted(set(options.what) - set(KNOWN))
