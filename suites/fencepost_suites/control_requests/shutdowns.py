@@ -1,4 +1,4 @@
-"""What a controller makes of a ControlledShutdown that outlived the process that sent it."""
+"""How a controller answers a ControlledShutdown that arrives after its sender has ended."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from fencepost_suites.control_requests.requests import NO_EPOCH
 
 @dataclass(slots=True)
 class _Shutdowns:
-    """Which process registered under which epoch, which of them were asked to stop, and what each
-    controller has declared."""
+    """The processes that registered under each broker epoch, those that were asked to stop, and the
+    controllers' declarations."""
 
     holders: dict[tuple[int, int], tuple[str, Cause]] = field(default_factory=dict)
-    """(broker, broker epoch) -> the process that registered under it."""
+    """(broker, broker epoch) -> the process that registered under that epoch."""
     stopping: set[str] = field(default_factory=set)
     declared: dict[tuple[str, int], tuple[int, Cause]] = field(default_factory=dict)
-    """(controller process, broker) -> the newest broker epoch that it has declared."""
+    """(controller process, broker) -> the broker epoch in the newest declaration."""
     newest: dict[int, str] = field(default_factory=dict)
-    """broker -> the process that began last."""
+    """broker -> its process that began last."""
     epochs: dict[str, tuple[int, Cause]] = field(default_factory=dict)
     """process -> the broker epoch of its newest registration."""
     found: dict[tuple[str, int], str] = field(default_factory=dict)
     """(controller process, broker) -> the process whose registration it has found."""
 
     def compare(self, controller: str, body: BrokerChangeHandled) -> None:
-        """Takes in which brokers a controller has found."""
+        """Applies a broker change."""
         for broker in body.deleted:
             self.found.pop((controller, broker), None)
         for broker in (*body.added, *body.bounced):
@@ -50,11 +50,12 @@ class _Shutdowns:
 @final
 @dataclass(frozen=True, slots=True)
 class FormerShutdownRejected:
-    """BE-04. Which epoch the controller has cached shows in what it has declared before. One
-    without an epoch is of a former process if the present one, which the controller has found, was
-    not asked to stop, by that process's own account. A StopReplica that keeps the data is sent in a
-    controlled shutdown only, so that it goes to a process that was asked to stop. (Apache Kafka,
-    whose attempts are not known, sends one before it deletes or moves a replica, too.)"""
+    """BE-04. The controller's declarations show which broker epoch it has cached. A
+    ControlledShutdown without an epoch comes from a former process if the controller has found the
+    current process, and that process was not asked to stop, by its own event. Only a controlled
+    shutdown sends a StopReplica that keeps the data, so the receiving process must have been asked
+    to stop. (Apache Kafka, whose attempts are not known, also sends one before it deletes or moves
+    a replica.)"""
 
     clause: str = "BE-04"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -125,7 +126,7 @@ class FormerShutdownRejected:
             return NOTHING
         message = (
             f"{event.process} sent {holder[0]} a StopReplica of {len(body.partitions)} partitions "
-            f"for its broker epoch {body.broker_epoch}, and that process was not asked to stop"
+            f"for its broker epoch {body.broker_epoch}, but that process was not asked to stop"
         )
         return (Violated(event.ref, Evidence.PEER, message, (holder[1],)),)
 

@@ -255,7 +255,7 @@ def test_nothing_is_due_while_a_fault_lasts() -> None:
     assert outcome(late(h), "BE-05") is Outcome.VIOLATED
 
 
-def test_nothing_is_due_while_no_controller_is_in_office() -> None:
+def test_nothing_is_due_while_there_is_no_controller() -> None:
     h = begin()
     h.add(CONTROLLER, ControllerResigned(epoch=1, reason="session_lost"))
     register(h, NEW, -1, version=4)
