@@ -44,7 +44,7 @@ class Store:
         return self.stored.image
 
     def read(self) -> Steps:
-        """Reads topics, partitions and settings, and watches them. Raises Disconnected."""
+        """Reads topics and settings, and reads and watches partitions. Raises Disconnected."""
         yield from self._read_topics()
         config = certain((yield zk.GetData(znodes.BROKER_CONFIG)))
         if isinstance(config, zk.Data):
