@@ -27,6 +27,7 @@ from fencepost_clusters.reference.core.node.effects import (
 )
 from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.wire import legacy as w
+from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_clusters.zookeeper.client import port as zk
@@ -98,7 +99,7 @@ class ControllerBench:
     def notes(self) -> list[object]:
         return [one.body for one in self.out.drain() if isinstance(one, Note)]
 
-    def received(self, message: w.Request) -> Received:
+    def received(self, message: m.Request) -> Received:
         return Received(
             request_id=1,
             listener="REPLICATION",
@@ -253,3 +254,24 @@ def test_only_the_current_controller_confirms_an_isr_that_needs_no_change(
     )
     assert replies == ([none] if is_controller else [])
     assert bool(ended) is not is_controller
+
+
+def test_a_topic_whose_znode_the_controller_does_not_know_is_refused_as_existing(
+    bench: ControllerBench,
+) -> None:
+    odd = m.CreatableTopic(name="odd", num_partitions=1, replication_factor=2)
+    request = m.CreateTopicsRequest(topics=(odd,), timeout=1000)
+    bench.controller.change(bench.received(request), at(0))
+    asked, _ = bench.asked()
+    assert isinstance(asked.request, zk.Multi)
+    after = len(asked.request.writes) - 2
+    results = (
+        zk.Refused(zk.Reason.ROLLED_BACK),
+        zk.Refused(zk.Reason.NODE_EXISTS),
+        *[zk.Refused(zk.Reason.AFTER_REFUSED)] * after,
+    )
+    bench.session.answered(asked.request_id, zk.Done(results))
+    (reply,) = [one for one in bench.out.drain() if isinstance(one, Reply)]
+    assert isinstance(reply.message, m.CreateTopicsResponse)
+    assert reply.message.topics[0].error_code == Error.TOPIC_ALREADY_EXISTS
+    assert "odd" not in bench.term.store.image.topics

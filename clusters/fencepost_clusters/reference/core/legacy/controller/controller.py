@@ -12,7 +12,7 @@ from fencepost_clusters.reference.core.legacy import znodes
 from fencepost_clusters.reference.core.legacy.controller import election, isr_changes
 from fencepost_clusters.reference.core.legacy.controller.announcer import KnownBroker
 from fencepost_clusters.reference.core.legacy.controller.queues import Queues
-from fencepost_clusters.reference.core.legacy.controller.store import Deposed, Steps
+from fencepost_clusters.reference.core.legacy.controller.store import Deposed, Occupied, Steps
 from fencepost_clusters.reference.core.legacy.controller.term import Term
 from fencepost_clusters.reference.core.legacy.process import PlanePolicies
 from fencepost_clusters.reference.core.legacy.session import Disconnected, Session
@@ -32,6 +32,7 @@ from fencepost_kafka import (
     ControllerBegan,
     ControllerEnded,
     MetadataHeartbeatAnswered,
+    ZnodeUnreadable,
 )
 
 
@@ -80,7 +81,9 @@ class Controller:
     def _stand(self, session: int) -> Steps:
         try:
             outcome = yield from election.stand(self._settings.node_id, session)
-        except (Disconnected, znodes.BadZnode):
+        except (Disconnected, znodes.BadZnode) as failed:
+            if isinstance(failed, znodes.BadZnode):
+                self._out.note(ZnodeUnreadable(reason=str(failed)))
             self._standing = self._again = False
             return
         self._standing = False
@@ -246,7 +249,7 @@ class Controller:
         """The brokers to which leaderships may return: active, and not stopping (RP-21)."""
         if not self._settings.ms("auto.leader.rebalance.enable"):
             return frozenset()
-        return active(term)
+        return term.active
 
     # ---------------------------------------------------------------------------------- heartbeats
 
@@ -461,7 +464,7 @@ class Controller:
         def decide() -> tuple[r.Record, ...]:
             context = DecisionContext(
                 image=image,
-                ready=active(term),
+                ready=term.active,
                 settings=self._settings,
                 policies=self._of_plane.cluster,
                 topic_id=lambda name, before: znodes.topic_id(name),
@@ -470,7 +473,13 @@ class Controller:
             answers.append(decided.answer)
             return decided.records
 
-        records = yield from term.store.carry_out(decide)
+        try:
+            records = yield from term.store.carry_out(decide)
+        except Occupied as occupied:
+            self._out.note(ZnodeUnreadable(reason=f"{occupied} exists and is not known"), cause)
+            made = isinstance(received.message, m.CreateTopicsRequest)
+            error = Error.TOPIC_ALREADY_EXISTS if made else Error.UNKNOWN_SERVER_ERROR
+            records, answers = (), [CHANGES.refused(received.message, error)]
         term.announcer.announce(records, new=frozenset(set(image.topics) - topics))
         term.announcer.stop_removed(before, records)
         if any(isinstance(one, r.TopicRecord) and one.deleting for one in records):
@@ -486,8 +495,3 @@ class Controller:
         )
         self._out.note(answered, cause)
         self._out.add(Reply(received.request_id, answer))
-
-
-def active(term: Term) -> frozenset[int]:
-    """The brokers that are active, and not stopping."""
-    return frozenset(b for b, one in term.brokers.items() if one.state is BrokerState.ACTIVE)

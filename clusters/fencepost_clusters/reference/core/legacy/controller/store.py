@@ -26,6 +26,11 @@ class Deposed(Exception):
     """A write was refused: another controller has stored its epoch."""
 
 
+class Occupied(Exception):
+    """A znode that has to be created exists, and this controller knows nothing of it. Its content
+    is unreadable, or another client has created it."""
+
+
 @final
 class Store:
     """See the module. `stored` is the state that was read or written last."""
@@ -61,31 +66,50 @@ class Store:
         names = listed.names if isinstance(listed, zk.Children) else ()
         states: list[tuple[int, Partition]] = []
         for name in names:
-            read = certain((yield zk.GetData(znodes.topic(name))))
-            if not isinstance(read, zk.Data):
-                continue
             try:
-                content = znodes.decode(znodes.topic(name), read.data, znodes.Assignment)
-                self.stored.read_topic(name, content, read.stat.version)
+                states += yield from self._read_topic(name)
             except znodes.BadZnode as bad:
                 self.unreadable(str(bad))
-                continue
-            for index in sorted(int(one) for one in content.partitions):
-                path = znodes.state(name, index)
-                state = certain((yield zk.GetData(path, watch=True)))
-                if not isinstance(state, zk.Data):
-                    continue
-                try:
-                    one = self.stored.read_state(name, index, state.data, state.stat.version)
-                    states.append((state.stat.mzxid, one))
-                    self.written[one.topic_id, index] = state.stat.mzxid
-                except znodes.BadZnode as bad:
-                    self.unreadable(str(bad))
-            config = certain((yield zk.GetData(znodes.config(name))))
-            if isinstance(config, zk.Data):
-                self._read_config(name, znodes.config(name), config)
         for zxid, one in sorted(states, key=lambda found: found[0]):
             self._note_partition(one, zxid)
+
+    def _read_topic(
+        self, name: str
+    ) -> Generator[zk.Request, zk.Answer, Sequence[tuple[int, Partition]]]:
+        """Reads a topic with its settings and the states of its partitions, each with the zxid of
+        its last write.
+
+        Raises BadZnode if a znode of the topic is missing or unreadable. Then nothing of the topic
+        is known: a topic that was known in part would lose the rest with its next write.
+        """
+        path, of_config = znodes.topic(name), znodes.config(name)
+        read = yield from self._data(path)
+        content = znodes.decode(path, read.data, znodes.Assignment)
+        states = {}
+        for key in content.partitions:
+            if not key.isdecimal():
+                raise znodes.BadZnode(f"{path} names a partition '{key}', which is no number")
+            index = int(key)
+            states[index] = yield from self._data(znodes.state(name, index), watch=True)
+            znodes.decode(znodes.state(name, index), states[index].data, znodes.PartitionState)
+        config = yield from self._data(of_config)
+        znodes.decode(of_config, config.data, znodes.Config)
+        self.stored.read_topic(name, content, read.stat.version)
+        self._read_config(name, of_config, config)
+        found: list[tuple[int, Partition]] = []
+        for index, state in sorted(states.items()):
+            one = self.stored.read_state(name, index, state.data, state.stat.version)
+            found.append((state.stat.mzxid, one))
+            self.written[one.topic_id, index] = state.stat.mzxid
+        return found
+
+    @staticmethod
+    def _data(path: str, *, watch: bool = False) -> Generator[zk.Request, zk.Answer, zk.Data]:
+        """Reads a znode; raises BadZnode if it is missing, or Disconnected."""
+        read = certain((yield zk.GetData(path, watch=watch)))
+        if not isinstance(read, zk.Data):
+            raise znodes.BadZnode(f"{path} is missing")
+        return read
 
     def _read_config(self, name: str, path: str, read: zk.Data) -> None:
         self.stored.versions[path] = read.stat.version
@@ -106,7 +130,7 @@ class Store:
     def carry_out(self, decide: Decide) -> Generator[zk.Request, zk.Answer, Sequence[r.Record]]:
         """Stores the records of `decide`. If a znode has changed meanwhile, it decides again.
 
-        Raises Deposed or Disconnected.
+        Raises Occupied if a znode that it has to create exists; Deposed or Disconnected.
         """
         while True:
             records = decide()
@@ -123,14 +147,14 @@ class Store:
             ]
             if not refused:
                 break
-            write, _ = next(
+            write, result = next(
                 one
                 for one in refused
                 if one[1].why not in (zk.Reason.ROLLED_BACK, zk.Reason.AFTER_REFUSED)
             )
             if isinstance(write, zk.Check) or self.over:
                 raise Deposed
-            yield from self._read_again(write.path)
+            yield from self._read_again(write.path, result.why)
         before = dict(self.image.names)
         zxid = self.stored.wrote(writes, answer.results)
         if zxid < 0:
@@ -147,12 +171,17 @@ class Store:
         if any(isinstance(result, zk.Refused) for result in answer.results):
             raise Deposed
 
-    def _read_again(self, path: str) -> Steps:
-        """Reads a znode whose version has changed since this controller read it."""
+    def _read_again(self, path: str, why: zk.Reason) -> Steps:
+        """Reads a znode whose version has changed since this controller read it. If another client
+        has removed it or put znodes below it, the term ends, and the next controller reads all
+        state again."""
+        if why is zk.Reason.NODE_EXISTS:
+            raise Occupied(path)
         of_partition = path.endswith("/state")
         read = certain((yield zk.GetData(path, watch=of_partition)))
-        if not isinstance(read, zk.Data):
-            return
+        if why is not zk.Reason.BAD_VERSION or not isinstance(read, zk.Data):
+            self.unreadable(f"{path} was changed by another client: {why}")
+            raise Deposed
         if of_partition:
             self._take_state(path, read)
         else:

@@ -84,6 +84,11 @@ class Term:
         self._jobs.append(job)
 
     @property
+    def active(self) -> frozenset[int]:
+        """The brokers that are active, and not stopping."""
+        return frozenset(b for b, one in self.brokers.items() if one.state is BrokerState.ACTIVE)
+
+    @property
     def has_work(self) -> bool:
         """Whether jobs are waiting, and no job is running."""
         return bool(self._jobs) and not self._running and not self.store.over

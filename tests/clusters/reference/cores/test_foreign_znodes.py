@@ -1,0 +1,138 @@
+"""Znodes that another client wrote, broke or removed: the controller says which, and goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import TypeVar
+
+import pytest
+
+from fencepost_clusters.reference.core.legacy import znodes
+from fencepost_clusters.reference.core.legacy.controller.election import Won
+from fencepost_clusters.reference.core.legacy.controller.store import Deposed, Occupied, Store
+from fencepost_clusters.reference.core.node.effects import Note, Outbox
+from fencepost_clusters.reference.wire import records as r
+from fencepost_clusters.zookeeper.client import port as zk
+from fencepost_clusters.zookeeper.simulation.tree import Tree
+from fencepost_kafka import ZnodeUnreadable
+
+Result = TypeVar("Result")
+ME, OTHER = 1, 2
+
+
+class Bench:
+    """A controller's store over a model of ZooKeeper, which has `orders` and `refunds`."""
+
+    def __init__(self) -> None:
+        self.tree = Tree()
+        for session in (ME, OTHER):
+            self.tree.begin(session, 30_000, 0)
+        for path in znodes.PERSISTENT:
+            self.write(zk.Create(path))
+        self.write(zk.Create(znodes.CONTROLLER_EPOCH, b"1"))
+        self.out = Outbox()
+        for name in ("orders", "refunds"):
+            self.run(self.store().carry_out(lambda name=name: made(name)))
+
+    def store(self) -> Store:
+        """The store of a new term."""
+        return Store(Won(1, 0, first=False), self.out)
+
+    def read(self) -> Store:
+        """The store of a new term that has read the state."""
+        store = self.store()
+        self.run(store.read())
+        return store
+
+    def write(self, request: zk.Request) -> None:
+        """Another client's request."""
+        answer, _ = self.tree.request(OTHER, request, 0)
+        assert not isinstance(answer, zk.Refused), answer
+
+    def run(self, steps: Generator[zk.Request, zk.Answer, Result]) -> Result:
+        try:
+            request = next(steps)
+            while True:
+                request = steps.send(self.tree.request(ME, request, 0)[0])
+        except StopIteration as end:
+            return end.value
+
+    def reasons(self) -> list[str]:
+        bodies = [one.body for one in self.out.drain() if isinstance(one, Note)]
+        return [body.reason for body in bodies if isinstance(body, ZnodeUnreadable)]
+
+
+def made(name: str) -> tuple[r.Record, ...]:
+    partition = r.PartitionRecord(
+        partition_id=0,
+        topic_id=znodes.topic_id(name),
+        replicas=(1, 2),
+        isr=(1, 2),
+        leader=1,
+        leader_epoch=0,
+    )
+    return (r.TopicRecord(name=name, topic_id=znodes.topic_id(name)), partition)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+STATE = znodes.state("orders", 0)
+ODD_KEY = b'{"partitions": {"first": [1]}, "version": 3}'
+
+
+@pytest.mark.parametrize(
+    ("broken", "says"),
+    [
+        (zk.SetData(STATE, b"{"), f"{STATE} has no valid PartitionState"),
+        (zk.SetData(znodes.topic("orders"), b"\xff"), "/orders has no valid Assignment"),
+        (
+            zk.SetData(znodes.topic("orders"), ODD_KEY),
+            "a partition 'first', which is no number",
+        ),
+        (zk.SetData(znodes.config("orders"), b"[]"), "/orders has no valid Config"),
+        (zk.Delete(STATE), f"{STATE} is missing"),
+        (zk.Delete(znodes.config("orders")), "/orders is missing"),
+    ],
+    ids=["state", "assignment", "partition", "config", "no-state", "no-config"],
+)
+def test_a_topic_with_an_unreadable_znode_is_left_as_it_is(
+    bench: Bench, broken: zk.Request, says: str
+) -> None:
+    bench.write(broken)
+    store = bench.read()
+    assert set(store.image.topics) == {"refunds"}
+    (reason,) = bench.reasons()
+    assert says in reason
+
+
+def test_a_topic_whose_znode_exists_unknown_to_the_controller_cannot_be_created(
+    bench: Bench,
+) -> None:
+    bench.write(zk.SetData(znodes.topic("orders"), b"{"))
+    store = bench.read()
+    with pytest.raises(Occupied, match=znodes.topic("orders")):
+        bench.run(store.carry_out(lambda: made("orders")))
+
+
+def changed(store: Store) -> Callable[[], tuple[r.Record, ...]]:
+    return lambda: (made("orders")[1],)
+
+
+def deleted(store: Store) -> Callable[[], tuple[r.Record, ...]]:
+    return lambda: (r.DeleteTopicRecord(name=znodes.topic_id("orders")),)
+
+
+@pytest.mark.parametrize("decide", [changed, deleted])
+def test_a_term_ends_where_a_znode_that_it_knows_is_gone(
+    bench: Bench, decide: Callable[[Store], Callable[[], tuple[r.Record, ...]]]
+) -> None:
+    store = bench.read()
+    if decide is deleted:
+        bench.write(zk.Create(znodes.deletion("orders")))
+    bench.write(zk.Delete(STATE))
+    with pytest.raises(Deposed):
+        bench.run(store.carry_out(decide(store)))
+    assert bench.reasons() == [f"{STATE} was changed by another client: no such node"]
