@@ -312,7 +312,7 @@ def test_a_death_is_raised_until_the_slot_has_a_process_again(pair: ProcessRunti
     assert victim is not None
     os.kill(victim.pid, signal.SIGKILL)
     for _ in range(2):
-        with pytest.raises(EnvironmentFailed, match=r"broker-1#1 .* was ended by SIGKILL, and"):
+        with pytest.raises(EnvironmentFailed, match=r"broker-1#1 .* was ended by SIGKILL, but"):
             advance(pair, NEVER, 10)
     pair.start(slot(pair, "broker-1"))
     talk(pair)
