@@ -1,7 +1,9 @@
 """Targets of a schedule by their role in an etcd cluster at that time.
 
-@leader      the member that leads @follower    one member that does not @followers   every member
-that does not @members     every member
+@leader      the member that leads
+@follower    one member that does not lead
+@followers   every member that does not lead
+@members     every member
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class Store:
         yield from self._read_topics()
         config = certain((yield zk.GetData(znodes.BROKER_CONFIG)))
         if isinstance(config, zk.Data):
-            self._read_config("", znodes.BROKER_CONFIG, config)
+            self._read_broker_config(config)
         marked = certain((yield zk.GetChildren(znodes.DELETE_TOPICS, watch=True)))
         for name in marked.names if isinstance(marked, zk.Children) else ():
             topic_id = self.image.topics.get(name)
@@ -85,22 +85,23 @@ class Store:
         path, of_config = znodes.topic(name), znodes.config(name)
         read = yield from self._data(path)
         content = znodes.decode(path, read.data, znodes.Assignment)
-        states = {}
+        states: dict[int, tuple[zk.Stat, znodes.PartitionState]] = {}
         for key in content.partitions:
             if not key.isdecimal():
                 raise znodes.BadZnode(f"{path} names a partition '{key}', which is no number")
-            index = int(key)
-            states[index] = yield from self._data(znodes.state(name, index), watch=True)
-            znodes.decode(znodes.state(name, index), states[index].data, znodes.PartitionState)
+            of_state = znodes.state(name, int(key))
+            state = yield from self._data(of_state, watch=True)
+            decoded = znodes.decode(of_state, state.data, znodes.PartitionState)
+            states[int(key)] = state.stat, decoded
         config = yield from self._data(of_config)
-        znodes.decode(of_config, config.data, znodes.Config)
+        settings = znodes.decode(of_config, config.data, znodes.Config)
         self.stored.read_topic(name, content, read.stat.version)
-        self._read_config(name, of_config, config)
+        self.stored.read_config(name, settings, config.stat.version)
         found: list[tuple[int, Partition]] = []
-        for index, state in sorted(states.items()):
-            one = self.stored.read_state(name, index, state.data, state.stat.version)
-            found.append((state.stat.mzxid, one))
-            self.written[one.topic_id, index] = state.stat.mzxid
+        for index, (stat, decoded) in sorted(states.items()):
+            one = self.stored.read_state(name, index, decoded, stat.version)
+            found.append((stat.mzxid, one))
+            self.written[one.topic_id, index] = stat.mzxid
         return found
 
     @staticmethod
@@ -111,17 +112,16 @@ class Store:
             raise znodes.BadZnode(f"{path} is missing")
         return read
 
-    def _read_config(self, name: str, path: str, read: zk.Data) -> None:
-        self.stored.versions[path] = read.stat.version
+    def _read_broker_config(self, read: zk.Data) -> None:
+        """Applies the settings of all brokers. If they are unreadable, they stay at their defaults
+        until another process writes them."""
         try:
-            values = znodes.decode(path, read.data, znodes.Config).config
+            settings = znodes.decode(znodes.BROKER_CONFIG, read.data, znodes.Config)
         except znodes.BadZnode as bad:
+            self.stored.versions[znodes.BROKER_CONFIG] = read.stat.version
             self.unreadable(str(bad))
             return
-        if name:
-            self.image.settings[name] = dict(values)
-        else:
-            self.image.broker_settings.update(values)
+        self.stored.read_config("", settings, read.stat.version)
 
     def unreadable(self, reason: str) -> None:
         """Records that a znode is unreadable; it is left as it is."""
@@ -192,10 +192,11 @@ class Store:
         next controller reads all state again."""
         name, index = znodes.place(path)
         try:
-            one = self.stored.read_state(name, index, read.data, read.stat.version)
+            content = znodes.decode(path, read.data, znodes.PartitionState)
         except znodes.BadZnode as bad:
             self.unreadable(str(bad))
             raise Deposed from bad
+        one = self.stored.read_state(name, index, content, read.stat.version)
         self._note_partition(one, read.stat.mzxid)
         return one
 

@@ -143,11 +143,20 @@ class Stored:
             )
             self.replay([record])
 
-    def read_state(self, name: str, index: int, data: bytes, version: int) -> Partition:
-        """Applies a partition's state; raises BadZnode."""
-        path = znodes.state(name, index)
-        content = znodes.decode(path, data, znodes.PartitionState)
-        self.versions[path] = version
+    def read_config(self, name: str, content: znodes.Config, version: int) -> None:
+        """Applies the settings of a topic, or of all brokers if `name` is empty."""
+        if name:
+            self.versions[znodes.config(name)] = version
+            self.image.settings[name] = dict(content.config)
+        else:
+            self.versions[znodes.BROKER_CONFIG] = version
+            self.image.broker_settings.update(content.config)
+
+    def read_state(
+        self, name: str, index: int, content: znodes.PartitionState, version: int
+    ) -> Partition:
+        """Applies a partition's state; returns the partition with it."""
+        self.versions[znodes.state(name, index)] = version
         parts = self.image.partitions[self.image.topics[name]]
         parts[index] = replace(
             parts[index],

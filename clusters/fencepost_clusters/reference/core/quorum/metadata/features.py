@@ -4,8 +4,8 @@ A feature is a setting of the cluster in the metadata itself (a ConfigRecord), s
 learns of a level exactly where the records written at that level begin. There is one:
 `metadata.format`, by which records and snapshots are written.
 
-    level 1 every record in version 0: data that KIP-631's fields lack is in tagged fields level 2
-    BrokerRecord in version 1: the fenced state and the incarnation are fields of it
+    level 1   every record in version 0: data that KIP-631's fields lack is in tagged fields
+    level 2   BrokerRecord in version 1: the fenced state and the incarnation are fields of it
 """
 
 from __future__ import annotations
