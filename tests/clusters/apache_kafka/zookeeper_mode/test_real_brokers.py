@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from zookeeper_servers import available
 
-from fencepost import Condition, Shape, View
+from fencepost import Shape
 from fencepost.history.run_folder import RunFolder
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.run import Run, RunSpec
@@ -19,7 +19,7 @@ from fencepost.testing.event_log import EventLog
 from fencepost_clusters.apache_kafka.distribution import cache
 from fencepost_clusters.zookeeper.events import ServerServes, SessionExpired
 from fencepost_clusters.zookeeper.view import ServersView
-from fencepost_kafka import BrokerCommitted, KafkaView, RequestRefused
+from fencepost_kafka import BrokerCommitted
 
 pytestmark = [pytest.mark.real, available]
 KEPT = ("RP-13", "JEPSEN-lost-write")
@@ -51,17 +51,6 @@ def running(
         yield run
 
 
-def all_in_sync(broker: int) -> Condition:
-    """The broker is in the ISR of every partition of `orders`."""
-
-    def holds(view: View) -> bool:
-        known = view.of(KafkaView).partitions.items()
-        isrs = [one.isr for (topic, _), one in known if topic == "orders"]
-        return bool(isrs) and all(broker in isr for isr in isrs)
-
-    return Condition(f"broker {broker} to be in every ISR", holds)
-
-
 @pytest.mark.parametrize("version", BOTH)
 def test_a_controller_cut_off_from_zookeeper_is_replaced_and_comes_back_with_a_newer_epoch(
     tmp_path: Path, plugins: Plugins, version: str
@@ -86,28 +75,6 @@ def test_a_controller_cut_off_from_zookeeper_is_replaced_and_comes_back_with_a_n
         assert registered[0] < registered[1]
         result = run.finish()
     result.check(KEPT)
-
-
-@brought("3.9.2")
-def test_a_stop_replica_from_before_a_bounce_is_refused_since_kip_380(
-    tmp_path: Path, plugins: Plugins
-) -> None:
-    with running(plugins, tmp_path / "run", "3.9.2") as run:
-        run.clients.create_topic("orders", partitions=1)
-        controller = run.cluster.active_controller
-        # A broker that stops gets StopReplica for the partitions that it follows.
-        followers = run.cluster.followers("orders", 0)
-        victim = next(one for one in followers if one.id != controller.id)
-        with run.faults.hold(controller, victim, "StopReplica"):
-            run.faults.bounce(victim, after_ms=0, signal="SIGTERM")
-            run.cluster.eventually(victim.active)
-            run.cluster.eventually(all_in_sync(victim.id))
-        refused = EventLog(run.runtime).event_where(
-            RequestRefused, lambda one: one.error == "STALE_BROKER_EPOCH", "the refusal"
-        )
-        run.cluster.eventually(refused)
-        assert run.cluster.holds(all_in_sync(victim.id))
-        run.finish()
 
 
 @brought("3.9.2")
