@@ -49,6 +49,7 @@ PORT = 9092
 PROBE = "fencepost-probe"
 BEAT_S = 0.03
 BURST = 5000
+MISNAMED = "brokr"
 
 
 class FrameReceived(Struct, frozen=True, tag="echo.frame_received"):
@@ -84,7 +85,7 @@ class EchoSystem:
 
     `modes` makes nodes ill: `dies` (at start, message why), `deaf` (does not listen), `leaves`
     (ends by itself, in an orderly way), `stubborn` (ignores SIGTERM), `bursts` (records BURST
-    events and kills itself). `port` is everyone's.
+    events and kills itself), `misnamed` (starts in the role MISNAMED). `port` is everyone's.
     """
 
     name: str = "echo/mesh"
@@ -136,13 +137,16 @@ class EchoSystem:
         bootstrap = tuple((b.name, self.port) for b in nodes if b.role == Role.BROKER)
         return Layout((*nodes, clients), tuple(links), bootstrap=bootstrap)
 
+    def _role(self, slot: Slot) -> str:
+        return MISNAMED if dict(self.modes).get(slot.name) == "misnamed" else str(slot.role)
+
     def command(self, place: Place, shape: Shape) -> Command:
         config = {
             "run": place.run,
             "process": place.process,
             "events": str(place.events_path),
             "name": place.slot.name,
-            "role": str(place.slot.role),
+            "role": self._role(place.slot),
             "node_id": place.slot.node_id,
             "address": place.address,
             "port": self.port,
@@ -175,7 +179,7 @@ class EchoSystem:
         peers = [link.target for link in place.layout.links if link.source == slot.name]
         mode = dict(self.modes).get(slot.name, "")
         first = NodeStarted(
-            role=str(slot.role),
+            role=self._role(slot),
             node_id=slot.node_id,
             incarnation=str(place.process),
             metadata_offset=0,

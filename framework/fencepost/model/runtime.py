@@ -143,7 +143,8 @@ class Runtime(Protocol):
         it is too late.
 
         Returns at once, with the last event so far, if it holds already. Raises EnvironmentFailed
-        if a process that should be alive has died in between.
+        if a process that should be alive has died in between, and UsageError if one has started in
+        a role that no slot has.
         """
         ...
 

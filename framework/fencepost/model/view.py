@@ -8,7 +8,7 @@ interpret its own events; `view.of(TheFold)` is the state of one fold.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Protocol, TypeVar, final
 
 from msgspec import Struct
@@ -16,6 +16,7 @@ from msgspec import Struct
 from fencepost.events import Event, NodeStarted, ProcessExited, ProcessSpawned
 from fencepost.events.traits import Change, changes_authority
 from fencepost.model.errors import UsageError
+from fencepost.model.system.topology import CLIENT
 
 
 class Fold(Protocol):
@@ -60,7 +61,11 @@ class Holders:
 class View:
     """See the module. All dictionaries are keyed by the names that the events use."""
 
-    def __init__(self, folds: Iterable[type[Fold]] = ()) -> None:
+    def __init__(
+        self, folds: Iterable[type[Fold]] = (), roles: Collection[str] | None = None
+    ) -> None:
+        """`roles` are those that the slots of the cluster have; None: any."""
+        self._roles = roles
         self.count = 0
         self.last: Event | None = None
         self.node_of: dict[str, tuple[str, int]] = {}
@@ -69,6 +74,8 @@ class View:
         """(process, role) -> node id: nodes of several roles may share a process."""
         self.slot_of: dict[str, str] = {}
         """process -> slot, from process.spawned."""
+        self.undeclared: dict[str, str] = {}
+        """process -> role, for each process that started in a role that no slot has."""
         self.alive: set[str] = set()
         self.newest: dict[str, str] = {}
         """slot -> newest process."""
@@ -105,6 +112,20 @@ class View:
         """Whether the system declares this fold."""
         return kind in self._folds
 
+    def declares(self, role: str) -> bool:
+        """Whether a slot of the cluster has this role."""
+        return self._roles is None or role == CLIENT or role in self._roles
+
+    def check_roles(self, system: str) -> None:
+        """Raises UsageError, with the remedy, if a process of this system started in a role that no
+        slot has."""
+        for process, role in self.undeclared.items():
+            raise UsageError(
+                f"{process} of the system {system} wrote node.started with the role '{role}', "
+                f"which no slot has (the slots have: {', '.join(self._roles or ())}): declare a "
+                "slot with this role, or correct the role in node.started"
+            )
+
 
 def _spawned(view: View, event: Event, body: ProcessSpawned) -> None:
     view.slot_of[body.started] = body.slot
@@ -119,6 +140,8 @@ def _exited(view: View, event: Event, body: ProcessExited) -> None:
 def _started(view: View, event: Event, body: NodeStarted) -> None:
     view.node_of[event.process] = (body.role, body.node_id)
     view.ids[event.process, body.role] = body.node_id
+    if not view.declares(body.role):
+        view.undeclared.setdefault(event.process, body.role)
 
 
 _HANDLERS: dict[type[Struct], Callable[[View, Event, Any], None]] = {

@@ -50,8 +50,6 @@ from fencepost.model.system.capabilities import (
 from fencepost.model.system.shape import Shape
 from fencepost.model.system.simulable import Simulable
 from fencepost.model.system.subject import Subject
-from fencepost.model.system.topology import CLIENT, Layout
-from fencepost.model.view import View
 from fencepost.plugins.manager import Plugins
 from fencepost.runs.faults import Faults
 from fencepost.runs.schedule import selecting
@@ -210,16 +208,6 @@ class RunResult:
                 raise Violation(f"the test is marked {clause}, which nothing in it exercised")
 
 
-def undeclared_roles(view: View, layout: Layout) -> Sequence[str]:
-    """A sentence for each process that started as a node of a role that no slot has."""
-    roles = (*layout.roles, CLIENT)
-    return [
-        f"{process} started in a role that no slot has: {no_such('role', role, roles)}"
-        for process, (role, _) in sorted(view.node_of.items())
-        if role not in roles
-    ]
-
-
 def explain_violations(verdicts: Mapping[str, Verdict]) -> str:
     """The violated clauses: each with its sentence, and its first violation explained."""
     lines: list[str] = []
@@ -284,7 +272,8 @@ class Run:
     ) -> Self:
         """Starts the cluster and waits until it is ready; enters the phase load.
 
-        Raises UsageError for a bad spec, EnvironmentFailed when the cluster does not get ready;
+        Raises UsageError for a bad spec, and at once for a node that starts in a role that no slot
+        has; EnvironmentFailed when the cluster does not get ready;
         then no process is left running.
         """
         check_runtime(spec.runtime)
@@ -374,7 +363,7 @@ class Run:
         deadline_ns = self.runtime.now_ns() + START_LIMIT_MS * MS
         if self.runtime.advance(self.base.recovered, deadline_ns) is None:
             view = self.runtime.view
-            lacks = [*undeclared_roles(view, layout), *self.base.missing(view)]
+            lacks = list(self.base.missing(view))
             lacks += self.runtime.damage[:DAMAGE_NAMED]
             raise EnvironmentFailed(
                 f"{self.spec.system.name} was not ready after {START_LIMIT_MS // 1000} s: "

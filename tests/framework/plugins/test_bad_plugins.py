@@ -21,7 +21,7 @@ from fencepost import NodeStarted, Shape, Spare, UsageError, View, one_way
 from fencepost.history.run_folder import RunFolder
 from fencepost.injection import network
 from fencepost.plugins.manager import Plugins, load
-from fencepost.runs.run import Run, RunSpec, undeclared_roles
+from fencepost.runs.run import Run, RunSpec
 from fencepost.runtimes.docker.pod_agent import Agent
 from fencepost.supervision.addresses import check_layout
 from fencepost.testing import HistoryBuilder
@@ -45,7 +45,8 @@ def installed(folder: Path, **modules: str) -> Mapping[str, str]:
         information.mkdir()
         (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: acme_{name}\n")
         (information / "entry_points.txt").write_text(f"[fencepost]\n{name} = acme_{name}\n")
-    return {**os.environ, "PYTHONPATH": os.fspath(folder)}
+    paths = [os.fspath(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def fencepost(environment: Mapping[str, str], *words: str) -> subprocess.CompletedProcess[str]:
@@ -112,17 +113,25 @@ def test_a_role_that_no_slot_has_is_refused_wherever_it_is_named(
         spec.system.layout(spares)
 
 
-def test_a_process_that_starts_in_a_role_that_no_slot_has_is_named() -> None:
+def test_a_process_that_starts_in_a_role_that_no_slot_has_is_named_with_the_remedy() -> None:
     builder = HistoryBuilder()
-    builder.add("broker-1#1", NodeStarted(role="brokr", node_id=1))
     builder.add("broker-2#1", NodeStarted(role="broker", node_id=2))
-    view = View()
-    for event in builder.events():
+    builder.add("clients/one#1", NodeStarted(role="client", node_id=-1))
+    builder.add("broker-1#1", NodeStarted(role="brokr", node_id=1))
+    *others, misnamed = builder.events()
+    view = View((), EchoSystem().layout(PAIR).roles)
+    for event in others:
         view.apply(event)
-    assert undeclared_roles(view, EchoSystem().layout(PAIR)) == [
-        "broker-1#1 started in a role that no slot has: "
-        "no role named 'brokr'; did you mean 'broker'?"
-    ]
+        view.check_roles("echo/mesh")
+    view.apply(misnamed)
+    with pytest.raises(UsageError) as caught:
+        view.check_roles("echo/mesh")
+    assert str(caught.value) == (
+        "broker-1#1 of the system echo/mesh wrote node.started with the role 'brokr', which no "
+        "slot has (the slots have: broker): declare a slot with this role, or correct the role in "
+        "node.started"
+    )
+    assert caught.value.exit_code == 2
 
 
 def test_clients_that_begin_where_no_link_leads_are_refused() -> None:

@@ -205,6 +205,16 @@ def test_a_process_that_dies_at_start_is_named_until_another_is_started(make: Ma
         advance(runtime, NEVER, 20)
 
 
+def test_a_process_that_starts_in_a_role_that_no_slot_has_is_refused_at_once(make: Make) -> None:
+    """Though the condition holds with its first event, and later too."""
+    runtime = make(EchoSystem(modes=(("broker-1", "misnamed"),)), kafka_shape(0, 1))
+    runtime.start(slot(runtime, "broker-1"))
+    started = Condition("it to start", lambda view: view.kinds["node.started"] == 1)
+    for until in (started, started, NEVER):
+        with pytest.raises(UsageError, match=r"echo/mesh wrote .* the role 'brokr'"):
+            advance(runtime, until, 20)
+
+
 def test_a_process_that_leaves_in_good_order_is_not_missed(make: Make) -> None:
     runtime = make(EchoSystem(modes=(("broker-1", "leaves"),)), kafka_shape(0, 1))
     process = runtime.start(slot(runtime, "broker-1"))

@@ -106,7 +106,7 @@ class ProcessRuntime:
         self._layout = system.layout(subject.shape)
         check_layout(self._layout)
         self._codec = Codec(subject.kinds)
-        self._view = View(system.folds)
+        self._view = View(system.folds, self._layout.roles)
         self._pending: deque[Event] = deque()
         self._starts: Counter[str] = Counter()
         self._dead: dict[str, tuple[str, str]] = {}
@@ -211,6 +211,7 @@ class ProcessRuntime:
         """
         self._take_in()
         self._apply_pending()
+        self._view.check_roles(self._subject.system.name)
         if until.holds(self._view):
             return self._view.last
         woke_ns = now_ns()
@@ -224,6 +225,7 @@ class ProcessRuntime:
             while self._pending:
                 event = self._pending.popleft()
                 self._view.apply(event)
+                self._view.check_roles(self._subject.system.name)
                 if until.holds(self._view):
                     return event
 

@@ -91,7 +91,7 @@ class SimulatedRuntime:
         self._layout = system.layout(subject.shape)
         self._codec = Codec(subject.kinds)
         self._agenda = Agenda()
-        self._view = View(system.folds)
+        self._view = View(system.folds, self._layout.roles)
         self._events: list[Event] = []
         self._applied = 0
         self._numbers: Counter[str] = Counter()
@@ -171,6 +171,7 @@ class SimulatedRuntime:
         started in its slot.
         """
         self._apply()
+        self._view.check_roles(self._subject.system.name)
         if until.holds(self._view):
             return self._view.last
         agenda = self._agenda
@@ -184,6 +185,7 @@ class SimulatedRuntime:
             self._step()
             if self._applied < len(self._events):
                 self._apply()
+                self._view.check_roles(self._subject.system.name)
                 if until.holds(self._view):
                     return self._view.last
 
