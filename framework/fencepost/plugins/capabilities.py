@@ -7,26 +7,61 @@ taken for a system without the capability.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from fencepost.model.cluster import Configured
 from fencepost.model.errors import UsageError
+from fencepost.model.faults.random_faults import ChoosesFaults
 from fencepost.model.runtime import describe
 from fencepost.model.system.capabilities import (
     Contained,
+    Exclusive,
+    Faceted,
+    HasDefects,
+    HasSuite,
     Launchable,
+    Observed,
     ParsesLogs,
     Probed,
     Selecting,
     System,
     Versioned,
 )
-from fencepost.model.system.simulable import Simulable
+from fencepost.model.system.simulable import Framing, Simulable
 
 _WHOLE: Sequence[type] = (Selecting, Simulable, Versioned)
 """Capabilities of several members."""
 _OF_PROGRAMS: Sequence[type] = (Contained, ParsesLogs)
 """Capabilities that only a system with programs can use."""
+_ALL: Sequence[type] = (
+    *(System, Probed, Faceted, Launchable, Observed, HasSuite, HasDefects, Exclusive),
+    *(Configured, ChoosesFaults, Framing, *_WHOLE, *_OF_PROGRAMS),
+)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _are_counts(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(
+        isinstance(name, str) and type(count) is int for name, count in value.items()
+    )
+
+
+def _are_classes(value: Any) -> bool:
+    return isinstance(value, Sequence) and all(isinstance(one, type) for one in value)
+
+
+_VALUES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "name": (_is_text, "text"),
+    "plane": (_is_text, "text"),
+    "counts": (_are_counts, "a mapping of names to numbers"),
+    "folds": (_are_classes, "a sequence of classes"),
+    "workload": (_is_text, "the name of a workload"),
+}
+"""The members of `System` that are no functions: whether a value fits, and what it must be."""
 
 
 def check_system(system: Any) -> None:
@@ -35,6 +70,7 @@ def check_system(system: Any) -> None:
     lacking = [name for name in members(System) if not hasattr(system, name)]
     if lacking:
         raise UsageError(f"{named} lacks {describe(lacking)}: fencepost.System needs them")
+    _check_members(named, system)
     for capability in _WHOLE:
         has = [name for name in members(capability) if hasattr(system, name)]
         lacking = [name for name in members(capability) if not hasattr(system, name)]
@@ -56,6 +92,23 @@ def check_system(system: Any) -> None:
             )
     if isinstance(system, Probed):
         _check_probe(named, system.probe)
+
+
+def _check_members(named: str, system: Any) -> None:
+    for member, (fits, what) in _VALUES.items():
+        if not fits(getattr(system, member)):
+            raise UsageError(
+                f"{named} has a bad `{member}`: it is {getattr(system, member)!r}; make it {what} "
+                "(fencepost.System)"
+            )
+    for capability in _ALL:
+        for member in members(capability):
+            function = not isinstance(vars(capability)[member], property)
+            if function and not callable(getattr(system, member, print)):
+                raise UsageError(
+                    f"{named} has a bad `{member}`: it is {getattr(system, member)!r}; make it a "
+                    f"function (fencepost.{capability.__name__})"
+                )
 
 
 def members(capability: type) -> Sequence[str]:

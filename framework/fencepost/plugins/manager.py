@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
@@ -78,13 +78,6 @@ class Plugins:
         findings = _joined("known finding", ((o.plugin, o.known_findings) for o in offers))
         self.known_findings = tuple(findings.values())
         _joined("event kind", ((o.plugin, _kinds_by_name(o.event_kinds)) for o in offers))
-        for offer in offers:
-            for rule in offer.rules:
-                if rule.clause not in self.clauses:
-                    raise UsageError(
-                        f"a rule of the plugin '{offer.plugin}' judges: "
-                        f"{no_such('clause', rule.clause, self.clauses)}"
-                    )
 
     @property
     def promises(self) -> Promises:
@@ -161,8 +154,12 @@ class Plugins:
 def load(extra: Mapping[str, object] | None = None) -> Plugins:
     """Loads every installed plugin, then `extra` (name -> module) ones, in order of their names.
 
-    A plugin that cannot be imported, names an unknown hook or offers a bad value is disabled with
-    a `PluginWarning`. Raises UsageError when two plugins give one name, with both named.
+    A plugin that cannot be imported, names an unknown hook, offers a bad value, or refers to a
+    clause or a workload that no plugin offers is disabled with a `PluginWarning`; the others load.
+
+    Raises UsageError when two plugins give one name, with both named, since only the user knows
+    which one is meant. If one were chosen, a foreign plugin could replace a fault or a promise. If
+    both were disabled, it could remove one, unnoticed by a run that asks for neither.
     """
     return load_from(entry_points(group=GROUP), extra or {})
 
@@ -185,7 +182,41 @@ def load_from(found: Iterable[EntryPoint], extra: Mapping[str, object]) -> Plugi
                 manager.unregister(name=name)
             broken[name] = _why(error)
             _warn(name, f"is disabled: {broken[name]}")
+    while misfits := _misfits(offers):  # what a disabled plugin offers may be missing in another
+        for name, why in misfits.items():
+            manager.unregister(name=name)
+            broken[name] = why
+            _warn(name, f"is disabled: {why}")
+        offers = [offer for offer in offers if offer.plugin not in misfits]
     return Plugins(manager, offers, broken)
+
+
+def _misfits(offers: Sequence[Offer]) -> Mapping[str, str]:
+    """plugin -> why its offer does not fit to those of all plugins."""
+    clauses = {name for offer in offers for name in offer.clauses}
+    workloads = {name for offer in offers for name in offer.workloads}
+    found = {offer.plugin: _misfit(offer, clauses, workloads) for offer in offers}
+    return {plugin: why for plugin, why in found.items() if why}
+
+
+def _misfit(offer: Offer, clauses: Collection[str], workloads: Collection[str]) -> str:
+    """The first thing that this offer refers to and that no plugin offers, with the remedy."""
+    judged = ((rule.clause, "a rule judges") for rule in offer.rules)
+    marked = ((m.clause, "an Applicability is about") for m in offer.applicability.values())
+    for clause, what in (*judged, *marked):
+        if clause not in clauses:
+            return (
+                f"{what} a clause that no plugin offers: offer it by the hook fencepost_clauses, "
+                f"or correct its name ({no_such('clause', clause, clauses)})"
+            )
+    for system in offer.systems.values():
+        if system.workload not in workloads:
+            return (
+                f"the system {system.name} has a workload that no plugin offers: offer it by the "
+                "hook fencepost_workloads, or correct `workload` of the system "
+                f"({no_such('workload', system.workload, workloads)})"
+            )
+    return ""
 
 
 def _sources(
@@ -243,6 +274,8 @@ def _event_kinds(answer: Any) -> tuple[type[Struct], ...]:
             name = kind_name(kind)
         except TypeError as untagged:
             raise UsageError(str(untagged)) from None
+        if not kind.__struct_config__.frozen:
+            raise UsageError(f"the event kind {name} can be changed: declare it with frozen=True")
         if nested := nested_fields(kind):
             raise UsageError(
                 f"the event kind {name} is not flat: make its field {nested[0]} text, a number, a "
@@ -293,6 +326,8 @@ def _rules(answer: Any) -> tuple[Rule[Any], ...]:
         for member in ("clause", "kinds", "keys", "start", "step", "end"):
             if not hasattr(rule, member):
                 raise UsageError(f"{rule!r} is no rule: it has no '{member}'")
+        if not isinstance(rule.clause, str):
+            raise UsageError(f"the clause of the rule {rule!r} is no text: make it a clause's id")
     return tuple(answer)
 
 
@@ -308,6 +343,8 @@ def _applicability(answer: Any) -> dict[str, Applicability]:
     for mark in answer:
         if not isinstance(mark, Applicability):
             raise UsageError(f"{mark!r} is no Applicability")
+        if not isinstance(mark.clause, str):
+            raise UsageError(f"the clause of {mark!r} is no text: make it a clause's id")
     return _by_name("applicability", [(f"{mark.clause} on {mark.plane}", mark) for mark in answer])
 
 
@@ -347,11 +384,9 @@ def _joined(what: str, offers: Iterable[tuple[str, Mapping[str, T]]]) -> Mapping
 def _marked(
     clauses: Mapping[str, Clause], found: Mapping[str, Applicability]
 ) -> Mapping[str, Clause]:
-    """The clauses with their applicability; raises UsageError for an applicability of an unknown
-    clause."""
+    """The clauses with their applicability."""
     of: dict[str, list[Applicability]] = {}
     for mark in found.values():
-        _get("clause", mark.clause, clauses)
         of.setdefault(mark.clause, []).append(mark)
     return {
         name: replace(clause, applicability=tuple(of.get(name, ())))
