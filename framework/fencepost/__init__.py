@@ -1,8 +1,8 @@
 """Fencepost's public API: everything that plugins, clusters, suites and reports may import.
 
 What tests use in addition is in `fencepost.testing`. This API is stable: a change comes with a note
-in the changelog and a new major version. Every node and client process imports this module, so it
-contains only light code (the standard library, msgspec, pluggy).
+in CHANGELOG.md and a new version, as docs/reference/api.md says. Every node and client process
+imports this module, so it contains only light code (the standard library, msgspec, pluggy).
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from fencepost.events import (
     Unrecognised,
     kind_name,
 )
+from fencepost.events.run import RunPhase
 from fencepost.events.traits import (
     OWN,
     Authority,
@@ -46,6 +47,7 @@ from fencepost.events.traits import (
     OperationOutcome,
     Origin,
     Sourced,
+    Worded,
 )
 from fencepost.events.words import because, numbers, span
 from fencepost.history.recorder import Recorder
@@ -113,6 +115,7 @@ from fencepost.model.system.capabilities import (
 from fencepost.model.system.probe import Probe
 from fencepost.model.system.shape import Shape, Spare
 from fencepost.model.system.simulable import (
+    Chance,
     Framing,
     Host,
     Simulable,
@@ -136,7 +139,7 @@ from fencepost.model.system.worker_config import WorkerConfig, plain
 from fencepost.model.view import Fold, Holders, View
 from fencepost.plugins.hookspecs import hookimpl
 from fencepost.workloads.worker import run_worker
-from fencepost.workloads.workers import Clients, Workers, Workload
+from fencepost.workloads.workers import Clients, MakeClients, Workers, Workload
 
 __all__ = [
     "CLIENT",
@@ -147,6 +150,7 @@ __all__ = [
     "Authority",
     "AuthorityChange",
     "Cause",
+    "Chance",
     "Change",
     "ChoosesFaults",
     "Clause",
@@ -200,6 +204,7 @@ __all__ = [
     "Link",
     "LinkState",
     "LogParser",
+    "MakeClients",
     "Moment",
     "Nearest",
     "Node",
@@ -230,6 +235,7 @@ __all__ = [
     "Rule",
     "RunEnd",
     "RunEnded",
+    "RunPhase",
     "RunStarted",
     "Runtime",
     "Seen",
@@ -253,6 +259,7 @@ __all__ = [
     "View",
     "Violated",
     "Violation",
+    "Worded",
     "WorkerConfig",
     "Workers",
     "Workload",

@@ -11,9 +11,9 @@ from fencepost.events.traits import (
     tells_operations,
 )
 from fencepost.history.merge import Reading, read
-from fencepost.history.run_folder import RunFolder, RunInfo, write_whole
+from fencepost.history.run_folder import RunFolder, RunInfo, RunSlot, write_whole
 from fencepost.judging.event_formatter import sentence, sentence_of
-from fencepost.judging.explanation import BROKE, Explanation, explain
+from fencepost.judging.explanation import BROKE, Explanation, Step, explain
 from fencepost.judging.folder import Promises, judge_folder
 from fencepost.judging.judge import (
     Broken,
@@ -36,6 +36,8 @@ __all__ = [
     "Reading",
     "RunFolder",
     "RunInfo",
+    "RunSlot",
+    "Step",
     "Verdict",
     "changes_authority",
     "explain",

@@ -7,6 +7,7 @@ from fencepost_kafka.clients.started import Reads, Writes
 from fencepost_kafka.clients.workers import KafkaClients, kafka_clients
 from fencepost_kafka.facade.cluster import KafkaCluster, kafka_cluster
 from fencepost_kafka.facade.node import KafkaNode
+from fencepost_kafka.facade.voters import Voters
 from fencepost_kafka.recovery import missing
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "KafkaNode",
     "ProbeResult",
     "Reads",
+    "Voters",
     "Writes",
     "kafka_clients",
     "kafka_cluster",

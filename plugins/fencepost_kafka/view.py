@@ -13,6 +13,7 @@ from fencepost import Event, ProcessExited, View
 from fencepost_kafka import events as e
 
 TopicPartition = tuple[str, int]
+"""A topic's name and a partition's number."""
 
 
 @dataclass(slots=True)
@@ -36,7 +37,8 @@ class PartitionView:
 
 @dataclass(slots=True)
 class KafkaView:
-    """See the module. All dictionaries are keyed by the names and ids the events use."""
+    """The state of a Kafka cluster by its events. All dictionaries are keyed by the names and ids
+    that the events use."""
 
     active_controller: int | None = None
     controller_epoch: int = -1

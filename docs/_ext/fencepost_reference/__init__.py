@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from fencepost_reference import api, commands, events, judged, offered
+from fencepost_reference import api, commands, events, judged, offered, stable
 
 GENERATORS: dict[str, Callable[[], str]] = {
     "events": events.kinds,
@@ -22,7 +22,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "defects": offered.defects,
     "settings": offered.settings,
     "hooks": api.hooks,
-    "api": api.exported,
+    "api": stable.exported,
     "fixtures": api.fixtures,
     "markers": api.markers,
     "options": api.options,

@@ -1,46 +1,15 @@
-"""The framework's own surfaces: exported names, hooks, fixtures, markers and pytest's options."""
+"""The framework's own surfaces: hooks, fixtures, markers and pytest's options."""
 
 from __future__ import annotations
 
 import ast
-import enum
 import inspect
-from collections.abc import Iterator
-from types import ModuleType
 from typing import Any
 
-import fencepost
-import fencepost.testing
 from fencepost.model.configuration import DEFAULTS
 from fencepost.plugins import hookspecs
-from fencepost.testing import kit, pytest_plugin
-from fencepost_reference.text import code, docstring, first_sentence, line, prose, source, table
-
-
-def exported() -> str:
-    """Every stable name with its first sentence."""
-    modules = (fencepost, fencepost.testing, kit)
-    return "\n".join("\n".join(_exported(module)) for module in modules)
-
-
-def _exported(module: ModuleType) -> Iterator[str]:
-    yield f"## `{module.__name__}`\n"
-    rows = []
-    for name in sorted(module.__all__, key=str.lower):
-        thing = getattr(module, name)
-        says = "" if _kind(thing) == "value" else first_sentence(docstring(thing))
-        rows.append((code(name), _kind(thing), line(says)))
-    yield table(("name", "what", "meaning"), rows)
-
-
-def _kind(thing: Any) -> str:
-    if inspect.isclass(thing):
-        if issubclass(thing, BaseException):
-            return "exception"
-        if issubclass(thing, enum.Enum):
-            return "enum"
-        return "protocol" if getattr(thing, "_is_protocol", False) else "class"
-    return "function" if inspect.isroutine(thing) else "value"
+from fencepost.testing import pytest_plugin
+from fencepost_reference.text import code, docstring, line, prose, signature, source, table
 
 
 def hooks() -> str:
@@ -48,8 +17,8 @@ def hooks() -> str:
     parts = []
     for name, hook in vars(hookspecs).items():
         if name.startswith("fencepost_") and inspect.isfunction(hook):
-            signature = str(inspect.signature(hook)).replace("'", "")
-            parts.append(f"## `{name}`\n\n{code(name + signature)}\n\n{prose(docstring(hook))}\n")
+            called = code(name + signature(hook))
+            parts.append(f"## `{name}`\n\n{called}\n\n{prose(docstring(hook))}\n")
     return "\n".join(parts)
 
 

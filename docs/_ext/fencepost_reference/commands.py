@@ -10,7 +10,8 @@ import typer
 
 from fencepost.commands.cli import app
 from fencepost.model import errors
-from fencepost_reference.text import code, docstring, first_sentence, line, prose, table
+from fencepost_reference.definitions import assigned_docstring
+from fencepost_reference.text import code, line, prose, table
 
 
 def commands() -> str:
@@ -43,11 +44,7 @@ def _parameter(one: Any) -> tuple[str, str, str]:
 
 def exit_codes() -> str:
     """The exit codes of the command line, and the errors that lead to them."""
-    codes = {
-        name.removeprefix("EXIT_").lower(): value
-        for name, value in vars(errors).items()
-        if name.startswith("EXIT_")
-    }
+    codes = {name: value for name, value in vars(errors).items() if name.startswith("EXIT_")}
     raised = [
         thing
         for thing in vars(errors).values()
@@ -56,6 +53,7 @@ def exit_codes() -> str:
     rows = []
     for name, number in sorted(codes.items(), key=lambda pair: pair[1]):
         by = [one for one in raised if one.exit_code == number]
-        says = " ".join(f"{code(e.__name__)}: {line(first_sentence(docstring(e)))}" for e in by)
-        rows.append((code(number), name, says))
-    return table(("code", "name", "errors that lead to it"), rows)
+        says = line(assigned_docstring(errors.__name__, name))
+        named = ", ".join(code(error.__name__) for error in by)
+        rows.append((code(number), name.removeprefix("EXIT_").lower(), says, named))
+    return table(("code", "name", "meaning", "errors that lead to it"), rows)

@@ -9,6 +9,7 @@ from msgspec import Struct
 from fencepost.events.words import because
 
 RunPhase = Literal["start", "load", "inject", "heal", "drain", "read", "end"]
+"""The phases of a run, in their order."""
 
 
 class RunStarted(Struct, frozen=True, tag="run.started", kw_only=True):

@@ -61,7 +61,9 @@ class Authority:
 class AuthorityChange(Protocol):
     """A kind that records changes of authority."""
 
-    def authority(self) -> Sequence[Authority]: ...
+    def authority(self) -> Sequence[Authority]:
+        """The changes that this event records."""
+        ...
 
 
 @runtime_checkable
@@ -74,7 +76,9 @@ class Concerning(Protocol):
     faults that were injected into these slots.
     """
 
-    def concerns(self) -> Sequence[str]: ...
+    def concerns(self) -> Sequence[str]:
+        """The scopes, processes and slots that the event is about."""
+        ...
 
 
 class OperationOutcome(StrEnum):
@@ -104,14 +108,18 @@ class Operation:
 class OperationEvent(Protocol):
     """A kind that records the beginning or the end of clients' operations."""
 
-    def client_operations(self) -> Sequence[Operation]: ...
+    def client_operations(self) -> Sequence[Operation]:
+        """The operations that begin or end with this event."""
+        ...
 
 
 @runtime_checkable
 class Worded(Protocol):
     """A kind that has its own sentence, for a terminal, a page and an explanation."""
 
-    def sentence(self) -> str: ...
+    def sentence(self) -> str:
+        """The event in words, in one line, without the process that wrote it."""
+        ...
 
 
 class Nearest(StrEnum):
@@ -141,8 +149,13 @@ class Sourced(Protocol):
     Both methods take the name of the process that wrote the event.
     """
 
-    def source_of(self, process: str) -> Sequence[Hashable]: ...
-    def came_from(self, process: str) -> Sequence[Origin]: ...
+    def source_of(self, process: str) -> Sequence[Hashable]:
+        """The names of the origins that this event is."""
+        ...
+
+    def came_from(self, process: str) -> Sequence[Origin]:
+        """The origins from which this event came."""
+        ...
 
 
 @cache

@@ -214,34 +214,42 @@ class RunFolder:
 
     @property
     def run(self) -> str:
+        """The run's name."""
         return self.path.name
 
     @property
     def schedule(self) -> Path:
+        """The record of the injected faults."""
         return self.path / "schedule.json"
 
     @property
     def events(self) -> Path:
+        """The folder of the events, a file for each process."""
         return self.path / "events"
 
     @property
     def history(self) -> Path:
+        """The merged history."""
         return self.path / "history.ndjson"
 
     @property
     def damage(self) -> Path:
+        """What the merge found damaged."""
         return self.path / "damage.json"
 
     @property
     def logs(self) -> Path:
+        """The folder of what the processes printed."""
         return self.path / "logs"
 
     @property
     def work(self) -> Path:
+        """The folder of the processes' configurations."""
         return self.path / "work"
 
     @property
     def data(self) -> Path:
+        """The folder of the slots' disks."""
         return self.path / "data"
 
     @property
@@ -251,6 +259,7 @@ class RunFolder:
 
     @property
     def report(self) -> Path:
+        """The folder of tables and pages."""
         return self.path / "report"
 
     def events_of(self, process: str) -> Path:

@@ -36,6 +36,7 @@ STEPS = LINES - 3
 WORDS = 160
 """The most characters of one event's sentence; a fault's evidence may be longer."""
 BROKE = "this broke it"
+"""The remark behind the offending event of an explanation."""
 EXPLAINED = 3
 """How many violations of one clause are explained."""
 

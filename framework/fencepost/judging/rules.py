@@ -19,6 +19,7 @@ from fencepost.history.run_end import RunEnd
 
 S = TypeVar("S")
 Key = tuple[str | int, ...]
+"""What a rule keeps one state for, such as `("lease", 7)`; `()` for the whole run."""
 
 
 class Evidence(StrEnum):
@@ -56,6 +57,7 @@ class Undecided(Struct, frozen=True):
 
 
 Finding = Exercised | Violated | Undecided
+"""What a rule may report about its clause."""
 
 
 class Rule(Protocol[S]):
@@ -69,13 +71,30 @@ class Rule(Protocol[S]):
     """
 
     @property
-    def clause(self) -> str: ...
+    def clause(self) -> str:
+        """The id of the clause that it judges."""
+        ...
+
     @property
-    def kinds(self) -> frozenset[type[Struct]]: ...
-    def keys(self, event: Event) -> Iterable[Key]: ...
-    def start(self, key: Key) -> S: ...
-    def step(self, state: S, event: Event) -> tuple[S, Sequence[Finding]]: ...
-    def end(self, state: S, end: RunEnd) -> Sequence[Finding]: ...
+    def kinds(self) -> frozenset[type[Struct]]:
+        """The classes of the bodies that it reads."""
+        ...
+
+    def keys(self, event: Event) -> Iterable[Key]:
+        """The keys that an event belongs to."""
+        ...
+
+    def start(self, key: Key) -> S:
+        """The state of a key before its first event."""
+        ...
+
+    def step(self, state: S, event: Event) -> tuple[S, Sequence[Finding]]:
+        """The state of a key after an event, and the findings at that event."""
+        ...
+
+    def end(self, state: S, end: RunEnd) -> Sequence[Finding]:
+        """The findings that a key's last state has at the end of the run."""
+        ...
 
 
 class Promise(StrEnum):

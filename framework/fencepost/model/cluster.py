@@ -29,7 +29,9 @@ class InSlot(Protocol):
     """A value that stands for the node in a slot; faults accept it as a target."""
 
     @property
-    def slot(self) -> Slot: ...
+    def slot(self) -> Slot:
+        """The node's slot."""
+        ...
 
 
 @final
@@ -53,6 +55,7 @@ class Node:
 
     @property
     def alive(self) -> Condition:
+        """Its newest process runs."""
         return Condition(f"{self} to be alive", lambda view: self.process(view) in view.alive)
 
     @property
@@ -62,6 +65,7 @@ class Node:
 
     @property
     def dead(self) -> Condition:
+        """Its newest process has ended, or it never had one."""
         return Condition(f"{self} to be dead", lambda view: self.process(view) not in view.alive)
 
 

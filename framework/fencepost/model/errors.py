@@ -56,12 +56,19 @@ class Violation(AssertionError):
 
 
 EXIT_CLEAN = 0
+"""The command did what was asked; no clause was violated and no run was undecided."""
 EXIT_VIOLATED = 1
+"""A clause was violated."""
 EXIT_USAGE = 2
+"""The command line, a setting or a test asked for something that does not exist or does not fit."""
 EXIT_INCONCLUSIVE = 3
+"""The evidence allows no verdict."""
 EXIT_ENVIRONMENT = 4
+"""The machine, a tool or a node failed."""
 EXIT_INTERNAL = 70
+"""An error of Fencepost's own, which it did not expect; a traceback is printed."""
 EXIT_INTERRUPTED = 130
+"""The user interrupted the command; the processes that it started have ended."""
 
 
 def no_such(what: str, name: str, known: Iterable[str]) -> UsageError:

@@ -71,6 +71,7 @@ class LinkState:
 
 
 HEALTHY = LinkState()
+"""A link that passes everything at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,10 @@ class ClientSession(Protocol):
     """A running client worker; its actions are visible only in the history."""
 
     @property
-    def process(self) -> str: ...
+    def process(self) -> str:
+        """The name of the process."""
+        ...
+
     def tell(self, command: Mapping[str, object]) -> None:
         """Sends the worker one command; it answers by events."""
         ...
@@ -129,15 +133,24 @@ class Runtime(Protocol):
     """Where processes run and time passes."""
 
     @property
-    def layout(self) -> Layout: ...
+    def layout(self) -> Layout:
+        """The slots and links of the run."""
+        ...
+
     @property
-    def view(self) -> View: ...
+    def view(self) -> View:
+        """The state of the run by its events so far."""
+        ...
+
     @property
     def bootstrap(self) -> tuple[str, ...]:
         """Where clients connect first (`Layout.bootstrap`): one `address:port` each."""
         ...
 
-    def now_ns(self) -> int: ...
+    def now_ns(self) -> int:
+        """The time on the run's clock, in nanoseconds."""
+        ...
+
     def advance(self, until: Condition, deadline_ns: int) -> Event | None:
         """Lets time pass until the condition holds; returns the event that decided it, or None if
         it is too late.
@@ -148,8 +161,15 @@ class Runtime(Protocol):
         """
         ...
 
-    def start(self, slot: Slot) -> Process: ...
-    def signal(self, process: Process, what: Signal) -> Receipt: ...
+    def start(self, slot: Slot) -> Process:
+        """Starts a process in a slot; returns before it is ready. Raises UsageError if one runs
+        there."""
+        ...
+
+    def signal(self, process: Process, what: Signal) -> Receipt:
+        """Sends a process a signal; the receipt says whether it took effect."""
+        ...
+
     def living(self, slot: Slot) -> Process | None:
         """The process that now runs in a slot; None if there is none."""
         ...
@@ -195,8 +215,14 @@ class Runtime(Protocol):
         """Makes every link healthy: undoes all cuts, states and holds."""
         ...
 
-    def client(self, spec: ClientSpec) -> ClientSession: ...
-    def events(self) -> Sequence[Event]: ...
+    def client(self, spec: ClientSpec) -> ClientSession:
+        """Starts a client worker. Raises UsageError for an unknown workload or a malformed name."""
+        ...
+
+    def events(self) -> Sequence[Event]:
+        """The events so far, in the order in which they arrived."""
+        ...
+
     @property
     def damage(self) -> Sequence[str]:
         """A sentence for each line so far, of a node or a client, that is not an event."""

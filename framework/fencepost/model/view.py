@@ -39,6 +39,7 @@ class Holders:
         """scope -> (epoch, process) of the newest gain that was not lost since."""
 
     def apply(self, view: View, event: Event) -> None:
+        """Applies one event."""
         body = event.body
         if not changes_authority(body):
             return
@@ -59,7 +60,7 @@ class Holders:
 
 @final
 class View:
-    """See the module. All dictionaries are keyed by the names that the events use."""
+    """The state of the run so far. All dictionaries are keyed by the names that the events use."""
 
     def __init__(
         self, folds: Iterable[type[Fold]] = (), roles: Collection[str] | None = None

@@ -22,6 +22,7 @@ from fencepost.workloads.workers import Workload
 
 hookspec = pluggy.HookspecMarker("fencepost")
 hookimpl = pluggy.HookimplMarker("fencepost")
+"""The decorator of a function that implements a hook of Fencepost's."""
 
 
 @hookspec

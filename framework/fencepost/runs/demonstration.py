@@ -34,4 +34,6 @@ class Demonstration:
 class Demonstrable(Protocol):
     """A system that can be shown by `fencepost demo`; it has defects as well."""
 
-    def demonstration(self) -> Demonstration: ...
+    def demonstration(self) -> Demonstration:
+        """What the demo shows of this system."""
+        ...

@@ -41,6 +41,7 @@ class Active:
 
     @property
     def healed(self) -> bool:
+        """Whether it was healed."""
         return self._healed is not None
 
     def await_receipt(self, limit_ms: int = 10_000) -> Receipt:

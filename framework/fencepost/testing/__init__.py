@@ -12,10 +12,13 @@ from fencepost.history.run_end import RunEnd
 from fencepost.judging.judge import Broken, Judgement, Outcome, Verdict, judge
 from fencepost.model.cluster import Cluster, Node
 from fencepost.runs.demonstration import Demonstrable, Demonstration, Scene
-from fencepost.runs.faults import Faults
+from fencepost.runs.faults import Active, Faults
+from fencepost.runs.run import Run, RunResult, RunSpec
+from fencepost.runs.schedule import Injection, Schedule
 from fencepost.testing.event_log import EventLog
 
 __all__ = [
+    "Active",
     "Broken",
     "Cluster",
     "Demonstrable",
@@ -23,10 +26,15 @@ __all__ = [
     "EventLog",
     "Faults",
     "HistoryBuilder",
+    "Injection",
     "Judgement",
     "Node",
     "Outcome",
+    "Run",
+    "RunResult",
+    "RunSpec",
     "Scene",
+    "Schedule",
     "Verdict",
     "judge",
 ]

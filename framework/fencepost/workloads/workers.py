@@ -47,7 +47,9 @@ class Clients(Protocol):
 class MakeClients(Protocol):
     """Makes a workload's facade; `cluster` is the system's facade for tests."""
 
-    def __call__(self, workers: Workers, cluster: object) -> Clients: ...
+    def __call__(self, workers: Workers, cluster: object) -> Clients:
+        """Makes the facade for one run, whose workers it starts by `workers`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

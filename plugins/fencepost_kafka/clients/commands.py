@@ -81,6 +81,7 @@ class ProbeOptions(
 
 
 ClientOptions = ProducerOptions | ConsumerOptions | ReaderOptions | AdminOptions | ProbeOptions
+"""How a client is started, by its kind."""
 
 
 class CreateTopic(
@@ -352,8 +353,11 @@ AdminCommand = (
     CreateTopic | DeleteTopic | ListTopics | DescribeCluster | Reassign | ListReassignments
     | ElectPreferred | AlterSettings | DeleteBroker | AddBrokers | Rebalance
 )  # fmt: skip
+"""What an admin client can be asked to do."""
 ProbeCommand = (
     ProbeFetch | ProbeProduce | ProbeMetadata | ProbeBytes | ProbeMetrics | ProbeController
     | AddVoter | RemoveVoter
 )  # fmt: skip
+"""What a probe can be asked to send."""
 ClientCommand = AdminCommand | ProbeCommand | Seek
+"""Every command to a client."""

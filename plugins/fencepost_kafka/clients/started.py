@@ -21,6 +21,7 @@ class Writes:
 
     @property
     def process(self) -> str:
+        """The name of the producer's process."""
         return self._session.process
 
     def stop(self) -> None:
@@ -36,6 +37,7 @@ class Writes:
         )
 
     def acked_at_least(self, count: int) -> Condition:
+        """That many writes were acknowledged."""
         return Condition(
             f"{count} acknowledged writes of {self.process}",
             lambda view: view.of(KafkaView).completed[self.process, "ok"] >= count,
@@ -74,6 +76,7 @@ class Reads:
 
     @property
     def process(self) -> str:
+        """The name of the consumer's process."""
         return self._session.process
 
     def stop(self) -> None:
@@ -85,6 +88,7 @@ class Reads:
         self._session.tell(plain(Seek(topic=topic, partition=partition, offset=offset)))
 
     def polled_at_least(self, count: int) -> Condition:
+        """That many messages were returned to it."""
         return Condition(
             f"{count} messages to reach {self.process}",
             lambda view: view.of(KafkaView).polled[self.process] >= count,

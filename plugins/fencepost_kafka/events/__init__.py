@@ -160,6 +160,7 @@ KINDS: tuple[type[Struct], ...] = (
     ControlledShutdownAnswered,
     IsrChangeJudged,
 )
+"""Every kind of event of this vocabulary."""
 
 __all__ = [
     "KINDS",

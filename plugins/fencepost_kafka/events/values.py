@@ -9,9 +9,11 @@ BrokerStateName = Literal["UNKNOWN", "INITIAL", "FENCED", "ACTIVE", "SHUTDOWN"]
 GlobalState = Literal["Offline", "Fenced", "Online", "Stopping"]
 """The registration draft's names of a broker's states."""
 NodeRole = Literal["broker", "controller"]
+"""The roles that a node of a Kafka cluster may have."""
 CallOutcome = Literal["ok", "failed", "unknown"]
 """Certainly done, certainly not done, or unknown."""
 ProbeOutcome = Literal["answered", "refused", "closed", "timeout"]
+"""How a probe's request ended; `refused`: the answer holds an error."""
 StateReason = Literal[
     "registered",
     "unfenced",

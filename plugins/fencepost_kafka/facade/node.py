@@ -49,6 +49,7 @@ class KafkaNode:
 
     @property
     def alive(self) -> Condition:
+        """Its newest process runs."""
         return Node(self.slot).alive
 
     @property
@@ -59,6 +60,7 @@ class KafkaNode:
 
     @property
     def dead(self) -> Condition:
+        """Its newest process has ended, or it never had one."""
         return Node(self.slot).dead
 
     @property

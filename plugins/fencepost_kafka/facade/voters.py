@@ -55,7 +55,7 @@ def controller_port(layout: Layout, node: KafkaNode) -> int:
 
 @final
 class Voters:
-    """See the module."""
+    """The voters of the quorum. They are added and removed one at a time, by asking any broker."""
 
     def __init__(
         self,

@@ -35,7 +35,10 @@ class Fault(Protocol):
     """One way to break a cluster, as data."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name by which it is injected."""
+        ...
+
     def inject(self, runtime: Runtime) -> Injected:
         """Injects the fault; raises UsageError if its target does not exist."""
         ...
@@ -53,7 +56,9 @@ class Passing(Protocol):
     """
 
     @property
-    def lasts_ms(self) -> int | None: ...
+    def lasts_ms(self) -> int | None:
+        """The milliseconds from its injection to its heal."""
+        ...
 
 
 FaultFactory = Callable[..., Fault]

@@ -14,6 +14,7 @@ from fencepost.model.errors import UsageError
 from fencepost.model.system.topology import Link
 
 HoldAction = Literal["hold", "delay", "drop"]
+"""What is done with a chosen message: it is kept until the release, delayed, or lost."""
 
 INSPECTED_BYTES = 64 * 1024
 """How many bytes of a message are searched for `containing`."""

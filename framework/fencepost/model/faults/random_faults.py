@@ -70,4 +70,6 @@ class FaultChooser(Protocol):
 class ChoosesFaults(Protocol):
     """A system that draws the faults of random schedules from its own state."""
 
-    def fault_chooser(self, shape: Shape) -> FaultChooser: ...
+    def fault_chooser(self, shape: Shape) -> FaultChooser:
+        """The chooser for one run of a cluster of that shape."""
+        ...

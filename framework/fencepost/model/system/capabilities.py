@@ -65,7 +65,10 @@ class System(Protocol):
     """A system under test, by name (`reference/quorum`)."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Its name, `family/system`."""
+        ...
+
     @property
     def plane(self) -> str:
         """The plane that clauses bind: systems of one plane make the same promises."""
@@ -157,7 +160,9 @@ class Selecting(Protocol):
 class Launchable(Protocol):
     """A system whose nodes are programs."""
 
-    def command(self, place: Place, shape: Shape) -> Command: ...
+    def command(self, place: Place, shape: Shape) -> Command:
+        """How to start the node of a place in a cluster of that shape."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +186,9 @@ class LogParser(Protocol):
     Lines come whole, in order, without their end. A line without information makes no event.
     """
 
-    def parse(self, line: str) -> Sequence[ParsedEvent]: ...
+    def parse(self, line: str) -> Sequence[ParsedEvent]:
+        """The events of one line."""
+        ...
 
 
 @runtime_checkable
@@ -204,7 +211,9 @@ class ParsesLogs(Protocol):
 class Observed(Protocol):
     """A system whose state is recorded by clients of the run, which start right after the nodes."""
 
-    def observers(self) -> Sequence[ClientSpec]: ...
+    def observers(self) -> Sequence[ClientSpec]:
+        """The clients to start."""
+        ...
 
 
 @runtime_checkable
@@ -212,7 +221,10 @@ class Versioned(Protocol):
     """A system that exists in several versions, named `name@version`."""
 
     @property
-    def version(self) -> str: ...
+    def version(self) -> str:
+        """The version of this system."""
+        ...
+
     def at(self, version: str) -> System:
         """The system in another version; raises UsageError for an unknown version."""
         ...
@@ -245,7 +257,9 @@ class HasSuite(Protocol):
 class HasDefects(Protocol):
     """A system that can be broken deliberately."""
 
-    def defects(self) -> Sequence[Defect]: ...
+    def defects(self) -> Sequence[Defect]:
+        """Every defect, in a stable order."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,4 +13,6 @@ class Probe(Protocol):
     raises nothing.
     """
 
-    def __call__(self, address: str, port: int, timeout_s: float, size: int = 0) -> bool: ...
+    def __call__(self, address: str, port: int, timeout_s: float, size: int = 0) -> bool:
+        """Whether an answer of that node came within `timeout_s` seconds."""
+        ...

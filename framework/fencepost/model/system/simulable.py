@@ -79,7 +79,10 @@ class SimulatedProcess(Protocol):
         """A connection to one of its listeners was opened."""
         ...
 
-    def received(self, connection: int, message: object) -> None: ...
+    def received(self, connection: int, message: object) -> None:
+        """A message arrived over a connection."""
+        ...
+
     def broken(self, connection: int, reason: str) -> None:
         """A connection is gone: refused, reset, or closed by the other end."""
         ...
@@ -96,7 +99,10 @@ class SimulatedProcess(Protocol):
 class SimulatedDisk(Protocol):
     """The content of a slot's disk, which outlives processes."""
 
-    def copy(self) -> Self: ...
+    def copy(self) -> Self:
+        """A disk of its own with the same content."""
+        ...
+
     def lose_power(self, chance: Chance) -> None:
         """Loses some of what was never synced, like a machine that loses power."""
         ...
