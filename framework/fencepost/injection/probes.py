@@ -70,19 +70,21 @@ def probe_name(probe: Probe) -> str:
     return f"{getattr(probe, '__module__', '')}:{getattr(probe, '__qualname__', '')}"
 
 
-def raised(name: str, what: str) -> UsageError:
-    """The error for a probe that broke its contract: `what` is the exception that it raised."""
+def raised(system: System, what: str) -> UsageError:
+    """The error for a system's probe that broke its contract: `what` is the exception that it
+    raised."""
     return UsageError(
-        f"the probe {name} raised {what}: let it return False for a node that refuses, closes or "
-        "is silent (fencepost.Probed)"
+        f"the probe {probe_name(probe_of(system))} of the system {system.name} raised {what}: let "
+        "it return False for a node that refuses, closes or is silent (fencepost.Probed)"
     )
 
 
-def ask_all(probe: Probe, asked: Mapping[End, tuple[float, int]]) -> Mapping[End, ProbeAnswer]:
+def ask_all(system: System, asked: Mapping[End, tuple[float, int]]) -> Mapping[End, ProbeAnswer]:
     """Probes every end at once; `asked` holds how long to wait for each, and the question's size.
 
     Raises UsageError for a probe that raises.
     """
+    probe = probe_of(system)
 
     def ask(end: End) -> ProbeAnswer:
         timeout_s, size = asked[end]
@@ -90,7 +92,7 @@ def ask_all(probe: Probe, asked: Mapping[End, tuple[float, int]]) -> Mapping[End
         try:
             came = probe(*end, timeout_s, size)
         except Exception as error:  # a plugin's own code may raise anything
-            raise raised(probe_name(probe), f"{type(error).__name__}: {error}") from error
+            raise raised(system, f"{type(error).__name__}: {error}") from error
         return ProbeAnswer(came, (now_ns() - began) / MS)
 
     if not asked:
@@ -114,14 +116,14 @@ class Prober(Protocol):
 @final
 @dataclass(frozen=True, slots=True)
 class HostProber:
-    """For links whose ends are on this host."""
+    """For links whose ends are on this host, by the system's probe."""
 
-    probe: Probe
+    system: System
     end: Callable[[Link], End]
 
     def ask(self, asked: Mapping[Link, tuple[float, int]]) -> Mapping[Link, ProbeAnswer]:
         """See `Prober.ask`."""
-        answers = ask_all(self.probe, {self.end(link): how for link, how in asked.items()})
+        answers = ask_all(self.system, {self.end(link): how for link, how in asked.items()})
         return {link: answers[self.end(link)] for link in asked}
 
     def open_connections(self, links: Iterable[Link]) -> Mapping[Link, int]:

@@ -32,6 +32,7 @@ from fencepost.plugins.manager import Plugins, PluginWarning, load
 from fencepost.runs.faults import Faults
 from fencepost.runs.run import Run, RunSpec, check_runtime, new_folder
 from fencepost.testing.event_log import EventLog
+from fencepost.testing.failures import shorten
 from fencepost.workloads.workers import Clients, Workers
 
 pytest.register_assert_rewrite("fencepost.testing.kit", "fencepost_suites")
@@ -327,16 +328,18 @@ def _finish_failed(item: pytest.Item, run: Run, error: BaseException) -> None:
     try:
         run.finish().check()
     except (FencepostError, Violation) as found:
-        if found is not error:
+        if str(found) != str(error):
             error.add_note(str(found))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
-    item: pytest.Item,
+    item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Prints the line that runs a failed test again, and where its run is kept."""
+    """Prints the sentence of an error of Fencepost, the line that runs a failed test again, and
+    where its run is kept."""
     report = yield
+    shorten(item, call, report)
     folder = item.stash.get(_FOLDER, None)
     if report.failed and folder is not None:
         line = item.config.stash[_SETTINGS].replay(item.nodeid)

@@ -7,10 +7,12 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from fencepost import UsageError
+from fencepost import Probe, System, UsageError
 from fencepost.injection.probes import ProbeAnswer, ask_all, open_connections
 from fencepost.model.clock import MS, SECOND, now_ns
 from fencepost_kafka.probe import kafka_probe
@@ -114,7 +116,7 @@ def test_all_are_asked_at_once() -> None:
         barrier.wait()
         return port % 2 == 0
 
-    answers = ask_all(probe, {("127.0.0.1", port): (1.0, 0) for port in range(5)})
+    answers = ask_all(probed(probe), {("127.0.0.1", port): (1.0, 0) for port in range(5)})
     assert [answers["127.0.0.1", port].came for port in range(5)] == [
         True,
         False,
@@ -122,7 +124,7 @@ def test_all_are_asked_at_once() -> None:
         False,
         True,
     ]
-    assert ask_all(probe, {}) == {}
+    assert ask_all(probed(probe), {}) == {}
 
 
 def test_how_long_an_answer_took_is_measured() -> None:
@@ -131,7 +133,7 @@ def test_how_long_an_answer_took_is_measured() -> None:
         return False
 
     began = now_ns()
-    (got,) = ask_all(probe, {("127.0.0.1", 1): (0.05, 0)}).values()
+    (got,) = ask_all(probed(probe), {("127.0.0.1", 1): (0.05, 0)}).values()
     assert isinstance(got, ProbeAnswer)
     assert 49 < got.took_ms <= (now_ns() - began) / MS
 
@@ -147,15 +149,21 @@ def test_open_connections_are_counted_at_their_end() -> None:
         assert one.fileno() > 0
 
 
+def probed(probe: Probe) -> System:
+    """A system of which no more than its name and its probe is used."""
+    return cast(System, SimpleNamespace(name="acme/lamps", probe=probe))
+
+
 def clumsy_probe(address: str, port: int, timeout_s: float, size: int = 0) -> bool:
     raise ConnectionResetError("by its peer")
 
 
 def test_a_probe_that_raises_is_named_with_what_it_is_to_do() -> None:
     with pytest.raises(UsageError) as caught:
-        ask_all(clumsy_probe, {("127.0.0.1", 1): (1.0, 0)})
+        ask_all(probed(clumsy_probe), {("127.0.0.1", 1): (1.0, 0)})
     assert str(caught.value) == (
-        f"the probe {__name__}:clumsy_probe raised ConnectionResetError: by its peer: let it "
-        "return False for a node that refuses, closes or is silent (fencepost.Probed)"
+        f"the probe {__name__}:clumsy_probe of the system acme/lamps raised "
+        "ConnectionResetError: by its peer: let it return False for a node that refuses, closes or "
+        "is silent (fencepost.Probed)"
     )
     assert caught.value.exit_code == 2

@@ -156,7 +156,9 @@ def test_a_probe_that_raises_ends_the_fault_with_its_name(
 ) -> None:
     monkeypatch.setattr(EchoSystem, "probe", property(lambda system: clumsy_probe))
     with talking_pair(tmp_path / "run") as runtime:
-        with pytest.raises(UsageError, match="clumsy_probe raised ConnectionResetError") as caught:
+        with pytest.raises(
+            UsageError, match="clumsy_probe of the system echo/mesh raised C"
+        ) as caught:
             runtime.apply_cut(CUT)
         assert caught.value.exit_code == 2
 

@@ -346,6 +346,52 @@ def test_a_condition_that_never_holds_fails_within_its_limit(pytester: pytest.Py
     result.stdout.fnmatch_lines(["*waited 300 ms for broker-1 to be FENCED, in vain*"])
 
 
+USAGE = """
+    import pytest
+    from fencepost import Shape
+
+    def break_it(faults):
+        faults.cut("not", "these", "arguments", "at", "all")
+
+    @pytest.mark.parametrize("fencepost_shape", [Shape()])
+    def test_in_its_body(faults, fencepost_shape):
+        break_it(faults)
+
+    @pytest.mark.parametrize("fencepost_shape", [Shape({"brokr": 1})])
+    def test_in_its_setup(cluster, fencepost_shape):
+        pass
+"""
+"""Two tests with a UsageError: in the body, with the error of Python that led to it, and before."""
+
+
+def test_an_error_of_fencepost_is_shown_with_the_lines_of_the_test_only(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(USAGE)
+    result = run(pytester, SIMULATED)
+    result.assert_outcomes(failed=1, errors=1)
+    shown = result.stdout.str()
+    lines = re.findall(r"^(\S+)\.py:\d+: in (\w+)", shown, re.MULTILINE)
+    module = "test_an_error_of_fencepost_is_shown_with_the_lines_of_the_test_only"
+    assert lines == [(module, "test_in_its_body"), (module, "break_it")]
+    assert re.findall(r"^E   \S.*", shown, re.MULTILINE) == [
+        "E   fencepost.model.errors.UsageError: no count of reference/quorum named 'brokr'; did "
+        "you mean 'broker'?",
+        "E   fencepost.model.errors.UsageError: the fault 'cut' was given wrong arguments: cut() "
+        "takes 2 positional arguments but 5 were given",
+    ]
+
+
+@pytest.mark.parametrize("option", ["--tb=long", "--full-trace"])
+def test_an_error_of_fencepost_is_shown_in_full_when_that_is_asked_for(
+    pytester: pytest.Pytester, option: str
+) -> None:
+    pytester.makepyfile(USAGE)
+    shown = run(pytester, SIMULATED, option).stdout.str()
+    assert "The above exception was the direct cause of the following exception" in shown
+    assert "manager.py" in shown
+
+
 def test_a_fault_that_missed_leaves_the_test_undecided(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(SMALL)
     pytester.makepyfile(

@@ -28,7 +28,7 @@ from fencepost.history.run_folder import RunFolder
 from fencepost.injection.probes import Prober
 from fencepost.model.clock import now_ns
 from fencepost.model.errors import EnvironmentFailed
-from fencepost.model.system.probe import Probe
+from fencepost.model.system.capabilities import System
 from fencepost.model.system.topology import CLIENT, Layout, Slot
 from fencepost.runtimes.docker.engine import Container, Engine, Leftover, Stream, connect, owner
 from fencepost.runtimes.docker.pods import DATA, IMAGE, MOUNT, WORK, PodProber, Pods, named
@@ -362,9 +362,9 @@ class DockerHost:
             raise
         self._image = image
 
-    def prober(self, probe: Probe) -> Prober:
+    def prober(self, system: System) -> Prober:
         """See `Backend.prober`."""
-        return PodProber(self.toxiproxies, self._layout, probe)
+        return PodProber(self.toxiproxies, self._layout, system)
 
     def home(self, slot: Slot, process: str) -> Home:
         """See `Backend.home`: folders in the pod."""

@@ -19,10 +19,17 @@ from threading import Lock
 from typing import Any, Protocol, TypeVar, final
 
 from fencepost.history.run_folder import RunFolder
-from fencepost.injection.probes import End, ProbeAnswer, count_open, probe_name, raised
+from fencepost.injection.probes import (
+    End,
+    ProbeAnswer,
+    count_open,
+    probe_name,
+    probe_of,
+    raised,
+)
 from fencepost.injection.toxiproxies import API_LIMIT_S, Hung, Reply
 from fencepost.model.errors import EnvironmentFailed
-from fencepost.model.system.probe import Probe
+from fencepost.model.system.capabilities import System
 from fencepost.model.system.topology import CLIENT, Layout, Link, Slot
 from fencepost.runtimes.docker.engine import Container, Engine, Network
 from fencepost.runtimes.docker.pod_agent import NAMED, unpack
@@ -296,22 +303,23 @@ class Pods:
 @final
 @dataclass(frozen=True, slots=True)
 class PodProber:
-    """Probes from within the pods; `probe` must be importable there by its module and name."""
+    """Probes from within the pods; the system's probe must be importable there by its module and
+    name."""
 
     pods: Pods
     layout: Layout
-    probe: Probe
+    system: System
 
     def ask(self, asked: Mapping[Link, tuple[float, int]]) -> Mapping[Link, ProbeAnswer]:
         """See `Prober.ask`."""
-        name = probe_name(self.probe)
+        name = probe_name(probe_of(self.system))
 
         def there(pod: Pod, links: list[Link]) -> Mapping[Link, ProbeAnswer]:
             ends = [(*self.pods.listen(link), *asked[link]) for link in links]
             longest = max(asked[link][0] for link in links)
             reply = pod.ask("probe", longest + _ANSWER_LIMIT_S, probe=name, ends=ends)
             if "raised" in reply:
-                raise raised(name, reply["raised"])
+                raise raised(self.system, reply["raised"])
             answers = zip(links, reply["answers"], strict=True)
             return {link: ProbeAnswer(came, ms) for link, (came, ms) in answers}
 

@@ -15,7 +15,7 @@ from typing import Protocol
 from fencepost.history.run_folder import RunFolder
 from fencepost.injection.probes import Prober
 from fencepost.injection.toxiproxies import Toxiproxies
-from fencepost.model.system.probe import Probe
+from fencepost.model.system.capabilities import System
 from fencepost.model.system.topology import Layout, Slot
 from fencepost.supervision.launcher import Child, Exit
 
@@ -96,7 +96,7 @@ class Backend(Protocol):
     def launcher(self) -> Launching: ...
     @property
     def toxiproxies(self) -> Toxiproxies: ...
-    def prober(self, probe: Probe) -> Prober: ...
+    def prober(self, system: System) -> Prober: ...
     def home(self, slot: Slot, process: str) -> Home:
         """The home of a process of that name."""
         ...

@@ -11,7 +11,7 @@ from typing import final
 from fencepost.history.run_folder import RunFolder
 from fencepost.injection.probes import HostProber, Prober
 from fencepost.injection.toxiproxies import HostToxiproxies, find_toxiproxy, toxiproxy_version
-from fencepost.model.system.probe import Probe
+from fencepost.model.system.capabilities import System
 from fencepost.model.system.topology import Layout, Slot
 from fencepost.runtimes.process.backend import Backend, BackendKind, Home
 from fencepost.supervision.addresses import Addresses, claim
@@ -49,9 +49,9 @@ class Host:
             self._finish.close()
             raise
 
-    def prober(self, probe: Probe) -> Prober:
+    def prober(self, system: System) -> Prober:
         """See `Backend.prober`."""
-        return HostProber(probe, self.toxiproxies.listen)
+        return HostProber(system, self.toxiproxies.listen)
 
     def home(self, slot: Slot, process: str) -> Home:
         """See `Backend.home`: folders of the run."""

@@ -50,7 +50,7 @@ from fencepost.history.recorder import Recorder
 from fencepost.history.run_folder import RunFolder, info_of
 from fencepost.injection.links import Links
 from fencepost.injection.network import Network
-from fencepost.injection.probes import probe_of, unanswered_probe
+from fencepost.injection.probes import unanswered_probe
 from fencepost.model.clock import MS, SECOND, now_ns
 from fencepost.model.errors import EnvironmentFailed, UsageError, no_such
 from fencepost.model.faults.hold import Hold, HoldCounts
@@ -145,7 +145,7 @@ class ProcessRuntime:
         self._network = Network(
             layout,
             self._links,
-            self._backend.prober(probe_of(subject.system)),
+            self._backend.prober(subject.system),
             lambda slot: self._processes.living(slot) is not None,
             unanswered=unanswered_probe(subject.system),
         )
