@@ -1,8 +1,8 @@
 """The result of a test's run, as attachments of its Allure result.
 
 Allure shows HTML without its scripts, so the attachments need none. Timelines are made only for
-runs with a violation, since each takes a Spark job. A violation is an AssertionError, which Allure
-reports as failed; an inconclusive run is reported as broken.
+runs with a violation, since each takes a report of its run. A violation is an AssertionError, which
+Allure reports as failed; an inconclusive run is reported as broken.
 """
 
 from __future__ import annotations

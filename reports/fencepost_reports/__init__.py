@@ -1,5 +1,6 @@
-"""The Spark job that reads the histories of any number of runs, and the pages made from its tables.
+"""The report over any number of runs: tables, and pages made from them.
 
-run folders -> `reading` (events as rows) -> `judging` (rules, a key at a time) -> `transforms`
-(DataFrame to DataFrame) -> Parquet -> `render` (one HTML page, one static timeline a run).
+Each run folder is read and judged by `one_run`, which makes the rows of one run. Over more than one
+run, `many_runs` has Spark do that, a task for each run, and correlates the rows into tables of all
+runs. `pages` renders the rows: one HTML page and one static timeline for each run, and an index.
 """

@@ -64,7 +64,8 @@ class Toxiproxies(Protocol):
         ...
 
     def kill(self, process: str) -> None:
-        """Ends it; raises EnvironmentFailed when it is not gone in time."""
+        """Ends a hung one, or leaves that to its next `start`; raises EnvironmentFailed when it is
+        not gone in time."""
         ...
 
     def listen(self, link: Link) -> End:
@@ -87,7 +88,7 @@ class HostToxiproxies:
     def __init__(
         self, layout: Layout, addresses: Addresses, launcher: Launcher, folder: RunFolder
     ) -> None:
-        """Raises EnvironmentFailed when toxiproxy-server is missing."""
+        """Raises EnvironmentFailed when `fencepost-toxiproxy` is missing."""
         self._layout = layout
         self._addresses = addresses
         self._launcher = launcher

@@ -2,8 +2,9 @@
 
 A test holds no client object, starts no thread and never sleeps: time passes in `Runtime.advance`,
 and while a change of links or a signal is measured. The process, docker and simulated runtimes
-satisfy this protocol and differ in nothing that a test can see. One suite of tests runs on all
-three.
+satisfy this protocol, and one suite of tests runs on all three. A test can see these differences:
+only a simulated machine can lose its power (`Powered`), and only real processes have clients of a
+third party's library, sockets that a test opens itself and pages that are read over HTTP.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def fencepost_run_judged(run_folder: Path, make_report: Callable[[], Path]) -> N
     """Called after the verdicts of a run were written into its folder; for reports and uploads.
 
     `make_report` makes the report of this run alone, below `report` in its folder, and returns its
-    page; it takes as long as a Spark job. Every implementation is called. If one raises, a warning
+    page; that takes a moment. Every implementation is called. If one raises, a warning
     names it, and the others still run.
     """
     raise NotImplementedError

@@ -17,7 +17,7 @@ KINDS: frozenset[type[Struct]] = frozenset(
         *(BrokerCommitted, SessionConfigured),
     }
 )
-"""The kinds that `IdIdHolders` reads."""
+"""The kinds that `IdHolders` reads."""
 
 
 @dataclass(slots=True)

@@ -206,7 +206,11 @@ class Pods:
         return Reply(answer["status"], answer["text"])
 
     def kill(self, process: str) -> None:
-        """See `Toxiproxies.kill`; the agent ends a toxiproxy when it starts the next."""
+        """Does nothing: the next `start` of the process ends it.
+
+        Only the pod's agent may signal it, and the agent kills the old toxiproxy before it starts
+        a new one on the same socket.
+        """
 
     def listen(self, link: Link) -> End:
         """See `Toxiproxies.listen`: as the pod of the link's source sees it."""

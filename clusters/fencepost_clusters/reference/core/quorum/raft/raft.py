@@ -4,8 +4,8 @@ Voters elect; the leader of an epoch is the active controller. Brokers are obser
 never vote. A follower truncates its log to the offset of divergence in the leader's answer.
 
 A leader resigns if no majority fetches from it, so that no lease that it renewed outlives a
-decision of its successor. A follower stands for election at the earliest `fetch_timeout` after its
-last answer. The leader resigns `resign_after` (shorter) after a majority last fetched.
+decision of its successor. A follower stands for election at the earliest `fetch_timeout_ns` after
+its last answer. The leader resigns `resign_after_ns` (shorter) after a majority last fetched.
 """
 
 from __future__ import annotations
