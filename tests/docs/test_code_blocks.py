@@ -1,7 +1,11 @@
-"""Every code block of the documentation is tested, or is taken from a file that a test runs."""
+"""Every code block of the documentation is tested, or is taken from a file that a test runs.
+
+Simulated commands are run. Of other commands, which start real clusters or need the project of a
+user, the options are read by the parser of their program."""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -22,6 +26,7 @@ from fencepost_reference import api
 
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
+IMAGES = ROOT / "images"
 TUTORIAL = DOCS / "examples" / "tutorial"
 TESTED = (
     *(TUTORIAL / name for name in ("test_orders.py", "explanation.txt")),
@@ -88,6 +93,10 @@ def check_words(words: Sequence[str]) -> None:
                 [ROOT / "dev", "help"], capture_output=True, text=True, check=True
             ).stdout
             assert re.search(rf"^  {arguments[0]}\b", said, re.MULTILINE), words
+            if arguments[0] == "images":
+                assert [name for name in arguments[1:] if not (IMAGES / name).is_dir()] == []
+        case "python":
+            assert arguments == ["-m", "pip", "install", "--requirement", "requirements.txt"]
         case _:
             pytest.fail(f"no test knows the program {program}")
 
@@ -119,6 +128,55 @@ def test_a_code_block_is_true(block: Block) -> None:
                     check_shell(step.get("run", ""))
         case _:
             pytest.fail(f"a block of {language!r} is tested by nothing: include a tested file")
+
+
+def shell_lines(block: Block) -> Sequence[str]:
+    """The commands of a block."""
+    if block.info == "yaml":
+        jobs: dict[str, Any] = yaml.safe_load(block.body)["jobs"]
+        return [step.get("run", "") for job in jobs.values() for step in job["steps"]]
+    return block.body.splitlines() if block.info == "console" else ()
+
+
+SIMULATED = re.compile(r"(pytest|fencepost run) (tests/faults|test_orders\.py) .*=?simulated")
+"""Commands over the tutorial's test, in the simulator; over whole suites they take minutes."""
+RUN = sorted(
+    {
+        line
+        for block in BLOCKS
+        for line in shell_lines(block)
+        if SIMULATED.match(line) or line in {"fencepost plugins", "fencepost new-system my_db"}
+    }
+)
+
+
+def test_the_commands_that_run_are_found() -> None:
+    programs = [line.split(" ")[0] for line in RUN]
+    assert (programs.count("pytest"), programs.count("fencepost")) == (3, 3)
+
+
+PROGRAMS = {
+    "pytest": [sys.executable, "-m", "pytest"],
+    "fencepost": [sys.executable, "-c", "from fencepost.commands.cli import main; main()"],
+}
+
+
+@pytest.mark.tool
+@pytest.mark.parametrize("line", RUN)
+def test_a_simulated_command_runs(line: str, tmp_path: Path) -> None:
+    (tmp_path / "tests" / "faults").mkdir(parents=True)
+    for folder in (tmp_path, tmp_path / "tests" / "faults"):
+        (folder / "test_orders.py").write_text((TUTORIAL / "test_orders.py").read_text())
+    program, *arguments = shlex.split(line)
+    done = subprocess.run(
+        [*PROGRAMS[program], *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTEST_ADDOPTS": "-p no:hypothesispytest -p no:cacheprovider"},
+    )
+    assert done.returncode == (1 if "--fencepost-defects" in line else 0), done.stdout
 
 
 def test_a_wrong_option_is_found() -> None:
