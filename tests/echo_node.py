@@ -182,7 +182,7 @@ class EchoSystem:
             role=self._role(slot),
             node_id=slot.node_id,
             incarnation=str(place.process),
-            metadata_offset=0,
+            log_end=0,
         )
         return SimulatedEcho(
             host=host, name=slot.name, first=first, peers=peers, port=self.port, mode=mode
@@ -339,7 +339,7 @@ async def node(path: Path) -> None:
             role=config["role"],
             node_id=config["node_id"],
             incarnation=str(os.getpid()),
-            metadata_offset=0,
+            log_end=0,
         )
     )
     if config["mode"] == "bursts":

@@ -31,7 +31,7 @@ class Verdict(Struct, frozen=True):
 
     verdict: str
     exercised: int
-    witness: Literal["client", "peer", "self"] | None
+    evidence: Literal["client", "peer", "self"] | None
     sentence: str
     reason: str = ""
     violations: tuple[Found, ...] = ()
@@ -90,7 +90,7 @@ def table(verdicts: Mapping[str, Verdict]) -> str:
                 clause,
                 verdict.shown,
                 verdict.exercised,
-                verdict.witness or "",
+                verdict.evidence or "",
                 verdict.sentence,
                 verdict.why,
             )

@@ -137,7 +137,7 @@ class Steady:
         )
         yield self._add(
             process,
-            NodeStarted(role=role, node_id=node_id, incarnation=_uuid(node_id), metadata_offset=0),
+            NodeStarted(role=role, node_id=node_id, incarnation=_uuid(node_id), log_end=0),
         )
 
     def _register(self, broker: int) -> Iterator[Event]:

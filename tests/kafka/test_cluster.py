@@ -184,7 +184,7 @@ def elected_and_gone() -> KafkaCluster:
     view = healthy()
     no_controller(view)
     bodies = (
-        NodeStarted(role="controller", node_id=1, incarnation="c", metadata_offset=-1),
+        NodeStarted(role="controller", node_id=1, incarnation="c", log_end=-1),
         ControllerElected(epoch=1, log_end=0, last_epoch=0),
         ControllerResigned(epoch=1, reason="no_majority"),
     )

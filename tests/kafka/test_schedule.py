@@ -111,8 +111,9 @@ def test_a_record_comes_back_as_written(tmp_path: Path) -> None:
     ("content", "says"),
     [
         (None, "there is no schedule"),
+        ('{"injections": [{"fault": "cut"}]}', "is no schedule"),
         ('{"strikes": [{"fault": "cut"}]}', "is no schedule"),
-        ('{"strikes": [], "version": 99}', "newer than"),
+        ('{"injections": [], "version": 99}', "newer than"),
     ],
 )
 def test_a_file_that_is_not_a_schedule_is_refused(

@@ -43,7 +43,7 @@ def seen(*recorded: tuple[str, Struct]) -> View:
             "broker-1#1",
             0,
             0,
-            NodeStarted(role="broker", node_id=1, incarnation="one", metadata_offset=-1),
+            NodeStarted(role="broker", node_id=1, incarnation="one", log_end=-1),
         )
     )
     for number, (process, body) in enumerate(recorded, 1):

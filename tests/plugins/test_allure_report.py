@@ -14,17 +14,17 @@ pytestmark = pytest.mark.tool
 pytest_plugins = ["pytester"]
 
 VERDICTS = {
-    "QC-09": {"verdict": "holds", "exercised": 4, "witness": "peer", "sentence": "It <holds>."},
+    "QC-09": {"verdict": "holds", "exercised": 4, "evidence": "peer", "sentence": "It <holds>."},
     "QC-17": {
         "verdict": "violated",
         "exercised": 0,
-        "witness": "client",
+        "evidence": "client",
         "sentence": "A fenced broker serves no client.",
         "violated": 1,
         "violations": [
             {
                 "at": ["broker-2#1", 7, False],
-                "witness": "client",
+                "evidence": "client",
                 "message": "it served 3 messages",
                 "explanation": ["epoch 4 began"],
             }

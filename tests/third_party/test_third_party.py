@@ -55,7 +55,7 @@ def test_its_fault_event_kind_and_rule_work_as_ours_do(
     assert done.returncode == 0, done.stdout + done.stderr
     (kept,) = folder.glob(".fencepost/*/")
     verdict = json.loads((kept / "verdicts.json").read_text())["SNEEZE-1"]
-    assert (verdict["verdict"], verdict["witness"]) == ("holds", "self")
+    assert (verdict["verdict"], verdict["evidence"]) == ("holds", "self")
     injected = [
         line["body"]
         for line in map(json.loads, (kept / "history.ndjson").read_text().splitlines())

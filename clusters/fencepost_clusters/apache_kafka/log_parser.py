@@ -138,7 +138,7 @@ class KafkaLogParser:
 
 
 def _broker_started(now: Memory, said: Match[str]) -> Bodies:
-    yield NodeStarted(role="broker", node_id=int(said[2]), incarnation=said[1], metadata_offset=-1)
+    yield NodeStarted(role="broker", node_id=int(said[2]), incarnation=said[1], log_end=-1)
     yield SessionConfigured(broker_id=int(said[2]), timeout_ms=now.session_ms)
 
 
@@ -199,7 +199,7 @@ def _stopped(now: Memory, said: Match[str]) -> Bodies:
 
 
 def _controller_started(now: Memory, said: Match[str]) -> Bodies:
-    yield NodeStarted(role="controller", node_id=int(said[1]), incarnation="", metadata_offset=-1)
+    yield NodeStarted(role="controller", node_id=int(said[1]), incarnation="", log_end=-1)
 
 
 def _election(now: Memory, said: Match[str]) -> Bodies:

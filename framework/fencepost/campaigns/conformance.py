@@ -14,7 +14,7 @@ import pytest
 from msgspec import Struct
 
 from fencepost.campaigns.defects import verdicts_in
-from fencepost.judging.judge import RECORDED_AS, Outcome, Verdict
+from fencepost.judging.judge import Outcome, Verdict
 from fencepost.judging.rules import Evidence
 from fencepost.model.errors import EnvironmentFailed, FencepostError, UsageError
 from fencepost.model.system.capabilities import System, Versioned
@@ -25,7 +25,7 @@ _WEIGHT = (Outcome.VIOLATED, Outcome.UNKNOWN, Outcome.HOLDS, Outcome.NOT_EXERCIS
 _STRENGTH = (Evidence.CLIENT, Evidence.PEER, Evidence.SELF)
 
 
-class MatrixRow(Struct, frozen=True, kw_only=True, rename=RECORDED_AS):
+class MatrixRow(Struct, frozen=True, kw_only=True):
     """One clause on one system and runtime; `tests` are the ones that exercised or violated it.
 
     `system` includes its version if there are several. `reason` says why a clause is not

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, final, get_args, get_origin
 
 import msgspec
@@ -33,11 +34,34 @@ from fencepost.events.run import (
     TestStarted,
 )
 
-SCHEMA_VERSION = 2
-"""Version 1 is read as well: see `OLD_NAMES`."""
+SCHEMA_VERSION = 3
+"""Versions 1 and 2 are read as well: see `FORMER`."""
 
-OLD_NAMES: Mapping[str, str] = {"fault.struck": "fault.injected"}
-"""The tags of schema version 1 that have changed since."""
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """How an earlier schema version wrote a kind: by its former tag, and former names of fields.
+
+    `fields` holds a field's present name -> its former one.
+    """
+
+    tag: str
+    name: str
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+    def wrote(self, raw: bytes) -> bool:
+        """Whether it may have written this body, which has its tag."""
+        return self.tag != self.name or any(
+            f'"{old}"'.encode() in raw for old in self.fields.values()
+        )
+
+
+FORMER = (
+    Former("fault.struck", "fault.injected"),
+    Former("test.promise_witnessed", "test.promise_observed", {"seen_by": "witness"}),
+    Former("node.started", "node.started", {"log_end": "metadata_offset"}),
+)
+"""What has changed since schema version 1; the kinds of plugins did not change."""
 
 
 KINDS: tuple[type[Struct], ...] = (
@@ -105,10 +129,9 @@ class Codec:
         self._line = msgspec.json.Decoder(_Line)
         self._tag = msgspec.json.Decoder(_Tag)
         self._bodies = {name: msgspec.json.Decoder(kind) for name, kind in self.kinds.items()}
-        self._old = {
-            old: msgspec.json.Decoder(_retagged(self.kinds[name], old))
-            for old, name in OLD_NAMES.items()
-            if name in self.kinds
+        self._former = {
+            one.tag: (one, msgspec.json.Decoder(_as_written(self.kinds[one.name], one)))
+            for one in FORMER
         }
 
     def encode(self, event: Event) -> bytes:
@@ -123,13 +146,14 @@ class Codec:
         got = self._line.decode(line)
         name = self._tag.decode(got.body).type
         decoder = self._bodies.get(name)
+        former, old_decoder = self._former.get(name, (None, None))
         body: Struct
-        if decoder is not None:
-            body = decoder.decode(got.body)
-        elif name in self._old:
-            old = self._old[name].decode(got.body)
+        if former is not None and old_decoder is not None and former.wrote(bytes(got.body)):
+            old = old_decoder.decode(got.body)
             fields = {field: getattr(old, field) for field in old.__struct_fields__}
-            body = self.kinds[OLD_NAMES[name]](**fields)
+            body = self.kinds[former.name](**fields)
+        elif decoder is not None:
+            body = decoder.decode(got.body)
         else:
             body = Unrecognised(kind=name, raw=bytes(got.body).decode())
         return Event(
@@ -160,10 +184,12 @@ def _is_flat(annotation: Any) -> bool:
     return annotation in _SCALARS
 
 
-def _retagged(kind: type[Struct], tag: str) -> type[Struct]:
-    """A kind with the fields of this one, under a former tag."""
+def _as_written(kind: type[Struct], former: Former) -> type[Struct]:
+    """A kind with the fields of this one, written as it was formerly."""
     fields = [
         (f.name, f.type) if f.required else (f.name, f.type, f.default)
         for f in msgspec.structs.fields(kind)
     ]
-    return msgspec.defstruct(f"Old{kind.__name__}", fields, frozen=True, tag=tag)
+    return msgspec.defstruct(
+        f"Old{kind.__name__}", fields, frozen=True, tag=former.tag, rename=former.fields
+    )

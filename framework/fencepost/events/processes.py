@@ -46,21 +46,21 @@ class ProcessExited(Struct, frozen=True, tag="process.exited", kw_only=True):
 class NodeStarted(Struct, frozen=True, tag="node.started", kw_only=True):
     """A node's first event: its role and id.
 
-    `incarnation` is the process's own uuid, `metadata_offset` the end of the metadata on its disk;
-    a system without them leaves them out.
+    `incarnation` is the process's own uuid, `log_end` the end of the log on its disk; a system
+    without them leaves them out.
     """
 
     role: str
     node_id: int
     incarnation: str = ""
-    metadata_offset: int = -1
+    log_end: int = -1
 
     def sentence(self) -> str:
         known = [f"began as {self.role} {self.node_id}"]
         if self.incarnation:
             known.append(f"incarnation {self.incarnation[:8]}")
-        if self.metadata_offset >= 0:
-            known.append(f"metadata up to {self.metadata_offset}")
+        if self.log_end >= 0:
+            known.append(f"with a log up to {self.log_end}")
         return ", ".join(known)
 
 
@@ -95,7 +95,7 @@ class ConnectionClosed(Struct, frozen=True, tag="node.connection_closed", kw_onl
 
 
 class ClientStarted(Struct, frozen=True, tag="client.started", kw_only=True):
-    """A client session began: producer, consumer, admin or probe, with its library."""
+    """A client session began: its kind, in the words of its workload, and its library."""
 
     kind: str
     library: str

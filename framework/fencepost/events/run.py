@@ -117,13 +117,10 @@ class TestEnded(Struct, frozen=True, tag="test.ended", kw_only=True):
         return f"the test {self.nodeid} {self.outcome}"
 
 
-class PromiseObserved(
-    Struct, frozen=True, tag="test.promise_witnessed", rename={"seen_by": "witness"}, kw_only=True
-):
+class PromiseObserved(Struct, frozen=True, tag="test.promise_observed", kw_only=True):
     """A test checked one promise itself: a format, a default, a surface that no event shows.
 
-    `evidence` is the observation. `seen_by` is the kind of that evidence; it is recorded as
-    `witness`, the name it had first.
+    `evidence` is the observation, and `seen_by` the kind of that evidence.
     """
 
     clause: str

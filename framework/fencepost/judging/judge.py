@@ -42,11 +42,7 @@ class Outcome(StrEnum):
     NOT_APPLICABLE = "not-applicable"
 
 
-RECORDED_AS = {"evidence": "witness"}
-"""The names of fields in verdicts.json and in what commands print as JSON, where they differ."""
-
-
-class Broken(Struct, frozen=True, rename=RECORDED_AS):
+class Broken(Struct, frozen=True):
     """One violation: the event, the kind of evidence, what happened, and the events that prove it.
 
     `explanation` holds the lines that lead from changes of epochs and fencing to the violation. It
@@ -60,7 +56,7 @@ class Broken(Struct, frozen=True, rename=RECORDED_AS):
     explanation: tuple[str, ...] = ()
 
 
-class Verdict(Struct, frozen=True, rename=RECORDED_AS):
+class Verdict(Struct, frozen=True):
     """The verdict on one clause in one run.
 
     `exercised` is how often the clause was exercised. `evidence` is the strongest kind of evidence
@@ -382,10 +378,22 @@ def write_verdicts(path: Path, verdicts: Mapping[str, Verdict]) -> None:
     write_whole(path, msgspec.json.format(msgspec.json.encode(dict(verdicts))) + b"\n")
 
 
+def _present(written: bytes) -> bytes:
+    """verdicts.json with the present names of fields: `evidence` was `witness` at first."""
+    if b'"witness"' not in written:
+        return written
+    found = msgspec.json.decode(written, type=dict[str, dict[str, Any]])
+    for verdict in found.values():
+        for one in (verdict, *verdict.get("violations", ())):
+            if "witness" in one:
+                one["evidence"] = one.pop("witness")
+    return msgspec.json.encode(found)
+
+
 def read_verdicts(path: Path) -> Mapping[str, Verdict]:
     """The verdicts that `write_verdicts` wrote; raises UsageError if there are none."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Verdict])
+        return msgspec.json.decode(_present(path.read_bytes()), type=dict[str, Verdict])
     except FileNotFoundError:
         raise UsageError(f"{path.parent} was not judged: it has no {path.name}") from None
     except msgspec.DecodeError as broken:

@@ -91,7 +91,7 @@ def _run_as_json(run: DemoRun) -> Mapping[str, object]:
             clause: {
                 "verdict": str(v.verdict),
                 "exercised": v.exercised,
-                "witness": None if v.evidence is None else str(v.evidence),
+                "evidence": None if v.evidence is None else str(v.evidence),
             }
             for clause, v in run.result.judgement.verdicts.items()
         },

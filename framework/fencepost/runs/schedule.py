@@ -21,7 +21,8 @@ from fencepost.model.system.capabilities import Selecting, System
 from fencepost.model.system.topology import Layout
 from fencepost.model.view import View
 
-SCHEDULE_VERSION = 1
+SCHEDULE_VERSION = 2
+"""Version 1, which is read as well, has the injections under `strikes`."""
 
 
 class Injection(Struct, frozen=True, kw_only=True):
@@ -42,7 +43,7 @@ class Injection(Struct, frozen=True, kw_only=True):
 class Schedule(Struct, frozen=True, kw_only=True):
     """The injections, in the order of their times. `version` is the version of this layout."""
 
-    injections: tuple[Injection, ...] = msgspec.field(default=(), name="strikes")
+    injections: tuple[Injection, ...] = ()
     version: int = SCHEDULE_VERSION
 
     @property
@@ -51,6 +52,11 @@ class Schedule(Struct, frozen=True, kw_only=True):
         values = (value for one in self.injections for value in one.arguments.values())
         found = (v for v in values if isinstance(v, str) and v.startswith("@"))
         return sorted(dict.fromkeys(found))
+
+
+class _Version1(Struct, frozen=True):
+    strikes: tuple[Injection, ...] | None = None
+    version: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +134,11 @@ def receipts(path: Path) -> Mapping[str, bool]:
 def read(path: Path) -> Schedule:
     """The schedule in a file; raises UsageError if there is none, or a newer one."""
     try:
-        schedule = msgspec.json.decode(path.read_bytes(), type=Schedule)
+        written = path.read_bytes()
+        old = msgspec.json.decode(written, type=_Version1)
+        if old.strikes is not None and old.version == 1:
+            return Schedule(injections=old.strikes)
+        schedule = msgspec.json.decode(written, type=Schedule)
     except FileNotFoundError:
         raise UsageError(f"there is no schedule {path}") from None
     except msgspec.DecodeError as wrong:

@@ -368,8 +368,8 @@ class KafkaFaultChooser:
 
     `holder_keeps_id`: the system refuses a second process as long as the first one has a session.
     `without` are faults that are never drawn. `servers` is the role of other software that keeps
-    the metadata, and is struck, too. `session_to_start`: a process whose session ends while it
-    starts ends by itself, which the harness would take for a failure, so that none is paused then.
+    the metadata; faults are injected there, too. `session_to_start`: no process is paused while it
+    starts, because it would lose its session and exit.
     """
 
     timing: Timing

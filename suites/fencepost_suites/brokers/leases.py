@@ -367,7 +367,7 @@ class LostLeaseIsFenced:
 class _Active:
     """Whether one process is the active controller."""
 
-    in_office: bool = False
+    is_active: bool = False
     lost: Cause | None = None
 
 
@@ -389,14 +389,14 @@ class OnlyActiveControllerAnswers:
         body = event.body
         match body:
             case ControllerElected():
-                return _Active(in_office=True), NOTHING
+                return _Active(is_active=True), NOTHING
             case ControllerResigned():
                 return _Active(lost=event.ref), NOTHING
             case HeartbeatRefused(error="NOT_CONTROLLER"):
                 return state, (Exercised(event.ref, Evidence.PEER),)
-            case HeartbeatAnswered(error="NOT_CONTROLLER") if not state.in_office:
+            case HeartbeatAnswered(error="NOT_CONTROLLER") if not state.is_active:
                 return state, (Exercised(event.ref, Evidence.SELF),)
-            case HeartbeatAnswered() if not (state.in_office and body.active):
+            case HeartbeatAnswered() if not (state.is_active and body.active):
                 message = (
                     f"{event.process}, not the active controller, answered {body.client} with "
                     f"{body.error}, next state {body.next_state}"

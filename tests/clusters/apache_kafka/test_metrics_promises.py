@@ -78,9 +78,7 @@ def counts(h: HistoryBuilder, active: int, fenced: int, offline: int = 0) -> Non
 def counting() -> HistoryBuilder:
     """Brokers 1 and 2; the second was fenced at offset 20, which the controller has applied."""
     h = HistoryBuilder()
-    h.add(
-        CONTROLLER, NodeStarted(role="controller", node_id=101, incarnation="", metadata_offset=-1)
-    )
+    h.add(CONTROLLER, NodeStarted(role="controller", node_id=101, incarnation="", log_end=-1))
     for offset, broker in ((10, 1), (11, 2)):
         record(h, offset, fenced=False, broker=broker)
     applied(h, 11)
@@ -143,7 +141,7 @@ def test_the_pages_of_the_process_before_do_not_count_against_its_successor() ->
     h = counting().after(SETTLED_MS)
     h.add(
         "controller-1#2",
-        NodeStarted(role="controller", node_id=101, incarnation="", metadata_offset=-1),
+        NodeStarted(role="controller", node_id=101, incarnation="", log_end=-1),
     )
     h.add("controller-1#2", MetadataApplied(offset=20, epoch=1))
     counts(h, 2, 0)
@@ -187,9 +185,7 @@ def says(h: HistoryBuilder, active: int) -> None:
 
 def elected() -> HistoryBuilder:
     h = HistoryBuilder()
-    h.add(
-        CONTROLLER, NodeStarted(role="controller", node_id=101, incarnation="", metadata_offset=-1)
-    )
+    h.add(CONTROLLER, NodeStarted(role="controller", node_id=101, incarnation="", log_end=-1))
     h.after(5_000)
     h.add(CONTROLLER, ControllerElected(epoch=1, log_end=1, last_epoch=-1))
     return h
@@ -241,7 +237,7 @@ def running(unfenced: bool | None) -> HistoryBuilder:
     h = HistoryBuilder()
     h.add(
         BROKER,
-        NodeStarted(role="broker", node_id=1, incarnation="incarnation-1", metadata_offset=-1),
+        NodeStarted(role="broker", node_id=1, incarnation="incarnation-1", log_end=-1),
     )
     h.add(READER, MetricsObserved(slot="broker-1", since_ns=h.now_ns, epoch=1, broker_state=3))
     if unfenced is not None:

@@ -47,7 +47,7 @@ def begun(h: HistoryBuilder | None = None) -> HistoryBuilder:
     """An active controller, and broker 1, unfenced."""
     h = h or HistoryBuilder()
     h.add(CONTROLLER, ControllerElected(epoch=1, log_end=1, last_epoch=-1))
-    h.add(FIRST, NodeStarted(role="broker", node_id=1, incarnation="one", metadata_offset=-1))
+    h.add(FIRST, NodeStarted(role="broker", node_id=1, incarnation="one", log_end=-1))
     h.add(FIRST, SessionConfigured(broker_id=1, timeout_ms=SESSION_MS))
     record(h, 10, fenced=True)
     record(h, 11, fenced=False)
@@ -75,7 +75,7 @@ def healed(h: HistoryBuilder, fault: str) -> None:
 def claimed() -> HistoryBuilder:
     h = begun()
     injected(h, "duplicate_id", FIRST, DUPLICATE)
-    h.add(DUPLICATE, NodeStarted(role="broker", node_id=1, incarnation="two", metadata_offset=-1))
+    h.add(DUPLICATE, NodeStarted(role="broker", node_id=1, incarnation="two", log_end=-1))
     return h
 
 
@@ -439,7 +439,7 @@ def intruded() -> HistoryBuilder:
     h = begun()
     led(h, 12, 1, 1, 2, 3)
     injected(h, "duplicate_id", FIRST, DUPLICATE)
-    h.add(DUPLICATE, NodeStarted(role="broker", node_id=1, incarnation="two", metadata_offset=-1))
+    h.add(DUPLICATE, NodeStarted(role="broker", node_id=1, incarnation="two", log_end=-1))
     h.add(DUPLICATE, HeartbeatRefused(broker_id=1, broker_epoch=-1, error=DUPLICATE, controller=-1))
     return h
 

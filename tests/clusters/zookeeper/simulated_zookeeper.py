@@ -86,7 +86,7 @@ class Node:
                     role=NODE,
                     node_id=self._slot.node_id,
                     incarnation=self._slot.name,
-                    metadata_offset=0,
+                    log_end=0,
                 )
             )
         self.session.wake()
@@ -163,7 +163,7 @@ class OverZooKeeper:
                     role=NODE,
                     node_id=place.slot.node_id,
                     incarnation=place.slot.name,
-                    metadata_offset=0,
+                    log_end=0,
                 )
             )
             return self.others[place.slot.name](host)

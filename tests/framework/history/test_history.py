@@ -31,7 +31,7 @@ from fencepost.history.run_folder import RunFolder
 from fencepost.model.errors import UsageError
 from fencepost_kafka import KINDS
 
-STARTED = NodeStarted(role="broker", node_id=1, incarnation="uuid", metadata_offset=0)
+STARTED = NodeStarted(role="broker", node_id=1, incarnation="uuid", log_end=0)
 
 
 def event(process: str, seq: int, at_ns: int, cause: Cause | None = None) -> Event:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.events import FaultInjected, Unrecognised
+from fencepost.events import FaultInjected, NodeStarted, PromiseObserved, Unrecognised
 from fencepost.history import merge
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.folder import judge_folder
@@ -31,8 +31,8 @@ def test_run_json_is_read_with_its_counts_and_slots(folder: RunFolder) -> None:
     info = folder.info()
     assert (info.layout, info.system, info.runtime) == (1, "reference/quorum", "simulated")
     assert info.counts == {"controller": 3, "broker": 3, "combined": 0}
-    (twin,) = [slot for slot in info.slots if slot.name == "broker-1-twin"]
-    assert (twin.duplicate, twin.role, twin.node_id) == (True, "broker", 1)
+    (duplicate,) = [slot for slot in info.slots if slot.name == "broker-1-twin"]
+    assert (duplicate.duplicate, duplicate.role, duplicate.node_id) == (True, "broker", 1)
 
 
 def test_events_under_old_names_are_of_the_present_kinds(folder: RunFolder) -> None:
@@ -41,6 +41,40 @@ def test_events_under_old_names_are_of_the_present_kinds(folder: RunFolder) -> N
     (bounce,) = [e.body for e in events if isinstance(e.body, FaultInjected)]
     assert (bounce.fault, bounce.receipt) == ("bounce", True)
     assert not [e for e in events if isinstance(e.body, Unrecognised)]
+    started = [e.body for e in events if isinstance(e.body, NodeStarted)]
+    assert started
+    assert all(body.log_end >= 0 for body in started)
+
+
+def line_of(body: str) -> bytes:
+    return b'{"run":"r","process":"p","node_seq":0,"at_ns":1,"body":%s}' % body.encode()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"type":"test.promise_witnessed","clause":"A","held":true,"evidence":"e","witness":"peer"}',
+        '{"type":"test.promise_observed","clause":"A","held":true,"evidence":"e","seen_by":"peer"}',
+    ],
+)
+def test_an_observed_promise_is_read_under_both_names(body: str) -> None:
+    read = merge.Codec().decode(line_of(body))
+    assert read.body == PromiseObserved(clause="A", held=True, evidence="e", seen_by="peer")
+
+
+@pytest.mark.parametrize("field", ["metadata_offset", "log_end"])
+def test_a_nodes_start_is_read_under_both_names(field: str) -> None:
+    body = f'{{"type":"node.started","role":"server","node_id":3,"{field}":7}}'
+    read = merge.Codec().decode(line_of(body))
+    assert read.body == NodeStarted(role="server", node_id=3, log_end=7)
+
+
+def test_a_verdicts_evidence_is_read_under_its_old_name(folder: RunFolder) -> None:
+    path = folder.path / "verdicts.json"
+    assert b'"witness"' in path.read_bytes()
+    held = [one for one in read_verdicts(path).values() if one.verdict is Outcome.HOLDS]
+    assert held
+    assert all(one.evidence is not None for one in held)
 
 
 def test_an_old_run_has_the_verdicts_of_its_time(folder: RunFolder) -> None:
@@ -54,5 +88,6 @@ def test_an_old_run_has_the_verdicts_of_its_time(folder: RunFolder) -> None:
 
 
 def test_its_schedule_can_be_replayed(folder: RunFolder) -> None:
+    assert b'"strikes"' in folder.schedule.read_bytes()
     (bounce,) = schedule.read(folder.schedule).injections
     assert (bounce.fault, bounce.receipt) == ("bounce", True)

@@ -39,7 +39,7 @@ def test_the_file_has_its_versions(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run-1")
     folder.write_info(INFO)
     written = json.loads((folder.path / "run.json").read_text())
-    assert (written["layout"], written["events"]) == (2, 2)
+    assert (written["layout"], written["events"]) == (2, 3)
 
 
 def test_a_newer_layout_is_refused_by_name(tmp_path: Path) -> None:

@@ -40,11 +40,9 @@ def steps_of(found: Explanation) -> list[Event]:
 
 
 def begin(h: HistoryBuilder) -> None:
-    h.add(
-        CONTROLLER, NodeStarted(role="controller", node_id=101, incarnation="c", metadata_offset=0)
-    )
-    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="b", metadata_offset=0))
-    h.add(OTHER, NodeStarted(role="broker", node_id=2, incarnation="o", metadata_offset=0))
+    h.add(CONTROLLER, NodeStarted(role="controller", node_id=101, incarnation="c", log_end=0))
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="b", log_end=0))
+    h.add(OTHER, NodeStarted(role="broker", node_id=2, incarnation="o", log_end=0))
 
 
 def serve(h: HistoryBuilder, process: str = BROKER) -> Event:

@@ -289,7 +289,7 @@ def test_verdicts_are_written_and_read_again(tmp_path: Path) -> None:
     write_verdicts(path, found)
     assert read_verdicts(path) == found
     written = msgspec.json.decode(path.read_bytes())["X-1"]
-    assert (written["witness"], written["violations"][0]["witness"]) == ("peer", "peer")
+    assert (written["evidence"], written["violations"][0]["evidence"]) == ("peer", "peer")
     path.write_text("{}x")
     with pytest.raises(UsageError, match="cannot be read"):
         read_verdicts(path)

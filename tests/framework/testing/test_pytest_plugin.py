@@ -270,7 +270,7 @@ def test_a_test_passes_when_its_clause_holds(pytester: pytest.Pytester) -> None:
     ]
     assert phases == ["start", "load", "heal", "drain", "read", "end"]
     assert not (folder / "data").exists(), "the disks are kept of failed runs only"
-    assert json.loads((folder / "schedule.json").read_text())["strikes"][0]["fault"] == "kill"
+    assert json.loads((folder / "schedule.json").read_text())["injections"][0]["fault"] == "kill"
 
 
 @pytest.mark.real

@@ -205,7 +205,7 @@ def test_a_whole_life_with_the_drafts_states_keeps_reg_01() -> None:
 
 
 def online(h: HistoryBuilder) -> None:
-    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="x", metadata_offset=0))
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="x", log_end=0))
     grant(h)
     change(h, "FENCED", "ACTIVE")
 
@@ -282,7 +282,7 @@ def test_a_broker_that_stalled_when_its_session_ran_out_does_not_break_reg_06() 
 
 
 def knows_fenced(h: HistoryBuilder) -> None:
-    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="x", metadata_offset=0))
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="x", log_end=0))
     h.add(
         BROKER, BrokerCommitted(offset=7, broker_id=2, broker_epoch=5, fenced=True, incarnation="y")
     )

@@ -112,7 +112,7 @@ def probe(h: HistoryBuilder, outcome: str, sent_ms: int = 0, api: str = "Fetch")
 
 
 def active(h: HistoryBuilder, lease_ms: int = 3000) -> None:
-    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="old", metadata_offset=0))
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="old", log_end=0))
     h.add(
         BROKER,
         LeaseGranted(
@@ -215,14 +215,14 @@ def test_a_stall_between_the_lease_and_the_write_leaves_qc_17_undecided() -> Non
 
 def test_a_metadata_request_answered_before_the_first_activity_breaks_reg_05() -> None:
     h = HistoryBuilder()
-    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="old", metadata_offset=0))
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="old", log_end=0))
     probe(h, "answered", sent_ms=1, api="Metadata")
     assert verdict(h, "REG-05").violations[0].evidence is Evidence.CLIENT
 
 
 def test_a_write_stored_before_the_first_activity_breaks_reg_05() -> None:
     h = HistoryBuilder()
-    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="old", metadata_offset=0))
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="old", log_end=0))
     change(h, "INITIAL", "FENCED")
     store(h)
     assert verdict(h, "REG-05").violations[0].evidence is Evidence.SELF
@@ -231,7 +231,7 @@ def test_a_write_stored_before_the_first_activity_breaks_reg_05() -> None:
 @pytest.mark.parametrize("outcome", ["refused", "closed"])
 def test_a_starting_broker_that_refuses_keeps_reg_05(outcome: str) -> None:
     h = HistoryBuilder()
-    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="old", metadata_offset=0))
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="old", log_end=0))
     change(h, "INITIAL", "FENCED")
     refuse(h, api="Metadata")
     probe(h, outcome, sent_ms=1)
@@ -245,14 +245,14 @@ def test_a_starting_broker_that_refuses_keeps_reg_05(outcome: str) -> None:
 def test_a_connection_closed_by_a_link_does_not_exercise_reg_05() -> None:
     """A link without a listener behind it closes connections, too."""
     h = HistoryBuilder()
-    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="old", metadata_offset=0))
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="old", log_end=0))
     probe(h, "closed", sent_ms=1)
     assert verdict(h, "REG-05").verdict is Outcome.NOT_EXERCISED
 
 
 def test_reg_05_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
-    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="old", metadata_offset=0))
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="old", log_end=0))
     refuse(h)
     assert verdict(h, "REG-05", complete=False).verdict is Outcome.UNKNOWN
 
@@ -262,8 +262,8 @@ def test_reg_05_is_undecided_in_a_history_cut_short() -> None:
 
 def taken_over(h: HistoryBuilder, *informed: str) -> None:
     """Two processes with one id; the named nodes have replayed the newer registration."""
-    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="old", metadata_offset=0))
-    h.add(DUPLICATE, NodeStarted(role="broker", node_id=1, incarnation="new", metadata_offset=0))
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="old", log_end=0))
+    h.add(DUPLICATE, NodeStarted(role="broker", node_id=1, incarnation="new", log_end=0))
     for process in (CONTROLLER, LEADER):
         h.add(
             process,

@@ -283,10 +283,10 @@ def test_reg_03_is_undecided_in_a_history_cut_short() -> None:
 
 def bounced(h: HistoryBuilder) -> None:
     """A broker killed while its lease runs, and its next process."""
-    h.add(OLD, NodeStarted(role="broker", node_id=1, incarnation="old", metadata_offset=0))
+    h.add(OLD, NodeStarted(role="broker", node_id=1, incarnation="old", log_end=0))
     grant(h, OLD)
     h.add("harness", ProcessExited(ended=OLD, exit_code=-9, signal=9, expected=True))
-    h.add(NEW, NodeStarted(role="broker", node_id=1, incarnation="new", metadata_offset=0))
+    h.add(NEW, NodeStarted(role="broker", node_id=1, incarnation="new", log_end=0))
 
 
 def test_a_refusal_for_a_dead_process_breaks_qc_35() -> None:
@@ -321,9 +321,9 @@ def test_an_id_regained_after_the_old_lease_does_not_exercise_qc_35() -> None:
 
 def test_a_refusal_for_a_live_process_does_not_break_qc_35() -> None:
     h = HistoryBuilder()
-    h.add(OLD, NodeStarted(role="broker", node_id=1, incarnation="old", metadata_offset=0))
+    h.add(OLD, NodeStarted(role="broker", node_id=1, incarnation="old", log_end=0))
     grant(h, OLD)
-    h.add(NEW, NodeStarted(role="broker", node_id=1, incarnation="new", metadata_offset=0))
+    h.add(NEW, NodeStarted(role="broker", node_id=1, incarnation="new", log_end=0))
     h.add(
         NEW,
         HeartbeatRefused(

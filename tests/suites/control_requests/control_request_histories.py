@@ -44,9 +44,7 @@ def register(
     protocol: int = -1,
     broker: int = 1,
 ) -> None:
-    h.add(
-        process, NodeStarted(role="broker", node_id=broker, incarnation=process, metadata_offset=-1)
-    )
+    h.add(process, NodeStarted(role="broker", node_id=broker, incarnation=process, log_end=-1))
     h.add(
         process,
         BrokerRegistered(

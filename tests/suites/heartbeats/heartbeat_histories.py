@@ -174,7 +174,7 @@ def changed(
 
 def active_broker(h: HistoryBuilder) -> None:
     """A broker whose heartbeat the controller has just accepted."""
-    h.add(BROKER, NodeStarted(role="broker", node_id=2, incarnation="x", metadata_offset=-1))
+    h.add(BROKER, NodeStarted(role="broker", node_id=2, incarnation="x", log_end=-1))
     h.add(BROKER, SessionChanged(session=7, state="connected"))
     registered(h)
     sent(h)

@@ -31,7 +31,7 @@ def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
 
 
 def begin(h: HistoryBuilder, process: str, node: int) -> None:
-    h.add(process, NodeStarted(role="controller", node_id=node, incarnation="x", metadata_offset=0))
+    h.add(process, NodeStarted(role="controller", node_id=node, incarnation="x", log_end=0))
 
 
 def refuse(h: HistoryBuilder, broker: int, error: str, controller: int = 101) -> None:
@@ -216,8 +216,8 @@ def test_a_tests_observation_of_a_configuration_judges_its_clause() -> None:
 
 
 def together(h: HistoryBuilder, broker: int) -> None:
-    h.add(BROKER, NodeStarted(role="controller", node_id=101, incarnation="x", metadata_offset=0))
-    h.add(BROKER, NodeStarted(role="broker", node_id=broker, incarnation="x", metadata_offset=0))
+    h.add(BROKER, NodeStarted(role="controller", node_id=101, incarnation="x", log_end=0))
+    h.add(BROKER, NodeStarted(role="broker", node_id=broker, incarnation="x", log_end=0))
 
 
 def admitted(h: HistoryBuilder) -> None:
@@ -259,7 +259,7 @@ def test_a_broker_admitted_beside_a_controller_keeps_qc_02() -> None:
 
 def test_a_broker_alone_does_not_exercise_qc_02() -> None:
     h = HistoryBuilder()
-    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="x", metadata_offset=0))
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="x", log_end=0))
     admitted(h)
     assert verdict(h, "QC-02").verdict is Outcome.NOT_EXERCISED
 

@@ -39,7 +39,7 @@ def h() -> HistoryBuilder:
     for node_id, process in ((101, ONE), (102, TWO), (103, THREE)):
         built.add(
             process,
-            NodeStarted(role="controller", node_id=node_id, incarnation=process, metadata_offset=0),
+            NodeStarted(role="controller", node_id=node_id, incarnation=process, log_end=0),
         )
     return built
 
@@ -315,7 +315,7 @@ def test_qc_15_is_undecided_in_a_history_cut_short(h: HistoryBuilder) -> None:
 
 def joining(h: HistoryBuilder, replayed: int, checkpoint: bool = True) -> None:
     """A broker that registers at offset 8 and goes online."""
-    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="inc", metadata_offset=0))
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="inc", log_end=0))
     h.add(
         ONE, BrokerCommitted(offset=8, broker_id=1, broker_epoch=8, fenced=True, incarnation="inc")
     )
@@ -362,5 +362,5 @@ def test_a_controller_that_replays_beside_the_broker_keeps_reg_04(h: HistoryBuil
 
 
 def test_reg_04_is_undecided_in_a_history_cut_short(h: HistoryBuilder) -> None:
-    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="inc", metadata_offset=0))
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="inc", log_end=0))
     assert verdict(h, "REG-04", complete=False).verdict is Outcome.UNKNOWN

@@ -35,10 +35,8 @@ def committed(h: HistoryBuilder, process: str, first: int, end: int) -> None:
 def h() -> HistoryBuilder:
     """A controller has committed 10 records since its election, and a broker replayed 4."""
     built = HistoryBuilder()
-    built.add(
-        ACTIVE, NodeStarted(role="controller", node_id=101, incarnation=ACTIVE, metadata_offset=0)
-    )
-    built.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation=BROKER, metadata_offset=0))
+    built.add(ACTIVE, NodeStarted(role="controller", node_id=101, incarnation=ACTIVE, log_end=0))
+    built.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation=BROKER, log_end=0))
     built.add(ACTIVE, ControllerElected(epoch=1, log_end=0, last_epoch=0))
     committed(built, ACTIVE, 0, 10)
     committed(built, BROKER, 0, 4)
@@ -157,9 +155,7 @@ def test_figures_that_contradict_the_history_break_qc_25(
 @pytest.mark.parametrize(("waited_ms", "broken"), [(400.0, False), (600.0, True)])
 def test_a_term_may_have_begun_before_its_election_event(waited_ms: float, broken: bool) -> None:
     h = HistoryBuilder()
-    h.add(
-        ACTIVE, NodeStarted(role="controller", node_id=101, incarnation=ACTIVE, metadata_offset=0)
-    )
+    h.add(ACTIVE, NodeStarted(role="controller", node_id=101, incarnation=ACTIVE, log_end=0))
     h.after(ms=500).add(ACTIVE, ControllerElected(epoch=1, log_end=0, last_epoch=0))
     committed(h, ACTIVE, 0, 10)
     h.add(ACTIVE, controller(commit_latency_ms=waited_ms))
@@ -175,7 +171,7 @@ def test_the_snapshot_lag_is_counted_from_the_snapshot(h: HistoryBuilder) -> Non
 
 
 def test_two_nodes_of_one_process_are_compared_with_their_own_reports(h: HistoryBuilder) -> None:
-    h.add(ACTIVE, NodeStarted(role="broker", node_id=2, incarnation=ACTIVE, metadata_offset=0))
+    h.add(ACTIVE, NodeStarted(role="broker", node_id=2, incarnation=ACTIVE, log_end=0))
     h.add(
         ACTIVE,
         MetricsReported(role="broker", node_id=2, metadata_lag=6, last_stable=10, replayed=4),

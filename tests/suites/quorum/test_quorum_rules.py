@@ -90,7 +90,7 @@ def test_a_vote_for_two_candidates_breaks_qc_07_even_over_a_restart() -> None:
 
 def test_a_vote_beside_ones_own_candidacy_breaks_qc_07() -> None:
     h = HistoryBuilder()
-    h.add(TWO, NodeStarted(role="controller", node_id=102, incarnation="x", metadata_offset=0))
+    h.add(TWO, NodeStarted(role="controller", node_id=102, incarnation="x", log_end=0))
     h.add(TWO, ElectionStarted(epoch=4, log_end=5, last_epoch=1))
     vote(h, 4, 101)
     assert "both 102 and 101" in verdict(h, "QC-07").violations[0].message

@@ -366,7 +366,7 @@ def test_a_marked_topic_that_stays_breaks_qc_26_or_leaves_it_undecided() -> None
 
 def follows(stored: bool = True) -> HistoryBuilder:
     h = HistoryBuilder()
-    h.add(B2, NodeStarted(role="broker", node_id=2, incarnation="u2", metadata_offset=0))
+    h.add(B2, NodeStarted(role="broker", node_id=2, incarnation="u2", log_end=0))
     h.add(B2, TopicCommitted(offset=5, topic="orders", topic_id="t", deleted=False))
     h.add(
         B2,
@@ -402,7 +402,7 @@ def deleted_while_away(stored: bool = True) -> HistoryBuilder:
 
 
 def back(h: HistoryBuilder, removes: bool) -> None:
-    h.add(B2_AGAIN, NodeStarted(role="broker", node_id=2, incarnation="u3", metadata_offset=0))
+    h.add(B2_AGAIN, NodeStarted(role="broker", node_id=2, incarnation="u3", log_end=0))
     if removes:
         h.add(B2_AGAIN, ReplicaRemoved(topic="orders", partition=0, topic_id="t", reason="stray"))
     h.add(
@@ -439,11 +439,11 @@ def over_zookeeper(began_before_mark: bool) -> HistoryBuilder:
     h.add(
         C1, TopicCommitted(offset=5, topic="orders", topic_id="t", deleted=False, role="controller")
     )
-    h.add(B2, NodeStarted(role="broker", node_id=2, incarnation="u2", metadata_offset=-1))
+    h.add(B2, NodeStarted(role="broker", node_id=2, incarnation="u2", log_end=-1))
     for event in follows().events():
         if isinstance(event.body, LogAppended):
             h.add(B2, event.body)
-    again = NodeStarted(role="broker", node_id=2, incarnation="u3", metadata_offset=-1)
+    again = NodeStarted(role="broker", node_id=2, incarnation="u3", log_end=-1)
     if began_before_mark:
         h.add(B2_AGAIN, again)
     h.add(C1, TopicMarked(offset=6, topic="orders", topic_id="t"))

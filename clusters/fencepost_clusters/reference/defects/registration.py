@@ -22,7 +22,7 @@ def _admits_everyone(rights: Rights, principal: str) -> bool:
     return True
 
 
-def _anybody_commands_controllers(p: Policies) -> Policies:
+def _unauthorized_requests_accepted(p: Policies) -> Policies:
     registration = replace(p.controller.registration, is_admitted=_admits_everyone)
     return replace(p, controller=replace(p.controller, registration=registration))
 
@@ -132,9 +132,11 @@ def _loser_still_counts(p: Policies) -> Policies:
 DEFECTS = (
     PolicyDefect(
         Defect(
-            "anybody-commands-controllers", ("QC-04",), "any client can issue controller operations"
+            "unauthorized-requests-accepted",
+            ("QC-04",),
+            "any client can issue controller operations",
         ),
-        _anybody_commands_controllers,
+        _unauthorized_requests_accepted,
     ),
     PolicyDefect(
         Defect(

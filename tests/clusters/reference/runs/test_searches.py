@@ -39,18 +39,18 @@ def searcher(plugins: Plugins, out: Path, clean_seeds: int = 0) -> Searcher:
 def test_a_defect_is_found_by_a_clause_it_breaks(
     defect: object, plugins: Plugins, tmp_path: Path
 ) -> None:
-    hunting = searcher(plugins, tmp_path)
+    searching = searcher(plugins, tmp_path)
     assert hasattr(defect, "name")
-    (chosen,) = hunting.chosen([defect.name])
-    search = hunting.search(chosen)
+    (chosen,) = searching.chosen([defect.name])
+    search = searching.search(chosen)
     assert search.found, search.as_json()
 
 
 def test_a_defect_that_a_runtime_cannot_show_is_not_looked_for_there(
     plugins: Plugins, tmp_path: Path
 ) -> None:
-    hunting = replace(searcher(plugins, tmp_path), runtime="process")
-    results = search_all(hunting, ["registers-unrecovered"]).as_json()
+    searching = replace(searcher(plugins, tmp_path), runtime="process")
+    results = search_all(searching, ["registers-unrecovered"]).as_json()
     assert results["defects"] == []
     assert [one["name"] for one in results["unseen"]] == ["registers-unrecovered"]
 

@@ -91,7 +91,7 @@ class LegacyNode:
                 role="broker",
                 node_id=settings.node_id,
                 incarnation=str(process.incarnation),
-                metadata_offset=-1,
+                log_end=-1,
             )
         )
         self._policies = policies.legacy.broker

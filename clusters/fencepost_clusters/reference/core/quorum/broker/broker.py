@@ -73,7 +73,7 @@ class BrokerNode:
                 role="broker",
                 node_id=settings.node_id,
                 incarnation=str(process.incarnation),
-                metadata_offset=self.log.end,
+                log_end=self.log.end,
             )
         )
         electorate = Electorate({}, settings.bootstrap, policies.raft, self._out)

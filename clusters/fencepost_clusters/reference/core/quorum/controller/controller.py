@@ -84,7 +84,7 @@ class ControllerNode:
                 role="controller",
                 node_id=settings.node_id,
                 incarnation=str(process.incarnation),
-                metadata_offset=self.log.end,
+                log_end=self.log.end,
             )
         )
         electorate = Electorate(settings.voters, (), policies.raft, self._out)

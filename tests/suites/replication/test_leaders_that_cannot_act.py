@@ -1,5 +1,4 @@
-"""What a leader could not do: it was fenced, it stood still, or another one was elected without its
-knowing."""
+"""Leaders that cannot act: fenced, stalled or superseded."""
 
 from __future__ import annotations
 
