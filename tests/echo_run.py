@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from tests import echo_node
 
-from fencepost import Condition, Event, Runtime, Shape, Slot, View
+from fencepost import Command, Condition, Event, Runtime, Shape, Slot, View
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import SECOND
 from fencepost.model.system.subject import Subject
@@ -32,7 +33,7 @@ def echo_run(
     return ProcessRuntime(
         Subject(system or echo_node.EchoSystem(), shape, 7, echo_node.KINDS),
         RunFolder.create(path),
-        workloads={"echo": (echo_node.__file__, "client")},
+        workloads={"echo": Command((sys.executable, echo_node.__file__, "client"))},
         backend=backend,
     )
 

@@ -34,4 +34,4 @@ def fencepost_workloads() -> Mapping[str, Workload]:
     librdkafka can crash its process (that of 2.16.1 sometimes does when an answer names no leader
     for a partition); the open operations of that client are then unknown.
     """
-    return {WORKLOAD: Workload(("-m", "fencepost_kafka.confluent"), kafka_clients)}
+    return {WORKLOAD: Workload(("-m", "fencepost_kafka.confluent"), kafka_clients, preload=True)}

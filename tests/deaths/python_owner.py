@@ -12,7 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
-from fencepost import ClientSpec, Condition
+from fencepost import ClientSpec, Command, Condition
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import SECOND
 from fencepost.model.system.subject import Subject
@@ -32,7 +32,7 @@ def start(folder: Path) -> ProcessRuntime:
             echo_node.EchoSystem(), kafka_shape(controllers=1, brokers=1), kinds=echo_node.KINDS
         ),
         RunFolder.create(folder / f"run-{os.getpid()}"),
-        workloads={"echo": (echo_node.__file__, "client")},
+        workloads={"echo": Command((sys.executable, echo_node.__file__, "client"))},
     )
     for slot in runtime.layout.of(Role.CONTROLLER) + runtime.layout.of(Role.BROKER):
         runtime.start(slot)

@@ -31,7 +31,7 @@ def fencepost_systems() -> Sequence[System]:
 def fencepost_workloads() -> Mapping[str, Workload]:
     """`etcd_clients`: registers, a lock and the store that it guards, by the JSON gateway."""
     worker = ("-m", "fencepost_clusters.etcd.clients.worker")
-    return {WORKLOAD: Workload(worker, etcd_clients)}
+    return {WORKLOAD: Workload(worker, etcd_clients, preload=True)}
 
 
 @hookimpl

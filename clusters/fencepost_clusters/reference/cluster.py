@@ -189,8 +189,8 @@ class ReferenceQuorum:
         python = "python3" if place.image else sys.executable
         return Command(
             (python, "-m", module, "node.json"),
-            {},
-            {"node.json": json.dumps(node, indent=1)},
+            files={"node.json": json.dumps(node, indent=1)},
+            preload=True,
         )
 
     def image(self, slot: Slot) -> str:

@@ -190,7 +190,7 @@ class ReferenceLegacy:
         }
         python = "python3" if place.image else sys.executable
         argv = (python, "-m", "fencepost_clusters.reference.shell", "node.json")
-        return Command(argv, {}, {"node.json": json.dumps(node, indent=1)})
+        return Command(argv, files={"node.json": json.dumps(node, indent=1)}, preload=True)
 
     def log_parser(self, slot: Slot, shape: Shape) -> LogParser | None:
         """The parser of a ZooKeeper server's log; brokers write their own events."""

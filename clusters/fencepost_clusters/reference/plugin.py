@@ -20,4 +20,4 @@ def fencepost_systems() -> Sequence[System]:
 def fencepost_workloads() -> Mapping[str, Workload]:
     """`core_clients`: the clients of simulated runs, on real sockets."""
     argv = ("-m", "fencepost_clusters.reference.shell.client")
-    return {"core_clients": Workload(argv, kafka_clients)}
+    return {"core_clients": Workload(argv, kafka_clients, preload=True)}

@@ -14,6 +14,7 @@ fault is healed, every process ended, and the recorded events are merged and jud
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +41,7 @@ from fencepost.model.errors import (
 )
 from fencepost.model.runtime import Runtime
 from fencepost.model.system.capabilities import (
+    Command,
     Contained,
     Faceted,
     Launchable,
@@ -88,8 +90,11 @@ def _subject(spec: RunSpec, plugins: Plugins) -> Subject:
     return Subject(spec.system, spec.shape, spec.seed, plugins.event_kinds)
 
 
-def _programs(plugins: Plugins) -> Mapping[str, Sequence[str]]:
-    return {name: one.argv for name, one in plugins.workloads.items()}
+def _programs(plugins: Plugins) -> Mapping[str, Command]:
+    return {
+        name: Command((sys.executable, *one.argv), preload=one.preload)
+        for name, one in plugins.workloads.items()
+    }
 
 
 def _process(spec: RunSpec, plugins: Plugins, folder: RunFolder) -> Runtime:

@@ -35,7 +35,8 @@ class Child:
     """A process to start: `log` receives its standard output and errors, `stdin` is a descriptor.
 
     Before it starts, `folder` is made if it does not exist, and `files` (path below it, text) are
-    written. `slot` is its slot, if it is a node or a client.
+    written. `slot` is its slot, if it is a node or a client. `preload` is that of
+    `fencepost.model.system.capabilities.Command`.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Child:
     stdin: int | None = None
     files: Mapping[str, str] = field(default_factory=dict)
     slot: Slot | None = None
+    preload: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,7 @@ class Launcher:
                 "environment": dict(child.environment),
                 "folder": os.fspath(child.folder),
                 "log": os.fspath(child.log),
+                "preload": child.preload,
             },
             child.stdin,
         )

@@ -4,12 +4,16 @@ It is run by path, isolated from site packages, and imports the standard library
 starts within some 30 ms. Its standard input is one end of a SOCK_SEQPACKET pair whose other end its
 owner holds (`fencepost.supervision.launcher`); each packet is one JSON object.
 
-    asked      {"id": 1, "do": "start", "name", "argv", "environment", "folder", "log"}
+    asked      {"id": 1, "do": "start", "name", "argv", "environment", "folder", "log", "preload"}
                with one descriptor attached, if the child is to have a standard input
                {"id": 2, "do": "signal", "name", "signal"}
     answered   {"id": 1, "pid": 71, "at_ns": ...} or {"id": 1, "error": "..."}
                {"id": 2, "delivered": true}
     reported   {"exited": name, "code": 0, "signal": 9, "at_ns": ...}
+
+If `preload` is true, `argv` is that of a Python program, `[python, "-m", module, ...]`. The child
+is forked from a process that has imported the module (`fencepost.supervision.template`). If that
+process is not ready in time, the child is executed like any other.
 
 Three lines of defence keep any process from outliving its owner:
 
@@ -28,18 +32,83 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import select
 import selectors
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import IO, Any
 
 PACKET_BYTES = 1 << 20
-_PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 _LAST_WAIT_S = 3.0
+_TEMPLATE_LIMIT_S = 2.5
+"""How long a start waits for a template. It is shorter than the time in which the owner expects an
+answer."""
+
+
+Execute = Callable[[list[str], int], "subprocess.Popen[bytes]"]
+"""Executes a program with that standard input."""
+
+
+class Forked:
+    """A child that a template forked, with the part of `subprocess.Popen` that is needed here."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._pidfd = os.pidfd_open(pid)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code, or the negative number of the signal that ended it. Raises TimeoutExpired
+        if it goes on."""
+        ended = select.poll()
+        ended.register(self._pidfd, select.POLLIN)
+        if not ended.poll(None if timeout is None else timeout * 1000):
+            raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self._pidfd)
+        return os.waitstatus_to_exitcode(status)
+
+
+class Template:
+    """A process that has imported a module of Python, and forks children that run it."""
+
+    def __init__(self, python: str, module: str, execute: Execute) -> None:
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.settimeout(_TEMPLATE_LIMIT_S)
+        words = [python, "-P", "-m", "fencepost.supervision.template", module, str(os.getpid())]
+        with theirs:
+            self.process = execute(words, theirs.fileno())
+        self._ready = False
+
+    def fork(self, request: dict[str, Any], stdin: int, log: int) -> Forked | None:
+        """A child that runs the module; None if the template has ended, or is still importing.
+
+        Raises OSError if it does not answer.
+        """
+        if not self._ready:
+            try:
+                self._ready = bool(self._socket.recv(PACKET_BYTES))
+            except TimeoutError:
+                return None
+        if not self._ready:
+            return None
+        asked = {key: request[key] for key in ("name", "environment", "folder")}
+        packet = json.dumps({**asked, "argv": request["argv"][3:]}).encode()
+        socket.send_fds(self._socket, [packet], [stdin, log])
+        answer = self._socket.recv(PACKET_BYTES)
+        return Forked(json.loads(answer)["pid"]) if answer else None
+
+    def end(self) -> None:
+        """Ends the template; the children that it forked go on."""
+        self._socket.close()
+        self.process.kill()
+        self.process.wait()
 
 
 class Supervisor:
@@ -48,10 +117,13 @@ class Supervisor:
     def __init__(self, owner: socket.socket, inherited: tuple[int, ...]) -> None:
         self._owner = owner
         self._inherited = inherited
-        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._children: dict[str, subprocess.Popen[bytes] | Forked] = {}
+        self._templates: dict[tuple[str, str], Template] = {}
         self._waiting = selectors.DefaultSelector()
         self._pid = os.getpid()
         self._prctl = ctypes.CDLL(None, use_errno=True).prctl
+        # A template's children become this program's when the process between them ends.
+        self._prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
     def run(self, owner_pids: list[int]) -> None:
         """Serves until an owner is gone; the first owner is the process that started this
@@ -73,6 +145,8 @@ class Supervisor:
 
     def end_all(self) -> None:
         """Sends SIGKILL to every child's process group; waits a bounded time until each is gone."""
+        for template in self._templates.values():
+            template.end()
         for child in self._children.values():
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
@@ -107,16 +181,12 @@ class Supervisor:
         before_ns = time.monotonic_ns()
         try:
             with open(request["log"], "ab", buffering=0) as log:
-                child = subprocess.Popen(
+                child = self._fork(request, stdin, log) or self._execute(
                     request["argv"],
-                    cwd=request["folder"],
-                    env={**os.environ, **request["environment"]},
-                    stdin=subprocess.DEVNULL if stdin is None else stdin,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                    pass_fds=self._inherited,
-                    preexec_fn=self._tie_to_me,  # noqa: PLW1509 this program has one thread
+                    subprocess.DEVNULL if stdin is None else stdin,
+                    log,
+                    request["folder"],
+                    {**os.environ, **request["environment"]},
                 )
         except (OSError, subprocess.SubprocessError) as failed:
             return {"error": str(failed)}
@@ -124,9 +194,50 @@ class Supervisor:
         self._waiting.register(os.pidfd_open(child.pid), selectors.EVENT_READ, request["name"])
         return {"pid": child.pid, "at_ns": before_ns}
 
+    def _execute(
+        self,
+        argv: list[str],
+        stdin: int,
+        log: IO[bytes] | None = None,
+        folder: str | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> subprocess.Popen[bytes]:
+        """Executes a program, tied to this one, in a session of its own."""
+        return subprocess.Popen(
+            argv,
+            cwd=folder,
+            env=environment,
+            stdin=stdin,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            pass_fds=self._inherited,
+            preexec_fn=self._tie_to_me,  # noqa: PLW1509 this program has one thread
+        )
+
+    def _fork(self, request: dict[str, Any], stdin: int | None, log: IO[bytes]) -> Forked | None:
+        """The child, forked from its template; None if it has no template, or none in time."""
+        if not request["preload"]:
+            return None
+        python, _, module, *_ = request["argv"]
+        template = self._templates.get((python, module))
+        if template is None:
+            template = Template(python, module, self._execute)
+            self._templates[python, module] = template
+        with open(os.devnull, "rb") as nothing:
+            try:
+                given = nothing.fileno() if stdin is None else stdin
+                return template.fork(request, given, log.fileno())
+            except OSError as failed:
+                # It ended, or a late answer of it would be taken for the next child's.
+                self._templates.pop((python, module)).end()
+                if isinstance(failed, ConnectionError):
+                    return None
+                raise
+
     def _tie_to_me(self) -> None:
         """Runs in the child: makes it die with the supervisor, which may have died already."""
-        self._prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        self._prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != self._pid:
             os._exit(1)
 

@@ -57,11 +57,12 @@ class Workload:
     """A kind of clients: `argv`, after the Python interpreter, starts one worker.
 
     `clients` makes what the fixture `clients` returns; without it tests start workers by
-    `workers.start`.
+    `workers.start`. `preload` is that of `Command`, for `argv` `("-m", module)`.
     """
 
     argv: tuple[str, ...]
     clients: MakeClients | None = None
+    preload: bool = False
 
 
 @final

@@ -10,7 +10,7 @@ import re
 import select
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,30 +21,53 @@ from fencepost.model.clock import SECOND, now_ns, poll
 from fencepost.supervision import launcher
 from fencepost.supervision.launcher import Child, Exit, Launcher, state_of, tail
 
+MODULE = "program_of_launcher_tests"
+
 
 @pytest.fixture
-def children(tmp_path: Path, real: None) -> Iterator[Launcher]:
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module that runs its first argument, and that children can import."""
+    text = "import sys\n\nif __name__ == '__main__':\n    exec(sys.argv[1])\n"
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / f"{MODULE}.py").write_text(text)
+    paths = [str(tmp_path / "modules"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+
+
+@pytest.fixture
+def children(tmp_path: Path, module: None, real: None) -> Iterator[Launcher]:
     children = Launcher(tmp_path / "supervisor.log")
     yield children
     children.close()
     children.close()
 
 
-def python(tmp_path: Path, name: str, code: str, stdin: int | None = None) -> Child:
-    argv = [sys.executable, "-c", code]
-    return Child(
-        name=name,
-        argv=argv,
-        folder=tmp_path,
-        log=tmp_path / f"{name}.log",
-        environment={"COLOUR": "blue"},
-        stdin=stdin,
-    )
+Python = Callable[..., Child]
 
 
-def test_an_exit_code_is_reported_once_and_stays_known(tmp_path: Path, children: Launcher) -> None:
+@pytest.fixture(params=["executed", "forked"])
+def python(tmp_path: Path, request: pytest.FixtureRequest) -> Python:
+    """Makes children of that name which run that code, each way in which a program can start."""
+
+    def child(name: str, code: str, stdin: int | None = None) -> Child:
+        return Child(
+            name=name,
+            argv=[sys.executable, "-m", MODULE, code],
+            folder=tmp_path,
+            log=tmp_path / f"{name}.log",
+            environment={"COLOUR": "blue"},
+            stdin=stdin,
+            preload=request.param == "forked",
+        )
+
+    return child
+
+
+def test_an_exit_code_is_reported_once_and_stays_known(
+    tmp_path: Path, children: Launcher, python: Python
+) -> None:
     before = now_ns()
-    pid, at_ns = children.start(python(tmp_path, "a", "raise SystemExit(3)"))
+    pid, at_ns = children.start(python("a", "raise SystemExit(3)"))
     assert before < at_ns < now_ns()
     assert pid > 0
     exit_ = children.wait("a", 10)
@@ -55,21 +78,25 @@ def test_an_exit_code_is_reported_once_and_stays_known(tmp_path: Path, children:
     assert children.wait("a", 0) == exit_
 
 
-def test_the_doctor_recognizes_a_supervisor(tmp_path: Path, children: Launcher) -> None:
-    pid, _ = children.start(python(tmp_path, "a", "import signal; signal.pause()"))
+def test_the_doctor_recognizes_a_supervisor(
+    tmp_path: Path, children: Launcher, python: Python
+) -> None:
+    pid, _ = children.start(python("a", "import signal; signal.pause()"))
     (parent,) = re.findall(r"^PPid:\s+(\d+)$", Path(f"/proc/{pid}/status").read_text(), re.M)
     assert doctor.is_supervisor(Path(f"/proc/{parent}/cmdline").read_bytes().split(b"\0"))
     assert not doctor.is_supervisor(Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"))
 
 
-def test_an_exit_wakes_a_select(tmp_path: Path, children: Launcher) -> None:
-    children.start(python(tmp_path, "a", "pass"))
+def test_an_exit_wakes_a_select(tmp_path: Path, children: Launcher, python: Python) -> None:
+    children.start(python("a", "pass"))
     assert select.select([children], [], [], 10)[0]
     assert [exit_.name for exit_ in children.exits()] == ["a"]
 
 
-def test_a_signal_is_delivered_and_reported(tmp_path: Path, children: Launcher) -> None:
-    pid, _ = children.start(python(tmp_path, "a", "import signal; signal.pause()"))
+def test_a_signal_is_delivered_and_reported(
+    tmp_path: Path, children: Launcher, python: Python
+) -> None:
+    pid, _ = children.start(python("a", "import signal; signal.pause()"))
     assert children.wait("a", 0.05) is None
     assert children.signal("a", signal.SIGSTOP)
     assert poll(lambda: state_of(pid) == "T", 5)
@@ -80,15 +107,15 @@ def test_a_signal_is_delivered_and_reported(tmp_path: Path, children: Launcher) 
     assert not children.signal("a", signal.SIGTERM)
 
 
-def test_a_kill_that_waits_for_nothing(tmp_path: Path, children: Launcher) -> None:
-    children.start(python(tmp_path, "a", "import signal; signal.pause()"))
+def test_a_kill_that_waits_for_nothing(tmp_path: Path, children: Launcher, python: Python) -> None:
+    children.start(python("a", "import signal; signal.pause()"))
     children.kill_soon("a")
     children.kill_soon("missing")
     assert children.wait("a", 5) is not None
 
 
 def test_a_kill_also_ends_processes_that_the_child_started(
-    tmp_path: Path, children: Launcher
+    tmp_path: Path, children: Launcher, python: Python
 ) -> None:
     code = (
         "import os, signal, sys\n"
@@ -96,7 +123,7 @@ def test_a_kill_also_ends_processes_that_the_child_started(
         "if child: print(child, flush=True)\n"
         "signal.pause()\n"
     )
-    children.start(python(tmp_path, "a", code))
+    children.start(python("a", code))
     log = tmp_path / "a.log"
     assert poll(lambda: log.exists() and log.read_text().endswith("\n"), 10)
     grandchild = int(log.read_text())
@@ -106,11 +133,11 @@ def test_a_kill_also_ends_processes_that_the_child_started(
 
 
 def test_a_child_has_its_folder_environment_log_and_input(
-    tmp_path: Path, children: Launcher
+    tmp_path: Path, children: Launcher, python: Python
 ) -> None:
     theirs, ours = os.pipe()
     code = "import os, sys; print(os.getcwd(), os.environ['COLOUR'], sys.stdin.read())"
-    children.start(python(tmp_path, "a", code, theirs))
+    children.start(python("a", code, theirs))
     os.close(theirs)
     os.write(ours, b"hello")
     os.close(ours)
@@ -118,15 +145,19 @@ def test_a_child_has_its_folder_environment_log_and_input(
     assert (tmp_path / "a.log").read_text() == f"{tmp_path} blue hello\n"
 
 
-def test_a_child_without_input_reads_its_end(tmp_path: Path, children: Launcher) -> None:
-    children.start(python(tmp_path, "a", "import sys; raise SystemExit(len(sys.stdin.read()))"))
+def test_a_child_without_input_reads_its_end(
+    tmp_path: Path, children: Launcher, python: Python
+) -> None:
+    children.start(python("a", "import sys; raise SystemExit(len(sys.stdin.read()))"))
     exit_ = children.wait("a", 10)
     assert exit_ is not None
     assert exit_.code == 0
 
 
 @pytest.mark.real
-def test_a_child_does_not_ignore_the_signals_that_its_owner_ignores(tmp_path: Path) -> None:
+def test_a_child_does_not_ignore_the_signals_that_its_owner_ignores(
+    tmp_path: Path, module: None, python: Python
+) -> None:
     """As under nohup, or a shell's background job, which ignores SIGINT."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -134,37 +165,41 @@ def test_a_child_does_not_ignore_the_signals_that_its_owner_ignores(tmp_path: Pa
     finally:
         signal.signal(signal.SIGINT, before)
     code = "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
-    children.start(python(tmp_path, "a", code))
+    children.start(python("a", code))
     children.wait("a", 10)
     children.close()
     assert (tmp_path / "a.log").read_text() == "True\n"
 
 
-def test_a_program_that_is_not_there_is_named(tmp_path: Path, children: Launcher) -> None:
+def test_a_program_that_is_not_there_is_named(
+    tmp_path: Path, children: Launcher, python: Python
+) -> None:
     child = Child("a", ["/no/such/program"], tmp_path, tmp_path / "a.log")
     with pytest.raises(EnvironmentFailed, match=r"a could not be started.*/no/such/program"):
         children.start(child)
-    children.start(python(tmp_path, "a", "pass"))  # the name is free
+    children.start(python("a", "pass"))  # the name is free
 
 
-def test_two_living_children_of_one_name_are_refused(tmp_path: Path, children: Launcher) -> None:
-    children.start(python(tmp_path, "a", "import signal; signal.pause()"))
+def test_two_living_children_of_one_name_are_refused(
+    tmp_path: Path, children: Launcher, python: Python
+) -> None:
+    children.start(python("a", "import signal; signal.pause()"))
     with pytest.raises(EnvironmentFailed, match="of that name"):
-        children.start(python(tmp_path, "a", "pass"))
+        children.start(python("a", "pass"))
 
 
-def test_close_ends_every_child(tmp_path: Path, children: Launcher) -> None:
+def test_close_ends_every_child(tmp_path: Path, children: Launcher, python: Python) -> None:
     code = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.pause()"
-    pids = [children.start(python(tmp_path, name, code))[0] for name in "abc"]
+    pids = [children.start(python(name, code))[0] for name in "abc"]
     children.close()
     assert [state_of(pid) for pid in pids] == ["", "", ""]
 
 
 def test_close_is_noticed_even_if_a_fork_holds_the_pair_open(
-    tmp_path: Path, children: Launcher, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, children: Launcher, python: Python, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launcher, "ANSWER_LIMIT_S", 120)  # the time of a close that is not noticed
-    children.start(python(tmp_path, "a", "import signal; signal.pause()"))
+    children.start(python("a", "import signal; signal.pause()"))
     inheritor = os.fork()
     if inheritor == 0:
         signal.pause()
@@ -177,26 +212,106 @@ def test_close_is_noticed_even_if_a_fork_holds_the_pair_open(
         os.waitpid(inheritor, 0)
 
 
-def test_a_dead_supervisor_is_an_environment_failure(tmp_path: Path, children: Launcher) -> None:
-    pid, _ = children.start(python(tmp_path, "a", "import signal; signal.pause()"))
+def test_a_dead_supervisor_is_an_environment_failure(
+    tmp_path: Path, children: Launcher, python: Python
+) -> None:
+    pid, _ = children.start(python("a", "import signal; signal.pause()"))
     os.kill(children.pid, signal.SIGKILL)
     with pytest.raises(EnvironmentFailed, match=r"supervisor .* is gone"):
         children.wait("a", 5)
     with pytest.raises(EnvironmentFailed, match=r"supervisor .* is gone"):
-        children.start(python(tmp_path, "b", "pass"))
+        children.start(python("b", "pass"))
     assert poll(lambda: state_of(pid) in ("", "Z"), 5)
 
 
 def test_a_stopped_supervisor_blocks_no_call(
-    tmp_path: Path, children: Launcher, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, children: Launcher, python: Python, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pid, _ = children.start(python(tmp_path, "a", "import signal; signal.pause()"))
+    pid, _ = children.start(python("a", "import signal; signal.pause()"))
     monkeypatch.setattr(launcher, "ANSWER_LIMIT_S", 0.3)
     os.kill(children.pid, signal.SIGSTOP)
     with pytest.raises(EnvironmentFailed, match="did not answer"):
         children.signal("a", signal.SIGTERM)
     children.close()
     assert poll(lambda: state_of(pid) in ("", "Z"), 5)
+
+
+def test_a_forked_child_differs_in_nothing_that_its_program_sees(
+    tmp_path: Path, children: Launcher
+) -> None:
+    code = (
+        "import os, random, signal, sys, threading\n"
+        "print(__name__, sys.argv, sorted(os.environ.items()), os.getsid(0) == os.getpid())\n"
+        "print(signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))\n"
+        "print(sorted(os.listdir('/proc/self/fd')), threading.active_count(), __file__)\n"
+        "print(os.getppid(), os.getcwd())\n"
+        "raise SystemExit(7)\n"
+    )
+    for name, preload in (("a", False), ("b", True), ("c", True)):
+        argv = [sys.executable, "-m", MODULE, code]
+        children.start(Child(name, argv, tmp_path, tmp_path / f"{name}.log", preload=preload))
+        ended = children.wait(name, 10)
+        assert ended is not None
+        assert ended.code == 7
+    texts = [(tmp_path / f"{name}.log").read_text() for name in "abc"]
+    assert texts[0] == texts[1] == texts[2]
+
+
+def test_a_forked_child_draws_chance_of_its_own(tmp_path: Path, children: Launcher) -> None:
+    code = "import random, uuid; print(random.random(), uuid.uuid4())"
+    argv = [sys.executable, "-m", MODULE, code]
+    for name in "ab":
+        log = tmp_path / f"{name}.log"
+        children.start(Child(name, argv, tmp_path, log, preload=True))
+        assert children.wait(name, 10) is not None
+    assert (tmp_path / "a.log").read_text() != (tmp_path / "b.log").read_text()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "raise ImportError('no such library')",
+        "import threading; threading.Timer(60, print).start()",
+    ],
+    ids=["fails", "starts-a-thread"],
+)
+def test_a_module_that_cannot_be_a_template_is_executed(
+    tmp_path: Path, children: Launcher, text: str
+) -> None:
+    program = f"if __name__ == '__main__':\n    print('executed')\nelse:\n    {text}\n"
+    (tmp_path / "modules" / "broken.py").write_text(program)
+    for name in "ab":
+        argv = [sys.executable, "-m", "broken"]
+        children.start(Child(name, argv, tmp_path, tmp_path / f"{name}.log", preload=True))
+        assert children.wait(name, 10) is not None
+        assert (tmp_path / f"{name}.log").read_text() == "executed\n"
+
+
+def test_a_template_that_was_killed_is_replaced(tmp_path: Path, children: Launcher) -> None:
+    def templates() -> Sequence[int]:
+        return [pid for pid in processes_of(children.pid) if MODULE in command_of(pid)]
+
+    argv = [sys.executable, "-m", MODULE, "import os; print(os.getppid())"]
+    seen: list[Sequence[int]] = []
+    for name in "abc":
+        log = tmp_path / f"{name}.log"
+        children.start(Child(name, argv, tmp_path, log, preload=True))
+        assert children.wait(name, 10) is not None
+        assert int(log.read_text()) == children.pid
+        seen.append(templates())
+        if name == "a":
+            os.kill(seen[0][0], signal.SIGKILL)
+    assert [len(one) for one in seen] == [1, 0, 1]
+    assert seen[0] != seen[2]
+
+
+def processes_of(parent: int) -> Sequence[int]:
+    text = Path(f"/proc/{parent}/task/{parent}/children").read_text()
+    return [int(pid) for pid in text.split()]
+
+
+def command_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text()
 
 
 def test_the_tail_of_a_log(tmp_path: Path) -> None:

@@ -53,11 +53,17 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """How to start a process; `files` (path below the work folder, text) are written first."""
+    """How to start a process; `files` (path below the work folder, text) are written first.
+
+    `preload` lets local processes start sooner, if `argv` is `(sys.executable, "-m", module, ...)`:
+    one process of the run imports the module (of a package, its `__main__`), and the processes are
+    forks of it. Importing the module must have no effect and start no thread.
+    """
 
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
+    preload: bool = False
 
 
 @runtime_checkable

@@ -12,7 +12,7 @@ before its first process. `close` (or leaving the `with`) ends all processes;
 `fencepost.history.merge.merge` then makes the one history of the run's folder.
 
 Spawns, ends, and stalls of the harness are recorded here; phases, faults and tests by the caller.
-A client worker is started as `python *workloads[spec.workload] CONFIG`, where CONFIG is the path of
+A client worker is started by the command `workloads[spec.workload]` with one more word, the path of
 a `fencepost.model.system.worker_config.WorkerConfig` in JSON. Its standard input carries one JSON
 object a line; the end of it asks the worker to finish and end.
 """
@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import os
 import selectors
-import sys
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
@@ -63,7 +62,7 @@ from fencepost.model.runtime import (
     Signal,
     clients_slot,
 )
-from fencepost.model.system.capabilities import Launchable, ParsesLogs, Place
+from fencepost.model.system.capabilities import Command, Launchable, ParsesLogs, Place
 from fencepost.model.system.subject import Subject
 from fencepost.model.system.topology import CLIENT, Cut, Layout, Link, Slot
 from fencepost.model.view import View
@@ -89,7 +88,7 @@ class ProcessRuntime:
         subject: Subject,
         folder: RunFolder,
         *,
-        workloads: Mapping[str, Sequence[str]] | None = None,
+        workloads: Mapping[str, Command] | None = None,
         backend: BackendKind | None = None,
     ) -> None:
         """`backend` is where processes run (by default this host).
@@ -260,6 +259,7 @@ class ProcessRuntime:
             command.environment,
             files=command.files,
             slot=slot,
+            preload=command.preload,
         )
         self._links.open([slot])
         self._dead.pop(slot.name, None)
@@ -318,8 +318,8 @@ class ProcessRuntime:
         Raises UsageError for an unknown workload, a malformed name, or a cluster without a slot for
         clients; EnvironmentFailed when it cannot be started.
         """
-        argv = self._workloads.get(spec.workload)
-        if argv is None:
+        program = self._workloads.get(spec.workload)
+        if program is None:
             raise no_such("workload", spec.workload, self._workloads)
         slot = clients_slot(self._layout, spec)
         name = f"{slot.name}/{spec.name}"
@@ -336,9 +336,11 @@ class ProcessRuntime:
         theirs, ours = os.pipe()
         os.set_blocking(ours, False)
         try:
-            full_argv = [sys.executable, *argv, os.fspath(config)]
+            argv = [*program.argv, os.fspath(config)]
             log = self._folder.log_of(process)
-            child = Child(process, full_argv, work, log, stdin=theirs, slot=slot)
+            child = Child(
+                process, argv, work, log, stdin=theirs, slot=slot, preload=program.preload
+            )
             started = self._spawn(child, slot)
         except BaseException:
             os.close(ours)
