@@ -220,6 +220,7 @@ def a_leader_and_isr_from_before_the_start_reaches_the_new_process(run: Run) -> 
         restarted = restart(run, victim)
         arrived = once_more(history, restarted, "LeaderAndIsr")
     run.cluster.eventually(arrived)
+    restart(run, victim)
     run.cluster.eventually(run.cluster.recovered)
     return {"BE-07": restarted, "BE-02": restarted}
 
