@@ -3,6 +3,11 @@ everywhere."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
+
+from fencepost import Defect
 from fencepost.plugins.manager import load
 from fencepost_clusters.reference.defects.catalogue import DEFECTS, LEGACY_DEFECTS
 from fencepost_suites import plugin, rules
@@ -63,9 +68,16 @@ def test_a_defect_breaks_clauses_that_are_judged() -> None:
     assert {clause for defect in DEFECTS for clause in defect.breaks} <= OWED
 
 
-def test_a_clause_that_a_defect_can_break_has_a_defect() -> None:
-    broken = {clause for defect in (*DEFECTS, *LEGACY_DEFECTS) for clause in defect.breaks}
-    assert {clause.id for clause in clauses() if clause.defect} <= broken
+@pytest.mark.parametrize(
+    ("plane", "defects"),
+    [("quorum", DEFECTS), ("legacy", LEGACY_DEFECTS)],
+    ids=("quorum", "legacy"),
+)
+def test_a_clause_that_a_defect_can_break_has_a_defect_on_each_plane(
+    plane: str, defects: Sequence[Defect]
+) -> None:
+    broken = {clause for defect in defects for clause in defect.breaks}
+    assert {clause.id for clause in clauses() if clause.defect and plane in clause.planes} <= broken
 
 
 def test_the_plugin_offers_both() -> None:

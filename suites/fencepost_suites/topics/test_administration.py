@@ -50,11 +50,12 @@ def test_a_topic_is_placed_on_live_brokers(
 
 
 @pytest.mark.only(
-    "reference/quorum", reason="Kafka places replicas at random, so the links in use differ too"
+    *("reference/quorum", "reference/legacy"),
+    reason="Kafka places replicas at random, so the links in use differ too",
 )
 @FOUR
 @physical("disks")
-@clause("RP-20", "RP-19", "RP-06")
+@clause("RP-20", "RP-19")
 def test_a_partition_moves_while_it_is_written_to_and_the_controller_fails(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:

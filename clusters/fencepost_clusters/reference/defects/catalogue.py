@@ -18,7 +18,6 @@ from fencepost_clusters.reference.defects import (
     registration,
     replication,
 )
-from fencepost_clusters.reference.defects.defect import PolicyDefect
 
 POLICY_DEFECTS = (
     *quorum.DEFECTS,
@@ -31,7 +30,11 @@ POLICY_DEFECTS = (
     *replication.DEFECTS,
     *clients.DEFECTS,
 )
-LEGACY: tuple[PolicyDefect, ...] = over_zookeeper.DEFECTS
+DATA_PLANE = tuple(
+    one for one in POLICY_DEFECTS if any(clause.startswith("RP-") for clause in one.defect.breaks)
+)
+"""The defects of what all planes share: they break clauses of the replication design."""
+LEGACY = (*over_zookeeper.DEFECTS, *DATA_PLANE)
 DEFECTS = tuple(one.defect for one in POLICY_DEFECTS)
 """The quorum plane's defects as the framework describes them."""
 LEGACY_DEFECTS = tuple(one.defect for one in LEGACY)
@@ -40,7 +43,7 @@ LEGACY_DEFECTS = tuple(one.defect for one in LEGACY)
 
 def policies_with(defects: Sequence[str]) -> Policies:
     """The policies of a cluster with these defects; raises UsageError for an unknown one."""
-    by_name = {one.defect.name: one for one in (*POLICY_DEFECTS, *LEGACY)}
+    by_name = {one.defect.name: one for one in (*POLICY_DEFECTS, *over_zookeeper.DEFECTS)}
     policies = Policies()
     for name in defects:
         if name not in by_name:

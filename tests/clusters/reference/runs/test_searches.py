@@ -1,4 +1,8 @@
-"""Every defect of the reference cluster is found, and no violation is reported on a healthy one."""
+"""Every defect of the reference cluster is found, and no violation is reported on a healthy one.
+
+A defect of the data plane, which both planes have, is looked for on the quorum plane;
+`fencepost defects` looks for each defect of a system.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ import pytest
 from fencepost import UsageError
 from fencepost.campaigns.defects import BUDGETS, Results, Search, Searcher, search_all
 from fencepost.plugins.manager import Plugins, load
+from fencepost_clusters.reference.defects import over_zookeeper
 from fencepost_clusters.reference.defects.catalogue import DEFECTS
 
 pytestmark = pytest.mark.slow
@@ -22,11 +27,13 @@ def plugins() -> Plugins:
     return load()
 
 
-def searcher(plugins: Plugins, out: Path, clean_seeds: int = 0) -> Searcher:
+QUORUM, LEGACY = "reference/quorum", "reference/legacy"
+
+
+def searcher(plugins: Plugins, out: Path, system: str = QUORUM, clean_seeds: int = 0) -> Searcher:
     budget = replace(BUDGETS["simulated"], clean_seeds=clean_seeds)
-    system = plugins.system("reference/quorum")
     return Searcher(
-        system=system,
+        system=plugins.system(system),
         runtime="simulated",
         plugins=plugins,
         out=out,
@@ -35,13 +42,18 @@ def searcher(plugins: Plugins, out: Path, clean_seeds: int = 0) -> Searcher:
     )
 
 
-@pytest.mark.parametrize("defect", DEFECTS, ids=lambda d: d.name)
+@pytest.mark.parametrize(
+    ("system", "defect"),
+    [
+        *((QUORUM, one.name) for one in DEFECTS),
+        *((LEGACY, one.defect.name) for one in over_zookeeper.DEFECTS),
+    ],
+)
 def test_a_defect_is_found_by_a_clause_it_breaks(
-    defect: object, plugins: Plugins, tmp_path: Path
+    system: str, defect: str, plugins: Plugins, tmp_path: Path
 ) -> None:
-    searching = searcher(plugins, tmp_path)
-    assert hasattr(defect, "name")
-    (chosen,) = searching.chosen([defect.name])
+    searching = searcher(plugins, tmp_path, system)
+    (chosen,) = searching.chosen([defect])
     search = searching.search(chosen)
     assert search.found, search.as_json()
 
@@ -55,9 +67,12 @@ def test_a_defect_that_a_runtime_cannot_show_is_not_looked_for_there(
     assert [one["name"] for one in results["unseen"]] == ["registers-unrecovered"]
 
 
-def test_a_healthy_cluster_is_blamed_for_nothing(plugins: Plugins, tmp_path: Path) -> None:
+@pytest.mark.parametrize("system", [QUORUM, LEGACY])
+def test_a_healthy_cluster_is_blamed_for_nothing(
+    system: str, plugins: Plugins, tmp_path: Path
+) -> None:
     results = Results()
-    searcher(plugins, tmp_path, CLEAN_SEEDS).clean(results)
+    searcher(plugins, tmp_path, system, CLEAN_SEEDS).clean(results)
     assert results.as_json()["clean"] == {"seeds": CLEAN_SEEDS, "false_alarms": []}
 
 
