@@ -31,6 +31,7 @@ from fencepost import (
     UsageError,
     View,
     WorkerConfig,
+    kind_name,
 )
 from fencepost.testing import Demonstration
 from fencepost_clusters.reference import bounce_demo
@@ -51,7 +52,7 @@ from fencepost_clusters.zookeeper.probe import PORTS as ZOOKEEPER_PORTS
 from fencepost_clusters.zookeeper.simulation.messages import Ping
 from fencepost_clusters.zookeeper.view import ServersView
 from fencepost_clusters.zookeeper.view import missing as servers_missing
-from fencepost_kafka import KafkaView, Role, Timing
+from fencepost_kafka import KafkaView, Role, Timing, ZnodeUnreadable
 from fencepost_kafka.facade.cluster import KafkaCluster
 from fencepost_kafka.faults.random_faults import KafkaFaultChooser
 from fencepost_kafka.faults.selectors import SELECTORS, select
@@ -132,7 +133,7 @@ class ReferenceLegacy:
             for slot in layout.of(Role.BROKER)
             if slot.node_id not in kafka.fenced
         ]
-        return lacks
+        return [*lacks, *_unreadable(view, layout)] if lacks else []
 
     def recovery_bound_ms(self, shape: Shape) -> int:
         """Three session timeouts, three leases, and ten seconds."""
@@ -308,3 +309,12 @@ def _lease(ms: int) -> dict[str, str]:
         "controller.heartbeat.timeout.ms": str(ms),
         "broker.heartbeat.timeout.ms": str(ms + 1000),
     }
+
+
+def _unreadable(view: View, layout: Layout) -> Sequence[str]:
+    """What brokers could not read of ZooKeeper last: the likely cause of what the cluster lacks."""
+    kind = kind_name(ZnodeUnreadable)
+    newest = (view.newest.get(slot.name, "") for slot in layout.of(Role.BROKER))
+    events = (view.latest.get((process, kind)) for process in newest)
+    bodies = (event.body for event in events if event is not None)
+    return sorted({b.sentence() for b in bodies if isinstance(b, ZnodeUnreadable)})

@@ -22,6 +22,8 @@ from fencepost_kafka import SessionChanged
 
 MS = 1_000_000
 REOPEN_NS = 200 * MS
+TRY_AGAIN_NS = 1_000 * MS
+"""After this time a node looks again at a znode that was missing or unreadable."""
 
 Task = Generator[zk.Request, zk.Answer, None]
 

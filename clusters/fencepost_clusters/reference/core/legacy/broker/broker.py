@@ -28,7 +28,12 @@ from fencepost_clusters.reference.core.legacy.broker.registration import Peers, 
 from fencepost_clusters.reference.core.legacy.controller.controller import Controller
 from fencepost_clusters.reference.core.legacy.loopback import Loopback
 from fencepost_clusters.reference.core.legacy.process import LegacyProcess
-from fencepost_clusters.reference.core.legacy.session import Session, Task, certain
+from fencepost_clusters.reference.core.legacy.session import (
+    TRY_AGAIN_NS,
+    Session,
+    Task,
+    certain,
+)
 from fencepost_clusters.reference.core.legacy.settings import ADVERTISED
 from fencepost_clusters.reference.core.node.effects import (
     Address,
@@ -102,6 +107,7 @@ class LegacyNode:
         )
         self._sessions: frozenset[int] = frozenset()
         self._registered_in: int | None = None
+        self._join_again_ns: int | None = None
         self._ever_registered = False
         self.peers = Peers(self._peers_changed, lambda said: out.note(ZnodeUnreadable(reason=said)))
         self._addresses: dict[int, Address] = {}
@@ -219,6 +225,7 @@ class LegacyNode:
     def _earliest_ns(self) -> int | None:
         times = [
             self.session.deadline_ns(),
+            self._join_again_ns,
             self.controller.deadline_ns(),
             self.lifecycle.deadline_ns(),
             self.producing.deadline_ns(),
@@ -233,6 +240,10 @@ class LegacyNode:
         if self._due_ns is None or now.monotonic_ns < self._due_ns:
             return
         self.session.tick(now)
+        if self._join_again_ns is not None and now.monotonic_ns >= self._join_again_ns:
+            self._join_again_ns = None
+            if self.session.connected is not None:
+                self.session.start(self._join(self.session.connected))
         self.controller.tick(now)
         self.lifecycle.tick(now, sum(1 for one in self.replicas.all() if one.leading))
         self.forwarding.tick(now, self.elected)
@@ -277,6 +288,7 @@ class LegacyNode:
         match event:
             case zk.Connected(session):
                 self._sessions |= {session}
+                self._join_again_ns = None
                 if self._registered_in == session:
                     self._read_watched(now)
                 else:
@@ -290,17 +302,23 @@ class LegacyNode:
                     self.lifecycle.unregistered()
 
     def _join(self, session: int) -> Task:
-        """Registers in a new session, and stands for the controller's election."""
+        """Registers in a new session, and stands for the controller's election. If a znode that it
+        needs is missing, it says so and tries again later."""
         if self.lifecycle.lost:
             return
-        yield from registration.make_paths()
-        made = yield from registration.register(
-            self.settings.node_id,
-            self._info,
-            session,
-            self._sessions,
-            first=not self._ever_registered,
-        )
+        try:
+            yield from registration.make_paths(self.settings.chroot)
+            made = yield from registration.register(
+                self.settings.node_id,
+                self._info,
+                session,
+                self._sessions,
+                first=not self._ever_registered,
+            )
+        except znodes.BadZnode as bad:
+            self._out.note(ZnodeUnreadable(reason=str(bad)))
+            self._join_again_ns = self._now.monotonic_ns + TRY_AGAIN_NS
+            return
         if isinstance(made, TakenOver):
             self._taken_over()
             return

@@ -24,10 +24,13 @@ class TakenOver(Struct, frozen=True):
     """Another process has registered under the id: this process never registers again."""
 
 
-def make_paths() -> Generator[zk.Request, zk.Answer, None]:
-    """Creates the persistent znodes of a cluster that are missing. Raises Disconnected."""
+def make_paths(chroot: str) -> Generator[zk.Request, zk.Answer, None]:
+    """Creates the persistent znodes of a cluster that are missing. Raises Disconnected, or BadZnode
+    if the chroot does not exist."""
     for path in znodes.PERSISTENT:
-        certain((yield zk.Create(path)))
+        made = certain((yield zk.Create(path)))
+        if _has_no_parent(made):
+            raise znodes.BadZnode(f"the chroot '{chroot}' of zookeeper.connect does not exist")
     empty = znodes.encode(znodes.Config())
     certain((yield zk.Create(znodes.BROKER_CONFIG, empty)))
 
@@ -35,7 +38,7 @@ def make_paths() -> Generator[zk.Request, zk.Answer, None]:
 def register(
     me: int, info: znodes.BrokerInfo, session: int, sessions: frozenset[int], first: bool
 ) -> Generator[zk.Request, zk.Answer, Made | TakenOver]:
-    """Creates the znode (HB-01). Raises Disconnected.
+    """Creates the znode (HB-01). Raises Disconnected, or BadZnode if its parent is missing.
 
     If the znode exists, a process that has never registered (`first`) deletes it and creates its
     own in one transaction; the newest czxid wins. A process that has registered before replaces
@@ -48,6 +51,8 @@ def register(
         made = certain((yield zk.Create(path, data, ephemeral=True)))
         if isinstance(made, zk.Created) and made.stat is not None:
             return Made(made.stat.czxid, former, overwrote)
+        if _has_no_parent(made):
+            raise znodes.BadZnode(f"{znodes.BROKER_IDS} is missing")
         found = certain((yield zk.Exists(path)))
         stat = found.stat if isinstance(found, zk.Found) else None
         if stat is None:
@@ -60,6 +65,10 @@ def register(
         former = stat.czxid
         overwrote = not own
         certain((yield zk.Multi((zk.Delete(path), zk.Create(path, data, ephemeral=True)))))
+
+
+def _has_no_parent(made: zk.Answer) -> bool:
+    return isinstance(made, zk.Refused) and made.why is zk.Reason.NO_NODE
 
 
 class Peers:

@@ -15,7 +15,7 @@ from fencepost_clusters.reference.core.legacy.controller.queues import Queues
 from fencepost_clusters.reference.core.legacy.controller.store import Deposed, Occupied, Steps
 from fencepost_clusters.reference.core.legacy.controller.term import Term
 from fencepost_clusters.reference.core.legacy.process import PlanePolicies
-from fencepost_clusters.reference.core.legacy.session import Disconnected, Session
+from fencepost_clusters.reference.core.legacy.session import TRY_AGAIN_NS, Disconnected, Session
 from fencepost_clusters.reference.core.legacy.states import CONTROLLER_NAMES, LIVE
 from fencepost_clusters.reference.core.node.effects import Instant, Outbox, Received, Reply
 from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER, Settings
@@ -58,6 +58,8 @@ class Controller:
         self._standing = False
         self._again = False
         self._resigned = False
+        self._stand_again_ns: int | None = None
+        """When it stands again, after a term could not begin."""
         self._former: Term | None = None
         """The newest term that has ended: only a defect decides by it."""
         self._next_balance_ns = 0
@@ -73,7 +75,7 @@ class Controller:
         if self._standing:
             self._again = True
             return
-        if self._session.connected is None:
+        if self._session.connected is None or self._stand_again_ns is not None:
             return
         self._standing = True
         self._session.start(self._stand(self._session.connected))
@@ -81,10 +83,14 @@ class Controller:
     def _stand(self, session: int) -> Steps:
         try:
             outcome = yield from election.stand(self._settings.node_id, session)
-        except (Disconnected, znodes.BadZnode) as failed:
-            if isinstance(failed, znodes.BadZnode):
-                self._out.note(ZnodeUnreadable(reason=str(failed)))
+        except Disconnected:
             self._standing = self._again = False
+            return
+        except znodes.BadZnode as bad:
+            self._standing = self._again = False
+            self._out.note(ZnodeUnreadable(reason=str(bad)))
+            self._stand_again_ns = self._now.monotonic_ns + TRY_AGAIN_NS
+            yield from election.resign(session)
             return
         self._standing = False
         if self._resigned:
@@ -150,6 +156,7 @@ class Controller:
     def lost_connection(self) -> None:
         """The session is suspended or has ended: this broker is not the controller now (HB-27)."""
         self.elected = None
+        self._stand_again_ns = None
         self._end("session")
 
     def _end(self, reason: Literal["session", "deposed"]) -> None:
@@ -185,6 +192,9 @@ class Controller:
         """Declares silent brokers inactive, returns leaderships to preferred replicas, and sends
         requests that are due."""
         self._now = now
+        if self._stand_again_ns is not None and now.monotonic_ns >= self._stand_again_ns:
+            self._stand_again_ns = None
+            self.stand(now)
         term = self.term
         if term is not None and term.ready:
             term.now = now
@@ -231,7 +241,7 @@ class Controller:
 
     def deadline_ns(self) -> int | None:
         """When the next Tick is due."""
-        times = [self.queues.deadline_ns()]
+        times = [self.queues.deadline_ns(), self._stand_again_ns]
         term = self.term
         if term is not None and term.ready:
             timeout_ns = self._settings.ns("controller.heartbeat.timeout.ms")

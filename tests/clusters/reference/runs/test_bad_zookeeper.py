@@ -1,0 +1,34 @@
+"""ZooKeeper that brokers cannot use: each says why, and goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fencepost import EnvironmentFailed, Shape
+from fencepost.history.run_folder import RunFolder
+from fencepost.plugins.manager import Plugins, load
+from fencepost.runs.run import Run, RunSpec
+
+
+@pytest.fixture(scope="module")
+def plugins() -> Plugins:
+    return load()
+
+
+def refused(plugins: Plugins, folder: Path, own: str) -> str:
+    """The error of a cluster of which every broker has that zookeeper.connect."""
+    own_of_each = {f"broker-{n}": {"zookeeper.connect": own} for n in (1, 2, 3)}
+    spec = RunSpec(plugins.system("reference/legacy"), Shape(own=own_of_each), "simulated", 1)
+    with (
+        pytest.raises(EnvironmentFailed) as failed,
+        Run.start(spec, plugins, RunFolder.create(folder)),
+    ):
+        pass
+    return str(failed.value)
+
+
+def test_a_chroot_that_does_not_exist_is_named(tmp_path: Path, plugins: Plugins) -> None:
+    said = refused(plugins, tmp_path / "run", "zookeeper-1:2181/nowhere")
+    assert "the chroot '/nowhere' of zookeeper.connect does not exist" in said
