@@ -49,6 +49,7 @@ from fencepost_clusters.zookeeper.kafka_probe import probe
 from fencepost_clusters.zookeeper.log_parser import ROLE as ZOOKEEPER
 from fencepost_clusters.zookeeper.log_parser import ServerLogParser
 from fencepost_clusters.zookeeper.probe import PORTS as ZOOKEEPER_PORTS
+from fencepost_clusters.zookeeper.server import Timing as ServerTiming
 from fencepost_clusters.zookeeper.simulation.messages import Ping
 from fencepost_clusters.zookeeper.view import ServersView
 from fencepost_clusters.zookeeper.view import missing as servers_missing
@@ -259,7 +260,7 @@ class ReferenceLegacy:
         """The bounds that follow from the settings. The lease is the longer of the session timeout
         and the broker's heartbeat timeout."""
         settings = _settings(shape)
-        session_ms = settings.ms("zookeeper.session.timeout.ms")
+        session_ms = settings.ms(_SESSION)
         lease_ms = max(session_ms, settings.ms("broker.heartbeat.timeout.ms"))
         return Timing(
             heartbeat_ms=settings.ms("broker.heartbeat.interval.ms"),
@@ -270,17 +271,20 @@ class ReferenceLegacy:
         )
 
 
+_SESSION = "zookeeper.session.timeout.ms"
 _LISTENERS = {CLIENT_LISTENER: PORTS.client, REPLICATION_LISTENER: PORTS.replication}
 
 
 def _settings(shape: Shape) -> Settings:
-    return s.read(
+    read = s.read(
         {
             **_cluster_properties(shape),
             "zookeeper.connect": "zookeeper-1:2181",
             "broker.id": "1",
         }
     )
+    ServerTiming().check_session(_SESSION, read.ms(_SESSION))
+    return read
 
 
 def _cluster_properties(shape: Shape) -> dict[str, str]:
@@ -305,7 +309,7 @@ def _lease(ms: int) -> dict[str, str]:
     """A lease of that length in this plane's settings: the session timeout, and the heartbeat
     timeouts of controller and broker."""
     return {
-        "zookeeper.session.timeout.ms": str(ms),
+        _SESSION: str(ms),
         "controller.heartbeat.timeout.ms": str(ms),
         "broker.heartbeat.timeout.ms": str(ms + 1000),
     }

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 
-from fencepost import Command
+from fencepost import Command, UsageError
 from fencepost_clusters.zookeeper.distribution import Distribution
 
 CLIENT_PORT, PEER_PORT, ELECTION_PORT = 2181, 2888, 3888
@@ -30,6 +30,15 @@ class Timing:
     tick_ms: int = 500
     min_session_ms: int = 1000
     max_session_ms: int = 60_000
+
+    def check_session(self, setting: str, ms: int) -> None:
+        """Raises UsageError for a timeout that the servers would not grant: the session would end
+        sooner, or later, than its client expects."""
+        if not self.min_session_ms <= ms <= self.max_session_ms:
+            raise UsageError(
+                f"{setting} is {ms}: ZooKeeper's servers grant {self.min_session_ms} to "
+                f"{self.max_session_ms} ms"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from fencepost import NotApplicable
 from fencepost_clusters.apache_kafka.settings import SUITE_SETTINGS as IN_KRAFT_MODE
 from fencepost_clusters.apache_kafka.settings import given as given_in_kraft_mode
+from fencepost_clusters.zookeeper.server import Timing as ServerTiming
 
 _OF_KRAFT = ("broker.heartbeat.", "broker.session.", "controller.quorum.")
 SUITE_SETTINGS: Mapping[str, str] = {
@@ -24,8 +25,11 @@ _SESSION = "zookeeper.session.timeout.ms"
 
 
 def given(settings: Mapping[str, str]) -> dict[str, str]:
-    """A test's settings under Kafka's names; raises NotApplicable for one that Kafka does not have
-    in this mode."""
+    """A test's settings under Kafka's names.
+
+    Raises NotApplicable for one that Kafka does not have in this mode, and UsageError for a session
+    timeout that the servers do not grant.
+    """
     named = {
         _SESSION if name == "registration.lease.timeout.ms" else name: value
         for name, value in settings.items()
@@ -33,4 +37,6 @@ def given(settings: Mapping[str, str]) -> dict[str, str]:
     for name in named:
         if name.startswith(("registration.", "controller.quorum.")):
             raise NotApplicable(f"apache/zookeeper has no setting {name!r}")
+    if _SESSION in named:
+        ServerTiming().check_session(_SESSION, int(named[_SESSION]))
     return given_in_kraft_mode(named)

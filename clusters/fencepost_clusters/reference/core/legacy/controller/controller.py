@@ -98,6 +98,8 @@ class Controller:
             return
         if isinstance(outcome, election.Lost):
             self.elected = outcome.controller
+            if outcome.unreadable:
+                self._out.note(ZnodeUnreadable(reason=outcome.unreadable))
             self._end("deposed")
             if self._again:
                 self._again = False

@@ -22,9 +22,10 @@ class Won(Struct, frozen=True):
 
 
 class Lost(Struct, frozen=True):
-    """Another broker is the controller; None: its znode is unreadable."""
+    """Another broker is the controller; None: its znode is `unreadable`, for this reason."""
 
     controller: int | None
+    unreadable: str = ""
 
 
 def stand(me: int, session: int) -> Generator[zk.Request, zk.Answer, Won | Lost]:
@@ -43,8 +44,8 @@ def stand(me: int, session: int) -> Generator[zk.Request, zk.Answer, Won | Lost]
             continue
         try:
             info = znodes.decode(znodes.CONTROLLER, read.data, znodes.ControllerInfo)
-        except znodes.BadZnode:
-            return Lost(None)
+        except znodes.BadZnode as bad:
+            return Lost(None, str(bad))
         return Lost(info.brokerid)
 
 
