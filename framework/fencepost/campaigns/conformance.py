@@ -59,14 +59,16 @@ def conformance(
     *,
     plugins: Plugins,
     out: Path,
-    seed: int | None,
+    seed: int | str | None,
+    tests: str | None = None,
     report: Callable[[str], None] = lambda line: None,
 ) -> Matrix:
-    """Runs the suites and joins their verdicts; `report` gets a line for each test that ended."""
+    """Runs the suite of the system, or the tests at a path, and joins their verdicts; `report` gets
+    a line for each test that ended."""
     report(f"{system.name} on {runtime}")
     collected = testrun.ResultCollector(report=report)
     suite = testrun.suite_of(system)
-    wanted = testrun.Wanted(system.name, runtime, out, seed=seed, suite=suite)
+    wanted = testrun.Wanted(system.name, runtime, out, seed=seed, tests=tests, suite=suite)
     ended = testrun.listen_quietly(wanted, collected)
     return Matrix(
         rows_of(system, runtime, plugins, collected.runs),

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fencepost.campaigns.conformance import conformance as run_conformance
-from fencepost.commands.options import DEFAULT_OUT, DEFAULT_SYSTEM, Json, Out
+from fencepost.commands.options import DEFAULT_OUT, DEFAULT_SYSTEM, Json, Out, SeedOrLast
 from fencepost.commands.terminal import (
     errors,
     load_plugins,
@@ -31,17 +31,25 @@ from fencepost.runs.run import check_runtime, runtimes_of
 
 
 def conformance(
+    path: Annotated[
+        str | None,
+        typer.Argument(
+            help="Tests: a file, a folder or a node id, such as a plugin's own; by default the "
+            "suite of each system."
+        ),
+    ] = None,
     system: Annotated[
         list[str] | None, typer.Option(help="System under test; may be given more than once.")
     ] = None,
     runtime: Annotated[
         str | None, typer.Option(help="One runtime; all that can run the system if not given.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Drawn anew if not given.")] = None,
+    seed: SeedOrLast = None,
     out: Out = DEFAULT_OUT,
     json: Json = False,
 ) -> None:
-    """Runs the suites and shows the verdict of every clause, its evidence and its tests."""
+    """Runs the suites, or your tests, and shows the verdict of every clause, its evidence and its
+    tests."""
     loaded = load_plugins()
     for name in [runtime] if runtime else []:
         check_runtime(name)
@@ -49,7 +57,13 @@ def conformance(
     report = progress()
     matrices = [
         run_conformance(
-            one, name, plugins=loaded, out=out / "conformance", seed=seed, report=report
+            one,
+            name,
+            plugins=loaded,
+            out=out / "conformance",
+            seed=seed,
+            tests=path,
+            report=report,
         )
         for one in systems
         for name in ([runtime] if runtime else _runtimes_here(one))

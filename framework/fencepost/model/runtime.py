@@ -79,7 +79,9 @@ HEALTHY = LinkState()
 class Condition:
     """A condition to wait for, as a value: true or false of a `View` of the run so far.
 
-    `description` completes the sentence "waited for ...".
+    `description` completes the sentence "waited for ...". `holds` is called after every event, so
+    it must be cheap: it reads the view and its folds, and never the whole log of events again. A
+    condition that does costs more with each event, and may time out for what happened long before.
     """
 
     description: str

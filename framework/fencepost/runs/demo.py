@@ -156,7 +156,10 @@ def demo(
     """
     for system in systems:
         if not isinstance(system, Demonstrable) or not isinstance(system, HasDefects):
-            raise UsageError(f"{system.name} has no demonstration")
+            raise UsageError(
+                f"{system.name} has no demonstration: give it `demonstration` "
+                "(fencepost.testing.Demonstrable), or name another system by --system"
+            )
     plugins.check_report(2)
     began_ns = now_ns()
     acts: list[Act] = []
