@@ -2,22 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from fencepost.model.configuration import DEFAULTS
+from fencepost.model.configuration import DEFAULTS, NAMES
 
 System = Annotated[str, typer.Option(help="System under test; `fencepost plugins` lists them.")]
 Runtime = Annotated[str, typer.Option(help="Its runtime: process, simulated or docker.")]
 Workload = Annotated[
     str, typer.Option(help="The workload of its clients; by default the system's own.")
 ]
-Seed = Annotated[int, typer.Option(help="The seed of every random choice.")]
+
+
+def _number(text: str) -> int:
+    if not str(text).isdecimal():
+        raise typer.BadParameter(
+            f"{text!r} is no number: correct --seed or FENCEPOST_SEED ('last' is known to pytest, "
+            "run and conformance only)"
+        )
+    return int(text)
+
+
+Seed = Annotated[
+    int,
+    typer.Option(help="The seed of every random choice.", parser=_number, metavar="INTEGER"),
+]
+SeedOrLast = Annotated[
+    str | None,
+    typer.Option(
+        help="The seed of every random choice: a number, or 'last' for that of the session "
+        "before; drawn anew if not given."
+    ),
+]
 Out = Annotated[Path, typer.Option(help="Folder below which run folders are made.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to standard output.")]
+
+_OWN: Mapping[str, Collection[str]] = {
+    "run": NAMES,  # pytest finds the settings itself, those of its ini file too
+    "replay": ("runtime", "workload"),
+    "conformance": ("runtime",),
+    "up": ("workload",),
+    "demo": ("system",),
+}
+"""command -> its options that no setting of a project sets. Without such an option, the command
+does something of its own, such as to use all runtimes."""
 
 DEFAULT_SYSTEM = DEFAULTS.system
 DEFAULT_OUT = Path(DEFAULTS.out)
@@ -25,10 +56,11 @@ DEFAULT_OUT = Path(DEFAULTS.out)
 
 def defaults_of(command: Any, configured: Mapping[str, Any]) -> Mapping[str, Any]:
     """Click's `default_map`: the settings of a project that are options of a command or of its
-    subcommands."""
+    subcommands, and that a command does not leave to itself."""
     below = getattr(command, "commands", {})
+    set_here = configured.keys() - set(_OWN.get(command.name, ()))
     return {name: defaults_of(one, configured) for name, one in below.items()} | {
         option.name: [configured[option.name]] if option.multiple else configured[option.name]
         for option in command.params
-        if option.param_type_name == "option" and option.name in configured
+        if option.param_type_name == "option" and option.name in set_here
     }

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fencepost.campaigns.conformance import rows_of
-from fencepost.commands.options import (
-    DEFAULT_OUT,
-    DEFAULT_SYSTEM,
-    Json,
-    Out,
-    Runtime,
-    System,
-    Workload,
-)
+from fencepost.commands.options import Json, SeedOrLast, Workload
 from fencepost.commands.terminal import load_plugins, output, print_json, print_run_table
-from fencepost.runs.run import check_runtime
 from fencepost.runs.schedule import receipts as receipts_of
 from fencepost.testing import test_run as testrun
 
@@ -27,23 +19,30 @@ def run(
         str | None,
         typer.Argument(help="Tests: a file, a folder or a node id; by default the suites."),
     ] = None,
-    system: System = DEFAULT_SYSTEM,
-    runtime: Runtime = "process",
+    system: Annotated[
+        str | None,
+        typer.Option(help="System under test; by default that of pytest's settings."),
+    ] = None,
+    runtime: Annotated[
+        str | None,
+        typer.Option(help="process, simulated or docker; by default that of pytest's settings."),
+    ] = None,
     workload: Workload = "",
-    seed: Annotated[int | None, typer.Option(help="Drawn anew if not given.")] = None,
-    out: Out = DEFAULT_OUT,
+    seed: SeedOrLast = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder below which run folders are made; by default that of pytest's settings."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Runs tests against a system, by default the suites, and shows verdicts and receipts."""
-    plugins = load_plugins()
-    tested = plugins.system(system)
-    check_runtime(runtime)
-    if workload:
-        plugins.workload(workload)
-    suite = testrun.suite_of(tested)
-    wanted = testrun.Wanted(system, runtime, out, seed=seed, workload=workload, suite=suite)
-    code, collected = testrun.run_tests(path, wanted, quiet=json)
-    rows = rows_of(tested, runtime, plugins, collected.runs)
+    wanted = testrun.Wanted(system, runtime, out, seed=seed, workload=workload, tests=path)
+    code, collected = testrun.run_tests(wanted, json, load_plugins)
+    if (chosen := collected.chosen) is None:
+        raise typer.Exit(code)
+    rows = rows_of(chosen.system, chosen.runtime, chosen.plugins, collected.runs)
     receipts = [receipts_of(ran.folder.schedule) for ran in collected.runs]
     if json:
         verdicts = {row.clause: row.verdict for row in rows}
@@ -57,5 +56,5 @@ def run(
             }
         )
     elif collected.runs:
-        print_run_table(rows, receipts, plugins, output())
+        print_run_table(rows, receipts, chosen.plugins, output())
     raise typer.Exit(code)

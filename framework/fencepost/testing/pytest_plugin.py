@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
@@ -34,8 +34,6 @@ from fencepost.runs.run import Run, RunSpec, check_runtime, new_folder
 from fencepost.testing.event_log import EventLog
 from fencepost.testing.failures import shorten
 from fencepost.workloads.workers import Clients, Workers
-
-pytest.register_assert_rewrite("fencepost.testing.kit", "fencepost_suites")
 
 _HELP = {
     "system": "system under test, such as reference/quorum or apache/kraft@4.1.0",
@@ -86,6 +84,8 @@ _REFUSED = pytest.StashKey[str]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    # For each session: the command line imports this module before pytest can rewrite anything.
+    pytest.register_assert_rewrite("fencepost.testing.kit", "fencepost_suites")
     group = parser.getgroup("fencepost", "fault injection by Fencepost")
     for name, text in _HELP.items():
         group.addoption(f"--fencepost-{name}", metavar=name.upper(), help=text)
@@ -106,7 +106,27 @@ def pytest_configure(config: pytest.Config) -> None:
         "physical(*what): real nodes show more here than simulated ones, of their sockets, disks, "
         "signals or clocks; `-m physical` selects what should run on them, too",
     )
-    config.stash[_SETTINGS] = _settings(config)
+    if _SETTINGS not in config.stash:
+        config.stash[_SETTINGS] = _settings(config)
+
+
+def prepare(config: pytest.Config, load: Callable[[], Plugins]) -> tuple[Settings, Plugins]:
+    """Decides the settings of a session and loads its plugins, before the session begins.
+
+    Raises UsageError or EnvironmentFailed for a system, a runtime or a workload that does not exist
+    or cannot be used here, pytest.UsageError for other bad settings.
+    """
+    settings, plugins = _settings(config), load()
+    config.stash[_SETTINGS], config.stash[_PLUGINS] = settings, plugins
+    _check_names(settings, plugins)
+    return settings, plugins
+
+
+def _check_names(settings: Settings, plugins: Plugins) -> None:
+    plugins.system(settings.system)
+    if settings.workload:
+        plugins.workload(settings.workload)
+    check_runtime(settings.runtime)
 
 
 def _settings(config: pytest.Config) -> Settings:
@@ -144,7 +164,10 @@ def _seed(given: str, configured: int | None, out: Path) -> int:
     if given == LAST:
         given = _last_seed(out)
     if given and not re.fullmatch(r"\d+", given):
-        raise pytest.UsageError(f"the seed of Fencepost is a number or 'last', not {given!r}")
+        raise pytest.UsageError(
+            f"the seed of Fencepost is a number or 'last', not {given!r}: correct "
+            "--fencepost-seed, FENCEPOST_SEED or the ini file"
+        )
     if given:
         return int(given)
     return int.from_bytes(os.urandom(4)) if configured is None else configured
@@ -155,7 +178,7 @@ def _last_seed(out: Path) -> str:
     try:
         return (out / LAST_SEED).read_text().strip()
     except OSError:
-        raise pytest.UsageError(f"--fencepost-seed=last: no session has run below {out}") from None
+        raise pytest.UsageError(f"the seed 'last': no session has run below {out}") from None
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -219,10 +242,7 @@ def _check(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
     for clause in sorted(marked):
         plugins.clause(clause)
     if ours:
-        plugins.system(settings.system)
-        if settings.workload:
-            plugins.workload(settings.workload)
-        check_runtime(settings.runtime)
+        _check_names(settings, plugins)
 
 
 @pytest.fixture

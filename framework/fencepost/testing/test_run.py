@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Generator
+from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from traceback import walk_tb
@@ -25,7 +26,8 @@ from fencepost.model.errors import (
     Violation,
 )
 from fencepost.model.system.capabilities import HasSuite, System
-from fencepost.testing.pytest_plugin import clauses_of, folder_of
+from fencepost.plugins.manager import Plugins
+from fencepost.testing.pytest_plugin import clauses_of, folder_of, prepare
 
 SUITES = "fencepost_suites"
 """The tests of a system that has none of its own."""
@@ -36,24 +38,38 @@ _WEIGHT = (EXIT_VIOLATED, EXIT_USAGE, EXIT_ENVIRONMENT, EXIT_INCONCLUSIVE)
 @final
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The system under test and its options. `clauses`: only tests marked with one of them (empty:
-    all)."""
+    """The options of a session of pytest. For an option that is not given, pytest decides: by the
+    environment, the ini file, pyproject.toml or the default."""
 
-    system: str
-    runtime: str
-    out: Path
+    system: str | None = None
+    runtime: str | None = None
+    out: Path | None = None
     _: KW_ONLY
-    seed: int | None = None
+    seed: int | str | None = None
+    """A number, or `last`."""
     defects: tuple[str, ...] = ()
     clauses: frozenset[str] = frozenset()
+    """Only tests marked with one of them; empty: all."""
     workload: str = ""
-    suite: str = SUITES
-    """The package of the tests that run when no path is given."""
+    tests: str | None = None
+    """A file, a folder or a node id; None: the suite."""
+    suite: str = ""
+    """The package of the tests that run when no path is given; empty: that of the system."""
 
 
 def suite_of(system: System) -> str:
     """The package of the system's own tests, or of the suites."""
     return system.suite if isinstance(system, HasSuite) else SUITES
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What the settings of a session chose, and the plugins that offer it."""
+
+    system: System
+    runtime: str
+    plugins: Plugins
 
 
 @final
@@ -78,12 +94,29 @@ class ResultCollector:
     clauses: frozenset[str] = frozenset()
     stop_when: Callable[[Ran], bool] = lambda ran: False
     report: Callable[[str], None] = lambda line: None
+    load: Callable[[], Plugins] | None = None
+    """Loads the plugins within the session, so that pytest rewrites the assertions of modules that
+    they import. None: they are loaded already."""
+    chosen: Chosen | None = None
+    """What the session's settings chose, if it loaded the plugins."""
     tests: list[dict[str, object]] = field(default_factory=list)
     codes: dict[int, str] = field(default_factory=dict)
     """The exit codes of the failures, each with the message of the first."""
     runs: list[Ran] = field(default_factory=list)
     interrupted: bool = False
     """Whether the session was interrupted, other than by `stop_when`."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_cmdline_main(self, config: pytest.Config) -> None:
+        """Raises UsageError or EnvironmentFailed, out of pytest, for a system, a runtime or a
+        workload that does not exist or cannot be used here."""
+        if self.load is None:
+            return
+        settings, plugins = prepare(config, self.load)
+        system = plugins.system(settings.system)
+        self.chosen = Chosen(system, settings.runtime, plugins)
+        if config.args == [SUITES]:
+            config.args = [suite_of(system)]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -137,46 +170,50 @@ def listen_quietly(wanted: Wanted, results: ResultCollector) -> int:
         # Only the sentence of a failure is read. Warnings about resources left open concern the
         # caller.
         options = ("-p", "no:cacheprovider", "-p", "no:unraisableexception", "--tb=no")
-        ended = listen(None, wanted, results, *options)
+        ended = listen(wanted, results, *options)
     if results.interrupted:
         raise KeyboardInterrupt
     return ended
 
 
-def run_tests(path: str | None, wanted: Wanted, quiet: bool) -> tuple[int, ResultCollector]:
-    """Runs the tests at `path`, or the suites; returns the exit code and the outcome of each test.
+def run_tests(
+    wanted: Wanted, quiet: bool, load: Callable[[], Plugins]
+) -> tuple[int, ResultCollector]:
+    """Runs the tests; returns the exit code and the outcome of each test.
 
-    `quiet` sends pytest's own output to standard error.
+    `quiet` keeps standard output free: pytest's own output is progress then, which goes to standard
+    error, and to a terminal only.
     """
-    results = ResultCollector(wanted.clauses)
-    stdout = sys.stdout
-    if quiet:
-        sys.stdout = sys.stderr
-    try:
-        ended = listen(path, wanted, results)
-    finally:
-        sys.stdout = stdout
+    results = ResultCollector(wanted.clauses, load=load)
+    with ExitStack() as finish:
+        if quiet:
+            shown = sys.stderr
+            if not shown.isatty():
+                shown = finish.enter_context(open(os.devnull, "w"))
+            finish.enter_context(contextlib.redirect_stdout(shown))
+        ended = listen(wanted, results)
     return _code(ended, results), results
 
 
-def listen(path: str | None, wanted: Wanted, results: ResultCollector, *options: str) -> int:
-    """Runs the tests at `path`, or the suites, with `results` as a plugin; returns pytest's exit
-    code."""
-    arguments = [path] if path is not None else ["--pyargs", wanted.suite]
-    arguments += [
-        # The command line has imported the plugin already; pytest rewrites the assertions of tests
-        # only.
+def listen(wanted: Wanted, results: ResultCollector, *options: str) -> int:
+    """Runs the tests with `results` as a plugin; returns pytest's exit code."""
+    given = {
+        "system": wanted.system,
+        "runtime": wanted.runtime,
+        "out": wanted.out and wanted.out.absolute(),
+        "seed": wanted.seed,
+        "defects": ",".join(wanted.defects) or None,
+        "workload": wanted.workload or None,
+    }
+    arguments = [
+        *(("--pyargs", wanted.suite or SUITES) if wanted.tests is None else (wanted.tests,)),
+        # The command line has imported this plugin's own modules already, which assert nothing
+        # about a test.
         "--override-ini=filterwarnings=default",
         "-Wignore::pytest.PytestAssertRewriteWarning",
-        f"--fencepost-system={wanted.system}",
-        f"--fencepost-runtime={wanted.runtime}",
-        f"--fencepost-out={wanted.out.absolute()}",
-        f"--fencepost-defects={','.join(wanted.defects)}",
-        f"--fencepost-workload={wanted.workload}",
+        *(f"--fencepost-{name}={value}" for name, value in given.items() if value is not None),
         *options,
     ]
-    if wanted.seed is not None:
-        arguments.append(f"--fencepost-seed={wanted.seed}")
     return int(pytest.main(arguments, plugins=[results]))
 
 

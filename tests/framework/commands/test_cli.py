@@ -13,9 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import typer
 from confluent_kafka.admin import AdminClient
 
 from fencepost import Codec, RunStarted
+from fencepost.commands.cli import app
+from fencepost.commands.options import defaults_of
 from fencepost.history.recorder import Recorder
 from fencepost.history.run_folder import RunFolder, RunInfo
 from fencepost.model.clock import poll
@@ -24,6 +27,8 @@ pytestmark = pytest.mark.tool
 
 COMMAND = (sys.executable, "-c", "from fencepost.commands.cli import main; main()")
 LIMIT_S = 180
+COLLECT = {"PYTEST_ADDOPTS": "--collect-only"}
+"""The environment of a session of pytest that shows its settings and its tests only."""
 COLOUR = re.compile(r"\x1b\[(?:\d+;)*3[0-7](?:;\d+)*m")
 """The code that makes a terminal write in colour."""
 INSTEAD = """
@@ -135,15 +140,15 @@ def test_a_project_sets_the_defaults_of_options(tmp_path: Path) -> None:
     project = tmp_path / "pyproject.toml"
     (tmp_path / "below").mkdir()
     project.write_text("[tool.fencepost]\nsystem = 'reference/quorun'\n")
-    for words in (("demo",), ("conformance",), ("cluster", "up")):
+    for words in (("soak",), ("conformance",), ("cluster", "up"), ("run", "no_test.py")):
         ended = fencepost(*words, folder=tmp_path / "below")
         assert (ended.returncode, ended.stdout) == (2, "")
         assert "did you mean 'reference/quorum'?" in ended.stderr
     ended = fencepost("demo", "--system", "apache/kraft", folder=tmp_path)
     assert "apache/kraft has no demonstration" in ended.stderr
-    given = {"FENCEPOST_SYSTEM": "apache/kraft"}
-    ended = fencepost("demo", folder=tmp_path, environment=given)
-    assert "apache/kraft has no demonstration" in ended.stderr
+    given = {"FENCEPOST_SYSTEM": "etcd/clustr"}
+    ended = fencepost("soak", folder=tmp_path, environment=given)
+    assert "did you mean 'etcd/cluster'?" in ended.stderr
     project.write_text("[tool.fencepost]\nruntme = 'simulated'\n")
     ended = fencepost("plugins", folder=tmp_path)
     assert (ended.returncode, ended.stdout) == (2, "")
@@ -151,6 +156,104 @@ def test_a_project_sets_the_defaults_of_options(tmp_path: Path) -> None:
         f"fencepost: {project}: no key of [tool.fencepost] named 'runtme'; "
         "did you mean 'runtime'?\n"
     )
+
+
+def test_what_a_command_does_without_an_option_is_left_to_it() -> None:
+    """`replay` takes the run's own runtime, `demo` shows the systems that have one, and so on."""
+    configured = {"system": "a", "runtime": "b", "workload": "c", "out": "d", "seed": 1}
+    defaults = defaults_of(typer.main.get_command(app), configured)
+    assert defaults["replay"] == {"out": "d"}
+    assert defaults["demo"] == {"out": "d", "seed": 1}
+    assert defaults["conformance"] == {"system": ["a"], "out": "d", "seed": 1}
+    assert defaults["cluster"]["up"] == {"system": "a", "runtime": "b", "out": "d", "seed": 1}
+    assert defaults["soak"] == configured
+    assert defaults["run"] == {}
+
+
+def header(ended: subprocess.CompletedProcess[str]) -> dict[str, str]:
+    """The settings that pytest's header names."""
+    (line,) = [one for one in ended.stdout.splitlines() if one.startswith("fencepost: ")]
+    return dict(word.split("=", 1) for word in line.split()[1:])
+
+
+def test_run_takes_the_settings_of_pytest_from_the_strongest_place(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("def test_it(): pass")
+    project, ini = tmp_path / "pyproject.toml", tmp_path / "pytest.ini"
+    project.write_text(
+        "[tool.fencepost]\nruntime = 'simulated'\nsystem = 'etcd/cluster'\nseed = 5\nout = 'kept'\n"
+    )
+    found = header(fencepost("run", folder=tmp_path, environment=COLLECT))
+    assert found == {
+        **{"system": "etcd/cluster", "runtime": "simulated", "seed": "5"},
+        "out": str(tmp_path / "kept"),
+    }
+    ini.write_text("[pytest]\nfencepost_runtime = process\nfencepost_seed = 6\n")
+    variables = {"FENCEPOST_SEED": "7"}
+    found = header(fencepost("run", "test_it.py", folder=tmp_path, environment=variables))
+    assert (found["runtime"], found["seed"], found["system"]) == ("process", "7", "etcd/cluster")
+    options = ("--runtime", "simulated", "--seed", "8", "--system", "reference/legacy")
+    ended = fencepost("run", "test_it.py", *options, folder=tmp_path, environment=variables)
+    found = header(ended)
+    assert (found["runtime"], found["seed"], found["system"]) == (
+        *("simulated", "8", "reference/legacy"),
+    )
+
+
+def test_run_takes_the_suite_of_the_system_that_the_ini_file_names(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\nfencepost_system = etcd/cluster\n")
+    collected = fencepost("run", folder=tmp_path, environment=COLLECT)
+    assert "test_locks.py" in collected.stdout
+    assert "test_heartbeats.py" not in collected.stdout
+
+
+def test_the_last_seed_can_come_from_the_environment(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("def test_it(cluster): pass")
+    simulated = {"FENCEPOST_RUNTIME": "simulated"}
+    first = header(fencepost("run", folder=tmp_path, environment=simulated | COLLECT))
+    ended = fencepost("run", "test_it.py", "--seed", "41", folder=tmp_path, environment=simulated)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    last = simulated | {"FENCEPOST_SEED": "last"}
+    found = header(fencepost("run", folder=tmp_path, environment=last | COLLECT))
+    assert found["seed"] == "41" != first["seed"]
+    assert fencepost("run", "--seed", "last", folder=tmp_path, environment=COLLECT).returncode == 0
+    refused = fencepost("soak", folder=tmp_path, environment=last)
+    assert refused.returncode == 2
+    assert "'last' is no number: correct --seed or FENCEPOST_SEED" in refused.stderr
+
+
+def test_a_replay_takes_the_runtime_of_the_run_though_a_project_names_another(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "test_it.py").write_text(LEADER_IS_KILLED)
+    ended = fencepost("run", "test_it.py", "--runtime", "simulated", folder=tmp_path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    (recorded,) = tmp_path.glob(".fencepost/*/run.json")
+    (tmp_path / "pyproject.toml").write_text("[tool.fencepost]\nruntime = 'process'\n")
+    given = {"FENCEPOST_RUNTIME": "process"}
+    ended = fencepost("replay", str(recorded.parent), folder=tmp_path, environment=given)
+    assert ended.returncode == 0, ended.stderr
+    replayed = Path(ended.stdout.splitlines()[-1])
+    assert RunFolder(tmp_path / replayed).info().runtime == "simulated"
+
+
+def test_the_assertions_of_helpers_that_rules_import_show_their_values(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "from fencepost_suites.common import surfaces\n"
+        "def test_it(): assert type(surfaces.__loader__).__name__ == 'AssertionRewritingHook'\n"
+    )
+    ended = fencepost("run", "test_it.py", folder=tmp_path)
+    assert ended.returncode == 0, ended.stdout
+
+
+def test_a_matrix_of_a_plugins_own_tests(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_it.py").write_text(LEADER_IS_KILLED)
+    options = ("--runtime", "simulated", "--out", str(tmp_path / "out"), "--json")
+    ended = fencepost("conformance", "tests", *options, folder=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    found = {row["clause"]: row for row in json.loads(ended.stdout)}
+    assert found["RP-13"]["verdict"] == "holds"
+    assert found["RP-13"]["tests"] == ["tests/test_it.py::test_a_leader_is_killed"]
 
 
 def test_a_missing_toxiproxy_is_named_within_seconds(tmp_path: Path) -> None:
@@ -361,7 +464,9 @@ def test_a_run_prints_its_verdicts_and_receipts_as_one_object(tmp_path: Path) ->
     tests = tmp_path / "test_it.py"
     tests.write_text(LEADER_IS_KILLED)
     options = ("--runtime", "simulated", "--seed", "3", "--out", str(tmp_path / "out"), "--json")
-    report = json.loads(fencepost("run", str(tests), *options).stdout)
+    ended = fencepost("run", str(tests), *options)
+    assert ended.stderr == ""
+    report = json.loads(ended.stdout)
     assert report["exit_code"] == 0
     assert report["verdicts"]["RP-13"] == "holds"
     assert report["receipts"] == {"faults": 1, "without": []}
