@@ -23,14 +23,17 @@ from fencepost_kafka import (
     BrokerDeclared,
     BrokerRegistered,
     ControllerBegan,
-    ControllerEnded,
     MetadataHeartbeatAnswered,
     MetadataHeartbeatReceived,
+    MetadataHeartbeatSent,
 )
 from fencepost_suites.brokers.leases import MS, Late, judge_late
 from fencepost_suites.common.keys import NOTHING, whole_run
+from fencepost_suites.heartbeats.terms import TERM_KINDS, Ending, Term, Terms
 
 INVALID_INCARNATION = "INVALID_INCARNATION_ID"
+UNDER_WAY_NS = 2_000 * MS
+"""How long a heartbeat may be under way if its sender has not recorded it."""
 
 
 @dataclass(slots=True)
@@ -45,6 +48,10 @@ class _Registrations:
     """process -> the czxids of its registrations, and their events."""
     maker: dict[tuple[int, int], str] = field(default_factory=dict)
     """(broker, czxid) -> the process that registered with it."""
+    newest_of: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """process -> the czxid of its newest registration, and when it made it."""
+    sent: dict[tuple[str, int], int] = field(default_factory=dict)
+    """(process, its number of a heartbeat) -> the czxid of its newest registration then."""
 
 
 @final
@@ -52,11 +59,12 @@ class _Registrations:
 class IncarnationIsRegistration:
     """HB-01. The controller's event is the evidence of the incarnation id in a heartbeat. Two
     processes of a broker that run at once may record their registrations in either order. So a
-    czxid must be higher only than all that were recorded before its process started."""
+    czxid must be higher only than all that were recorded before its process started. After a
+    process has registered anew, only heartbeats that it sent before may have its former czxid."""
 
     clause: str = "HB-01"
     kinds: frozenset[type[Struct]] = frozenset(
-        {NodeStarted, BrokerRegistered, MetadataHeartbeatAnswered}
+        {NodeStarted, BrokerRegistered, MetadataHeartbeatSent, MetadataHeartbeatAnswered}
     )
     keys = staticmethod(whole_run)
 
@@ -70,6 +78,9 @@ class IncarnationIsRegistration:
                 state.at_start[event.process] = dict(state.newest)
             case BrokerRegistered():
                 return state, self._registered(state, event, body)
+            case MetadataHeartbeatSent():
+                newest, _ = state.newest_of.get(event.process, (-1, 0))
+                state.sent[event.process, body.correlation] = newest
             case MetadataHeartbeatAnswered():
                 return state, self._answered(state, event, body)
         return state, NOTHING
@@ -88,6 +99,7 @@ class IncarnationIsRegistration:
         elif czxid <= max(before, *own, -1):
             wrong = f"though an earlier registration has {max(before, *own, -1)}"
         own[czxid] = event.ref
+        state.newest_of[event.process] = (czxid, event.at_ns)
         state.newest[broker] = max(state.newest.get(broker, -1), czxid)
         if wrong:
             message = f"{event.process} registered as broker {broker} with czxid {czxid}, {wrong}"
@@ -101,13 +113,19 @@ class IncarnationIsRegistration:
         own = state.made.get(body.client)
         if own is None:
             return NOTHING
-        if body.incarnation_id in own:
+        newest, since_ns = state.newest_of[body.client]
+        if body.incarnation_id == newest:
             return (Exercised(event.ref, Evidence.PEER),)
+        request = event.cause
+        then = state.sent.get((request.process, request.seq)) if request is not None else None
+        under_way = event.at_ns <= since_ns + UNDER_WAY_NS if then is None else then != newest
+        if body.incarnation_id in own and under_way:
+            return NOTHING
         message = (
             f"{event.process} got a heartbeat of {body.client} with incarnation id "
-            f"{body.incarnation_id}, though its registration has czxid {max(own)}"
+            f"{body.incarnation_id}, though its registration has czxid {newest}"
         )
-        return (Violated(event.ref, Evidence.PEER, message, (own[max(own)],)),)
+        return (Violated(event.ref, Evidence.PEER, message, (own[newest],)),)
 
     def end(self, state: _Registrations, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -191,8 +209,7 @@ class _Adopted:
 class _Adoptions:
     """The adopted incarnations that are not handled as a bounce yet."""
 
-    timeout_ns: dict[str, int] = field(default_factory=dict)
-    """controller's process -> its heartbeat timeout, during its term."""
+    terms: Terms = field(default_factory=Terms)
     known: _Known = field(default_factory=_Known)
     open: dict[tuple[str, int], _Adopted] = field(default_factory=dict)
     suspects: list[Late] = field(default_factory=list)
@@ -202,12 +219,12 @@ class _Adoptions:
 @dataclass(frozen=True, slots=True)
 class NewIncarnationIsBounce:
     """HB-13. After it has adopted a new incarnation id, the controller must declare the bounce
-    within its heartbeat timeout and 500 ms, unless its term ends before."""
+    within its heartbeat timeout and 500 ms. The end of its term does not excuse what was due
+    before; but a controller that loses its session, or dies, may have been without ZooKeeper for
+    the session timeout, and could not read the registrations."""
 
     clause: str = "HB-13"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {ControllerBegan, ControllerEnded, BrokerDeclared, MetadataHeartbeatAnswered}
-    )
+    kinds: frozenset[type[Struct]] = TERM_KINDS | {MetadataHeartbeatAnswered}
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _Adoptions:
@@ -215,22 +232,26 @@ class NewIncarnationIsBounce:
 
     def step(self, state: _Adoptions, event: Event) -> tuple[_Adoptions, Sequence[Finding]]:
         body = event.body
+        ending = state.terms.ending(event)
+        if ending is not None:
+            self._leave(state, event, ending)
         match body:
             case ControllerBegan():
                 state.known.begin(event.process)
-                state.timeout_ns[event.process] = body.heartbeat_timeout_ms * MS
-            case ControllerEnded():
-                self._leave(state, event.process)
             case BrokerDeclared():
-                return state, self._declared(state, event, body)
+                found = self._declared(state, event, body)
+                state.terms.take(event)
+                return state, found
             case MetadataHeartbeatAnswered(active=True):
                 return state, self._answered(state, event, body)
+        state.terms.take(event)
         return state, NOTHING
 
-    @staticmethod
-    def _leave(state: _Adoptions, process: str) -> None:
-        state.timeout_ns.pop(process, None)
-        for key in [key for key in state.open if key[0] == process]:
+    def _leave(self, state: _Adoptions, event: Event, ending: Ending) -> None:
+        """Judges what was due when a term ends, and drops the rest."""
+        for key in [key for key in state.open if key[0] == ending.process]:
+            if state.open[key].at_ns + _bound_ns(ending.term) < ending.reached_ns:
+                self._overdue(state, key, ending.term, event.at_ns)
             del state.open[key]
 
     def _declared(self, state: _Adoptions, event: Event, body: BrokerDeclared) -> Sequence[Finding]:
@@ -241,8 +262,8 @@ class NewIncarnationIsBounce:
             return NOTHING
         if body.reason not in ("bounced", "gone", "registered"):
             return NOTHING
-        self._overdue(state, key, event.at_ns)
-        state.open.pop(key, None)
+        self._overdue(state, key, state.terms.now[event.process], event.at_ns)
+        del state.open[key]
         state.known.declare(event, body)
         return (Exercised(event.ref, Evidence.SELF),)
 
@@ -264,15 +285,14 @@ class NewIncarnationIsBounce:
                 f"as old, though it knows only {known[0]}"
             )
             return (Violated(event.ref, Evidence.SELF, message, (known[1],)),)
-        if body.error == "NONE" and event.process in state.timeout_ns:
+        if body.error == "NONE" and event.process in state.terms.now:
             state.open.setdefault(key, _Adopted(body.incarnation_id, event.at_ns, event.ref))
         return NOTHING
 
     @staticmethod
-    def _overdue(state: _Adoptions, key: tuple[str, int], at_ns: int) -> None:
+    def _overdue(state: _Adoptions, key: tuple[str, int], term: Term, at_ns: int) -> None:
         adopted = state.open[key]
-        period_ns = state.timeout_ns[key[0]]
-        due_ns = adopted.at_ns + period_ns + 500 * MS
+        due_ns = adopted.at_ns + _bound_ns(term)
         if at_ns <= due_ns:
             return
         message = (
@@ -285,12 +305,16 @@ class NewIncarnationIsBounce:
                 process=key[0],
                 from_ns=adopted.at_ns,
                 to_ns=at_ns,
-                period_ns=period_ns,
+                period_ns=term.timeout_ns,
                 due_ns=due_ns,
             )
         )
 
     def end(self, state: _Adoptions, end: RunEnd) -> Sequence[Finding]:
         for key in state.open:
-            self._overdue(state, key, end.ended_at_ns)
+            self._overdue(state, key, state.terms.now[key[0]], end.ended_at_ns)
         return judge_late(state.suspects, end)
+
+
+def _bound_ns(term: Term) -> int:
+    return term.timeout_ns + 500 * MS

@@ -48,6 +48,17 @@ class Term:
 
 
 @final
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The end of a process's term. `reached_ns` is until when the process surely reached ZooKeeper:
+    a lost session, or a death, may have been preceded by the session timeout without it."""
+
+    process: str
+    term: Term
+    reached_ns: int
+
+
+@final
 @dataclass(slots=True)
 class Terms:
     """The current terms, by the controllers' processes. A term ends when the process's session with
@@ -56,6 +67,23 @@ class Terms:
     now: dict[str, Term] = field(default_factory=dict)
     over: dict[str, Cause] = field(default_factory=dict)
     """process -> the event that ended its newest term."""
+
+    def ending(self, event: Event) -> Ending | None:
+        """The term that an event ends; asked before `take`. A new term of a process ends its former
+        one."""
+        body = event.body
+        process = body.ended if isinstance(body, ProcessExited) else event.process
+        term = self.now.get(process)
+        if term is None:
+            return None
+        match body:
+            case SessionChanged(state="connected"):
+                return None
+            case ControllerEnded(reason="session") | SessionChanged() | ProcessExited():
+                return Ending(process, term, event.at_ns - term.session_ns)
+            case ControllerEnded() | NodeStopped() | ControllerBegan():
+                return Ending(process, term, event.at_ns)
+        return None
 
     def take(self, event: Event) -> Term | None:
         """Applies an event; returns the current term of the process that wrote it, if any."""
