@@ -28,8 +28,8 @@ from fencepost_kafka import (
 from fencepost_suites.common.committed import Partitions
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.surfaces import observed
-from fencepost_suites.heartbeats.states import HEARTBEAT_INFO
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Terms
+from fencepost_suites.heartbeats.witnesses import HEARTBEAT_INFO
 
 NOT_LEADER = "NOT_LEADER_OR_FOLLOWER"
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_clusters.zookeeper.events import SessionExpired, session_name
-from fencepost_kafka import BrokerRegistered, ControllerEnded, FollowerFetched
+from fencepost_kafka import BrokerRegistered, FollowerFetched, MetadataHeartbeatSent
 from fencepost_suites.brokers.leases import MS, Late, judge_late
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import span
@@ -20,12 +20,14 @@ KNOWN_WITHIN_NS = 1_000 * MS
 """How long a broker may take to react to a change in ZooKeeper that it watches."""
 
 
-@dataclass(slots=True)
-class _Gone:
-    """A registration whose session has ended, by ZooKeeper's own event."""
+Held = tuple[str, int, int]
+"""A controller's process, a broker and a broker epoch: that controller has that broker live."""
 
-    broker: int
-    epoch: int
+
+@dataclass(frozen=True, slots=True)
+class _Gone:
+    """A registration without a znode: ZooKeeper has ended its session, by its own event."""
+
     at_ns: int
     ref: Cause
 
@@ -33,22 +35,56 @@ class _Gone:
 @dataclass(slots=True)
 class _Znodes:
     terms: Terms = field(default_factory=Terms)
-    made: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """session -> the broker id and broker epoch that are registered in it."""
-    gone: list[_Gone] = field(default_factory=list)
+    made: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
+    """session -> the broker ids and broker epochs that were registered in it."""
+    expired: dict[str, _Gone] = field(default_factory=dict)
+    """session -> its end."""
+    gone: dict[tuple[int, int], _Gone] = field(default_factory=dict)
+    """(broker, broker epoch) -> the end of its session."""
+    held: dict[Held, int] = field(default_factory=dict)
+    """What a controller holds without a znode -> since when."""
+    registrations: dict[str, list[tuple[int, Cause]]] = field(default_factory=dict)
+    """process -> the broker epochs of its registrations, in their order."""
     suspects: list[Late] = field(default_factory=list)
+
+    def registered(self, event: Event, body: BrokerRegistered) -> None:
+        """Applies a registration. Its process may record it later than ZooKeeper its end."""
+        self.registrations.setdefault(event.process, []).append((body.broker_epoch, event.ref))
+        session, place = session_name(body.session), (body.broker_id, body.broker_epoch)
+        self.made.setdefault(session, set()).add(place)
+        if session in self.expired:
+            self.gone.setdefault(place, _Gone(event.at_ns, self.expired[session].ref))
+
+    def end_session(self, event: Event, body: SessionExpired) -> None:
+        """Applies the end of a session."""
+        self.expired[body.session] = _Gone(event.at_ns, event.ref)
+        for place in self.made.get(body.session, ()):
+            self.gone.setdefault(place, self.expired[body.session])
+
+    def without_znode(self) -> set[Held]:
+        """What the controllers hold live without a znode."""
+        return {
+            (process, broker, epoch)
+            for process, term in self.terms.now.items()
+            for broker, epoch in _live(term).items()
+            if (broker, epoch) in self.gone
+        }
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class OnlyWithZnode:
-    """HB-28. The evidence is ZooKeeper's event that it has ended a broker's session. Within a
-    second, the controller must declare the broker absent, or declare a later process of the broker.
-    Exercised if it does so for a live broker. A controller that loses its own session may have been
-    without ZooKeeper for the session timeout."""
+    """HB-28. The evidence is ZooKeeper's event that it has ended a broker's session. A controller
+    must not have that registration live for longer than a second from then on, or from the time at
+    which it declared it: whether it was elected later, or has declared it absent in between.
+    Exercised if it gives up a live broker. A controller that loses its own session, or dies, may
+    have been without ZooKeeper for the session timeout. After a new registration a broker's
+    heartbeats must have its czxid, by the broker's own event."""
 
     clause: str = "HB-28"
-    kinds: frozenset[type[Struct]] = TERM_KINDS | {BrokerRegistered, SessionExpired}
+    kinds: frozenset[type[Struct]] = TERM_KINDS | {
+        *(BrokerRegistered, SessionExpired, MetadataHeartbeatSent)
+    }
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _Znodes:
@@ -56,65 +92,66 @@ class OnlyWithZnode:
 
     def step(self, state: _Znodes, event: Event) -> tuple[_Znodes, Sequence[Finding]]:
         body = event.body
-        for one in [one for one in state.gone if event.at_ns > one.at_ns + KNOWN_WITHIN_NS]:
-            state.gone.remove(one)
-            self._overdue(state, one, event.at_ns)
-        if isinstance(body, ControllerEnded) and body.reason == "session":
-            self._excuse(state, event)
-        before = {process: _live(term) for process, term in state.terms.now.items()}
+        ending = state.terms.ending(event)
+        if ending is not None:
+            for held in [held for held in state.held if held[0] == ending.process]:
+                if state.held[held] + KNOWN_WITHIN_NS < ending.reached_ns:
+                    self._overdue(state, held, event.at_ns)
+                del state.held[held]
         state.terms.take(event)
         match body:
             case BrokerRegistered():
-                state.made[session_name(body.session)] = (body.broker_id, body.broker_epoch)
-            case SessionExpired() if body.session in state.made:
-                broker, epoch = state.made.pop(body.session)
-                state.gone.append(_Gone(broker, epoch, event.at_ns, event.ref))
+                state.registered(event, body)
+            case SessionExpired():
+                state.end_session(event, body)
+            case MetadataHeartbeatSent():
+                return state, self._sent(state, event, body)
+        now = state.without_znode()
         found: list[Finding] = []
-        for one in list(state.gone):
-            if not any(one.epoch in _live(term).values() for term in state.terms.now.values()):
-                state.gone.remove(one)
-                if any(epochs.get(one.broker) == one.epoch for epochs in before.values()):
-                    found.append(Exercised(event.ref, Evidence.PEER))
+        for held in [held for held in state.held if held not in now]:
+            self._overdue(state, held, event.at_ns)
+            del state.held[held]
+            found.append(Exercised(event.ref, Evidence.PEER))
+        for held in now:
+            state.held.setdefault(held, event.at_ns)
         return state, found
 
     @staticmethod
-    def _excuse(state: _Znodes, event: Event) -> None:
-        """What fell due within the session's timeout before a controller lost its session, it could
-        not know."""
-        term = state.terms.now.get(event.process)
-        if term is None:
-            return
-        connected_ns = event.at_ns - term.session_ns
-        state.suspects = [
-            one
-            for one in state.suspects
-            if one.process != event.process or one.from_ns + KNOWN_WITHIN_NS < connected_ns
-        ]
+    def _sent(state: _Znodes, event: Event, body: MetadataHeartbeatSent) -> Sequence[Finding]:
+        """Judges the incarnation id of a process that has registered more than once."""
+        *former, newest = state.registrations.get(event.process, [(-1, event.ref)])
+        if body.incarnation_id not in {epoch for epoch, _ in former if epoch != newest[0]}:
+            return NOTHING
+        message = (
+            f"{event.process} sent a heartbeat with its former incarnation id "
+            f"{body.incarnation_id}, after it had registered with {newest[0]}"
+        )
+        return (Violated(event.ref, Evidence.SELF, message, (newest[1],)),)
 
     @staticmethod
-    def _overdue(state: _Znodes, one: _Gone, at_ns: int) -> None:
-        for process, term in state.terms.now.items():
-            if one.epoch not in _live(term).values() or term.began_ns > one.at_ns:
-                continue
-            message = (
-                f"{process} kept broker {one.broker} in the cluster for "
-                f"{span(at_ns - one.at_ns)} after ZooKeeper had ended its session"
+    def _overdue(state: _Znodes, held: Held, at_ns: int) -> None:
+        (process, broker, epoch), since_ns = held, state.held[held]
+        if at_ns <= since_ns + KNOWN_WITHIN_NS:
+            return
+        gone = state.gone[broker, epoch]
+        message = (
+            f"{process} kept broker {broker} in the cluster for "
+            f"{span(at_ns - since_ns)} after ZooKeeper had ended its session"
+        )
+        state.suspects.append(
+            Late(
+                violated=Violated(gone.ref, Evidence.PEER, message),
+                process=process,
+                from_ns=since_ns,
+                to_ns=at_ns,
+                period_ns=KNOWN_WITHIN_NS,
+                due_ns=since_ns,
             )
-            state.suspects.append(
-                Late(
-                    violated=Violated(one.ref, Evidence.PEER, message),
-                    process=process,
-                    from_ns=one.at_ns,
-                    to_ns=at_ns,
-                    period_ns=KNOWN_WITHIN_NS,
-                    due_ns=one.at_ns,
-                )
-            )
+        )
 
     def end(self, state: _Znodes, end: RunEnd) -> Sequence[Finding]:
-        for one in state.gone:
-            if end.ended_at_ns > one.at_ns + KNOWN_WITHIN_NS:
-                self._overdue(state, one, end.ended_at_ns)
+        for held in state.held:
+            self._overdue(state, held, end.ended_at_ns)
         return judge_late(state.suspects, end)
 
 

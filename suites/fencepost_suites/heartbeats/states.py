@@ -15,14 +15,14 @@ from fencepost import (
     Exercised,
     Finding,
     Key,
-    NodeStopped,
     ProcessExited,
     RunEnd,
     Violated,
 )
 from fencepost_kafka import (
     BrokerDeclared,
-    ControllerEnded,
+    BrokerRegistered,
+    ControllerBegan,
     MetadataHeartbeatAnswered,
     MetadataHeartbeatReceived,
     MetadataHeartbeatSent,
@@ -31,9 +31,8 @@ from fencepost_suites.brokers.leases import MS, Late, judge_late
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import span
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Declared, Term, Terms
+from fencepost_suites.heartbeats.witnesses import HEARTBEAT_INFO, Registered, SentHeartbeats
 
-HEARTBEAT_INFO = 5
-"""The BrokerInfo version of a broker that sends heartbeats."""
 TARGETS = {2: "Active", 3: "Stopping"}
 
 
@@ -92,6 +91,8 @@ class _Silences:
     """The controllers' terms, and the declarations that are late in them."""
 
     terms: Terms = field(default_factory=Terms)
+    registered: Registered = field(default_factory=Registered)
+    heartbeats: SentHeartbeats = field(default_factory=SentHeartbeats)
     heard_by_broker: dict[tuple[int, int], int] = field(default_factory=dict)
     """(broker, incarnation) -> when the broker last got an answer without an error."""
     suspects: list[Late] = field(default_factory=list)
@@ -102,14 +103,16 @@ class _Silences:
 class SilentBecomesInactive:
     """HB-09. The controller must declare a silent broker inactive no earlier than after 0.9
     timeouts, and no later than after 1.25 timeouts and 500 ms. The broker's evidence is that it got
-    no answer meanwhile. A controller that loses its session may have been without ZooKeeper for the
-    session timeout, and could store nothing: its successor has to make a declaration that fell due
-    then."""
+    no answer meanwhile. An answer of the controller counts only if the broker's process can have
+    sent the heartbeat, by its own events and by its end. The version of a registration is that
+    which the broker has recorded. A controller that loses its session may have been without
+    ZooKeeper for the session timeout, and could store nothing: its successor has to make a
+    declaration that fell due then."""
 
     clause: str = "HB-09"
     kinds: frozenset[type[Struct]] = TERM_KINDS | {
-        MetadataHeartbeatAnswered,
-        MetadataHeartbeatReceived,
+        *(BrokerRegistered, MetadataHeartbeatSent),
+        *(MetadataHeartbeatAnswered, MetadataHeartbeatReceived),
     }
     keys = staticmethod(whole_run)
 
@@ -118,29 +121,35 @@ class SilentBecomesInactive:
 
     def step(self, state: _Silences, event: Event) -> tuple[_Silences, Sequence[Finding]]:
         body = event.body
-        process = body.ended if isinstance(body, ProcessExited) else event.process
-        before = state.terms.now.get(process)
+        self._ended(state, event)
+        state.heartbeats.take(event)
+        before = state.terms.now.get(event.process)
+        found = NOTHING
         match body:
+            case BrokerRegistered():
+                state.registered.take(event, body)
             case MetadataHeartbeatReceived(error="NONE"):
                 state.heard_by_broker[body.broker_id, body.incarnation_id] = event.at_ns
             case BrokerDeclared() if before is not None:
-                known = before.brokers.get(body.broker_id)
-                found = self._declared(state, event, body, known)
-                state.terms.take(event)
-                return state, found
+                found = self._declared(state, event, body, before.brokers.get(body.broker_id))
             case MetadataHeartbeatAnswered(error="NONE") if before is not None:
                 known = before.brokers.get(body.broker_id)
-                if known is not None:
+                if known is not None and state.heartbeats.was_sent(event, body):
                     self._overdue(state, event.process, body.broker_id, event.at_ns)
                     known.heard_ns = event.at_ns
-        if before is not None and isinstance(body, ControllerEnded | NodeStopped | ProcessExited):
-            of_session = isinstance(body, ControllerEnded) and body.reason == "session"
-            reached_ns = event.at_ns - (before.session_ns if of_session else 0)
-            for broker, known in before.brokers.items():
-                if known.heard_ns + before.timeout_ns < reached_ns or not of_session:
-                    self._overdue(state, process, broker, event.at_ns)
         state.terms.take(event)
-        return state, NOTHING
+        return state, found
+
+    def _ended(self, state: _Silences, event: Event) -> None:
+        """Judges what was due when a term ends."""
+        ending = state.terms.ending(event)
+        if ending is None or isinstance(event.body, ControllerBegan):
+            return
+        term = ending.term
+        lost_session = not isinstance(event.body, ProcessExited)
+        for broker, known in term.brokers.items():
+            if not lost_session or known.heard_ns + term.timeout_ns < ending.reached_ns:
+                self._overdue(state, ending.process, broker, event.at_ns)
 
     def _declared(
         self, state: _Silences, event: Event, body: BrokerDeclared, known: Declared | None
@@ -169,7 +178,8 @@ class SilentBecomesInactive:
         known = term.brokers.get(broker) if term is not None else None
         if term is None or known is None:
             return
-        if known.state not in LIVE or known.version < HEARTBEAT_INFO:
+        version = state.registered.version(broker, known.incarnation, known.version)
+        if known.state not in LIVE or version < HEARTBEAT_INFO:
             return
         due_ns = known.heard_ns + term.timeout_ns
         if at_ns <= due_ns + term.timeout_ns // 4 + 500 * MS:
@@ -304,18 +314,31 @@ class TargetIsReached:
 
 @dataclass(slots=True)
 class _Legacy:
-    """The controllers' terms."""
+    """The controllers' terms, and the registrations."""
 
     terms: Terms = field(default_factory=Terms)
+    registered: Registered = field(default_factory=Registered)
+
+    def outlived(self, term: Term, at_ns: int) -> Sequence[Finding]:
+        """A finding for each legacy registration that was live for longer than the timeout."""
+        return tuple(
+            Exercised(known.ref, Evidence.SELF)
+            for broker, known in term.brokers.items()
+            if self.registered.version(broker, known.incarnation, known.version) < HEARTBEAT_INFO
+            and known.state in LIVE
+            and at_ns >= known.since_ns + term.timeout_ns
+        )
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class LegacyStaysActive:
-    """HB-23. Exercised if a legacy registration stays live past the timeout in one term."""
+    """HB-23. The version of a registration is that which the broker has recorded; only without its
+    event the controller's word counts. Exercised if a legacy registration stays live past the
+    timeout in one term."""
 
     clause: str = "HB-23"
-    kinds: frozenset[type[Struct]] = TERM_KINDS
+    kinds: frozenset[type[Struct]] = TERM_KINDS | {BrokerRegistered}
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _Legacy:
@@ -323,38 +346,37 @@ class LegacyStaysActive:
 
     def step(self, state: _Legacy, event: Event) -> tuple[_Legacy, Sequence[Finding]]:
         body = event.body
-        process = body.ended if isinstance(body, ProcessExited) else event.process
-        before = state.terms.now.get(process)
+        ending = state.terms.ending(event)
         known = None
-        if isinstance(body, BrokerDeclared) and before is not None:
-            known = before.brokers.get(body.broker_id)
+        if isinstance(body, BrokerRegistered):
+            state.registered.take(event, body)
+        if isinstance(body, BrokerDeclared) and event.process in state.terms.now:
+            known = state.terms.now[event.process].brokers.get(body.broker_id)
         term = state.terms.take(event)
-        if before is not None and process not in state.terms.now:
-            return state, _outlived(before, event.at_ns)
-        if not isinstance(body, BrokerDeclared) or body.version >= HEARTBEAT_INFO:
+        if ending is not None:
+            return state, state.outlived(ending.term, event.at_ns)
+        if not isinstance(body, BrokerDeclared):
+            return state, NOTHING
+        of = (body.broker_id, body.incarnation_id)
+        version = state.registered.version(*of, body.version)
+        if version >= HEARTBEAT_INFO:
             return state, NOTHING
         if body.new in ("Initial", "Inactive"):
+            one = state.registered.made.get(of)
             message = (
                 f"{event.process} declared broker {body.broker_id} {body.new} ({body.reason}), "
-                f"though its registration is of version {body.version}"
+                f"though its registration is of version {version}"
             )
-            return state, (Violated(event.ref, Evidence.SELF, message),)
+            if one is None:
+                return state, (Violated(event.ref, Evidence.SELF, message),)
+            return state, (Violated(event.ref, Evidence.PEER, message, (one.ref,)),)
         if term is None or known is None or event.at_ns < known.since_ns + term.timeout_ns:
             return state, NOTHING
         return state, (Exercised(event.ref, Evidence.SELF),)
 
     def end(self, state: _Legacy, end: RunEnd) -> Sequence[Finding]:
         return tuple(
-            found for term in state.terms.now.values() for found in _outlived(term, end.ended_at_ns)
+            found
+            for term in state.terms.now.values()
+            for found in state.outlived(term, end.ended_at_ns)
         )
-
-
-def _outlived(term: Term, at_ns: int) -> Sequence[Finding]:
-    """A finding for each legacy registration that was live for longer than the timeout."""
-    return tuple(
-        Exercised(known.ref, Evidence.SELF)
-        for known in term.brokers.values()
-        if known.version < HEARTBEAT_INFO
-        and known.state in LIVE
-        and at_ns >= known.since_ns + term.timeout_ns
-    )

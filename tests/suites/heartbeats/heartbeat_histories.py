@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fencepost import NodeStarted, ProcessExited
+from fencepost import Cause, NodeStarted, ProcessExited
 from fencepost.testing import HistoryBuilder, Outcome, judge
 from fencepost_kafka import (
     BrokerDeclared,
@@ -118,6 +118,7 @@ def answered(
     known: int = 20,
     active: bool = True,
     client: str = BROKER,
+    cause: Cause | None = None,
 ) -> None:
     h.add(
         CONTROLLER,
@@ -132,6 +133,7 @@ def answered(
             controller_epoch=1,
             active=active,
         ),
+        cause=cause,
     )
 
 

@@ -53,9 +53,15 @@ def begin(h: HistoryBuilder) -> None:
         declare(h, broker, "Active")
 
 
-def declare(h: HistoryBuilder, broker: int, new: ControllerState, epoch: int = -1) -> None:
+def declare(
+    h: HistoryBuilder,
+    broker: int,
+    new: ControllerState,
+    epoch: int = -1,
+    process: str = CONTROLLER,
+) -> None:
     h.add(
-        CONTROLLER,
+        process,
         BrokerDeclared(
             broker_id=broker,
             incarnation_id=epoch if epoch > 0 else 10 * broker,
@@ -317,3 +323,48 @@ def test_the_end_of_another_session_does_not_exercise_hb_28() -> None:
     h.after(5000)
     declare(h, 3, "Active")
     assert verdict(h, "HB-28") is Outcome.NOT_EXERCISED
+
+
+def elect_other(h: HistoryBuilder) -> None:
+    """Elects broker 3, which finds broker 2 active."""
+    began = ControllerBegan(epoch=2, broker_id=3, first=False, heartbeat_timeout_ms=2000)
+    h.add(OTHER, began)
+    declare(h, 2, "Active", process=OTHER)
+
+
+def test_a_broker_that_a_heartbeat_makes_live_without_a_znode_breaks_hb_28() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    expire(h, "0x14")
+    h.after(100)
+    declare(h, 2, "Absent")
+    h.after(100)
+    declare(h, 2, "Active")
+    h.after(60_000)
+    declare(h, 3, "Active")
+    assert verdict(h, "HB-28") is Outcome.VIOLATED
+
+
+def test_a_broker_that_a_later_controller_keeps_without_a_znode_breaks_hb_28() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    expire(h, "0x14")
+    h.after(500)
+    h.add(CONTROLLER, ControllerEnded(epoch=1, reason="deposed"))
+    elect_other(h)
+    h.after(60_000)
+    declare(h, 3, "Active", process=OTHER)
+    assert verdict(h, "HB-28") is Outcome.VIOLATED
+
+
+def test_a_later_controller_has_a_second_to_find_that_a_znode_is_gone() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    expire(h, "0x14")
+    h.after(500)
+    h.add(CONTROLLER, ControllerEnded(epoch=1, reason="deposed"))
+    h.after(5000)
+    elect_other(h)
+    h.after(500)
+    declare(h, 2, "Absent", process=OTHER)
+    assert verdict(h, "HB-28") is Outcome.HOLDS

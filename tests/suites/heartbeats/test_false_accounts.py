@@ -1,0 +1,147 @@
+"""Histories in which a node is silent, ends, or gives a false account. The rules of heartbeats
+judge it by other evidence, and each bound when it is over."""
+
+from __future__ import annotations
+
+import pytest
+from tests.suites.heartbeats.heartbeat_histories import (
+    BROKER,
+    CONTROLLER,
+    Write,
+    answered,
+    began,
+    call,
+    declared,
+    killed,
+    legacy,
+    registered,
+    sent,
+    steps,
+    term_began,
+    verdict,
+    wait,
+)
+
+from fencepost import Cause, ProcessExited
+from fencepost.testing import HistoryBuilder, Outcome
+from fencepost_kafka import ControllerEnded, SessionChanged
+
+HOLDS, VIOLATED, NOT_EXERCISED = Outcome.HOLDS, Outcome.VIOLATED, Outcome.NOT_EXERCISED
+
+
+def judged_as(clause: str, *each: Write) -> Outcome:
+    h = HistoryBuilder()
+    steps(*each)(h)
+    return verdict(h, clause)
+
+
+def deposed(h: HistoryBuilder) -> None:
+    h.add(CONTROLLER, ControllerEnded(epoch=1, reason="deposed"))
+
+
+def lost_session(h: HistoryBuilder) -> None:
+    """As a controller records it: first the session, then its term."""
+    h.add(CONTROLLER, SessionChanged(session=1, state="suspended"))
+    h.add(CONTROLLER, ControllerEnded(epoch=1, reason="session"))
+
+
+def dies(h: HistoryBuilder, process: str = CONTROLLER) -> None:
+    h.add("harness", ProcessExited(ended=process, exit_code=-1, signal=9, expected=True))
+
+
+# ------------------------------------------------------------------------------------------ HB-13
+
+adopts = call(answered, incarnation=30)
+long_term = steps(call(began, session_timeout_ms=3000), declared)
+
+
+@pytest.mark.parametrize("end", [deposed, lost_session, dies])
+def test_an_adopted_incarnation_is_judged_when_the_term_ends(end: Write) -> None:
+    assert judged_as("HB-13", long_term, adopts, wait(60_000), end) is VIOLATED
+
+
+@pytest.mark.parametrize("end", [deposed, lost_session, dies])
+def test_an_adopted_incarnation_is_not_due_after_the_end_of_the_term(end: Write) -> None:
+    history = (long_term, adopts, wait(50), end, wait(10_000), call(began, epoch=2))
+    assert judged_as("HB-13", *history) is NOT_EXERCISED
+
+
+def test_a_controller_without_zookeeper_cannot_handle_a_bounce() -> None:
+    assert judged_as("HB-13", long_term, adopts, wait(4000), lost_session) is NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ HB-01
+
+
+def test_a_heartbeat_with_the_czxid_before_the_newest_breaks_hb_01() -> None:
+    beat = steps(call(sent, incarnation=20), call(answered, incarnation=20), wait(300))
+    history = (registered, call(registered, epoch=40), began, *[beat] * 10)
+    assert judged_as("HB-01", *history) is VIOLATED
+    assert judged_as("HB-28", *history) is VIOLATED
+
+
+def test_a_heartbeat_that_was_sent_before_a_new_registration_may_arrive_after_it() -> None:
+    h = HistoryBuilder()
+    registered(h)
+    began(h)
+    sent(h)
+    registered(h, epoch=40)
+    h.after(5000)
+    answered(h, cause=Cause(process=BROKER, seq=5, request=True))
+    assert verdict(h, "HB-01") is NOT_EXERCISED
+    assert verdict(h, "HB-28") is NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ HB-09
+
+
+def test_a_silent_broker_is_judged_when_its_controller_loses_its_session() -> None:
+    """The session's event comes first, and ends the term."""
+    assert judged_as("HB-09", long_term, answered, wait(20_000), lost_session) is VIOLATED
+    assert judged_as("HB-09", long_term, answered, wait(4500), lost_session) is NOT_EXERCISED
+
+
+def test_a_controller_that_names_heartbeats_of_a_dead_broker_breaks_hb_09() -> None:
+    answers = steps(wait(1000), answered)
+    history = (term_began, sent, answered, killed, *[answers] * 10)
+    assert judged_as("HB-09", *history) is VIOLATED
+
+
+def test_a_controller_that_names_heartbeats_that_were_not_sent_breaks_hb_09() -> None:
+    h = HistoryBuilder()
+    term_began(h)
+    sent(h)
+    for number in range(5, 15):
+        answered(h, cause=Cause(process=BROKER, seq=number, request=True))
+        h.after(1000)
+    assert verdict(h, "HB-09") is VIOLATED
+
+
+def test_a_heartbeat_that_was_under_way_when_its_broker_died_counts_once() -> None:
+    h = HistoryBuilder()
+    term_began(h)
+    sent(h)
+    killed(h)
+    h.after(1900)
+    answered(h, cause=Cause(process=BROKER, seq=5, request=True))
+    h.after(1900)
+    assert verdict(h, "HB-09") is NOT_EXERCISED
+    answered(h, cause=Cause(process=BROKER, seq=5, request=True))
+    h.after(1900)
+    assert verdict(h, "HB-09") is VIOLATED
+
+
+def test_a_heartbeating_broker_that_the_controller_calls_a_legacy_one_is_judged() -> None:
+    history = (registered, began, call(declared, version=4), answered, wait(20_000))
+    assert judged_as("HB-09", *history) is VIOLATED
+
+
+# ------------------------------------------------------------------------------------------ HB-23
+
+
+def test_a_legacy_broker_that_the_controller_calls_a_heartbeating_one_is_judged() -> None:
+    history = (
+        *(call(registered, version=4, protocol=2), began, legacy),
+        call(declared, new="Inactive", old="Active", reason="silent", version=5),
+    )
+    assert judged_as("HB-23", *history) is VIOLATED
