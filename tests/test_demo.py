@@ -16,8 +16,7 @@ OWED = {
     *(f"RP-{n:02}" for n in (4, 5, 6, 7, 9, 10, 13, 15, 18, 24, 27, 32)),
 }
 TIMED = {"QC-09", "QC-19", "QC-35", "REG-05", "RP-15", "RP-32"}
-"""Whether these are put to the test depends on how fast processes start and answer within a lease,
-and so on the machine's load; the suites hold each of them to it alone."""
+"""Exercised only if processes are fast enough; the suites test each of them alone."""
 
 
 @pytest.fixture(scope="module")

@@ -198,8 +198,7 @@ def test_waiting_and_chance_are_banned_by_the_linter(snippet: str) -> None:
 
 
 def loaded_by(graph: grimp.ImportGraph, module: str) -> Iterator[str]:
-    """The modules that Python loads for this one's imports: each, and the packages it is in, but
-    for those that this one is in, which are being loaded already."""
+    """Modules loaded by an import, with their packages, except packages being loaded already."""
     for name in graph.find_modules_directly_imported_by(module):
         yield name
         while name := name.rpartition(".")[0]:

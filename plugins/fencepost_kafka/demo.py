@@ -61,7 +61,7 @@ def cut_from_the_controllers_only(scene: Scene) -> None:
 
 
 def one_way_between_two_brokers(scene: Scene) -> None:
-    """nothing one broker sends reaches another: a follower that can receive but not answer"""
+    """a one-way cut: no data of one broker reaches another"""
     cluster, clients = _kafka(scene)
     leader = cluster.leader("orders", 1)
     follower = cluster.followers("orders", 1)[0]

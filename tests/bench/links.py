@@ -1,4 +1,4 @@
-"""What a link costs: the same client against the same broker, through its link and without one.
+"""The cost of a link: one client against one broker, through its link and without one.
 
     ./dev bench links [--json] [--runs N]
 
@@ -6,7 +6,7 @@ Two clusters of one controller and one broker run at once and differ in one thin
 tells clients to dial, their end of the link or its own address. Turn by turn a confluent-kafka
 producer (acks=all, warmed up) sends messages of 1 KiB as fast as it can, a consumer reads them
 back, and another producer sends one message at a time, from `produce` to its report.
-One broker, so that nothing but the broker and the link is in it.
+One broker, so that only the broker and the link are measured.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Sends a node a million frames that no honest client sends; any effect of them is a bug.
+"""Sends a node a million malformed frames; any effect of them is a bug.
 
     ./dev bench malformed [--json] [--frames N] [--seed N]
 
 A controller and a broker, on loopback; the frames, one third to each listener, are those of
-`tests/clusters/reference/foreign_bytes.py`. Every connection must be read to its end within ten
-seconds, a good request be answered after every 64 frames or fewer, no process die, and the memory
-of either node, once it has seen a tenth of the frames, not grow by more than GOAL_GROWTH_MB.
+`tests/clusters/reference/foreign_bytes.py`. Each connection must be read to its end within ten
+seconds. After every 64 frames or fewer, a valid request must be answered. No process may die. After
+a tenth of the frames, the memory of a node may not grow by more than GOAL_GROWTH_MB.
 """
 
 from __future__ import annotations

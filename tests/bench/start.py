@@ -3,13 +3,13 @@
     ./dev bench start [--json] [--runs N]
 
 A start is 3 controllers and 3 brokers behind their links, until every broker is active. Beside it,
-turn by turn, six Python interpreters start at once and import what a node imports, and do no more:
-what is above that is ours to answer for. `ratio` is the median of the turns' start / bare.
-The processor time of one interpreter is what a busy machine bends least.
+turn by turn, six Python interpreters start at once, import what a node imports, and end. The
+difference is our overhead. `ratio` is the median of the turns' start / bare. Processor time varies
+least under load.
 
-Where there is a container engine with the images (`./dev images`), the same in containers, and a
-bounce: SIGKILL to a broker until its next process has registered, in containers and as processes.
-What is above the second is the engine's.
+If there is a container engine with the images (`./dev images`), the same is measured in containers,
+and so is a bounce: SIGKILL to a broker until its next process has registered, in containers and as
+processes. The difference is the engine's overhead.
 """
 
 from __future__ import annotations

@@ -103,8 +103,9 @@ def hears(runtime: Runtime, node: str, peer: str, limit_ms: int = 30_000) -> boo
 
 
 def is_deaf_to(runtime: Runtime, node: str, peer: str) -> bool:
-    """Whether a node gets no frame of a peer's for half a second, once what was on its way is past:
-    a node that answers now has taken in what had reached it, however slow it was until then."""
+    """Whether no frame of the peer arrives for 500 ms, after all earlier ones were processed.
+
+    A node that answers a probe has processed what had reached it before."""
     assert kafka_probe(runtime.place(runtime.layout.slot(node)).address, echo_node.PORT, 30)
     wait(runtime, lambda view: False, 200)
     return not hears(runtime, node, peer, 500)

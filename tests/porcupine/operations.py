@@ -1,25 +1,22 @@
 """Clients' answers about each log in a run, as operations for the checker beside this file.
 
-Nothing of our rules is used here, and of a node's own words nothing for partitions: their logs are
-judged by producers and readers alone.
+The operations use no rule of ours. Partition logs are judged by client events only.
 
 A partition's log. A write with acks=all that was acknowledged is an append between its call and its
-answer, at the offset that the answer named. One that failed was never appended. One whose end is
-unknown may have been appended at any time after its call, or never: where a reader found it, it was
-appended there; where the partition was read whole and it is not in it, it was not, or is beyond the
-end, and is left out. Writes with other acks, and probes', are promised nothing: they count as
-unknown, and as one append for each place where they were found, since a resend may store them
-twice. A poll is a read that may have taken place at any time since its consumer's last event. The
-final reading, if it was whole, is one read of all there is. Topics that were deleted are left out:
-one name stands for several logs there.
+answer, at the offset that the answer named. One that failed was never appended. A write whose end
+is unknown counts at the offset where a reader found it. If a complete reading lacks it, it is left
+out. Writes with other acks, and those of probes, have no promise: they count as unknown, and as one
+append for each offset where they were found, since a resend may store them twice. A poll is a read
+at any time since its consumer's last event. The final reading, if it is complete, is one read of
+the whole log. Deleted topics are left out, because their names stand for several logs.
 
-The metadata log. Readers are the nodes: what a node replays in a row is a read. Appends are what
-clients asked for through the admin (a topic's creation, a topic's deletion) between call and
-answer, where a record of it was replayed; every other record may have been appended at any time.
-What all nodes replayed is the whole log when the run ends. So an acknowledged change that no node
-ever replays, two nodes that replay different records at one offset, and a later change that is
-stored before an acknowledged one are what this finds. A listing is no read of this log: a broker
-answers it from the records that it has replayed so far, which promises no recency.
+The metadata log. The nodes are its readers: records that a node replays in a row are one read. A
+topic's creation or deletion by an admin client is an append between its call and its answer, at the
+offset of its replayed record. Any other record may have been appended at any time. The records that
+all nodes replayed are the whole log at the end of the run. The checker so finds an acknowledged
+change that no node replays, two nodes with different records at one offset, and a later change
+stored before an acknowledged one. A listing is no read of this log: a broker answers it from the
+records that it has replayed so far, which promises no recency.
 """
 
 from __future__ import annotations
@@ -379,8 +376,7 @@ def _stretches(
 ) -> Iterable[tuple[str, int, int, tuple[str, ...]]]:
     """What each node replayed in a row, as one read at the end of so many records.
 
-    A read of each record alone would say a little more of when, and let the search try every order
-    of thousands.
+    One read per record would give finer times, but thousands of orders to search.
     """
     open_: dict[str, tuple[int, int, list[str]]] = {}
     for process, now, offset, value in replayed:

@@ -1,9 +1,9 @@
 """Our rules agree with a checker of others (porcupine), on healthy and broken runs.
 
-Where porcupine finds a partition's log not linearizable, one of CONTENT was violated, and the other
-way round. The other clauses of the data plane are not about the contents that clients read: a
-promise can be broken (an early answer, RP-04; an uncommitted read, RP-07) and every client be
-lucky. Nor is the order in which one consumer gets things (poll-skip, nonmonotonic-poll) the log's.
+Porcupine finds a partition's log not linearizable exactly if one of CONTENT was violated. The other
+clauses of the data plane (an early answer, RP-04; an uncommitted read, RP-07) are left out. These
+clauses can be broken although all clients read correct data. The order in which one consumer gets
+messages (poll-skip, nonmonotonic-poll) is not a property of the log either.
 """
 
 from __future__ import annotations

@@ -23,6 +23,6 @@ CLAUSES = (
     Clause(
         "ETCD-06", _LOCKS, (PLANE,),
         "A store that a lock guards takes no write of a holder after that of a newer one.",
-        defect="check_tokens=False",
+        defect="the store accepts writes with old tokens",
     ),
 )  # fmt: skip

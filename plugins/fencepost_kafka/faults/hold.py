@@ -1,9 +1,9 @@
 """Holds, delays or drops requests in a link, chosen by fields of Kafka's format.
 
 A held request keeps its place: later bytes of its connection wait as well, and all leave in order
-at the heal. If its connection ends first, since its sender gave up or its target restarted, the
-request is kept, and delivered to the process that listens there at the heal. Its sender reads no
-answer. A sender usually gives up at its request timeout, connects anew and sends the request again.
+at the heal. If the connection ends first, the request is kept, and delivered to the target's
+process at the heal. Its sender reads no answer. A sender usually gives up at its request timeout,
+connects anew and sends the request again.
 
 It does not imitate a request that is lost on its way while its connection lives (TCP would send it
 again), nor one that is duplicated. Answers are never held. Links with TLS, or with SASL, carry

@@ -47,8 +47,9 @@ class _Digests:
     """Processes that replayed a record while they were writing a snapshot."""
 
     def compare(self, event: Event, offset: int, digest: str) -> tuple[bool | None, Cause | None]:
-        """Whether a state equals the known one at its offset (None: no process reported one), and
-        whose that is."""
+        """Compares a digest with the first one at that offset; returns the result and that event.
+
+        Both are None if there is no earlier digest."""
         before = self.known.get(offset)
         if before is None:
             return None, None

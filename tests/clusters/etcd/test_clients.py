@@ -118,7 +118,7 @@ def test_the_outcome_that_an_answer_to_a_write_proves(answer: Response, outcome:
 
 def test_no_leader_proves_nothing_of_a_renewal() -> None:
     wrapped = Replied(503, b'{"error":{"code":14,"message":"etcdserver: no leader"}}')
-    assert of_write(wrapped, at_the_door=False).outcome == "unknown"
+    assert of_write(wrapped, no_leader_refuses=False).outcome == "unknown"
     assert of_write(wrapped).outcome == "failed"
 
 

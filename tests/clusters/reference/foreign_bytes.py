@@ -1,7 +1,7 @@
-"""A seeded stream of frames that no honest client sends, and a driver that sends them to nodes.
+"""A seeded stream of malformed frames, and a driver that sends them to nodes.
 
 Each begins as a whole request of an API and version that the listener serves, with contents made up
-field by field. Some stay valid. Most are spoilt: bits are flipped, the end is cut off, a length is
+field by field. Some stay valid. Most are damaged: bits are flipped, the end is cut off, a length is
 wrong, a part is doubled, bytes are inserted or replaced. Some are random bytes only.
 """
 

@@ -19,8 +19,8 @@ from fencepost_kafka import MetricsReported
 START, CONNECTED, ENDED = "start", "connected", "ended"
 SOON_NS = 10_000_000
 Script = Mapping[str | int, Sequence[Sequence[Effect]]]
-"""What a core wants soon after its start, when a session is connected or has ended, and when the
-request with a number is answered: each time the next of these, and in the end nothing."""
+"""The effects per input: each input takes the next entry; then none. Inputs are the start, a
+session that is connected or has ended, and the answer to the request of a number."""
 
 
 @dataclass

@@ -217,9 +217,7 @@ def test_a_record_is_explained_by_the_first_replay_of_it() -> None:
     assert found.steps[-1].known, "the broker has replayed it too"
 
 
-def test_an_answer_is_known_to_the_process_that_it_granted_a_lease_and_so_is_what_came_before() -> (
-    None
-):
+def test_a_lease_grant_and_its_causes_happened_before_the_holders_events() -> None:
     h = HistoryBuilder()
     begin(h)
     elected = h.add(CONTROLLER, ControllerElected(epoch=1, log_end=0, last_epoch=0))

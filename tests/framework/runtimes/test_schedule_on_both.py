@@ -26,8 +26,7 @@ INJECTIONS = (
     *(("kill", {"node": f"controller-{n}"}, 3_000) for n in (1, 2, 3)),
     ("isolate", {"node": "broker-2"}, 4_500),
 )
-"""No pause: a real process that stood still past its lease may have served before it noticed, which
-its stall explains and so leaves open (QC-17)."""
+"""No pause: a stall past the lease leaves QC-17 undecided."""
 APART_MS = 6_000
 RATE = 40
 """Messages a second: enough for each injection to meet some under way, in a run of a minute."""

@@ -24,7 +24,7 @@ CLAUSES: Sequence[Clause] = tuple(
         (
             "KR-01",
             "While the process that holds a broker id has a session, another process with that id "
-            "is refused with DUPLICATE_BROKER_REGISTRATION; none holds an id twice.",
+            "is refused with DUPLICATE_BROKER_REGISTRATION; an id has one holder at a time.",
         ),
         (
             "KR-02",

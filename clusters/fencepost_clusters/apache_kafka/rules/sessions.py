@@ -40,9 +40,9 @@ _STALL_SHARE = 10
 @final
 @dataclass(frozen=True, slots=True)
 class HolderKeepsId:
-    """KR-01. Judged by the records: an id must not go to a new incarnation while the process before
-    is unfenced, alive, was not asked to stop and was the target of no fault that could have
-    silenced it. Exercised by a refusal that a process reports while another holds the id."""
+    """KR-01. Judged by the records. An id must not pass to a new incarnation while its holder is
+    unfenced, alive, not asked to stop and unaffected by faults. Exercised by a refusal that a
+    process reports while another holds the id."""
 
     clause: str = "KR-01"
     kinds: frozenset[type[Struct]] = KINDS | {HeartbeatRefused}

@@ -178,7 +178,7 @@ def lease_completed(
     operation: str, lease: int, action: LeaseAction, answer: Response
 ) -> LeaseCompleted:
     """The event of the end of a request about a lease."""
-    read = of_write(answer, at_the_door=action != "renew")
+    read = of_write(answer, no_leader_refuses=action != "renew")
     outcome, error, ttl_s = read.outcome, read.error, -1
     if error == LEASE_GONE or (action == "revoke" and outcome == "ok"):
         ttl_s = 0

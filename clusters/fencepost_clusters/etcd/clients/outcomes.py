@@ -39,8 +39,7 @@ All other messages prove nothing. Some of them look definite:
 """
 
 NO_LEADER = "etcdserver: no leader"
-"""Of a request other than a renewal: the member refused it at the door, if the request asked for
-that (`hasleader`)."""
+"""Except for a renewal: refused before any effect, if the request set `hasleader`."""
 
 LEASE_GONE = "etcdserver: requested lease not found"
 
@@ -54,11 +53,11 @@ class Read(Struct, frozen=True):
     error: str = ""
 
 
-def of_write(answer: Response, at_the_door: bool = True) -> Read:
+def of_write(answer: Response, no_leader_refuses: bool = True) -> Read:
     """The outcome of a request that changes something.
 
-    `at_the_door`: the message "no leader" means that the member refused the request before it did
-    anything.
+    `no_leader_refuses`: the message "no leader" means that the member refused the request before it
+    did anything.
     """
     match answer:
         case NotSent(error):
@@ -68,7 +67,7 @@ def of_write(answer: Response, at_the_door: bool = True) -> Read:
     if answer.status == 200:
         return Read("ok")
     message = error_message(answer.body)
-    refused = message in REFUSED or (at_the_door and message == NO_LEADER)
+    refused = message in REFUSED or (no_leader_refuses and message == NO_LEADER)
     return Read("failed" if refused else "unknown", message)
 
 
