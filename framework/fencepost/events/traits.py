@@ -38,12 +38,12 @@ class Authority:
     """One change of authority.
 
     `scope` is what the authority is over, with the same words in all events about it (`partition
-    orders-0`, `controller`, `lease 7`, `broker 2`). `holder` is the process that gained, lost or
+    orders-0`, `leader`, `lease 7`, `broker 2`). `holder` is the process that gained, lost or
     was refused it (empty: the process that wrote the event; None: not known). `node` is the holder
     in the words of a scope (`broker 2`), if only that is known. `epoch` orders the holders of one
     scope (-1: not recorded). `state` names the state that the holder is in from now on (`active`,
     `leader`), for a band on a page. `wide` is true if anything in the cluster may depend on this
-    authority, as on the controller. Of consecutive changes with the same `matter` (renewals of a
+    authority, as on the leader. Of consecutive changes with the same `matter` (renewals of a
     lease), an explanation shows the newest; without a matter each is shown.
     """
 

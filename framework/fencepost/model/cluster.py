@@ -2,7 +2,7 @@
 
 Everything here is a value over the run's events: a `Node` holds no connection and a condition asks
 no node. Time passes only in `Cluster.eventually`, `comes_to` and `await_recovery`. A system's own
-terms (a leader, an active controller) are in its facade (`Faceted`).
+terms (a leader, a holder of a lock) are in its facade (`Faceted`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Schedules: plain values that say which fault is injected when; and the record that replays a run.
 
-A planned schedule may name its targets by selectors (`@controller`), which are resolved when the
+A planned schedule may name its targets by selectors (`@leader`), which are resolved when the
 injection is due. The record of a run, schedule.json, is a schedule too, with the actual targets and
 times. On real processes only that record can be replayed, never the seed. `@ROLE` means every node
 of a role; a system may have more selectors (`Selecting`).

@@ -225,7 +225,7 @@ class Launcher:
 
 
 def _owners(environment: Mapping[str, str]) -> Sequence[int]:
-    """This process and, for a pytest-xdist worker, its controller: a worker may outlive that."""
+    """This process and, for a pytest-xdist worker, the one that started it, which may end first."""
     if "PYTEST_XDIST_WORKER" in environment:
         return os.getpid(), os.getppid()
     return (os.getpid(),)

@@ -18,7 +18,7 @@ process is not ready in time, the child is executed like any other.
 Three lines of defence keep any process from outliving its owner:
 
 1. When the owner's end closes, or an owner's process ends (a fork of it may hold the pair open, and
-   a pytest-xdist worker outlives its controller by many seconds, so there can be two of them),
+   a pytest-xdist worker outlives its session by many seconds, so there can be two of them),
    every child's process group gets SIGKILL and the supervisor ends.
 2. The supervisor leads a session of its own, so no terminal's Ctrl-C or hang-up reaches it.
 3. Each child has asked the kernel for SIGKILL when the supervisor dies, however it dies.

@@ -287,7 +287,7 @@ class Exclusive(Protocol):
 
     @property
     def holder_keeps_id(self) -> bool:
-        """Whether a second process is refused as long as controllers hear from the first one.
+        """Whether a second process is refused as long as the first one is known to live.
 
         If so, random schedules may start one while other nodes are affected by faults. Otherwise
         the newer process takes over the id, with whatever its disk holds.
