@@ -330,6 +330,8 @@ class Run:
         try:
             self.enter("heal")
             self.faults.heal_all()
+            # A fault whose injection failed half-way is not among them, and may have left a cut.
+            self.runtime.heal_links()
             recovered = self.base.await_recovery()
             self.record(recovered)
             self.enter("drain")

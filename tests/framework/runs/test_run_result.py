@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -17,20 +18,55 @@ from fencepost import (
     FaultInjected,
     FencepostError,
     Inconclusive,
+    Injected,
     KnownFinding,
     PhaseStarted,
     RunEnd,
+    Runtime,
     Seen,
     UsageError,
     Violation,
+    two_way,
 )
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.attribution import attributed
 from fencepost.judging.judge import Broken, Judgement, Outcome, Verdict
 from fencepost.judging.known_findings import bearing_on
 from fencepost.model.clock import MS
-from fencepost.runs.run import RunResult, new_folder
+from fencepost.model.runtime import let_pass_until
+from fencepost.plugins.manager import load
+from fencepost.runs.run import Run, RunResult, RunSpec, new_folder
 from fencepost_kafka import LogTruncated
+
+
+@dataclass(frozen=True)
+class HalfWay:
+    """A fault that cuts a broker off, and then raises."""
+
+    name: str = "half_way"
+
+    def inject(self, runtime: Runtime) -> Injected:
+        names = [slot.name for slot in runtime.layout.nodes()]
+        runtime.apply_cut(two_way(["broker-1"], names))
+        raise UsageError("the rest of this fault does not fit")
+
+    def arguments(self) -> Mapping[str, object]:
+        return {}
+
+
+def test_a_fault_that_fails_half_way_leaves_no_link_cut(tmp_path: Path) -> None:
+    """Otherwise the cluster would be blamed for not recovering."""
+    plugins = load()
+    spec = RunSpec(plugins.system("reference/quorum"), runtime="simulated", seed=7)
+    with Run.start(spec, plugins, RunFolder.create(tmp_path / "run")) as run:
+        with pytest.raises(UsageError, match="does not fit"):
+            run.faults.inject(HalfWay())
+        let_pass_until(run.runtime, run.runtime.now_ns() + 20_000 * MS)
+        result = run.finish()
+    assert result.recovered is not None
+    assert result.recovered.recovered, result.recovered.missing
+    result.check()
+
 
 SENTENCE = "A fenced broker serves no client."
 BROKEN = Broken(Cause("broker-2#1", 7), Evidence.CLIENT, "it served 3 messages", (), ("epoch 4",))
