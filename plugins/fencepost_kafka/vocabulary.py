@@ -48,5 +48,4 @@ class Timing:
     heartbeat_ms: int
     lease_ms: int
     election_ms: int
-    replica_lag_ms: int
     recovery_bound_ms: int

@@ -88,7 +88,7 @@ class Administered:
 
 
 def clients_of(run: Administered) -> KafkaClients:
-    timing = Timing(300, 2_000, 500, 2_000, 9_000)
+    timing = Timing(300, 2_000, 500, 9_000)
     base = Cluster(cast(Runtime, run), lambda view: (), timing.recovery_bound_ms, Shape())
     return KafkaClients(Workers(base, "scripted"), KafkaCluster(base, timing))
 

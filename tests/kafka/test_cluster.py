@@ -139,7 +139,7 @@ def replace_at(event: Event, at_ns: int) -> Event:
     return Event(event.run, event.process, event.node_seq + 1, at_ns, event.body)
 
 
-TIMING = Timing(300, 2_000, 500, 2_000, 9_000)
+TIMING = Timing(300, 2_000, 500, 9_000)
 
 
 class Moving:

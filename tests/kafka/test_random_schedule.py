@@ -23,7 +23,7 @@ CONTROLLERS = tuple(Slot(f"controller-{n}", Role.CONTROLLER, 100 + n, n) for n i
 BROKERS = tuple(Slot(f"broker-{n}", Role.BROKER, n, 3 + n) for n in (1, 2, 3))
 DUPLICATE = Slot("broker-1-duplicate", Role.BROKER, 1, 7, duplicate=True)
 LAYOUT = Layout((*CONTROLLERS, *BROKERS, DUPLICATE, Slot("clients", Role.CLIENT, -1, 8)), ())
-TIMING = Timing(300, 3_000, 500, 2_000, 20_000)
+TIMING = Timing(300, 3_000, 500, 20_000)
 STRIKES = KafkaFaultChooser(TIMING)
 LINKS = ("cut", "partition", "isolate", "cut_from_controllers", "slow_link")
 

@@ -205,7 +205,6 @@ class KRaft:
             heartbeat_ms=int(read["broker.heartbeat.interval.ms"]),
             lease_ms=lease_ms,
             election_ms=int(read["controller.quorum.election.timeout.ms"]),
-            replica_lag_ms=int(read["replica.lag.time.max.ms"]),
             recovery_bound_ms=3 * lease_ms + _RESTART_MS,
         )
 

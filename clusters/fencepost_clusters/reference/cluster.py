@@ -256,7 +256,6 @@ class ReferenceQuorum:
             heartbeat_ms=settings.heartbeat_ms,
             lease_ms=settings.lease_ms,
             election_ms=settings.ms("controller.quorum.election.timeout.ms"),
-            replica_lag_ms=settings.ms("replica.lag.time.max.ms"),
             recovery_bound_ms=3 * settings.lease_ms + 10_000,
         )
 

@@ -266,7 +266,6 @@ class ReferenceLegacy:
             heartbeat_ms=settings.ms("broker.heartbeat.interval.ms"),
             lease_ms=lease_ms,
             election_ms=session_ms,
-            replica_lag_ms=settings.ms("replica.lag.time.max.ms"),
             recovery_bound_ms=3 * (lease_ms + session_ms) + 10_000,
         )
 

@@ -201,7 +201,6 @@ class ZooKeeperMode:
             heartbeat_ms=session_ms // 3,
             lease_ms=session_ms,
             election_ms=session_ms,
-            replica_lag_ms=int(read["replica.lag.time.max.ms"]),
             recovery_bound_ms=3 * session_ms + _RESTART_MS,
         )
 

@@ -98,7 +98,6 @@ class SimulatedNetwork:
         self._agenda = agenda
         self._random = draw.random
         self._living = living
-        self._weather = profile
         self._links = {(link.source, link.target, link.port): link for link in layout.links}
         self._states = dict.fromkeys(layout.links, HEALTHY)
         self._dropped: Counter[tuple[Link, str]] = Counter()
