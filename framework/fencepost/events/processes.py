@@ -68,6 +68,7 @@ class NodeStopped(Struct, frozen=True, tag="node.stopped", kw_only=True):
     """A node's last event when it ends by itself. Without it, its last events may be missing."""
 
     reason: str
+    """Why, as free text of the node: a request to stop, the end of its work, or an error."""
 
     def sentence(self) -> str:
         return f"stopped{because(self.reason)}"
@@ -89,6 +90,7 @@ class ConnectionClosed(Struct, frozen=True, tag="node.connection_closed", kw_onl
     listener: str
     peer: str
     reason: str
+    """Why, as free text of the node."""
 
     def sentence(self) -> str:
         return f"closed a connection of {self.peer}{because(self.reason)}"
@@ -108,6 +110,7 @@ class ClientFailed(Struct, frozen=True, tag="client.failed", kw_only=True):
     """The client library reported a fatal error, or the client's worker died."""
 
     error: str
+    """What the library or the process said, as free text."""
     fatal: bool
 
     def sentence(self) -> str:

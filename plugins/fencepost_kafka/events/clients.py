@@ -44,6 +44,7 @@ class ProduceCompleted(Struct, frozen=True, kw_only=True, tag="client.produce_co
     outcome: CallOutcome
     offset: int
     error: str
+    """Kafka's name of the error, or the words of the client library; empty: none. An open set."""
 
     def sentence(self) -> str:
         if self.outcome == "ok":
@@ -140,6 +141,7 @@ class ReadCompleted(Struct, frozen=True, kw_only=True, tag="client.read_complete
     end: int
     outcome: CallOutcome
     error: str
+    """Kafka's name of the error, or the words of the client library; empty: none. An open set."""
     asked_ns: int = 0
 
     def sentence(self) -> str:
@@ -175,6 +177,7 @@ class ProbeCompleted(Struct, frozen=True, kw_only=True, tag="client.probe_comple
     partition: int
     outcome: ProbeOutcome
     error: str
+    """Kafka's name of the error, or the words of the client library; empty: none. An open set."""
     records: int
     base_offset: int
     sent_at_ns: int
@@ -213,6 +216,7 @@ class AdminCompleted(Struct, frozen=True, tag="client.admin_completed", kw_only=
     subject: str
     outcome: CallOutcome
     error: str
+    """Kafka's name of the error, or the words of the client library; empty: none. An open set."""
     details: tuple[str, ...] = ()
 
     def sentence(self) -> str:

@@ -43,6 +43,7 @@ class ZnodeUnreadable(Struct, frozen=True, tag="zookeeper.unreadable", kw_only=T
     """This node has read a znode with invalid content, and ignores it."""
 
     reason: str
+    """Which znode, and why, as free text of the node."""
 
     def sentence(self) -> str:
         return f"cannot read a znode: {self.reason}"
@@ -162,6 +163,7 @@ class MetadataHeartbeatReceived(
     incarnation_id: int
     controller: int
     error: str
+    """Kafka's name of the error (NONE: none); an open set, since versions of Kafka add to it."""
     state: int
     sent_ns: int
     timeout_ms: int
@@ -199,6 +201,7 @@ class MetadataHeartbeatAnswered(
     known: int
     target_state: int
     error: str
+    """Kafka's name of the error (NONE: none); an open set, since versions of Kafka add to it."""
     state: ControllerState
     controller_epoch: int
     active: bool
@@ -328,6 +331,7 @@ class ControlRequestAnswered(
     request_epoch: int
     broker_epoch: int
     error: str
+    """Kafka's name of the error (NONE: none); an open set, since versions of Kafka add to it."""
     partitions: tuple[str, ...]
     first: bool = False
     deletes: bool = False
@@ -383,6 +387,7 @@ class ControlledShutdownAnswered(
     request_epoch: int
     known_epoch: int
     error: str
+    """Kafka's name of the error (NONE: none); an open set, since versions of Kafka add to it."""
     remaining: tuple[str, ...]
     controller_epoch: int
 
@@ -408,6 +413,7 @@ class IsrChangeJudged(Struct, frozen=True, tag="controller.isr_change_judged", k
     incarnation_id: int
     known: int
     error: str
+    """Kafka's name of the error (NONE: none); an open set, since versions of Kafka add to it."""
     partitions: tuple[str, ...]
     isrs: tuple[str, ...]
     leader_epochs: tuple[int, ...]

@@ -205,6 +205,7 @@ class ChangeAnswered(Struct, frozen=True, kw_only=True, tag="controller.change_a
     api: str
     client: str
     error: str
+    """Kafka's name of the error (NONE: none); an open set, since versions of Kafka add to it."""
     offset: int
     high_watermark: int
     controller_epoch: int

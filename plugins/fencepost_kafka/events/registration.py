@@ -29,6 +29,7 @@ class HeartbeatAnswered(Struct, frozen=True, kw_only=True, tag="controller.heart
     request_epoch: int
     broker_epoch: int
     error: str
+    """Kafka's name of the error (NONE: none); an open set, since versions of Kafka add to it."""
     next_state: BrokerStateName
     lease_start_ms: int
     lease_end_ms: int
@@ -225,6 +226,7 @@ class HeartbeatRefused(Struct, frozen=True, tag="broker.heartbeat_refused", kw_o
     broker_id: int
     broker_epoch: int
     error: str
+    """Kafka's name of the error (NONE: none); an open set, since versions of Kafka add to it."""
     controller: int
 
     def sentence(self) -> str:

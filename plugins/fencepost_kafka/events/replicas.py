@@ -254,6 +254,7 @@ class IsrChangeAnswered(Struct, frozen=True, tag="replica.isr_change_answered", 
     partition: int
     leader_epoch: int
     error: str
+    """Kafka's name of the error (NONE: none); an open set, since versions of Kafka add to it."""
     isr: tuple[int, ...]
     granted_epoch: int = -1
 

@@ -37,6 +37,7 @@ class ProduceAnswered(Struct, frozen=True, kw_only=True, tag="broker.produce_ans
     client: str
     acks: int
     error: str
+    """Kafka's name of the error (NONE: none); an open set, since versions of Kafka add to it."""
     base_offset: int
     log_end: int
     leader_epoch: int
@@ -100,7 +101,9 @@ class RequestRefused(Struct, frozen=True, kw_only=True, tag="broker.request_refu
     client: str
     requester: int
     error: str
+    """Kafka's name of the error (NONE: none); an open set, since versions of Kafka add to it."""
     reason: str
+    """Why, in one word of the node; an open set: for Apache Kafka it is the name of the error."""
     state: Literal[BrokerStateName, ""]
 
     def sentence(self) -> str:
