@@ -21,7 +21,7 @@ class Forwarder:
         self.mode: Mode = "pass"
         self._pairs: dict[socket.socket, socket.socket] = {}
         self._dialled: set[socket.socket] = set()
-        """The ends towards the target: what comes from them is the answer."""
+        """The connections to the target; what they deliver is the answer."""
         self._selector = selectors.DefaultSelector()
         self._listener: socket.socket | None = None
         self._wake, self._woken = socket.socketpair()

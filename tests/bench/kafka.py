@@ -55,7 +55,7 @@ def bare_start(kafka: distribution.Distribution) -> float:
 def on(
     runtime: str, kafka: distribution.Distribution, out: Path, runs: int
 ) -> Mapping[str, object]:
-    """The figures of one runtime, or the reason why there are none."""
+    """The figures of one runtime, or the reason for their absence."""
     bare: list[float] = []
     ready: list[float] = []
     bounces: list[float] = []

@@ -1,7 +1,7 @@
-"""A made history of a cluster at work: as long as wanted, in order, with nothing wrong in it.
+"""A generated history of a working cluster, of any length, in order, without violations.
 
 Three brokers lead six partitions of each of three topics; two producers write, two consumers read,
-leases are renewed, leader epochs grow. Its kinds are mixed much as in a recorded run.
+leases are renewed, leader epochs grow. The kinds of events are mixed as in a recorded run.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from fencepost_clusters.java import Artifact, cache_folder, class_path, find_jav
 
 @pytest.fixture
 def tools(tmp_path: Path) -> Path:
-    """A folder with a `java` of version 17 and nothing else, which is the whole PATH."""
+    """The only folder of the PATH; it contains a `java` of version 17."""
     folder = tmp_path / "bin"
     folder.mkdir()
     write_java(folder, "17.0.15")

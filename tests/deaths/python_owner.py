@@ -1,8 +1,8 @@
-"""A plain Python program that owns a run: it starts one, says so, and waits to die.
+"""A plain Python program that owns a run: it starts one, writes `ready`, and waits for its end.
 
-`python_owner.py FOLDER [fork]`. It makes the file `ready` in FOLDER once every node is up and an
-interrupt would find it waiting, and `closing` when it was interrupted and its teardown, which takes
-its time, has begun. With `fork`, a fork of it goes on running that holds every descriptor it had.
+`python_owner.py FOLDER [fork]`. FOLDER/ready exists once every node is up and the program waits for
+an interrupt. FOLDER/closing exists once it was interrupted and its teardown, which takes time, has
+begun. With `fork`, a fork of it keeps running and holds every descriptor that it had.
 """
 
 from __future__ import annotations

@@ -193,7 +193,7 @@ def test_death_in_the_middle_of_an_interrupts_teardown(
 
 
 def test_an_interrupt_of_pytest_xdist(begin: Callable[[str], Owned]) -> None:
-    """Its controller gives workers some 10 s; the run goes with them."""
+    """xdist gives its workers some 10 s to end; then the run ends with them."""
     owned = begin("pytest-xdist")
     run = owned.run
     os.killpg(owned.owner.pid, signal.SIGINT)

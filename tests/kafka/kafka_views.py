@@ -7,7 +7,7 @@ from fencepost_kafka import KafkaView
 
 
 def kafka_view(**state: object) -> View:
-    """A view whose attributes, or those of its Kafka fold, are as given."""
+    """A view with these attributes, its own or of its Kafka fold."""
     view = View((KafkaView,))
     kafka = view.of(KafkaView)
     for name, value in state.items():

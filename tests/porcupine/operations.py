@@ -68,7 +68,7 @@ class Operation(Struct, frozen=True):
 
 
 class Judged(Struct, frozen=True):
-    """What the checker says of one log: Ok, Illegal, or Unknown when its time ran out."""
+    """The checker's verdict on one log: Ok, Illegal, or Unknown when its time ran out."""
 
     log: str
     result: str
@@ -97,7 +97,7 @@ def judge(
 
 @dataclass(slots=True)
 class _Write:
-    """What is known of one message: when it was handed over, and what became of it."""
+    """One message: when it was handed over, and its outcome."""
 
     call: int
     client: str
@@ -113,7 +113,7 @@ class _Partition:
     reads: list[tuple[str, int, int, tuple[int, ...], tuple[str, ...]]] = field(
         default_factory=list
     )
-    """The reader, since when, until when, and what at which offsets."""
+    """The reader, the first and last possible time of the read, and the values by offset."""
     whole: list[tuple[str, int, int, ReadCompleted]] = field(default_factory=list)
     deleted: bool = False
 

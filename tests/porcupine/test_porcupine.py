@@ -65,9 +65,12 @@ def lossy(seed: int, plugins: Plugins) -> Load:
 
 
 def lose_leader(run: Run) -> None:
-    """A leader that its followers do not reach any more acknowledges, if it ever does, and dies;
-    when it is back, it has to follow. Under a defect an idempotent producer would itself see that
-    something is wrong, and end; any other may store a message twice, and be blamed for it."""
+    """The followers lose their leader, which may acknowledge further writes and dies; after its
+    restart it must follow.
+
+    Under a defect the producer is not idempotent, because an idempotent one would detect the damage
+    and end. Without a defect it is, because another one may store a message twice.
+    """
     run.clients.create_topic("orders", partitions=1)
     healthy = not run.spec.shape.defects
     writes = run.clients.produce("orders", acks="all", rate=50, idempotent=healthy)
@@ -116,7 +119,7 @@ SEEDS = 12
 
 
 def agreed(result: RunResult, judged: Mapping[str, ops.Judged]) -> bool:
-    """Whether both found the contents sound; fails where one says so and the other does not."""
+    """Whether both judge the contents as correct; fails if they disagree."""
     broken = CONTENT & set(result.judgement.of(Outcome.VIOLATED))
     illegal = [one.log for one in judged.values() if one.result != "Ok"]
     assert bool(broken) == bool(illegal), (broken, judged)
@@ -192,7 +195,7 @@ def test_both_agree_on_real_processes(
 def test_both_agree_on_the_metadata_log(
     defect: str, plugins: Plugins, program: Path, tmp_path: Path
 ) -> None:
-    """QC-08: what is answered is committed; its breach shows in no partition's log."""
+    """QC-08: answered changes are committed. No partition's log shows a violation of it."""
     defects = (defect,) if defect else ()
     result, events = play(
         plugins, tmp_path / "run", create_beside_the_quorum, *defects, settings=UNHURRIED

@@ -41,7 +41,7 @@ def info(run: str) -> RunInfo:
 
 
 def write(root: Path, run: str, events: Sequence[f.Event]) -> Path:
-    """A run folder that holds this history; `verdicts.json` is not among what it has."""
+    """A run folder with this history and without `verdicts.json`."""
     folder = RunFolder.create(root / run)
     folder.write_info(info(run))
     folder.history.write_bytes(b"".join(CODEC.encode(event) for event in events))

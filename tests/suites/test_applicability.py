@@ -12,7 +12,7 @@ from fencepost_suites.clauses import applicability, clauses
 
 OWN = ("KR-01", "KR-02", "KR-03", "KR-04", "KR-05", "KR-06", "KR-07", "KR-08")
 LEAST = 20
-"""The least number of characters in which an entry can say how."""
+"""The least number of characters of an entry's `how`."""
 
 
 KAFKAS = ("kraft", "zookeeper")

@@ -84,7 +84,7 @@ def _temporary(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFac
 
 @final
 class _Facts:
-    """Adds to each report what only the process that runs the test knows."""
+    """Adds the facts to each report that only the process of the test knows."""
 
     def __init__(self, kept: Path) -> None:
         self._kept = kept

@@ -1,4 +1,4 @@
-"""A test that starts a process is marked for it, or fails; what became of it is recorded."""
+"""A test that starts a process must be marked; the outcome of each test is recorded."""
 
 from __future__ import annotations
 

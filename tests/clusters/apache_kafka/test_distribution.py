@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def tools(tmp_path: Path) -> Path:
-    """A folder with a `java` of version 17 and nothing else, which is the whole PATH."""
+    """The only folder of the PATH; it contains a `java` of version 17."""
     folder = tmp_path / "bin"
     folder.mkdir()
     write_java(folder, "17.0.15")

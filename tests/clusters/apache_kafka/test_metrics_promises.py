@@ -233,7 +233,7 @@ def test_either_is_right_during_an_election_or_a_resignation() -> None:
 
 
 def running(unfenced: bool | None) -> HistoryBuilder:
-    """A broker that reports that it is running; its record comes afterwards, if there is one."""
+    """A broker that reports RUNNING; its record, if any, is committed afterwards."""
     h = HistoryBuilder()
     h.add(
         BROKER,

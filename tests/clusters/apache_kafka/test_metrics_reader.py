@@ -1,5 +1,5 @@
-"""Reading pages over HTTP: each page makes an event; a node that answers badly, or not at all,
-stops nothing."""
+"""Pages over HTTP: each page makes an event. A node with a bad answer or none does not end the
+reader."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def asked_of(answer: bytes | None) -> Mapping[str, int]:
-    """The page that is read from a server with this answer (None: it never answers)."""
+    """The page read from a server with this answer (None: the server never answers)."""
     served = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

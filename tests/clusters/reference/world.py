@@ -68,8 +68,8 @@ class Request:
 
 
 class OpenQuorum:
-    """`reference/quorum` as the simulator needs it. It keeps the shells of its nodes, and a test
-    chooses what its clients are."""
+    """`reference/quorum` for the simulator. It keeps the shells of its nodes; the test chooses the
+    clients."""
 
     def __init__(self) -> None:
         self.system = system = ReferenceQuorum()
@@ -161,7 +161,7 @@ class World:
         return request
 
     def answer(self, slot: str, message: m.Request, seconds: float = 10.0) -> m.Response | None:
-        """Sends a message and waits for its answer; None if there is none, or it was refused."""
+        """Sends a message and returns its answer; None if it was refused or not answered."""
         request = self.ask(slot, message)
         self.until(lambda: request.over, seconds)
         return request.answer

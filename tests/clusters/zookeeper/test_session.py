@@ -39,7 +39,7 @@ from fencepost_clusters.zookeeper.client.port import (
 pytestmark = [pytest.mark.real, available]
 
 SHORT_MS = 2000
-"""Long enough for a busy machine, as kazoo lets half of it pass between pings."""
+"""Long enough for a busy machine: kazoo sends a ping only after half of it."""
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +128,8 @@ def test_watches_are_dropped_with_the_connection_and_can_be_set_again(
 def test_a_create_during_a_cut_is_never_carried_out_in_a_later_session(
     server: RunningServer, link: Forwarder
 ) -> None:
-    """By kazoo alone it would wait past the end of the session, and a retry would repeat it."""
+    """Without our limit, kazoo waits past the end of the session, and a retry repeats the
+    request."""
 
     async def test() -> None:
         async with clients(host(link), server.host) as (one, observer):
@@ -153,7 +154,7 @@ def test_a_create_during_a_cut_is_never_carried_out_in_a_later_session(
 def test_a_session_without_a_connection_is_given_up_before_the_server_can_tell_its_end(
     server: RunningServer, link: Forwarder
 ) -> None:
-    """kazoo learns of the end when it reaches a server again, which may be never."""
+    """kazoo learns of the end only from a server, which it may never reach again."""
 
     async def test() -> None:
         async with clients(host(link)) as (one,):

@@ -304,7 +304,7 @@ def test_a_request_as_a_cause_orders_nothing_by_itself() -> None:
 
 @given(st.data())
 def test_any_merge_keeps_each_process_in_order_and_causes_first(data: st.DataObject) -> None:
-    """Against the definition: whatever the clocks, a cause drawn from the past comes first."""
+    """By the definition: for any clocks, an event's cause comes before it."""
     processes = ["a", "b", "c"]
     written: dict[str, list[Event]] = {name: [] for name in processes}
     for _ in range(data.draw(st.integers(0, 25))):

@@ -1,4 +1,4 @@
-"""Recorder: gap-free, whole, one file a process, nothing lost that was recorded."""
+"""Recorder: one file for each process, whole events, no gaps, no recorded event lost."""
 
 from __future__ import annotations
 

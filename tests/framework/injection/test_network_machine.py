@@ -149,7 +149,7 @@ class Networking(RuleBasedStateMachine):
 
     @rule(pair=PAIRS, latency_ms=st.integers(0, 50), rate_kb=st.sampled_from([0, 20, 1000]))
     def slow(self, pair: tuple[str, str], latency_ms: int, rate_kb: int) -> None:
-        """Order holds whatever the latency and the rate; and on a link that is slow no more."""
+        """Messages keep their order at any latency and rate, and after a slow link is healed."""
         self.slowed[pair] = LinkState(latency_ms=latency_ms, rate_kb=rate_kb)
         self._bring()
 

@@ -150,7 +150,7 @@ def test_open_connections_are_counted_at_their_end() -> None:
 
 
 def probed(probe: Probe) -> System:
-    """A system of which no more than its name and its probe is used."""
+    """A system of which only the name and the probe are used."""
     return cast(System, SimpleNamespace(name="acme/lamps", probe=probe))
 
 

@@ -1,4 +1,4 @@
-"""Explanations: by happens-before and by what an event is about, never by nearness in time."""
+"""Explanations follow happens-before and the subjects of events, never the distance in time."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_a_runs_leftovers_are_not_those_of_one_whose_number_begins_alike() -> No
 
 @pytest.fixture
 def pod(tmp_path: Path) -> Pod:
-    """A pod whose agent receives what is sent and answers what the test gives it."""
+    """A pod with an agent that records requests and returns the answers that the test gives it."""
     made = Pod(BROKER, "container", "volume", tmp_path / "log")
     made.opened(lambda data: None)
     return made

@@ -1,4 +1,4 @@
-"""ParsedLog: what processes print becomes their events as it comes, each line once."""
+"""ParsedLog: the lines that a process prints become its events at once, each line once."""
 
 from __future__ import annotations
 

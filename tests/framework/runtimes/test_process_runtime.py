@@ -242,7 +242,7 @@ def test_the_deciding_event_is_returned_and_the_view_stands_there(pair: ProcessR
 
 
 def test_a_condition_is_asked_after_all_earlier_events(pair: ProcessRuntime) -> None:
-    """A view that stopped at the last deciding event would call a dead process alive."""
+    """A view that ends at the last deciding event would show a dead process as alive."""
     process = pair.living(slot(pair, "broker-1"))
     assert process is not None
     pair.signal(process, Signal.KILL)

@@ -1,4 +1,4 @@
-"""Rules about a controller that was without ZooKeeper, or stood still (KIP-343)."""
+"""Rules about a controller that lost ZooKeeper or was paused (KIP-343)."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def test_a_winner_with_every_committed_record_keeps_qc_07() -> None:
 
 
 def test_a_late_winner_of_an_old_epoch_need_not_have_later_records() -> None:
-    """Its votes took long to arrive; it can commit nothing any more."""
+    """Its votes arrived late: a newer leader exists, so it can commit nothing."""
     h = HistoryBuilder()
     elect(h, ONE, 5, 0)
     commit(h, ONE, 7, 3)

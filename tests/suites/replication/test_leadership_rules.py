@@ -139,8 +139,8 @@ def test_shutdown_granted_while_leading_breaks_qc_18() -> None:
 
 
 def test_shutdown_granted_with_the_handover_in_one_decision_breaks_qc_18() -> None:
-    """At the answer it leads nothing any more; at the fencing record that came with it, it led
-    everything."""
+    """The broker leads no partition at the answer, but led all of them at the fencing record in the
+    same decision."""
     h = HistoryBuilder()
     partition(h, 3, leader=1, epoch=0)
     ask(h)

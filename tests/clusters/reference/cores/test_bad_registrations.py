@@ -1,4 +1,4 @@
-"""A broker that meets znodes which are missing or unreadable says which, and goes on."""
+"""Missing or unreadable znodes: a broker logs which, and keeps running."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fencepost_kafka import BrokerRegistered, ControllerBegan, ControllerEnded, 
 SECOND = 1_000_000_000
 ME, OTHER = 1, 2
 REQUESTS = 2_000
-"""More than a broker sends in a second: one that sends as many goes round in a circle."""
+"""More requests than a broker sends in a second; a broker that sends as many is in a loop."""
 
 
 class Bench:
@@ -63,7 +63,7 @@ class Bench:
             self.give(e.Tick())
 
     def give(self, what: e.Input) -> None:
-        """Gives an input, and all that ZooKeeper answers to what follows."""
+        """Handles an input, then ZooKeeper's answers to all requests that follow from it."""
         inputs, requests = [what], 0
         while inputs:
             for effect in self.core.handle(inputs.pop(0), e.Instant(self.now_ns, 0)):

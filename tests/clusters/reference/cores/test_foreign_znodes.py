@@ -1,4 +1,5 @@
-"""Znodes that another client wrote, broke or removed: the controller says which, and goes on."""
+"""Znodes that another client wrote, damaged or removed: the controller logs which, and keeps
+running."""
 
 from __future__ import annotations
 

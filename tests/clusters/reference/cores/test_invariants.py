@@ -193,7 +193,7 @@ def test_the_invariants_and_all_promises_hold(
 def test_the_invariants_can_be_broken(
     defects: tuple[str, ...], message: str, plugins: Plugins, tmp_path: Path
 ) -> None:
-    """Otherwise they would prove nothing: a voter that votes twice makes two leaders of one
+    """Shows that the invariants can fail: a voter that votes twice makes two leaders of one
     epoch."""
 
     def until_broken() -> None:

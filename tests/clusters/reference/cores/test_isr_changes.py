@@ -145,8 +145,8 @@ def test_after_an_uncertain_refusal_replicas_that_may_have_been_added_count(
 
 
 def test_a_leader_that_is_answered_the_isr_it_has_goes_on_asking() -> None:
-    """Over ZooKeeper it learns what is stored by answers alone: one that changes nothing settles
-    what it had asked for before."""
+    """Over ZooKeeper a leader learns the stored ISR from answers only. An answer without a change
+    confirms its earlier request."""
     out, image = Outbox(), cluster()
     read = legacy_settings.read({"broker.id": "1", "zookeeper.connect": "zookeeper-1:2181"})
     asking = Asking(out)

@@ -78,7 +78,7 @@ class TwoLogs(RuleBasedStateMachine):
 
     @rule(which=st.sampled_from([0, 1]), data=st.data())
     def serve(self, which: int, data: st.DataObject) -> None:
-        """Whole batches, one at least, then as many as fit, none beyond the bound."""
+        """Whole batches: the first one, and as many more as fit below the bound."""
         end = self.logs[which].end
         start = data.draw(st.integers(0, end + 2))
         below = data.draw(st.integers(0, end + 2))
@@ -160,7 +160,8 @@ class OneProducer(RuleBasedStateMachine):
     @precondition(lambda self: not self.stored)
     @rule(sequence=st.sampled_from([0, 5, SEQUENCES - 3]), count=st.integers(1, 4))
     def begin(self, sequence: int, count: int) -> None:
-        """The log has no batch of it (any more), so it may continue with any sequence number."""
+        """The log has no batch of this producer, or none any more, so any sequence number may
+        follow."""
         assert self._send(self.epoch, sequence, count) is None
         self._store(sequence, count)
 

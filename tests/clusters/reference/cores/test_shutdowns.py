@@ -28,7 +28,7 @@ def at(ms: int) -> Instant:
 
 
 class Stopping:
-    """Broker 1 was asked to stop; by its own account it leads nothing."""
+    """Broker 1 was asked to stop and, as far as it knows, leads no partition."""
 
     def __init__(self) -> None:
         self.out = Outbox()
@@ -56,7 +56,7 @@ class Stopping:
 
 
 def test_a_broker_ends_once_the_controller_has_left_it_nothing() -> None:
-    """The LeaderAndIsr that says what it leads may not have come yet."""
+    """The LeaderAndIsr that names its partitions may arrive later."""
     broker = Stopping()
     assert not broker.ended(1)
     broker.answer(Error.NONE, LED, 10)

@@ -1,4 +1,4 @@
-"""ZooKeeper that brokers cannot use: each says why, and goes on."""
+"""ZooKeeper in a state that brokers cannot use: each broker logs why, and keeps running."""
 
 from __future__ import annotations
 
