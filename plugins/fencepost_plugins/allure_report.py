@@ -26,7 +26,7 @@ class Found(Struct, frozen=True):
     explanation: tuple[str, ...] = ()
 
 
-class Verdict(Struct, frozen=True):
+class WrittenVerdict(Struct, frozen=True):
     """One clause's verdict, as verdicts.json has it; its other fields are not shown."""
 
     verdict: str
@@ -62,7 +62,7 @@ def fencepost_run_judged(run_folder: Path, make_report: Callable[[], Path]) -> N
     if not allure_commons.plugin_manager.hook.report_attached_data.get_hookimpls():
         return
     verdicts = msgspec.json.decode(
-        (run_folder / "verdicts.json").read_bytes(), type=dict[str, Verdict]
+        (run_folder / "verdicts.json").read_bytes(), type=dict[str, WrittenVerdict]
     )
     kinds = allure.attachment_type
     allure.attach(table(verdicts), "verdicts", kinds.HTML)
@@ -79,7 +79,7 @@ def fencepost_run_judged(run_folder: Path, make_report: Callable[[], Path]) -> N
             allure.attach(page.read_text(), "timeline", kinds.HTML)
 
 
-def table(verdicts: Mapping[str, Verdict]) -> str:
+def table(verdicts: Mapping[str, WrittenVerdict]) -> str:
     """The verdicts as a page of its own, without scripts, the worst first."""
     weight = {"violated": 0, "unknown": 1, "known": 2, "not-exercised": 3, "holds": 4}
     rows = [
@@ -105,7 +105,7 @@ def table(verdicts: Mapping[str, Verdict]) -> str:
     return f"<table cellpadding='4'><tr>{head}</tr>{''.join(rows)}</table>"
 
 
-def explanations(verdicts: Mapping[str, Verdict]) -> Sequence[str]:
+def explanations(verdicts: Mapping[str, WrittenVerdict]) -> Sequence[str]:
     """For each violated clause: its sentence, the violation, and the events that led to it."""
     lines: list[str] = []
     for clause, verdict in verdicts.items():

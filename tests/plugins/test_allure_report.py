@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost_plugins.allure_report import Verdict, table
+from fencepost_plugins.allure_report import WrittenVerdict, table
 
 pytestmark = pytest.mark.tool
 
@@ -111,10 +111,10 @@ def test_no_timeline_is_made_if_allure_writes_nothing(
 
 def test_a_known_finding_is_named_and_listed_below_new_ones() -> None:
     found = {
-        "KR-06": Verdict(
+        "KR-06": WrittenVerdict(
             "violated", 1, "peer", "A refused process is gone.", known=("duplicates",)
         ),
-        "QC-17": Verdict("violated", 1, "client", "A fenced broker serves no client."),
+        "QC-17": WrittenVerdict("violated", 1, "client", "A fenced broker serves no client."),
     }
     new, known = table(found).split("<tr>")[2:]
     assert "<td>QC-17</td><td>violated</td>" in new

@@ -30,7 +30,7 @@ from fencepost_clusters.zookeeper.probe import zookeeper_probe
 from fencepost_clusters.zookeeper.server import CLIENT_PORT
 from fencepost_clusters.zookeeper.simulation.messages import Ping
 from fencepost_clusters.zookeeper.simulation.server import SimulatedServer, TreeDisk
-from fencepost_clusters.zookeeper.simulation.session import ClientSession, Server
+from fencepost_clusters.zookeeper.simulation.session import Server, SimulatedSession
 from fencepost_clusters.zookeeper.simulation.tree import Tree
 
 SERVER, ABSENT, NODE = "zookeeper", "absent", "node"
@@ -58,7 +58,9 @@ class Node:
 
     def begin(self) -> None:
         """Begins a session."""
-        self.session = ClientSession(Server(SERVER, CLIENT_PORT), 2000, self._deliver, self._host)
+        self.session = SimulatedSession(
+            Server(SERVER, CLIENT_PORT), 2000, self._deliver, self._host
+        )
 
     def ask(self, *requests: Request) -> None:
         for request in requests:

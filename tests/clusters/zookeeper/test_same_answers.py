@@ -26,7 +26,6 @@ from zookeeper_servers import RunningServer, available, free_port, standalone
 from fencepost_clusters.zookeeper.client.port import (
     Answer,
     Answered,
-    Change,
     Children,
     Create,
     Created,
@@ -43,6 +42,7 @@ from fencepost_clusters.zookeeper.client.port import (
     Stat,
     Watch,
     WriteResult,
+    ZnodeChange,
 )
 from fencepost_clusters.zookeeper.simulation.tree import Tree, Watched
 
@@ -196,7 +196,7 @@ async def expire_last(pair: Pair, link: Forwarder, name: str) -> None:
     for place, request in ((index, Create(name, ephemeral=True)), (0, Exists(name, watch=True))):
         await pair.clients[place].answer(pair.start(place, request))
     link.set("mute-up")
-    deleted = Fired(name, Watch.NODE, Change.DELETED)
+    deleted = Fired(name, Watch.NODE, ZnodeChange.DELETED)
     await pair.clients[0].wait(lambda: deleted in pair.clients[0].fired)
     for other in pair.ids[:index]:
         assert pair.tree.hear(other, pair.now_ms + BATCH_MS // 2)
@@ -247,8 +247,8 @@ def test_the_model_answers_as_the_real_server(server: RunningServer) -> None:
     possible = {
         *("Created", "Deleted", "DataSet", "Checked", "Found", "Data", "Children", "Done"),
         *(reason.name for reason in Reason if reason not in never_asked),
-        *(f"{Watch.NODE} {change}" for change in Change if change is not Change.CHILDREN),
-        *(f"{Watch.CHILDREN} {change}" for change in (Change.CHILDREN, Change.DELETED)),
+        *(f"{Watch.NODE} {change}" for change in ZnodeChange if change is not ZnodeChange.CHILDREN),
+        *(f"{Watch.CHILDREN} {change}" for change in (ZnodeChange.CHILDREN, ZnodeChange.DELETED)),
     }
     assert possible == {*seen}
     assert min(seen.values()) >= 50, seen

@@ -14,7 +14,6 @@ from zookeeper_clients import Client
 from zookeeper_servers import RunningServer, available, free_port, standalone
 
 from fencepost_clusters.zookeeper.client.port import (
-    Change,
     Children,
     Connected,
     Create,
@@ -34,6 +33,7 @@ from fencepost_clusters.zookeeper.client.port import (
     Unknown,
     Unsent,
     Watch,
+    ZnodeChange,
 )
 
 pytestmark = [pytest.mark.real, available]
@@ -82,7 +82,7 @@ async def gone(observer: Client, path: str) -> None:
     """Waits until a node is deleted, by a watch."""
     found = await observer.ask(Exists(path, watch=True))
     if found != Found(None):
-        await observer.wait(lambda: Fired(path, Watch.NODE, Change.DELETED) in observer.fired)
+        await observer.wait(lambda: Fired(path, Watch.NODE, ZnodeChange.DELETED) in observer.fired)
 
 
 def test_a_suspended_session_is_resumed_with_its_ephemerals(
@@ -120,7 +120,7 @@ def test_watches_are_dropped_with_the_connection_and_can_be_set_again(
             assert one.fired == []
             await other.ask(SetData("/watched", b"3"))
             await one.wait(lambda: bool(one.fired))
-            assert one.fired == [Fired("/watched", Watch.NODE, Change.DATA)]
+            assert one.fired == [Fired("/watched", Watch.NODE, ZnodeChange.DATA)]
 
     run(test)
 

@@ -14,7 +14,6 @@ from fencepost.model.clock import SECOND
 from fencepost.model.system.subject import Subject
 from fencepost.runtimes.simulated.runtime import SimulatedRuntime
 from fencepost_clusters.zookeeper.client.port import (
-    Change,
     Connected,
     Create,
     Created,
@@ -32,11 +31,12 @@ from fencepost_clusters.zookeeper.client.port import (
     Unknown,
     Unsent,
     Watch,
+    ZnodeChange,
 )
 
 NEVER = Condition("never", lambda view: False)
 REGISTRATION = Create("/id", ephemeral=True)
-DELETED = Fired("/id", Watch.NODE, Change.DELETED)
+DELETED = Fired("/id", Watch.NODE, ZnodeChange.DELETED)
 
 
 def register(node: Node, event: SessionEvent) -> None:

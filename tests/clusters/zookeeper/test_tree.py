@@ -6,7 +6,6 @@ import pytest
 
 from fencepost_clusters.zookeeper.client.port import (
     Answer,
-    Change,
     Check,
     Checked,
     Children,
@@ -30,6 +29,7 @@ from fencepost_clusters.zookeeper.client.port import (
     Stat,
     Unsent,
     Watch,
+    ZnodeChange,
     is_path,
 )
 from fencepost_clusters.zookeeper.simulation.tree import Tree, Watched
@@ -149,7 +149,7 @@ def test_a_multi_with_a_refused_write_changes_nothing(tree: Tree) -> None:
 def test_a_watch_fires_once_to_each_session_that_set_it(tree: Tree) -> None:
     for session in (ONE, TWO, TWO):
         ask(tree, Exists("/p", watch=True), session)
-    made = Fired("/p", Watch.NODE, Change.CREATED)
+    made = Fired("/p", Watch.NODE, ZnodeChange.CREATED)
     assert fired(tree, Create("/p")) == [(ONE, made), (TWO, made)]
     assert fired(tree, Delete("/p")) == []
 
@@ -166,9 +166,9 @@ def test_a_deletion_fires_both_watches_of_a_node_and_that_of_its_parent(tree: Tr
         ask(tree, request, TWO)
     ask(tree, GetChildren("/", watch=True))
     assert fired(tree, Delete("/p")) == [
-        (TWO, Fired("/p", Watch.NODE, Change.DELETED)),
-        (TWO, Fired("/p", Watch.CHILDREN, Change.DELETED)),
-        (ONE, Fired("/", Watch.CHILDREN, Change.CHILDREN)),
+        (TWO, Fired("/p", Watch.NODE, ZnodeChange.DELETED)),
+        (TWO, Fired("/p", Watch.CHILDREN, ZnodeChange.DELETED)),
+        (ONE, Fired("/", Watch.CHILDREN, ZnodeChange.CHILDREN)),
     ]
 
 
@@ -184,7 +184,7 @@ def test_the_end_of_a_session_deletes_its_ephemerals_in_one_transaction(tree: Tr
     for path in ("/p", "/p/a", "/p/b"):
         ask(tree, Create(path, ephemeral=path != "/p"))
     ask(tree, GetChildren("/p", watch=True), TWO)
-    assert tree.end(ONE) == [Watched(TWO, Fired("/p", Watch.CHILDREN, Change.CHILDREN))]
+    assert tree.end(ONE) == [Watched(TWO, Fired("/p", Watch.CHILDREN, ZnodeChange.CHILDREN))]
     found = ask(tree, GetChildren("/p"), TWO)
     assert isinstance(found, Children)
     assert found.names == ()

@@ -61,7 +61,7 @@ class NodeIdentity:
     calls: codec.Calls = field(default_factory=lambda: codec.NODE_CALLS)
 
 
-class Node:
+class NodeShell:
     """Runs one core until it wants to exit. Inputs are handled one at a time."""
 
     def __init__(

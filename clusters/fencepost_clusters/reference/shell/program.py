@@ -21,7 +21,7 @@ from fencepost import NodeStopped, Recorder, UsageError
 from fencepost_clusters.reference.core.assembly import assemble, check_site, read_settings
 from fencepost_clusters.reference.core.node.site import Site
 from fencepost_clusters.reference.defects.catalogue import policies_with
-from fencepost_clusters.reference.shell.node import Node, NodeIdentity, instant
+from fencepost_clusters.reference.shell.node import NodeIdentity, NodeShell, instant
 from fencepost_clusters.reference.shell.storage import DamagedFile, Disk
 from fencepost_clusters.reference.wire import codec
 from fencepost_clusters.reference.wire.record_batch import CorruptBatch
@@ -78,7 +78,7 @@ def main(argv: list[str]) -> int:
         identity = NodeIdentity(node.process, node.hosts, settings.rights, offset_ms)
         if settings.zookeeper:
             identity = replace(identity, listeners=codec.LEGACY_LISTENERS, calls=codec.LEGACY_CALLS)
-        running = Node(core, disk, recorder, identity)
+        running = NodeShell(core, disk, recorder, identity)
         listeners = {name: (node.address, port) for name, port in node.ports.items()}
         metrics = None if node.metrics_port is None else (node.address, node.metrics_port)
         return asyncio.run(running.run(listeners, metrics))

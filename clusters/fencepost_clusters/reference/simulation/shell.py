@@ -26,7 +26,7 @@ from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.codec import Calls, encode_request
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_clusters.zookeeper.client.port import Ended, SessionEvent, Unsent
-from fencepost_clusters.zookeeper.simulation.session import ClientSession, Server
+from fencepost_clusters.zookeeper.simulation.session import Server, SimulatedSession
 from fencepost_kafka import ClientCommand
 
 MS = 1_000_000
@@ -136,7 +136,7 @@ class Shell:
         self._peers: dict[tuple[e.Address, str], int] = {}
         self._timeouts: list[tuple[int, int, int]] = []
         self._recovered_ns: int | None = None
-        self._session: ClientSession | None = None
+        self._session: SimulatedSession | None = None
         self._inputs: deque[Any] = deque()
         self._stepping = False
         self._closing: set[int] = set()
@@ -316,7 +316,7 @@ class Shell:
                 assert self._session is None, "a node has one session at a time"
                 # A simulated server represents a whole ensemble.
                 (server,) = effect.servers
-                self._session = ClientSession(
+                self._session = SimulatedSession(
                     Server(*server, effect.chroot),
                     effect.timeout_ms,
                     self._deliver,

@@ -34,7 +34,6 @@ from kazoo.retry import KazooRetry
 from fencepost_clusters.zookeeper.client.port import (
     Answer,
     Answered,
-    Change,
     Check,
     Checked,
     Children,
@@ -66,6 +65,7 @@ from fencepost_clusters.zookeeper.client.port import (
     Watch,
     Write,
     WriteResult,
+    ZnodeChange,
     paths_are_good,
 )
 
@@ -85,10 +85,10 @@ _LOST = (
     exceptions.ConnectionClosedError,
 )
 _CHANGES = {
-    EventType.CREATED: Change.CREATED,
-    EventType.DELETED: Change.DELETED,
-    EventType.CHANGED: Change.DATA,
-    EventType.CHILD: Change.CHILDREN,
+    EventType.CREATED: ZnodeChange.CREATED,
+    EventType.DELETED: ZnodeChange.DELETED,
+    EventType.CHANGED: ZnodeChange.DATA,
+    EventType.CHILD: ZnodeChange.CHILDREN,
 }
 _MOST_SENT = 100
 """How many requests kazoo gets at a time. A few hundred would fill the pipe by which it wakes its

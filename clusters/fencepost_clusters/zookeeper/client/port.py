@@ -217,7 +217,7 @@ class Watch(StrEnum):
     CHILDREN = "children"
 
 
-class Change(StrEnum):
+class ZnodeChange(StrEnum):
     """The change that fired a watch."""
 
     CREATED = "created"
@@ -240,7 +240,7 @@ class Fired:
 
     path: str
     watch: Watch
-    change: Change
+    change: ZnodeChange
 
 
 @dataclass(frozen=True, slots=True)

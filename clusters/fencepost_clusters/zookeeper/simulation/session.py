@@ -44,7 +44,7 @@ class Server:
 
 
 @final
-class ClientSession:
+class SimulatedSession:
     """One session with a timeout, which begins at the first `wake`; see `port.Session`.
 
     Like kazoo, it pings after a third of its timeout, and gives up the connection after two thirds

@@ -14,7 +14,6 @@ from typing import final
 from fencepost_clusters.zookeeper.client.port import (
     ANY,
     Answer,
-    Change,
     Check,
     Checked,
     Children,
@@ -40,6 +39,7 @@ from fencepost_clusters.zookeeper.client.port import (
     Watch,
     Write,
     WriteResult,
+    ZnodeChange,
     paths_are_good,
 )
 
@@ -111,7 +111,7 @@ class _Transaction:
     now_ms: int
     session: int
     changed: dict[str, _Node | None] = field(default_factory=dict)
-    changes: list[tuple[str, Change]] = field(default_factory=list)
+    changes: list[tuple[str, ZnodeChange]] = field(default_factory=list)
 
     def get(self, path: str) -> _Node | None:
         return self.changed[path] if path in self.changed else self.base.get(path)
@@ -241,10 +241,10 @@ class Tree:
                 self._nodes[path] = node
         return [fired for path, change in made.changes for fired in self._fire(path, change)]
 
-    def _fire(self, path: str, change: Change) -> Iterable[Watched]:
+    def _fire(self, path: str, change: ZnodeChange) -> Iterable[Watched]:
         """A deletion fires both kinds of watch, other changes one."""
-        kinds = (Watch.NODE, Watch.CHILDREN) if change is Change.DELETED else (
-            (Watch.CHILDREN,) if change is Change.CHILDREN else (Watch.NODE,)
+        kinds = (Watch.NODE, Watch.CHILDREN) if change is ZnodeChange.DELETED else (
+            (Watch.CHILDREN,) if change is ZnodeChange.CHILDREN else (Watch.NODE,)
         )  # fmt: skip
         for watch in kinds:
             for session in sorted(self._watches.pop((watch, path), ())):
@@ -294,7 +294,7 @@ def _create(made: _Transaction, create: Create) -> WriteResult:
         pzxid=made.zxid,
         children=parent.children | {_name(path)},
     )
-    made.changes += [(path, Change.CREATED), (parent_path, Change.CHILDREN)]
+    made.changes += [(path, ZnodeChange.CREATED), (parent_path, ZnodeChange.CHILDREN)]
     return Created(path, node.stat)
 
 
@@ -318,7 +318,7 @@ def _remove(made: _Transaction, path: str) -> None:
     made.changed[parent_path] = replace(
         parent, pzxid=made.zxid, children=parent.children - {_name(path)}
     )
-    made.changes += [(path, Change.DELETED), (parent_path, Change.CHILDREN)]
+    made.changes += [(path, ZnodeChange.DELETED), (parent_path, ZnodeChange.CHILDREN)]
 
 
 def _set(made: _Transaction, path: str, data: bytes, version: int) -> WriteResult:
@@ -330,7 +330,7 @@ def _set(made: _Transaction, path: str, data: bytes, version: int) -> WriteResul
         node, data=data, mzxid=made.zxid, mtime_ms=made.now_ms, version=node.version + 1
     )
     made.changed[path] = changed
-    made.changes.append((path, Change.DATA))
+    made.changes.append((path, ZnodeChange.DATA))
     return DataSet(changed.stat)
 
 

@@ -21,15 +21,15 @@ from fencepost.supervision.launcher import Launcher
 def host_backend() -> BackendKind:
     """This host; raises EnvironmentFailed if toxiproxy is missing."""
     versions = {"toxiproxy": toxiproxy_version(find_toxiproxy(os.environ))}
-    return BackendKind("process", _settle, versions)
+    return BackendKind("process", _open, versions)
 
 
-def _settle(layout: Layout, folder: RunFolder) -> Backend:
-    return Host(layout, folder)
+def _open(layout: Layout, folder: RunFolder) -> Backend:
+    return HostBackend(layout, folder)
 
 
 @final
-class Host:
+class HostBackend:
     """See `Backend`. Claims addresses and starts the supervisor."""
 
     def __init__(self, layout: Layout, folder: RunFolder) -> None:

@@ -29,14 +29,13 @@ from fencepost_clusters.reference.core.node.effects import (
     ZooKeeperEvent,
 )
 from fencepost_clusters.reference.core.node.rights import Rights
-from fencepost_clusters.reference.shell.node import Node as RealShell
 from fencepost_clusters.reference.shell.node import NodeIdentity
+from fencepost_clusters.reference.shell.node import NodeShell as RealShell
 from fencepost_clusters.reference.shell.storage import Disk
 from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.simulation.shell import Shell, ShellIdentity
 from fencepost_clusters.zookeeper.client.port import (
     Answer,
-    Change,
     Connected,
     Create,
     Created,
@@ -58,6 +57,7 @@ from fencepost_clusters.zookeeper.client.port import (
     SetData,
     Unsent,
     Watch,
+    ZnodeChange,
 )
 from fencepost_clusters.zookeeper.server import CLIENT_PORT
 
@@ -214,7 +214,7 @@ def test_answers_come_by_number_and_a_watch_event_before_the_answer_that_follows
     assert isinstance(core.answers[5], Done)
     assert core.answers[5].results[1:] == (Deleted(), Created("/other", None))
     assert core.answers[6] == Deleted()
-    fired = ZooKeeperEvent(Fired("/id", Watch.NODE, Change.CREATED))
+    fired = ZooKeeperEvent(Fired("/id", Watch.NODE, ZnodeChange.CREATED))
     assert core.heard.index(fired) == core.heard.index(ZooKeeperAnswer(2, created)) - 1
     assert core.events[-1] == Ended(End.CLOSED)
 

@@ -27,7 +27,7 @@ Context = TypeVar("Context")
 
 
 @dataclass(frozen=True, slots=True)
-class Change(Generic[Context]):
+class ChangeRow(Generic[Context]):
     """A row of a table. `name` is the request's name in events; `forwarded`: clients may send it;
     `reads`: it changes nothing, and may be repeated."""
 
@@ -50,7 +50,7 @@ class Refusals(Protocol):
 class Changes(Generic[Context]):
     """The requests that a plane's controller decides, by their type."""
 
-    rows: Mapping[type, Change[Context]]
+    rows: Mapping[type, ChangeRow[Context]]
 
     def is_change(self, request: m.Request) -> bool:
         """Whether a request is for the active controller."""
@@ -186,19 +186,19 @@ def _elect_refused(asked: a.ElectLeadersRequest, error: Error) -> m.Response:
 
 CHANGES: Changes[DecisionContext] = Changes(
     {
-        m.CreateTopicsRequest: Change("CreateTopics", _create_topics, _create_refused),
-        m.DeleteTopicsRequest: Change("DeleteTopics", _delete_topics, _delete_refused),
-        a.AlterPartitionReassignmentsRequest: Change(
+        m.CreateTopicsRequest: ChangeRow("CreateTopics", _create_topics, _create_refused),
+        m.DeleteTopicsRequest: ChangeRow("DeleteTopics", _delete_topics, _delete_refused),
+        a.AlterPartitionReassignmentsRequest: ChangeRow(
             "AlterPartitionReassignments", reassigning.alter, reassigning.alter_refused
         ),
-        a.ListPartitionReassignmentsRequest: Change(
+        a.ListPartitionReassignmentsRequest: ChangeRow(
             "ListPartitionReassignments", reassigning.listed, reassigning.list_refused, reads=True
         ),
-        a.RebalanceRequest: Change(
+        a.RebalanceRequest: ChangeRow(
             "Rebalance", reassigning.rebalance, reassigning.rebalance_refused
         ),
-        a.ElectLeadersRequest: Change("ElectLeaders", _elect_leaders, _elect_refused),
-        a.IncrementalAlterConfigsRequest: Change(
+        a.ElectLeadersRequest: ChangeRow("ElectLeaders", _elect_leaders, _elect_refused),
+        a.IncrementalAlterConfigsRequest: ChangeRow(
             "IncrementalAlterConfigs", configs.alter, configs.alter_refused
         ),
     }

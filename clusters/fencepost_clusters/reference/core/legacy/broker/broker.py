@@ -278,7 +278,7 @@ class LegacyNode:
         if isinstance(event, zk.Fired):
             if event.path.startswith(znodes.BROKER_IDS):
                 self._read_peers()
-            elif event.path.startswith("/config/") and event.change is zk.Change.DATA:
+            elif event.path.startswith("/config/") and event.change is zk.ZnodeChange.DATA:
                 name = event.path.rpartition("/")[2]
                 of_brokers = event.path == znodes.BROKER_CONFIG
                 self.session.start(self._read_config("" if of_brokers else name))

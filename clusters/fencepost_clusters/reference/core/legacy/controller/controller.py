@@ -180,7 +180,7 @@ class Controller:
             return
         if fired.path.startswith(znodes.BROKER_IDS):
             term.change_soon()
-        elif fired.path.endswith("/state") and fired.change is zk.Change.DATA:
+        elif fired.path.endswith("/state") and fired.change is zk.ZnodeChange.DATA:
             term.add(self._state_changed(term, fired.path))
 
     def _state_changed(self, term: Term, path: str) -> Steps:

@@ -4,7 +4,7 @@ those about its voters. They are decided over the image that runs ahead."""
 from __future__ import annotations
 
 from fencepost_clusters.reference.core.cluster import changes
-from fencepost_clusters.reference.core.cluster.changes import Change, Changes
+from fencepost_clusters.reference.core.cluster.changes import ChangeRow, Changes
 from fencepost_clusters.reference.core.cluster.decisions import ChangeDecision, DecisionContext
 from fencepost_clusters.reference.core.quorum.controller import isr_changes, registration
 from fencepost_clusters.reference.core.quorum.controller import voter_changes as quorum_changes
@@ -116,9 +116,9 @@ def _remove_voter(on: QuorumContext, asked: a.RemoveRaftVoterRequest) -> ChangeD
     return ChangeDecision(records, a.RemoveRaftVoterResponse(error_code=error, error_message=why))
 
 
-def _of_cluster(change: Change[DecisionContext]) -> Change[QuorumContext]:
+def _of_cluster(change: ChangeRow[DecisionContext]) -> ChangeRow[QuorumContext]:
     """A request of every plane, decided from this plane's context."""
-    return Change(
+    return ChangeRow(
         change.name,
         lambda on, asked: change.decide(on.cluster, asked),
         change.refuse,
@@ -130,19 +130,19 @@ def _of_cluster(change: Change[DecisionContext]) -> Change[QuorumContext]:
 CHANGES: Changes[QuorumContext] = Changes(
     {
         **{kind: _of_cluster(change) for kind, change in changes.CHANGES.rows.items()},
-        a.AddRaftVoterRequest: Change(
+        a.AddRaftVoterRequest: ChangeRow(
             "AddRaftVoter",
             _add_voter,
             lambda asked, error: a.AddRaftVoterResponse(error_code=error),
         ),
-        a.RemoveRaftVoterRequest: Change(
+        a.RemoveRaftVoterRequest: ChangeRow(
             "RemoveRaftVoter",
             _remove_voter,
             lambda asked, error: a.RemoveRaftVoterResponse(error_code=error),
         ),
-        m.AlterPartitionRequest: Change("AlterIsr", _alter_isr, _isr_refused, forwarded=False),
-        a.UnregisterBrokerRequest: Change("DeleteBroker", _unregister, _unregister_refused),
-        a.DescribeQuorumRequest: Change(
+        m.AlterPartitionRequest: ChangeRow("AlterIsr", _alter_isr, _isr_refused, forwarded=False),
+        a.UnregisterBrokerRequest: ChangeRow("DeleteBroker", _unregister, _unregister_refused),
+        a.DescribeQuorumRequest: ChangeRow(
             "DescribeQuorum", _describe_quorum, _describe_refused, reads=True
         ),
     }
