@@ -1,13 +1,16 @@
 """Builds the images of this checkout with the container engine that is found.
 
     ./dev images [reference] [kafka] [zookeeper] [etcd] [--kafka VERSION] [--base IMAGE]
-                 [--java-base IMAGE] [--json]
+                 [--java-base IMAGE] [--with PACKAGE] [--json]
 
 A build downloads nothing: this program gathers packages, the project's wheel, toxiproxy and the
 software of other systems, and copies them into the build's context. The base images are public
 ones, which are pulled. If no registry answers, debootstrap makes a Debian with Python or a JRE (as
 root, from Debian's own mirror). An image whose inputs have not changed is not built again. Kafka
 stays in the user's cache, where runs in containers read its schemas.
+
+Pods measure links by the probe of the system, which they import. A probe of another package than
+this project's comes into the image of pods by `--with`: a wheel, or the folder of a project.
 """
 
 from __future__ import annotations
@@ -47,6 +50,7 @@ PYTHON = "3.11"
 INPUTS_LABEL = "fencepost.inputs"
 LOGGING = "log4j2.properties"
 CHECKPOINT = "bootstrap.checkpoint"
+_MADE = frozenset({"build", "dist"})
 KNOWN = ("reference", "kafka", "zookeeper", "etcd")
 ON_JAVA = frozenset({"kafka", "zookeeper"})
 
@@ -80,6 +84,7 @@ class Recipe:
     """An image: its folder here, the name of its base image (`on`), and its contents.
 
     `packages` are Python packages; `wheel`: the image also contains the project and our toxiproxy.
+    `extra` are wheels and folders of projects, which it contains without what they require.
     """
 
     tag: str
@@ -87,12 +92,16 @@ class Recipe:
     on: str
     packages: tuple[str, ...] = ()
     wheel: bool = False
+    extra: tuple[Path, ...] = ()
     software: Software | None = None
 
 
-def recipes(wanted: Sequence[str], kafka: str, base: str, java_base: str) -> Sequence[Recipe]:
-    """The images to build, in order. The image of the pod is always built."""
-    found = [Recipe(POD, "pod", base, ("msgspec", "pluggy"), wheel=True)]
+def recipes(
+    wanted: Sequence[str], kafka: str, base: str, java_base: str, extra: Sequence[Path] = ()
+) -> Sequence[Recipe]:
+    """The images to build, in order. The image of the pod is always built; it has the extra
+    packages."""
+    found = [Recipe(POD, "pod", base, ("msgspec", "pluggy"), wheel=True, extra=tuple(extra))]
     if "reference" in wanted:
         tag = REFERENCE
         found.append(Recipe(tag, "reference", POD, ("kio", "crc32c", "kazoo")))
@@ -175,22 +184,53 @@ def debootstrap(client: docker.APIClient, base: Base) -> None:
         client.tag(made, repository, tag)  # Podman's import would take no tag
 
 
-def gather(context: Path, packages: Sequence[str], wheel: Path | None, machine: str) -> None:
-    """Installs packages for the image's Python and machine into `site`."""
+def gather(context: Path, packages: Sequence[str], wheels: Sequence[Path], machine: str) -> None:
+    """Installs packages for the image's Python and machine into `site`, then wheels as they are,
+    without what they require."""
     site = context / "site"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--no-compile"]
     there = ["--target", str(site), "--only-binary=:all:", "--python-version", PYTHON]
     there += [f"--platform={kind}_{machine}" for kind in ("manylinux_2_28", "manylinux2014")]
     constraint = ["--constraint", str(ROOT / "requirements.lock")]
-    run([*pip, *there, *constraint, *packages], f"getting {', '.join(packages)}")
-    if wheel is not None:
-        run([*pip, *there, "--upgrade", "--no-deps", str(wheel)], "unpacking the project's wheel")
+    if packages:
+        run([*pip, *there, *constraint, *packages], f"getting {', '.join(packages)}")
+    for wheel in wheels:
+        run([*pip, *there, "--upgrade", "--no-deps", str(wheel)], f"unpacking {wheel.name}")
 
 
-def project_wheel(scratch: Path) -> Path:
+def wheel_of(project: Path, scratch: Path) -> Path:
+    """The wheel of a project's folder, built with the tools of this environment; a wheel itself."""
+    if project.is_file():
+        return project
+    into = Path(tempfile.mkdtemp(dir=scratch))
     argv = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--no-deps"]
-    run([*argv, "--no-build-isolation", "--wheel-dir", str(scratch), "."], "building the wheel")
-    return next(scratch.glob("fencepost-*.whl"))
+    argv += ["--no-build-isolation", "--wheel-dir", str(into), str(project)]
+    run(argv, f"building the wheel of {project}")
+    return next(into.glob("*.whl"))
+
+
+def extra_packages(given: Sequence[str]) -> Sequence[Path]:
+    """The wheels and folders of `--with`; raises EnvironmentFailed for anything else."""
+    found = [Path(one).absolute() for one in given]
+    for path in found:
+        if not (path / "pyproject.toml").is_file() and path.suffix != ".whl":
+            raise EnvironmentFailed(f"{path} is neither a wheel nor a folder with a pyproject.toml")
+        if not path.exists():
+            raise EnvironmentFailed(f"there is no {path}")
+    return found
+
+
+def stamp_of(package: Path) -> str:
+    """A digest of a wheel, or of the files of a project that are not hidden or made from others."""
+    whole = hashlib.sha256()
+    files = [package] if package.is_file() else sorted(package.rglob("*"))
+    for path in files:
+        parts = path.relative_to(package).parts
+        made = any(part.startswith((".", "__pycache__")) or part in _MADE for part in parts)
+        if path.is_file() and not made:
+            whole.update(f"{'/'.join(parts)}\0".encode())
+            whole.update(path.read_bytes())
+    return whole.hexdigest()
 
 
 def inputs(recipe: Recipe, base_id: str) -> str:
@@ -203,6 +243,8 @@ def inputs(recipe: Recipe, base_id: str) -> str:
         whole.update(digest().encode())
     if recipe.wheel:
         whole.update(find_toxiproxy(os.environ).read_bytes())
+    for package in recipe.extra:
+        whole.update(stamp_of(package).encode())
     if recipe.software is not None:
         whole.update(recipe.software.stamp().encode())
     return whole.hexdigest()[:16]
@@ -258,13 +300,13 @@ def build(client: docker.APIClient, recipe: Recipe, machine: str) -> bool:
     with tempfile.TemporaryDirectory() as scratch:
         context = Path(scratch, "context")
         shutil.copytree(HERE / recipe.folder, context)
-        wheel = None
         labels = {INPUTS_LABEL: made_of}
+        projects = [*((ROOT,) if recipe.wheel else ()), *recipe.extra]
         if recipe.wheel:
-            wheel = project_wheel(Path(scratch))
             shutil.copy(find_toxiproxy(os.environ), context / PROGRAM)
         if recipe.packages:
-            gather(context, recipe.packages, wheel, machine)
+            wheels = [wheel_of(project, Path(scratch)) for project in projects]
+            gather(context, recipe.packages, wheels, machine)
             labels[SOURCES_LABEL] = digest()
         if recipe.software is not None:
             recipe.software.put(context)
@@ -285,6 +327,7 @@ def build(client: docker.APIClient, recipe: Recipe, machine: str) -> bool:
 
 def build_all(options: argparse.Namespace) -> Mapping[str, bool]:
     """Builds the wanted images; returns for each whether it was built."""
+    extra = extra_packages(options.extra)
     client = open_client(os.environ)
     try:
         arch = client.version()["Arch"]
@@ -292,7 +335,7 @@ def build_all(options: argparse.Namespace) -> Mapping[str, bool]:
         python = base_of(client, PYTHON_BASE, options.base)
         on_java = not ON_JAVA.isdisjoint(options.what)
         java = base_of(client, JAVA_BASE, options.java_base) if on_java else ""
-        wanted = recipes(options.what, options.kafka, python, java)
+        wanted = recipes(options.what, options.kafka, python, java, extra)
         return {recipe.tag: build(client, recipe, machine) for recipe in wanted}
     except (DockerException, BuildError) as failed:
         raise EnvironmentFailed(f"the container engine broke off: {failed}") from failed
@@ -306,6 +349,9 @@ def main() -> int:
     parser.add_argument("--kafka", default=DEFAULT_VERSION, help="the version of Kafka")
     parser.add_argument("--java-base", default="", help="the base image, with a JRE")
     parser.add_argument("--base", default="", help=f"the base image, with Python {PYTHON}")
+    parser.add_argument("--with", dest="extra", metavar="PACKAGE", action="append", default=[],
+                        help="a wheel or a project's folder, which pods import: the package of "
+                        "a system's probe; may be given more than once")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
     unknown = sorted(set(options.what) - set(KNOWN))

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from tests.echo_node import EchoSystem
@@ -23,6 +25,7 @@ from fencepost.injection import network
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.run import Run, RunSpec
 from fencepost.runtimes.docker.pod_agent import Agent
+from fencepost.runtimes.docker.pods import PodProber, Pods
 from fencepost.supervision.addresses import check_layout
 from fencepost.testing import HistoryBuilder
 
@@ -177,6 +180,26 @@ def test_a_system_without_a_fitting_probe_is_named_with_the_remedy(
             "of HTTP that is sent instead: give it a probe that its nodes answer"
         )
         assert caught.value.exit_code == 2
+
+
+def test_a_probe_that_is_not_in_the_image_of_pods_is_named_with_the_remedy(tmp_path: Path) -> None:
+    """Its module is found in this process, and not where the agent runs."""
+
+    class AgentOfAPod:
+        def ask(self, what: str, limit_s: float, **request: object) -> Mapping[str, object]:
+            return Agent().do_probe({**request, "probe": "no_such_module:probe"})
+
+    system = EchoSystem()
+    layout = system.layout(PAIR)
+    pods = SimpleNamespace(of=lambda slot: AgentOfAPod(), listen=lambda link: ("127.0.0.1", 1))
+    prober = PodProber(cast(Pods, pods), layout, system)
+    with pytest.raises(UsageError) as caught:
+        prober.ask({layout.links[0]: (1.0, 0)})
+    assert str(caught.value) == (
+        "the probe fencepost_kafka.probe:kafka_probe of the system echo/mesh cannot be imported in "
+        "the image fencepost/pod (ModuleNotFoundError: No module named 'no_such_module'): build "
+        "the image with the package of the probe, by ./dev images --with PACKAGE"
+    )
 
 
 def test_the_agent_of_a_pod_outlives_a_probe_that_raises() -> None:

@@ -134,7 +134,10 @@ class Agent:
 
     def do_probe(self, request: dict[str, Any]) -> dict[str, Any]:
         module, _, name = request["probe"].partition(":")
-        probe = getattr(importlib.import_module(module), name)
+        try:
+            probe = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError) as absent:
+            return {"absent": f"{type(absent).__name__}: {absent}"}
 
         def ask(end: tuple[str, int, float, int]) -> tuple[bool, float]:
             began = time.monotonic()

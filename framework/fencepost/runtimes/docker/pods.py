@@ -28,7 +28,7 @@ from fencepost.injection.probes import (
     raised,
 )
 from fencepost.injection.toxiproxies import API_LIMIT_S, Hung, Reply
-from fencepost.model.errors import EnvironmentFailed
+from fencepost.model.errors import EnvironmentFailed, UsageError
 from fencepost.model.system.capabilities import System
 from fencepost.model.system.topology import CLIENT, Layout, Link, Slot
 from fencepost.runtimes.docker.engine import Container, Engine, Network
@@ -322,6 +322,12 @@ class PodProber:
             ends = [(*self.pods.listen(link), *asked[link]) for link in links]
             longest = max(asked[link][0] for link in links)
             reply = pod.ask("probe", longest + _ANSWER_LIMIT_S, probe=name, ends=ends)
+            if "absent" in reply:
+                raise UsageError(
+                    f"the probe {name} of the system {self.system.name} cannot be imported in the "
+                    f"image {IMAGE} ({reply['absent']}): build the image with the package of the "
+                    "probe, by ./dev images --with PACKAGE"
+                )
             if "raised" in reply:
                 raise raised(self.system, reply["raised"])
             answers = zip(links, reply["answers"], strict=True)
