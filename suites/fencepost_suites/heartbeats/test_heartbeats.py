@@ -12,6 +12,7 @@ from fencepost_suites.common.places import led_elsewhere
 from fencepost_suites.common.shapes import LONG_LEASE, shaped
 
 clause = pytest.mark.clause
+physical = pytest.mark.physical
 pytestmark = pytest.mark.only("reference/legacy", reason="KIP-343 is of the plane over ZooKeeper")
 
 ZOOKEEPER = "zookeeper-1"
@@ -47,6 +48,26 @@ def test_a_broker_that_reaches_zookeeper_but_not_the_controller_fences_itself(
         assert not clients.fetch_directly(victim, "orders", 0).answered
     cluster.eventually(victim.active)
     cluster.eventually(cluster.recovered)
+
+
+@physical("sockets")
+@clause("HB-06", "HB-07")
+def test_a_broker_cut_off_from_the_controller_serves_no_stale_metadata(
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
+) -> None:
+    """KIP-343's case: the broker keeps its session with ZooKeeper, and misses a new topic."""
+    clients.create_topic("orders", partitions=1)
+    controller = controlling(cluster)
+    victim, _ = others(cluster)
+    with faults.partition(victim, controller):
+        clients.create_topic("payments", partitions=1, replication=2)
+        cluster.eventually(victim.fenced_by_controller)
+        cluster.eventually(victim.fenced)
+        assert clients.ask_metadata(victim, "orders").refused
+        assert clients.ask_metadata(victim, "payments").refused
+    cluster.eventually(victim.active)
+    cluster.eventually(cluster.recovered)
+    assert clients.ask_metadata(victim, "payments").answered
 
 
 @clause("HB-16", "HB-21")
