@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 from zookeeper_servers import available
 
-from fencepost import Condition, Shape, View
+from fencepost import Condition, Shape, View, Violation
 from fencepost.history.run_folder import RunFolder
 from fencepost.plugins.manager import load
 from fencepost.runs.run import Run, RunSpec
+from fencepost.testing import EventLog
 from fencepost_clusters.zookeeper.view import ServersView
+from fencepost_kafka import KafkaView, SessionChanged
 
 pytestmark = [pytest.mark.real, available]
 SERVERS = ("zookeeper-1", "zookeeper-2", "zookeeper-3")
@@ -28,7 +30,11 @@ def another_leader(old: str) -> Condition:
     return Condition(f"a server other than {old} to lead", lambda v: leader(v) not in (None, old))
 
 
-def test_brokers_go_on_while_a_majority_serves(tmp_path: Path) -> None:
+def no_controller(view: View) -> bool:
+    return view.of(KafkaView).active_controller is None
+
+
+def test_brokers_go_on_while_a_majority_serves_and_again_after_none_did(tmp_path: Path) -> None:
     plugins = load()
     spec = RunSpec(plugins.system("reference/legacy"), Shape({"zookeeper": 3}))
     with Run.start(spec, plugins, RunFolder.create(tmp_path / "run")) as run:
@@ -51,6 +57,19 @@ def test_brokers_go_on_while_a_majority_serves(tmp_path: Path) -> None:
         with faults.pause(third):
             cluster.eventually(writes.settled, within_ms=60_000)
         cluster.eventually(cluster.recovered)
+        # Without a majority no session is certain: no broker is the controller.
+        with faults.kill(SERVERS[0]), faults.kill(SERVERS[1]):
+            cluster.eventually(Condition("no broker to be the controller", no_controller))
+            last = {
+                one.process: one.body.state
+                for one in EventLog(run.runtime).events
+                if isinstance(one.body, SessionChanged)
+            }
+            assert "connected" not in last.values(), last
+            with pytest.raises(Violation, match="create_topic refunds ended as"):
+                run.clients.create_topic("refunds")
+        cluster.eventually(cluster.recovered, within_ms=60_000)
+        run.clients.create_topic("payments")
         assert writes.acked <= run.clients.read_all("orders")
         result = run.finish()
     result.check(("RP-04", "JEPSEN-lost-write"))
