@@ -43,12 +43,14 @@ class RunEnded(Struct, frozen=True, tag="run.ended", kw_only=True):
 
 class EvidenceMissed(Struct, frozen=True, tag="run.evidence_missed", kw_only=True):
     """Events of the run are missing and will not be recorded, so the history is not complete.
-    `what` is a sentence.
+    `what` is a sentence; `kinds` are the kinds of the missing events, none if they may be of any.
+    With kinds, only the rules that read one of them lack evidence.
 
     Written by a client that observes the cluster's state and could not see all of it.
     """
 
     what: str
+    kinds: tuple[str, ...] = ()
 
     def sentence(self) -> str:
         return f"missing from this history: {self.what}"

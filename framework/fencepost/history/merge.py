@@ -71,6 +71,7 @@ class Examiner:
     unended: dict[str, None] = field(default_factory=dict)
     """Processes that were seen and whose end was not, in order of appearance."""
     stalls: list[tuple[str, int, int]] = field(default_factory=list)
+    gaps: list[tuple[str, str]] = field(default_factory=list)
 
     def step(self, event: Event) -> None:
         """Applies one event."""
@@ -91,8 +92,10 @@ class Examiner:
                 self.unended.pop(ended, None)
             case NodeStopped():
                 self.unended.pop(process, None)
-            case EvidenceMissed(what=what):
+            case EvidenceMissed(what=what, kinds=()):
                 self.damage.append(what)
+            case EvidenceMissed(what=what, kinds=kinds):
+                self.gaps += [(kind, what) for kind in kinds]
             case Stalled(stalled_ns=stalled_ns):
                 self.stalls.append((process, event.at_ns - stalled_ns, event.at_ns))
             case RunEnded(completed=completed):
@@ -109,6 +112,7 @@ class Examiner:
             ended_at_ns=self.last_ns,
             damage=tuple(damage),
             stalls=tuple(self.stalls),
+            gaps=tuple(self.gaps),
         )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 DAMAGE_NAMED = 5
 """How many sentences of damage `RunEnd.lacks` quotes."""
@@ -13,7 +14,8 @@ class RunEnd:
     """The end of a run, as its history shows it.
 
     `complete` is false if the history is damaged or the run was cut short: then a promise that
-    still waits for an event is undecided, not broken. `ended_at_ns` is the time of the last event.
+    still waits for an event is undecided, not broken. `gaps` are (event kind, what is missing), if
+    only events of that kind are missing. `ended_at_ns` is the time of the last event.
     `stalls` are (process, from_ns, to_ns): during this time a process, or the machine, did not run.
     """
 
@@ -21,6 +23,15 @@ class RunEnd:
     ended_at_ns: int
     damage: tuple[str, ...] = ()
     stalls: tuple[tuple[str, int, int], ...] = ()
+    gaps: tuple[tuple[str, str], ...] = ()
+
+    def as_read(self, kinds: Collection[str]) -> RunEnd:
+        """The end for a rule that reads events of these kinds: if some are missing, the history is
+        not complete."""
+        missing = tuple(dict.fromkeys(what for kind, what in self.gaps if kind in kinds))
+        if not missing:
+            return self
+        return replace(self, complete=False, damage=(*self.damage, *missing))
 
     @property
     def lacks(self) -> str:

@@ -19,7 +19,7 @@ from typing import Any, final
 import msgspec
 from msgspec import Struct
 
-from fencepost.events import Cause, Event, FaultInjected, FaultTookEffect
+from fencepost.events import Cause, Event, FaultInjected, FaultTookEffect, kind_name
 from fencepost.history.run_end import RunEnd
 from fencepost.history.run_folder import write_whole
 from fencepost.judging.rules import Clause, Evidence, Exercised, Finding, Key, Rule, Violated
@@ -89,6 +89,8 @@ class Tally(Struct):
     undecided: int = 0
     messages: list[str] = msgspec.field(default_factory=list)
     crashed: str = ""
+    lacks: str = ""
+    """Which events of those that the rules read are missing, if only such events are."""
 
     def add(self, finding: Finding, position: int) -> None:
         """Adds one finding; positions never decrease."""
@@ -115,6 +117,7 @@ class Tally(Struct):
         self.undecided += other.undecided
         self.messages = sorted({*self.messages, *other.messages})[:MESSAGES_KEPT]
         self.crashed = min(filter(None, (self.crashed, other.crashed)), default="")
+        self.lacks = min(filter(None, (self.lacks, other.lacks)), default="")
 
 
 def _place(kept: tuple[int, Broken]) -> tuple[int, str, int, str]:
@@ -164,6 +167,8 @@ def _weigh(tally: Tally, end: RunEnd, missed: Sequence[str]) -> tuple[Outcome, s
         return Outcome.UNKNOWN, tally.crashed
     if not end.complete:
         return Outcome.UNKNOWN, f"the history is not complete: {end.lacks}"
+    if tally.lacks:
+        return Outcome.UNKNOWN, f"the history is not complete: {tally.lacks}"
     if tally.undecided:
         return Outcome.UNKNOWN, "; ".join(sorted(set(tally.messages)))
     if tally.exercised:
@@ -297,17 +302,20 @@ class Judge:
 
     def end(self, end: RunEnd) -> Judgement:
         """The verdicts, once no event is left."""
+        ends = {id(one): end.as_read({kind_name(k) for k in one.rule.kinds}) for one in self._rules}
         for group in self._groups:
             for states in group.states.values():
                 for one, state in zip(group.rules, states, strict=True):
                     if state is not None and one.working:
                         try:
-                            for finding in one.rule.end(state, end):
+                            for finding in one.rule.end(state, ends[id(one)]):
                                 one.tally.add(finding, AT_END)
                         except Exception as error:
                             one.crash(error, "at the end of the history")
         tallies: dict[str, Tally] = {}
         for one in self._rules:
+            seen = ends[id(one)]
+            one.tally.lacks = seen.lacks if seen is not end else ""
             tallies.setdefault(one.rule.clause, Tally()).merge(one.tally)
         return conclude(
             self._judged,

@@ -216,6 +216,19 @@ def test_evidence_that_was_missed_is_named(folder: RunFolder) -> None:
     assert reading.end.damage == ("records 3 to 8 were not read",)
 
 
+def test_missing_evidence_of_one_kind_is_a_gap_and_no_damage(folder: RunFolder) -> None:
+    recorder = Recorder.open(folder.events_of("clients/one#1"), "run-1", "clients/one#1", KINDS)
+    recorder.record(EvidenceMissed(what="a state was replaced", kinds=("test.state",)), at_ns=450)
+    recorder.record(NodeStopped(reason="stopped"), at_ns=500)
+    recorder.close()
+    reading = history.read(folder, Codec(KINDS))
+    list(reading)
+    assert reading.end.complete
+    assert reading.end.gaps == (("test.state", "a state was replaced"),)
+    assert reading.end.as_read({"test.word"}) is reading.end
+    assert reading.end.as_read({"test.state"}).lacks == "a state was replaced"
+
+
 def test_a_hole_in_a_history_is_named(folder: RunFolder) -> None:
     history.merge(folder, Codec(KINDS))
     lines = folder.history.read_bytes().splitlines(keepends=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -112,6 +112,17 @@ def test_a_history_that_is_not_complete_shows_only_what_was_broken(
     words: tuple[str, ...], outcome: Outcome
 ) -> None:
     assert judged(*words, complete=False).verdicts["X-1"].verdict is outcome
+
+
+def test_missing_events_of_one_kind_leave_open_what_rules_read_of_them() -> None:
+    h = HistoryBuilder()
+    h.add("p", Said("self"))
+    end = replace(h.end(), gaps=(("test.said", "a word was not heard"),))
+    rules = [Listens("X-1", frozenset({PhaseStarted})), Listens("X-2")]
+    verdicts = judge(h.events(), rules, CLAUSES, end, "quorum").verdicts
+    assert verdicts["X-1"].verdict is Outcome.NOT_EXERCISED
+    assert verdicts["X-2"].verdict is Outcome.UNKNOWN
+    assert verdicts["X-2"].reason == "the history is not complete: a word was not heard"
 
 
 def test_the_strongest_evidence_is_shown_and_all_are_counted() -> None:

@@ -125,7 +125,10 @@ class ZooKeeperMode:
         """See `fencepost_kafka.faults.random_faults`. A second broker with an id ends by itself at
         once, which the harness would report as a failure."""
         return KafkaFaultChooser(
-            self.timing(shape), session_to_start=True, without=frozenset({"duplicate_id"})
+            self.timing(shape),
+            servers=ROLE,
+            session_to_start=True,
+            without=frozenset({"duplicate_id"}),
         )
 
     def properties(self, place: Place, shape: Shape) -> dict[str, str]:

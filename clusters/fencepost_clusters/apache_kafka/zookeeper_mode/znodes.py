@@ -18,7 +18,7 @@ from typing import final
 import msgspec
 from msgspec import Struct
 
-from fencepost import EvidenceMissed
+from fencepost import EvidenceMissed, kind_name
 from fencepost_clusters.zookeeper.client.port import (
     Answer,
     Children,
@@ -56,6 +56,11 @@ class State(Struct, frozen=True):
     leader: int
     leader_epoch: int
     isr: tuple[int, ...]
+
+
+_COMMITTED = tuple(
+    kind_name(kind) for kind in (BrokerCommitted, PartitionCommitted, TopicCommitted)
+)
 
 
 @final
@@ -106,7 +111,14 @@ class Znodes:
                 ]
                 return asked, [self._deleted(topic, stat.pzxid) for topic in gone_topics]
             case GetData(path), Data(data, stat):
-                return self._read(path.split("/")[2:], data, stat)
+                try:
+                    return self._read(path.split("/")[2:], data, stat)
+                except (
+                    ValueError,
+                    msgspec.DecodeError,
+                ) as bad:  # written by another process than a broker
+                    what = f"{path} could not be read: {bad}"
+                    return (), (EvidenceMissed(what=what, kinds=_COMMITTED),)
             case _:
                 return (), ()
 
@@ -149,13 +161,14 @@ class Znodes:
     def _assigned(self, topic: str, data: bytes, stat: Stat) -> Step:
         """Event bodies for partitions whose replicas changed, with their unchanged states."""
         new = msgspec.json.decode(data, type=Assignment)
+        numbers = {name: int(name) for name in new.partitions}
         old = self._topics.get(topic)
         self._topics[topic] = new
         known = old.partitions if old is not None else {}
         asked = [
-            GetData(state_path(topic, int(number)), watch=True)
-            for number in new.partitions
-            if number not in known
+            GetData(state_path(topic, number), watch=True)
+            for name, number in numbers.items()
+            if name not in known
         ]
         if old is None:
             return asked, (
@@ -165,7 +178,7 @@ class Znodes:
             )
         moved = [
             self._partition(stat.mzxid, topic, number, self._states[topic, number][1])
-            for number in map(int, new.partitions)
+            for number in numbers.values()
             if (topic, number) in self._states and new != old
         ]
         return asked, moved
@@ -188,7 +201,7 @@ class Znodes:
         missed = stat.version - next_version
         if missed:
             why = f"{missed} states of {topic}-{number} were replaced before they were read"
-            bodies.insert(0, EvidenceMissed(what=why))
+            bodies.insert(0, EvidenceMissed(what=why, kinds=(kind_name(PartitionCommitted),)))
         return bodies
 
     def _partition(self, zxid: int, topic: str, number: int, state: State) -> Struct:

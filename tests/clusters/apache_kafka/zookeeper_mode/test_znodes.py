@@ -6,10 +6,11 @@ import json
 from collections import deque
 from dataclasses import dataclass, field
 
+import pytest
 from msgspec import Struct
 
 from fencepost import EvidenceMissed
-from fencepost_clusters.apache_kafka.zookeeper_mode.znodes import Znodes, state_path
+from fencepost_clusters.apache_kafka.zookeeper_mode.znodes import IDS, TOPICS, Znodes, state_path
 from fencepost_clusters.zookeeper.client.port import (
     Create,
     Created,
@@ -161,7 +162,10 @@ def test_a_state_that_was_replaced_before_it_was_read_is_missed() -> None:
     path = state_path("orders", 0)
     scene.write(SetData(path, state(2, 1, [2])), SetData(path, state(1, 2, [1])))
     missed, now = scene.read()
-    assert missed == EvidenceMissed(what="1 states of orders-0 were replaced before they were read")
+    assert missed == EvidenceMissed(
+        what="1 states of orders-0 were replaced before they were read",
+        kinds=("metadata.partition",),
+    )
     assert isinstance(now, PartitionCommitted)
     assert (now.leader, now.leader_epoch) == (1, 2)
 
@@ -183,3 +187,29 @@ def test_after_a_lost_connection_all_is_read_and_watched_again() -> None:
 def test_a_lost_answer_makes_no_event() -> None:
     assert Znodes().answered(Create("/x"), Unsent()) == ((), ())
     assert Znodes().answered(Create("/x"), Created("/x", None)) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        (f"{IDS}/one", b"{}"),
+        (f"{TOPICS}/refunds", b"{"),
+        (f"{TOPICS}/refunds", b'{"partitions": {"first": [1]}}'),
+        (state_path("orders", 0), b"{"),
+    ],
+    ids=["broker", "topic", "partition", "state"],
+)
+def test_a_znode_of_another_process_is_named_and_the_others_are_read(
+    path: str, data: bytes
+) -> None:
+    scene = Scene()
+    scene.write(*ROOTS, topic("orders"), *partition("orders"))
+    scene.read()
+    state = path.endswith("/state")
+    scene.write(SetData(path, data) if state else Create(path, data))
+    (missed,) = scene.read()
+    assert isinstance(missed, EvidenceMissed)
+    assert missed.what.startswith(f"{path} could not be read: ")
+    assert missed.kinds
+    scene.write(Create(f"{IDS}/3", b"{}"))
+    assert [body.broker_id for body in scene.read() if isinstance(body, BrokerCommitted)] == [3]
