@@ -16,14 +16,17 @@ from fencepost_kafka import (
     ControlRequestSent,
     PartitionCommitted,
 )
-from fencepost_suites.brokers.leases import MS
+from fencepost_suites.brokers.leases import MS, Late, judge_late
 from fencepost_suites.common.committed import Partitions
 from fencepost_suites.common.keys import NOTHING, whole_run
-from fencepost_suites.heartbeats.terms import LIVE
+from fencepost_suites.common.words import span
+from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Terms
 
 UPDATE_METADATA = "UpdateMetadata"
 IDLE_NS = 100 * MS
 """A request that is sent this long after its queue was empty was made just before."""
+AGAIN_WITHIN_NS = 6_000 * MS
+"""How long a controller may wait before it repeats a request that is not answered."""
 Place = tuple[str, int, int]
 """A queue: the controller's process, the broker, and the broker epoch."""
 
@@ -136,40 +139,54 @@ class InactiveIsLeftOut:
         return NOTHING
 
 
+Content = tuple[str, tuple[str, ...], tuple[int, ...], bool]
+
+
+def _content(body: ControlRequestSent) -> Content:
+    """What a repeated request must have in common with the first."""
+    return body.api, body.partitions, body.brokers, body.deletes
+
+
 @dataclass(slots=True)
 class _Queue:
-    """The newest request in the queue for a broker's process."""
+    """The newest request in the queue for a broker's process. `sent_ns` is its newest attempt."""
 
     first: Cause
+    content: Content
     correlations: set[int]
     attempts: int
-    api: str
+    sent_ns: int
     answered: bool = False
+
+    @property
+    def awaits_answer(self) -> bool:
+        """Whether it is an UpdateMetadata that the broker has not answered."""
+        return self.content[0] == UPDATE_METADATA and not self.answered
 
 
 @dataclass(slots=True)
 class _Queues:
-    by_process: dict[tuple[str, int, int], _Queue] = field(default_factory=dict)
-    """(controller process, broker, broker epoch) -> its queue."""
-    places: dict[tuple[str, int], tuple[str, int, int]] = field(default_factory=dict)
+    terms: Terms = field(default_factory=Terms)
+    by_process: dict[Place, _Queue] = field(default_factory=dict)
+    places: dict[tuple[str, int], Place] = field(default_factory=dict)
     """(controller process, request) -> its queue."""
+    suspects: list[Late] = field(default_factory=list)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class UpdateIsRetried:
-    """HB-25. An UpdateMetadata is repeated until the broker answers it, or is declared inactive. No
-    other request may go to the same process before. The evidence is the broker's own answer.
-    Exercised by an UpdateMetadata that is answered at a later attempt than the first. A controller
-    that is elected again sends all metadata in new requests.
+    """HB-25. A controller repeats an UpdateMetadata, with the same content, until the broker
+    answers it, or until that controller declares the broker inactive or its term ends. The next
+    attempt must come within six seconds: the documents name no time, and our request timeout is two
+    seconds. No other request may go to the same process before. The evidence is the broker's own
+    answer. Exercised by an UpdateMetadata that is answered at a later attempt than the first.
 
     Clause HB-06 limits the age of the metadata that a cut-off broker serves: it fences itself.
     """
 
     clause: str = "HB-25"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {ControlRequestSent, ControlRequestAnswered, BrokerDeclared, ControllerBegan}
-    )
+    kinds: frozenset[type[Struct]] = TERM_KINDS | {ControlRequestSent, ControlRequestAnswered}
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _Queues:
@@ -177,35 +194,48 @@ class UpdateIsRetried:
 
     def step(self, state: _Queues, event: Event) -> tuple[_Queues, Sequence[Finding]]:
         body = event.body
-        if isinstance(body, ControlRequestSent):
-            return state, self._sent(state, event, body)
-        if isinstance(body, ControllerBegan):
-            for gone in [p for p in state.by_process if p[0] == event.process]:
-                del state.by_process[gone]
-        if isinstance(body, BrokerDeclared) and body.new not in LIVE:
-            # Its queue ends. The broker gets all metadata when it is active again.
-            for gone in [p for p in state.by_process if p[1] == body.broker_id]:
-                del state.by_process[gone]
-        if isinstance(body, ControlRequestAnswered) and event.cause is not None:
-            place = state.places.get((event.cause.process, event.cause.seq))
-            queue = state.by_process.get(place) if place is not None else None
-            if queue is not None and event.cause.seq in queue.correlations:
-                first_time, queue.answered = not queue.answered, True
-                if first_time and queue.api == UPDATE_METADATA and queue.attempts > 1:
-                    return state, (Exercised(event.ref, Evidence.PEER),)
+        ending = state.terms.ending(event)
+        if ending is not None:
+            self._close(state, [p for p in state.by_process if p[0] == ending.process], event.at_ns)
+        state.terms.take(event)
+        match body:
+            case ControlRequestSent() if event.process in state.terms.now:
+                return state, self._sent(state, event, body)
+            case BrokerDeclared() if body.new not in LIVE:
+                # Its queue ends. The broker gets all metadata when it is active again.
+                of = (event.process, body.broker_id)
+                self._close(state, [p for p in state.by_process if p[:2] == of], event.at_ns)
+            case ControlRequestAnswered() if event.cause is not None:
+                return state, self._answered(state, event, event.cause)
         return state, NOTHING
 
-    @staticmethod
-    def _sent(state: _Queues, event: Event, body: ControlRequestSent) -> Sequence[Finding]:
+    def _answered(self, state: _Queues, event: Event, cause: Cause) -> Sequence[Finding]:
+        place = state.places.get((cause.process, cause.seq))
+        queue = state.by_process.get(place) if place is not None else None
+        if place is None or queue is None or cause.seq not in queue.correlations:
+            return NOTHING
+        self._overdue(state, place, event.at_ns)
+        first_time = queue.awaits_answer
+        queue.answered = True
+        return (Exercised(event.ref, Evidence.PEER),) if first_time and queue.attempts > 1 else ()
+
+    def _sent(self, state: _Queues, event: Event, body: ControlRequestSent) -> Sequence[Finding]:
         place = (event.process, body.broker_id, body.broker_epoch)
         state.places[event.process, body.correlation] = place
+        self._overdue(state, place, event.at_ns)
         before = state.by_process.get(place)
-        if body.attempt > 1 and before is not None:
+        if body.attempt > 1 and before is not None and before.content == _content(body):
             before.correlations.add(body.correlation)
-            before.attempts = body.attempt
+            before.attempts, before.sent_ns = body.attempt, event.at_ns
             return NOTHING
-        state.by_process[place] = _Queue(event.ref, {body.correlation}, body.attempt, body.api)
-        if before is None or before.answered or before.api != UPDATE_METADATA:
+        state.by_process[place] = _Queue(
+            first=event.ref,
+            content=_content(body),
+            correlations={body.correlation},
+            attempts=body.attempt,
+            sent_ns=event.at_ns,
+        )
+        if before is None or not before.awaits_answer:
             return NOTHING
         message = (
             f"{event.process} sent broker {body.broker_id} another request, though its process "
@@ -213,5 +243,33 @@ class UpdateIsRetried:
         )
         return (Violated(event.ref, Evidence.PEER, message, (before.first,)),)
 
+    def _close(self, state: _Queues, places: Sequence[Place], at_ns: int) -> None:
+        """Ends queues, and judges what was due in them."""
+        for place in places:
+            self._overdue(state, place, at_ns)
+            del state.by_process[place]
+
+    @staticmethod
+    def _overdue(state: _Queues, place: Place, at_ns: int) -> None:
+        """Adds a suspect if the next attempt of a queue's request is late."""
+        queue = state.by_process.get(place)
+        if queue is None or not queue.awaits_answer or at_ns <= queue.sent_ns + AGAIN_WITHIN_NS:
+            return
+        message = (
+            f"{place[0]} did not repeat an UpdateMetadata to broker {place[1]}, which had not "
+            f"answered it, for {span(at_ns - queue.sent_ns)}"
+        )
+        state.suspects.append(
+            Late(
+                violated=Violated(queue.first, Evidence.PEER, message),
+                process=place[0],
+                from_ns=queue.sent_ns,
+                to_ns=at_ns,
+                period_ns=AGAIN_WITHIN_NS,
+                due_ns=queue.sent_ns + AGAIN_WITHIN_NS,
+            )
+        )
+
     def end(self, state: _Queues, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
+        self._close(state, list(state.by_process), end.ended_at_ns)
+        return judge_late(state.suspects, end)

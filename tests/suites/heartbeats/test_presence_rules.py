@@ -268,6 +268,47 @@ def test_an_update_that_is_answered_at_once_does_not_exercise_hb_25() -> None:
     assert verdict(h, "HB-25") is Outcome.NOT_EXERCISED
 
 
+@pytest.mark.parametrize("end", ["", "inactive", "deposed"])
+def test_an_update_that_is_not_sent_again_breaks_hb_25(end: str) -> None:
+    h = HistoryBuilder()
+    begin(h)
+    send(h, 1)
+    h.after(60_000)
+    if end == "inactive":
+        declare(h, 3, "Inactive")
+    elif end == "deposed":
+        h.add(CONTROLLER, ControllerEnded(epoch=1, reason="deposed"))
+    else:
+        declare(h, 2, "Active")
+    assert verdict(h, "HB-25") is Outcome.VIOLATED
+
+
+def test_an_update_that_is_sent_again_without_an_answer_does_not_exercise_hb_25() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    for attempt in range(1, 31):
+        send(h, attempt, attempt=attempt)
+        h.after(2000)
+    assert verdict(h, "HB-25") is Outcome.NOT_EXERCISED
+
+
+def test_another_request_that_is_called_a_second_attempt_breaks_hb_25() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    send(h, 1, (1, 2, 3))
+    send(h, 2, (1, 3), attempt=2)
+    assert verdict(h, "HB-25") is Outcome.VIOLATED
+
+
+def test_only_the_controllers_own_declaration_ends_its_queue() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    send(h, 1)
+    declare(h, 3, "Inactive", process=BROKER)
+    send(h, 2)
+    assert verdict(h, "HB-25") is Outcome.VIOLATED
+
+
 # ------------------------------------------------------------------------------------------ HB-28
 
 
