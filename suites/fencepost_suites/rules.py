@@ -22,12 +22,15 @@ from fencepost_suites.heartbeats import fencing as self_fencing
 from fencepost_suites.heartbeats import (
     isr_changes,
     messages,
+    offices,
     presence,
     protocol,
+    reactions,
     registrations,
     states,
 )
 from fencepost_suites.heartbeats import metadata as announced
+from fencepost_suites.heartbeats import stopping as stopping_brokers
 from fencepost_suites.quorum import electorate, epochs, metadata, metrics, rights
 from fencepost_suites.replication import (
     checkpoints,
@@ -127,11 +130,11 @@ ALL: tuple[Rule[Any], ...] = (
     registrations.IncarnationIsRegistration(),
     states.ActiveByHeartbeat(),
     announced.InactiveIsLeftOut(),
-    self_fencing.StoppingServes(),
-    self_fencing.LeadershipsMoveFirst(),
+    stopping_brokers.StoppingServes(),
+    stopping_brokers.LeadershipsMoveFirst(),
     self_fencing.SilenceFences(),
     fencing.FencedBrokerServesNoClient("HB-07"),
-    self_fencing.AcceptedUnfences(),
+    reactions.AcceptedUnfences(),
     states.SilentBecomesInactive(),
     states.InactiveReturns(),
     self_fencing.ControllerIsFirst(),
@@ -150,9 +153,9 @@ ALL: tuple[Rule[Any], ...] = (
     presence.NewestCounts(),
     announced.UpdateIsRetried(),
     messages.FieldsAsWritten(),
-    self_fencing.OnlyControllerAnswers(),
+    offices.OnlyControllerAnswers(),
     presence.OnlyWithZnode(),
-    self_fencing.RefusedFencesItself(),
+    reactions.RefusedFencesItself(),
     anomalies.LostWrite(),
     anomalies.Unseen(),
     anomalies.InconsistentOffsets(),

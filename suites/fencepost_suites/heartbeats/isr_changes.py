@@ -25,9 +25,11 @@ from fencepost_kafka import (
     PartitionCommitted,
     TopicCommitted,
 )
+from fencepost_suites.brokers.leases import judge_late
 from fencepost_suites.common.committed import Partitions
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.surfaces import observed
+from fencepost_suites.heartbeats.offices import OFFICE_KINDS, Offices
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Terms
 from fencepost_suites.heartbeats.witnesses import HEARTBEAT_INFO
 
@@ -81,16 +83,17 @@ class ControllerWritesIsr:
 @dataclass(frozen=True, slots=True)
 class OnlyControllerJudges:
     """HB-17. A process whose session with ZooKeeper is not connected is not the controller, even if
-    its events say so. The leader's evidence is the refusal that it received."""
+    its events say so. Nor is it a second after ZooKeeper has ended its session, or after another
+    process was elected, by their events. The leader's evidence is the refusal that it received."""
 
     clause: str = "HB-17"
-    kinds: frozenset[type[Struct]] = TERM_KINDS | {IsrChangeJudged, IsrChangeAnswered}
+    kinds: frozenset[type[Struct]] = OFFICE_KINDS | {IsrChangeJudged, IsrChangeAnswered}
     keys = staticmethod(whole_run)
 
-    def start(self, key: Key) -> Terms:
-        return Terms()
+    def start(self, key: Key) -> Offices:
+        return Offices()
 
-    def step(self, state: Terms, event: Event) -> tuple[Terms, Sequence[Finding]]:
+    def step(self, state: Offices, event: Event) -> tuple[Offices, Sequence[Finding]]:
         body = event.body
         term = state.take(event)
         match body:
@@ -104,13 +107,15 @@ class OnlyControllerJudges:
                     f"{event.process}, which is not the controller, judged an IsrChange of "
                     f"{body.client}: {body.error}"
                 )
-                over = state.over.get(event.process)
+                over = state.terms.over.get(event.process)
                 because = () if over is None else (over,)
                 return state, (Violated(event.ref, Evidence.SELF, message, because),)
+            case IsrChangeJudged():
+                state.acted(event, f"judged an IsrChange of {body.client}")
         return state, NOTHING
 
-    def end(self, state: Terms, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
+    def end(self, state: Offices, end: RunEnd) -> Sequence[Finding]:
+        return judge_late(state.suspects, end)
 
 
 @final

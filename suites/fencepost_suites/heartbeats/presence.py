@@ -11,14 +11,11 @@ from msgspec import Struct
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_clusters.zookeeper.events import SessionExpired, session_name
 from fencepost_kafka import BrokerRegistered, FollowerFetched, MetadataHeartbeatSent
-from fencepost_suites.brokers.leases import MS, Late, judge_late
+from fencepost_suites.brokers.leases import Late, judge_late
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import span
+from fencepost_suites.heartbeats.offices import KNOWN_WITHIN_NS
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Term, Terms
-
-KNOWN_WITHIN_NS = 1_000 * MS
-"""How long a broker may take to react to a change in ZooKeeper that it watches."""
-
 
 Held = tuple[str, int, int]
 """A controller's process, a broker and a broker epoch: that controller has that broker live."""

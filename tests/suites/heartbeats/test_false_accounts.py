@@ -12,19 +12,22 @@ from tests.suites.heartbeats.heartbeat_histories import (
     began,
     call,
     declared,
+    judged,
     killed,
     legacy,
     registered,
     sent,
     steps,
+    stored,
     term_began,
     verdict,
     wait,
 )
 
-from fencepost import Cause, ProcessExited
+from fencepost import Cause, ProcessExited, Stalled
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import ControllerEnded, SessionChanged
+from fencepost_clusters.zookeeper.events import SessionExpired
+from fencepost_kafka import ControllerBegan, ControllerEnded, SessionChanged
 
 HOLDS, VIOLATED, NOT_EXERCISED = Outcome.HOLDS, Outcome.VIOLATED, Outcome.NOT_EXERCISED
 
@@ -145,3 +148,43 @@ def test_a_legacy_broker_that_the_controller_calls_a_heartbeating_one_is_judged(
         call(declared, new="Inactive", old="Active", reason="silent", version=5),
     )
     assert judged_as("HB-23", *history) is VIOLATED
+
+
+# ---------------------------------------------------------------------------------- HB-17, HB-27
+
+
+def in_session(h: HistoryBuilder) -> None:
+    h.add(CONTROLLER, SessionChanged(session=5, state="connected"))
+
+
+def session_expires(h: HistoryBuilder) -> None:
+    h.add("zookeeper-1#1", SessionExpired(session="0x5", timeout_ms=3000))
+
+
+def other_is_elected(h: HistoryBuilder) -> None:
+    body = ControllerBegan(epoch=2, broker_id=3, first=False, heartbeat_timeout_ms=2000)
+    h.add("broker-3#1", body)
+
+
+@pytest.mark.parametrize("ousted", [session_expires, other_is_elected])
+@pytest.mark.parametrize(("clause", "act"), [("HB-27", answered), ("HB-17", judged)])
+def test_a_controller_that_goes_on_silently_after_its_office_ended_is_judged(
+    clause: str, act: Write, ousted: Write
+) -> None:
+    begin = (in_session, term_began, stored, ousted)
+    assert judged_as(clause, *begin, wait(10_000), act) is VIOLATED
+    assert judged_as(clause, *begin, wait(900), act) is NOT_EXERCISED
+
+
+def test_a_stall_may_explain_an_answer_after_the_office_ended() -> None:
+    h = HistoryBuilder()
+    steps(in_session, term_began, session_expires, wait(10_000))(h)
+    h.add(CONTROLLER, Stalled(stalled_ns=10_000_000_000))
+    answered(h)
+    assert verdict(h, "HB-27") is NOT_EXERCISED
+
+
+def test_a_controller_that_is_elected_again_answers() -> None:
+    again = (session_expires, wait(5000), lost_session, in_session, call(began, epoch=3))
+    history = (in_session, term_began, *again, wait(5000), answered)
+    assert judged_as("HB-27", *history) is NOT_EXERCISED

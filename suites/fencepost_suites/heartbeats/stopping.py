@@ -1,0 +1,145 @@
+"""How a broker over ZooKeeper serves clients, and gives up its leaderships, while it is stopping
+(KIP-343)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    RunEnd,
+    Violated,
+)
+from fencepost_kafka import (
+    BrokerStateChanged,
+    BrokerStopping,
+    FetchServed,
+    LogAppended,
+    PartitionCommitted,
+    RequestRefused,
+    TopicCommitted,
+)
+from fencepost_suites.brokers.leases import MS
+from fencepost_suites.common.committed import Partitions
+from fencepost_suites.common.keys import NOTHING, by_life, whole_run
+from fencepost_suites.common.words import span
+
+
+@dataclass(slots=True)
+class _Serving:
+    """process -> its global state, and the event of the change to that state."""
+
+    state: dict[str, tuple[str, Cause]] = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StoppingServes:
+    """HB-04. The broker's own events say when it is stopping, and when it is fenced."""
+
+    clause: str = "HB-04"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {BrokerStateChanged, LogAppended, FetchServed, RequestRefused}
+    )
+    keys = staticmethod(by_life)
+
+    def start(self, key: Key) -> _Serving:
+        return _Serving()
+
+    def step(self, state: _Serving, event: Event) -> tuple[_Serving, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, BrokerStateChanged):
+            state.state[event.process] = (body.global_state, event.ref)
+            return state, NOTHING
+        now, since = state.state.get(event.process, ("", event.ref))
+        match body:
+            case RequestRefused(reason="fenced") if body.requester < 0 and now in (
+                "Online",
+                "Stopping",
+            ):
+                message = f"{event.process} refused {body.client} a {body.api} while it was {now}"
+                return state, (Violated(event.ref, Evidence.SELF, message, (since,)),)
+            case LogAppended(as_leader=True) | FetchServed() if now == "Stopping":
+                return state, (Exercised(event.ref, Evidence.SELF),)
+        return state, NOTHING
+
+    def end(self, state: _Serving, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    """A broker was asked to stop: when, its time limit, and whether it led a partition."""
+
+    at_ns: int
+    limit_ns: int
+    led: bool
+    ref: Cause
+
+
+@dataclass(slots=True)
+class _Stops:
+    """The stored partitions, and the processes that were asked to stop."""
+
+    partitions: Partitions = field(default_factory=Partitions)
+    stops: dict[str, _Stop] = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LeadershipsMoveFirst:
+    """HB-05. The stored partitions show which leaderships a broker still has."""
+
+    clause: str = "HB-05"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {PartitionCommitted, TopicCommitted, BrokerStopping, BrokerStateChanged}
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Stops:
+        return _Stops()
+
+    def step(self, state: _Stops, event: Event) -> tuple[_Stops, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case PartitionCommitted():
+                state.partitions.take(body)
+            case TopicCommitted():
+                state.partitions.forget(body)
+            case BrokerStopping(state="ACTIVE"):
+                led = any(True for _ in state.partitions.led_by(body.broker_id))
+                stop = _Stop(event.at_ns, body.limit_ms * MS, led, event.ref)
+                state.stops[event.process] = stop
+            case BrokerStateChanged(new="SHUTDOWN"):
+                return state, self._ended(state, event, body)
+        return state, NOTHING
+
+    @staticmethod
+    def _ended(state: _Stops, event: Event, body: BrokerStateChanged) -> Sequence[Finding]:
+        stop = state.stops.pop(event.process, None)
+        if stop is None or body.old != "ACTIVE":
+            return NOTHING
+        left = list(state.partitions.led_by(body.broker_id))
+        if not left:
+            return (Exercised(event.ref, Evidence.PEER),) if stop.led else NOTHING
+        took_ns = event.at_ns - stop.at_ns
+        if took_ns >= stop.limit_ns * 9 // 10:
+            return NOTHING
+        topic, index = left[0]
+        message = (
+            f"{event.process} ended {span(took_ns)} after it was asked to stop, before its time "
+            f"limit, though it still led {topic}-{index}"
+        )
+        return (Violated(event.ref, Evidence.PEER, message, (stop.ref,)),)
+
+    def end(self, state: _Stops, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
