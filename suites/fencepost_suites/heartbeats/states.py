@@ -34,6 +34,10 @@ from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Declared, Term, 
 from fencepost_suites.heartbeats.witnesses import HEARTBEAT_INFO, Registered, SentHeartbeats
 
 TARGETS = {2: "Active", 3: "Stopping"}
+STATE_NONE = 0
+"""The state in the answer to a broker whose registration the controller has not read."""
+SETTLED_WITHIN_NS = 6_000 * MS
+"""How long a controller that reaches ZooKeeper may take to read a registration."""
 
 
 @dataclass(slots=True)
@@ -207,14 +211,49 @@ class SilentBecomesInactive:
 
 
 @dataclass(slots=True)
+class _Unsettled:
+    """Answers without a state, one after the other. `newest_ns` is when the last one came."""
+
+    since_ns: int
+    newest_ns: int
+    ref: Cause
+
+
+@dataclass(slots=True)
 class _Targets:
     """The controllers' terms, and the target states of brokers' processes."""
 
     terms: Terms = field(default_factory=Terms)
+    registered: Registered = field(default_factory=Registered)
     target: dict[str, int] = field(default_factory=dict)
     """process -> the target state in its newest heartbeat."""
     inactive: dict[tuple[int, int], Cause] = field(default_factory=dict)
     """(broker, incarnation) -> the declaration that it is live again."""
+    unsettled: dict[tuple[str, str], _Unsettled] = field(default_factory=dict)
+    """(controller, broker's process) -> the answers without a state that the process gets."""
+    offices: dict[int, str] = field(default_factory=dict)
+    """broker -> its process that was elected last."""
+    suspects: list[Late] = field(default_factory=list)
+
+    def take(self, event: Event) -> None:
+        """Applies an event."""
+        self.terms.take(event)
+        body = event.body
+        if isinstance(body, ControllerBegan):
+            self.offices[body.broker_id] = event.process
+        elif isinstance(body, BrokerRegistered):
+            self.registered.take(event, body)
+        elif isinstance(body, MetadataHeartbeatSent):
+            self.target[event.process] = body.target_state
+
+    def wanted(self, event: Event, body: MetadataHeartbeatReceived) -> int | None:
+        """The target state of the valid heartbeat that was answered, by the broker's events."""
+        own = self.registered.newest_of.get(event.process)
+        newest = self.registered.newest.get(body.broker_id)
+        if own is None or own is not newest or body.incarnation_id != own.epoch:
+            return None
+        target = self.target.get(event.process)
+        return target if target in TARGETS else None
 
 
 def _is_current(terms: Terms, event: Event, body: MetadataHeartbeatAnswered) -> Declared | None:
@@ -230,12 +269,13 @@ def _is_current(terms: Terms, event: Event, body: MetadataHeartbeatAnswered) -> 
 @final
 @dataclass(frozen=True, slots=True)
 class InactiveReturns:
-    """HB-10. The broker's evidence is its first answer after it was declared live again."""
+    """HB-10. The broker's evidence is its first answer after it was declared live again; and an
+    answer without an error, to the newest registration's heartbeat, that calls it inactive."""
 
     clause: str = "HB-10"
     kinds: frozenset[type[Struct]] = TERM_KINDS | {
-        MetadataHeartbeatAnswered,
-        MetadataHeartbeatReceived,
+        *(BrokerRegistered, MetadataHeartbeatSent),
+        *(MetadataHeartbeatAnswered, MetadataHeartbeatReceived),
     }
     keys = staticmethod(whole_run)
 
@@ -244,7 +284,7 @@ class InactiveReturns:
 
     def step(self, state: _Targets, event: Event) -> tuple[_Targets, Sequence[Finding]]:
         body = event.body
-        state.terms.take(event)
+        state.take(event)
         match body:
             case BrokerDeclared(old="Inactive", reason="heartbeat") if body.new in LIVE:
                 state.inactive[body.broker_id, body.incarnation_id] = event.ref
@@ -253,6 +293,13 @@ class InactiveReturns:
                 ref = state.inactive.pop((body.broker_id, body.incarnation_id), None)
                 if ref is not None:
                     return state, (Exercised(event.ref, Evidence.PEER),)
+            case MetadataHeartbeatReceived(error="NONE", state=1):  # inactive
+                if state.wanted(event, body) is not None:
+                    message = (
+                        f"controller {body.controller} accepted a heartbeat of {event.process}, "
+                        f"but answered that it is inactive"
+                    )
+                    return state, (Violated(event.ref, Evidence.PEER, message),)
             case MetadataHeartbeatAnswered():
                 known = _is_current(state.terms, event, body)
                 if known is not None and known.state == "Inactive":
@@ -272,13 +319,14 @@ class InactiveReturns:
 @dataclass(frozen=True, slots=True)
 class TargetIsReached:
     """HB-14. The state in the answer must be the target state and the declared state. The broker's
-    evidence is an answer with the target state that it sent last."""
+    evidence is the answer to the target state that it sent last, in the heartbeat of its newest
+    registration. A controller that has not read the registration answers without a state. It has
+    the session timeout and six seconds to read it."""
 
     clause: str = "HB-14"
     kinds: frozenset[type[Struct]] = TERM_KINDS | {
-        MetadataHeartbeatSent,
-        MetadataHeartbeatAnswered,
-        MetadataHeartbeatReceived,
+        *(BrokerRegistered, MetadataHeartbeatSent),
+        *(MetadataHeartbeatAnswered, MetadataHeartbeatReceived),
     }
     keys = staticmethod(whole_run)
 
@@ -287,13 +335,10 @@ class TargetIsReached:
 
     def step(self, state: _Targets, event: Event) -> tuple[_Targets, Sequence[Finding]]:
         body = event.body
-        state.terms.take(event)
+        state.take(event)
         match body:
-            case MetadataHeartbeatSent():
-                state.target[event.process] = body.target_state
-            case MetadataHeartbeatReceived(error="NONE"):
-                if body.state in TARGETS and body.state == state.target.get(event.process):
-                    return state, (Exercised(event.ref, Evidence.PEER),)
+            case MetadataHeartbeatReceived():
+                return state, self._received(state, event, body)
             case MetadataHeartbeatAnswered():
                 known = _is_current(state.terms, event, body)
                 if known is None:
@@ -308,8 +353,52 @@ class TargetIsReached:
                 return state, (Violated(event.ref, Evidence.SELF, message, (known.ref,)),)
         return state, NOTHING
 
-    def end(self, state: _Targets, end: RunEnd) -> Sequence[Finding]:
+    @staticmethod
+    def _received(
+        state: _Targets, event: Event, body: MetadataHeartbeatReceived
+    ) -> Sequence[Finding]:
+        found = state.offices.get(body.controller)
+        term = state.terms.now.get(found) if found is not None else None
+        of = (found or "", event.process)
+        if body.error != "NONE" or body.state != STATE_NONE or term is None or found is None:
+            state.unsettled.pop(of, None)
+        if body.error == "NONE" and body.state and body.state == state.target.get(event.process):
+            return (Exercised(event.ref, Evidence.PEER),)
+        wanted = state.wanted(event, body) if body.error == "NONE" else None
+        if wanted is None:
+            return NOTHING
+        if body.state != STATE_NONE:
+            message = (
+                f"controller {body.controller} answered {event.process}, which targets "
+                f"{TARGETS[wanted]}, with state {body.state}"
+            )
+            return (Violated(event.ref, Evidence.PEER, message),)
+        if term is None or found is None:
+            return NOTHING
+        one = state.unsettled.get(of)
+        if one is None or event.at_ns > one.newest_ns + term.timeout_ns:
+            one = state.unsettled[of] = _Unsettled(event.at_ns, event.at_ns, event.ref)
+        one.newest_ns = event.at_ns
+        bound_ns = term.session_ns + SETTLED_WITHIN_NS
+        if event.at_ns > one.since_ns + bound_ns:
+            message = (
+                f"{found} answered the heartbeats of {event.process} without a state for "
+                f"{span(event.at_ns - one.since_ns)}"
+            )
+            state.suspects.append(
+                Late(
+                    violated=Violated(event.ref, Evidence.PEER, message, (one.ref,)),
+                    process=found,
+                    from_ns=one.since_ns,
+                    to_ns=event.at_ns,
+                    period_ns=bound_ns,
+                    due_ns=one.since_ns + bound_ns,
+                )
+            )
         return NOTHING
+
+    def end(self, state: _Targets, end: RunEnd) -> Sequence[Finding]:
+        return judge_late(state.suspects, end)
 
 
 @dataclass(slots=True)

@@ -32,12 +32,16 @@ class Registered:
     """(broker, broker epoch) -> the registration."""
     newest_of: dict[str, Registration] = field(default_factory=dict)
     """process -> its newest registration."""
+    newest: dict[int, Registration] = field(default_factory=dict)
+    """broker -> its registration with the highest epoch."""
 
     def take(self, event: Event, body: BrokerRegistered) -> Registration:
         """Applies a registration, and returns it."""
         one = Registration(body.broker_epoch, body.version, event.process, event.at_ns, event.ref)
         self.made.setdefault((body.broker_id, body.broker_epoch), one)
         self.newest_of[event.process] = one
+        if one.epoch >= self.newest.get(body.broker_id, one).epoch:
+            self.newest[body.broker_id] = one
         return one
 
     def version(self, broker: int, epoch: int, declared: int) -> int:

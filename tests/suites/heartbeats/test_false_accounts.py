@@ -15,6 +15,7 @@ from tests.suites.heartbeats.heartbeat_histories import (
     judged,
     killed,
     legacy,
+    received,
     registered,
     sent,
     steps,
@@ -188,3 +189,35 @@ def test_a_controller_that_is_elected_again_answers() -> None:
     again = (session_expires, wait(5000), lost_session, in_session, call(began, epoch=3))
     history = (in_session, term_began, *again, wait(5000), answered)
     assert judged_as("HB-27", *history) is NOT_EXERCISED
+
+
+# ---------------------------------------------------------------------------------- HB-10, HB-14
+
+beat = steps(wait(300), sent)
+
+
+@pytest.mark.parametrize("clause", ["HB-10", "HB-14"])
+def test_a_broker_that_is_answered_that_it_is_inactive_is_evidence(clause: str) -> None:
+    """The controller records no answer."""
+    history = (registered, term_began, beat, call(received, state="Inactive"))
+    assert judged_as(clause, *history) is VIOLATED
+
+
+def test_a_broker_that_is_answered_another_state_than_its_target_is_evidence() -> None:
+    history = (registered, began, call(sent, target=3), received)
+    assert judged_as("HB-14", *history) is VIOLATED
+
+
+def test_a_process_that_has_lost_its_id_may_be_answered_that_it_is_inactive() -> None:
+    taken = call(registered, epoch=90, process="broker-2-duplicate#1")
+    history = (registered, taken, began, beat, call(received, state="Inactive"))
+    assert judged_as("HB-10", *history) is NOT_EXERCISED
+    assert judged_as("HB-14", *history) is NOT_EXERCISED
+
+
+def test_a_broker_that_gets_answers_without_a_state_for_too_long_is_evidence() -> None:
+    stateless = steps(beat, call(received, state="Initial"))
+    few, many = [stateless] * 20, [stateless] * 40
+    assert judged_as("HB-14", registered, began, *few) is NOT_EXERCISED
+    assert judged_as("HB-14", *(registered, began, *few, wait(9000), *few)) is NOT_EXERCISED
+    assert judged_as("HB-14", registered, began, *many) is VIOLATED
