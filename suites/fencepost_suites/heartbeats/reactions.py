@@ -13,6 +13,8 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
+    FaultHealed,
+    FaultInjected,
     Finding,
     Key,
     NodeStopped,
@@ -24,114 +26,217 @@ from fencepost_kafka import (
     BrokerStateChanged,
     FetchServed,
     LogAppended,
+    MetadataHeartbeatAnswered,
     MetadataHeartbeatReceived,
     MetadataHeartbeatSent,
     SessionChanged,
 )
-from fencepost_suites.brokers.leases import MS
-from fencepost_suites.common.keys import NOTHING, by_life
+from fencepost_suites.brokers.leases import MS, Late, judge_late
+from fencepost_suites.common.keys import NOTHING, whole_run
+from fencepost_suites.common.words import span
 from fencepost_suites.heartbeats.fencing import LIFE_KINDS, Contact
 from fencepost_suites.heartbeats.states import TARGETS
+from fencepost_suites.heartbeats.terms import LIVE
+from fencepost_suites.heartbeats.witnesses import FAULT_KINDS, Faults
+
+STAYED_FENCED = "had a heartbeat accepted, but stayed fenced for"
+WENT_ON = "had a heartbeat refused, but went on as active for"
+REACTS_WITHIN_NS = 1_000 * MS
+"""How long a broker may take to react to an answer that it has received."""
+TOLD_FOR_NS = 6_000 * MS
+TOLD_TIMES = 3
+"""For how long, and how often, a controller must have answered a broker that records no answer.
+Without a fault at either, an answer is lost only by chance."""
 
 
 @dataclass(slots=True)
-class _Answer:
+class _Told:
+    """A controller's answers to a broker's process, by the controller's events alone."""
+
+    since_ns: int
+    ref: Cause
+    times: int = 1
+
+
+@dataclass(slots=True)
+class _Reaction:
     """A broker's process, and an answer to which it has not reacted yet."""
 
     contact: Contact = field(default_factory=Contact)
     open: Cause | None = None
+    open_ns: int = 0
     disowned: bool = False
     """Whether the process has learnt that another process has its id."""
+    told: _Told | None = None
+
+    def hold(self, event: Event) -> None:
+        """The process has received an answer to which it must react."""
+        self.open, self.open_ns = event.ref, event.at_ns
+
+
+@dataclass(slots=True)
+class _Reactions:
+    """The brokers' processes."""
+
+    of: dict[str, _Reaction] = field(default_factory=dict)
+    faults: Faults = field(default_factory=Faults)
+    suspects: list[Late] = field(default_factory=list)
+
+    def process(self, event: Event) -> tuple[str, _Reaction]:
+        """The broker's process that an event concerns."""
+        body = event.body
+        name = event.process
+        if isinstance(body, ProcessExited):
+            name = body.ended
+        elif isinstance(body, MetadataHeartbeatAnswered):
+            name = body.client
+        return name, self.of.setdefault(name, _Reaction())
+
+    def close(self, name: str, one: _Reaction, at_ns: int, did: str) -> Cause | None:
+        """Ends the wait for a reaction, and judges how long it took; returns the answer that it was
+        about. `did` is what the process did instead."""
+        answer, one.open, one.told = one.open, None, None
+        if answer is not None and at_ns > one.open_ns + REACTS_WITHIN_NS:
+            message = f"{name} {did} {span(at_ns - one.open_ns)}"
+            violated = Violated(answer, Evidence.SELF, message)
+            self._suspect(violated, name, one.open_ns, at_ns, REACTS_WITHIN_NS)
+        return answer
+
+    def tell(self, event: Event, name: str, one: _Reaction, did: str) -> None:
+        """The controller has answered; the process has recorded no answer since `one.told`."""
+        if self.faults.on(name, event.process):
+            one.told = None
+            return
+        told = one.told
+        if told is None:
+            one.told = _Told(event.at_ns, event.ref)
+            return
+        told.times += 1
+        if told.times >= TOLD_TIMES and event.at_ns > told.since_ns + TOLD_FOR_NS:
+            message = f"{name} {did} at {told.times} heartbeats, and recorded no answer"
+            violated = Violated(event.ref, Evidence.PEER, message, (told.ref,))
+            self._suspect(violated, name, told.since_ns, event.at_ns, TOLD_FOR_NS)
+            one.told = None
+
+    def _suspect(
+        self, violated: Violated, process: str, from_ns: int, to_ns: int, period_ns: int
+    ) -> None:
+        self.suspects.append(
+            Late(violated, process, from_ns, to_ns, period_ns=period_ns, due_ns=from_ns)
+        )
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class AcceptedUnfences:
-    """HB-08. After an accepted heartbeat, a fenced broker must be active before it sends the next
-    heartbeat. An answer that arrives after nine tenths of the timeout is not judged."""
+    """HB-08. After an accepted heartbeat, a fenced broker must be active within a second, and
+    before it sends the next heartbeat. An answer that arrives after nine tenths of the timeout is
+    not judged. If the broker records no answer, the controller's own events are the evidence: it
+    answers that the broker is live, for six seconds in which no fault names either of them."""
 
     clause: str = "HB-08"
-    kinds: frozenset[type[Struct]] = LIFE_KINDS
-    keys = staticmethod(by_life)
+    kinds: frozenset[type[Struct]] = LIFE_KINDS | FAULT_KINDS | {MetadataHeartbeatAnswered}
+    keys = staticmethod(whole_run)
 
-    def start(self, key: Key) -> _Answer:
-        return _Answer()
+    def start(self, key: Key) -> _Reactions:
+        return _Reactions()
 
-    def step(self, state: _Answer, event: Event) -> tuple[_Answer, Sequence[Finding]]:
+    def step(self, state: _Reactions, event: Event) -> tuple[_Reactions, Sequence[Finding]]:
         body = event.body
+        if isinstance(body, FaultInjected | FaultHealed):
+            state.faults.take(event)
+            return state, NOTHING
+        name, one = state.process(event)
+        fenced = one.contact.state == "FENCED" and not one.disowned
+        found: Sequence[Finding] = NOTHING
         match body:
             case BrokerStateChanged():
-                answered, state.open = state.open, None
-                state.disowned = state.disowned or body.reason == "taken_over"
-                state.contact.take(event)
-                if body.old == "FENCED" and body.new == "ACTIVE" and answered is not None:
-                    return state, (Exercised(event.ref, Evidence.SELF),)
-            case MetadataHeartbeatReceived(error="NONE"):
-                fenced = state.contact.state == "FENCED" and not state.disowned
-                in_time = event.at_ns < state.contact.sent_ns + body.timeout_ms * MS * 9 // 10
-                if fenced and in_time and state.contact.counts(body):
-                    state.open = event.ref
-                state.contact.take(event)
-            case MetadataHeartbeatSent() if state.open is not None:
+                answer = state.close(name, one, event.at_ns, STAYED_FENCED)
+                one.disowned = one.disowned or body.reason == "taken_over"
+                if body.old == "FENCED" and body.new == "ACTIVE" and answer is not None:
+                    found = (Exercised(event.ref, Evidence.SELF),)
+            case MetadataHeartbeatReceived():
+                one.told = None
+                in_time = event.at_ns < one.contact.sent_ns + body.timeout_ms * MS * 9 // 10
+                if body.error == "NONE" and fenced and in_time and one.contact.counts(body):
+                    one.hold(event)
+            case MetadataHeartbeatSent() if one.open is not None:
                 message = f"{event.process} stayed fenced, though a heartbeat of it was accepted"
-                violated = Violated(event.ref, Evidence.SELF, message, (state.open,))
-                state.open = None
-                state.contact.take(event)
-                return state, (violated,)
-            case SessionChanged():
-                state.open = None
-                state.contact.take(event)
-            case ProcessExited() | NodeStopped():
-                state.open = None
-            case _:
-                state.contact.take(event)
-        return state, NOTHING
+                found = (Violated(event.ref, Evidence.SELF, message, (one.open,)),)
+                one.open = None
+            case MetadataHeartbeatAnswered():
+                own = body.incarnation_id == one.contact.incarnation
+                if fenced and own and body.error == "NONE" and body.state in LIVE:
+                    state.tell(event, name, one, "stayed fenced, though it was accepted")
+                return state, NOTHING
+            case SessionChanged() | ProcessExited() | NodeStopped():
+                state.close(name, one, event.at_ns, STAYED_FENCED)
+        one.contact.take(event)
+        return state, found
 
-    def end(self, state: _Answer, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
+    def end(self, state: _Reactions, end: RunEnd) -> Sequence[Finding]:
+        for name, one in state.of.items():
+            state.close(name, one, end.ended_at_ns, STAYED_FENCED)
+        return judge_late(state.suspects, end)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class RefusedFencesItself:
-    """HB-29. After a refused heartbeat, an active broker must fence itself before it sends another
-    heartbeat or serves a client."""
+    """HB-29. After a refused heartbeat, an active broker must fence itself within a second, and
+    before it sends another heartbeat or serves a client. If the broker records no answer, the
+    controller's own events are the evidence: it refuses the broker, for six seconds in which no
+    fault names either of them."""
 
     clause: str = "HB-29"
-    kinds: frozenset[type[Struct]] = LIFE_KINDS | {LogAppended, FetchServed}
-    keys = staticmethod(by_life)
+    kinds: frozenset[type[Struct]] = (
+        LIFE_KINDS | FAULT_KINDS | {*(MetadataHeartbeatAnswered, LogAppended, FetchServed)}
+    )
+    keys = staticmethod(whole_run)
 
-    def start(self, key: Key) -> _Answer:
-        return _Answer()
+    def start(self, key: Key) -> _Reactions:
+        return _Reactions()
 
-    def step(self, state: _Answer, event: Event) -> tuple[_Answer, Sequence[Finding]]:
+    def step(self, state: _Reactions, event: Event) -> tuple[_Reactions, Sequence[Finding]]:
         body = event.body
+        if isinstance(body, FaultInjected | FaultHealed):
+            state.faults.take(event)
+            return state, NOTHING
+        name, one = state.process(event)
+        active = one.contact.state == "ACTIVE"
+        found: Sequence[Finding] = NOTHING
         match body:
             case MetadataHeartbeatReceived():
-                refused = body.error == "INVALID_INCARNATION_ID" or (
-                    body.error == "NONE" and body.state not in TARGETS
-                )
-                own = body.incarnation_id == state.contact.incarnation
-                if refused and own and state.contact.state == "ACTIVE":
-                    state.open = event.ref
-                state.contact.take(event)
+                one.told = None
+                own = body.incarnation_id == one.contact.incarnation
+                if own and active and _refuses(body.error, body.state in TARGETS):
+                    one.hold(event)
             case BrokerStateChanged():
-                refused_by, state.open = state.open, None
-                state.contact.take(event)
-                if refused_by is not None and body.new != "ACTIVE":
-                    return state, (Exercised(event.ref, Evidence.SELF),)
+                answer = state.close(name, one, event.at_ns, WENT_ON)
+                if answer is not None and body.new != "ACTIVE":
+                    found = (Exercised(event.ref, Evidence.SELF),)
             case ProcessExited() | NodeStopped() | SessionChanged():
-                state.open = None
-            case MetadataHeartbeatSent() | LogAppended() | FetchServed():
-                refused_by, state.open = state.open, None
-                state.contact.take(event)
-                if refused_by is not None:
-                    message = f"{event.process} went on as active after a heartbeat was refused"
-                    violated = Violated(event.ref, Evidence.SELF, message, (refused_by,))
-                    return state, (violated,)
-            case _:
-                state.contact.take(event)
-        return state, NOTHING
+                state.close(name, one, event.at_ns, WENT_ON)
+            case MetadataHeartbeatAnswered():
+                own = body.incarnation_id == one.contact.incarnation
+                if own and active and body.active and _refuses(body.error, body.state in LIVE):
+                    state.tell(event, name, one, "went on as active, though it was refused")
+                elif own:
+                    one.told = None
+                return state, NOTHING
+            case MetadataHeartbeatSent() | LogAppended() | FetchServed() if one.open is not None:
+                message = f"{event.process} went on as active after a heartbeat was refused"
+                found = (Violated(event.ref, Evidence.SELF, message, (one.open,)),)
+                one.open = None
+        one.contact.take(event)
+        return state, found
 
-    def end(self, state: _Answer, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
+    def end(self, state: _Reactions, end: RunEnd) -> Sequence[Finding]:
+        for name, one in state.of.items():
+            state.close(name, one, end.ended_at_ns, WENT_ON)
+        return judge_late(state.suspects, end)
+
+
+def _refuses(error: str, live: bool) -> bool:
+    """Whether an answer refuses a heartbeat."""
+    return error == "INVALID_INCARNATION_ID" or (error == "NONE" and not live)
