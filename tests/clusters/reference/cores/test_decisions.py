@@ -18,10 +18,9 @@ from fencepost_clusters.reference.core.node import settings
 from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.core.quorum.controller import isr_changes
 from fencepost_clusters.reference.core.quorum.controller.policies import RegistrationPolicies
+from fencepost_clusters.reference.defects import over_zookeeper
 from fencepost_clusters.reference.defects.catalogue import (
     DEFECTS,
-    LEGACY,
-    LEGACY_DEFECTS,
     POLICY_DEFECTS,
 )
 from fencepost_clusters.reference.defects.defect import PolicyDefect
@@ -222,7 +221,7 @@ def leaves(policies: object, path: str = "") -> Iterator[tuple[str, object]]:
             yield path + part.name, value
 
 
-EVERY_DEFECT = (*POLICY_DEFECTS, *LEGACY)
+EVERY_DEFECT = (*POLICY_DEFECTS, *over_zookeeper.DEFECTS)
 SEVERAL = {"loser-still-counts": 6, "overwritten-fetch-counts": 2}
 """Which of two processes has an id is decided in several places, one before the other."""
 
@@ -248,5 +247,4 @@ def test_every_policy_is_replaced_by_a_defect() -> None:
 
 def test_names_of_defects_differ() -> None:
     assert len(DEFECTS) == 62
-    every = [d.name for d in (*DEFECTS, *LEGACY_DEFECTS)]
-    assert len(set(every)) == len(every)
+    assert len({one.defect.name for one in EVERY_DEFECT}) == len(EVERY_DEFECT)

@@ -9,7 +9,7 @@ from fencepost import Cause
 from fencepost_clusters.reference.core.cluster.changes import CHANGES, errors
 from fencepost_clusters.reference.core.cluster.decisions import DecisionContext
 from fencepost_clusters.reference.core.legacy import znodes
-from fencepost_clusters.reference.core.legacy.controller import election, isr_changes
+from fencepost_clusters.reference.core.legacy.controller import election, isr_changes, shutdowns
 from fencepost_clusters.reference.core.legacy.controller.announcer import KnownBroker
 from fencepost_clusters.reference.core.legacy.controller.queues import Queues
 from fencepost_clusters.reference.core.legacy.controller.store import Deposed, Occupied, Steps
@@ -28,7 +28,6 @@ from fencepost_clusters.reference.wire.legacy import BrokerState
 from fencepost_clusters.zookeeper.client import port as zk
 from fencepost_kafka import (
     ChangeAnswered,
-    ControlledShutdownAnswered,
     ControllerBegan,
     ControllerEnded,
     MetadataHeartbeatAnswered,
@@ -398,63 +397,18 @@ class Controller:
         self._now = now
         term = self.term
         if term is None or not term.ready:
-            self._answer_shutdown(received, asked, None, Error.NOT_CONTROLLER)
+            shutdowns.answer(self._out, received, asked, None, Error.NOT_CONTROLLER)
             return
-        term.add(self._shut_down(term, received, asked, self._out.cause))
+        job = shutdowns.job(
+            term,
+            received,
+            asked,
+            policies=self._policies,
+            out=self._out,
+            cause=self._out.cause,
+        )
+        term.add(job)
         self.go_on(now)
-
-    def _shut_down(
-        self,
-        term: Term,
-        received: Received,
-        asked: w.ControlledShutdownRequest,
-        cause: Cause | None,
-    ) -> Steps:
-        """Judges a ControlledShutdown as a job, since a broker change before it may find a new
-        process."""
-        known = term.brokers.get(asked.broker_id)
-        if known is None:
-            error = Error.BROKER_ID_NOT_REGISTERED
-        elif asked.broker_epoch != w.NO_EPOCH and self._policies.is_stale_shutdown(
-            asked.broker_epoch, known.cached
-        ):
-            error = Error.STALE_BROKER_EPOCH
-        else:
-            error = Error.NONE
-            yield from term.hand_over(asked.broker_id)
-        with self._out.caused_by(cause):
-            self._answer_shutdown(received, asked, term, error)
-
-    def _answer_shutdown(
-        self,
-        received: Received,
-        asked: w.ControlledShutdownRequest,
-        term: Term | None,
-        error: Error,
-    ) -> None:
-        image = term.store.image if term is not None else None
-        left = [
-            (image.names[p.topic_id], p.index)
-            for p in (image.all_partitions() if image is not None else ())
-            if image is not None and error is Error.NONE and p.leader == asked.broker_id
-        ]
-        known = term.brokers.get(asked.broker_id) if term is not None else None
-        self._out.note(
-            ControlledShutdownAnswered(
-                client=received.client,
-                broker_id=asked.broker_id,
-                request_epoch=asked.broker_epoch,
-                known_epoch=-1 if known is None else known.cached,
-                error=error.name,
-                remaining=tuple(f"{topic}-{index}" for topic, index in left),
-                controller_epoch=-1 if term is None else term.epoch,
-            )
-        )
-        remaining = tuple(
-            w.RemainingPartition(topic_name=topic, partition_index=index) for topic, index in left
-        )
-        answer = w.ControlledShutdownResponse(error_code=error, remaining_partitions=remaining)
-        self._out.add(Reply(received.request_id, answer))
 
     def change(self, received: Received, now: Instant) -> None:
         """Decides an administrator's request as a job, and answers once the change is stored."""
