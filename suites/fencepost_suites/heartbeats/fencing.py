@@ -31,7 +31,7 @@ from fencepost_kafka import (
     SessionChanged,
 )
 from fencepost_suites.brokers.leases import MS, Late, judge_late
-from fencepost_suites.common.keys import NOTHING, by_life, whole_run
+from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import span
 from fencepost_suites.heartbeats.states import TARGETS
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Terms
@@ -88,30 +88,50 @@ LIFE_KINDS: frozenset[type[Struct]] = frozenset(
 )
 
 
+@dataclass(slots=True)
+class _Contacts:
+    """The brokers' processes, and the timeout that each has named."""
+
+    of: dict[str, Contact] = field(default_factory=dict)
+    named: dict[str, int] = field(default_factory=dict)
+
+    def take(self, event: Event, one: Contact) -> None:
+        """Applies an event of a process."""
+        one.take(event)
+        if isinstance(event.body, MetadataHeartbeatReceived):
+            self.named[event.process] = event.body.timeout_ms * MS
+            others = [ns for process, ns in self.named.items() if process != event.process]
+            one.timeout_ns = min(one.timeout_ns, max(others, default=one.timeout_ns))
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class SilenceFences:
     """HB-06. The timeout begins when the broker sends its last accepted heartbeat. The broker must
-    fence itself within 1.1 timeouts and 100 ms. Serving a client later breaks the promise, too."""
+    fence itself within 1.1 timeouts and 100 ms. Serving a client later breaks the promise, too. A
+    cluster's brokers have one timeout: no broker has a longer one than all others have named. If no
+    other has named one, the broker's own word counts."""
 
     clause: str = "HB-06"
     kinds: frozenset[type[Struct]] = LIFE_KINDS | {LogAppended, FetchServed}
-    keys = staticmethod(by_life)
+    keys = staticmethod(whole_run)
 
-    def start(self, key: Key) -> Contact:
-        return Contact()
+    def start(self, key: Key) -> _Contacts:
+        return _Contacts()
 
-    def step(self, state: Contact, event: Event) -> tuple[Contact, Sequence[Finding]]:
+    def step(self, state: _Contacts, event: Event) -> tuple[_Contacts, Sequence[Finding]]:
         body = event.body
-        self._overdue(state, event.at_ns, event.ref)
+        name = body.ended if isinstance(body, ProcessExited) else event.process
+        one = state.of.setdefault(name, Contact())
+        self._overdue(one, event.at_ns, event.ref)
         if isinstance(body, ProcessExited | NodeStopped):
-            state.state = ""
+            one.state = ""
             return state, NOTHING
-        was, connected = state.state, state.session == "connected"
-        state.take(event)
+        was, connected = one.state, one.session == "connected"
+        state.take(event, one)
         fenced = isinstance(body, BrokerStateChanged) and was == "ACTIVE" and body.new == "FENCED"
-        due = event.at_ns >= state.due_ns - state.timeout_ns // 10
-        late = due and state.contact is not None and not state.judged
+        due = event.at_ns >= one.due_ns - one.timeout_ns // 10
+        late = due and one.contact is not None and not one.judged
         if fenced and late and connected:
             return state, (Exercised(event.ref, Evidence.SELF),)
         return state, NOTHING
@@ -124,8 +144,8 @@ class SilenceFences:
             return
         state.judged = True
         message = (
-            f"{at.process} was active {span(at_ns - state.contact_ns)} after it had sent the last "
-            f"heartbeat that was accepted; its timeout is {span(state.timeout_ns)}"
+            f"{state.contact.process} was active {span(at_ns - state.contact_ns)} after it had "
+            f"sent the last heartbeat that was accepted; its timeout is {span(state.timeout_ns)}"
         )
         state.suspects.append(
             Late(
@@ -138,10 +158,13 @@ class SilenceFences:
             )
         )
 
-    def end(self, state: Contact, end: RunEnd) -> Sequence[Finding]:
-        if state.contact is not None:
-            self._overdue(state, end.ended_at_ns, state.contact)
-        return judge_late(state.suspects, end)
+    def end(self, state: _Contacts, end: RunEnd) -> Sequence[Finding]:
+        found: list[Finding] = []
+        for one in state.of.values():
+            if one.contact is not None:
+                self._overdue(one, end.ended_at_ns, one.contact)
+            found.extend(judge_late(one.suspects, end))
+        return found
 
 
 @dataclass(slots=True)
@@ -160,8 +183,9 @@ class _Fences:
 @final
 @dataclass(frozen=True, slots=True)
 class ControllerIsFirst:
-    """HB-11. Judged only if the same controller's term has lasted since the broker's last accepted
-    heartbeat, and that controller has accepted no later heartbeat of the broker."""
+    """HB-11. Judged only if the newest controller's term has lasted since the broker's last
+    accepted heartbeat, and that controller has accepted no later heartbeat of the broker. The term
+    of an older controller, which may not have noticed its end, does not count."""
 
     clause: str = "HB-11"
     kinds: frozenset[type[Struct]] = TERM_KINDS | LIFE_KINDS | {MetadataHeartbeatAnswered}
@@ -190,9 +214,9 @@ class ControllerIsFirst:
     def _fenced(
         state: _Fences, event: Event, body: BrokerStateChanged, contact: Contact
     ) -> Sequence[Finding]:
-        if len(state.terms.now) != 1 or contact.contact is None:
+        if not state.terms.now or contact.contact is None:
             return NOTHING
-        ((process, term),) = state.terms.now.items()
+        process, term = max(state.terms.now.items(), key=lambda one: one[1].epoch)
         known = term.brokers.get(body.broker_id)
         last_ns = state.accepted.get((process, event.process), 0)
         heard_later = last_ns > state.received_ns.get(event.process, 0)

@@ -43,14 +43,14 @@ STAYED_FENCED = "had a heartbeat accepted, but stayed fenced for"
 WENT_ON = "had a heartbeat refused, but went on as active for"
 REACTS_WITHIN_NS = 1_000 * MS
 """How long a broker may take to react to an answer that it has received."""
-TOLD_FOR_NS = 6_000 * MS
-TOLD_TIMES = 3
+UNRECORDED_FOR_NS = 6_000 * MS
+UNRECORDED_TIMES = 3
 """For how long, and how often, a controller must have answered a broker that records no answer.
 Without a fault at either, an answer is lost only by chance."""
 
 
 @dataclass(slots=True)
-class _Told:
+class _Unrecorded:
     """A controller's answers to a broker's process, by the controller's events alone."""
 
     since_ns: int
@@ -67,7 +67,7 @@ class _Reaction:
     open_ns: int = 0
     disowned: bool = False
     """Whether the process has learnt that another process has its id."""
-    told: _Told | None = None
+    unrecorded: _Unrecorded | None = None
 
     def hold(self, event: Event) -> None:
         """The process has received an answer to which it must react."""
@@ -95,28 +95,31 @@ class _Reactions:
     def close(self, name: str, one: _Reaction, at_ns: int, did: str) -> Cause | None:
         """Ends the wait for a reaction, and judges how long it took; returns the answer that it was
         about. `did` is what the process did instead."""
-        answer, one.open, one.told = one.open, None, None
+        answer, one.open, one.unrecorded = one.open, None, None
         if answer is not None and at_ns > one.open_ns + REACTS_WITHIN_NS:
             message = f"{name} {did} {span(at_ns - one.open_ns)}"
             violated = Violated(answer, Evidence.SELF, message)
             self._suspect(violated, name, one.open_ns, at_ns, REACTS_WITHIN_NS)
         return answer
 
-    def tell(self, event: Event, name: str, one: _Reaction, did: str) -> None:
-        """The controller has answered; the process has recorded no answer since `one.told`."""
+    def note_answer(self, event: Event, name: str, one: _Reaction, did: str) -> None:
+        """The controller has answered a process that records no answer."""
         if self.faults.on(name, event.process):
-            one.told = None
+            one.unrecorded = None
             return
-        told = one.told
-        if told is None:
-            one.told = _Told(event.at_ns, event.ref)
+        unrecorded = one.unrecorded
+        if unrecorded is None:
+            one.unrecorded = _Unrecorded(event.at_ns, event.ref)
             return
-        told.times += 1
-        if told.times >= TOLD_TIMES and event.at_ns > told.since_ns + TOLD_FOR_NS:
-            message = f"{name} {did} at {told.times} heartbeats, and recorded no answer"
-            violated = Violated(event.ref, Evidence.PEER, message, (told.ref,))
-            self._suspect(violated, name, told.since_ns, event.at_ns, TOLD_FOR_NS)
-            one.told = None
+        unrecorded.times += 1
+        if (
+            unrecorded.times >= UNRECORDED_TIMES
+            and event.at_ns > unrecorded.since_ns + UNRECORDED_FOR_NS
+        ):
+            message = f"{name} {did} at {unrecorded.times} heartbeats, and recorded no answer"
+            violated = Violated(event.ref, Evidence.PEER, message, (unrecorded.ref,))
+            self._suspect(violated, name, unrecorded.since_ns, event.at_ns, UNRECORDED_FOR_NS)
+            one.unrecorded = None
 
     def _suspect(
         self, violated: Violated, process: str, from_ns: int, to_ns: int, period_ns: int
@@ -156,7 +159,7 @@ class AcceptedUnfences:
                 if body.old == "FENCED" and body.new == "ACTIVE" and answer is not None:
                     found = (Exercised(event.ref, Evidence.SELF),)
             case MetadataHeartbeatReceived():
-                one.told = None
+                one.unrecorded = None
                 in_time = event.at_ns < one.contact.sent_ns + body.timeout_ms * MS * 9 // 10
                 if body.error == "NONE" and fenced and in_time and one.contact.counts(body):
                     one.hold(event)
@@ -167,7 +170,7 @@ class AcceptedUnfences:
             case MetadataHeartbeatAnswered():
                 own = body.incarnation_id == one.contact.incarnation
                 if fenced and own and body.error == "NONE" and body.state in LIVE:
-                    state.tell(event, name, one, "stayed fenced, though it was accepted")
+                    state.note_answer(event, name, one, "stayed fenced, though it was accepted")
                 return state, NOTHING
             case SessionChanged() | ProcessExited() | NodeStopped():
                 state.close(name, one, event.at_ns, STAYED_FENCED)
@@ -207,7 +210,7 @@ class RefusedFencesItself:
         found: Sequence[Finding] = NOTHING
         match body:
             case MetadataHeartbeatReceived():
-                one.told = None
+                one.unrecorded = None
                 own = body.incarnation_id == one.contact.incarnation
                 if own and active and _refuses(body.error, body.state in TARGETS):
                     one.hold(event)
@@ -220,9 +223,9 @@ class RefusedFencesItself:
             case MetadataHeartbeatAnswered():
                 own = body.incarnation_id == one.contact.incarnation
                 if own and active and body.active and _refuses(body.error, body.state in LIVE):
-                    state.tell(event, name, one, "went on as active, though it was refused")
+                    state.note_answer(event, name, one, "went on as active, though it was refused")
                 elif own:
-                    one.told = None
+                    one.unrecorded = None
                 return state, NOTHING
             case MetadataHeartbeatSent() | LogAppended() | FetchServed() if one.open is not None:
                 message = f"{event.process} went on as active after a heartbeat was refused"

@@ -16,6 +16,8 @@ from fencepost import (
     Exercised,
     Finding,
     Key,
+    NodeStopped,
+    ProcessExited,
     RunEnd,
     Violated,
 )
@@ -83,6 +85,7 @@ class _Stop:
     at_ns: int
     limit_ns: int
     led: bool
+    broker: int
     ref: Cause
 
 
@@ -92,16 +95,22 @@ class _Stops:
 
     partitions: Partitions = field(default_factory=Partitions)
     stops: dict[str, _Stop] = field(default_factory=dict)
+    state: dict[str, str] = field(default_factory=dict)
+    """process -> its state, by its own event."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class LeadershipsMoveFirst:
-    """HB-05. The stored partitions show which leaderships a broker still has."""
+    """HB-05. The stored partitions show which leaderships a broker still has. The broker's last
+    state, or the harness, says that it has ended; a signal that ends it at once does not count."""
 
     clause: str = "HB-05"
     kinds: frozenset[type[Struct]] = frozenset(
-        {PartitionCommitted, TopicCommitted, BrokerStopping, BrokerStateChanged}
+        {
+            *(PartitionCommitted, TopicCommitted, BrokerStopping, BrokerStateChanged),
+            *(NodeStopped, ProcessExited),
+        }
     )
     keys = staticmethod(whole_run)
 
@@ -117,18 +126,29 @@ class LeadershipsMoveFirst:
                 state.partitions.forget(body)
             case BrokerStopping(state="ACTIVE"):
                 led = any(True for _ in state.partitions.led_by(body.broker_id))
-                stop = _Stop(event.at_ns, body.limit_ms * MS, led, event.ref)
+                stop = _Stop(
+                    event.at_ns, body.limit_ms * MS, led, broker=body.broker_id, ref=event.ref
+                )
                 state.stops[event.process] = stop
+                state.state[event.process] = body.state
             case BrokerStateChanged(new="SHUTDOWN"):
-                return state, self._ended(state, event, body)
+                return state, self._ended(state, event, event.process, body.old)
+            case BrokerStateChanged():
+                state.state[event.process] = body.new
+            case NodeStopped():
+                return state, self._ended(state, event, event.process)
+            case ProcessExited(signal=0):
+                return state, self._ended(state, event, body.ended)
+            case ProcessExited():
+                state.stops.pop(body.ended, None)
         return state, NOTHING
 
     @staticmethod
-    def _ended(state: _Stops, event: Event, body: BrokerStateChanged) -> Sequence[Finding]:
-        stop = state.stops.pop(event.process, None)
-        if stop is None or body.old != "ACTIVE":
+    def _ended(state: _Stops, event: Event, process: str, old: str = "") -> Sequence[Finding]:
+        stop = state.stops.pop(process, None)
+        if stop is None or (old or state.state[process]) != "ACTIVE":
             return NOTHING
-        left = list(state.partitions.led_by(body.broker_id))
+        left = list(state.partitions.led_by(stop.broker))
         if not left:
             return (Exercised(event.ref, Evidence.PEER),) if stop.led else NOTHING
         took_ns = event.at_ns - stop.at_ns
@@ -136,7 +156,7 @@ class LeadershipsMoveFirst:
             return NOTHING
         topic, index = left[0]
         message = (
-            f"{event.process} ended {span(took_ns)} after it was asked to stop, before its time "
+            f"{process} ended {span(took_ns)} after it was asked to stop, before its time "
             f"limit, though it still led {topic}-{index}"
         )
         return (Violated(event.ref, Evidence.PEER, message, (stop.ref,)),)

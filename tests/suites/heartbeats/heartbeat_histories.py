@@ -138,7 +138,11 @@ def answered(
 
 
 def received(
-    h: HistoryBuilder, error: str = "NONE", state: str = "Active", incarnation: int = 20
+    h: HistoryBuilder,
+    error: str = "NONE",
+    state: str = "Active",
+    incarnation: int = 20,
+    timeout_ms: int = 3000,
 ) -> None:
     h.add(
         BROKER,
@@ -149,7 +153,7 @@ def received(
             error=error,
             state=STATES[state],
             sent_ns=0,
-            timeout_ms=3000,
+            timeout_ms=timeout_ms,
         ),
     )
 

@@ -8,9 +8,12 @@ from tests.suites.heartbeats.heartbeat_histories import (
     BROKER,
     CONTROLLER,
     Write,
+    active_broker,
     answered,
+    asked_to_stop,
     began,
     call,
+    changed,
     declared,
     judged,
     killed,
@@ -28,7 +31,12 @@ from tests.suites.heartbeats.heartbeat_histories import (
 from fencepost import Cause, ProcessExited, Stalled
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_clusters.zookeeper.events import SessionExpired
-from fencepost_kafka import ControllerBegan, ControllerEnded, SessionChanged
+from fencepost_kafka import (
+    ControllerBegan,
+    ControllerEnded,
+    MetadataHeartbeatReceived,
+    SessionChanged,
+)
 
 HOLDS, VIOLATED, NOT_EXERCISED = Outcome.HOLDS, Outcome.VIOLATED, Outcome.NOT_EXERCISED
 
@@ -221,3 +229,60 @@ def test_a_broker_that_gets_answers_without_a_state_for_too_long_is_evidence() -
     assert judged_as("HB-14", registered, began, *few) is NOT_EXERCISED
     assert judged_as("HB-14", *(registered, began, *few, wait(9000), *few)) is NOT_EXERCISED
     assert judged_as("HB-14", registered, began, *many) is VIOLATED
+
+
+# ------------------------------------------------------------------------------------------ HB-05
+
+
+def exits(h: HistoryBuilder) -> None:
+    """The broker's process ends by itself, and records nothing."""
+    h.add("harness", ProcessExited(ended=BROKER, exit_code=0, signal=0, expected=True))
+
+
+def test_a_broker_that_exits_without_a_word_while_it_leads_breaks_hb_05() -> None:
+    asked = (stored, active_broker, asked_to_stop)
+    moved = call(stored, leader=3, epoch=5, offset=60)
+    assert judged_as("HB-05", *asked, wait(100), exits) is VIOLATED
+    assert judged_as("HB-05", *asked, wait(100), killed) is NOT_EXERCISED
+    assert judged_as("HB-05", *asked, wait(5900), exits) is NOT_EXERCISED
+    assert judged_as("HB-05", *asked, moved, wait(100), exits) is HOLDS
+
+
+# ------------------------------------------------------------------------------------------ HB-06
+
+
+def names_timeout(h: HistoryBuilder) -> None:
+    """Broker 3 gets an answer, and names the cluster's timeout."""
+    body = MetadataHeartbeatReceived(
+        broker_id=3, incarnation_id=30, controller=1, error="NONE", state=2, sent_ns=0,
+        timeout_ms=3000,
+    )  # fmt: skip
+    h.add("broker-3#1", body)
+
+
+def test_a_broker_has_no_longer_timeout_than_all_others() -> None:
+    alone = (active_broker, call(received, timeout_ms=10**9), wait(600_000))
+    assert judged_as("HB-06", names_timeout, *alone) is VIOLATED
+    assert judged_as("HB-06", *alone) is NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ HB-11
+
+
+def former_controller(h: HistoryBuilder) -> None:
+    """Broker 3 was the controller, and has not recorded its end."""
+    body = ControllerBegan(epoch=1, broker_id=3, first=True, heartbeat_timeout_ms=2000)
+    h.add("broker-3#1", body)
+
+
+def test_a_former_controller_that_records_no_end_excuses_nothing() -> None:
+    accepted = (declared, active_broker, answered, received)
+    early = (wait(700), call(changed, new="FENCED"))
+    history = (former_controller, call(began, epoch=2), *accepted, *early)
+    assert judged_as("HB-11", *history) is VIOLATED
+
+
+def test_a_broker_that_fences_itself_while_a_new_controller_begins_is_not_judged() -> None:
+    accepted = (declared, active_broker, answered, received)
+    early = (wait(700), other_is_elected, call(changed, new="FENCED"))
+    assert judged_as("HB-11", *(began, *accepted, *early)) is NOT_EXERCISED

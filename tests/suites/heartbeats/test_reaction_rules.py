@@ -76,7 +76,7 @@ def test_a_fault_at_either_may_have_lost_the_answers(clause: str, target: str) -
 
 
 @pytest.mark.parametrize("clause", SILENT)
-def test_a_fault_at_another_broker_excuses_nobody(clause: str) -> None:
+def test_a_fault_at_another_broker_excuses_nothing(clause: str) -> None:
     begin, once = SILENT[clause]
     assert judged_as(clause, begin, fault("broker-3"), *[once] * 20) is VIOLATED
 
