@@ -43,6 +43,7 @@ from fencepost_kafka import (
 )
 from fencepost_suites.brokers.leases import MS, Late, judge_late
 from fencepost_suites.common.committed import Partitions
+from fencepost_suites.common.faults import Faults
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import span
 from fencepost_suites.control_requests.obeying import REQUEST_KINDS
@@ -51,6 +52,8 @@ from fencepost_suites.control_requests.requests import NO_EPOCH, Request, Reques
 BOUND_NS = 6_000 * MS
 """How long a controller may take to handle a broker change, and to initialise a broker. The
 documents name no time; on a busy machine, each takes a fraction of this."""
+SESSION_NS = 18_000 * MS
+"""Apache Kafka's session timeout, after which a controller without ZooKeeper is replaced."""
 
 
 @final
@@ -108,6 +111,9 @@ class _Due:
     at: Cause
     since_ns: int
     bounced: bool
+    registered_ns: int
+    excused_ns: int = 0
+    """Until when a fault excuses the controller."""
 
 
 @dataclass(slots=True)
@@ -124,8 +130,8 @@ class _Term:
     """broker -> whether the controller's log has the broker's newest process as bounced."""
     by_log: bool = False
     """Whether the controller is Apache Kafka's. Its cluster over ZooKeeper keeps a broker that the
-    controller cannot reach, so no action is due while a fault lasts."""
-    faults: set[str] = field(default_factory=set)
+    controller cannot reach, so no action is due to a broker while a fault names it."""
+    faults: Faults = field(default_factory=Faults)
     suspects: list[Late] = field(default_factory=list)
 
     def remove(self, process: str) -> None:
@@ -138,14 +144,17 @@ class _Term:
         """Begins a controller's term: the time for all that is owed starts now."""
         self.controller, self.began_ns = event.process, event.at_ns
 
-    def overdue(self, now_ns: int, message: str) -> None:
-        """Adds a suspect for each action that has been due for longer than the bound."""
+    def overdue(self, now_ns: int, message: str, needs_broker: bool = True) -> None:
+        """Adds a suspect for each action that has been due for longer than the bound.
+
+        `needs_broker`: the action is a request to the broker, and not only a look at ZooKeeper.
+        """
         if not self.controller:
             return
-        if self.by_log and self.faults:
-            self.began_ns = now_ns
         for broker, one in list(self.due.items()):
-            from_ns = max(one.since_ns, self.began_ns)
+            if self.by_log and self._excused(one, now_ns, needs_broker):
+                one.excused_ns = now_ns
+            from_ns = max(one.since_ns, self.began_ns, one.excused_ns)
             if now_ns - from_ns <= BOUND_NS:
                 continue
             text = message.format(
@@ -161,6 +170,28 @@ class _Term:
             )
             self.suspects.append(late)
             del self.due[broker]
+
+    def _excused(self, one: _Due, now_ns: int, needs_broker: bool) -> bool:
+        """Whether a fault may keep the controller from an action.
+
+        A broker that registers during a fault reaches ZooKeeper, which thus serves. If the
+        controller does not, another is elected after the session timeout.
+        """
+        if any(
+            fault.slots and all(map(_is_zookeeper, fault.slots))
+            for fault in self.faults.now.values()
+        ):
+            return True
+        return any(
+            needs_broker
+            or one.registered_ns < fault.began_ns
+            or now_ns <= one.registered_ns + SESSION_NS
+            for fault in self.faults.naming(one.process, self.controller)
+        )
+
+
+def _is_zookeeper(slot: str) -> bool:
+    return slot.startswith("zookeeper-")
 
 
 CONTROLLER_KINDS: frozenset[type[Struct]] = frozenset(
@@ -184,10 +215,8 @@ def _apply_term(state: _Term, event: Event) -> None:
             state.by_log = True
         case ControllerEnded() | ControllerResigned() if event.process == state.controller:
             state.controller = ""
-        case FaultInjected():
-            state.faults.add(body.fault_id)
-        case FaultHealed():
-            state.faults.discard(body.fault_id)
+        case FaultInjected() | FaultHealed():
+            state.faults.take(event)
         case ProcessExited():
             state.remove(body.ended)
         case NodeStopped():
@@ -205,7 +234,9 @@ def _apply_term(state: _Term, event: Event) -> None:
 class BounceDetected:
     """BE-05. The broker's event says that it has registered, and with which czxid. The current
     controller must declare that process. Exercised if it declares a bounce: it had not seen that
-    the former process was absent."""
+    the former process was absent. Apache Kafka's controller is excused by a fault that names it or
+    the broker. If the broker registered during the fault, both reach ZooKeeper again after a
+    session timeout at the latest."""
 
     clause: str = "BE-05"
     kinds: frozenset[type[Struct]] = CONTROLLER_KINDS
@@ -219,6 +250,7 @@ class BounceDetected:
         state.overdue(
             event.at_ns,
             "{controller} did not detect within {span} that {process} had registered{epoch}",
+            needs_broker=False,
         )
         _apply_term(state, event)
         match body:
@@ -229,7 +261,12 @@ class BounceDetected:
                 if epoch == body.broker_epoch:
                     return state, (Exercised(event.ref, Evidence.PEER),) if as_bounced else NOTHING
                 state.due[body.broker_id] = _Due(
-                    event.process, body.broker_epoch, event.ref, event.at_ns, False
+                    process=event.process,
+                    epoch=body.broker_epoch,
+                    at=event.ref,
+                    since_ns=event.at_ns,
+                    bounced=False,
+                    registered_ns=event.at_ns,
                 )
             case BrokerDeclared() if body.new != "Absent" and event.process == state.controller:
                 bounced = body.old == "Absent" and body.reason == "bounced"
@@ -283,7 +320,8 @@ class _Initialising:
 class BouncedIsInitialised:
     """BE-06. Once the controller has declared a process live, that process must receive metadata
     and partitions for its broker epoch, or in a version without one. The process is the evidence.
-    Exercised if the process is not its broker's first one."""
+    Exercised if the process is not its broker's first one. Apache Kafka's controller is excused by
+    a fault that names it or the broker."""
 
     clause: str = "BE-06"
     kinds: frozenset[type[Struct]] = CONTROLLER_KINDS | {
@@ -308,7 +346,12 @@ class BouncedIsInitialised:
                 known = state.epochs.get(body.broker_id)
                 state.epochs[body.broker_id] = body.broker_epoch
                 term.due[body.broker_id] = _Due(
-                    event.process, body.broker_epoch, event.ref, 1 << 62, known is not None
+                    process=event.process,
+                    epoch=body.broker_epoch,
+                    at=event.ref,
+                    since_ns=1 << 62,
+                    bounced=known is not None,
+                    registered_ns=event.at_ns,
                 )
                 state.got[event.process] = set()
             case BrokerDeclared() if event.process == term.controller:

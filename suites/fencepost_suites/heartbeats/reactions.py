@@ -32,12 +32,12 @@ from fencepost_kafka import (
     SessionChanged,
 )
 from fencepost_suites.brokers.leases import MS, Late, judge_late
+from fencepost_suites.common.faults import FAULT_KINDS, Faults
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import span
 from fencepost_suites.heartbeats.fencing import LIFE_KINDS, Contact
 from fencepost_suites.heartbeats.states import TARGETS
 from fencepost_suites.heartbeats.terms import LIVE
-from fencepost_suites.heartbeats.witnesses import FAULT_KINDS, Faults
 
 STAYED_FENCED = "had a heartbeat accepted, but stayed fenced for"
 WENT_ON = "had a heartbeat refused, but went on as active for"

@@ -5,16 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
-
-from fencepost import Cause, Event, FaultHealed, FaultInjected, ProcessExited
+from fencepost import Cause, Event, ProcessExited
 from fencepost_kafka import BrokerRegistered, MetadataHeartbeatAnswered, MetadataHeartbeatSent
-from fencepost_suites.common.keys import slot_of
 
 HEARTBEAT_INFO = 5
 """The BrokerInfo version of a broker that sends heartbeats."""
-FAULT_KINDS: frozenset[type[Struct]] = frozenset({FaultInjected, FaultHealed})
-"""The events that `Faults.take` applies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,28 +85,3 @@ class SentHeartbeats:
         if dead:
             numbers.discard(cause.seq)
         return known
-
-
-@final
-@dataclass(slots=True)
-class Faults:
-    """The faults that are in effect, with the slots that each names.
-
-    A fault that cuts links names both ends of each, so that the neighbours of an isolated node are
-    named, too.
-    """
-
-    slots: dict[str, frozenset[str]] = field(default_factory=dict)
-    """The fault's id -> the slots."""
-
-    def take(self, event: Event) -> None:
-        """Applies an event."""
-        match event.body:
-            case FaultInjected() as body:
-                self.slots[body.fault_id] = frozenset(slot_of(one) for one in body.targets)
-            case FaultHealed():
-                self.slots.pop(event.body.fault_id, None)
-
-    def on(self, *processes: str) -> bool:
-        """Whether a fault is in effect that names the slot of one of these processes."""
-        return any(slot_of(one) in slots for slots in self.slots.values() for one in processes)

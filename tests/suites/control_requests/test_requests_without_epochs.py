@@ -244,15 +244,52 @@ def test_a_bounce_that_no_comparison_shows_breaks_be_05() -> None:
     assert "broker-1#2 had registered" in verdict(late(h), "BE-05").violations[0].message
 
 
-def test_nothing_is_due_while_a_fault_lasts() -> None:
+def inject(h: HistoryBuilder, *targets: str) -> None:
+    body = FaultInjected(fault_id="f", fault="cut", targets=targets, receipt=True, evidence="")
+    h.add("harness", body)
+
+
+def heal(h: HistoryBuilder) -> None:
+    h.add("harness", FaultHealed(fault_id="f", receipt=True, evidence=""))
+
+
+@pytest.mark.parametrize("target", ["broker-1", "broker-3#1", "zookeeper-1"])
+def test_nothing_is_due_while_a_fault_names_the_broker_or_its_controller(target: str) -> None:
     h = begin()
-    fault = FaultInjected(fault_id="f", fault="cut", targets=(), receipt=True, evidence="")
-    h.add("harness", fault)
+    inject(h, target)
     register(h, NEW, -1, version=4)
     late(h)
-    h.add("harness", FaultHealed(fault_id="f", receipt=True, evidence=""))
+    heal(h)
     assert outcome(h, "BE-05") is Outcome.NOT_EXERCISED
     assert outcome(late(h), "BE-05") is Outcome.VIOLATED
+
+
+@pytest.mark.parametrize("targets", [("broker-2",), ("broker-2", "zookeeper-1")])
+def test_a_fault_at_another_broker_excuses_no_missed_bounce(targets: tuple[str, ...]) -> None:
+    h = begin()
+    inject(h, *targets)
+    register(h, NEW, -1, version=4)
+    assert outcome(late(h), "BE-05") is Outcome.VIOLATED
+
+
+def test_a_broker_that_registers_during_a_fault_is_found_after_a_session_timeout() -> None:
+    """The fault isolates one node, and names all of its neighbours."""
+    h = begin()
+    inject(h, "broker-1", "broker-2", "broker-3", "zookeeper-1")
+    register(h, NEW, -1, version=4)
+    late(late(h))
+    assert outcome(h, "BE-05") is Outcome.NOT_EXERCISED
+    late(late(late(h)))
+    assert outcome(h, "BE-05") is Outcome.VIOLATED
+
+
+def test_a_fault_that_isolates_zookeeper_excuses_the_controller_while_it_lasts() -> None:
+    h = begin()
+    register(h, NEW, -1, version=4)
+    inject(h, "broker-1", "broker-2", "broker-3", "zookeeper-1")
+    for _ in range(10):
+        late(h)
+    assert outcome(h, "BE-05") is Outcome.NOT_EXERCISED
 
 
 def test_nothing_is_due_while_there_is_no_controller() -> None:
@@ -289,3 +326,17 @@ def test_a_broker_without_replicas_is_owed_nothing() -> None:
     register(h, NEW, -1, version=4)
     compare(h, added=(1,))
     assert outcome(late(h), "BE-06") is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [("broker-1", Outcome.NOT_EXERCISED), ("broker-2", Outcome.VIOLATED)],
+)
+def test_only_a_fault_that_names_the_broker_excuses_that_it_got_no_partitions(
+    target: str, expected: Outcome
+) -> None:
+    h = begin()
+    inject(h, target)
+    register(h, NEW, -1, version=4)
+    compare(h, bounced=(1,))
+    assert outcome(late(h), "BE-06") is expected
