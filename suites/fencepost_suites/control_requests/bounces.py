@@ -46,6 +46,7 @@ from fencepost_suites.common.committed import Partitions
 from fencepost_suites.common.faults import Faults
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import span
+from fencepost_suites.control_requests.effects import ROLE_KINDS, RefusedRoles
 from fencepost_suites.control_requests.obeying import REQUEST_KINDS
 from fencepost_suites.control_requests.requests import NO_EPOCH, Request, Requests
 
@@ -393,6 +394,7 @@ class _Hosting:
     """The partitions that each broker hosts now, and hosted when a controller declared it live."""
 
     requests: Requests = field(default_factory=Requests)
+    roles: RefusedRoles = field(default_factory=RefusedRoles)
     partitions: Partitions = field(default_factory=Partitions)
     marked: set[str] = field(default_factory=set)
     due: dict[tuple[str, int, int], tuple[frozenset[str], Cause]] = field(default_factory=dict)
@@ -413,12 +415,15 @@ class _Hosting:
 class FirstLeaderAndIsrIsWhole:
     """BE-07. A process's answers show which LeaderAndIsr is its first; the controller's event says
     for which broker epoch it was sent. It must name all partitions that the broker hosted when the
-    controller declared it live, and still hosts, by the stored assignments."""
+    controller declared it live, and still hosts, by the stored assignments. A process must not take
+    a role by a LeaderAndIsr that it refuses: the role's own event is the evidence."""
 
     clause: str = "BE-07"
-    kinds: frozenset[type[Struct]] = REQUEST_KINDS | {
-        *(BrokerDeclared, PartitionCommitted, TopicCommitted, TopicMarked)
-    }
+    kinds: frozenset[type[Struct]] = (
+        REQUEST_KINDS
+        | ROLE_KINDS
+        | {*(BrokerDeclared, PartitionCommitted, TopicCommitted, TopicMarked)}
+    )
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _Hosting:
@@ -427,6 +432,9 @@ class FirstLeaderAndIsrIsWhole:
     def step(self, state: _Hosting, event: Event) -> tuple[_Hosting, Sequence[Finding]]:
         body = event.body
         request = state.requests.take(event)
+        taken = state.roles.take(event, request)
+        if taken:
+            return state, taken
         match body:
             case PartitionCommitted():
                 state.partitions.take(body)
@@ -467,4 +475,4 @@ class FirstLeaderAndIsrIsWhole:
         return (Exercised(event.ref, request.evidence),) if hosted else NOTHING
 
     def end(self, state: _Hosting, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
+        return state.roles.end(end)

@@ -18,7 +18,9 @@ from fencepost_kafka import (
     ReplicaRemoved,
     ReplicaStopped,
 )
+from fencepost_suites.brokers.leases import judge_late
 from fencepost_suites.common.keys import NONE, NOTHING, Keys, whole_run
+from fencepost_suites.control_requests.effects import DUE_KINDS, ROLE_KINDS, Effects, RefusedRoles
 from fencepost_suites.control_requests.requests import (
     NO_EPOCH,
     STALE_CONTROLLER,
@@ -49,22 +51,33 @@ REQUEST_KINDS: frozenset[type[Struct]] = frozenset(
 )
 
 
+@dataclass(slots=True)
+class _Refusals:
+    requests: Requests = field(default_factory=Requests)
+    roles: RefusedRoles = field(default_factory=RefusedRoles)
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class FormerGenerationRefused:
     """BE-02. The controller's event says which broker epoch a request has; ZooKeeper's czxid is the
     process's own. Without epochs, the events of both say when the request was sent and when the
-    process began. A process that has lost its id may refuse every request."""
+    process began. A process that has lost its id may refuse every request. A process that refuses
+    a LeaderAndIsr must not take a role by it: the role's own event is the evidence. (What clients
+    get after a refused UpdateMetadata, no event shows.)"""
 
     clause: str = "BE-02"
-    kinds: frozenset[type[Struct]] = REQUEST_KINDS
-    keys = staticmethod(by_addressed_broker)
+    kinds: frozenset[type[Struct]] = REQUEST_KINDS | ROLE_KINDS
+    keys = staticmethod(whole_run)
 
-    def start(self, key: Key) -> Requests:
-        return Requests()
+    def start(self, key: Key) -> _Refusals:
+        return _Refusals()
 
-    def step(self, state: Requests, event: Event) -> tuple[Requests, Sequence[Finding]]:
-        request = state.take(event)
+    def step(self, state: _Refusals, event: Event) -> tuple[_Refusals, Sequence[Finding]]:
+        request = state.requests.take(event)
+        taken = state.roles.take(event, request)
+        if taken:
+            return state, taken
         if request is None:
             return state, NOTHING
         answer = request.answer
@@ -86,8 +99,8 @@ class FormerGenerationRefused:
             return state, NOTHING
         return state, (Violated(event.ref, request.evidence, message, request.because),)
 
-    def end(self, state: Requests, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
+    def end(self, state: _Refusals, end: RunEnd) -> Sequence[Finding]:
+        return state.roles.end(end)
 
 
 @final
@@ -263,6 +276,7 @@ class _Effects:
     """process -> the partitions that it has stopped or removed since its last answer."""
     registered: dict[int, tuple[str, int]] = field(default_factory=dict)
     """broker -> the process of its newest registration, and its broker epoch."""
+    due: Effects = field(default_factory=Effects)
 
 
 @final
@@ -270,14 +284,14 @@ class _Effects:
 class CurrentRequestsProcessed:
     """BE-09. A request for the broker's own epoch must not be refused, unless a deposed controller
     sent it. A StopReplica that is answered NONE must have stopped each of its replicas that the
-    process had. The controller must not refuse a ControlledShutdown of the broker's newest known
-    process."""
+    process had. A process that answers NONE to a LeaderAndIsr must begin to lead each partition in
+    it that it leads in ZooKeeper, and a process must answer what a controller has sent it: within
+    ten seconds in which no fault names either. The controller must not refuse a ControlledShutdown
+    of the broker's newest known process. (What clients get after an UpdateMetadata, no event
+    shows.)"""
 
     clause: str = "BE-09"
-    kinds: frozenset[type[Struct]] = REQUEST_KINDS | {
-        *(ControlledShutdownAnswered, ReplicaStopped, ReplicaRemoved)
-    }
-
+    kinds: frozenset[type[Struct]] = REQUEST_KINDS | DUE_KINDS | {ControlledShutdownAnswered}
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _Effects:
@@ -286,6 +300,7 @@ class CurrentRequestsProcessed:
     def step(self, state: _Effects, event: Event) -> tuple[_Effects, Sequence[Finding]]:
         body = event.body
         request = state.requests.take(event)
+        state.due.take(event)
         match body:
             case BrokerRegistered():
                 known = state.registered.get(body.broker_id, ("", NO_EPOCH))
@@ -344,4 +359,4 @@ class CurrentRequestsProcessed:
         return (Violated(event.ref, Evidence.PEER, message),)
 
     def end(self, state: _Effects, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
+        return judge_late(state.due.end(end), end)

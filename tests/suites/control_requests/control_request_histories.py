@@ -67,6 +67,7 @@ def send(
     partitions: tuple[str, ...] = ("orders-0",),
     deletes: bool = False,
     process: str = CONTROLLER,
+    attempt: int = 1,
 ) -> Event:
     return h.add(
         process,
@@ -77,7 +78,7 @@ def send(
             controller_epoch=controller_epoch,
             correlation=number,
             partitions=partitions,
-            attempt=1,
+            attempt=attempt,
             deletes=deletes,
         ),
     )

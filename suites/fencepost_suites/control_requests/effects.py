@@ -1,0 +1,313 @@
+"""The effects of control requests, by what their receivers and ZooKeeper record beside the answer:
+roles that a refused LeaderAndIsr gave, leaderships that an accepted one did not give, and requests
+without any answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    FaultHealed,
+    FaultInjected,
+    NodeStopped,
+    ProcessExited,
+    RunEnd,
+    Violated,
+)
+from fencepost_kafka import (
+    BrokerDeclared,
+    BrokerRegistered,
+    BrokerStateChanged,
+    ControllerBegan,
+    ControllerEnded,
+    ControlRequestAnswered,
+    ControlRequestSent,
+    FollowingStarted,
+    LeadershipStarted,
+    PartitionCommitted,
+    ReplicaRemoved,
+    ReplicaStopped,
+    SessionChanged,
+    TopicCommitted,
+    TopicMarked,
+)
+from fencepost_suites.brokers.leases import MS, Late
+from fencepost_suites.common.committed import Partitions
+from fencepost_suites.common.faults import FAULT_KINDS, Faults
+from fencepost_suites.common.words import span
+from fencepost_suites.control_requests.requests import NO_EPOCH, Request
+
+EFFECT_WITHIN_NS = 10_000 * MS
+"""How long a request may be without an answer, and an answer without its effect, while no fault
+names either end. The documents name no time; our request timeout is two seconds."""
+ROLE_KINDS: frozenset[type[Struct]] = frozenset(
+    {LeadershipStarted, FollowingStarted, ProcessExited, NodeStopped}
+)
+"""The events that `RefusedRoles.take` applies, beside those of control requests."""
+DUE_KINDS: frozenset[type[Struct]] = FAULT_KINDS | {
+    *(LeadershipStarted, PartitionCommitted, TopicCommitted, TopicMarked),
+    *(ReplicaStopped, ReplicaRemoved, BrokerDeclared, BrokerStateChanged),
+    *(ControllerBegan, ControllerEnded, SessionChanged, ProcessExited, NodeStopped),
+}
+"""The events that `Effects.take` applies, beside those of control requests."""
+
+
+def ended(event: Event) -> str:
+    """The process that is no longer a broker, or whose session with ZooKeeper is not connected."""
+    body = event.body
+    match body:
+        case ProcessExited():
+            return body.ended
+        case NodeStopped() | BrokerStateChanged(reason="taken_over"):
+            return event.process
+        case SessionChanged() if body.state != "connected":
+            return event.process
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Role:
+    """A process began to lead or to follow a partition."""
+
+    partition: str
+    at_ns: int
+    ref: Cause
+
+
+@final
+@dataclass(slots=True)
+class RefusedRoles:
+    """The roles that processes took without a LeaderAndIsr that they carried out."""
+
+    refused: dict[tuple[str, str], Cause] = field(default_factory=dict)
+    """(process, partition) -> the answer by which it refused a LeaderAndIsr."""
+    obeyed: set[tuple[str, str]] = field(default_factory=set)
+    open: dict[tuple[str, str], _Role] = field(default_factory=dict)
+    """(process, partition) -> its role, until a LeaderAndIsr is answered that gave it."""
+    newest: dict[str, tuple[Cause, list[_Role]]] = field(default_factory=dict)
+    """process -> the newest request that gave it roles, and these."""
+
+    def take(self, event: Event, request: Request | None) -> Sequence[Violated]:
+        """Applies an event; `request` is the one that it answers."""
+        body = event.body
+        match body:
+            case LeadershipStarted() | FollowingStarted():
+                self._began(event, f"{body.topic}-{body.partition}")
+            case ProcessExited() | NodeStopped():
+                return list(self._close(ended(event), event.at_ns))
+            case _ if request is not None and request.answer.api == "LeaderAndIsr":
+                return self._answered(event, request)
+        return ()
+
+    def _began(self, event: Event, partition: str) -> None:
+        place, role = (event.process, partition), _Role(partition, event.at_ns, event.ref)
+        if place not in self.obeyed:
+            self.open.setdefault(place, role)
+        cause = event.cause
+        if cause is not None and cause.request:
+            newest, roles = self.newest.get(event.process, (None, []))
+            self.newest[event.process] = (cause, [*(roles if newest == cause else ()), role])
+
+    def _answered(self, event: Event, request: Request) -> Sequence[Violated]:
+        named = request.answer.partitions if request.sent is None else request.sent.partitions
+        places = [(event.process, partition) for partition in named]
+        if request.obeyed:
+            self.obeyed.update(places)
+            for place in places:
+                self.open.pop(place, None)
+            return ()
+        for place in places:
+            self.refused.setdefault(place, event.ref)
+        cause, roles = self.newest.get(event.process, (None, []))
+        if cause is None or cause != event.cause:
+            return ()
+        return [self._violated(event.process, one, event.ref) for one in roles]
+
+    def _close(self, process: str, at_ns: int) -> Iterator[Violated]:
+        """The roles that a refused request alone can have given, when their process ends. A process
+        that has just taken a role may end before its answer."""
+        for place in [place for place in self.open if place[0] == process]:
+            role = self.open.pop(place)
+            if place in self.refused and at_ns > role.at_ns + EFFECT_WITHIN_NS:
+                yield self._violated(process, role, self.refused[place])
+
+    @staticmethod
+    def _violated(process: str, role: _Role, refusal: Cause) -> Violated:
+        message = f"{process} took a role for {role.partition} by a LeaderAndIsr that it refused"
+        return Violated(role.ref, Evidence.PEER, message, (refusal,))
+
+    def end(self, end: RunEnd) -> Sequence[Violated]:
+        """The roles that are left when the run ends."""
+        processes = sorted({process for process, _ in self.open})
+        return [one for p in processes for one in self._close(p, end.ended_at_ns)]
+
+
+@dataclass(slots=True)
+class _Due:
+    """What a broker's process owes to a controller. A fault that names one of the two moves
+    `since_ns`."""
+
+    controller: str
+    process: str
+    since_ns: int
+    ref: Cause
+    message: str
+
+
+Queue = tuple[str, int, int]
+"""A controller's process, a broker and its broker epoch."""
+
+
+@final
+@dataclass(slots=True)
+class Effects:
+    """The requests that have no answer, and the stored leaderships that an accepted LeaderAndIsr
+    named and that its receiver has not begun."""
+
+    partitions: Partitions = field(default_factory=Partitions)
+    faults: Faults = field(default_factory=Faults)
+    holders: dict[tuple[int, int], str] = field(default_factory=dict)
+    """(broker, broker epoch) -> the process that registered under it."""
+    queues: dict[Queue, _Due] = field(default_factory=dict)
+    """Queue -> the answer that is due to its first request."""
+    named: dict[tuple[str, int], tuple[Queue, dict[str, int]]] = field(default_factory=dict)
+    """(controller, request) -> its queue, and the partitions that the receiver then led in
+    ZooKeeper, with the leader epochs."""
+    led: dict[tuple[str, str], int] = field(default_factory=dict)
+    """(process, partition) -> the newest leader epoch in which it has begun to lead."""
+    roles: dict[tuple[str, str], tuple[_Due, int]] = field(default_factory=dict)
+    """(process, partition) -> the leadership that is due, and its leader epoch."""
+    suspects: list[Late] = field(default_factory=list)
+
+    def take(self, event: Event) -> None:
+        """Applies an event."""
+        body = event.body
+        self._excuse(event)
+        gone = ended(event)
+        if gone and not (isinstance(body, SessionChanged) and body.state == "suspended"):
+            self.holders = {of: holder for of, holder in self.holders.items() if holder != gone}
+        if gone or isinstance(body, ControllerBegan | ControllerEnded):
+            self._leave(gone or event.process, event.at_ns)
+        match body:
+            case BrokerRegistered():
+                self._leave(event.process, event.at_ns)
+                self.holders[body.broker_id, body.broker_epoch] = event.process
+            case BrokerDeclared() if body.new not in ("Active", "Stopping"):
+                for queue in [q for q in self.queues if q[:2] == (event.process, body.broker_id)]:
+                    self._close_queue(queue, event.at_ns)
+            case ControlRequestSent() if body.attempt and body.broker_epoch != NO_EPOCH:
+                self._sent(event, body)
+            case ControlRequestAnswered() if event.cause is not None:
+                self._answered(event, body, event.cause)
+            case LeadershipStarted():
+                self._began(event, (event.process, f"{body.topic}-{body.partition}"), body)
+            case PartitionCommitted() | TopicCommitted() | TopicMarked():
+                self._stored(event, body)
+            case ReplicaStopped() | ReplicaRemoved():
+                self._close_role((event.process, f"{body.topic}-{body.partition}"), event.at_ns)
+
+    def _excuse(self, event: Event) -> None:
+        if isinstance(event.body, FaultInjected):
+            self.faults.take(event)
+        if isinstance(event.body, FaultInjected | FaultHealed):
+            for one in (*self.queues.values(), *(due for due, _ in self.roles.values())):
+                if self.faults.on(one.process, one.controller):
+                    one.since_ns = event.at_ns
+        if isinstance(event.body, FaultHealed):
+            self.faults.take(event)
+
+    def _leave(self, process: str, at_ns: int) -> None:
+        """A process has ended, or is no longer a broker or the controller."""
+        for queue in [q for q, one in self.queues.items() if process in (q[0], one.process)]:
+            self._close_queue(queue, at_ns)
+        for place in [place for place in self.roles if place[0] == process]:
+            self._close_role(place, at_ns)
+
+    def _sent(self, event: Event, body: ControlRequestSent) -> None:
+        queue = (event.process, body.broker_id, body.broker_epoch)
+        process = self.holders.get(queue[1:])
+        if process is None:
+            return
+        leads = {
+            f"{topic}-{index}": self.partitions.newest[topic, index].leader_epoch
+            for topic, index in self.partitions.led_by(body.broker_id)
+        }
+        wanted = body.partitions if body.api == "LeaderAndIsr" else ()
+        given = {name: leads[name] for name in wanted if name in leads}
+        self.named[event.process, body.correlation] = (queue, given)
+        if queue not in self.queues:
+            message = f"{process} did not answer the {body.api} of {event.process}"
+            self.queues[queue] = _Due(event.process, process, event.at_ns, event.ref, message)
+
+    def _answered(self, event: Event, body: ControlRequestAnswered, cause: Cause) -> None:
+        queue, given = self.named.get((cause.process, cause.seq), (None, {}))
+        if queue is None:
+            return
+        if queue in self.queues and self.queues[queue].process == event.process:
+            self._close_queue(queue, event.at_ns)
+        for partition, epoch in given.items() if body.error == "NONE" else ():
+            place = (event.process, partition)
+            if self.led.get(place, -1) < epoch and place not in self.roles:
+                message = f"{event.process} answered a LeaderAndIsr with NONE, but did not begin "
+                message += f"to lead {partition} in leader epoch {epoch}"
+                due = _Due(cause.process, event.process, event.at_ns, event.ref, message)
+                self.roles[place] = (due, epoch)
+
+    def _began(self, event: Event, place: tuple[str, str], body: LeadershipStarted) -> None:
+        self.led[place] = body.leader_epoch
+        if place in self.roles and self.roles[place][1] <= body.leader_epoch:
+            self._close_role(place, event.at_ns)
+
+    def _stored(
+        self, event: Event, body: PartitionCommitted | TopicCommitted | TopicMarked
+    ) -> None:
+        """A partition is stored anew, or goes: what was due for it may no longer be."""
+        if isinstance(body, PartitionCommitted):
+            self.partitions.take(body)
+        elif isinstance(body, TopicCommitted):
+            self.partitions.forget(body)
+        for place, (_, epoch) in list(self.roles.items()):
+            topic, _, index = place[1].rpartition("-")
+            known = self.partitions.newest.get((topic, int(index)))
+            marked = isinstance(body, TopicMarked) and body.topic == topic
+            if marked or known is None or known.leader_epoch != epoch:
+                self._close_role(place, event.at_ns)
+
+    def _close_queue(self, queue: Queue, at_ns: int) -> None:
+        self._judge(self.queues.pop(queue), at_ns)
+
+    def _close_role(self, place: tuple[str, str], at_ns: int) -> None:
+        if place in self.roles:
+            self._judge(self.roles.pop(place)[0], at_ns)
+
+    def _judge(self, one: _Due, at_ns: int) -> None:
+        """Adds a suspect if what was due until now came too late, or not at all."""
+        due_ns = one.since_ns + EFFECT_WITHIN_NS
+        if at_ns <= due_ns or self.faults.on(one.process, one.controller):
+            return
+        message = f"{one.message} within {span(at_ns - one.since_ns)}"
+        self.suspects.append(
+            Late(
+                violated=Violated(one.ref, Evidence.PEER, message),
+                process=one.process,
+                from_ns=one.since_ns,
+                to_ns=at_ns,
+                period_ns=EFFECT_WITHIN_NS,
+                due_ns=due_ns,
+            )
+        )
+
+    def end(self, end: RunEnd) -> Sequence[Late]:
+        """What was suspected, or is still due when the run ends."""
+        for queue in list(self.queues):
+            self._close_queue(queue, end.ended_at_ns)
+        for place in list(self.roles):
+            self._close_role(place, end.ended_at_ns)
+        return self.suspects
