@@ -131,9 +131,22 @@ def test_a_response_comes_back_as_it_was_sent(response: object) -> None:
     assert codec.decode_response(api.request, frame[4:], codec.LEGACY_CALLS) == (5, response)
 
 
+UPDATED = (
+    struct.pack(">iiii", 1, 2, 3, 4)
+    + struct.pack(">ii", 1, 3)
+    + struct.pack(">i", 5)
+    + struct.pack(">iii", 2, 3, 1)
+    + struct.pack(">ii", 1, 1)
+    + struct.pack(">iiii", 1, 3, 1, 9092)
+    + struct.pack(">h8sh6sh", 8, b"broker-3", 6, b"CLIENT", 0)
+    + struct.pack(">h", -1)
+)
+"""A partition and a live broker of UpdateMetadata: one endpoint, and no rack."""
+
+
 def test_the_bytes_are_those_of_the_documents() -> None:
     """Written by hand from the schemas: numbers big-endian, strings and arrays with lengths."""
-    heartbeat, change, states, _, stop, shutdown = REQUESTS
+    heartbeat, change, states, update, stop, shutdown = REQUESTS
 
     def header(key: int, version: int) -> bytes:
         return struct.pack(">hhih8s", key, version, 5, 8, b"broker-7")
@@ -162,6 +175,14 @@ def test_the_bytes_are_those_of_the_documents() -> None:
         + b"\x01"
         + struct.pack(">iih8si", 1, 3, 8, b"broker-3", 9092)
     )
+    assert frame_of(update) == (
+        header(6, 5)
+        + struct.pack(">iiq", 1, 2, 1 << 33)
+        + struct.pack(">i", 1)
+        + orders
+        + struct.pack(">i", 1)
+        + UPDATED
+    )
     assert frame_of(stop) == (
         header(5, 1)
         + struct.pack(">iiq?", 1, 2, 1 << 33, False)
@@ -170,6 +191,23 @@ def test_the_bytes_are_those_of_the_documents() -> None:
         + struct.pack(">iii", 2, 0, 1)
     )
     assert frame_of(shutdown) == header(7, 2) + struct.pack(">iq", 3, 1 << 33)
+
+
+def test_the_bytes_of_answers_to_control_requests_are_kafkas() -> None:
+    def bytes_of(response: object) -> bytes:
+        (api,) = (api for api in codec.LEGACY_APIS if api.response is type(response))
+        frame = codec.encode_response(codec.Header(api, api.max_version, 5, ""), response)
+        correlation, body = frame[4:8], frame[8:]
+        assert correlation == struct.pack(">i", 5)
+        return body
+
+    states, update, stop, shutdown = RESPONSES[2:]
+    orders = struct.pack(">h6si", 6, b"orders", 1)
+    one_partition = struct.pack(">i", 1) + orders + struct.pack(">h", Error.NONE)
+    assert bytes_of(states) == struct.pack(">h", Error.STALE_BROKER_EPOCH) + one_partition
+    assert bytes_of(update) == struct.pack(">h", Error.STALE_CONTROLLER_EPOCH)
+    assert bytes_of(stop) == struct.pack(">h", Error.NONE) + one_partition
+    assert bytes_of(shutdown) == struct.pack(">hi", Error.NONE, 1) + orders
 
 
 WITHOUT_EPOCH = tuple(
@@ -188,7 +226,7 @@ def test_a_request_without_a_broker_epoch_is_sent_in_the_version_before(request_
 
 def test_the_bytes_without_a_broker_epoch_name_the_topic_with_each_partition() -> None:
     """Written by hand from Kafka's schemas of the versions before KIP-380."""
-    states, _, stop, shutdown = WITHOUT_EPOCH
+    states, update, stop, shutdown = WITHOUT_EPOCH
 
     def header(key: int, version: int) -> bytes:
         return struct.pack(">hhih8s", key, version, 5, 8, b"broker-7")
@@ -205,6 +243,7 @@ def test_the_bytes_without_a_broker_epoch_name_the_topic_with_each_partition() -
         + b"\x01"
         + struct.pack(">iih8si", 1, 3, 8, b"broker-3", 9092)
     )
+    assert frame_of(update) == (header(6, 4) + struct.pack(">iii", 1, 2, 1) + orders + UPDATED)
     assert frame_of(stop) == (
         header(5, 0)
         + struct.pack(">ii?i", 1, 2, False, 2)
