@@ -129,6 +129,11 @@ class ReferenceQuorum:
         """See `fencepost_kafka.faults.random_faults`."""
         return KafkaFaultChooser(self.timing(shape))
 
+    def mutable(self) -> Sequence[str]:
+        """The decisions of its nodes."""
+        core = "fencepost_clusters.reference.core"
+        return [f"{core}.{part}" for part in ("quorum", "cluster", "replication", "log")]
+
     def demonstration(self) -> Demonstration:
         """A broker that lost its lease goes on serving: KIP-631's zombie."""
         return demonstration("serves-without-lease", followed_by="reference/legacy")

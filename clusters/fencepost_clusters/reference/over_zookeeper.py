@@ -157,6 +157,11 @@ class ReferenceLegacy:
         """See `fencepost_kafka.faults.random_faults`."""
         return KafkaFaultChooser(self.timing(shape), servers=ZOOKEEPER)
 
+    def mutable(self) -> Sequence[str]:
+        """The decisions of its nodes."""
+        core = "fencepost_clusters.reference.core"
+        return [f"{core}.{part}" for part in ("legacy", "cluster", "replication", "log")]
+
     def demonstration(self) -> Demonstration:
         """A broker carries out a StopReplica for its former process (KIP-380)."""
         return bounce_demo.demonstration()

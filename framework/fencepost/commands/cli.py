@@ -25,6 +25,7 @@ from fencepost.commands.conformance import conformance
 from fencepost.commands.defects import defects
 from fencepost.commands.demo import demo
 from fencepost.commands.doctor import doctor
+from fencepost.commands.mutants import mutants
 from fencepost.commands.new_system import new_system
 from fencepost.commands.options import defaults_of
 from fencepost.commands.plugins import plugins
@@ -60,6 +61,7 @@ COMMANDS: Mapping[Callable[..., None], str] = {
     replay: "Inject the faults of a recorded run again.",
     report: "Make tables and pages of recorded runs.",
     defects: "Search for each defect of a system.",
+    mutants: "Change a system's code, and see whether that is noticed.",
     conformance: "Show the verdict of each clause on each runtime.",
     soak: "Keep a system under load and faults, run after run.",
     plugins: "List what the loaded plugins offer.",

@@ -21,6 +21,7 @@ from fencepost.model.system.capabilities import (
     HasDefects,
     HasSuite,
     Launchable,
+    Mutable,
     Observed,
     ParsesLogs,
     Probed,
@@ -35,7 +36,7 @@ _WHOLE: Sequence[type] = (Selecting, Simulable, Versioned)
 _OF_PROGRAMS: Sequence[type] = (Contained, ParsesLogs)
 """Capabilities that only a system with programs can use."""
 _ALL: Sequence[type] = (
-    *(System, Probed, Faceted, Launchable, Observed, HasSuite, HasDefects, Exclusive),
+    *(System, Probed, Faceted, Launchable, Observed, HasSuite, HasDefects, Mutable, Exclusive),
     *(Configured, ChoosesFaults, Framing, *_WHOLE, *_OF_PROGRAMS),
 )
 

@@ -161,16 +161,16 @@ class ResultCollector:
         return report
 
 
-def listen_quietly(wanted: Wanted, results: ResultCollector) -> int:
-    """Runs the suites without pytest's own output; returns its exit code.
+def listen_quietly(wanted: Wanted, results: ResultCollector, *options: str) -> int:
+    """Runs the suites without pytest's own output; returns its exit code. `options` are pytest's.
 
     Raises KeyboardInterrupt when it is interrupted, as any other command.
     """
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
         # Only the sentence of a failure is read. Warnings about resources left open concern the
         # caller.
-        options = ("-p", "no:cacheprovider", "-p", "no:unraisableexception", "--tb=no")
-        ended = listen(wanted, results, *options)
+        quiet = ("-p", "no:cacheprovider", "-p", "no:unraisableexception", "--tb=no")
+        ended = listen(wanted, results, *quiet, *options)
     if results.interrupted:
         raise KeyboardInterrupt
     return ended

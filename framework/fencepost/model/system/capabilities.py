@@ -268,6 +268,15 @@ class HasDefects(Protocol):
         ...
 
 
+@runtime_checkable
+class Mutable(Protocol):
+    """A system whose own code `fencepost mutants` changes; it runs in the simulator."""
+
+    def mutable(self) -> Sequence[str]:
+        """The modules and packages whose decisions its promises depend on."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Defect:
     """A named way to break a system, with the clauses it breaks.

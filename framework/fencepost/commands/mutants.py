@@ -1,0 +1,46 @@
+"""`fencepost mutants`: changes a system's code, one place at a time, and counts what is noticed."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from fencepost.campaigns.mutants.campaign import Campaign
+from fencepost.commands.options import DEFAULT_SYSTEM, Json, Seed, System
+from fencepost.commands.terminal import load_plugins, print_json, progress
+from fencepost.model.errors import EXIT_CLEAN, EXIT_VIOLATED
+
+
+def mutants(
+    system: System = DEFAULT_SYSTEM,
+    count: Annotated[int, typer.Option(min=1, help="How many changes to draw.")] = 300,
+    seed: Seed = 1,
+    schedules: Annotated[
+        int, typer.Option(min=0, help="Random schedules after the suite, of 30 s each.")
+    ] = 5,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="How many at a time; one a core if not given.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Flips comparisons, conditions and effects of a system's code, one at a time, and runs its
+    suite and random schedules in the simulator. Exit code 1 if a change was not noticed."""
+    campaign = Campaign(
+        system=load_plugins().system(system),
+        jobs=jobs or os.cpu_count() or 1,
+        seeds=schedules,
+        span_ms=30_000,
+        report=progress(),
+    )
+    results = campaign.run(campaign.drawn(count, seed))
+    if json:
+        print_json(results.as_json())
+    else:
+        for one in results.mutants:
+            if not one.noticed_by:
+                typer.echo(f"not noticed: {one.file}:{one.line}: {one.was} -> {one.now}")
+        typer.echo(f"{results.noticed} of {len(results.mutants)} changes noticed")
+    missed = results.noticed < len(results.mutants)
+    raise typer.Exit(EXIT_VIOLATED if missed else EXIT_CLEAN)
