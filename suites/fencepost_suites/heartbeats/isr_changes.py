@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    Cause,
     Event,
     Evidence,
     Exercised,
@@ -21,17 +22,18 @@ from fencepost import (
 from fencepost_kafka import (
     BrokerRegistered,
     IsrChangeAnswered,
+    IsrChangeAsked,
     IsrChangeJudged,
     PartitionCommitted,
     TopicCommitted,
 )
-from fencepost_suites.brokers.leases import judge_late
+from fencepost_suites.brokers.leases import Late, judge_late
 from fencepost_suites.common.committed import Partitions
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.surfaces import observed
 from fencepost_suites.heartbeats.offices import OFFICE_KINDS, Offices
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Terms
-from fencepost_suites.heartbeats.witnesses import HEARTBEAT_INFO
+from fencepost_suites.heartbeats.witnesses import HEARTBEAT_INFO, Superseded
 
 NOT_LEADER = "NOT_LEADER_OR_FOLLOWER"
 
@@ -46,7 +48,9 @@ class _Versions:
 @final
 @dataclass(frozen=True, slots=True)
 class ControllerWritesIsr:
-    """HB-16. The controller's event is the evidence that a leader requested a change."""
+    """HB-16. The controller's event is the evidence that a leader requested a change. That a broker
+    wrote to ZooKeeper is its own word: a controller that finds another state in a znode records it
+    as it records its own writes, so no other event shows which process wrote."""
 
     clause: str = "HB-16"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -118,24 +122,56 @@ class OnlyControllerJudges:
         return judge_late(state.suspects, end)
 
 
+@dataclass(slots=True)
+class _Overwritten:
+    """The registrations of brokers' processes, and the ISRs that they have requested."""
+
+    superseded: Superseded = field(default_factory=Superseded)
+    broker: dict[str, int] = field(default_factory=dict)
+    """process -> its broker id."""
+    asked_ns: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    """(process, topic, partition) -> when it requested an ISR last."""
+    suspects: list[Late] = field(default_factory=list)
+
+    def granted(self, event: Event, body: IsrChangeAnswered) -> None:
+        """A process was granted an ISR."""
+        broker = self.broker.get(event.process)
+        asked_ns = self.asked_ns.get((event.process, body.topic, body.partition))
+        if broker is None or asked_ns is None:
+            return
+        late = self.superseded.late(event.process, broker, asked_ns, event)
+        if late is not None:
+            self.suspects.append(late)
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class OverwrittenChangesNoIsr:
     """HB-18. The controller knows the incarnation that it has declared. The leader's evidence is
-    the refusal that it received; a client's evidence is the answer to its own request."""
+    the answer that it received: a refusal, or what it was granted although another process has been
+    registered under its id for the session timeout and six seconds. A client's evidence is the
+    answer to its own request."""
 
     clause: str = "HB-18"
     kinds: frozenset[type[Struct]] = TERM_KINDS | {
-        *(IsrChangeJudged, IsrChangeAnswered, PromiseObserved)
+        *(BrokerRegistered, IsrChangeAsked),
+        *(IsrChangeJudged, IsrChangeAnswered, PromiseObserved),
     }
     keys = staticmethod(whole_run)
 
-    def start(self, key: Key) -> Terms:
-        return Terms()
+    def start(self, key: Key) -> _Overwritten:
+        return _Overwritten()
 
-    def step(self, state: Terms, event: Event) -> tuple[Terms, Sequence[Finding]]:
+    def step(self, state: _Overwritten, event: Event) -> tuple[_Overwritten, Sequence[Finding]]:
         body = event.body
-        term = state.take(event)
+        state.superseded.take(event)
+        term = state.superseded.terms.now.get(event.process)
+        if isinstance(body, BrokerRegistered):
+            state.broker[event.process] = body.broker_id
+        elif isinstance(body, IsrChangeAsked):
+            state.asked_ns[event.process, body.topic, body.partition] = event.at_ns
+        elif isinstance(body, IsrChangeAnswered) and body.error == "NONE":
+            state.granted(event, body)
         if isinstance(body, IsrChangeAnswered) and body.error == "INVALID_INCARNATION_ID":
             return state, (Exercised(event.ref, Evidence.PEER),)
         if not isinstance(body, IsrChangeJudged) or term is None:
@@ -153,8 +189,8 @@ class OverwrittenChangesNoIsr:
         )
         return state, (Violated(event.ref, Evidence.SELF, message, (known.ref,)),)
 
-    def end(self, state: Terms, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
+    def end(self, state: _Overwritten, end: RunEnd) -> Sequence[Finding]:
+        return judge_late(state.suspects, end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,35 +365,78 @@ class UnfitIsrRefused:
         return NOTHING
 
 
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    """A stored state that the controller has answered for."""
+
+    state: PartitionCommitted
+    at_ns: int
+    ref: Cause
+
+
+@dataclass(slots=True)
+class _Applied:
+    """The stored partitions, and those that controllers have answered for."""
+
+    stored: _Stored = field(default_factory=_Stored)
+    answered: dict[tuple[str, int], _Answered] = field(default_factory=dict)
+
+    def forget(self, topic: str) -> None:
+        """A topic is deleted."""
+        self.answered = {place: one for place, one in self.answered.items() if place[0] != topic}
+
+    def read(self, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+        """Judges what a controller reads whose term began after an answer."""
+        one = self.answered.get((body.topic, body.partition))
+        term = self.stored.terms.now.get(event.process)
+        if one is None or term is None or term.began_ns < one.at_ns:
+            return NOTHING
+        if body.offset >= one.state.offset:
+            return NOTHING
+        message = (
+            f"{event.process} read the ISR {list(body.isr)} of {body.topic}-{body.partition}, "
+            f"stored before {list(one.state.isr)}, for which {one.ref.process} had answered NONE"
+        )
+        return (Violated(event.ref, Evidence.PEER, message, (one.ref,)),)
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class AppliedBeforeAnswered:
-    """HB-21. An ISR that is answered with NONE must be stored at that time."""
+    """HB-21. An ISR that is answered with NONE must be stored at that time, by the controller's own
+    event. The evidence of others is what a controller reads that is elected later: a state that is
+    older than the one that was answered shows that the answered one was never stored."""
 
     clause: str = "HB-21"
     kinds: frozenset[type[Struct]] = _STORED
     keys = staticmethod(whole_run)
 
-    def start(self, key: Key) -> _Stored:
-        return _Stored()
+    def start(self, key: Key) -> _Applied:
+        return _Applied()
 
-    def step(self, state: _Stored, event: Event) -> tuple[_Stored, Sequence[Finding]]:
+    def step(self, state: _Applied, event: Event) -> tuple[_Applied, Sequence[Finding]]:
         body = event.body
-        state.take(event)
-        if not isinstance(body, IsrChangeJudged) or body.error != "NONE":
-            return state, NOTHING
-        return state, tuple(self._judged(state, event, body))
+        state.stored.take(event)
+        match body:
+            case TopicCommitted(deleted=True):
+                state.forget(body.topic)
+            case PartitionCommitted():
+                return state, state.read(event, body)
+            case IsrChangeJudged(error="NONE"):
+                return state, tuple(self._judged(state, event, body))
+        return state, NOTHING
 
     @staticmethod
-    def _judged(state: _Stored, event: Event, body: IsrChangeJudged) -> Iterator[Finding]:
+    def _judged(state: _Applied, event: Event, body: IsrChangeJudged) -> Iterator[Finding]:
         for one in _results(body):
-            stored = state.partitions.newest.get((one.topic, one.partition))
+            stored = state.stored.partitions.newest.get((one.topic, one.partition))
             if one.error != "NONE" or stored is None:
                 continue
             if set(stored.isr) == set(one.isr):
+                state.answered[one.topic, one.partition] = _Answered(stored, event.at_ns, event.ref)
                 yield Exercised(event.ref, Evidence.SELF)
                 continue
-            if state.was_stored(event.process, one):
+            if state.stored.was_stored(event.process, one):
                 continue
             message = (
                 f"{event.process} answered NONE to the ISR {list(one.isr)} of {one.topic}-"
@@ -365,5 +444,5 @@ class AppliedBeforeAnswered:
             )
             yield Violated(event.ref, Evidence.SELF, message)
 
-    def end(self, state: _Stored, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Applied, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

@@ -8,8 +8,9 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
+    BrokerDeclared,
     BrokerRegistered,
     BrokerStateChanged,
     IsrChangeJudged,
@@ -26,6 +27,9 @@ HEARTBEATS = 3
 class _Protocols:
     """process -> its inter-broker protocol."""
 
+    written: dict[tuple[int, int], tuple[int, Cause]] = field(default_factory=dict)
+    """(broker, broker epoch) -> the BrokerInfo version that its process recorded."""
+
     of: dict[str, int] = field(default_factory=dict)
 
     def is_old(self, process: str) -> bool:
@@ -36,13 +40,15 @@ class _Protocols:
 @final
 @dataclass(frozen=True, slots=True)
 class OldProtocolKept:
-    """HB-22. The controller's event is the evidence of a broker's heartbeat or IsrChange."""
+    """HB-22. The controller's event is the evidence of a broker's heartbeat or IsrChange, and of
+    the version in its znode. That a broker fenced itself, or wrote an ISR to ZooKeeper, is its own
+    word: no other event shows it."""
 
     clause: str = "HB-22"
     kinds: frozenset[type[Struct]] = frozenset(
         {
             *(BrokerRegistered, MetadataHeartbeatAnswered, BrokerStateChanged),
-            *(IsrChangeJudged, PartitionCommitted),
+            *(IsrChangeJudged, PartitionCommitted, BrokerDeclared),
         }
     )
     keys = staticmethod(whole_run)
@@ -55,6 +61,7 @@ class OldProtocolKept:
         match body:
             case BrokerRegistered():
                 state.of[event.process] = body.protocol
+                state.written[body.broker_id, body.broker_epoch] = (body.version, event.ref)
                 wanted = 5 if body.protocol >= HEARTBEATS else 4
                 if body.protocol > 0 and body.version != wanted:
                     message = (
@@ -62,6 +69,14 @@ class OldProtocolKept:
                         f"registered with BrokerInfo {body.version}"
                     )
                     return state, (Violated(event.ref, Evidence.SELF, message),)
+            case BrokerDeclared() if body.version:
+                own, ref = state.written.get((body.broker_id, body.incarnation_id), (0, event.ref))
+                if own and own != body.version:
+                    message = (
+                        f"{event.process} read BrokerInfo {body.version} in the registration of "
+                        f"{ref.process}, which had recorded {own}"
+                    )
+                    return state, (Violated(event.ref, Evidence.PEER, message, (ref,)),)
             case MetadataHeartbeatAnswered() if state.is_old(body.client):
                 return state, _violated(event, body.client, "sent a heartbeat", Evidence.PEER)
             case IsrChangeJudged() if state.is_old(body.client):

@@ -30,8 +30,11 @@ from fencepost_kafka import (
 from fencepost_suites.brokers.leases import MS, Late, judge_late
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.heartbeats.terms import TERM_KINDS, Ending, Term, Terms
+from fencepost_suites.heartbeats.witnesses import Superseded
 
 INVALID_INCARNATION = "INVALID_INCARNATION_ID"
+LIVE_STATES = (2, 3)
+"""The states in the answer to a broker that is in the cluster."""
 UNDER_WAY_NS = 2_000 * MS
 """How long a heartbeat may be under way if its sender has not recorded it."""
 
@@ -147,32 +150,53 @@ class _Known:
             del self.declared[key]
 
 
+@dataclass(slots=True)
+class _Answers:
+    """What controllers have declared, what brokers have registered, and their heartbeats."""
+
+    known: _Known = field(default_factory=_Known)
+    superseded: Superseded = field(default_factory=Superseded)
+    sent_ns: dict[str, int] = field(default_factory=dict)
+    """process -> when it sent its newest heartbeat."""
+    suspects: list[Late] = field(default_factory=list)
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class OldIncarnationRefused:
     """HB-12. The controller knows the incarnation that it has declared; its answer does not count.
-    The broker's evidence is the refusal that it received."""
+    The brokers' evidence is the answer that a process receives, once another process has been
+    registered under its id for the session timeout and six seconds."""
 
     clause: str = "HB-12"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {ControllerBegan, BrokerDeclared, MetadataHeartbeatAnswered, MetadataHeartbeatReceived}
-    )
+    kinds: frozenset[type[Struct]] = TERM_KINDS | {
+        *(BrokerRegistered, MetadataHeartbeatSent),
+        *(MetadataHeartbeatAnswered, MetadataHeartbeatReceived),
+    }
     keys = staticmethod(whole_run)
 
-    def start(self, key: Key) -> _Known:
-        return _Known()
+    def start(self, key: Key) -> _Answers:
+        return _Answers()
 
-    def step(self, state: _Known, event: Event) -> tuple[_Known, Sequence[Finding]]:
+    def step(self, state: _Answers, event: Event) -> tuple[_Answers, Sequence[Finding]]:
         body = event.body
+        state.superseded.take(event)
         match body:
             case ControllerBegan():
-                state.begin(event.process)
+                state.known.begin(event.process)
             case BrokerDeclared():
-                state.declare(event, body)
+                state.known.declare(event, body)
+            case MetadataHeartbeatSent():
+                state.sent_ns[event.process] = event.at_ns
+            case MetadataHeartbeatReceived(error="NONE") if body.state in LIVE_STATES:
+                sent_ns = state.sent_ns.get(event.process, event.at_ns)
+                late = state.superseded.late(event.process, body.broker_id, sent_ns, event)
+                if late is not None:
+                    state.suspects.append(late)
             case MetadataHeartbeatReceived(error="INVALID_INCARNATION_ID"):
                 return state, (Exercised(event.ref, Evidence.PEER),)
             case MetadataHeartbeatAnswered(active=True):
-                return state, self._answered(state, event, body)
+                return state, self._answered(state.known, event, body)
         return state, NOTHING
 
     @staticmethod
@@ -192,8 +216,8 @@ class OldIncarnationRefused:
         )
         return (Violated(event.ref, Evidence.SELF, message, (known[1],)),)
 
-    def end(self, state: _Known, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
+    def end(self, state: _Answers, end: RunEnd) -> Sequence[Finding]:
+        return judge_late(state.suspects, end)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,9 @@ class _Serving:
 @final
 @dataclass(frozen=True, slots=True)
 class StoppingServes:
-    """HB-04. The broker's own events say when it is stopping, and when it is fenced."""
+    """HB-04. The broker's own events say when it is stopping, and when it is fenced. A client sees
+    the same error from a fenced broker as from one that no longer leads, so its refusal shows
+    neither."""
 
     clause: str = "HB-04"
     kinds: frozenset[type[Struct]] = frozenset(

@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import final
 
-from fencepost import Cause, Event, ProcessExited
+from fencepost import Cause, Event, Evidence, ProcessExited, Violated
 from fencepost_kafka import BrokerRegistered, MetadataHeartbeatAnswered, MetadataHeartbeatSent
+from fencepost_suites.brokers.leases import MS, Late
+from fencepost_suites.common.words import span
+from fencepost_suites.heartbeats.terms import Terms
 
 HEARTBEAT_INFO = 5
 """The BrokerInfo version of a broker that sends heartbeats."""
+FOUND_WITHIN_NS = 6_000 * MS
+"""How long a controller that reaches ZooKeeper may take to find a registration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +90,41 @@ class SentHeartbeats:
         if dead:
             numbers.discard(cause.seq)
         return known
+
+
+@final
+@dataclass(slots=True)
+class Superseded:
+    """The processes whose id another process has taken, by that process's registration."""
+
+    registered: Registered = field(default_factory=Registered)
+    terms: Terms = field(default_factory=Terms)
+
+    def take(self, event: Event) -> None:
+        """Applies an event."""
+        self.terms.take(event)
+        if isinstance(event.body, BrokerRegistered):
+            self.registered.take(event, event.body)
+
+    def late(self, process: str, broker: int, asked_ns: int, event: Event) -> Late | None:
+        """The suspicion that falls on the controller for accepting what a superseded process asked
+        for at `asked_ns`, if the controller had had time to find the newer registration."""
+        own, newest = self.registered.newest_of.get(process), self.registered.newest.get(broker)
+        if own is None or newest is None or own.epoch >= newest.epoch or newest.process == process:
+            return None
+        session_ns = max((term.session_ns for term in self.terms.now.values()), default=0)
+        bound_ns = session_ns + FOUND_WITHIN_NS
+        if own.version < HEARTBEAT_INFO or asked_ns <= newest.at_ns + bound_ns:
+            return None
+        message = (
+            f"{process} with broker epoch {own.epoch} was accepted {span(asked_ns - newest.at_ns)} "
+            f"after {newest.process} had registered as broker {broker} with {newest.epoch}"
+        )
+        return Late(
+            violated=Violated(event.ref, Evidence.PEER, message, (newest.ref,)),
+            process=max(self.terms.now, key=lambda one: self.terms.now[one].epoch, default=""),
+            from_ns=newest.at_ns,
+            to_ns=asked_ns,
+            period_ns=bound_ns,
+            due_ns=newest.at_ns + bound_ns,
+        )
