@@ -1,5 +1,5 @@
 """The effects of control requests, by what their receivers and ZooKeeper record beside the answer:
-roles that a refused LeaderAndIsr gave, leaderships that an accepted one did not give, and requests
+roles that a refused LeaderAndIsr gave, roles that an accepted one did not give, and requests
 without any answer."""
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ ROLE_KINDS: frozenset[type[Struct]] = frozenset(
 )
 """The events that `RefusedRoles.take` applies, beside those of control requests."""
 DUE_KINDS: frozenset[type[Struct]] = FAULT_KINDS | {
-    *(LeadershipStarted, PartitionCommitted, TopicCommitted, TopicMarked),
+    *(LeadershipStarted, FollowingStarted),
+    *(PartitionCommitted, TopicCommitted, TopicMarked),
     *(ReplicaStopped, ReplicaRemoved, BrokerDeclared, BrokerStateChanged),
     *(ControllerBegan, ControllerEnded, SessionChanged, ProcessExited, NodeStopped),
 }
@@ -86,9 +87,14 @@ class _Role:
 class RefusedRoles:
     """The roles that processes took without a LeaderAndIsr that they carried out."""
 
-    refused: dict[tuple[str, str], Cause] = field(default_factory=dict)
-    """(process, partition) -> the answer by which it refused a LeaderAndIsr."""
+    refused: dict[tuple[str, str], tuple[Cause, int]] = field(default_factory=dict)
+    """(process, partition) -> the answer by which it refused a LeaderAndIsr, and its broker id."""
+    waiting: dict[tuple[str, int], ControlRequestSent] = field(default_factory=dict)
+    """(controller, request) -> a LeaderAndIsr without an answer, from a controller that counts its
+    attempts: then its event comes before all effects of the request."""
     obeyed: set[tuple[str, str]] = field(default_factory=set)
+    exact: bool = False
+    """Whether a controller counts its attempts."""
     open: dict[tuple[str, str], _Role] = field(default_factory=dict)
     """(process, partition) -> its role, until a LeaderAndIsr is answered that gave it."""
     newest: dict[str, tuple[Cause, list[_Role]]] = field(default_factory=dict)
@@ -98,33 +104,46 @@ class RefusedRoles:
         """Applies an event; `request` is the one that it answers."""
         body = event.body
         match body:
+            case ControlRequestSent(api="LeaderAndIsr") if body.attempt:
+                self.exact = True
+                self.waiting[event.process, body.correlation] = body
             case LeadershipStarted() | FollowingStarted():
-                self._began(event, f"{body.topic}-{body.partition}")
+                return self._began(event, f"{body.topic}-{body.partition}")
             case ProcessExited() | NodeStopped():
                 return list(self._close(ended(event), event.at_ns))
             case _ if request is not None and request.answer.api == "LeaderAndIsr":
                 return self._answered(event, request)
         return ()
 
-    def _began(self, event: Event, partition: str) -> None:
+    def _began(self, event: Event, partition: str) -> Sequence[Violated]:
         place, role = (event.process, partition), _Role(partition, event.at_ns, event.ref)
+        refusal, broker = self.refused.get(place, (None, -1))
         if place not in self.obeyed:
+            may_come = not self.exact or any(
+                one.broker_id == broker and partition in one.partitions
+                for one in self.waiting.values()
+            )
+            if refusal is not None and not may_come:
+                return [self._violated(event.process, role, refusal)]
             self.open.setdefault(place, role)
         cause = event.cause
         if cause is not None and cause.request:
             newest, roles = self.newest.get(event.process, (None, []))
             self.newest[event.process] = (cause, [*(roles if newest == cause else ()), role])
+        return ()
 
     def _answered(self, event: Event, request: Request) -> Sequence[Violated]:
         named = request.answer.partitions if request.sent is None else request.sent.partitions
         places = [(event.process, partition) for partition in named]
+        if event.cause is not None:
+            self.waiting.pop((event.cause.process, event.cause.seq), None)
         if request.obeyed:
             self.obeyed.update(places)
             for place in places:
                 self.open.pop(place, None)
             return ()
         for place in places:
-            self.refused.setdefault(place, event.ref)
+            self.refused.setdefault(place, (event.ref, request.answer.broker_id))
         cause, roles = self.newest.get(event.process, (None, []))
         if cause is None or cause != event.cause:
             return ()
@@ -136,7 +155,7 @@ class RefusedRoles:
         for place in [place for place in self.open if place[0] == process]:
             role = self.open.pop(place)
             if place in self.refused and at_ns > role.at_ns + EFFECT_WITHIN_NS:
-                yield self._violated(process, role, self.refused[place])
+                yield self._violated(process, role, self.refused[place][0])
 
     @staticmethod
     def _violated(process: str, role: _Role, refusal: Cause) -> Violated:
@@ -161,6 +180,20 @@ class _Due:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Duty:
+    """To lead or to follow a partition in a leader epoch."""
+
+    leads: bool
+    epoch: int
+
+    def done_by(self, begun: _Duty | None) -> bool:
+        """Whether a role that has begun is this one, or one of a later leader epoch."""
+        if begun is None or begun.epoch < self.epoch:
+            return False
+        return begun.epoch > self.epoch or begun.leads == self.leads
+
+
 Queue = tuple[str, int, int]
 """A controller's process, a broker and its broker epoch."""
 
@@ -168,8 +201,8 @@ Queue = tuple[str, int, int]
 @final
 @dataclass(slots=True)
 class Effects:
-    """The requests that have no answer, and the stored leaderships that an accepted LeaderAndIsr
-    named and that its receiver has not begun."""
+    """The requests that have no answer, and the roles that a broker has in ZooKeeper, that an
+    accepted LeaderAndIsr named, and that the broker has not begun."""
 
     partitions: Partitions = field(default_factory=Partitions)
     faults: Faults = field(default_factory=Faults)
@@ -177,13 +210,13 @@ class Effects:
     """(broker, broker epoch) -> the process that registered under it."""
     queues: dict[Queue, _Due] = field(default_factory=dict)
     """Queue -> the answer that is due to its first request."""
-    named: dict[tuple[str, int], tuple[Queue, dict[str, int]]] = field(default_factory=dict)
-    """(controller, request) -> its queue, and the partitions that the receiver then led in
-    ZooKeeper, with the leader epochs."""
-    led: dict[tuple[str, str], int] = field(default_factory=dict)
-    """(process, partition) -> the newest leader epoch in which it has begun to lead."""
-    roles: dict[tuple[str, str], tuple[_Due, int]] = field(default_factory=dict)
-    """(process, partition) -> the leadership that is due, and its leader epoch."""
+    named: dict[tuple[str, int], tuple[Queue, dict[str, _Duty]]] = field(default_factory=dict)
+    """(controller, request) -> its queue, and the partitions of which the receiver was then a
+    replica in ZooKeeper, with its roles."""
+    begun: dict[tuple[str, str], _Duty] = field(default_factory=dict)
+    """(process, partition) -> the newest role that it has begun."""
+    roles: dict[tuple[str, str], tuple[_Due, _Duty]] = field(default_factory=dict)
+    """(process, partition) -> the role that is due."""
     suspects: list[Late] = field(default_factory=list)
 
     def take(self, event: Event) -> None:
@@ -206,8 +239,8 @@ class Effects:
                 self._sent(event, body)
             case ControlRequestAnswered() if event.cause is not None:
                 self._answered(event, body, event.cause)
-            case LeadershipStarted():
-                self._began(event, (event.process, f"{body.topic}-{body.partition}"), body)
+            case LeadershipStarted() | FollowingStarted():
+                self._began(event, body)
             case PartitionCommitted() | TopicCommitted() | TopicMarked():
                 self._stored(event, body)
             case ReplicaStopped() | ReplicaRemoved():
@@ -235,12 +268,12 @@ class Effects:
         process = self.holders.get(queue[1:])
         if process is None:
             return
-        leads = {
-            f"{topic}-{index}": self.partitions.newest[topic, index].leader_epoch
-            for topic, index in self.partitions.led_by(body.broker_id)
-        }
-        wanted = body.partitions if body.api == "LeaderAndIsr" else ()
-        given = {name: leads[name] for name in wanted if name in leads}
+        given: dict[str, _Duty] = {}
+        for name in body.partitions if body.api == "LeaderAndIsr" else ():
+            topic, _, index = name.rpartition("-")
+            one = self.partitions.newest.get((topic, int(index)))
+            if one is not None and one.leader >= 0 and body.broker_id in one.replicas:
+                given[name] = _Duty(one.leader == body.broker_id, one.leader_epoch)
         self.named[event.process, body.correlation] = (queue, given)
         if queue not in self.queues:
             message = f"{process} did not answer the {body.api} of {event.process}"
@@ -252,17 +285,22 @@ class Effects:
             return
         if queue in self.queues and self.queues[queue].process == event.process:
             self._close_queue(queue, event.at_ns)
-        for partition, epoch in given.items() if body.error == "NONE" else ():
+        for partition, duty in given.items() if body.error == "NONE" else ():
             place = (event.process, partition)
-            if self.led.get(place, -1) < epoch and place not in self.roles:
-                message = f"{event.process} answered a LeaderAndIsr with NONE, but did not begin "
-                message += f"to lead {partition} in leader epoch {epoch}"
+            if not duty.done_by(self.begun.get(place)) and place not in self.roles:
+                message = (
+                    f"{event.process} answered a LeaderAndIsr with NONE, but did not begin to "
+                )
+                message += "lead" if duty.leads else "follow"
+                message += f" {partition} in leader epoch {duty.epoch}"
                 due = _Due(cause.process, event.process, event.at_ns, event.ref, message)
-                self.roles[place] = (due, epoch)
+                self.roles[place] = (due, duty)
 
-    def _began(self, event: Event, place: tuple[str, str], body: LeadershipStarted) -> None:
-        self.led[place] = body.leader_epoch
-        if place in self.roles and self.roles[place][1] <= body.leader_epoch:
+    def _began(self, event: Event, body: LeadershipStarted | FollowingStarted) -> None:
+        place = (event.process, f"{body.topic}-{body.partition}")
+        duty = _Duty(isinstance(body, LeadershipStarted), body.leader_epoch)
+        self.begun[place] = duty
+        if place in self.roles and self.roles[place][1].done_by(duty):
             self._close_role(place, event.at_ns)
 
     def _stored(
@@ -273,11 +311,11 @@ class Effects:
             self.partitions.take(body)
         elif isinstance(body, TopicCommitted):
             self.partitions.forget(body)
-        for place, (_, epoch) in list(self.roles.items()):
+        for place, (_, duty) in list(self.roles.items()):
             topic, _, index = place[1].rpartition("-")
             known = self.partitions.newest.get((topic, int(index)))
             marked = isinstance(body, TopicMarked) and body.topic == topic
-            if marked or known is None or known.leader_epoch != epoch:
+            if marked or known is None or known.leader_epoch != duty.epoch:
                 self._close_role(place, event.at_ns)
 
     def _close_queue(self, queue: Queue, at_ns: int) -> None:

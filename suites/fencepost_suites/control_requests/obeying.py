@@ -284,11 +284,11 @@ class _Effects:
 class CurrentRequestsProcessed:
     """BE-09. A request for the broker's own epoch must not be refused, unless a deposed controller
     sent it. A StopReplica that is answered NONE must have stopped each of its replicas that the
-    process had. A process that answers NONE to a LeaderAndIsr must begin to lead each partition in
-    it that it leads in ZooKeeper, and a process must answer what a controller has sent it: within
-    ten seconds in which no fault names either. The controller must not refuse a ControlledShutdown
-    of the broker's newest known process. (What clients get after an UpdateMetadata, no event
-    shows.)"""
+    process had. A process that answers NONE to a LeaderAndIsr must begin the role that it has in
+    ZooKeeper for each partition in it, and a process must answer what a controller has sent it:
+    within ten seconds in which no fault names either. The controller must not refuse a
+    ControlledShutdown of the broker's newest known process. (What clients get after an
+    UpdateMetadata, no event shows.)"""
 
     clause: str = "BE-09"
     kinds: frozenset[type[Struct]] = REQUEST_KINDS | DUE_KINDS | {ControlledShutdownAnswered}

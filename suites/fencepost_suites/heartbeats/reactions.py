@@ -43,7 +43,7 @@ STAYED_FENCED = "had a heartbeat accepted, but stayed fenced for"
 WENT_ON = "had a heartbeat refused, but went on as active for"
 REACTS_WITHIN_NS = 1_000 * MS
 """How long a broker may take to react to an answer that it has received."""
-UNRECORDED_FOR_NS = 6_000 * MS
+UNRECORDED_FOR_NS = 5_000 * MS
 UNRECORDED_TIMES = 3
 """For how long, and how often, a controller must have answered a broker that records no answer.
 Without a fault at either, an answer is lost only by chance."""
@@ -135,7 +135,7 @@ class AcceptedUnfences:
     """HB-08. After an accepted heartbeat, a fenced broker must be active within a second, and
     before it sends the next heartbeat. An answer that arrives after nine tenths of the timeout is
     not judged. If the broker records no answer, the controller's own events are the evidence: it
-    answers that the broker is live, for six seconds in which no fault names either of them."""
+    answers that the broker is live, for five seconds in which no fault names either of them."""
 
     clause: str = "HB-08"
     kinds: frozenset[type[Struct]] = LIFE_KINDS | FAULT_KINDS | {MetadataHeartbeatAnswered}
@@ -188,7 +188,7 @@ class AcceptedUnfences:
 class RefusedFencesItself:
     """HB-29. After a refused heartbeat, an active broker must fence itself within a second, and
     before it sends another heartbeat or serves a client. If the broker records no answer, the
-    controller's own events are the evidence: it refuses the broker, for six seconds in which no
+    controller's own events are the evidence: it refuses the broker, for five seconds in which no
     fault names either of them."""
 
     clause: str = "HB-29"

@@ -139,7 +139,7 @@ class LeadershipsMoveFirst:
                 state.state[event.process] = body.new
             case NodeStopped():
                 return state, self._ended(state, event, event.process)
-            case ProcessExited(signal=0):
+            case ProcessExited() if not body.signal:
                 return state, self._ended(state, event, body.ended)
             case ProcessExited():
                 state.stops.pop(body.ended, None)

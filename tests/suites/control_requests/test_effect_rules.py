@@ -20,7 +20,7 @@ from tests.suites.control_requests.control_request_histories import (
 
 from fencepost import Cause, Event, FaultHealed, FaultInjected, ProcessExited, Stalled
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import ControllerEnded, LeadershipStarted, PartitionCommitted
+from fencepost_kafka import ControllerEnded, FollowingStarted, LeadershipStarted, PartitionCommitted
 
 HOLDS, VIOLATED, NOT_EXERCISED = Outcome.HOLDS, Outcome.VIOLATED, Outcome.NOT_EXERCISED
 REFUSED = "STALE_BROKER_EPOCH"
@@ -60,6 +60,15 @@ def test_a_role_by_a_refused_request_breaks_the_promise(clause: str) -> None:
 def test_a_role_that_no_carried_out_request_gave_breaks_the_promise(clause: str) -> None:
     h = bounced()
     answer(h, send(h, "LeaderAndIsr", FORMER), REFUSED)
+    lead(h)
+    assert outcome(h, clause) is VIOLATED
+
+
+@pytest.mark.parametrize("clause", ["BE-02", "BE-07"])
+def test_a_role_may_be_logged_before_the_request_that_gave_it(clause: str) -> None:
+    """Apache Kafka's controller counts no attempts."""
+    h = bounced()
+    answer(h, send(h, "LeaderAndIsr", FORMER, attempt=0), REFUSED)
     lead(h)
     h.after(9000)
     assert outcome(h, clause) is HOLDS
@@ -113,6 +122,34 @@ def test_a_leadership_that_is_answered_and_does_not_begin_breaks_be_09() -> None
     answer(h, send(h, "LeaderAndIsr", OWN))
     h.after(60_000)
     assert outcome(h, "BE-09") is VIOLATED
+
+
+def test_a_partition_that_a_broker_does_not_begin_to_follow_breaks_be_09() -> None:
+    h = current()
+    moved = PartitionCommitted(
+        offset=9,
+        topic="orders",
+        partition=0,
+        leader=2,
+        leader_epoch=1,
+        isr=(2,),
+        replicas=(1, 2),
+        role="controller",
+    )
+    h.add(CONTROLLER, moved)
+    answer(h, send(h, "LeaderAndIsr", OWN))
+    lead(h, epoch=0)
+    h.after(60_000)
+    assert outcome(h, "BE-09") is VIOLATED
+    follows = FollowingStarted(
+        topic="orders", partition=0, leader=2, leader_epoch=1, log_end=0, high_watermark=0
+    )
+    h = current()
+    h.add(CONTROLLER, moved)
+    answer(h, send(h, "LeaderAndIsr", OWN))
+    h.add(NEW, follows)
+    h.after(60_000)
+    assert outcome(h, "BE-09") is HOLDS
 
 
 def test_a_leadership_of_a_former_leader_epoch_does_not_count() -> None:
