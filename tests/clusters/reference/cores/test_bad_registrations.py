@@ -12,6 +12,8 @@ from fencepost_clusters.reference.core.legacy import znodes
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.node.site import Site
 from fencepost_clusters.reference.core.policies import Policies
+from fencepost_clusters.reference.wire import legacy as w
+from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.zookeeper.client import port as zk
 from fencepost_clusters.zookeeper.client.chroot import answer_within, below, within
 from fencepost_clusters.zookeeper.simulation.tree import Tree, Watched
@@ -26,7 +28,7 @@ REQUESTS = 2_000
 class Bench:
     """One broker over a model of ZooKeeper, in one session."""
 
-    def __init__(self, chroot: str = "") -> None:
+    def __init__(self, chroot: str = "", **more: str) -> None:
         self.tree = Tree()
         for session in (ME, OTHER):
             self.tree.begin(session, 10**9, 0)
@@ -40,6 +42,7 @@ class Bench:
                 "broker.id": "1",
                 "broker.listeners": "REPLICATION,CLIENT",
                 "zookeeper.connect": f"zookeeper-1:2181{chroot}",
+                **{name.replace("_", "."): value for name, value in more.items()},
             }
         )
         self.core: Core = assemble(
@@ -95,6 +98,14 @@ class Bench:
             for one in fired
             if isinstance(one, Watched) and one.session == ME
         ]
+
+    def asks(self, listener: str, message: m.Request) -> list[e.Effect]:
+        """What the broker does with a request, except for its events."""
+        asked = e.Received(
+            request_id=1, listener=listener, client="test", correlation=1, message=message
+        )
+        done = self.core.handle(asked, e.Instant(self.now_ns, 0))
+        return [one for one in done if isinstance(one, e.Reply | e.Close)]
 
     def reasons(self) -> list[str]:
         """What it could not read, and why, since the last call."""
@@ -165,3 +176,24 @@ def test_an_unreadable_registration_is_named_and_is_no_broker() -> None:
     bench.passes(2)
     assert any(znodes.broker(2) in reason for reason in bench.reasons())
     assert bench.did(ControllerEnded) == 0
+
+
+def test_a_broker_serves_no_client_before_a_controller_has_sent_it_metadata() -> None:
+    """It is active as soon as it has registered, if its protocol knows no heartbeats."""
+    bench = Bench(inter_broker_protocol="2")
+    bench.write(zk.Create(znodes.CONTROLLER, znodes.encode(znodes.ControllerInfo(2))))
+    bench.start()
+    (registered,) = (one for one in bench.notes if isinstance(one, BrokerRegistered))
+    (closed,) = bench.asks("CLIENT", m.MetadataRequest(topics=None))
+    assert isinstance(closed, e.Close)
+    metadata = w.UpdateMetadataRequest(
+        controller_id=2,
+        controller_epoch=1,
+        broker_epoch=registered.broker_epoch,
+        topic_states=(),
+        live_brokers=(),
+    )
+    (answered,) = bench.asks("REPLICATION", metadata)
+    assert isinstance(answered, e.Reply)
+    (served,) = bench.asks("CLIENT", m.MetadataRequest(topics=None))
+    assert isinstance(served, e.Reply)

@@ -434,10 +434,13 @@ class LegacyNode:
     def _request(self, received: Received, now: Instant) -> None:
         if received.listener == REPLICATION_LISTENER:
             self._from_node(received, now)
-        elif self.lifecycle.serving(now):
-            self._clients.handle(received, self.commands.metadata, self.elected, now)
-        else:
+        elif not self.lifecycle.serving(now):
             refuse_fenced(received, self.lifecycle, self._out)
+        elif not self.commands.informed:
+            # It knows no topic yet: a client would take that for the cluster's state.
+            self._out.add(Close(received.request_id, "no controller has sent metadata yet"))
+        else:
+            self._clients.handle(received, self.commands.metadata, self.elected, now)
 
     def _from_node(self, received: Received, now: Instant) -> None:
         message = received.message

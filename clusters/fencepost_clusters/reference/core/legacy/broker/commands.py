@@ -54,6 +54,8 @@ class Commands:
     ) -> None:
         self.roles = Image()
         self.metadata = Image()
+        self.informed = False
+        """Whether a controller has sent this process the metadata that it serves to clients."""
         self.known = known
         self._epochs: Mapping[int, int] = {}
         """The brokers' epochs in ZooKeeper."""
@@ -132,6 +134,7 @@ class Commands:
                 self._lead_and_follow(request, now)
             case w.UpdateMetadataRequest():
                 self._learn(request)
+                self.informed = True
             case w.StopReplicaRequest():
                 self._stop(request, now)
 
