@@ -18,17 +18,17 @@ from fencepost_suites.brokers import (
 from fencepost_suites.clients import anomalies, duplicates
 from fencepost_suites.common import surfaces
 from fencepost_suites.control_requests import bounces, obeying, shutdowns
-from fencepost_suites.heartbeats import fencing as self_fencing
 from fencepost_suites.heartbeats import (
+    controllers,
     isr_changes,
     messages,
-    offices,
     presence,
     protocol,
     reactions,
     registrations,
     states,
 )
+from fencepost_suites.heartbeats import fencing as self_fencing
 from fencepost_suites.heartbeats import metadata as announced
 from fencepost_suites.heartbeats import stopping as stopping_brokers
 from fencepost_suites.quorum import electorate, epochs, metadata, metrics, rights
@@ -153,7 +153,7 @@ ALL: tuple[Rule[Any], ...] = (
     presence.NewestCounts(),
     announced.UpdateIsRetried(),
     messages.FieldsAsWritten(),
-    offices.OnlyControllerAnswers(),
+    controllers.OnlyControllerAnswers(),
     presence.OnlyWithZnode(),
     reactions.RefusedFencesItself(),
     anomalies.LostWrite(),

@@ -101,7 +101,11 @@ class Template:
         asked = {key: request[key] for key in ("name", "environment", "folder")}
         packet = json.dumps({**asked, "argv": request["argv"][3:]}).encode()
         socket.send_fds(self._socket, [packet], [stdin, log])
-        answer = self._socket.recv(PACKET_BYTES)
+        try:
+            answer = self._socket.recv(PACKET_BYTES)
+        except TimeoutError:
+            limit = f"{_TEMPLATE_LIMIT_S:.1f} s"
+            raise TimeoutError(f"its template did not fork it within {limit}") from None
         return Forked(json.loads(answer)["pid"]) if answer else None
 
     def end(self) -> None:

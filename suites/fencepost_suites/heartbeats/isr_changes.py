@@ -31,9 +31,9 @@ from fencepost_suites.brokers.leases import Late, judge_late
 from fencepost_suites.common.committed import Partitions
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.surfaces import observed
-from fencepost_suites.heartbeats.offices import OFFICE_KINDS, Offices
+from fencepost_suites.heartbeats.accounts import HEARTBEAT_INFO, Superseded
+from fencepost_suites.heartbeats.controllers import CONTROLLER_KINDS, Controllers
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Terms
-from fencepost_suites.heartbeats.witnesses import HEARTBEAT_INFO, Superseded
 
 NOT_LEADER = "NOT_LEADER_OR_FOLLOWER"
 
@@ -91,13 +91,13 @@ class OnlyControllerJudges:
     process was elected, by their events. The leader's evidence is the refusal that it received."""
 
     clause: str = "HB-17"
-    kinds: frozenset[type[Struct]] = OFFICE_KINDS | {IsrChangeJudged, IsrChangeAnswered}
+    kinds: frozenset[type[Struct]] = CONTROLLER_KINDS | {IsrChangeJudged, IsrChangeAnswered}
     keys = staticmethod(whole_run)
 
-    def start(self, key: Key) -> Offices:
-        return Offices()
+    def start(self, key: Key) -> Controllers:
+        return Controllers()
 
-    def step(self, state: Offices, event: Event) -> tuple[Offices, Sequence[Finding]]:
+    def step(self, state: Controllers, event: Event) -> tuple[Controllers, Sequence[Finding]]:
         body = event.body
         term = state.take(event)
         match body:
@@ -106,19 +106,12 @@ class OnlyControllerJudges:
             case IsrChangeJudged(error="NOT_CONTROLLER"):
                 if term is None:
                     return state, (Exercised(event.ref, Evidence.SELF),)
-            case IsrChangeJudged() if term is None or not body.active:
-                message = (
-                    f"{event.process}, which is not the controller, judged an IsrChange of "
-                    f"{body.client}: {body.error}"
-                )
-                over = state.terms.over.get(event.process)
-                because = () if over is None else (over,)
-                return state, (Violated(event.ref, Evidence.SELF, message, because),)
             case IsrChangeJudged():
-                state.acted(event, f"judged an IsrChange of {body.client}")
+                did = f"judged an IsrChange of {body.client}: {body.error}"
+                return state, state.judge(event, term, active=body.active, did=did)
         return state, NOTHING
 
-    def end(self, state: Offices, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Controllers, end: RunEnd) -> Sequence[Finding]:
         return judge_late(state.suspects, end)
 
 

@@ -14,7 +14,7 @@ from fencepost_kafka import BrokerRegistered, FollowerFetched, MetadataHeartbeat
 from fencepost_suites.brokers.leases import Late, judge_late
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import span
-from fencepost_suites.heartbeats.offices import KNOWN_WITHIN_NS
+from fencepost_suites.heartbeats.controllers import KNOWN_WITHIN_NS
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Term, Terms
 
 Held = tuple[str, int, int]

@@ -29,8 +29,8 @@ from fencepost_kafka import (
 )
 from fencepost_suites.brokers.leases import MS, Late, judge_late
 from fencepost_suites.common.keys import NOTHING, whole_run
+from fencepost_suites.heartbeats.accounts import Superseded
 from fencepost_suites.heartbeats.terms import TERM_KINDS, Ending, Term, Terms
-from fencepost_suites.heartbeats.witnesses import Superseded
 
 INVALID_INCARNATION = "INVALID_INCARNATION_ID"
 LIVE_STATES = (2, 3)

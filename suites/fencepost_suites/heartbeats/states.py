@@ -30,8 +30,8 @@ from fencepost_kafka import (
 from fencepost_suites.brokers.leases import MS, Late, judge_late
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import span
+from fencepost_suites.heartbeats.accounts import HEARTBEAT_INFO, Registered, SentHeartbeats
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Declared, Term, Terms
-from fencepost_suites.heartbeats.witnesses import HEARTBEAT_INFO, Registered, SentHeartbeats
 
 TARGETS = {2: "Active", 3: "Stopping"}
 STATE_NONE = 0
@@ -231,7 +231,7 @@ class _Targets:
     """(broker, incarnation) -> the declaration that it is live again."""
     unsettled: dict[tuple[str, str], _Unsettled] = field(default_factory=dict)
     """(controller, broker's process) -> the answers without a state that the process gets."""
-    offices: dict[int, str] = field(default_factory=dict)
+    process_of: dict[int, str] = field(default_factory=dict)
     """broker -> its process that was elected last."""
     suspects: list[Late] = field(default_factory=list)
 
@@ -240,7 +240,7 @@ class _Targets:
         self.terms.take(event)
         body = event.body
         if isinstance(body, ControllerBegan):
-            self.offices[body.broker_id] = event.process
+            self.process_of[body.broker_id] = event.process
         elif isinstance(body, BrokerRegistered):
             self.registered.take(event, body)
         elif isinstance(body, MetadataHeartbeatSent):
@@ -357,7 +357,7 @@ class TargetIsReached:
     def _received(
         state: _Targets, event: Event, body: MetadataHeartbeatReceived
     ) -> Sequence[Finding]:
-        found = state.offices.get(body.controller)
+        found = state.process_of.get(body.controller)
         term = state.terms.now.get(found) if found is not None else None
         of = (found or "", event.process)
         if body.error != "NONE" or body.state != STATE_NONE or term is None or found is None:

@@ -175,12 +175,12 @@ def other_is_elected(h: HistoryBuilder) -> None:
     h.add("broker-3#1", body)
 
 
-@pytest.mark.parametrize("ousted", [session_expires, other_is_elected])
+@pytest.mark.parametrize("deposed", [session_expires, other_is_elected])
 @pytest.mark.parametrize(("clause", "act"), [("HB-27", answered), ("HB-17", judged)])
 def test_a_controller_that_goes_on_silently_after_its_office_ended_is_judged(
-    clause: str, act: Write, ousted: Write
+    clause: str, act: Write, deposed: Write
 ) -> None:
-    begin = (in_session, term_began, stored, ousted)
+    begin = (in_session, term_began, stored, deposed)
     assert judged_as(clause, *begin, wait(10_000), act) is VIOLATED
     assert judged_as(clause, *begin, wait(900), act) is NOT_EXERCISED
 

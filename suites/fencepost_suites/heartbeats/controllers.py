@@ -24,8 +24,8 @@ from fencepost_suites.heartbeats.terms import TERM_KINDS, Term, Terms
 
 KNOWN_WITHIN_NS = 1_000 * MS
 """How long a broker may take to react to a change in ZooKeeper that it watches."""
-OFFICE_KINDS: frozenset[type[Struct]] = TERM_KINDS | {BrokerRegistered, SessionExpired}
-"""The events that `Offices.take` applies."""
+CONTROLLER_KINDS: frozenset[type[Struct]] = TERM_KINDS | {BrokerRegistered, SessionExpired}
+"""The events that `Controllers.take` applies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class _Loss:
 
 @final
 @dataclass(slots=True)
-class Ousted:
-    """The controllers that have lost their office, by ZooKeeper's own events and by those of their
+class Deposed:
+    """The controllers whose term has ended, by ZooKeeper's own events and by those of their
     successors."""
 
     session: dict[str, str] = field(default_factory=dict)
@@ -72,8 +72,8 @@ class Ousted:
                 self.lost.setdefault(process, loss)
 
     def acted(self, event: Event, did: str) -> Late | None:
-        """The suspicion that falls on a process which acts as the controller, if it had lost its
-        office for long enough to know."""
+        """The suspicion that falls on a process which acts as the controller, if its term had
+        ended long enough ago for it to know."""
         loss = self.lost.get(event.process)
         if loss is None or event.at_ns <= loss.at_ns + KNOWN_WITHIN_NS:
             return None
@@ -90,21 +90,34 @@ class Ousted:
 
 @final
 @dataclass(slots=True)
-class Offices:
+class Controllers:
     """The controllers' terms by their own events, and those that others have ended."""
 
     terms: Terms = field(default_factory=Terms)
-    ousted: Ousted = field(default_factory=Ousted)
+    deposed: Deposed = field(default_factory=Deposed)
     suspects: list[Late] = field(default_factory=list)
 
     def take(self, event: Event) -> Term | None:
         """Applies an event; returns the current term of the process that wrote it, if any."""
-        self.ousted.take(event)
+        self.deposed.take(event)
         return self.terms.take(event)
 
+    def judge(
+        self, event: Event, term: Term | None, *, active: bool, did: str
+    ) -> Sequence[Finding]:
+        """Judges a process that decided as the controller. It must have a current `term`, and say
+        that it is active."""
+        if term is not None and active:
+            self.acted(event, did)
+            return NOTHING
+        message = f"{event.process}, which is not the controller, {did}"
+        over = self.terms.over.get(event.process)
+        because = () if over is None else (over,)
+        return (Violated(event.ref, Evidence.SELF, message, because),)
+
     def acted(self, event: Event, did: str) -> None:
-        """Suspects a process that acts as the controller, if it had lost its office."""
-        late = self.ousted.acted(event, did)
+        """Suspects a process that acts as the controller, if its term had ended."""
+        late = self.deposed.acted(event, did)
         if late is not None:
             self.suspects.append(late)
 
@@ -117,16 +130,16 @@ class OnlyControllerAnswers:
     process was elected, by their events. The broker's evidence is the refusal that it received."""
 
     clause: str = "HB-27"
-    kinds: frozenset[type[Struct]] = OFFICE_KINDS | {
+    kinds: frozenset[type[Struct]] = CONTROLLER_KINDS | {
         MetadataHeartbeatAnswered,
         MetadataHeartbeatReceived,
     }
     keys = staticmethod(whole_run)
 
-    def start(self, key: Key) -> Offices:
-        return Offices()
+    def start(self, key: Key) -> Controllers:
+        return Controllers()
 
-    def step(self, state: Offices, event: Event) -> tuple[Offices, Sequence[Finding]]:
+    def step(self, state: Controllers, event: Event) -> tuple[Controllers, Sequence[Finding]]:
         body = event.body
         term = state.take(event)
         match body:
@@ -135,17 +148,10 @@ class OnlyControllerAnswers:
             case MetadataHeartbeatAnswered(error="NOT_CONTROLLER"):
                 if term is None:
                     return state, (Exercised(event.ref, Evidence.SELF),)
-            case MetadataHeartbeatAnswered() if term is None or not body.active:
-                message = (
-                    f"{event.process}, which is not the controller, answered {body.client} with "
-                    f"{body.error}, {body.state}"
-                )
-                over = state.terms.over.get(event.process)
-                because = () if over is None else (over,)
-                return state, (Violated(event.ref, Evidence.SELF, message, because),)
             case MetadataHeartbeatAnswered():
-                state.acted(event, f"answered a heartbeat of {body.client}")
+                did = f"answered {body.client} with {body.error}, {body.state}"
+                return state, state.judge(event, term, active=body.active, did=did)
         return state, NOTHING
 
-    def end(self, state: Offices, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Controllers, end: RunEnd) -> Sequence[Finding]:
         return judge_late(state.suspects, end)
