@@ -157,6 +157,8 @@ class _Replicas:
     """topic id -> when the topic was marked as being deleted."""
     held: dict[Held, str] = field(default_factory=dict)
     """The replicas on the slots' disks -> the topic's name."""
+    commanded: set[Held] = field(default_factory=set)
+    """Those of processes that replay no records: the controller commands their removal."""
     owed: dict[Held, tuple[int, Cause]] = field(default_factory=dict)
     replayed: set[tuple[str, str]] = field(default_factory=set)
     """process and topic id: the deletions that the process has replayed."""
@@ -171,9 +173,10 @@ class _Replicas:
 class DeletedReplicasAreRemoved:
     """RP-25. A broker that replayed the deletion, or started after it, has removed its replicas by
     the time it is active. Exercised by the replicas that a broker finds and removes when it starts.
-    Over ZooKeeper a topic is gone only once all its brokers have removed their replicas; a broker
-    that started after the topic was marked exercises it there. A replica is on a disk from its
-    first append on. Duplicates are ignored, since their disks may be empty."""
+    A process that replays no records, over ZooKeeper, is commanded to remove its replicas before
+    the deletion is committed, and has removed them by then; one that started after the topic was
+    marked exercises it. A replica is on a disk from its first append on. Duplicates are ignored,
+    since their disks may be empty."""
 
     clause: str = "RP-25"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -197,9 +200,10 @@ class DeletedReplicasAreRemoved:
             case ProcessExited():
                 state.exited.add(body.ended)
             case TopicCommitted(deleted=False):
-                state.ids[event.process, body.topic] = body.topic_id
                 if body.role == "controller":
                     state.newest_ids[body.topic] = body.topic_id
+                else:
+                    state.ids[event.process, body.topic] = body.topic_id
             case TopicMarked():
                 state.marked.setdefault(body.topic_id, event.at_ns)
             case TopicCommitted():
@@ -209,20 +213,44 @@ class DeletedReplicasAreRemoved:
                 for place in state.held:
                     if place[1] == body.topic_id:
                         state.owed.setdefault(place, (event.at_ns, event.ref))
+                return state, self._committed(state, event)
             case LogAppended():
-                newest = state.newest_ids.get(body.topic)
-                topic_id = state.ids.get((event.process, body.topic), newest)
-                if topic_id is not None and not slot.endswith(DUPLICATES):
-                    state.held[slot, topic_id, body.partition] = body.topic
+                self._appended(state, event.process, body)
             case ReplicaRemoved():
                 place = (slot, body.topic_id, body.partition)
                 held = state.held.pop(place, None) is not None
+                state.commanded.discard(place)
                 found_at_start = state.owed.pop(place, None) is not None and body.reason == "stray"
                 if found_at_start or (held and self._returned(state, event, body)):
                     return state, (Exercised(event.ref, Evidence.SELF),)
             case BrokerStateChanged(new="ACTIVE"):
                 return state, self._active(state, event, slot)
         return state, NOTHING
+
+    @staticmethod
+    def _appended(state: _Replicas, process: str, body: LogAppended) -> None:
+        slot, replayed = slot_of(process), state.ids.get((process, body.topic))
+        topic_id = replayed or state.newest_ids.get(body.topic)
+        if topic_id is not None and not slot.endswith(DUPLICATES):
+            place = (slot, topic_id, body.partition)
+            state.held[place] = body.topic
+            if replayed is None:
+                state.commanded.add(place)
+
+    @staticmethod
+    def _committed(state: _Replicas, event: Event) -> Sequence[Finding]:
+        """The replicas that running processes should have removed before the deletion."""
+        found: list[Finding] = []
+        for place in sorted(state.commanded & state.owed.keys()):
+            process = state.newest.get(place[0], "")
+            if process not in state.exited:
+                del state.owed[place]
+                message = (
+                    f"{process} has not removed its log of {state.held[place]}-{place[2]}, "
+                    "and the topic's deletion is committed"
+                )
+                found.append(Violated(event.ref, Evidence.PEER, message))
+        return found
 
     @staticmethod
     def _returned(state: _Replicas, event: Event, body: ReplicaRemoved) -> bool:

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import Evidence, NodeStarted, ProcessExited, PromiseObserved
+from fencepost import PromiseObserved
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_kafka import (
     AdminCompleted,
     BrokerCommitted,
     BrokerDeleted,
-    BrokerStateChanged,
     ControllerElected,
-    FollowingStarted,
     HeartbeatAnswered,
     HeartbeatSent,
-    LogAppended,
     PartitionCommitted,
-    ReplicaRemoved,
     TopicCommitted,
     TopicMarked,
 )
@@ -359,131 +355,6 @@ def test_a_marked_topic_that_stays_breaks_qc_26_or_leaves_it_undecided() -> None
     log = marked()
     log.h.after(11_000)
     assert "is still there" in verdict(log.h, "QC-26").violations[0].message
-
-
-# ------------------------------------------------------------------------------------------ RP-25
-
-
-def follows(stored: bool = True) -> HistoryBuilder:
-    h = HistoryBuilder()
-    h.add(B2, NodeStarted(role="broker", node_id=2, incarnation="u2", log_end=0))
-    h.add(B2, TopicCommitted(offset=5, topic="orders", topic_id="t", deleted=False))
-    h.add(
-        B2,
-        FollowingStarted(
-            topic="orders", partition=0, leader=1, leader_epoch=1, log_end=0, high_watermark=0
-        ),
-    )
-    if stored:
-        h.add(
-            B2,
-            LogAppended(
-                topic="orders",
-                partition=0,
-                base_offset=0,
-                log_end=1,
-                expected_base=0,
-                batch_epoch=1,
-                leader_epoch=1,
-                as_leader=False,
-                digest="d",
-                producer_id=-1,
-                base_sequence=-1,
-            ),
-        )
-    return h
-
-
-def deleted_while_away(stored: bool = True) -> HistoryBuilder:
-    h = follows(stored)
-    h.add("harness", ProcessExited(ended=B2, exit_code=-9, signal=9, expected=True))
-    h.add(C1, TopicCommitted(offset=7, topic="orders", topic_id="t", deleted=True))
-    return h
-
-
-def back(h: HistoryBuilder, removes: bool) -> None:
-    h.add(B2_AGAIN, NodeStarted(role="broker", node_id=2, incarnation="u3", log_end=0))
-    if removes:
-        h.add(B2_AGAIN, ReplicaRemoved(topic="orders", partition=0, topic_id="t", reason="stray"))
-    h.add(
-        B2_AGAIN,
-        BrokerStateChanged(
-            broker_id=2, old="FENCED", new="ACTIVE", broker_epoch=8, reason="unfenced"
-        ),
-    )
-
-
-def test_a_broker_that_returns_with_a_deleted_topic_breaks_rp_25() -> None:
-    h = deleted_while_away()
-    back(h, removes=False)
-    assert "still has its log of orders-0" in verdict(h, "RP-25").violations[0].message
-
-
-def test_a_broker_that_returns_and_removes_it_keeps_rp_25() -> None:
-    h = deleted_while_away()
-    back(h, removes=True)
-    found = verdict(h, "RP-25")
-    assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.SELF)
-
-
-def test_a_replica_that_stored_nothing_has_no_log_that_rp_25_asks_for() -> None:
-    h = deleted_while_away(stored=False)
-    back(h, removes=False)
-    assert verdict(h, "RP-25").verdict is Outcome.NOT_EXERCISED
-
-
-def over_zookeeper(began_before_mark: bool) -> HistoryBuilder:
-    """Broker 2 has records of a topic of which only the controller tells, and removes them before
-    the topic is gone."""
-    h = HistoryBuilder()
-    h.add(
-        C1, TopicCommitted(offset=5, topic="orders", topic_id="t", deleted=False, role="controller")
-    )
-    h.add(B2, NodeStarted(role="broker", node_id=2, incarnation="u2", log_end=-1))
-    for event in follows().events():
-        if isinstance(event.body, LogAppended):
-            h.add(B2, event.body)
-    again = NodeStarted(role="broker", node_id=2, incarnation="u3", log_end=-1)
-    if began_before_mark:
-        h.add(B2_AGAIN, again)
-    h.add(C1, TopicMarked(offset=6, topic="orders", topic_id="t"))
-    if not began_before_mark:
-        h.add(B2_AGAIN, again)
-    return h
-
-
-def removes(h: HistoryBuilder) -> None:
-    h.add(B2_AGAIN, ReplicaRemoved(topic="orders", partition=0, topic_id="t", reason="deleted"))
-
-
-@pytest.mark.parametrize("began_before_mark", [True, False])
-def test_over_zookeeper_a_broker_that_returns_to_a_marked_topic_exercises_rp_25(
-    began_before_mark: bool,
-) -> None:
-    h = over_zookeeper(began_before_mark)
-    removes(h)
-    h.add(
-        C1, TopicCommitted(offset=7, topic="orders", topic_id="t", deleted=True, role="controller")
-    )
-    expected = Outcome.NOT_EXERCISED if began_before_mark else Outcome.HOLDS
-    assert verdict(h, "RP-25").verdict is expected
-
-
-def test_over_zookeeper_a_topic_that_is_gone_before_its_replicas_breaks_rp_25() -> None:
-    h = over_zookeeper(began_before_mark=False)
-    h.add(
-        C1, TopicCommitted(offset=7, topic="orders", topic_id="t", deleted=True, role="controller")
-    )
-    h.after(11_000)
-    h.add(C1, TopicMarked(offset=8, topic="payments", topic_id="u"))
-    assert "has not removed its log of orders-0" in verdict(h, "RP-25").violations[0].message
-
-
-def test_rp_25_is_undecided_while_a_running_broker_had_no_time() -> None:
-    h = follows()
-    h.add(C1, TopicCommitted(offset=7, topic="orders", topic_id="t", deleted=True))
-    assert verdict(h, "RP-25").verdict is Outcome.UNKNOWN
-    assert verdict(deleted_while_away(), "RP-25").verdict is Outcome.NOT_EXERCISED
 
 
 # ------------------------------------------------------------------------------------------ RP-33

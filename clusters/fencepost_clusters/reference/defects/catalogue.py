@@ -34,13 +34,7 @@ DATA_PLANE = tuple(
     one for one in POLICY_DEFECTS if any(clause.startswith("RP-") for clause in one.defect.breaks)
 )
 """The defects of what all planes share: they break clauses of the replication design."""
-HIDDEN_OVER_ZOOKEEPER = frozenset({"deleted-topic-comes-back"})
-"""Over ZooKeeper the controller commands the removal again when the broker is back, so this defect
-has no effect there."""
-LEGACY = (
-    *over_zookeeper.DEFECTS,
-    *(one for one in DATA_PLANE if one.defect.name not in HIDDEN_OVER_ZOOKEEPER),
-)
+LEGACY = (*over_zookeeper.DEFECTS, *DATA_PLANE)
 DEFECTS = tuple(one.defect for one in POLICY_DEFECTS)
 """The quorum plane's defects as the framework describes them."""
 LEGACY_DEFECTS = tuple(one.defect for one in LEGACY)

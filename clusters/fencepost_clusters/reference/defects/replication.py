@@ -92,12 +92,12 @@ def _flushed_before_sync(p: Policies) -> Policies:
 _NO_POWER_LOST = "a process that is killed loses nothing that it wrote: that takes a loss of power"
 
 
-def _no_strays(found: Collection[str], assigned: Collection[str]) -> list[str]:
+def _removes_none(strays: Collection[str]) -> list[str]:
     return []
 
 
 def _deleted_topic_comes_back(p: Policies) -> Policies:
-    return replace(p, replication=replace(p.replication, strays=_no_strays))
+    return replace(p, replication=replace(p.replication, removed_unopened=_removes_none))
 
 
 DEFECTS = (

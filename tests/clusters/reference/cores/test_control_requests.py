@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from fencepost_clusters.reference.core.legacy import settings
+from fencepost_clusters.reference.core.legacy import settings, znodes
 from fencepost_clusters.reference.core.legacy.broker.commands import Commands
 from fencepost_clusters.reference.core.legacy.broker.isr_requests import KnownZnodes
 from fencepost_clusters.reference.core.legacy.controller.messages import ControlRequest
 from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies
 from fencepost_clusters.reference.core.node.effects import Instant, Outbox, Received, Reply
+from fencepost_clusters.reference.core.replication.replica import log_name
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire.errors import Error
 
@@ -21,14 +22,17 @@ PROPERTIES = {"broker.id": "1", "zookeeper.connect": "zookeeper-1:2181"}
 
 
 class Broker:
-    """Broker 1 with broker epoch 20; `strays` has the hosted topics at each deletion of strays."""
+    """Broker 1 with broker epoch 20; `strays` has the hosted topics at each deletion of strays,
+    `unopened` the logs that are removed wherever no replica has opened them."""
 
     def __init__(self) -> None:
         self.out = Outbox()
         self.strays: list[tuple[str, ...]] = []
+        self.unopened: set[str] = set()
         lifecycle: Any = SimpleNamespace(epoch=OWN, lost=False)
         replicas: Any = SimpleNamespace(
             delete_strays=lambda roles: self.strays.append(tuple(roles.topics)),
+            delete_unopened=self.unopened.update,
             adopt=lambda *changed: None,
         )
         self.commands = Commands(
@@ -83,13 +87,16 @@ def learn(broker_epoch: int) -> w.UpdateMetadataRequest:
     )
 
 
-def stop(broker_epoch: int) -> w.StopReplicaRequest:
+def stop(
+    broker_epoch: int, deletes: bool = False, partitions: tuple[int, ...] = ()
+) -> w.StopReplicaRequest:
+    topic = w.StopReplicaTopic(topic_name="orders", partition_indexes=partitions)
     return w.StopReplicaRequest(
         controller_id=2,
         controller_epoch=1,
         broker_epoch=broker_epoch,
-        delete_partitions=False,
-        topics=(),
+        delete_partitions=deletes,
+        topics=(topic,) if partitions else (),
     )
 
 
@@ -118,3 +125,14 @@ def test_a_leader_and_isr_without_a_broker_epoch_deletes_no_strays() -> None:
     assert broker.strays == []
     assert broker.obeys(lead_and_follow(OWN))
     assert broker.strays == [("orders",)]
+
+
+@pytest.mark.parametrize("deletes", [True, False])
+def test_only_a_stop_replica_that_deletes_removes_logs_that_no_replica_has_opened(
+    deletes: bool,
+) -> None:
+    """A process that has just started knows no replica of a topic in deletion."""
+    broker = Broker()
+    assert broker.obeys(stop(w.NO_EPOCH, deletes, partitions=(0, 2)))
+    opened = (log_name("orders", (znodes.topic_id("orders"), index)) for index in (0, 2))
+    assert broker.unopened == (set(opened) if deletes else set())

@@ -90,9 +90,10 @@ def is_current_epoch(claimed: int, known: int | None) -> bool:
     return claimed == known
 
 
-def strays(found: Collection[str], assigned: Collection[str]) -> list[str]:
-    """The logs on disk that belong to no partition of this broker, and are deleted (RP-25)."""
-    return sorted(set(found) - set(assigned))
+def removed_unopened(strays: Collection[str]) -> list[str]:
+    """Which logs a broker removes of those on its disk that belong to none of its partitions, and
+    that it never opened: all (RP-25)."""
+    return sorted(strays)
 
 
 # --------------------------------------------------------------------------------------- clients
@@ -138,7 +139,7 @@ class ReplicationPolicies:
     sync_is_due: Callable[[int, int], bool] = sync_is_due
     is_past_epoch: Callable[[int, int], bool] = is_past_epoch
     is_current_epoch: Callable[[int, int | None], bool] = is_current_epoch
-    strays: Callable[[Collection[str], Collection[str]], list[str]] = strays
+    removed_unopened: Callable[[Collection[str]], list[str]] = removed_unopened
     accepts_writes: Callable[[Part], bool] = accepts_writes
     remembered_batches: Callable[[tuple[Entry, ...], int], tuple[Entry, ...]] = remembered_batches
     waits_for_followers: Callable[[int], bool] = waits_for_followers

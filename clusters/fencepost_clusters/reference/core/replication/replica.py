@@ -44,9 +44,10 @@ from fencepost_kafka import (
 Key = tuple[UUID, int]
 
 
-def log_name(topic: str, partition: Partition) -> str:
+def log_name(topic: str, key: Key) -> str:
     """The log's folder: a topic that was created again under its old name has another log."""
-    return f"{topic}-{partition.index}-{partition.topic_id.hex}"
+    topic_id, index = key
+    return f"{topic}-{index}-{topic_id.hex}"
 
 
 class RecoveredLog(Struct, frozen=True):
@@ -80,7 +81,7 @@ class Replica:
         self.topic = topic
         self.index = partition.index
         self.partition = partition
-        self.name = log_name(topic, partition)
+        self.name = log_name(topic, (partition.topic_id, partition.index))
         self._keep_in_sync_ms = host.keep_in_sync_ms
         self.log = LogIndex(stored.entries)
         self.high_watermark = host.policies.restored_watermark(stored.high_watermark, self.log.end)

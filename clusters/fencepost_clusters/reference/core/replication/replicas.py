@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Protocol
 from uuid import UUID
 
@@ -150,18 +150,23 @@ class Replicas:
         self._due_ns = now.monotonic_ns
 
     def _open(self, topic: str, partition: Partition) -> Replica:
-        name = log_name(topic, partition)
+        name = log_name(topic, (partition.topic_id, partition.index))
         stored = RecoveredLog(self._disk_logs.pop(name, ()), self._checkpoints.get(name, 0))
         return Replica(self._host, topic, partition, stored)
 
     def delete_strays(self, state: ClusterState) -> None:
         """Removes the logs on disk that belong to no partition of this broker (RP-25)."""
         known = {
-            log_name(state.names[one.topic_id], one)
+            log_name(state.names[one.topic_id], (one.topic_id, one.index))
             for one in state.all_partitions()
             if self.me in one.replicas
         }
-        for name in self._policies.strays(self._disk_logs, known):
+        self.delete_unopened(self._disk_logs.keys() - known)
+
+    def delete_unopened(self, logs: Set[str]) -> None:
+        """Removes those of these logs that are on disk, but of no replica of this process
+        (RP-25)."""
+        for name in self._policies.removed_unopened(self._disk_logs.keys() & logs):
             del self._disk_logs[name]
             self._remove(name, "stray")
 

@@ -27,7 +27,7 @@ from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolici
 from fencepost_clusters.reference.core.node.effects import Close, Instant, Outbox, Received, Reply
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.replication.cluster_state import Broker, Partition
-from fencepost_clusters.reference.core.replication.replica import Key
+from fencepost_clusters.reference.core.replication.replica import Key, log_name
 from fencepost_clusters.reference.core.replication.replicas import Replicas
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire.errors import Error
@@ -241,6 +241,7 @@ class Commands:
 
     def _stop(self, request: w.StopReplicaRequest, now: Instant) -> None:
         gone: list[Key] = []
+        logs: set[str] = set()
         for topic in request.topics:
             topic_id = znodes.topic_id(topic.topic_name)
             parts = self.roles.partitions.get(topic_id, {})
@@ -249,6 +250,7 @@ class Commands:
                     parts.pop(index, None)
                     self.known.versions.pop((topic_id, index), None)
                     gone.append((topic_id, index))
+                    logs.add(log_name(topic.topic_name, gone[-1]))
                 elif index in parts:
                     # The replica stays known: a LeaderAndIsr of a higher leader epoch restarts it.
                     parts[index] = replace(parts[index], leader=-1)
@@ -266,3 +268,5 @@ class Commands:
                 self.roles.partitions.pop(topic_id, None)
         if gone:
             self._replicas.adopt(self.roles, gone, now)
+            # The log may be on disk though no LeaderAndIsr has named the replica yet.
+            self._replicas.delete_unopened(logs)
