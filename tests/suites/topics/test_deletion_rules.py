@@ -1,4 +1,5 @@
-"""RP-25, the removal of a deleted topic's replicas: violations, near misses, undecided histories."""
+"""RP-25, the removal of a deleted topic's replicas: each with a violation, a near miss and an
+undecided history."""
 
 from __future__ import annotations
 
