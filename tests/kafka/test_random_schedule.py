@@ -145,12 +145,44 @@ def test_a_system_may_leave_a_fault_out() -> None:
 
 def test_a_node_that_needs_a_session_to_start_is_not_paused_meanwhile() -> None:
     moment = Moment(begun("broker-2"), LAYOUT, ("pause",))
-    chooser = KafkaFaultChooser(TIMING, session_to_start=True)
+    chooser = KafkaFaultChooser(TIMING, needs_session=True)
     found = [chooser.draw(Random(seed), moment) for seed in range(200)]
     assert any(found)
     assert all("broker-2" not in planned.victims for planned in found if planned)
     always = [STRIKES.draw(Random(seed), moment) for seed in range(200)]
     assert any("broker-2" in planned.victims for planned in always if planned)
+
+
+SERVER = Slot("zookeeper-1", "zookeeper", 201, 9)
+WITH_SERVER = Layout((*LAYOUT.slots, SERVER), ())
+
+
+def test_a_server_is_not_paused_while_a_node_that_needs_a_session_starts() -> None:
+    chooser = KafkaFaultChooser(TIMING, servers="zookeeper", needs_session=True)
+
+    def paused(chooser: KafkaFaultChooser, view: View) -> set[str]:
+        moment = Moment(view, WITH_SERVER, ("pause",))
+        found = (chooser.draw(Random(seed), moment) for seed in range(200))
+        return {name for planned in found if planned for name in planned.victims}
+
+    assert SERVER.name in paused(chooser, begun())
+    assert SERVER.name not in paused(chooser, begun("broker-2"))
+    assert SERVER.name in paused(replace(chooser, needs_session=False), begun("broker-2"))
+
+
+def test_a_node_that_needs_a_session_to_end_is_not_asked_to_while_a_server_is_affected() -> None:
+    chooser = KafkaFaultChooser(TIMING, servers="zookeeper", needs_session=True)
+
+    def drawn(chooser: KafkaFaultChooser, affected: frozenset[str]) -> list[Planned]:
+        moment = Moment(begun(), WITH_SERVER, ("terminate", "kill"), affected)
+        found = (chooser.draw(Random(seed), moment) for seed in range(200))
+        return [planned for planned in found if planned]
+
+    paused = frozenset({SERVER.name})
+    assert {planned.fault for planned in drawn(chooser, paused)} == {"kill"}
+    assert "terminate" in {planned.fault for planned in drawn(chooser, frozenset({"broker-1"}))}
+    others = replace(chooser, needs_session=False)
+    assert "terminate" in {planned.fault for planned in drawn(others, paused)}
 
 
 def test_a_dead_node_is_not_starting() -> None:

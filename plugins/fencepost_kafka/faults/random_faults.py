@@ -52,6 +52,18 @@ class _Situation:
             return not self.asked(Role.CONTROLLER)
         return bool(planned.ends) and not planned.ends & self.asked(Role.BROKER)
 
+    def lacks_session(self, planned: Planned) -> bool:
+        """Whether a process would start, or be asked to end, without a session."""
+        match planned.fault:
+            case "pause" if planned.victims.isdisjoint(self.servers):
+                return bool(planned.victims & self.starting)
+            case "pause":
+                return bool(self.starting)
+            case "terminate":
+                return not self.moment.affected.isdisjoint(self.servers)
+            case _:
+                return False
+
     def asked(self, role: Role) -> frozenset[str]:
         """The slots that other slots of that role fetch from: the active controller's, or
         leaders'."""
@@ -368,13 +380,15 @@ class KafkaFaultChooser:
 
     `holder_keeps_id`: the system refuses a second process as long as the first one has a session.
     `without` are faults that are never drawn. `servers` is the role of other software that keeps
-    the metadata; faults are injected there, too. `session_to_start`: no process is paused while it
-    starts, because it would lose its session and exit.
+    the metadata; faults are injected there, too. `needs_session`: a process that loses its session
+    while it starts exits, and one that is asked to end without a session does not end. So while a
+    process starts, neither it nor a server is paused, and none is asked to end while a server is
+    affected.
     """
 
     timing: Timing
     holder_keeps_id: bool = False
-    session_to_start: bool = False
+    needs_session: bool = False
     without: frozenset[str] = frozenset()
     servers: str = ""
 
@@ -399,8 +413,7 @@ class KafkaFaultChooser:
             if ticket < 0:
                 planned = make(_Draw(random, situation))
                 alone = not planned.alone or situation.quiet
-                pauses = self.session_to_start and planned.fault == "pause"
-                if pauses and planned.victims & situation.starting:
+                if self.needs_session and situation.lacks_session(planned):
                     return None
                 return planned if alone and not situation.misses(planned) else None
         raise AssertionError("the weights were drawn from")

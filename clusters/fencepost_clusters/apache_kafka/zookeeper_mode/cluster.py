@@ -127,7 +127,7 @@ class ZooKeeperMode:
         return KafkaFaultChooser(
             self.timing(shape),
             servers=ROLE,
-            session_to_start=True,
+            needs_session=True,
             without=frozenset({"duplicate_id"}),
         )
 
