@@ -166,16 +166,22 @@ class Shell:
     def deadline_ns(self) -> int | None:
         if self._exit is not None:
             return self._exit.latest_ns
-        session_ns = None if self._session is None else self._session.deadline_ns()
-        wanted = (self.core.deadline_ns(), self._recovered_ns, session_ns)
-        core_ns = min((t for t in wanted if t is not None), default=None)
+        timeout_ns = None
         while self._timeouts:
             due_ns, call_id, connection = self._timeouts[0]
             one = self._outgoing.get(connection)
             if one is not None and call_id in one.calls:
-                return due_ns if core_ns is None else min(due_ns, core_ns)
+                timeout_ns = due_ns
+                break
             heapq.heappop(self._timeouts)
-        return core_ns
+        return e.earliest(
+            (
+                self.core.deadline_ns(),
+                self._recovered_ns,
+                None if self._session is None else self._session.deadline_ns(),
+                timeout_ns,
+            )
+        )
 
     def accepted(self, connection: int, port: int) -> None:
         self._incoming[connection] = _Incoming(self._listeners[port])

@@ -99,7 +99,8 @@ class SimulatedNetwork:
         self._random = draw.random
         self._living = living
         self._links = {(link.source, link.target, link.port): link for link in layout.links}
-        self._states = dict.fromkeys(layout.links, HEALTHY)
+        self._altered: dict[Link, LinkState] = {}
+        """The links that are not healthy: most of the time none is."""
         self._dropped: Counter[tuple[Link, str]] = Counter()
         self._connections: dict[int, _Connection] = {}
         self._dialled = 0
@@ -162,8 +163,8 @@ class SimulatedNetwork:
         delay = self._least + int(draw() * self._spread)
         if draw() < self._slow:
             delay *= 10
-        state = self._states[one.link]
-        if state is not HEALTHY:
+        state = self._altered.get(one.link) if self._altered else None
+        if state is not None:
             jitter = int((2 * draw() - 1) * state.jitter_ms * MS)
             delay += max(0, state.latency_ms * MS + jitter)
             if state.rate_kb:
@@ -176,8 +177,8 @@ class SimulatedNetwork:
 
     def _is_cut(self, one: _Connection, side: int) -> bool:
         """Whether nothing reaches this end now."""
-        state = self._states[one.link]
-        if state is HEALTHY:
+        state = self._altered.get(one.link) if self._altered else None
+        if state is None:
             return False
         return state.cut_upstream if side == 1 else state.cut_downstream
 
@@ -300,7 +301,7 @@ class SimulatedNetwork:
 
     def state(self, link: Link) -> LinkState:
         """See `LinkControl.state`."""
-        return self._states[link]
+        return self._altered.get(link, HEALTHY)
 
     def apply(self, wanted: Mapping[Link, LinkState]) -> Sequence[str]:
         """See `LinkControl.apply`; nothing ever has to be repaired."""
@@ -308,7 +309,9 @@ class SimulatedNetwork:
             toxics(state)
         were = self._cut_ones()
         for link, state in wanted.items():
-            self._states[link] = HEALTHY if state == HEALTHY else state
+            self._altered.pop(link, None)
+            if state != HEALTHY:
+                self._altered[link] = state
         self._healed(were)
         return ()
 

@@ -50,6 +50,8 @@ class Forwarding:
 
     def deadline_ns(self) -> int | None:
         """When a Tick is wanted next."""
+        if not self._all:
+            return None
         waiting = [one for one in self._all if one.call is None]
         return min((min(one.retry_ns, one.deadline_ns) for one in waiting), default=None)
 

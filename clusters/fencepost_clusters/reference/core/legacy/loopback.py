@@ -40,7 +40,7 @@ class Loopback:
 
     def deadline_ns(self) -> int | None:
         """When the first call times out."""
-        return min((due_ns for _, due_ns in self._calls.values()), default=None)
+        return min(due_ns for _, due_ns in self._calls.values()) if self._calls else None
 
     def tick(self, now: Instant) -> None:
         """Fails the calls that have timed out."""

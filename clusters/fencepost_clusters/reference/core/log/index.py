@@ -65,6 +65,8 @@ class LogIndex:
 
         (-1, 0) if the log has no epoch that old.
         """
+        if self._entries and epoch >= self._entries[-1].epoch:
+            return self._entries[-1].epoch, self._entries[-1].end
         at = bisect_right(self._entries, epoch, key=lambda one: one.epoch)
         if at == 0 and 0 <= self._begin_epoch <= epoch:
             return self._begin_epoch, self._begin
@@ -76,6 +78,8 @@ class LogIndex:
 
         At least one batch, of any size; then up to `max_bytes`. (from, from) if there is none.
         """
+        if from_offset >= self.end:
+            return from_offset, from_offset
         at = max(0, bisect_right(self._bases, from_offset) - 1)
         start = end = -1
         size = 0

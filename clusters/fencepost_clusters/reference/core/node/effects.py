@@ -14,7 +14,7 @@ session's order.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from msgspec import Struct
@@ -255,6 +255,15 @@ class Exit(Struct, frozen=True):
 
 
 Effect = DiskEffect | ZooKeeperEffect | Call | Reply | Close | Recover | Note | Exit
+
+
+def earliest(times: Iterable[int | None]) -> int | None:
+    """The earliest of these times; None if there is none. Nodes ask after every step."""
+    first = None
+    for at in times:
+        if at is not None and (first is None or at < first):
+            first = at
+    return first
 
 
 class Outbox:

@@ -68,10 +68,12 @@ class Fetching:
         """By the number of the request, in the order in which they came."""
         self._waiting: dict[Key, set[int]] = {}
         """The parked fetches that wait for a change of a replica."""
+        self._due_ns = 0
+        """When the first parked fetch has waited long enough."""
 
     def deadline_ns(self) -> int | None:
         """When the first parked fetch has waited long enough."""
-        return min((p.deadline_ns for p in self._parked.values()), default=None)
+        return self._due_ns if self._parked else None
 
     def fetch(
         self, received: Received, request: m.FetchRequest, state: ClusterState, now: Instant
@@ -95,18 +97,25 @@ class Fetching:
         """Answers the parked fetches that have records to return, or whose time is up."""
         changed = self._replicas.changed
         if self._parked:
-            look = {one for key in changed for one in self._waiting.get(key, ())}
             serving = self._session.finishing(now)
-            for number, parked in self._parked.items():
-                if now.monotonic_ns >= parked.deadline_ns or (parked.of_client and not serving):
-                    look.add(number)
-            for number in sorted(look):
-                parked = self._parked[number]
-                self._out.cause = parked.cause
-                if self._answered(parked, state, now, serving):
-                    self._unpark(number)
-            self._out.cause = None
+            if changed or not serving or now.monotonic_ns >= self._due_ns:
+                self._look(state, now, serving)
         changed.clear()
+
+    def _look(self, state: ClusterState, now: Instant, serving: bool) -> None:
+        """Answers the parked fetches whose replicas have changed, whose time is up, or whose client
+        is not served any more."""
+        look = {one for key in self._replicas.changed for one in self._waiting.get(key, ())}
+        for number, parked in self._parked.items():
+            if now.monotonic_ns >= parked.deadline_ns or (parked.of_client and not serving):
+                look.add(number)
+        for number in sorted(look):
+            parked = self._parked[number]
+            self._out.cause = parked.cause
+            if self._answered(parked, state, now, serving):
+                self._unpark(number)
+        self._out.cause = None
+        self._due_ns = min((p.deadline_ns for p in self._parked.values()), default=0)
 
     def _answered(self, parked: _Parked, state: ClusterState, now: Instant, serving: bool) -> bool:
         """Whether a parked fetch is answered, or refused, now."""
@@ -120,6 +129,7 @@ class Fetching:
 
     def _park(self, parked: _Parked) -> None:
         number = parked.received.request_id
+        self._due_ns = min(parked.deadline_ns, self._due_ns) if self._parked else parked.deadline_ns
         self._parked[number] = parked
         for key in parked.replicas:
             self._waiting.setdefault(key, set()).add(number)

@@ -18,6 +18,7 @@ from fencepost_clusters.reference.core.node.effects import (
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.replication.cluster_state import ClusterState, Session
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
+from fencepost_clusters.reference.core.replication.replica import Key as ReplicaKey
 from fencepost_clusters.reference.core.replication.replica import Replica
 from fencepost_clusters.reference.core.replication.replicas import Replicas
 from fencepost_clusters.reference.core.replication.roles import ProduceRefusal
@@ -51,6 +52,8 @@ class _Pending:
     deadline_ns: int
     waiting: dict[Key, Appended]
     done: dict[Key, m.PartitionProduceResponse] = field(default_factory=dict)
+    replicas: frozenset[ReplicaKey] = frozenset()
+    """The replicas whose change may settle it."""
 
 
 class Producing:
@@ -70,10 +73,12 @@ class Producing:
         self._policies = policies
         self._out = out
         self._pending: list[_Pending] = []
+        self._due_ns = 0
+        """When the first of them times out."""
 
     def deadline_ns(self) -> int | None:
         """When the first waiting Produce times out."""
-        return min((p.deadline_ns for p in self._pending), default=None)
+        return self._due_ns if self._pending else None
 
     def produce(
         self, received: Received, request: m.ProduceRequest, state: ClusterState, now: Instant
@@ -98,8 +103,11 @@ class Producing:
                 pending.waiting[key] = outcome
         for one in touched:
             one.advance()
-        self._pending.append(pending)
         self.settle(now)
+        if not self._settled(pending, now):
+            pending.replicas = frozenset(one.replica.key for one in pending.waiting.values())
+            self._pending.append(pending)
+            self._due_ns = min(one.deadline_ns for one in self._pending)
 
     # ---------------------------------------------------------------------------------- appending
 
@@ -159,18 +167,27 @@ class Producing:
 
     def settle(self, now: Instant) -> None:
         """Answers every Produce that is committed, has lost its leader, or waited too long."""
-        kept: list[_Pending] = []
-        for pending in self._pending:
-            for key, stored in list(pending.waiting.items()):
-                error = self._verdict(pending, stored, now)
-                if error is not None:
-                    del pending.waiting[key]
-                    self._finish(pending, key, stored, error)
-            if pending.waiting:
-                kept.append(pending)
-            else:
-                self._answer(pending)
-        self._pending = kept
+        changed = self._replicas.changed
+        if not self._pending or (not changed and now.monotonic_ns < self._due_ns):
+            return
+        self._pending = [
+            one
+            for one in self._pending
+            if (now.monotonic_ns < one.deadline_ns and changed.isdisjoint(one.replicas))
+            or not self._settled(one, now)
+        ]
+        self._due_ns = min((one.deadline_ns for one in self._pending), default=0)
+
+    def _settled(self, pending: _Pending, now: Instant) -> bool:
+        """Whether a Produce waits for nothing any more; it is answered then."""
+        for key, stored in list(pending.waiting.items()):
+            error = self._verdict(pending, stored, now)
+            if error is not None:
+                del pending.waiting[key]
+                self._finish(pending, key, stored, error)
+        if not pending.waiting:
+            self._answer(pending)
+        return not pending.waiting
 
     def fail_all(self, now: Instant) -> None:
         """The lease ended: no waiting Produce is acknowledged as committed any more (QC-17)."""

@@ -101,7 +101,7 @@ class Replica:
         self.epoch_start = 0
         self.proposed: tuple[int, ...] | None = None
         """The ISR that this leader wants instead of the stored one, if any."""
-        self._key = (partition.topic_id, partition.index)
+        self.key = (partition.topic_id, partition.index)
         self._changed = host.changed
         self._policies = host.policies
         self._out = host.out
@@ -120,7 +120,7 @@ class Replica:
         """Adopts the role in the committed metadata."""
         before, self.partition = self.partition, partition
         was = self.part
-        self._changed.add(self._key)
+        self._changed.add(self.key)
         if partition.leader == self.me:
             if was is not Part.LEADER:
                 self._lead(now)
@@ -146,7 +146,7 @@ class Replica:
     def retire(self, reason: RetireReason) -> None:
         """Stops leading or following."""
         was, self.part = self.part, Part.IDLE
-        self._changed.add(self._key)
+        self._changed.add(self.key)
         if was is Part.LEADER:
             self._out.note(
                 LeadershipEnded(
@@ -233,7 +233,7 @@ class Replica:
             )
         )
         self.log.append(stored)
-        self._changed.add(self._key)
+        self._changed.add(self.key)
         self._out.add(Append(self.name, stored.base, data))
 
     def counted(self) -> tuple[int, ...]:
@@ -255,7 +255,7 @@ class Replica:
             self._note_watermark(True, counted)
 
     def _note_watermark(self, as_leader: bool, counted: tuple[int, ...]) -> None:
-        self._changed.add(self._key)
+        self._changed.add(self.key)
         self._out.note(
             HighWatermarkAdvanced(
                 topic=self.topic,
@@ -300,7 +300,7 @@ class Replica:
         count."""
         if follower in self.followers:
             self.followers[follower] = Follower(caught_up_ns=self.followers[follower].caught_up_ns)
-            self._changed.add(self._key)
+            self._changed.add(self.key)
 
     def laggards(self, now: Instant, lag_ns: int) -> tuple[int, ...]:
         """The ISR's members that have not kept up for the time allowed (RP-09)."""
@@ -386,7 +386,7 @@ class Replica:
         if before <= to_offset:
             return
         after = self.log.truncate(to_offset)
-        self._changed.add(self._key)
+        self._changed.add(self.key)
         self._out.note(
             LogTruncated(
                 topic=self.topic,

@@ -53,6 +53,7 @@ from fencepost_clusters.reference.core.node.effects import (
     Tick,
     ZooKeeperAnswer,
     ZooKeeperEvent,
+    earliest,
 )
 from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER, Settings
 from fencepost_clusters.reference.core.replication import fetching
@@ -215,26 +216,27 @@ class LegacyNode:
 
     def deadline_ns(self) -> int | None:
         """The monotonic time of the next Tick."""
-        times = (self._due_ns, self._loopback.deadline_ns())
-        return min((t for t in times if t is not None), default=None)
+        return earliest((self._due_ns, self._loopback.deadline_ns()))
 
     def metrics_now(self) -> tuple[MetricsReported, ...]:
         """None: KIP-631's metrics are those of the quorum plane."""
         return ()
 
     def _earliest_ns(self) -> int | None:
-        times = [
-            self.session.deadline_ns(),
-            self._join_again_ns,
-            self.controller.deadline_ns(),
-            self.lifecycle.deadline_ns(),
-            self.producing.deadline_ns(),
-            self.fetching.deadline_ns(),
-            self.forwarding.deadline_ns(),
-        ]
-        if not self.lifecycle.lost:
-            times += [self.replicas.deadline_ns(), self.following.deadline_ns()]
-        return min((t for t in times if t is not None), default=None)
+        lost = self.lifecycle.lost
+        return earliest(
+            (
+                self.session.deadline_ns(),
+                self._join_again_ns,
+                self.controller.deadline_ns(),
+                self.lifecycle.deadline_ns(),
+                self.producing.deadline_ns(),
+                self.fetching.deadline_ns(),
+                self.forwarding.deadline_ns(),
+                None if lost else self.replicas.deadline_ns(),
+                None if lost else self.following.deadline_ns(),
+            )
+        )
 
     def _tick_if_due(self, now: Instant) -> None:
         if self._due_ns is None or now.monotonic_ns < self._due_ns:

@@ -15,7 +15,13 @@ from msgspec import Struct
 from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies, epoch_sent
 from fencepost_clusters.reference.core.legacy.registrations import Registration
 from fencepost_clusters.reference.core.legacy.states import OwnState
-from fencepost_clusters.reference.core.node.effects import Address, Call, Instant, Outbox
+from fencepost_clusters.reference.core.node.effects import (
+    Address,
+    Call,
+    Instant,
+    Outbox,
+    earliest,
+)
 from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER, Settings
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire import messages as m
@@ -109,17 +115,19 @@ class Lifecycle:
 
     def deadline_ns(self) -> int | None:
         """When the next Tick is due."""
-        times: list[int] = []
-        if self._may_beat():
-            times.append(self._next_ns)
-        fence_ns = self._fence_ns()
-        if self.state in (OwnState.ACTIVE, OwnState.STOPPING) and fence_ns is not None:
-            times.append(fence_ns)
-        if self._stop_ns is not None and not self.ended:
-            times.append(self._stop_ns + self._settings.ns("controlled.shutdown.timeout.ms"))
-            if self._shutdown is None:
-                times.append(self._shutdown_ns)
-        return min(times, default=None)
+        may_fence = self.state in (OwnState.ACTIVE, OwnState.STOPPING)
+        due_ns = earliest(
+            (self._next_ns if self._may_beat() else None, self._fence_ns() if may_fence else None)
+        )
+        if self._stop_ns is None or self.ended:
+            return due_ns
+        return earliest(
+            (
+                due_ns,
+                self._stop_ns + self._settings.ns("controlled.shutdown.timeout.ms"),
+                self._shutdown_ns if self._shutdown is None else None,
+            )
+        )
 
     # ------------------------------------------------------------------------------ registration
 

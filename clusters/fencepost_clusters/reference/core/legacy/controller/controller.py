@@ -17,7 +17,13 @@ from fencepost_clusters.reference.core.legacy.controller.term import Term
 from fencepost_clusters.reference.core.legacy.process import PlanePolicies
 from fencepost_clusters.reference.core.legacy.session import TRY_AGAIN_NS, Disconnected, Session
 from fencepost_clusters.reference.core.legacy.states import CONTROLLER_NAMES, LIVE
-from fencepost_clusters.reference.core.node.effects import Instant, Outbox, Received, Reply
+from fencepost_clusters.reference.core.node.effects import (
+    Instant,
+    Outbox,
+    Received,
+    Reply,
+    earliest,
+)
 from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER, Settings
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.wire import legacy as w
@@ -242,19 +248,20 @@ class Controller:
 
     def deadline_ns(self) -> int | None:
         """When the next Tick is due."""
-        times = [self.queues.deadline_ns(), self._stand_again_ns]
         term = self.term
-        if term is not None and term.ready:
-            timeout_ns = self._settings.ns("controller.heartbeat.timeout.ms")
-            times.append(self._next_balance_ns)
-            times.extend(
-                known.heard_ns + timeout_ns
-                for broker, known in term.brokers.items()
-                if known.state in LIVE
-                and broker not in term.suspected
-                and self._policies.is_silent(known.version, timeout_ns, timeout_ns)
-            )
-        return min((t for t in times if t is not None), default=None)
+        if term is None or not term.ready:
+            return earliest((self.queues.deadline_ns(), self._stand_again_ns))
+        timeout_ns = self._settings.ns("controller.heartbeat.timeout.ms")
+        silent_ns = (
+            known.heard_ns + timeout_ns
+            for broker, known in term.brokers.items()
+            if known.state in LIVE
+            and broker not in term.suspected
+            and self._policies.is_silent(known.version, timeout_ns, timeout_ns)
+        )
+        return earliest(
+            (self.queues.deadline_ns(), self._stand_again_ns, self._next_balance_ns, *silent_ns)
+        )
 
     def _ready(self, term: Term) -> frozenset[int]:
         """The brokers to which leaderships may return: active, and not stopping (RP-21)."""

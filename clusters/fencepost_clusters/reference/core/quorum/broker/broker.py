@@ -25,6 +25,7 @@ from fencepost_clusters.reference.core.node.effects import (
     Reply,
     ShutdownAsked,
     Tick,
+    earliest,
 )
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.quorum.broker import isr_requests
@@ -183,17 +184,18 @@ class BrokerNode:
         return (self.metrics.latest,)
 
     def _earliest_ns(self) -> int | None:
-        times = [
-            self.raft.deadline_ns(),
-            self.lifecycle.deadline_ns(),
-            self.producing.deadline_ns(),
-            self.fetching.deadline_ns(),
-            self.forwarding.deadline_ns(),
-            self.snapshots.deadline_ns(),
-        ]
-        if self._joined:
-            times += [self.replicas.deadline_ns(), self.following.deadline_ns()]
-        return min((t for t in times if t is not None), default=None)
+        return earliest(
+            (
+                self.raft.deadline_ns(),
+                self.lifecycle.deadline_ns(),
+                self.producing.deadline_ns(),
+                self.fetching.deadline_ns(),
+                self.forwarding.deadline_ns(),
+                self.snapshots.deadline_ns(),
+                self.replicas.deadline_ns() if self._joined else None,
+                self.following.deadline_ns() if self._joined else None,
+            )
+        )
 
     def _tick(self, now: Instant) -> None:
         self.raft.tick(now)

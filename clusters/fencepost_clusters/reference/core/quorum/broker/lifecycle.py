@@ -13,7 +13,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from fencepost_clusters.reference.core.node.effects import Call, Instant, Outbox
+from fencepost_clusters.reference.core.node.effects import Call, Instant, Outbox, earliest
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.quorum.broker.policies import (
     BrokerPolicies,
@@ -22,7 +22,7 @@ from fencepost_clusters.reference.core.quorum.broker.policies import (
 )
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState, global_state
 from fencepost_clusters.reference.core.quorum.metadata import features
-from fencepost_clusters.reference.core.quorum.raft.electorate import Voters, known
+from fencepost_clusters.reference.core.quorum.raft.electorate import Voters, any_known, known
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import (
@@ -109,14 +109,14 @@ class Lifecycle:
 
     def deadline_ns(self) -> int | None:
         """When a Tick is wanted next."""
-        times: list[int] = []
-        if self._may_ask() and known(self._controllers):
-            times.append(self._next_ns)
-        if self.state is BrokerState.ACTIVE:
-            times.append(self._policies.session_ends_ns(self.lease_ends_ns))
-        if self._stop is not None:
-            times.append(self._stop[0])
-        return min(times, default=None)
+        active = self.state is BrokerState.ACTIVE
+        return earliest(
+            (
+                self._next_ns if self._may_ask() and any_known(self._controllers) else None,
+                self._policies.session_ends_ns(self.lease_ends_ns) if active else None,
+                self._stop[0] if self._stop is not None else None,
+            )
+        )
 
     # ------------------------------------------------------------------------------ time passes
 

@@ -33,6 +33,11 @@ def known(voters: Voters) -> tuple[int, ...]:
     return tuple(sorted(node for node in voters if node >= 0))
 
 
+def any_known(voters: Voters) -> bool:
+    """Whether the id of any of them is known."""
+    return any(node >= 0 for node in voters)
+
+
 def is_voters(record: r.Record) -> TypeGuard[r.ConfigRecord]:
     """Whether a record names the voters."""
     return (

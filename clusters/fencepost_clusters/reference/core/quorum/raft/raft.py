@@ -142,16 +142,13 @@ class Raft:
 
     def deadline_ns(self) -> int | None:
         """When a Tick is wanted next."""
-        times = [self._serving.deadline_ns()]
+        served_ns = self._serving.deadline_ns()
         if self.role is Role.LEADER:
-            times.extend(self._announced.values())
-            times.append(self._quorum_lost_ns())
-        else:
-            if self.role is not Role.OBSERVER:
-                times.append(self._election_ns)
-            if self._fetch_call is None and self._fetch_from() is not None:
-                times.append(self._next_fetch_ns)
-        return min(times, default=None)
+            return min(served_ns, self._quorum_lost_ns(), *self._announced.values())
+        due_ns = served_ns if self.role is Role.OBSERVER else min(served_ns, self._election_ns)
+        if self._fetch_call is None and self._fetch_from() is not None:
+            return min(due_ns, self._next_fetch_ns)
+        return due_ns
 
     def _quorum_lost_ns(self) -> int:
         """When the leader must resign, unless a voter fetches before."""

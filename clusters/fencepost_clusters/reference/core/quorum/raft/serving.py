@@ -98,7 +98,7 @@ class Serving:
 
     def deadline_ns(self) -> int:
         """When the first parked fetch has waited long enough."""
-        return min((p.deadline_ns for p in self._parked), default=NEVER_NS)
+        return min(p.deadline_ns for p in self._parked) if self._parked else NEVER_NS
 
     def majority_seen_ns(self) -> int | None:
         """When the last fetch arrived that completed a majority; None if the leader is a majority
