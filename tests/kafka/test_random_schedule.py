@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random  # noqa: TID251 - seeded here
 
+import pytest
 from tests.kafka.kafka_views import kafka_view
 
 from fencepost import Event, Layout, Moment, Planned, ProcessSpawned, Slot, View
@@ -17,7 +18,7 @@ from fencepost_kafka import (
     Timing,
 )
 from fencepost_kafka.faults.hold import hold
-from fencepost_kafka.faults.random_faults import KafkaFaultChooser, starting
+from fencepost_kafka.faults.random_faults import KafkaFaultChooser, Servers, starting
 
 CONTROLLERS = tuple(Slot(f"controller-{n}", Role.CONTROLLER, 100 + n, n) for n in (1, 2, 3))
 BROKERS = tuple(Slot(f"broker-{n}", Role.BROKER, n, 3 + n) for n in (1, 2, 3))
@@ -157,32 +158,71 @@ SERVER = Slot("zookeeper-1", "zookeeper", 201, 9)
 WITH_SERVER = Layout((*LAYOUT.slots, SERVER), ())
 
 
-def test_a_server_is_not_paused_while_a_node_that_needs_a_session_starts() -> None:
-    chooser = KafkaFaultChooser(TIMING, servers="zookeeper", needs_session=True)
-
-    def paused(chooser: KafkaFaultChooser, view: View) -> set[str]:
-        moment = Moment(view, WITH_SERVER, ("pause",))
-        found = (chooser.draw(Random(seed), moment) for seed in range(200))
-        return {name for planned in found if planned for name in planned.victims}
-
-    assert SERVER.name in paused(chooser, begun())
-    assert SERVER.name not in paused(chooser, begun("broker-2"))
-    assert SERVER.name in paused(replace(chooser, needs_session=False), begun("broker-2"))
+def over_server(*, serves: bool = True, needs_session: bool = True) -> KafkaFaultChooser:
+    """A chooser for a cluster with a server."""
+    serving = [SERVER.name] if serves else []
+    servers = Servers("zookeeper", lambda view, layout: serving)
+    return KafkaFaultChooser(TIMING, servers=servers, needs_session=needs_session)
 
 
-def test_a_node_that_needs_a_session_to_end_is_not_asked_to_while_a_server_is_affected() -> None:
-    chooser = KafkaFaultChooser(TIMING, servers="zookeeper", needs_session=True)
+def drawn_by(chooser: KafkaFaultChooser, view: View, *faults: str, hit: str = "") -> list[Planned]:
+    """What is drawn where the server runs, while a fault affects the slot `hit`."""
+    spawned = ProcessSpawned(
+        started="zookeeper-1#1", slot=SERVER.name, role="zookeeper", node_id=201, pid=1
+    )
+    record(view, "harness", spawned)
+    moment = Moment(view, WITH_SERVER, faults, frozenset({hit} - {""}))
+    found = (chooser.draw(Random(seed), moment) for seed in range(300))
+    return [planned for planned in found if planned]
 
-    def drawn(chooser: KafkaFaultChooser, affected: frozenset[str]) -> list[Planned]:
-        moment = Moment(begun(), WITH_SERVER, ("terminate", "kill"), affected)
-        found = (chooser.draw(Random(seed), moment) for seed in range(200))
-        return [planned for planned in found if planned]
 
-    paused = frozenset({SERVER.name})
-    assert {planned.fault for planned in drawn(chooser, paused)} == {"kill"}
-    assert "terminate" in {planned.fault for planned in drawn(chooser, frozenset({"broker-1"}))}
-    others = replace(chooser, needs_session=False)
-    assert "terminate" in {planned.fault for planned in drawn(others, paused)}
+def hits_server(planned: Planned) -> bool:
+    return SERVER.name in planned.victims
+
+
+@pytest.mark.parametrize("fault", ["pause", "kill"])
+def test_a_server_is_left_alone_while_a_node_that_needs_a_session_starts_or_is_dead(
+    fault: str,
+) -> None:
+    dead = begun()
+    dead.alive.discard("broker-2#1")
+    assert any(map(hits_server, drawn_by(over_server(), begun(), fault)))
+    for view in (begun("broker-2"), dead):
+        assert not any(map(hits_server, drawn_by(over_server(), view, fault)))
+        heedless = over_server(needs_session=False)
+        assert any(map(hits_server, drawn_by(heedless, view, fault)))
+
+
+@pytest.mark.parametrize("fault", ["terminate", "kill"])
+def test_a_node_that_needs_a_session_does_not_end_while_a_server_serves_none(fault: str) -> None:
+    def ended(chooser: KafkaFaultChooser, hit: str) -> bool:
+        drawn = drawn_by(chooser, begun(), fault, hit=hit)
+        return any(not hits_server(planned) for planned in drawn)
+
+    assert ended(over_server(), "broker-1")
+    assert not ended(over_server(), SERVER.name)
+    assert not ended(over_server(serves=False), "broker-1")
+    assert ended(over_server(needs_session=False), SERVER.name)
+
+
+def test_links_to_a_server_that_does_not_serve_are_left_alone() -> None:
+    def cut(chooser: KafkaFaultChooser, view: View, hit: str = "") -> bool:
+        drawn = drawn_by(chooser, view, "partition", "slow_link", hit=hit)
+        return any(SERVER.name in planned.ends for planned in drawn)
+
+    assert cut(over_server(), begun())
+    assert not cut(over_server(serves=False), begun())
+    assert not cut(over_server(), begun(), SERVER.name)
+
+
+def test_only_requests_to_leaders_certainly_come_where_servers_keep_the_metadata() -> None:
+    followed = {("broker-3", "broker-1"), ("broker-3", "broker-2")}
+    for fault in ("hold", "slow_link"):
+        drawn = [p for p in drawn_by(over_server(), begun(), fault) if SERVER.name not in p.ends]
+        assert {(p.arguments["sources"], p.arguments["targets"]) for p in drawn} == followed
+    view = begun()
+    view.of(KafkaView).partitions.clear()
+    assert not [p for p in drawn_by(over_server(), view, "hold") if not hits_server(p)]
 
 
 def test_a_dead_node_is_not_starting() -> None:

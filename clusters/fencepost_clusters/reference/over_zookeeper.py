@@ -51,11 +51,11 @@ from fencepost_clusters.zookeeper.log_parser import ServerLogParser
 from fencepost_clusters.zookeeper.probe import PORTS as ZOOKEEPER_PORTS
 from fencepost_clusters.zookeeper.server import Timing as ServerTiming
 from fencepost_clusters.zookeeper.simulation.messages import Ping
-from fencepost_clusters.zookeeper.view import ServersView
+from fencepost_clusters.zookeeper.view import ServersView, serving
 from fencepost_clusters.zookeeper.view import missing as servers_missing
 from fencepost_kafka import KafkaView, Role, Timing, ZnodeUnreadable
 from fencepost_kafka.facade.cluster import KafkaCluster
-from fencepost_kafka.faults.random_faults import KafkaFaultChooser
+from fencepost_kafka.faults.random_faults import KafkaFaultChooser, Servers
 from fencepost_kafka.faults.selectors import SELECTORS, select
 from fencepost_kafka.layout import Ports, lay_out_beside
 from fencepost_kafka.recovery import missing
@@ -155,7 +155,7 @@ class ReferenceLegacy:
 
     def fault_chooser(self, shape: Shape) -> FaultChooser:
         """See `fencepost_kafka.faults.random_faults`."""
-        return KafkaFaultChooser(self.timing(shape), servers=ZOOKEEPER)
+        return KafkaFaultChooser(self.timing(shape), servers=Servers(ZOOKEEPER, serving))
 
     def mutable(self) -> Sequence[str]:
         """The decisions of its nodes."""

@@ -29,6 +29,12 @@ class ServersView:
                 self.serving.pop(ended, None)
 
 
+def serving(view: View, layout: Layout) -> Sequence[str]:
+    """The names of the slots whose servers serve clients."""
+    served = view.of(ServersView).serving
+    return [slot.name for slot in layout.of(ROLE) if view.newest.get(slot.name, "") in served]
+
+
 def missing(view: View, layout: Layout) -> Sequence[str]:
     """What the servers lack to be ready, a sentence each; see `System.missing`."""
     serving, lacks = view.of(ServersView).serving, []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random  # noqa: TID251 - a seeded stream is passed in
 from typing import final
@@ -15,17 +15,29 @@ from fencepost_kafka.vocabulary import Role, Timing
 
 @final
 @dataclass(frozen=True, slots=True)
+class Servers:
+    """Other software that keeps the metadata: the role of its slots, and the names of those that
+    serve."""
+
+    role: str
+    serving: Callable[[View, Layout], Collection[str]]
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class _Situation:
     """A moment with the state of Kafka's view.
 
     `holder_keeps_id`: no second process gets an id while controllers hear from the first one.
-    `servers` are the slots of other software that keeps the metadata.
+    `servers` are the slots of other software that keeps the metadata; `serving` are those of them
+    that serve and that no fault affects.
     """
 
     moment: Moment
     timing: Timing
     holder_keeps_id: bool
-    servers: tuple[str, ...] = ()
+    servers: frozenset[str] = frozenset()
+    serving: frozenset[str] = frozenset()
 
     @property
     def view(self) -> View:
@@ -47,22 +59,31 @@ class _Situation:
             return True
         if planned.ends and planned.victims & self.moment.mending:
             return True
+        if planned.ends & self.servers:
+            running = {name for name in planned.ends & self.servers if self.runs(name)}
+            return not running or not running <= self.serving
         controllers = {slot.name for slot in self.layout.of(Role.CONTROLLER)}
         if planned.ends & controllers:
             return not self.asked(Role.CONTROLLER)
         return bool(planned.ends) and not planned.ends & self.asked(Role.BROKER)
 
     def lacks_session(self, planned: Planned) -> bool:
-        """Whether a process would start, or be asked to end, without a session."""
+        """Whether a process would lose its session while it starts, or be asked to end without one,
+        or be followed by one that starts before its session is over."""
+        if planned.victims & self.servers:
+            brokers = (slot.name for slot in self.layout.of(Role.BROKER))
+            return bool(self.starting) or not all(map(self.runs, brokers))
         match planned.fault:
-            case "pause" if planned.victims.isdisjoint(self.servers):
-                return bool(planned.victims & self.starting)
             case "pause":
-                return bool(self.starting)
-            case "terminate":
-                return not self.moment.affected.isdisjoint(self.servers)
+                return bool(planned.victims & self.starting)
+            case "terminate" | "kill":
+                return not self.servers <= self.serving
             case _:
                 return False
+
+    def runs(self, name: str) -> bool:
+        """Whether a process runs in that slot."""
+        return self.view.newest.get(name, "") in self.view.alive
 
     def asked(self, role: Role) -> frozenset[str]:
         """The slots that other slots of that role fetch from: the active controller's, or
@@ -180,9 +201,9 @@ class _Draw:
             names = [name for name in names if name in asked] or names
         return self.one(names or [than])
 
-    def fetching(self) -> tuple[str, str]:
-        """A node, and one that it fetches from continuously: the active controller, or the leader
-        of a partition of which the node is an in-sync follower."""
+    def fetching(self) -> tuple[str, str] | None:
+        """A node, and one that it fetches from continuously: the leader of a partition of which the
+        node is an in-sync follower, or the active controller, unless servers keep the metadata."""
         brokers = {slot.node_id: slot.name for slot in self.situation.layout.of(Role.BROKER)}
         pairs = sorted(
             (brokers[replica], brokers[one.leader])
@@ -190,8 +211,11 @@ class _Draw:
             for replica in one.isr
             if replica != one.leader and {replica, one.leader} <= brokers.keys()
         )
-        if pairs and self.random.random() < 0.6:
+        in_quorum = not self.situation.servers
+        if pairs and (not in_quorum or self.random.random() < 0.6):
             return pairs[self.random.randrange(len(pairs))]
+        if not in_quorum:
+            return None
         target = self.active() or self.controller()
         others = [*self.names(Role.BROKER), *self.names(Role.CONTROLLER)]
         return self.one([name for name in others if name != target] or [target]), target
@@ -284,20 +308,30 @@ def _lose_power(d: _Draw) -> Planned:
     return _planned("lose_power", {"node": node}, d.around_lease(), node, alone=True)
 
 
-def _slow(d: _Draw) -> Planned:
+def _dialled(d: _Draw) -> tuple[str, str]:
+    """A node, and one to which it has a connection. Followers fetch logs: a slow request of a
+    leader delays no node."""
     source = d.node()
     role = Role.BROKER if source in d.names(Role.BROKER) else Role.CONTROLLER
     target = d.another(source, role)
-    if target not in d.situation.asked(role):
-        # followers fetch logs: a slow request of a leader delays no node
-        source, target = target, source
+    return (source, target) if target in d.situation.asked(role) else (target, source)
+
+
+def _slow(d: _Draw) -> Planned | None:
+    pair = d.fetching() if d.situation.servers else _dialled(d)
+    if pair is None:
+        return None
+    source, target = pair
     latency_ms = d.between(20, 200)
     arguments = {"sources": source, "targets": target, "latency_ms": latency_ms}
     return _cut("slow_link", arguments, d.around_lease(), [source, target], [source, target])
 
 
-def _hold(d: _Draw) -> Planned:
-    source, target = d.fetching()
+def _hold(d: _Draw) -> Planned | None:
+    pair = d.fetching()
+    if pair is None:
+        return None
+    source, target = pair
     arguments = {
         "sources": source,
         "targets": target,
@@ -311,23 +345,23 @@ def _hold(d: _Draw) -> Planned:
 
 
 def _cut_from_servers(d: _Draw) -> Planned:
-    broker, servers = d.broker(), d.situation.servers
-    arguments = {"left": broker, "right": list(servers)}
+    broker, servers = d.broker(), sorted(d.situation.servers)
+    arguments = {"left": broker, "right": servers}
     return _cut("partition", arguments, d.around_lease(), [broker], [broker, *servers])
 
 
 def _kill_server(d: _Draw) -> Planned:
-    server = d.one(d.situation.servers)
+    server = d.one(sorted(d.situation.servers))
     return _planned("kill", {"node": server}, d.around_lease(), server)
 
 
 def _pause_server(d: _Draw) -> Planned:
-    server = d.one(d.situation.servers)
+    server = d.one(sorted(d.situation.servers))
     return _planned("pause", {"node": server}, d.around_lease(), server)
 
 
 def _slow_server(d: _Draw) -> Planned:
-    broker, server = d.broker(), d.one(d.situation.servers)
+    broker, server = d.broker(), d.one(sorted(d.situation.servers))
     arguments = {"sources": broker, "targets": server, "latency_ms": d.between(20, 200)}
     return _cut("slow_link", arguments, d.around_lease(), [broker], [broker, server])
 
@@ -348,7 +382,7 @@ def _cut(
     return Planned(fault, arguments, for_ms, frozenset(victims), ends=frozenset(ends))
 
 
-_MENU: Sequence[tuple[int, str, Callable[[_Draw], Planned]]] = (
+_MENU: Sequence[tuple[int, str, Callable[[_Draw], Planned | None]]] = (
     (4, "cut_from_controllers", _cut_from_controllers),
     (4, "isolate", _isolate),
     (3, "partition", _partition_controllers),
@@ -364,7 +398,7 @@ _MENU: Sequence[tuple[int, str, Callable[[_Draw], Planned]]] = (
     (2, "hold", _hold),
 )
 """How often a fault is drawn, which fault it is, and how its targets and its time are drawn."""
-_OF_SERVERS: Sequence[tuple[int, str, Callable[[_Draw], Planned]]] = (
+_OF_SERVERS: Sequence[tuple[int, str, Callable[[_Draw], Planned | None]]] = (
     (4, "partition", _cut_from_servers),
     (2, "kill", _kill_server),
     (2, "pause", _pause_server),
@@ -379,18 +413,18 @@ class KafkaFaultChooser:
     """Combines faults, aims at the nodes that hold authority, and times bounces around the lease.
 
     `holder_keeps_id`: the system refuses a second process as long as the first one has a session.
-    `without` are faults that are never drawn. `servers` is the role of other software that keeps
-    the metadata; faults are injected there, too. `needs_session`: a process that loses its session
-    while it starts exits, and one that is asked to end without a session does not end. So while a
-    process starts, neither it nor a server is paused, and none is asked to end while a server is
-    affected.
+    `without` are faults that are never drawn. `servers` is other software that keeps the metadata;
+    faults are injected there, too. `needs_session`: a process that loses its session while it
+    starts exits, one that is asked to end without a session does not end, and one whose
+    predecessor has a session still does not start. So no fault affects a server while a process is
+    starting or dead, and none ends while a server does not serve.
     """
 
     timing: Timing
     holder_keeps_id: bool = False
     needs_session: bool = False
     without: frozenset[str] = frozenset()
-    servers: str = ""
+    servers: Servers | None = None
 
     @property
     def mending_ms(self) -> int:
@@ -404,16 +438,27 @@ class KafkaFaultChooser:
         menu = [row for row in every if row[1] in offered]
         if not menu:
             return None
-        servers = moment.layout.of(self.servers) if self.servers else ()
-        names = tuple(slot.name for slot in servers)
-        situation = _Situation(moment, self.timing, self.holder_keeps_id, names)
+        situation = self._situation(moment)
         ticket = random.randrange(sum(weight for weight, _, _ in menu))
         for weight, _, make in menu:
             ticket -= weight
             if ticket < 0:
                 planned = make(_Draw(random, situation))
+                if planned is None:
+                    return None
                 alone = not planned.alone or situation.quiet
                 if self.needs_session and situation.lacks_session(planned):
                     return None
                 return planned if alone and not situation.misses(planned) else None
         raise AssertionError("the weights were drawn from")
+
+    def _situation(self, moment: Moment) -> _Situation:
+        if self.servers is None:
+            return _Situation(moment, self.timing, self.holder_keeps_id)
+        return _Situation(
+            moment,
+            self.timing,
+            self.holder_keeps_id,
+            servers=frozenset(slot.name for slot in moment.layout.of(self.servers.role)),
+            serving=frozenset(self.servers.serving(moment.view, moment.layout)) - moment.affected,
+        )
