@@ -8,7 +8,18 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    NodeStarted,
+    RunEnd,
+    Undecided,
+    Violated,
+)
 from fencepost_kafka import (
     BrokerRegistered,
     BrokerStateChanged,
@@ -185,14 +196,19 @@ class _Written:
     """broker -> process -> the broker epochs under which it has registered."""
     without_epochs: set[str] = field(default_factory=set)
     """The processes whose inter-broker protocol may lack broker epochs."""
+    unregistered: dict[tuple[int, int], list[Violated]] = field(default_factory=dict)
+    """(broker, broker epoch) -> the requests for that broker epoch. A broker may record its
+    registration after the first request for it."""
 
-    def register(self, process: str, body: BrokerRegistered) -> None:
-        """Applies a registration."""
+    def register(self, process: str, body: BrokerRegistered) -> Sequence[Finding]:
+        """Applies a registration. Returns that the requests for it were right."""
+        early = self.unregistered.pop((body.broker_id, body.broker_epoch), ())
         of_broker = self.epochs.setdefault(body.broker_id, {})
         of_broker.setdefault(process, set()).add(body.broker_epoch)
         known = body.protocol >= BROKER_EPOCHS or body.version >= HEARTBEAT_INFO
         if not known:
             self.without_epochs.add(process)
+        return [Exercised(one.at, one.evidence) for one in early]
 
 
 @final
@@ -215,7 +231,7 @@ class RequestsCarryEpoch:
         request = state.requests.take(event)
         match body:
             case BrokerRegistered():
-                state.register(event.process, body)
+                return state, state.register(event.process, body)
             case ControlledShutdownAnswered():
                 return state, self._shutdown(state, event, body)
             case _ if request is not None:
@@ -228,22 +244,24 @@ class RequestsCarryEpoch:
         if sent is None:
             return NOTHING
         known = {e for epochs in state.epochs.get(answer.broker_id, {}).values() for e in epochs}
-        message = ""
         if answer.request_epoch != sent.broker_epoch:
             message = (
                 f"{event.process} read broker epoch {answer.request_epoch} in the {answer.api} "
                 f"that {request.sender} had sent with {sent.broker_epoch}"
             )
-        elif sent.broker_epoch == NO_EPOCH and request.sender in state.without_epochs:
-            return NOTHING
-        elif sent.broker_epoch not in known:
-            message = (
-                f"{request.sender} sent {event.process} a {answer.api} with broker epoch "
-                f"{sent.broker_epoch}, under which broker {answer.broker_id} never registered"
-            )
-        if message:
             return (Violated(event.ref, Evidence.PEER, message, request.because),)
-        return (Exercised(event.ref, Evidence.PEER),)
+        if sent.broker_epoch == NO_EPOCH and request.sender in state.without_epochs:
+            return NOTHING
+        if sent.broker_epoch in known:
+            return (Exercised(event.ref, Evidence.PEER),)
+        message = (
+            f"{request.sender} sent {event.process} a {answer.api} with broker epoch "
+            f"{sent.broker_epoch}, under which broker {answer.broker_id} never registered"
+        )
+        violated = Violated(event.ref, Evidence.PEER, message, request.because)
+        place = (answer.broker_id, sent.broker_epoch)
+        state.unregistered.setdefault(place, []).append(violated)
+        return NOTHING
 
     @staticmethod
     def _shutdown(
@@ -262,7 +280,10 @@ class RequestsCarryEpoch:
         return (Violated(event.ref, Evidence.PEER, message),)
 
     def end(self, state: _Written, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
+        never = [one for several in state.unregistered.values() for one in several]
+        if end.complete:
+            return never
+        return [Undecided(one.message, one.at) for one in never]
 
 
 @dataclass(slots=True)

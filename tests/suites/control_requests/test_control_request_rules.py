@@ -60,6 +60,14 @@ def test_an_epoch_under_which_no_process_registered_breaks_be_01() -> None:
     assert "never registered" in verdict(h, "BE-01").violations[0].message
 
 
+def test_a_broker_may_record_its_registration_after_the_first_request_for_it() -> None:
+    h = bounced()
+    answer(h, send(h, "UpdateMetadata", OWN + 5))
+    assert verdict(h, "BE-01", complete=False).verdict is Outcome.UNKNOWN
+    register(h, NEW, OWN + 5)
+    assert outcome(h, "BE-01") is Outcome.HOLDS
+
+
 def test_a_shutdown_with_the_epoch_of_another_process_breaks_be_01() -> None:
     h = bounced()
     shut_down(h, OWN, client=OLD)
