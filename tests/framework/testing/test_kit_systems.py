@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from fencepost import Shape
 from fencepost.testing import kit
 from fencepost_clusters.apache_kafka.cluster import DEFAULT_VERSION
 from fencepost_clusters.apache_kafka.distribution import cache
+from fencepost_clusters.apache_kafka.zookeeper_mode.cluster import VERSIONS
 from fencepost_kafka import kafka_shape
 
 pytestmark = pytest.mark.real
@@ -31,10 +33,20 @@ def test_etcd_conforms_on_processes(tmp_path: Path) -> None:
     kit.check_system("etcd/cluster", tmp_path)
 
 
-@pytest.mark.skipif(
-    shutil.which("mvn") is None and not (cache(os.environ) / DEFAULT_VERSION).exists(),
-    reason=f"Kafka {DEFAULT_VERSION} is not here, and neither is Maven, which would bring it",
-)
+def brought(version: str) -> pytest.MarkDecorator:
+    """Skips if that version of Kafka is not installed and cannot be downloaded."""
+    return pytest.mark.skipif(
+        shutil.which("mvn") is None and not (cache(os.environ) / version).exists(),
+        reason=f"Kafka {version} is not here, and neither is Maven, which would bring it",
+    )
+
+
+@brought(DEFAULT_VERSION)
 def test_apache_kafka_conforms_on_processes(tmp_path: Path) -> None:
     # Each node is a JVM: three are the fewest of which two follow a third.
     kit.check_system("apache/kraft", tmp_path, shape=kafka_shape(controllers=1, brokers=2))
+
+
+@pytest.mark.parametrize("version", [pytest.param(one, marks=brought(one)) for one in VERSIONS])
+def test_apache_kafka_over_zookeeper_conforms_on_processes(tmp_path: Path, version: str) -> None:
+    kit.check_system(f"apache/zookeeper@{version}", tmp_path, shape=Shape({"broker": 2}))
