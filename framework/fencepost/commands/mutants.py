@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,6 +18,10 @@ def mutants(
     system: System = DEFAULT_SYSTEM,
     count: Annotated[int, typer.Option(min=1, help="How many changes to draw.")] = 300,
     seed: Seed = 1,
+    tests: Annotated[
+        list[Path] | None,
+        typer.Option(help="Tests beside the suite: a file or a folder; may be given repeatedly."),
+    ] = None,
     schedules: Annotated[
         int, typer.Option(min=0, help="Random schedules after the suite, of 30 s each.")
     ] = 5,
@@ -26,9 +31,11 @@ def mutants(
     json: Json = False,
 ) -> None:
     """Flips comparisons, conditions and effects of a system's code, one at a time, and runs its
-    suite and random schedules in the simulator. Exit code 1 if a change was not noticed."""
+    suite, other tests and random schedules in the simulator. Exit code 1 if a change was not
+    noticed."""
     campaign = Campaign(
         system=load_plugins().system(system),
+        paths=[str(path.absolute()) for path in tests or ()],
         jobs=jobs or os.cpu_count() or 1,
         seeds=schedules,
         span_ms=30_000,
@@ -40,7 +47,8 @@ def mutants(
     else:
         for one in results.mutants:
             if not one.noticed_by:
-                typer.echo(f"not noticed: {one.file}:{one.line}: {one.was} -> {one.now}")
+                change = f"{one.file}:{one.line}: {one.was} -> {one.now}"
+                typer.echo(f"not noticed: {change} (reached by {one.reached_by})")
         typer.echo(f"{results.noticed} of {len(results.mutants)} changes noticed")
     missed = results.noticed < len(results.mutants)
     raise typer.Exit(EXIT_VIOLATED if missed else EXIT_CLEAN)

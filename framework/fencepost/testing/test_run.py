@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
@@ -23,6 +23,7 @@ from fencepost.model.errors import (
     EXIT_USAGE,
     EXIT_VIOLATED,
     FencepostError,
+    UsageError,
     Violation,
 )
 from fencepost.model.system.capabilities import HasSuite, System
@@ -97,6 +98,10 @@ class ResultCollector:
     load: Callable[[], Plugins] | None = None
     """Loads the plugins within the session, so that pytest rewrites the assertions of modules that
     they import. None: they are loaded already."""
+    only: Sequence[str] | None = None
+    """The names of the tests to run, in this order; None: all."""
+    started: Callable[[str], None] = lambda nodeid: None
+    """Called with the name of each test that starts."""
     chosen: Chosen | None = None
     """What the session's settings chose, if it loaded the plugins."""
     tests: list[dict[str, object]] = field(default_factory=list)
@@ -122,6 +127,14 @@ class ResultCollector:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         if self.clauses:
             items[:] = [item for item in items if self.clauses & set(clauses_of(item))]
+        if self.only is not None:
+            by_name = {item.nodeid: item for item in items}
+            if lost := set(self.only) - by_name.keys():
+                raise UsageError(f"no test is named {min(lost)}")
+            items[:] = [by_name[name] for name in self.only]
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.started(nodeid)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:

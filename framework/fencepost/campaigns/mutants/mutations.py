@@ -34,6 +34,7 @@ class Mutation:
 
     module: str
     line: int
+    last_line: int
     was: str
     now: str
     start: int
@@ -61,7 +62,15 @@ def mutations_of(module: str, source: bytes) -> tuple[Mutation, ...]:
         was = source[start:end].decode()
         found.setdefault(
             (start, end, now),
-            Mutation(module=module, line=node.lineno, was=was, now=now, start=start, end=end),
+            Mutation(
+                module=module,
+                line=node.lineno,
+                last_line=node.end_lineno,
+                was=was,
+                now=now,
+                start=start,
+                end=end,
+            ),
         )
     return tuple(found[place] for place in sorted(found))
 
