@@ -275,6 +275,37 @@ def test_only_requests_that_certainly_come_are_held() -> None:
     assert without == {"broker-1", "broker-2"}
 
 
+def test_a_control_request_is_held_and_a_restart_of_the_broker_brings_it_about() -> None:
+    moment = Moment(begun(), LAYOUT, ("hold", "kill", "terminate"))
+    chooser = KafkaFaultChooser(TIMING, control_requests=True)
+    drawn = [one for one in (chooser.draw(Random(n), moment) for n in range(400)) if one]
+    control = [one for one in drawn if one.then is not None]
+    restarts: dict[object, set[str]] = {}
+    for one in control:
+        assert one.then is not None
+        assert one.alone
+        assert hold(**one.arguments).arguments()
+        (broker,) = one.then.victims
+        ends = (one.arguments["sources"], one.arguments["targets"])
+        (api, *others) = one.arguments["apis"]
+        restarts.setdefault((api, len(others)), set()).add(one.then.fault)
+        asks = api == "ControlledShutdown"
+        assert ends == ((broker, "controller-1") if asks else ("controller-1", broker))
+        # At least two of the requests come, to the next process.
+        assert one.arguments["skip"] <= (1 if others else 0)
+    assert restarts == {
+        ("ControlledShutdown", 0): {"terminate"},
+        ("LeaderAndIsr", 0): {"kill", "terminate"},
+        ("UpdateMetadata", 0): {"kill", "terminate"},
+        ("LeaderAndIsr", 2): {"kill", "terminate"},
+    }
+    busy = replace(moment, affected=frozenset({"broker-3"}))
+    for unfit in (busy, replace(moment, offered=("hold",))):
+        others = [one for one in (chooser.draw(Random(n), unfit) for n in range(400)) if one]
+        held_only = [one for one in others if one.fault == "hold"]
+        assert {one.arguments["apis"] for one in held_only} == {"Fetch"}
+
+
 def held(view: View) -> View:
     view.of(KafkaView).fenced = {slot.node_id: False for slot in BROKERS}
     return view

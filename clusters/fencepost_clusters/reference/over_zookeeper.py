@@ -155,7 +155,8 @@ class ReferenceLegacy:
 
     def fault_chooser(self, shape: Shape) -> FaultChooser:
         """See `fencepost_kafka.faults.random_faults`."""
-        return KafkaFaultChooser(self.timing(shape), servers=Servers(ZOOKEEPER, serving))
+        servers = Servers(ZOOKEEPER, serving)
+        return KafkaFaultChooser(self.timing(shape), servers=servers, control_requests=True)
 
     def mutable(self) -> Sequence[str]:
         """The decisions of its nodes."""

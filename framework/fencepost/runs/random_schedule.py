@@ -73,8 +73,7 @@ def run_one(
 
 
 def conduct(run: Run, seed: int, span_ms: int, offered: Collection[str]) -> None:
-    """Draws faults, heals and probes for `span_ms`; the end of the run heals the faults that are
-    still active."""
+    """Draws faults, heals and probes for `span_ms`; then heals the faults that are still active."""
     random = Random(f"{seed}/schedule")
     if not isinstance(run.runtime, Powered):
         offered = frozenset(offered) - {"lose_power"}
@@ -91,8 +90,9 @@ def conduct(run: Run, seed: int, span_ms: int, offered: Collection[str]) -> None
         quiet_ms = random.randint(*QUIET_MS)
         let_pass_until(run.runtime, run.runtime.now_ns() + quiet_ms * MS)
         due = [one for one in lasting if one.until_ns <= runtime.now_ns()]
-        for one in due:
+        for one in reversed(due):  # the heal of a later fault may bring about what it waits for
             lasting.remove(one)
+            one.active.await_receipt()
             one.active.heal()
             healed = one.planned.victims if one.planned.ends else ()
             mending.update(dict.fromkeys(healed, runtime.now_ns() + chooser.mending_ms * MS))
@@ -102,11 +102,13 @@ def conduct(run: Run, seed: int, span_ms: int, offered: Collection[str]) -> None
             still = frozenset(n for n, until in mending.items() if until > runtime.now_ns())
             moment = Moment(runtime.view, runtime.layout, offered, affected, still)
             planned = chooser.draw(random, moment)
-            if planned is not None:
+            while planned is not None:
                 active = run.faults.inject_named(planned.fault, planned.arguments)
                 until_ns = runtime.now_ns() + planned.for_ms * MS
                 lasting.append(_Lasting(until_ns, active, planned))
+                planned = planned.then
         else:
             run.clients.probe(random, sorted(affected))
-    for one in lasting:  # the fault that was injected last may still wait for its object
+    for one in reversed(lasting):
         one.active.await_receipt()
+        one.active.heal()

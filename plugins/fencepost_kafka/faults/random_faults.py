@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random  # noqa: TID251 - a seeded stream is passed in
 from typing import final
 
@@ -220,6 +220,12 @@ class _Draw:
         others = [*self.names(Role.BROKER), *self.names(Role.CONTROLLER)]
         return self.one([name for name in others if name != target] or [target]), target
 
+    def commanded(self) -> tuple[str, str]:
+        """The active controller, and another broker, which it commands."""
+        controller = self.active() or self.controller()
+        others = [name for name in self.names(Role.BROKER) if name != controller]
+        return controller, self.one(others or [controller])
+
     @property
     def fates(self) -> Sequence[Mapping[str, object]]:
         """What happens to a request that is chosen."""
@@ -344,6 +350,52 @@ def _hold(d: _Draw) -> Planned | None:
     return _cut("hold", arguments, for_ms, [source, target], [source, target])
 
 
+def _hold_command(d: _Draw) -> Planned:
+    """Holds commands of the controller to a broker that is restarted. A broker that stops may be
+    commanded to stop its replicas; its next process is told the cluster's state and its roles."""
+    controller, broker = d.commanded()
+    apis = _COMMANDS[d.between(0, len(_COMMANDS) - 1)]
+    restart = "kill" if d.random.random() < 0.5 else "terminate"
+    return _hold_at_restart(d, (controller, broker), apis, broker, restart)
+
+
+def _hold_shutdown(d: _Draw) -> Planned:
+    """Holds the ControlledShutdown of a broker that is terminated."""
+    controller, broker = d.commanded()
+    return _hold_at_restart(d, (broker, controller), _SHUTDOWN, broker, "terminate")
+
+
+_COMMANDS = (
+    ("LeaderAndIsr",),
+    ("UpdateMetadata",),
+    ("LeaderAndIsr", "StopReplica", "UpdateMetadata"),
+)
+"""StopReplica alone may never come, since the broker may have ended before."""
+_SHUTDOWN = ("ControlledShutdown",)
+_RESTARTED_WITHIN_MS = 2_000
+"""The next process has been started by then."""
+
+
+def _hold_at_restart(
+    d: _Draw, ends: tuple[str, str], apis: Sequence[str], broker: str, restart: str
+) -> Planned:
+    """Holds requests of the first end to the second one, and restarts the broker, which brings
+    them about."""
+    source, target = ends
+    arguments = {
+        "sources": source,
+        "targets": target,
+        "apis": list(apis),
+        "skip": d.between(0, len(apis) // 2),
+        "first": d.between(1, 3),
+        **d.fates[d.between(0, len(d.fates) - 1)],
+    }
+    for_ms = max(_RESTARTED_WITHIN_MS, d.around_lease())
+    held = _cut("hold", arguments, for_ms, ends, ends)
+    restarted = _planned(restart, {"node": broker}, d.between(0, 1_000), broker)
+    return replace(held, alone=True, then=restarted)
+
+
 def _cut_from_servers(d: _Draw) -> Planned:
     broker, servers = d.broker(), sorted(d.situation.servers)
     arguments = {"left": broker, "right": servers}
@@ -405,6 +457,11 @@ _OF_SERVERS: Sequence[tuple[int, str, Callable[[_Draw], Planned | None]]] = (
     (1, "slow_link", _slow_server),
 )
 """The same where servers of other software keep the metadata."""
+_OF_CONTROL_REQUESTS: Sequence[tuple[int, str, Callable[[_Draw], Planned]]] = (
+    (3, "hold", _hold_command),
+    (1, "hold", _hold_shutdown),
+)
+"""The same where the controller commands brokers by requests."""
 
 
 @final
@@ -417,7 +474,8 @@ class KafkaFaultChooser:
     faults are injected there, too. `needs_session`: a process that loses its session while it
     starts exits, one that is asked to end without a session does not end, and one whose
     predecessor has a session still does not start. So no fault affects a server while a process is
-    starting or dead, and none ends while a server does not serve.
+    starting or dead, and none ends while a server does not serve. `control_requests`: the
+    controller commands brokers by requests, which are held, too.
     """
 
     timing: Timing
@@ -425,6 +483,7 @@ class KafkaFaultChooser:
     needs_session: bool = False
     without: frozenset[str] = frozenset()
     servers: Servers | None = None
+    control_requests: bool = False
 
     @property
     def mending_ms(self) -> int:
@@ -434,7 +493,11 @@ class KafkaFaultChooser:
     def draw(self, random: Random, moment: Moment) -> Planned | None:
         """See `FaultChooser.draw`."""
         offered = {*moment.offered} - self.without
-        every = (*_MENU, *(_OF_SERVERS if self.servers else ()))
+        every = (
+            *_MENU,
+            *(_OF_SERVERS if self.servers else ()),
+            *(_OF_CONTROL_REQUESTS if self.control_requests else ()),
+        )
         menu = [row for row in every if row[1] in offered]
         if not menu:
             return None
@@ -447,6 +510,8 @@ class KafkaFaultChooser:
                 if planned is None:
                     return None
                 alone = not planned.alone or situation.quiet
+                if planned.then is not None and planned.then.fault not in offered:
+                    return None
                 if self.needs_session and situation.lacks_session(planned):
                     return None
                 return planned if alone and not situation.misses(planned) else None

@@ -46,6 +46,12 @@ class Faults:
         slots = {slot_of(one) for one in processes}
         return (one for one in self.now.values() if one.slots & slots)
 
+    def between(self, one: str, other: str) -> bool:
+        """Whether a fault is in effect that names the slots of both processes, as a fault of their
+        link does."""
+        both = {slot_of(one), slot_of(other)}
+        return any(both <= fault.slots for fault in self.now.values())
+
     def on(self, *processes: str) -> bool:
         """Whether a fault is in effect that names the slot of one of these processes."""
         return any(True for _ in self.naming(*processes))

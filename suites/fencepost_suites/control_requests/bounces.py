@@ -153,7 +153,8 @@ class _Term:
         if not self.controller:
             return
         for broker, one in list(self.due.items()):
-            if self.by_log and self._excused(one, now_ns, needs_broker):
+            apart = needs_broker and self.faults.between(one.process, self.controller)
+            if apart or (self.by_log and self._excused(one, now_ns, needs_broker)):
                 one.excused_ns = now_ns
             from_ns = max(one.since_ns, self.began_ns, one.excused_ns)
             if now_ns - from_ns <= BOUND_NS:
@@ -321,8 +322,9 @@ class _Initialising:
 class BouncedIsInitialised:
     """BE-06. Once the controller has declared a process live, that process must receive metadata
     and partitions for its broker epoch, or in a version without one. The process is the evidence.
-    Exercised if the process is not its broker's first one. Apache Kafka's controller is excused by
-    a fault that names it or the broker."""
+    Exercised if the process is not its broker's first one. A fault between the controller and the
+    broker excuses a delay, since it may hold each attempt to send a request. Apache Kafka's
+    controller is excused by a fault that names it or the broker."""
 
     clause: str = "BE-06"
     kinds: frozenset[type[Struct]] = CONTROLLER_KINDS | {

@@ -24,7 +24,7 @@ from tests.suites.control_requests.control_request_histories import (
     verdict,
 )
 
-from fencepost import Cause, ProcessExited
+from fencepost import Cause, FaultHealed, FaultInjected, ProcessExited
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
     BrokerStateChanged,
@@ -275,6 +275,37 @@ def test_requests_without_a_broker_epoch_initialise_a_bounced_broker() -> None:
 def test_a_bounced_broker_without_partitions_breaks_be_06() -> None:
     h = declared_live()
     answer(h, send(h, "UpdateMetadata", OWN))
+    h.after(7_000)
+    declare(h, "Active", "Stopping", OWN, "heartbeat")
+    assert "did not initialise it" in verdict(h, "BE-06").violations[0].message
+
+
+@pytest.mark.parametrize(
+    ("targets", "expected"),
+    [
+        (("broker-1", "broker-3"), Outcome.NOT_EXERCISED),
+        (("broker-1", "broker-2"), Outcome.VIOLATED),
+        (("broker-3",), Outcome.VIOLATED),
+    ],
+)
+def test_only_a_fault_between_the_controller_and_the_broker_excuses_be_06(
+    targets: tuple[str, ...], expected: Outcome
+) -> None:
+    h = declared_live()
+    held = FaultInjected(fault_id="f", fault="hold", targets=targets, receipt=True, evidence="")
+    h.add("harness", held)
+    h.after(7_000)
+    declare(h, "Active", "Stopping", OWN, "heartbeat")
+    assert outcome(h, "BE-06") is expected
+
+
+def test_a_broker_is_initialised_in_time_after_a_fault_between_it_and_the_controller() -> None:
+    h = declared_live()
+    ends = ("broker-1", "broker-3")
+    held = FaultInjected(fault_id="f", fault="hold", targets=ends, receipt=True, evidence="")
+    h.add("harness", held)
+    h.after(7_000)
+    h.add("harness", FaultHealed(fault_id="f", receipt=True, evidence=""))
     h.after(7_000)
     declare(h, "Active", "Stopping", OWN, "heartbeat")
     assert "did not initialise it" in verdict(h, "BE-06").violations[0].message

@@ -26,7 +26,8 @@ class Planned:
     heals. Otherwise a disk that is copied, or loses data, may be the only one with committed data.
     `holding`: inject it only while its victims certainly hold their ids and so keep a second
     process out. `ends` are the slots between which it changes links. A receipt needs a link that
-    answered before, so none of these slots may be starting.
+    answered before, so none of these slots may be starting. `then` is injected right after it, and
+    brings about the message that it waits for.
     """
 
     fault: str
@@ -36,6 +37,7 @@ class Planned:
     alone: bool = False
     ends: frozenset[str] = frozenset()
     holding: bool = False
+    then: Planned | None = None
 
 
 @dataclass(frozen=True, slots=True)
