@@ -306,6 +306,14 @@ def test_a_control_request_is_held_and_a_restart_of_the_broker_brings_it_about()
         assert {one.arguments["apis"] for one in held_only} == {"Fetch"}
 
 
+def test_power_is_lost_only_once_every_process_has_begun_and_every_isr_is_full() -> None:
+    assert drawn_faults(begun(), "lose_power")
+    assert not drawn_faults(begun("broker-1"), "lose_power")
+    view = begun()
+    view.of(KafkaView).partitions["orders", 0].isr = (1,)
+    assert not drawn_faults(view, "lose_power")
+
+
 def held(view: View) -> View:
     view.of(KafkaView).fenced = {slot.node_id: False for slot in BROKERS}
     return view

@@ -114,9 +114,12 @@ class _Situation:
 
     @property
     def quiet(self) -> bool:
-        """Whether no slot is affected, and every ISR is full."""
+        """Whether no slot is affected, no process is starting, and every ISR is full.
+
+        Before a process has begun its work, an ISR may still count the former process of its slot.
+        """
         full = (set(p.isr) == set(p.replicas) for p in self.kafka.partitions.values())
-        return not self.moment.affected and all(full)
+        return not self.moment.affected and not self.starting and all(full)
 
 
 def starting(view: View, layout: Layout) -> frozenset[str]:
@@ -352,7 +355,7 @@ def _hold(d: _Draw) -> Planned | None:
 
 def _hold_command(d: _Draw) -> Planned:
     """Holds commands of the controller to a broker that is restarted. A broker that stops may be
-    commanded to stop its replicas; its next process is told the cluster's state and its roles."""
+    commanded to stop its replicas; its next process is sent the cluster's state and its roles."""
     controller, broker = d.commanded()
     apis = _COMMANDS[d.between(0, len(_COMMANDS) - 1)]
     restart = "kill" if d.random.random() < 0.5 else "terminate"
