@@ -18,7 +18,8 @@ from fencepost_kafka import (
     Timing,
 )
 from fencepost_kafka.faults.hold import hold
-from fencepost_kafka.faults.random_faults import KafkaFaultChooser, Servers, starting
+from fencepost_kafka.faults.random_faults import KafkaFaultChooser
+from fencepost_kafka.faults.situation import Servers, starting
 
 CONTROLLERS = tuple(Slot(f"controller-{n}", Role.CONTROLLER, 100 + n, n) for n in (1, 2, 3))
 BROKERS = tuple(Slot(f"broker-{n}", Role.BROKER, n, 3 + n) for n in (1, 2, 3))

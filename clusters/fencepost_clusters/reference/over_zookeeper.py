@@ -55,8 +55,9 @@ from fencepost_clusters.zookeeper.view import ServersView, serving
 from fencepost_clusters.zookeeper.view import missing as servers_missing
 from fencepost_kafka import KafkaView, Role, Timing, ZnodeUnreadable
 from fencepost_kafka.facade.cluster import KafkaCluster
-from fencepost_kafka.faults.random_faults import KafkaFaultChooser, Servers
+from fencepost_kafka.faults.random_faults import KafkaFaultChooser
 from fencepost_kafka.faults.selectors import SELECTORS, select
+from fencepost_kafka.faults.situation import Servers
 from fencepost_kafka.layout import Ports, lay_out_beside
 from fencepost_kafka.recovery import missing
 

@@ -42,8 +42,9 @@ from fencepost_clusters.zookeeper.log_parser import ROLE, ServerLogParser
 from fencepost_clusters.zookeeper.view import ServersView
 from fencepost_kafka import KafkaView, Role, Timing
 from fencepost_kafka.facade.cluster import KafkaCluster
-from fencepost_kafka.faults.random_faults import KafkaFaultChooser, Servers
+from fencepost_kafka.faults.random_faults import KafkaFaultChooser
 from fencepost_kafka.faults.selectors import SELECTORS, select
+from fencepost_kafka.faults.situation import Servers
 from fencepost_kafka.layout import Ports, lay_out_beside
 from fencepost_kafka.recovery import missing
 

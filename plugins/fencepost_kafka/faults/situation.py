@@ -1,0 +1,144 @@
+"""What a random fault is chosen from: the state of a Kafka cluster, and what must be left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import final
+
+from fencepost import Layout, Moment, Planned, Slot, View, kind_name
+from fencepost_kafka.events import BrokerStateChanged, ControllerElected, ControllerFollowed
+from fencepost_kafka.view import KafkaView
+from fencepost_kafka.vocabulary import Role, Timing
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """Other software that keeps the metadata: the role of its slots, and the names of those that
+    serve."""
+
+    role: str
+    serving: Callable[[View, Layout], Collection[str]]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """A moment with the state of Kafka's view.
+
+    `holder_keeps_id`: no second process gets an id while controllers hear from the first one.
+    `servers` are the slots of other software that keeps the metadata; `serving` are those of them
+    that serve and that no fault affects.
+    """
+
+    moment: Moment
+    timing: Timing
+    holder_keeps_id: bool
+    servers: frozenset[str] = frozenset()
+    serving: frozenset[str] = frozenset()
+
+    @property
+    def view(self) -> View:
+        return self.moment.view
+
+    @property
+    def kafka(self) -> KafkaView:
+        return self.moment.view.of(KafkaView)
+
+    @property
+    def layout(self) -> Layout:
+        return self.moment.layout
+
+    def misses(self, planned: Planned) -> bool:
+        """Whether a fault would hit an affected slot, or links that may not be in use."""
+        if planned.victims & self.moment.affected or planned.ends & self.starting:
+            return True
+        if planned.holding and not planned.victims <= self.holding:
+            return True
+        if planned.ends and planned.victims & self.moment.mending:
+            return True
+        if planned.ends & self.servers:
+            running = {name for name in planned.ends & self.servers if self.runs(name)}
+            return not running or not running <= self.serving
+        controllers = {slot.name for slot in self.layout.of(Role.CONTROLLER)}
+        if planned.ends & controllers:
+            return not self.asked(Role.CONTROLLER)
+        return bool(planned.ends) and not planned.ends & self.asked(Role.BROKER)
+
+    def lacks_session(self, planned: Planned) -> bool:
+        """Whether a process would lose its session while it starts, or be asked to end without one,
+        or be followed by one that starts before its session is over."""
+        if planned.victims & self.servers:
+            brokers = (slot.name for slot in self.layout.of(Role.BROKER))
+            return bool(self.starting) or not all(map(self.runs, brokers))
+        match planned.fault:
+            case "pause":
+                return bool(planned.victims & self.starting)
+            case "terminate" | "kill":
+                return not self.servers <= self.serving
+            case _:
+                return False
+
+    def runs(self, name: str) -> bool:
+        """Whether a process runs in that slot."""
+        return self.view.newest.get(name, "") in self.view.alive
+
+    def asked(self, role: Role) -> frozenset[str]:
+        """The slots that other slots of that role fetch from: the active controller's, or
+        leaders'."""
+        if role is Role.CONTROLLER:
+            leaders = {self.kafka.active_controller}
+        else:
+            shared = (one for one in self.kafka.partitions.values() if len(one.replicas) > 1)
+            leaders = {one.leader for one in shared}
+        slots = self.layout.of(role)
+        return frozenset(slot.name for slot in slots if slot.id_as(role) in leaders)
+
+    @property
+    def holding(self) -> frozenset[str]:
+        """The slots of brokers that are active by their own report and in the committed
+        metadata."""
+        held = (
+            s for s in self.layout.of(Role.BROKER) if not self.kafka.fenced.get(s.node_id, True)
+        )
+        active = (
+            s.name for s in held if self.kafka.state.get(self.view.newest[s.name]) == "ACTIVE"
+        )
+        return frozenset(active) - self.moment.mending
+
+    @property
+    def starting(self) -> frozenset[str]:
+        return starting(self.view, self.layout)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether no slot is affected, no process is starting, and every ISR is full.
+
+        Before a process has begun its work, an ISR may still count the former process of its slot.
+        """
+        full = (set(p.isr) == set(p.replicas) for p in self.kafka.partitions.values())
+        return not self.moment.affected and not self.starting and all(full)
+
+
+def starting(view: View, layout: Layout) -> frozenset[str]:
+    """The slots of live processes that have not begun to do their work."""
+    nodes = (slot for slot in layout.slots if slot.role != Role.CLIENT)
+    return frozenset(slot.name for slot in nodes if not _has_begun(view, slot))
+
+
+def _has_begun(view: View, slot: Slot) -> bool:
+    """Whether a slot's newest process is dead, or was active, or knows the leader of the quorum.
+    Servers of other software begin as they start."""
+    process = view.newest.get(slot.name, "")
+    if process not in view.alive or slot.role not in (Role.BROKER, Role.CONTROLLER):
+        return True
+    if slot.role is Role.CONTROLLER:
+        return any((process, kind) in view.latest for kind in _IN_QUORUM)
+    changed = view.latest.get((process, kind_name(BrokerStateChanged)))
+    if changed is None or not isinstance(changed.body, BrokerStateChanged):
+        return False
+    return "ACTIVE" in (changed.body.old, changed.body.new)
+
+
+_IN_QUORUM = (kind_name(ControllerElected), kind_name(ControllerFollowed))
