@@ -1,20 +1,25 @@
 """For programs that run on Java: finds a Java, and downloads jars from Maven Central.
 
 Jars are kept below `$XDG_CACHE_HOME/fencepost` (`~/.cache` unless set). Maven downloads them. A jar
-in the cache needs neither network nor Maven.
+in the cache needs neither network nor Maven. A JVM passes over a damaged jar without a word, and
+says later that a class is missing. So jars are checked before a start.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import re
 import shutil
 import subprocess
 import tempfile
+import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -24,6 +29,7 @@ JAVA_LEAST = 17
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 _MAVEN_LIMIT_S = 480
 _LAST_LINES = 15
+_SUMS = "jars.sha256"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,64 @@ def find_java(environment: Mapping[str, str], program: str) -> tuple[str, str]:
 def class_path(folder: Path) -> str:
     """Every jar of a folder, in the order in which a shell's pattern gives them."""
     return ":".join(str(jar) for jar in sorted(folder.glob("*.jar")))
+
+
+def check_jars(what: str, folder: Path, wanted: Mapping[str, str], remove: Path) -> None:
+    """Raises EnvironmentFailed if one of the wanted jars is missing, or has another SHA-256 than
+    the given one. `remove` is what is downloaded again once it is gone."""
+    missing = [name for name in wanted if not (folder / name).exists()]
+    again = f"remove {remove}, and it is downloaded"
+    if missing:
+        raise EnvironmentFailed(f"{what} lacks {', '.join(missing)}: {again}")
+    for name, digest in wanted.items():
+        if sha256(folder / name) != digest:
+            raise EnvironmentFailed(f"{name} of {what} is damaged: {again} again")
+
+
+def known_jars(what: str, folder: Path, remove: Path) -> Mapping[str, str]:
+    """The SHA-256 that each jar of a folder had when it was first used, from `jars.sha256` there.
+
+    A jar that is not listed yet is added, if it can be read in whole; otherwise raises
+    EnvironmentFailed. In a cache that may not be written, each jar is read in whole each time.
+    """
+    sums = folder / _SUMS
+    lines = sums.read_text().splitlines() if sums.exists() else []
+    known = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    new = [jar for jar in sorted(folder.glob("*.jar")) if jar.name not in known]
+    if not new:
+        return known
+    for jar in new:
+        if not _is_whole(jar):
+            raise EnvironmentFailed(
+                f"{jar.name} of {what} is damaged: remove {remove}, and it is downloaded again"
+            )
+        known[jar.name] = sha256(jar)
+    with suppress(PermissionError):
+        with tempfile.NamedTemporaryFile("w", dir=folder, prefix=".sums-", delete=False) as written:
+            written.writelines(f"{digest}  {name}\n" for name, digest in known.items())
+        Path(written.name).rename(sums)
+    return known
+
+
+def sha256(file: Path) -> str:
+    """The digest of a file, in hexadecimal. It is computed anew only if the file has changed."""
+    now = file.stat()
+    return _sha256(file, now.st_size, now.st_mtime_ns)
+
+
+@cache
+def _sha256(file: Path, size: int, changed_ns: int) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def _is_whole(jar: Path) -> bool:
+    """Whether all of a jar can be read, by its checksums."""
+    try:
+        with zipfile.ZipFile(jar) as read:
+            return read.testzip() is None
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError):
+        return False
 
 
 def download(

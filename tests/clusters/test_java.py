@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from fencepost import EnvironmentFailed
-from fencepost_clusters.java import Artifact, cache_folder, class_path, find_java, pom
+from fencepost_clusters.java import (
+    Artifact,
+    cache_folder,
+    check_jars,
+    class_path,
+    find_java,
+    known_jars,
+    pom,
+    sha256,
+)
 
 
 @pytest.fixture
@@ -63,3 +74,50 @@ def test_a_class_path_has_the_jars_of_a_folder_in_order(tmp_path: Path) -> None:
 def test_the_cache_is_the_users() -> None:
     assert cache_folder({"XDG_CACHE_HOME": "/c"}) == Path("/c/fencepost")
     assert cache_folder({"HOME": "/h"}) == Path("/h/.cache/fencepost")
+
+
+def put_jar(jar: Path, text: str) -> None:
+    with zipfile.ZipFile(jar, "w") as written:
+        written.writestr("Main.class", text)
+
+
+def test_jars_are_known_from_their_first_use_on(tmp_path: Path) -> None:
+    for name in ("a.jar", "b.jar"):
+        put_jar(tmp_path / name, name)
+    known = known_jars("Kafka", tmp_path, tmp_path)
+    assert known == {name: sha256(tmp_path / name) for name in ("a.jar", "b.jar")}
+    assert (tmp_path / "jars.sha256").read_text().startswith(f"{known['a.jar']}  a.jar\n")
+    put_jar(tmp_path / "a.jar", "something else")
+    put_jar(tmp_path / "c.jar", "new")
+    later = known_jars("Kafka", tmp_path, tmp_path)
+    assert later == {**known, "c.jar": sha256(tmp_path / "c.jar")}
+    with pytest.raises(EnvironmentFailed) as failed:
+        check_jars("Kafka", tmp_path, later, tmp_path)
+    again = f"remove {tmp_path}, and it is downloaded again"
+    assert str(failed.value) == f"a.jar of Kafka is damaged: {again}"
+
+
+@pytest.mark.parametrize("damage", ["cut", "overwritten", "empty"])
+def test_a_jar_that_is_damaged_before_its_first_use_is_named(damage: str, tmp_path: Path) -> None:
+    jar = tmp_path / "a.jar"
+    put_jar(jar, "a" * 1000)
+    whole = jar.read_bytes()
+    middle = len(whole) // 2
+    damaged = {"cut": whole[:-30], "empty": b""}
+    jar.write_bytes(damaged.get(damage, whole[:middle] + b"b" + whole[middle + 1 :]))
+    with pytest.raises(EnvironmentFailed, match=r"^a\.jar of Kafka is damaged: remove ") as failed:
+        known_jars("Kafka", tmp_path, tmp_path)
+    assert failed.value.exit_code == 4
+    assert not (tmp_path / "jars.sha256").exists()
+
+
+def test_a_digest_follows_a_file_that_changes(tmp_path: Path) -> None:
+    file = tmp_path / "a.jar"
+    for text in (b"one", b"three"):
+        file.write_bytes(text)
+        assert sha256(file) == hashlib.sha256(text).hexdigest()
+
+
+def test_missing_jars_are_named(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentFailed, match=r"^Kafka lacks a\.jar, b\.jar: remove /there"):
+        check_jars("Kafka", tmp_path, {"a.jar": "", "b.jar": ""}, Path("/there"))

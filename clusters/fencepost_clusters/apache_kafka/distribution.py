@@ -24,10 +24,12 @@ from fencepost_clusters.java import (
     Artifact,
     alone,
     cache_folder,
+    check_jars,
     class_path,
     download,
     download_one,
     find_java,
+    known_jars,
     last_lines,
     run,
 )
@@ -70,26 +72,34 @@ def installed(version: str, environment: Mapping[str, str], logging: str) -> Dis
     """That version of Kafka, downloaded and prepared if necessary, which takes a minute.
 
     `logging` is the Log4j configuration to prepare with. Raises EnvironmentFailed without a Java of
-    17 or newer, without Maven if the class path is missing, or if either fails.
+    17 or newer, without Maven if the class path is missing, if either fails, or if a jar in the
+    cache is missing or damaged.
     """
     java, java_version = find_java(environment, "Kafka")
     home = cache(environment) / version
     archive = home / f"classes-{java_version}.jsa"
     agent = home.parent / f"jmx_prometheus_javaagent-{AGENT}.jar"
     found = Distribution(version, home, java, archive, agent)
-    prepared = archive if _has_kraft(version) else home
-    if prepared.exists() and agent.exists():
-        return found
     home.parent.mkdir(parents=True, exist_ok=True)
-    with alone(home.parent / f"{version}.lock"):
-        if not home.exists():
-            _bring(version, home, environment)
-        if not prepared.exists():
-            _prepare(found, logging)
-    with alone(home.parent / "agent.lock"):
-        if not agent.exists():
-            download_one(_AGENT, agent, environment)
+    if not home.exists():
+        with alone(home.parent / f"{version}.lock"):
+            if not home.exists():
+                _bring(version, home, environment)
+    _check(f"Kafka {version}", home / "lib", home)
+    if _has_kraft(version) and not archive.exists():
+        with alone(home.parent / f"{version}.lock"):
+            if not archive.exists():
+                _prepare(found, logging)
+    if not agent.exists():
+        with alone(home.parent / "agent.lock"):
+            if not agent.exists():
+                download_one(_AGENT, agent, environment)
+    _check("Kafka's agent for metrics", agent.parent, agent)
     return found
+
+
+def _check(what: str, folder: Path, remove: Path) -> None:
+    check_jars(what, folder, known_jars(what, folder, remove), remove)
 
 
 def cache(environment: Mapping[str, str]) -> Path:

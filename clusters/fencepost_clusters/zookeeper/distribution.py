@@ -7,14 +7,21 @@ snappy-java it starts but accepts no session.
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from fencepost import EnvironmentFailed
-from fencepost_clusters.java import Artifact, alone, cache_folder, download, find_java
+from fencepost_clusters.java import (
+    Artifact,
+    alone,
+    cache_folder,
+    check_jars,
+    download,
+    find_java,
+    sha256,
+)
 
 VERSION = "3.9.5"
 JARS: Mapping[Artifact, str] = {
@@ -53,8 +60,8 @@ class Distribution:
 def installed(environment: Mapping[str, str]) -> Distribution:
     """ZooKeeper, downloaded if necessary, which takes some seconds.
 
-    Raises EnvironmentFailed without a Java of 17 or newer; without Maven if jars are missing; or if
-    a jar has another checksum.
+    Raises EnvironmentFailed without a Java of 17 or newer; without Maven if ZooKeeper is not in the
+    cache; or if a jar is missing there, or has another checksum.
     """
     java, _ = find_java(environment, "ZooKeeper")
     home = cache(environment) / VERSION
@@ -63,11 +70,8 @@ def installed(environment: Mapping[str, str]) -> Distribution:
         with alone(home.parent / f"{VERSION}.lock"):
             if not home.exists():
                 _bring(home, environment)
-    lacking = [one.jar for one in JARS if not (home / "lib" / one.jar).exists()]
-    if lacking:
-        raise EnvironmentFailed(
-            f"ZooKeeper {VERSION} lacks {', '.join(lacking)}: remove {home}, and it is downloaded"
-        )
+    wanted = {one.jar: digest for one, digest in JARS.items()}
+    check_jars(f"ZooKeeper {VERSION}", home / "lib", wanted, home)
     return Distribution(home, java)
 
 
@@ -91,6 +95,6 @@ def _bring(home: Path, environment: Mapping[str, str]) -> None:
             jar = whole / "lib" / artifact.jar
             if not jar.exists():
                 raise EnvironmentFailed(f"Maven downloaded no {artifact.jar} for {what}")
-            if hashlib.sha256(jar.read_bytes()).hexdigest() != digest:
+            if sha256(jar) != digest:
                 raise EnvironmentFailed(f"{artifact.jar}, as Maven downloaded it, is another file")
         whole.rename(home)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -35,6 +36,34 @@ def write_java(folder: Path, version: str) -> None:
     program.chmod(0o755)
 
 
+def put_jar(jar: Path) -> None:
+    with zipfile.ZipFile(jar, "w") as written:
+        written.writestr("Main.class", "code")
+
+
+@pytest.mark.parametrize("version", ["2.1.1", "3.9.2"])
+def test_a_damaged_jar_in_the_cache_is_named(version: str, tools: Path, tmp_path: Path) -> None:
+    environment = {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    home = cache(environment) / version
+    (home / "lib").mkdir(parents=True)
+    (home / "classes-17.0.15+6-Test.jsa").touch()
+    put_jar(home / "lib" / "kafka.jar")
+    agent = home.parent / f"jmx_prometheus_javaagent-{distribution.AGENT}.jar"
+    put_jar(agent)
+    assert installed(version, environment, "").home == home
+    for jar, what, remove in (
+        (home / "lib" / "kafka.jar", f"Kafka {version}", home),
+        (agent, "Kafka's agent for metrics", agent),
+    ):
+        whole = jar.read_bytes()
+        jar.write_bytes(whole[:-1])
+        with pytest.raises(EnvironmentFailed) as failed:
+            installed(version, environment, "")
+        again = f"remove {remove}, and it is downloaded again"
+        assert str(failed.value) == f"{jar.name} of {what} is damaged: {again}"
+        jar.write_bytes(whole)
+
+
 def test_without_maven_and_without_a_cached_class_path_both_are_named(
     tools: Path, tmp_path: Path
 ) -> None:
@@ -64,7 +93,7 @@ def test_jars_in_the_cache_need_neither_network_nor_maven(tools: Path, tmp_path:
     home.mkdir(parents=True)
     (home / "classes-17.0.15+6-Test.jsa").touch()
     agent = home.parent / f"jmx_prometheus_javaagent-{distribution.AGENT}.jar"
-    agent.touch()
+    put_jar(agent)
     found = installed("4.3.1", environment, "")
     assert (found.home, found.archive.parent, found.agent) == (home, home, agent)
 
@@ -76,12 +105,13 @@ def test_the_agent_is_downloaded_once_for_all_versions(tools: Path, tmp_path: Pa
         home = cache(environment) / version
         home.mkdir(parents=True)
         (home / "classes-17.0.15+6-Test.jsa").touch()
+    put_jar(tmp_path / "agent.jar")
     maven, asked = tools / "mvn", tmp_path / "asked"
     jar = f"jmx_prometheus_javaagent-{distribution.AGENT}.jar"
     maven.write_text(
         f'#!/bin/sh\necho "$*" >>{asked}\n'
         "for word; do case $word in -DoutputDirectory=*) folder=${word#*=}; esac; done\n"
-        f'touch "$folder/{jar}"\n'
+        f'cp {tmp_path}/agent.jar "$folder/{jar}"\n'
     )
     maven.chmod(0o755)
     found = [installed(version, environment, "").agent for version in ("4.3.1", "4.1.0")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -69,14 +70,21 @@ def test_a_jar_with_another_content_is_refused(tmp_path: Path, environment: dict
     assert not (cache(environment) / VERSION).exists()
 
 
-def test_jars_that_were_removed_from_the_cache_are_named(environment: dict[str, str]) -> None:
+def test_jars_in_the_cache_that_are_damaged_or_removed_are_named(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     library = cache(environment) / VERSION / "lib"
     library.mkdir(parents=True)
     for artifact in JARS:
-        (library / artifact.jar).touch()
+        (library / artifact.jar).write_text(artifact.jar)
+    digests = {one: hashlib.sha256(one.jar.encode()).hexdigest() for one in JARS}
+    monkeypatch.setattr(distribution, "JARS", digests)
     assert installed(environment).home == library.parent
-    (library / "snappy-java-1.1.10.5.jar").unlink()
-    assert "lacks snappy-java-1.1.10.5.jar: remove" in refused(environment)
+    snappy = library / "snappy-java-1.1.10.5.jar"
+    snappy.write_text("other")
+    assert refused(environment).startswith(f"{snappy.name} of ZooKeeper {VERSION} is damaged")
+    snappy.unlink()
+    assert f"lacks {snappy.name}: remove" in refused(environment)
 
 
 def test_seven_jars_are_wanted_with_a_digest_each() -> None:
