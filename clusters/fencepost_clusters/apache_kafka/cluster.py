@@ -189,7 +189,7 @@ class KRaft:
         """Makes events of a node's standard output."""
         return KafkaLogParser(slot, self.timing(shape).lease_ms)
 
-    def observers(self) -> Sequence[ClientSpec]:
+    def observers(self, shape: Shape) -> Sequence[ClientSpec]:
         """The clients that read the metadata log from the controllers, and all metrics pages."""
         log = {"port": PORTS.controller, "version": self.version}
         return (

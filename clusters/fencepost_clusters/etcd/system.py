@@ -163,7 +163,7 @@ class Etcd:
         """Defects of the clients, to see that they are found; etcd itself stays unchanged."""
         return DEFECTS
 
-    def observers(self) -> Sequence[ClientSpec]:
+    def observers(self, shape: Shape) -> Sequence[ClientSpec]:
         """The client that asks every member for its status."""
         return (spec("observer", ObserverOptions()),)
 

@@ -365,7 +365,7 @@ class Run:
         for slot in layout.nodes():
             self.runtime.start(slot)
         if isinstance(self.spec.system, Observed):
-            for observer in self.spec.system.observers():
+            for observer in self.spec.system.observers(self.spec.shape):
                 self.runtime.client(observer)
         deadline_ns = self.runtime.now_ns() + START_LIMIT_MS * MS
         if self.runtime.advance(self.base.recovered, deadline_ns) is None:

@@ -60,7 +60,7 @@ def test_every_node_shows_its_metrics_on_its_own_address_and_one_client_reads_th
     )
     assert command.files["metrics.json"] == exporter_config()
     assert '"-javaagent:$AGENT"' in command.files["start.sh"]
-    observer, reader = system.observers()
+    observer, reader = system.observers(Shape())
     assert (observer.name, reader.name) == ("observer", "metrics")
     assert reader.options == {"port": layout.metrics_port}
     assert not any(link.port == layout.metrics_port for link in layout.links)

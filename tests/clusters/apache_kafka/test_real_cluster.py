@@ -119,7 +119,7 @@ def test_an_observer_that_comes_too_late_for_the_log_records_it_and_nothing_hold
             run.clients.create_topic(topic)
         run.faults.bounce(run.cluster.active_controller, after_ms=0)
         run.cluster.eventually(run.cluster.recovered)
-        observer = next(one for one in system.observers() if one.workload == OBSERVER)
+        observer = next(one for one in system.observers(shape) if one.workload == OBSERVER)
         late = run.runtime.client(replace(observer, name="late")).process
         # The content of a snapshot comes after its name, and before later committed records.
         run.cluster.eventually(by(late, "snapshot.loaded"))

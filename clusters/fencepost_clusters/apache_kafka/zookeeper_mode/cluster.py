@@ -139,9 +139,9 @@ class ZooKeeperMode:
         )
         return {
             **settings.SUITE_SETTINGS,
+            "zookeeper.connect": connect,
             **settings.given(shape.settings),
             "broker.id": str(place.slot.node_id),
-            "zookeeper.connect": connect,
             **self._listeners(place),
             "log.dirs": str(place.data_dir),
             **settings.given(shape.own_of(place.slot.name, place.process)),
@@ -193,9 +193,9 @@ class ZooKeeperMode:
             return ServerLogParser(slot.node_id)
         return KafkaLogParser(slot, self.timing(shape).lease_ms, table(self.version))
 
-    def observers(self) -> Sequence[ClientSpec]:
-        """The client that watches znodes, in a session of its own."""
-        return (ClientSpec("observer", OBSERVER, {}),)
+    def observers(self, shape: Shape) -> Sequence[ClientSpec]:
+        """The client that watches znodes, in a session of its own, below the brokers' chroot."""
+        return (ClientSpec("observer", OBSERVER, {"chroot": settings.chroot(shape.settings)}),)
 
     def timing(self, shape: Shape) -> Timing:
         """The durations that the settings imply; a session stands for a lease."""

@@ -32,15 +32,17 @@ LIMIT_MS = 60_000
 
 
 class Options(msgspec.Struct, frozen=True):
-    """The worker has no options."""
+    """`chroot`: the path below which all znodes are that it watches (empty: none)."""
+
+    chroot: str = ""
 
 
 @final
 class Observer:
     """One worker's sessions, one after the other."""
 
-    def __init__(self, hosts: tuple[str, ...], recorder: Recorder) -> None:
-        self._ensemble, self._recorder = Ensemble(hosts), recorder
+    def __init__(self, ensemble: Ensemble, recorder: Recorder) -> None:
+        self._ensemble, self._recorder = ensemble, recorder
         self._znodes = Znodes()
         self._asked: dict[int, Request] = {}
         self._number = 0
@@ -86,10 +88,10 @@ class Observer:
             self._session.ask(self._number, request)
 
 
-async def _observe(hosts: tuple[str, ...], recorder: Recorder) -> str:
+async def _observe(ensemble: Ensemble, recorder: Recorder) -> str:
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_reader(0, stopped.set)
-    observer = Observer(hosts, recorder)
+    observer = Observer(ensemble, recorder)
     running = asyncio.create_task(observer.run())
     await stopped.wait()
     running.cancel()
@@ -101,7 +103,7 @@ def work(config: WorkerConfig, options: Options, recorder: Recorder) -> str:
     """Runs until it is asked to stop."""
     servers = sorted(name for name in config.hosts if name.startswith(f"{ROLE}-"))
     hosts = tuple(f"{config.hosts[name]}:{CLIENT_PORT}" for name in servers)
-    return asyncio.run(_observe(hosts, recorder))
+    return asyncio.run(_observe(Ensemble(hosts, options.chroot), recorder))
 
 
 def main(argv: Sequence[str]) -> int:

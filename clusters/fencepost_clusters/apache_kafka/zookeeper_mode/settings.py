@@ -40,3 +40,10 @@ def given(settings: Mapping[str, str]) -> dict[str, str]:
     if _SESSION in named:
         ServerTiming().check_session(_SESSION, int(named[_SESSION]))
     return given_in_kraft_mode(named)
+
+
+def chroot(settings: Mapping[str, str]) -> str:
+    """The path in `zookeeper.connect` below which brokers keep their znodes; empty if there is
+    none. Brokers create it if it does not exist."""
+    _, slash, path = settings.get("zookeeper.connect", "").partition("/")
+    return (slash + path).rstrip("/")

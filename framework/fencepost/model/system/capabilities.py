@@ -217,8 +217,8 @@ class ParsesLogs(Protocol):
 class Observed(Protocol):
     """A system whose state is recorded by clients of the run, which start right after the nodes."""
 
-    def observers(self) -> Sequence[ClientSpec]:
-        """The clients to start."""
+    def observers(self, shape: Shape) -> Sequence[ClientSpec]:
+        """The clients to start in a cluster of that shape."""
         ...
 
 

@@ -81,6 +81,18 @@ def test_a_broker_that_was_killed_waits_until_its_session_is_over() -> None:
     assert started.environment["SESSION_S"] == "6.0"
 
 
+def test_the_observer_watches_below_the_chroot_of_the_brokers() -> None:
+    system, connect = ZooKeeperMode(), "zookeeper-1:2181/kafka"
+    shape = Shape(settings={"zookeeper.connect": connect})
+    lines = files(system, "broker-1", shape)["server.properties"].splitlines()
+    assert f"zookeeper.connect={connect}" in lines
+    (observer,) = system.observers(shape)
+    assert observer.options == {"chroot": "/kafka"}
+    for bare in ({}, {"zookeeper.connect": "zookeeper-1:2181/"}):
+        (observer,) = system.observers(Shape(settings=bare))
+        assert observer.options == {"chroot": ""}
+
+
 def test_a_server_of_zookeeper_is_started_in_its_slot() -> None:
     assert "server.202=" in files(ZooKeeperMode(), "zookeeper-2", Shape(THREE))["zoo.cfg"]
 
