@@ -4,10 +4,9 @@ id."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
 from fencepost_kafka import (
@@ -35,8 +34,7 @@ SLACK_NS = 100 * MS
 _TAKEN_OVER = frozenset({"DUPLICATE_BROKER_REGISTRATION", "STALE_BROKER_EPOCH"})
 
 
-@dataclass(slots=True)
-class Serving:
+class Serving(Struct):
     """The newest process of one slot: whether it may serve clients, and if not, since when."""
 
     process: str = ""
@@ -76,8 +74,7 @@ class Serving:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class FencedBrokerServesNoClient:
+class FencedBrokerServesNoClient(Struct, frozen=True):
     """QC-17. A produce counts as new when it is stored. A fetch counts as new if it is answered
     later after the fence than the longest wait of a fetch. A probe records when it was sent. For a
     broker that does not notice the end of its lease, that end counts as the fence."""
@@ -159,8 +156,7 @@ class FencedBrokerServesNoClient:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class StartingBrokerServesNoClient:
+class StartingBrokerServesNoClient(Struct, frozen=True):
     """REG-05. From the start of a process until it is active for the first time."""
 
     clause: str = "REG-05"
@@ -211,8 +207,7 @@ class StartingBrokerServesNoClient:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Claimed:
+class _Claimed(Struct):
     """The incarnation of each process, and the newest incarnation that each node has replayed."""
 
     identities: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -250,8 +245,7 @@ _NO_BROKERS: dict[int, str] = {}
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class LoserOfIdCountsForNothing:
+class LoserOfIdCountsForNothing(Struct, frozen=True):
     """QC-19. A node must refuse the loser of an id once it has itself replayed the newer
     registration; before that it cannot know. The loser itself reports the refusal it got. No record
     may ever give the id back to it, whatever was deleted in between."""

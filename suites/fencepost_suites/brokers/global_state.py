@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
 from fencepost_kafka import (
@@ -32,8 +31,7 @@ _WORDS = {
 """The registration draft's name for a KIP-631 state, and whether SHUTDOWN is requested."""
 
 
-@dataclass(slots=True)
-class _State:
+class _State(Struct):
     """One broker id: the epochs under which the cluster had it active, and the processes that want
     to stop."""
 
@@ -42,8 +40,7 @@ class _State:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class OneGlobalState:
+class OneGlobalState(Struct, frozen=True):
     """REG-01. A broker that reports itself Online is Online in a committed record of the same
     epoch; the nodes that replayed the record are the evidence."""
 
@@ -97,8 +94,7 @@ class OneGlobalState:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Answering:
+class _Answering(Struct):
     """The fenced brokers by the records that a slot's newest process has replayed, and since
     when."""
 
@@ -106,8 +102,7 @@ class _Answering:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class FencedBrokersLeftOut:
+class FencedBrokersLeftOut(Struct, frozen=True):
     """REG-07. A client's evidence: a Metadata request was sent after the answering broker had
     replayed that another broker is fenced, and the broker still held it to be fenced when the
     answer arrived."""

@@ -7,10 +7,9 @@ the process it depends on stalled for more than a tenth of the lease.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import (
     Cause,
@@ -42,8 +41,7 @@ MS = 1_000_000
 UNMATCHED_KEPT = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Late:
+class Late(Struct, frozen=True):
     """A suspected violation of a time bound. It is judged at the end, when all stalls are known.
 
     `due_ns` is set for an omission: the time when the process had to act. A stall from then on that
@@ -82,16 +80,14 @@ def _period_ns(body: LeaseGranted) -> int:
     return (body.lease_end_ms - body.lease_start_ms) * MS
 
 
-@dataclass(slots=True)
-class _Lengths:
+class _Lengths(Struct):
     """Start of each lease that a controller granted -> its period, until the broker reports it."""
 
     granted: dict[int, int] = field(default_factory=dict)
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class LeaseFromBrokersStart:
+class LeaseFromBrokersStart(Struct, frozen=True):
     """QC-13. The broker's evidence is the lease in the answer that it received."""
 
     clause: str = "QC-13"
@@ -148,8 +144,7 @@ class LeaseFromBrokersStart:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Held:
+class _Held(Struct):
     """A broker process and the end of the lease it holds."""
 
     active: bool = False
@@ -158,8 +153,7 @@ class _Held:
     granted: Cause | None = None
 
 
-@dataclass(slots=True)
-class _Watched:
+class _Watched(Struct):
     """An unfenced broker, as known to its controller: its last heartbeat came at `since_ns` or
     later."""
 
@@ -172,8 +166,7 @@ class _Watched:
     expired: bool = False
 
 
-@dataclass(slots=True)
-class _Leases:
+class _Leases(Struct):
     """Both sides of every lease of a run."""
 
     controller: str = ""
@@ -185,8 +178,7 @@ class _Leases:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class LostLeaseIsFenced:
+class LostLeaseIsFenced(Struct, frozen=True):
     """QC-14. The broker must fence itself within a tenth of the lease and 100 ms after the lease's
     end. The active controller must fence it within a quarter of the lease and 500 ms, counted from
     its last accepted answer or its election, while it stays the active controller."""
@@ -363,8 +355,7 @@ class LostLeaseIsFenced:
         return judge_late(state.suspects, end)
 
 
-@dataclass(slots=True)
-class _Active:
+class _Active(Struct):
     """Whether one process is the active controller."""
 
     is_active: bool = False
@@ -372,8 +363,7 @@ class _Active:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class OnlyActiveControllerAnswers:
+class OnlyActiveControllerAnswers(Struct, frozen=True):
     """QC-22. The broker's evidence is the refusal that it received."""
 
     clause: str = "QC-22"
@@ -409,8 +399,7 @@ class OnlyActiveControllerAnswers:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Terms:
+class _Terms(Struct):
     """The controllers that were elected, resigned without a majority, and renewed leases."""
 
     elected: dict[int, tuple[int, Cause]] = field(default_factory=dict)
@@ -428,8 +417,7 @@ class _Terms:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class IsolatedControllerResigns:
+class IsolatedControllerResigns(Struct, frozen=True):
     """QC-36. A successor treats every lease as running for one full period from its election. So
     no lease granted in an earlier epoch may end later than that, plus a tenth of the lease. The
     broker's evidence is the lease it holds; the controller's is that it still accepts

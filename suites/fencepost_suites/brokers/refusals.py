@@ -4,10 +4,9 @@ Online."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
 from fencepost_kafka import (
@@ -28,8 +27,7 @@ _ERRORS = {
 }
 
 
-@dataclass(slots=True)
-class _Refusals:
+class _Refusals(Struct):
     """What each controller has committed, and the reasons to refuse a broker."""
 
     committed: dict[str, int] = field(default_factory=dict)
@@ -43,8 +41,7 @@ class _Refusals:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class UnfitBrokersRefused:
+class UnfitBrokersRefused(Struct, frozen=True):
     """QC-15. The reasons to refuse a broker come from the committed records and from its own
     request. Its lag is measured from the offset that was committed at the answer before."""
 
@@ -143,8 +140,7 @@ def _supported(features: Sequence[str]) -> dict[str, tuple[int, int]]:
     return found
 
 
-@dataclass(slots=True)
-class _Joining:
+class _Joining(Struct):
     """What starting brokers have replayed and stored, and the offsets of their registrations."""
 
     incarnation: dict[str, str] = field(default_factory=dict)
@@ -155,8 +151,7 @@ class _Joining:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class OnlineOnceCaughtUp:
+class OnlineOnceCaughtUp(Struct, frozen=True):
     """REG-04. Exercised by the first activity of every process: it has replayed its own committed
     registration, and it checkpointed the metadata after it registered."""
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import (
     Cause,
@@ -31,8 +30,7 @@ from fencepost_suites.common.keys import NOTHING, by_broker, by_process, whole_r
 from fencepost_suites.common.words import span
 
 
-@dataclass(slots=True)
-class _Allowed:
+class _Allowed(Struct):
     """The evidence that one process was allowed to become active since it was last fenced."""
 
     by_controller: bool = False
@@ -40,8 +38,7 @@ class _Allowed:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ActiveOnlyWhenTold:
+class ActiveOnlyWhenTold(Struct, frozen=True):
     """QC-16. The controller's evidence is its answer to this process; the broker's is the answer
     that it received."""
 
@@ -91,8 +88,7 @@ _MOVES = frozenset(
 )
 
 
-@dataclass(slots=True)
-class _Life:
+class _Life(Struct):
     """The states of the processes of one broker id, and its records."""
 
     states: dict[str, str] = field(default_factory=dict)
@@ -104,8 +100,7 @@ class _Life:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class StatesMoveAsDrawn:
+class StatesMoveAsDrawn(Struct, frozen=True):
     """QC-20. Exercised when a broker becomes active again: its broker epoch must be new."""
 
     clause: str = "QC-20"
@@ -168,8 +163,7 @@ class StatesMoveAsDrawn:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Epochs:
+class _Epochs(Struct):
     """The newest record of one broker id, by offset."""
 
     offset: int = -1
@@ -180,8 +174,7 @@ class _Epochs:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class EpochsGrow:
+class EpochsGrow(Struct, frozen=True):
     """QC-21. Exercised by every new epoch of an id that had one before."""
 
     clause: str = "QC-21"
@@ -214,8 +207,7 @@ class EpochsGrow:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Entry:
+class _Entry(Struct):
     """The newest record of one broker id, and the registrations that each node has committed."""
 
     record: BrokerCommitted | None = None
@@ -226,8 +218,7 @@ class _Entry:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class RegistersFenced:
+class RegistersFenced(Struct, frozen=True):
     """REG-03. Exercised by a registration that takes over an active entry: its record, as a second
     node replays it, is fenced."""
 
@@ -281,8 +272,7 @@ class RegistersFenced:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Claims:
+class _Claims(Struct):
     """The processes that claim each id, and the lease of the process before."""
 
     ids: dict[str, int] = field(default_factory=dict)
@@ -294,8 +284,7 @@ class _Claims:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class RestartedProcessReclaimsId:
+class RestartedProcessReclaimsId(Struct, frozen=True):
     """QC-35. The new process reports it: a lease granted, or refused, while the dead process's
     lease still ran."""
 

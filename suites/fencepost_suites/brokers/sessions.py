@@ -4,10 +4,9 @@ controller restarts every session."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import (
     Cause,
@@ -37,8 +36,7 @@ from fencepost_suites.common.keys import NOTHING, by_slot_living, whole_run
 from fencepost_suites.common.words import span
 
 
-@dataclass(slots=True)
-class _Session:
+class _Session(Struct):
     """The newest process of a slot, and its session by the answers it received."""
 
     serving: Serving = field(default_factory=Serving)
@@ -59,8 +57,7 @@ class _Session:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class EndedSessionFences:
+class EndedSessionFences(Struct, frozen=True):
     """REG-06. A session lasts one period from the answer that granted it. The best evidence is a
     probe that was sent after the session ended, and whether it was answered. A tenth of the period
     and 100 ms are allowed for noticing the end."""
@@ -151,8 +148,7 @@ class EndedSessionFences:
         return judge_late(state.serving.suspects, end)
 
 
-@dataclass(slots=True)
-class _Takeover:
+class _Takeover(Struct):
     """The newest active controller, and the brokers to which it owes a full period."""
 
     brokers: Brokers = field(default_factory=Brokers)
@@ -174,8 +170,7 @@ class _Takeover:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class FullPeriodAtTakeover:
+class FullPeriodAtTakeover(Struct, frozen=True):
     """QC-31. The broker's evidence is the first lease from the new controller, if it was not fenced
     in between; a peer's is the fencing record. A tenth of the period is allowed for clock
     differences."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import final
 
 from msgspec import Struct
@@ -13,8 +12,7 @@ from fencepost_kafka import HeartbeatAnswered, HeartbeatSent, RecoveryEnded, Rec
 from fencepost_suites.common.keys import NOTHING, by_process
 
 
-@dataclass(slots=True)
-class _Start:
+class _Start(Struct):
     """How far one process has recovered its logs."""
 
     began: Cause | None = None
@@ -23,8 +21,7 @@ class _Start:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class RegistersRecovered:
+class RegistersRecovered(Struct, frozen=True):
     """REG-02. The controller's evidence is that it accepted the registration. Exercised if the
     broker had logs to recover."""
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import (
     Cause,
@@ -35,8 +34,7 @@ from fencepost_suites.common.words import named, span
 SLACK_NS = 1_000 * MS
 
 
-@dataclass(slots=True)
-class _Wish:
+class _Wish(Struct):
     """A stopping process: the partitions that it led when it was asked to stop, and whether an
     answer granted the stop."""
 
@@ -44,8 +42,7 @@ class _Wish:
     led: tuple[TopicPartition, ...]
 
 
-@dataclass(slots=True)
-class _Stopping:
+class _Stopping(Struct):
     partitions: Partitions = field(default_factory=Partitions)
     wishes: dict[str, _Wish] = field(default_factory=dict)
     allowed: set[str] = field(default_factory=set)
@@ -55,8 +52,7 @@ class _Stopping:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class GoesOfflineWhenTold:
+class GoesOfflineWhenTold(Struct, frozen=True):
     """REG-08. The controller's evidence is its answer. Exercised if the broker led partitions when
     it was asked to stop. A broker that got no answer in time is judged by REG-09."""
 
@@ -108,8 +104,7 @@ class GoesOfflineWhenTold:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Due:
+class _Due(Struct):
     """When one process must have ended, once it was asked to."""
 
     process: str = ""
@@ -135,8 +130,7 @@ class _Due:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class StopsInTime:
+class StopsInTime(Struct, frozen=True):
     """REG-09. The harness records the end of the process. A tenth of the limit and a second are
     allowed."""
 

@@ -7,11 +7,10 @@ undecided. Without any reading, acknowledged writes cannot be judged.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Undecided, Violated
 from fencepost_kafka import (
@@ -28,8 +27,7 @@ from fencepost_suites.common.keys import NOTHING, by_partition, by_reader
 CLIENT = Evidence.CLIENT
 
 
-@dataclass(slots=True)
-class _Unread:
+class _Unread(Struct):
     """The acknowledged writes of a partition that the current reading has not returned yet."""
 
     waiting: dict[int, tuple[str, str, int]] = field(default_factory=dict)
@@ -41,8 +39,7 @@ class _Unread:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class LostWrite:
+class LostWrite(Struct, frozen=True):
     """JEPSEN-lost-write. A complete reading must return every acknowledged write below its end,
     with the content that was written."""
 
@@ -125,8 +122,7 @@ def _lost(
     return Violated(event.ref, CLIENT, message, (Cause(process, seq),))
 
 
-@dataclass(slots=True)
-class _Unseen:
+class _Unseen(Struct):
     """Acknowledged writes that no consumer has seen yet."""
 
     waiting: dict[int, tuple[str, Cause]] = field(default_factory=dict)
@@ -140,8 +136,7 @@ class _Unseen:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Unseen:
+class Unseen(Struct, frozen=True):
     """JEPSEN-unseen. A write that was acknowledged before the last complete reading lies beyond its
     end."""
 
@@ -196,8 +191,7 @@ class Unseen:
         return found
 
 
-@dataclass(slots=True)
-class _Contents:
+class _Contents(Struct):
     at: dict[int, str] = field(default_factory=dict)
     """offset -> the operation first seen there."""
     got: dict[int, tuple[int, Cause]] = field(default_factory=dict)
@@ -209,8 +203,7 @@ class _Contents:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class InconsistentOffsets:
+class InconsistentOffsets(Struct, frozen=True):
     """JEPSEN-inconsistent-offsets. A complete reading returns every message there is, so a
     message that a consumer received and the reading lacks is gone, at the end of the log too.
     Consecutive offsets are one violation. Exercised by each poll that returns an offset which
@@ -312,15 +305,13 @@ def _gone(event: Event, body: ReadCompleted, offsets: Sequence[int], state: _Con
     return Violated(event.ref, CLIENT, message, (poll,))
 
 
-@dataclass(slots=True)
-class _Position:
+class _Position(Struct):
     last: int = -1
     ref: Cause | None = None
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class NonmonotonicPoll:
+class NonmonotonicPoll(Struct, frozen=True):
     """JEPSEN-nonmonotonic-poll. Offsets grow within a poll, too. Exercised by every poll after a
     consumer's first."""
 
@@ -355,8 +346,7 @@ class NonmonotonicPoll:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Skips:
+class _Skips(Struct):
     """The next offset of each consumer, and the offsets it skipped that were not seen since."""
 
     next: dict[str, int] = field(default_factory=dict)
@@ -365,8 +355,7 @@ class _Skips:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class PollSkip:
+class PollSkip(Struct, frozen=True):
     """JEPSEN-poll-skip. A skipped offset counts once any reader finds a message there, at the
     latest the final reading. Skipped offsets without a message are no violation."""
 
@@ -438,14 +427,12 @@ def _met(state: _Skips, body: Polled) -> list[Finding]:
     return found
 
 
-@dataclass(slots=True)
-class _Failed:
+class _Failed(Struct):
     operations: dict[str, Cause] = field(default_factory=dict)
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class AbortedRead:
+class AbortedRead(Struct, frozen=True):
     """JEPSEN-aborted-read. Exercised by a whole reading after a write that failed."""
 
     clause: str = "JEPSEN-aborted-read"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
@@ -26,8 +25,7 @@ _REMEMBERED_NS = 60_000_000_000
 changed, which is recorded well within a second, unless the worker stalled."""
 
 
-@dataclass(slots=True)
-class _Places:
+class _Places(Struct):
     at: dict[str, int] = field(default_factory=dict)
     """operation -> the offset where it was seen first."""
     repeatable: set[str] = field(default_factory=set)
@@ -63,8 +61,7 @@ class _Places:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Duplicate:
+class Duplicate(Struct, frozen=True):
     """JEPSEN-duplicate. For idempotent producers, within one producer epoch: an operation in flight
     when the client library began a new epoch may be stored twice (KIP-360). Exercised by each poll
     that returns a message at the offset where it was before."""

@@ -8,8 +8,10 @@ name.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from typing import final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from fencepost_kafka import (
     BrokerCommitted,
@@ -37,8 +39,7 @@ def eligible_leaders(before: PartitionCommitted, record: PartitionCommitted) -> 
 
 
 @final
-@dataclass(slots=True)
-class Partitions:
+class Partitions(Struct):
     """The partitions of live topics as their newest records have them."""
 
     newest: dict[TopicPartition, PartitionCommitted] = field(default_factory=dict)
@@ -88,8 +89,7 @@ def is_fenced(body: BrokerNews) -> bool:
     return body.new not in ("Active", "Stopping")
 
 
-@dataclass(frozen=True, slots=True)
-class KnownBroker:
+class KnownBroker(Struct, frozen=True):
     """A broker by its newest record or declaration; `position` orders these."""
 
     position: tuple[int, int]
@@ -97,8 +97,7 @@ class KnownBroker:
 
 
 @final
-@dataclass(slots=True)
-class Brokers:
+class Brokers(Struct):
     """The brokers by their newest records and declarations."""
 
     newest: dict[int, KnownBroker] = field(default_factory=dict)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import Event, FaultHealed, FaultInjected
 from fencepost_suites.common.keys import slot_of
@@ -15,8 +14,7 @@ FAULT_KINDS: frozenset[type[Struct]] = frozenset({FaultInjected, FaultHealed})
 """The events that `Faults.take` applies."""
 
 
-@dataclass(frozen=True, slots=True)
-class InEffect:
+class InEffect(Struct, frozen=True):
     """A fault in effect. A fault that cuts links names both ends of each, so that the neighbours of
     an isolated node are named, too."""
 
@@ -25,8 +23,7 @@ class InEffect:
 
 
 @final
-@dataclass(slots=True)
-class Faults:
+class Faults(Struct):
     """The faults that are in effect."""
 
     now: dict[str, InEffect] = field(default_factory=dict)

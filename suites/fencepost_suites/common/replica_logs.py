@@ -4,16 +4,16 @@ committed."""
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from typing import final
+
+from msgspec import Struct, field
 
 from fencepost_kafka import LogAppended
 from fencepost_suites.common.keys import slot_of
 
 
 @final
-@dataclass(slots=True)
-class ReplicaLogs:
+class ReplicaLogs(Struct):
     """The batches above each replica's high watermark, and the batches below any high watermark.
 
     A replica is a slot: its disk outlives its processes, so a new process continues the log of the

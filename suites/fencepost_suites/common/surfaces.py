@@ -4,7 +4,6 @@ and records the result. The rule judges that record."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import final
 
 from msgspec import Struct
@@ -34,8 +33,7 @@ def observed(event: Event, clause: str) -> Sequence[Finding]:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class SeenByTest:
+class SeenByTest(Struct, frozen=True):
     """One such clause: exercised each time a test saw it hold, violated each time a test saw it
     broken."""
 

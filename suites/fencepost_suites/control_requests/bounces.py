@@ -4,10 +4,9 @@ the controller initialises the new process."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import (
     Cause,
@@ -58,8 +57,7 @@ SESSION_NS = 18_000 * MS
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class FormerStopReplicaHarmsNot:
+class FormerStopReplicaHarmsNot(Struct, frozen=True):
     """BE-03. The cause of a replica's stop is a request, and the controller's event says for which
     broker epoch it was sent. Exercised if a process refuses a StopReplica for its former
     process."""
@@ -103,8 +101,7 @@ class FormerStopReplicaHarmsNot:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Due:
+class _Due(Struct):
     """An action that the controller owes to the newest process of a broker."""
 
     process: str
@@ -117,8 +114,7 @@ class _Due:
     """Until when a fault excuses the controller."""
 
 
-@dataclass(slots=True)
-class _Term:
+class _Term(Struct):
     """The current controller, and the actions that it owes to brokers."""
 
     controller: str = ""
@@ -232,8 +228,7 @@ def _apply_term(state: _Term, event: Event) -> None:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class BounceDetected:
+class BounceDetected(Struct, frozen=True):
     """BE-05. The broker's event says that it has registered, and with which czxid. The current
     controller must declare that process. Exercised if it declares a bounce: it had not seen that
     the former process was absent. Apache Kafka's controller is excused by a fault that names it or
@@ -298,8 +293,7 @@ class BounceDetected:
         return judge_late(state.suspects, end)
 
 
-@dataclass(slots=True)
-class _Initialising:
+class _Initialising(Struct):
     term: _Term = field(default_factory=_Term)
     epochs: dict[int, int] = field(default_factory=dict)
     """broker -> its newest broker epoch."""
@@ -318,8 +312,7 @@ class _Initialising:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class BouncedIsInitialised:
+class BouncedIsInitialised(Struct, frozen=True):
     """BE-06. Once the controller has declared a process live, that process must receive metadata
     and partitions for its broker epoch, or in a version without one. The process is the evidence.
     Exercised if the process is not its broker's first one. A fault between the controller and the
@@ -391,8 +384,7 @@ class BouncedIsInitialised:
         return judge_late(state.term.suspects, end)
 
 
-@dataclass(slots=True)
-class _Hosting:
+class _Hosting(Struct):
     """The partitions that each broker hosts now, and hosted when a controller declared it live."""
 
     requests: Requests = field(default_factory=Requests)
@@ -413,8 +405,7 @@ class _Hosting:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class FirstLeaderAndIsrIsWhole:
+class FirstLeaderAndIsrIsWhole(Struct, frozen=True):
     """BE-07. A process's answers show which LeaderAndIsr is its first; the controller's event says
     for which broker epoch it was sent. It must name all partitions that the broker hosted when the
     controller declared it live, and still hosts, by the stored assignments. A process must not take

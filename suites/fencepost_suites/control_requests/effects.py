@@ -5,10 +5,9 @@ without any answer."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import (
     Cause,
@@ -73,8 +72,7 @@ def ended(event: Event) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Role:
+class _Role(Struct, frozen=True):
     """A process began to lead or to follow a partition."""
 
     partition: str
@@ -83,8 +81,7 @@ class _Role:
 
 
 @final
-@dataclass(slots=True)
-class RefusedRoles:
+class RefusedRoles(Struct):
     """The roles that processes took without a LeaderAndIsr that they carried out."""
 
     refused: dict[tuple[str, str], tuple[Cause, int]] = field(default_factory=dict)
@@ -168,8 +165,7 @@ class RefusedRoles:
         return [one for p in processes for one in self._close(p, end.ended_at_ns)]
 
 
-@dataclass(slots=True)
-class _Due:
+class _Due(Struct):
     """What a broker's process owes to a controller. A fault that names one of the two moves
     `since_ns`."""
 
@@ -180,8 +176,7 @@ class _Due:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Duty:
+class _Duty(Struct, frozen=True):
     """To lead or to follow a partition in a leader epoch."""
 
     leads: bool
@@ -199,8 +194,7 @@ Queue = tuple[str, int, int]
 
 
 @final
-@dataclass(slots=True)
-class Effects:
+class Effects(Struct):
     """The requests that have no answer, and the roles that a broker has in ZooKeeper, that an
     accepted LeaderAndIsr named, and that the broker has not begun."""
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import (
     Cause,
@@ -62,15 +61,13 @@ REQUEST_KINDS: frozenset[type[Struct]] = frozenset(
 )
 
 
-@dataclass(slots=True)
-class _Refusals:
+class _Refusals(Struct):
     requests: Requests = field(default_factory=Requests)
     roles: RefusedRoles = field(default_factory=RefusedRoles)
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class FormerGenerationRefused:
+class FormerGenerationRefused(Struct, frozen=True):
     """BE-02. The controller's event says which broker epoch a request has; ZooKeeper's czxid is the
     process's own. Without epochs, the events of both say when the request was sent and when the
     process began. A process that has lost its id may refuse every request. A process that refuses
@@ -115,8 +112,7 @@ class FormerGenerationRefused:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class DeposedControllerRefused:
+class DeposedControllerRefused(Struct, frozen=True):
     """BE-08. The requests that a broker has carried out, by their senders' events, show the highest
     controller epoch that it has seen. A request that is also for a former process may be refused
     with STALE_BROKER_EPOCH."""
@@ -148,8 +144,7 @@ class DeposedControllerRefused:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class AcceptsNoEpoch:
+class AcceptsNoEpoch(Struct, frozen=True):
     """BE-10. Requests in versions before KIP-380 have no broker epoch."""
 
     clause: str = "BE-10"
@@ -187,8 +182,7 @@ class AcceptsNoEpoch:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Written:
+class _Written(Struct):
     """The registrations of all processes, and the control requests."""
 
     requests: Requests = field(default_factory=Requests)
@@ -212,8 +206,7 @@ class _Written:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class RequestsCarryEpoch:
+class RequestsCarryEpoch(Struct, frozen=True):
     """BE-01. The broker epoch in a control request must be one under which the broker has
     registered, and the broker must read the same value. A ControlledShutdown must have a broker
     epoch of its sender. Only a process with an inter-broker protocol before KIP-380 may send none.
@@ -286,8 +279,7 @@ class RequestsCarryEpoch:
         return [Undecided(one.message, one.at) for one in never]
 
 
-@dataclass(slots=True)
-class _Effects:
+class _Effects(Struct):
     """The replicas of brokers' processes, and the replicas that they have just stopped."""
 
     requests: Requests = field(default_factory=Requests)
@@ -301,8 +293,7 @@ class _Effects:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class CurrentRequestsProcessed:
+class CurrentRequestsProcessed(Struct, frozen=True):
     """BE-09. A request for the broker's own epoch must not be refused, unless a deposed controller
     sent it. A StopReplica that is answered NONE must have stopped each of its replicas that the
     process had. A process that answers NONE to a LeaderAndIsr must begin the role that it has in

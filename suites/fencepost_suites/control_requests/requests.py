@@ -11,8 +11,9 @@ former process of the broker if it was sent before the current process began.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import final
+
+from msgspec import Struct, field
 
 from fencepost import Cause, Event, Evidence, NodeStarted
 from fencepost_kafka import (
@@ -28,8 +29,7 @@ STALE_EPOCH = "STALE_BROKER_EPOCH"
 STALE_CONTROLLER = "STALE_CONTROLLER_EPOCH"
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """An answered control request.
 
     `asked` and `controller_epoch` are the broker epoch and controller epoch in the request: from
@@ -91,8 +91,7 @@ class Request:
         return tuple(at for at in (self.own_at, self.sent_at) if at is not None)
 
 
-@dataclass(slots=True)
-class _Process:
+class _Process(Struct):
     own: int = NO_EPOCH
     own_at: Cause | None = None
     seen: int = -1
@@ -110,8 +109,7 @@ Sent = tuple[ControlRequestSent, Cause, int]
 
 
 @final
-@dataclass(slots=True)
-class Requests:
+class Requests(Struct):
     """The brokers' processes, and the control requests that were sent."""
 
     processes: dict[str, _Process] = field(default_factory=dict)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
 from fencepost_kafka import (
@@ -21,8 +20,7 @@ from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.control_requests.requests import NO_EPOCH
 
 
-@dataclass(slots=True)
-class _Shutdowns:
+class _Shutdowns(Struct):
     """The processes that registered under each broker epoch, those that were asked to stop, and the
     controllers' declarations."""
 
@@ -48,8 +46,7 @@ class _Shutdowns:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class FormerShutdownRejected:
+class FormerShutdownRejected(Struct, frozen=True):
     """BE-04. The controller's declarations show which broker epoch it has cached. A
     ControlledShutdown without an epoch comes from a former process if the controller has found the
     current process, and that process was not asked to stop, by its own event. Only a controlled

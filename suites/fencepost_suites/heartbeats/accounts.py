@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import final
+
+from msgspec import Struct, field
 
 from fencepost import Cause, Event, Evidence, ProcessExited, Violated
 from fencepost_kafka import BrokerRegistered, MetadataHeartbeatAnswered, MetadataHeartbeatSent
@@ -17,8 +18,7 @@ FOUND_WITHIN_NS = 6_000 * MS
 """How long a controller that reaches ZooKeeper may take to find a registration."""
 
 
-@dataclass(frozen=True, slots=True)
-class Registration:
+class Registration(Struct, frozen=True):
     """A registration, as the process recorded it that made it."""
 
     epoch: int
@@ -29,8 +29,7 @@ class Registration:
 
 
 @final
-@dataclass(slots=True)
-class Registered:
+class Registered(Struct):
     """The registrations that brokers' processes have made."""
 
     made: dict[tuple[int, int], Registration] = field(default_factory=dict)
@@ -56,8 +55,7 @@ class Registered:
 
 
 @final
-@dataclass(slots=True)
-class SentHeartbeats:
+class SentHeartbeats(Struct):
     """The heartbeats that brokers' processes have sent, by which a controller's account of the
     heartbeats that it got is judged."""
 
@@ -93,8 +91,7 @@ class SentHeartbeats:
 
 
 @final
-@dataclass(slots=True)
-class Superseded:
+class Superseded(Struct):
     """The processes whose id another process has taken, by that process's registration."""
 
     registered: Registered = field(default_factory=Registered)

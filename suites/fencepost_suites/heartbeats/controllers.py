@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_clusters.zookeeper.events import SessionExpired, session_name
@@ -28,8 +27,7 @@ CONTROLLER_KINDS: frozenset[type[Struct]] = TERM_KINDS | {BrokerRegistered, Sess
 """The events that `Controllers.take` applies."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Loss:
+class _Loss(Struct, frozen=True):
     """Why a process is no longer the controller, and since when."""
 
     why: str
@@ -38,8 +36,7 @@ class _Loss:
 
 
 @final
-@dataclass(slots=True)
-class Deposed:
+class Deposed(Struct):
     """The controllers whose term has ended, by ZooKeeper's own events and by those of their
     successors."""
 
@@ -89,8 +86,7 @@ class Deposed:
 
 
 @final
-@dataclass(slots=True)
-class Controllers:
+class Controllers(Struct):
     """The controllers' terms by their own events, and those that others have ended."""
 
     terms: Terms = field(default_factory=Terms)
@@ -123,8 +119,7 @@ class Controllers:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class OnlyControllerAnswers:
+class OnlyControllerAnswers(Struct, frozen=True):
     """HB-27. A process whose session with ZooKeeper is not connected is not the controller, even if
     its events say so. Nor is it a second after ZooKeeper has ended its session, or after another
     process was elected, by their events. The broker's evidence is the refusal that it received."""

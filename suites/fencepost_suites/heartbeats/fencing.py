@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import (
     Cause,
@@ -37,8 +36,7 @@ from fencepost_suites.heartbeats.states import TARGETS
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Terms
 
 
-@dataclass(slots=True)
-class Contact:
+class Contact(Struct):
     """A broker's process: its state, and its newest accepted heartbeat."""
 
     state: str = ""
@@ -88,8 +86,7 @@ LIFE_KINDS: frozenset[type[Struct]] = frozenset(
 )
 
 
-@dataclass(slots=True)
-class _Contacts:
+class _Contacts(Struct):
     """The brokers' processes, and the timeout that each has named."""
 
     of: dict[str, Contact] = field(default_factory=dict)
@@ -105,8 +102,7 @@ class _Contacts:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class SilenceFences:
+class SilenceFences(Struct, frozen=True):
     """HB-06. The timeout begins when the broker sends its last accepted heartbeat. The broker must
     fence itself within 1.1 timeouts and 100 ms. Serving a client later breaks the promise, too. A
     cluster's brokers have one timeout: no broker has a longer one than all others have named. If no
@@ -167,8 +163,7 @@ class SilenceFences:
         return found
 
 
-@dataclass(slots=True)
-class _Fences:
+class _Fences(Struct):
     """The controllers' terms, and the contacts of brokers with them."""
 
     terms: Terms = field(default_factory=Terms)
@@ -181,8 +176,7 @@ class _Fences:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ControllerIsFirst:
+class ControllerIsFirst(Struct, frozen=True):
     """HB-11. Judged only if the newest controller's term has lasted since the broker's last
     accepted heartbeat, and that controller has accepted no later heartbeat of the broker. The term
     of an older controller, which may not have noticed its end, does not count."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import (
     Cause,
@@ -38,16 +37,14 @@ from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Terms
 NOT_LEADER = "NOT_LEADER_OR_FOLLOWER"
 
 
-@dataclass(slots=True)
-class _Versions:
+class _Versions(Struct):
     """process -> the BrokerInfo version of its newest registration."""
 
     of: dict[str, int] = field(default_factory=dict)
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ControllerWritesIsr:
+class ControllerWritesIsr(Struct, frozen=True):
     """HB-16. The controller's event is the evidence that a leader requested a change. That a broker
     wrote to ZooKeeper is its own word: a controller that finds another state in a znode records it
     as it records its own writes, so no other event shows which process wrote."""
@@ -84,8 +81,7 @@ class ControllerWritesIsr:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class OnlyControllerJudges:
+class OnlyControllerJudges(Struct, frozen=True):
     """HB-17. A process whose session with ZooKeeper is not connected is not the controller, even if
     its events say so. Nor is it a second after ZooKeeper has ended its session, or after another
     process was elected, by their events. The leader's evidence is the refusal that it received."""
@@ -115,8 +111,7 @@ class OnlyControllerJudges:
         return judge_late(state.suspects, end)
 
 
-@dataclass(slots=True)
-class _Overwritten:
+class _Overwritten(Struct):
     """The registrations of brokers' processes, and the ISRs that they have requested."""
 
     superseded: Superseded = field(default_factory=Superseded)
@@ -138,8 +133,7 @@ class _Overwritten:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class OverwrittenChangesNoIsr:
+class OverwrittenChangesNoIsr(Struct, frozen=True):
     """HB-18. The controller knows the incarnation that it has declared. The leader's evidence is
     the answer that it received: a refusal, or what it was granted although another process has been
     registered under its id for the session timeout and six seconds. A client's evidence is the
@@ -186,8 +180,7 @@ class OverwrittenChangesNoIsr:
         return judge_late(state.suspects, end)
 
 
-@dataclass(frozen=True, slots=True)
-class _Result:
+class _Result(Struct, frozen=True):
     """The result for one partition of an IsrChange."""
 
     topic: str
@@ -206,8 +199,7 @@ def _results(body: IsrChangeJudged) -> Iterator[_Result]:
         yield _Result(topic, int(index), members, epoch, error)
 
 
-@dataclass(slots=True)
-class _Stored:
+class _Stored(Struct):
     """The stored partitions, and the ISR of each before its newest change."""
 
     terms: Terms = field(default_factory=Terms)
@@ -249,8 +241,7 @@ _STORED: frozenset[type[Struct]] = TERM_KINDS | {
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class OnlyLeaderChangesIsr:
+class OnlyLeaderChangesIsr(Struct, frozen=True):
     """HB-19. The stored partition names the leader; the controller's answer does not count. The
     leader's evidence is the refusal that it received; a client's evidence is the answer to its own
     request."""
@@ -299,8 +290,7 @@ class OnlyLeaderChangesIsr:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class UnfitIsrRefused:
+class UnfitIsrRefused(Struct, frozen=True):
     """HB-20. The leader's evidence is the refusal that it received; a client's evidence is the
     answer to its own request."""
 
@@ -358,8 +348,7 @@ class UnfitIsrRefused:
         return NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class _Answered:
+class _Answered(Struct, frozen=True):
     """A stored state that the controller has answered for."""
 
     state: PartitionCommitted
@@ -367,8 +356,7 @@ class _Answered:
     ref: Cause
 
 
-@dataclass(slots=True)
-class _Applied:
+class _Applied(Struct):
     """The stored partitions, and those that controllers have answered for."""
 
     stored: _Stored = field(default_factory=_Stored)
@@ -394,8 +382,7 @@ class _Applied:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class AppliedBeforeAnswered:
+class AppliedBeforeAnswered(Struct, frozen=True):
     """HB-21. An ISR that is answered with NONE must be stored at that time, by the controller's own
     event. The evidence of others is what a controller reads that is elected later: a state that is
     older than the one that was answered shows that the answered one was never stored."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import (
     Cause,
@@ -38,8 +37,7 @@ STATES = {"Absent": 0, "Initial": 0, "Inactive": 1, "Active": 2, "Stopping": 3}
 INVALID = "INVALID_REQUEST"
 
 
-@dataclass(slots=True)
-class _Endpoints:
+class _Endpoints(Struct):
     """The controllers' terms, and the registrations without an address for other brokers."""
 
     terms: Terms = field(default_factory=Terms)
@@ -48,8 +46,7 @@ class _Endpoints:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class MalformedRefused:
+class MalformedRefused(Struct, frozen=True):
     """HB-15. The broker's own events say that its registration has no address, and which answer it
     got. A controller that declares a broker live for a malformed heartbeat has accepted it. A
     heartbeat that arrives before the controller has read the registration is not judged."""
@@ -137,8 +134,7 @@ class MalformedRefused:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Written:
+class _Written(Struct):
     """The messages that brokers and controllers have sent, by their own events."""
 
     sent: dict[str, tuple[MetadataHeartbeatSent, Cause]] = field(default_factory=dict)
@@ -150,8 +146,7 @@ class _Written:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class FieldsAsWritten:
+class FieldsAsWritten(Struct, frozen=True):
     """HB-26. Tests encode and decode both messages by the document alone. In every run, each end
     must read the fields that the other end says it has written."""
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
@@ -31,8 +30,7 @@ Place = tuple[str, int, int]
 """A queue: the controller's process, the broker, and the broker epoch."""
 
 
-@dataclass(slots=True)
-class _Out:
+class _Out(Struct):
     """The brokers that the newest controller has declared inactive."""
 
     epoch: int = -1
@@ -49,8 +47,7 @@ class _Out:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class InactiveIsLeftOut:
+class InactiveIsLeftOut(Struct, frozen=True):
     """HB-03. After a broker was declared inactive, no new UpdateMetadata may name it, and it may
     not be elected leader. The receiving broker is the evidence of what an UpdateMetadata names. A
     request that may have waited in its queue is not judged. Exercised if a broker carries out an
@@ -147,8 +144,7 @@ def _content(body: ControlRequestSent) -> Content:
     return body.api, body.partitions, body.brokers, body.deletes
 
 
-@dataclass(slots=True)
-class _Queue:
+class _Queue(Struct):
     """The newest request in the queue for a broker's process. `sent_ns` is its newest attempt."""
 
     first: Cause
@@ -164,8 +160,7 @@ class _Queue:
         return self.content[0] == UPDATE_METADATA and not self.answered
 
 
-@dataclass(slots=True)
-class _Queues:
+class _Queues(Struct):
     terms: Terms = field(default_factory=Terms)
     by_process: dict[Place, _Queue] = field(default_factory=dict)
     places: dict[tuple[str, int], Place] = field(default_factory=dict)
@@ -174,8 +169,7 @@ class _Queues:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class UpdateIsRetried:
+class UpdateIsRetried(Struct, frozen=True):
     """HB-25. A controller repeats an UpdateMetadata, with the same content, until the broker
     answers it, or until that controller declares the broker inactive or its term ends. The next
     attempt must come within six seconds: the documents name no time, and our request timeout is two

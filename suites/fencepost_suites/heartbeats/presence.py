@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_clusters.zookeeper.events import SessionExpired, session_name
@@ -21,16 +20,14 @@ Held = tuple[str, int, int]
 """A controller's process, a broker and a broker epoch: that controller has that broker live."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Gone:
+class _Gone(Struct, frozen=True):
     """A registration without a znode: ZooKeeper has ended its session, by its own event."""
 
     at_ns: int
     ref: Cause
 
 
-@dataclass(slots=True)
-class _Znodes:
+class _Znodes(Struct):
     terms: Terms = field(default_factory=Terms)
     made: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
     """session -> the broker ids and broker epochs that were registered in it."""
@@ -69,8 +66,7 @@ class _Znodes:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class OnlyWithZnode:
+class OnlyWithZnode(Struct, frozen=True):
     """HB-28. The evidence is ZooKeeper's event that it has ended a broker's session. A controller
     must not have that registration live for longer than a second from then on, or from the time at
     which it declared it: whether it was elected later, or has declared it absent in between.
@@ -157,8 +153,7 @@ def _live(term: Term) -> dict[int, int]:
     return {b: one.incarnation for b, one in term.brokers.items() if one.state in LIVE}
 
 
-@dataclass(slots=True)
-class _Newest:
+class _Newest(Struct):
     registered: dict[int, tuple[int, int, str, Cause]] = field(default_factory=dict)
     """broker -> its newest registration: the epoch, the time, the process, and the event."""
     suspects: list[Late] = field(default_factory=list)
@@ -167,8 +162,7 @@ class _Newest:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class NewestCounts:
+class NewestCounts(Struct, frozen=True):
     """HB-24. Once another process has been registered under a broker's id for a second, no leader
     may count a fetch of the former process. The evidence is the newer process's registration.
     Exercised by the first counted fetch of the newer process."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
@@ -23,8 +22,7 @@ HEARTBEATS = 3
 """The inter.broker.protocol that brings heartbeats and IsrChange."""
 
 
-@dataclass(slots=True)
-class _Protocols:
+class _Protocols(Struct):
     """process -> its inter-broker protocol."""
 
     written: dict[tuple[int, int], tuple[int, Cause]] = field(default_factory=dict)
@@ -38,8 +36,7 @@ class _Protocols:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class OldProtocolKept:
+class OldProtocolKept(Struct, frozen=True):
     """HB-22. The controller's event is the evidence of a broker's heartbeat or IsrChange, and of
     the version in its znode. That a broker fenced itself, or wrote an ISR to ZooKeeper, is its own
     word: no other event shows it."""

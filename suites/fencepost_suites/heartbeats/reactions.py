@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import (
     Cause,
@@ -49,8 +48,7 @@ UNRECORDED_TIMES = 3
 Without a fault at either, an answer is lost only by chance."""
 
 
-@dataclass(slots=True)
-class _Unrecorded:
+class _Unrecorded(Struct):
     """A controller's answers to a broker's process, by the controller's events alone."""
 
     since_ns: int
@@ -58,8 +56,7 @@ class _Unrecorded:
     times: int = 1
 
 
-@dataclass(slots=True)
-class _Reaction:
+class _Reaction(Struct):
     """A broker's process, and an answer to which it has not reacted yet."""
 
     contact: Contact = field(default_factory=Contact)
@@ -74,8 +71,7 @@ class _Reaction:
         self.open, self.open_ns = event.ref, event.at_ns
 
 
-@dataclass(slots=True)
-class _Reactions:
+class _Reactions(Struct):
     """The brokers' processes."""
 
     of: dict[str, _Reaction] = field(default_factory=dict)
@@ -130,8 +126,7 @@ class _Reactions:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class AcceptedUnfences:
+class AcceptedUnfences(Struct, frozen=True):
     """HB-08. After an accepted heartbeat, a fenced broker must be active within a second, and
     before it sends the next heartbeat. An answer that arrives after nine tenths of the timeout is
     not judged. If the broker records no answer, the controller's own events are the evidence: it
@@ -184,8 +179,7 @@ class AcceptedUnfences:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class RefusedFencesItself:
+class RefusedFencesItself(Struct, frozen=True):
     """HB-29. After a refused heartbeat, an active broker must fence itself within a second, and
     before it sends another heartbeat or serves a client. If the broker records no answer, the
     controller's own events are the evidence: it refuses the broker, for five seconds in which no

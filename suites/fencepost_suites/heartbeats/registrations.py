@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import (
     Cause,
@@ -39,8 +38,7 @@ UNDER_WAY_NS = 2_000 * MS
 """How long a heartbeat may be under way if its sender has not recorded it."""
 
 
-@dataclass(slots=True)
-class _Registrations:
+class _Registrations(Struct):
     """The registrations of brokers' processes."""
 
     newest: dict[int, int] = field(default_factory=dict)
@@ -58,8 +56,7 @@ class _Registrations:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class IncarnationIsRegistration:
+class IncarnationIsRegistration(Struct, frozen=True):
     """HB-01. The controller's event is the evidence of the incarnation id in a heartbeat. Two
     processes of a broker that run at once may record their registrations in either order. So a
     czxid must be higher only than all that were recorded before its process started. After a
@@ -134,8 +131,7 @@ class IncarnationIsRegistration:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Known:
+class _Known(Struct):
     """The incarnations of brokers that each controller's process has declared in its term."""
 
     declared: dict[tuple[str, int], tuple[int, Cause]] = field(default_factory=dict)
@@ -150,8 +146,7 @@ class _Known:
             del self.declared[key]
 
 
-@dataclass(slots=True)
-class _Answers:
+class _Answers(Struct):
     """What controllers have declared, what brokers have registered, and their heartbeats."""
 
     known: _Known = field(default_factory=_Known)
@@ -162,8 +157,7 @@ class _Answers:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class OldIncarnationRefused:
+class OldIncarnationRefused(Struct, frozen=True):
     """HB-12. The controller knows the incarnation that it has declared; its answer does not count.
     The brokers' evidence is the answer that a process receives, once another process has been
     registered under its id for the session timeout and six seconds."""
@@ -220,8 +214,7 @@ class OldIncarnationRefused:
         return judge_late(state.suspects, end)
 
 
-@dataclass(frozen=True, slots=True)
-class _Adopted:
+class _Adopted(Struct, frozen=True):
     """An incarnation id that a controller's process took from a heartbeat."""
 
     incarnation: int
@@ -229,8 +222,7 @@ class _Adopted:
     ref: Cause
 
 
-@dataclass(slots=True)
-class _Adoptions:
+class _Adoptions(Struct):
     """The adopted incarnations that are not handled as a bounce yet."""
 
     terms: Terms = field(default_factory=Terms)
@@ -240,8 +232,7 @@ class _Adoptions:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class NewIncarnationIsBounce:
+class NewIncarnationIsBounce(Struct, frozen=True):
     """HB-13. After it has adopted a new incarnation id, the controller must declare the bounce
     within its heartbeat timeout and 500 ms. The end of its term does not excuse what was due
     before; but a controller that loses its session, or dies, may have been without ZooKeeper for

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import (
     Cause,
@@ -40,8 +39,7 @@ SETTLED_WITHIN_NS = 6_000 * MS
 """How long a controller that reaches ZooKeeper may take to read a registration."""
 
 
-@dataclass(slots=True)
-class _Heartbeats:
+class _Heartbeats(Struct):
     """The incarnations that have sent a heartbeat, by the brokers' own events."""
 
     terms: Terms = field(default_factory=Terms)
@@ -49,8 +47,7 @@ class _Heartbeats:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ActiveByHeartbeat:
+class ActiveByHeartbeat(Struct, frozen=True):
     """HB-02. The broker's evidence is that it has sent a heartbeat. In the first nine tenths of the
     timeout after a term began, no broker may be declared inactive."""
 
@@ -90,8 +87,7 @@ class ActiveByHeartbeat:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Silences:
+class _Silences(Struct):
     """The controllers' terms, and the declarations that are late in them."""
 
     terms: Terms = field(default_factory=Terms)
@@ -103,8 +99,7 @@ class _Silences:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class SilentBecomesInactive:
+class SilentBecomesInactive(Struct, frozen=True):
     """HB-09. The controller must declare a silent broker inactive no earlier than after 0.9
     timeouts, and no later than after 1.25 timeouts and 500 ms. The broker's evidence is that it got
     no answer meanwhile. An answer of the controller counts only if the broker's process can have
@@ -210,8 +205,7 @@ class SilentBecomesInactive:
         return judge_late(state.suspects, end)
 
 
-@dataclass(slots=True)
-class _Unsettled:
+class _Unsettled(Struct):
     """Answers without a state, one after the other. `newest_ns` is when the last one came."""
 
     since_ns: int
@@ -219,8 +213,7 @@ class _Unsettled:
     ref: Cause
 
 
-@dataclass(slots=True)
-class _Targets:
+class _Targets(Struct):
     """The controllers' terms, and the target states of brokers' processes."""
 
     terms: Terms = field(default_factory=Terms)
@@ -267,8 +260,7 @@ def _is_current(terms: Terms, event: Event, body: MetadataHeartbeatAnswered) -> 
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class InactiveReturns:
+class InactiveReturns(Struct, frozen=True):
     """HB-10. The broker's evidence is its first answer after it was declared live again; and an
     answer without an error, to the newest registration's heartbeat, that calls it inactive."""
 
@@ -316,8 +308,7 @@ class InactiveReturns:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class TargetIsReached:
+class TargetIsReached(Struct, frozen=True):
     """HB-14. The state in the answer must be the target state and the declared state. The broker's
     evidence is the answer to the target state that it sent last, in the heartbeat of its newest
     registration. A controller that has not read the registration answers without a state. It has
@@ -401,8 +392,7 @@ class TargetIsReached:
         return judge_late(state.suspects, end)
 
 
-@dataclass(slots=True)
-class _Legacy:
+class _Legacy(Struct):
     """The controllers' terms, and the registrations."""
 
     terms: Terms = field(default_factory=Terms)
@@ -420,8 +410,7 @@ class _Legacy:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class LegacyStaysActive:
+class LegacyStaysActive(Struct, frozen=True):
     """HB-23. The version of a registration is that which the broker has recorded; only without its
     event the controller's word counts. Exercised if a legacy registration stays live past the
     timeout in one term."""

@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import (
     Cause,
@@ -36,16 +35,14 @@ from fencepost_suites.common.keys import NOTHING, by_life, whole_run
 from fencepost_suites.common.words import span
 
 
-@dataclass(slots=True)
-class _Serving:
+class _Serving(Struct):
     """process -> its global state, and the event of the change to that state."""
 
     state: dict[str, tuple[str, Cause]] = field(default_factory=dict)
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class StoppingServes:
+class StoppingServes(Struct, frozen=True):
     """HB-04. The broker's own events say when it is stopping, and when it is fenced. A client sees
     the same error from a fenced broker as from one that no longer leads, so its refusal shows
     neither."""
@@ -80,8 +77,7 @@ class StoppingServes:
         return NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class _Stop:
+class _Stop(Struct, frozen=True):
     """A broker was asked to stop: when, its time limit, and whether it led a partition."""
 
     at_ns: int
@@ -91,8 +87,7 @@ class _Stop:
     ref: Cause
 
 
-@dataclass(slots=True)
-class _Stops:
+class _Stops(Struct):
     """The stored partitions, and the processes that were asked to stop."""
 
     partitions: Partitions = field(default_factory=Partitions)
@@ -102,8 +97,7 @@ class _Stops:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class LeadershipsMoveFirst:
+class LeadershipsMoveFirst(Struct, frozen=True):
     """HB-05. The stored partitions show which leaderships a broker still has. The broker's last
     state, or the harness, says that it has ended; a signal that ends it at once does not count."""
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import Cause, Event, NodeStopped, ProcessExited
 from fencepost_kafka import BrokerDeclared, ControllerBegan, ControllerEnded, SessionChanged
@@ -20,8 +19,7 @@ LIVE = ("Active", "Stopping")
 
 
 @final
-@dataclass(slots=True)
-class Declared:
+class Declared(Struct):
     """A broker's declared state. `since_ns` is when it was declared."""
 
     state: str
@@ -34,8 +32,7 @@ class Declared:
 
 
 @final
-@dataclass(slots=True)
-class Term:
+class Term(Struct):
     """A controller's current term."""
 
     epoch: int
@@ -48,8 +45,7 @@ class Term:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(Struct, frozen=True):
     """The end of a process's term. `reached_ns` is until when the process surely reached ZooKeeper:
     a lost session, or a death, may have been preceded by the session timeout without it."""
 
@@ -59,8 +55,7 @@ class Ending:
 
 
 @final
-@dataclass(slots=True)
-class Terms:
+class Terms(Struct):
     """The current terms, by the controllers' processes. A term ends when the process's session with
     ZooKeeper is no longer connected, even if its events say otherwise."""
 

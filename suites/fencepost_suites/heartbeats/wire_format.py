@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import final
+
+from msgspec import Struct
 
 from fencepost_suites.quorum.wire_format import CLIENT, header
 
@@ -27,8 +28,7 @@ def metadata_heartbeat(broker: int, incarnation: int, target: int) -> bytes:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class HeartbeatAnswer:
+class HeartbeatAnswer(Struct, frozen=True):
     """The answer to a MetadataHeartbeat; `left` is the number of bytes after it."""
 
     error: int
@@ -47,8 +47,7 @@ def read_heartbeat_answer(frame: bytes) -> HeartbeatAnswer:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class WantedIsr:
+class WantedIsr(Struct, frozen=True):
     """A partition in an IsrChangeRequest."""
 
     leader_epoch: int
@@ -71,8 +70,7 @@ def isr_change(broker: int, incarnation: int, topics: Mapping[str, Sequence[Want
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class IsrChangeAnswer:
+class IsrChangeAnswer(Struct, frozen=True):
     """The answer to an IsrChange; `left` is the number of bytes after it."""
 
     error: int

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
 from fencepost_kafka import (
@@ -22,8 +21,7 @@ from fencepost_kafka import (
 from fencepost_suites.common.keys import NOTHING, by_process, whole_run
 
 
-@dataclass(slots=True)
-class _Ids:
+class _Ids(Struct):
     """The ids of controllers and of brokers."""
 
     controllers: dict[int, tuple[str, Cause]] = field(default_factory=dict)
@@ -31,8 +29,7 @@ class _Ids:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class OneSpaceOfIds:
+class OneSpaceOfIds(Struct, frozen=True):
     """QC-03. Each node that replays a registration under a controller's id reports it. The broker
     itself reports the refusal it got."""
 
@@ -72,8 +69,7 @@ class OneSpaceOfIds:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Shared:
+class _Shared(Struct):
     """The nodes that began in one process, by role."""
 
     ids: dict[str, int] = field(default_factory=dict)
@@ -81,8 +77,7 @@ class _Shared:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class TwoNodesInOneProcess:
+class TwoNodesInOneProcess(Struct, frozen=True):
     """QC-02. Exercised when a controller accepts a broker whose process runs a controller as well,
     under different ids."""
 
@@ -113,8 +108,7 @@ class TwoNodesInOneProcess:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Known:
+class _Known(Struct):
     """The quorums that controllers know, and the ones that brokers were configured with and
     learned."""
 
@@ -141,8 +135,7 @@ class _Known:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class LearnsTheQuorum:
+class LearnsTheQuorum(Struct, frozen=True):
     """QC-05. The quorum that a broker learned must be one that some controller has. Exercised when
     a broker registers that was configured with other addresses than the quorum's."""
 
@@ -174,8 +167,7 @@ class LearnsTheQuorum:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Followed:
+class _Followed(Struct):
     """The active controller, the event of its election, and each broker's actions since."""
 
     known: _Known = field(default_factory=_Known)
@@ -191,8 +183,7 @@ class _Followed:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class FollowsNewAddresses:
+class FollowsNewAddresses(Struct, frozen=True):
     """QC-29. Exercised by a lease from a controller at an address that the broker was not
     configured with. Broken by a lease that ran out while other controllers answered and the active
     one was never asked."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
 from fencepost_kafka import (
@@ -27,8 +26,7 @@ from fencepost_kafka import (
 from fencepost_suites.common.keys import NOTHING, RUN, Keys, by_writer, slot_of, whole_run
 
 
-@dataclass(slots=True)
-class _Quorum:
+class _Quorum(Struct):
     """The votes, elections and committed records of a run."""
 
     ids: dict[str, int] = field(default_factory=dict)
@@ -42,8 +40,7 @@ class _Quorum:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class OneControllerAnEpoch:
+class OneControllerAnEpoch(Struct, frozen=True):
     """QC-07. Exercised by a vote refused for a second candidate or a shorter log, and by every
     later election: the votes ensured that the winner had everything committed."""
 
@@ -131,8 +128,7 @@ class OneControllerAnEpoch:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Stored:
+class _Stored(Struct):
     """All ISRs of one partition that were ever committed, with the newest epoch of each."""
 
     isrs: dict[frozenset[int], int] = field(default_factory=dict)
@@ -146,8 +142,7 @@ def _by_partition_of_change(event: Event) -> Keys:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class VisibleOnceCommitted:
+class VisibleOnceCommitted(Struct, frozen=True):
     """QC-08. The controller's own evidence is its high watermark at the answer. The leader's is
     that it was granted an ISR which some node has committed by then."""
 
@@ -188,8 +183,7 @@ class VisibleOnceCommitted:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Deposed:
+class _Deposed(Struct):
     """The steps that a former active controller has still to do."""
 
     resigned: Cause | None = None
@@ -198,8 +192,7 @@ class _Deposed:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class DeposedControllerReverts:
+class DeposedControllerReverts(Struct, frozen=True):
     """QC-09. Exercised when a former active controller drops records that it had written and that
     were never committed: without the protection its state would include them."""
 
@@ -245,8 +238,7 @@ class DeposedControllerReverts:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Changes:
+class _Changes(Struct):
     """The newest acknowledged change, and the topics whose creation was acknowledged to clients."""
 
     offset: int = -1
@@ -259,8 +251,7 @@ class _Changes:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ChangesSurviveFailover:
+class ChangesSurviveFailover(Struct, frozen=True):
     """QC-28. A new controller's log must include every acknowledged change and every committed
     registration. A client must find its topic after the failover."""
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import (
     Cause,
@@ -33,8 +32,7 @@ from fencepost_kafka import (
 from fencepost_suites.common.keys import NOTHING, slot_of, whole_run
 
 
-@dataclass(slots=True)
-class _Digests:
+class _Digests(Struct):
     """The digest of the state at each offset, the first process that reported it, and how each
     process got its state."""
 
@@ -57,8 +55,7 @@ class _Digests:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class StandbysHoldState:
+class StandbysHoldState(Struct, frozen=True):
     """QC-06. Exercised when two controllers have the same state at one offset: a follower with no
     state, or another one, could not take over."""
 
@@ -97,8 +94,7 @@ class StandbysHoldState:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class SnapshotRebuildsState:
+class SnapshotRebuildsState(Struct, frozen=True):
     """QC-11. Exercised by a snapshot that is complete although records were replayed while it was
     written, and by a state that was rebuilt from a snapshot and equals another node's."""
 
@@ -175,8 +171,7 @@ class SnapshotRebuildsState:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Snapshotting:
+class _Snapshotting(Struct):
     """The snapshots that one active controller asked for, by its own events and those of others."""
 
     ids: dict[str, int] = field(default_factory=dict)
@@ -190,8 +185,7 @@ class _Snapshotting:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class OneSnapshotAtATime:
+class OneSnapshotAtATime(Struct, frozen=True):
     """QC-12. Exercised by a snapshot that had to wait for another controller's. A snapshot that
     takes longer than the active controller waits for it may be given up."""
 
@@ -279,8 +273,7 @@ def written_version(kind: str, level: int) -> int:
     return 1 if kind == "Broker" and level >= 2 else 0
 
 
-@dataclass(slots=True)
-class _Levels:
+class _Levels(Struct):
     """The offsets at which levels of metadata.format were enabled."""
 
     levels: dict[int, tuple[int, Cause]] = field(default_factory=dict)
@@ -292,8 +285,7 @@ class _Levels:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class FormatByLevel:
+class FormatByLevel(Struct, frozen=True):
     """QC-33. Exercised by records of a kind that has more than one version. Every node that reads a
     record reports its version; the node that stores a snapshot reports the snapshot's format."""
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import (
     Cause,
@@ -34,8 +33,7 @@ PER_MS = 0.001
 """The rounding error of a rate in a report, per millisecond of the time it covers."""
 
 
-@dataclass(slots=True)
-class _Node:
+class _Node(Struct):
     """The events of one process; `nodes` is how many nodes share it and its stream of events."""
 
     nodes: int = 0
@@ -52,8 +50,7 @@ class _Node:
     report: MetricsReported | None = None
 
 
-@dataclass(slots=True)
-class _Metrics:
+class _Metrics(Struct):
     """Every process, and the highest offset that any node knew to be committed."""
 
     nodes: dict[str, _Node] = field(default_factory=dict)
@@ -62,8 +59,7 @@ class _Metrics:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class MetricsMatchHistory:
+class MetricsMatchHistory(Struct, frozen=True):
     """QC-25. A node learns only with a delay how far others have committed. So a lag is measured
     from the last stable offset that the node knows, and some node must have committed that offset.
     Exercised by a report of a node that is behind.

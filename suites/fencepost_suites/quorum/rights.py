@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
 from fencepost_kafka import ProbeCompleted, RequestRefused
 from fencepost_suites.common.keys import NOTHING, by_slot_serving
 
 
-@dataclass(slots=True)
-class _Endpoint:
+class _Endpoint(Struct):
     """One slot: whether it runs a controller, and the clients that it refused because they lack
     rights."""
 
@@ -23,8 +21,7 @@ class _Endpoint:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ControllersWantRights:
+class ControllersWantRights(Struct, frozen=True):
     """QC-04. The client's evidence: its request at the controller's endpoint was refused, and the
     controller reports missing rights as the reason."""
 

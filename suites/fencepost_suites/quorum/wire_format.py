@@ -6,8 +6,9 @@ The cluster's own codec is no evidence for its own correctness, so this one is i
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import final
+
+from msgspec import Struct
 
 CLIENT = b"clients/by-the-letter"
 BROKER_HEARTBEAT, CONTROLLER_HEARTBEAT, FETCH = 50, 51, 1
@@ -50,8 +51,7 @@ def controller_heartbeat(controller: int, offset: int) -> bytes:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatAnswer:
+class HeartbeatAnswer(Struct, frozen=True, kw_only=True):
     """The answer to a BrokerHeartbeat; `left` is the number of bytes after it."""
 
     error: int

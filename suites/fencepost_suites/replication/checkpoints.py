@@ -4,10 +4,9 @@ restart."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
@@ -26,8 +25,7 @@ DUPLICATES = ("-duplicate", "-twin")
 histories."""
 
 
-@dataclass(slots=True)
-class _Marks:
+class _Marks(Struct):
     """The highest high watermark that the processes of each node reported, and the processes that
     began."""
 
@@ -36,8 +34,7 @@ class _Marks:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class RestartsFromCheckpoint:
+class RestartsFromCheckpoint(Struct, frozen=True):
     """RP-08. A checkpoint holds a high watermark that the replica had reported before. Exercised by
     a process that begins with a high watermark of a former process and a log that reaches beyond
     it."""
@@ -90,8 +87,7 @@ class RestartsFromCheckpoint:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Disks:
+class _Disks(Struct):
     """The contents of each slot's disk for one partition, as its processes reported them."""
 
     flushed: dict[str, tuple[int, Cause]] = field(default_factory=dict)
@@ -100,8 +96,7 @@ class _Disks:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class FlushedSurvives:
+class FlushedSurvives(Struct, frozen=True):
     """RP-26. Exercised by a process that finds less than the process before it had stored, because
     the machine lost unsynced data, and all that had been flushed. The disk of a duplicate may be
     empty."""

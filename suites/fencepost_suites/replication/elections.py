@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
@@ -39,15 +38,13 @@ STOPPING = 3
 """The target state of a stopping broker in KIP-343."""
 
 
-@dataclass(slots=True)
-class _Cluster:
+class _Cluster(Struct):
     partitions: Partitions = field(default_factory=Partitions)
     brokers: Brokers = field(default_factory=Brokers)
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class DeadIsrHasNoLeader:
+class DeadIsrHasNoLeader(Struct, frozen=True):
     """RP-29. A broker is live if the records say that it is not fenced. Replicas that are eligible
     beside the ISR count as members of it. Exercised by a partition left without a leader while a
     replica outside the ISR is live: its last leader is fenced by then, or by the next record."""
@@ -93,8 +90,7 @@ class DeadIsrHasNoLeader:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Failed:
+class _Failed(Struct):
     """A fenced broker: the partitions it led with full ISRs, and their leaders since."""
 
     survivors: tuple[int, ...]
@@ -103,8 +99,7 @@ class _Failed:
     eligible_leaders: dict[TopicPartition, int] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class _Failures:
+class _Failures(Struct):
     partitions: Partitions = field(default_factory=Partitions)
     brokers: Brokers = field(default_factory=Brokers)
     failed: dict[int, _Failed] = field(default_factory=dict)
@@ -117,8 +112,7 @@ def _uneven(eligible_leaders: Iterable[int], survivors: Sequence[int]) -> bool:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class LeadershipsSpread:
+class LeadershipsSpread(Struct, frozen=True):
     """RP-02. Judged for a broker that led, with full ISRs, at least as many partitions as there are
     survivors, if the next replica of each list would spread them evenly. Exercised by the record
     that moves the last of them."""
@@ -183,8 +177,7 @@ class LeadershipsSpread:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Preferred:
+class _Preferred(Struct):
     partitions: Partitions = field(default_factory=Partitions)
     brokers: Brokers = field(default_factory=Brokers)
     stopping: set[int] = field(default_factory=set)
@@ -196,8 +189,7 @@ class _Preferred:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class PreferredLeadsAgain:
+class PreferredLeadsAgain(Struct, frozen=True):
     """RP-21. The controller reports how often it checks. Twice that interval and two seconds are
     allowed, within one controller's term, for a broker that is neither fenced nor stopping.
     Exercised when leadership returns from a leader that could have continued."""

@@ -4,10 +4,10 @@ replication design's three cases of when it fails)."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, final
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Undecided, Violated
 from fencepost_kafka import (
@@ -36,8 +36,7 @@ ANSWERED_WITHIN_NS = 5_000_000_000
 """A leader that steps down answers at once; an event later than this shows that it is alive."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Unfound:
+class _Unfound(Struct, frozen=True):
     """A leader that a write did not find between two moments, unless the leader stood still."""
 
     violated: Violated
@@ -46,8 +45,7 @@ class _Unfound:
     to_ns: int
 
 
-@dataclass(slots=True)
-class _Search:
+class _Search(Struct):
     """The leader of one partition since when, the clients that reached it, and the open writes."""
 
     leader: str = ""
@@ -85,8 +83,7 @@ class _Search:
         return self.former if self.former is not None and process == self.former.leader else None
 
 
-@dataclass(slots=True)
-class _Searches:
+class _Searches(Struct):
     """The partitions, and when brokers' processes served no client by their own word."""
 
     partitions: dict[tuple[str, int], _Search] = field(default_factory=dict)
@@ -113,8 +110,7 @@ class _Searches:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ResendFindsLeader:
+class ResendFindsLeader(Struct, frozen=True):
     """RP-11. Exercised by a write invoked under one leader and stored by the next. Broken by a
     write that fails, or is still open when leadership moves on, although a leader served for eight
     seconds without a request from its client. A process that stands still or is not active serves
@@ -238,8 +234,7 @@ class ResendFindsLeader:
         )
 
 
-@dataclass(slots=True)
-class _Sequences:
+class _Sequences(Struct):
     """The idempotent batches in each process's log, and which process stored each first."""
 
     logs: ReplicaLogs = field(default_factory=ReplicaLogs)
@@ -253,8 +248,7 @@ def _content(body: LogAppended) -> str:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ResendIsStoredOnce:
+class ResendIsStoredOnce(Struct, frozen=True):
     """RP-12. A resend has the producer, sequence and bytes of the first request. It is stored
     again only if the first was not kept. Exercised by a resend that a later leader recognises as
     stored."""
@@ -324,8 +318,7 @@ class ResendIsStoredOnce:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Queue:
+class _Queue(Struct):
     """The writes of clients that each leader has stored and not answered."""
 
     waiting: dict[str, dict[Cause, Event]] = field(default_factory=dict)
@@ -335,8 +328,7 @@ class _Queue:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class SteppingDownFailsWrites:
+class SteppingDownFailsWrites(Struct, frozen=True):
     """RP-31. Exercised by a write that was still waiting when its leader stepped down, and was
     answered with an error. Broken by a write that its leader leaves unanswered although it is
     alive."""

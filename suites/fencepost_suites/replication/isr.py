@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
@@ -31,8 +30,7 @@ KEEP_IN_SYNC_MS = 30_000
 """Kafka's default of replica.lag.time.max.ms, used if a leader does not report its own."""
 
 
-@dataclass(slots=True)
-class _Blocked:
+class _Blocked(Struct):
     """How long the leader's oldest uncommitted message has waited, and the leader's request to drop
     replicas."""
 
@@ -47,8 +45,7 @@ class _Blocked:
     suspects: list[Late] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class _Leaders:
+class _Leaders(Struct):
     """The partitions, and the brokers' processes that serve no client."""
 
     partitions: dict[tuple[str, int], _Blocked] = field(default_factory=dict)
@@ -56,8 +53,7 @@ class _Leaders:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class LaggardIsDropped:
+class LaggardIsDropped(Struct, frozen=True):
     """RP-09. If the commits of a serving leader wait for twice the allowed time and 2 s, the leader
     must have asked for a smaller ISR; a leader that could not even ask is fenced by then, and the
     time begins anew when it serves again. Exercised when the request was stored by the controller
@@ -172,8 +168,7 @@ class LaggardIsDropped:
         )
 
 
-@dataclass(slots=True)
-class _Outside:
+class _Outside(Struct):
     """The end of each follower's own log, for followers outside the ISR."""
 
     ends: dict[str, int] = field(default_factory=dict)
@@ -181,8 +176,7 @@ class _Outside:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ReturnsOnlyCaughtUp:
+class ReturnsOnlyCaughtUp(Struct, frozen=True):
     """RP-10. The leader's evidence is the log end it assumes for the follower; the follower's is
     what it has stored. Exercised by every return to the ISR."""
 
@@ -237,8 +231,7 @@ _STALE = ("FENCED_LEADER_EPOCH", "NOT_LEADER_OR_FOLLOWER", "STALE_BROKER_EPOCH")
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class EpochsGuardIsrChanges:
+class EpochsGuardIsrChanges(Struct, frozen=True):
     """QC-32. The evidence is the leader's: the epoch in which it asked, and the epoch that the
     controller's grant led to. A change between the two should have caused a refusal. Exercised by a
     refusal."""
@@ -289,8 +282,7 @@ class EpochsGuardIsrChanges:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class IsrOfReplicas:
+class IsrOfReplicas(Struct, frozen=True):
     """RP-19. Judged by the records: during a reassignment the replica list holds both the old and
     the new replicas. Exercised when a member of the ISR is no longer a replica and has left the
     ISR."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Undecided, Violated
 from fencepost_kafka import (
@@ -33,8 +32,7 @@ MOVED_WITHIN_NS = 5_000_000_000
 """How long after the fencing record a fenced broker may still have leaderships."""
 
 
-@dataclass(slots=True)
-class _Asked:
+class _Asked(Struct):
     """A broker that asks for SHUTDOWN: the partitions it led then, and when it was fenced since."""
 
     leading: bool = False
@@ -43,8 +41,7 @@ class _Asked:
     led: tuple[TopicPartition, ...] = ()
 
 
-@dataclass(slots=True)
-class _Shutdowns:
+class _Shutdowns(Struct):
     partitions: Partitions = field(default_factory=Partitions)
     brokers: Brokers = field(default_factory=Brokers)
     asked: dict[int, _Asked] = field(default_factory=dict)
@@ -52,8 +49,7 @@ class _Shutdowns:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ShutdownAfterHandover:
+class ShutdownAfterHandover(Struct, frozen=True):
     """QC-18. Whether the broker still leads is judged by the committed records at the answer, or at
     the fencing record that came with it. Exercised when SHUTDOWN was requested and at first not
     granted."""
@@ -122,8 +118,7 @@ class ShutdownAfterHandover:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Owed:
+class _Owed(Struct):
     """A fenced broker, and the places that must still be taken from it."""
 
     at: Cause
@@ -131,8 +126,7 @@ class _Owed:
     places: set[TopicPartition]
 
 
-@dataclass(slots=True)
-class _Fencings:
+class _Fencings(Struct):
     partitions: Partitions = field(default_factory=Partitions)
     brokers: Brokers = field(default_factory=Brokers)
     owed: dict[int, _Owed] = field(default_factory=dict)
@@ -142,8 +136,7 @@ class _Fencings:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class FencedBrokerLosesLeaderships:
+class FencedBrokerLosesLeaderships(Struct, frozen=True):
     """QC-30. Exercised by a fencing record of a broker that led, or was in an ISR, once all of
     these places are moved. The records right before count too, since every node that replays them
     reports them."""
@@ -237,8 +230,7 @@ class FencedBrokerLosesLeaderships:
         return found
 
 
-@dataclass(slots=True)
-class _Leading:
+class _Leading(Struct):
     """The processes that lead one partition by their own report, and those that know they do
     not."""
 
@@ -256,8 +248,7 @@ class _Leading:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class OnlyLeaderServes:
+class OnlyLeaderServes(Struct, frozen=True):
     """RP-18. A broker knows that it does not lead once it reported so, or has replayed a record
     that names another leader. A lease that ended is judged by QC-17."""
 
@@ -355,8 +346,7 @@ class OnlyLeaderServes:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Epochs:
+class _Epochs(Struct):
     """The leaders and epochs of a topic's partitions; a topic that is created again begins anew."""
 
     made: dict[str, int] = field(default_factory=dict)
@@ -369,8 +359,7 @@ class _Epochs:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class OneLeaderAnEpoch:
+class OneLeaderAnEpoch(Struct, frozen=True):
     """RP-24. Exercised when leadership goes to another process, in a later epoch."""
 
     clause: str = "RP-24"

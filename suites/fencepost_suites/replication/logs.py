@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
@@ -27,8 +26,7 @@ from fencepost_suites.common.keys import NOTHING, by_partition
 from fencepost_suites.common.replica_logs import ReplicaLogs
 
 
-@dataclass(slots=True)
-class _Ends:
+class _Ends(Struct):
     """The log end that each process reported, and the process of each replica."""
 
     ends: dict[str, int] = field(default_factory=dict)
@@ -39,8 +37,7 @@ class _Ends:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class AcknowledgedByAllInSync:
+class AcknowledgedByAllInSync(Struct, frozen=True):
     """RP-04. The leader's evidence is its high watermark, or the log ends it knows; the followers'
     is what they stored before. Exercised by every acks=all that had to wait for a follower."""
 
@@ -119,8 +116,7 @@ class AcknowledgedByAllInSync:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Agreement:
+class _Agreement(Struct):
     logs: ReplicaLogs = field(default_factory=ReplicaLogs)
     anew: set[str] = field(default_factory=set)
     """Processes that began to follow with messages in their log, and have not been compared
@@ -128,8 +124,7 @@ class _Agreement:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ReplicasAgree:
+class ReplicasAgree(Struct, frozen=True):
     """RP-05. Exercised by a replica that follows a leader with messages in its log, once what it
     commits equals what another replica committed."""
 
@@ -183,8 +178,7 @@ class ReplicasAgree:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Committed:
+class _Committed(Struct):
     """The highest committed offset of one partition, the event that reported it, and the leader."""
 
     high_watermark: int = 0
@@ -198,8 +192,7 @@ class _Committed:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class CommittedIsNeverLost:
+class CommittedIsNeverLost(Struct, frozen=True):
     """RP-06. A new leader's log must reach every high watermark reported before, including those
     reported when a replica began to lead or to follow. The leader must come from the ISR. A
     reader's evidence is the end of what it read after a change of leader."""
@@ -294,8 +287,7 @@ class CommittedIsNeverLost:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Acknowledged:
+class _Acknowledged(Struct):
     """The highest offsets of acks=all that were answered and that reached a client, and the leader
     since."""
 
@@ -310,8 +302,7 @@ class _Acknowledged:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class NewLeaderHasTheAcknowledged:
+class NewLeaderHasTheAcknowledged(Struct, frozen=True):
     """RP-13. The client's evidence is the acknowledgement it received before leadership moved; the
     former leader's, as a peer of the new one, is that it answered."""
 
@@ -366,8 +357,7 @@ class NewLeaderHasTheAcknowledged:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Following:
+class _Following(Struct):
     logs: ReplicaLogs = field(default_factory=ReplicaLogs)
     began: dict[str, tuple[FollowingStarted, bool]] = field(default_factory=dict)
     """Processes that began to follow and have stored nothing since; and whether in a new epoch."""
@@ -379,8 +369,7 @@ class _Following:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class FollowerTruncatesByEpoch:
+class FollowerTruncatesByEpoch(Struct, frozen=True):
     """RP-15. A follower drops only messages that its leader does not have. So a dropped message is
     not committed, and that leader will not commit it in the same epoch. Exercised by dropped
     messages that the new leader does not have, and by messages above the follower's high watermark

@@ -4,10 +4,9 @@ counts."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
@@ -31,8 +30,7 @@ LEARNT_WITHIN_NS = 2_000_000_000
 watermark."""
 
 
-@dataclass(slots=True)
-class _Readable:
+class _Readable(Struct):
     """How far any replica has committed the partition, and the batches beyond."""
 
     high_watermark: int = -1
@@ -41,8 +39,7 @@ class _Readable:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ReadsStayBelowWatermark:
+class ReadsStayBelowWatermark(Struct, frozen=True):
     """RP-07. The consumer's evidence: a replica had declared everything it received committed
     before. Exercised when the leader held more than it served."""
 
@@ -89,8 +86,7 @@ class ReadsStayBelowWatermark:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Learner:
+class _Learner(Struct):
     """One follower: its own high watermark, and the one it must have learned by now."""
 
     own: int
@@ -101,16 +97,14 @@ class _Learner:
     learnt: bool = False
 
 
-@dataclass(slots=True)
-class _Marks:
+class _Marks(Struct):
     leaders: int = 0
     by: Cause | None = None
     followers: dict[str, _Learner] = field(default_factory=dict)
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class FollowersLearnWatermark:
+class FollowersLearnWatermark(Struct, frozen=True):
     """RP-27. Exercised when a follower that is new to its leader has learned a high watermark from
     it, and when the follower's own log end caps it. A follower that stores fetched messages for two
     seconds without learning the high watermark of that time never will."""
@@ -190,8 +184,7 @@ class FollowersLearnWatermark:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Counted:
+class _Counted(Struct):
     """The stored ISRs of a partition, and a requested shrink that is not stored yet."""
 
     stored: dict[int, tuple[int, frozenset[int]]] = field(default_factory=dict)
@@ -203,8 +196,7 @@ class _Counted:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class StoredIsrCounts:
+class StoredIsrCounts(Struct, frozen=True):
     """RP-32. The stored ISR is what the committed records say for the leader's epoch. Exercised by
     the first commit after a requested shrink was stored, and by a leader that steps down with its
     shrink not stored."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import (
     Cause,
@@ -41,8 +40,7 @@ DONE_WITHIN_NS = 10_000_000_000
 """An active controller, or a running broker, has completed a deletion by then."""
 
 
-@dataclass(slots=True)
-class _Deletions:
+class _Deletions(Struct):
     partitions: Partitions = field(default_factory=Partitions)
     brokers: Brokers = field(default_factory=Brokers)
     owed: dict[int, tuple[Cause, set[TopicPartition]]] = field(default_factory=dict)
@@ -53,8 +51,7 @@ class _Deletions:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class DeletedIsGone:
+class DeletedIsGone(Struct, frozen=True):
     """QC-26. Exercised by a deleted broker that had shared an ISR with others, once it has left
     every such ISR, and by a marked topic that a later controller deleted."""
 
@@ -146,8 +143,7 @@ Held = tuple[str, str, int]
 """Slot, topic id and partition."""
 
 
-@dataclass(slots=True)
-class _Replicas:
+class _Replicas(Struct):
     ids: dict[tuple[str, str], str] = field(default_factory=dict)
     """process and topic -> the topic's id as that process knows it."""
     newest_ids: dict[str, str] = field(default_factory=dict)
@@ -169,8 +165,7 @@ class _Replicas:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class DeletedReplicasAreRemoved:
+class DeletedReplicasAreRemoved(Struct, frozen=True):
     """RP-25. A broker that replayed the deletion, or started after it, has removed its replicas by
     the time it is active. Exercised by the replicas that a broker finds and removes when it starts.
     A process that replays no records, over ZooKeeper, is commanded to remove its replicas before

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
@@ -27,8 +26,7 @@ TURNS = 2
 differ."""
 
 
-@dataclass(slots=True)
-class _Cluster:
+class _Cluster(Struct):
     partitions: Partitions = field(default_factory=Partitions)
     brokers: Brokers = field(default_factory=Brokers)
 
@@ -56,8 +54,7 @@ def placed(brokers: Sequence[int], number: int, replicas: int) -> tuple[int, ...
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class PlacedByFormula:
+class PlacedByFormula(Struct, frozen=True):
     """RP-01. Judged by the records, over the brokers that were live then. A placement that a client
     lists replica by replica is exempt; no client here does that. Exercised by the second and every
     later partition that has the same preferred broker, with other replicas."""
@@ -91,8 +88,7 @@ class PlacedByFormula:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class PlacedOnLive:
+class PlacedOnLive(Struct, frozen=True):
     """RP-28. A broker is live if the records say that it is not fenced. Exercised by a partition
     created while a registered broker was fenced."""
 
@@ -118,8 +114,7 @@ class PlacedOnLive:
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Moves:
+class _Moves(Struct):
     cluster: _Cluster = field(default_factory=_Cluster)
     since: dict[TopicPartition, tuple[tuple[int, ...], tuple[int, ...]]] = field(
         default_factory=dict
@@ -138,8 +133,7 @@ def _spread(counts: Counter[int], brokers: Sequence[int]) -> int:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class AddingMovesLittle:
+class AddingMovesLittle(Struct, frozen=True):
     """RP-03. Judged are the partitions that began to move by the time a client was answered that
     its brokers are added. The counts must be even only if those of the old brokers were. Exercised
     by a call that moved some."""

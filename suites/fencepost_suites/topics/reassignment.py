@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import final
 
 from msgspec import Struct
@@ -15,8 +14,7 @@ from fencepost_suites.common.keys import NOTHING, by_topic
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class SwitchesWhenCaughtUp:
+class SwitchesWhenCaughtUp(Struct, frozen=True):
     """RP-20. Judged by the ISR in the record just before. Exercised by each switch that had to wait
     for a new replica."""
 
