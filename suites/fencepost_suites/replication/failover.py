@@ -9,7 +9,18 @@ from typing import Any, final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Undecided, Violated
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    ProcessExited,
+    RunEnd,
+    Undecided,
+    Violated,
+)
 from fencepost_kafka import (
     BrokerStateChanged,
     FollowingStarted,
@@ -84,7 +95,8 @@ class _Search(Struct):
 
 
 class _Searches(Struct):
-    """The partitions, and when brokers' processes served no client by their own word."""
+    """The partitions, and when brokers' processes served no client: by their own word, or as they
+    had ended."""
 
     partitions: dict[tuple[str, int], _Search] = field(default_factory=dict)
     out: dict[str, int] = field(default_factory=dict)
@@ -113,14 +125,15 @@ class _Searches(Struct):
 class ResendFindsLeader(Struct, frozen=True):
     """RP-11. Exercised by a write invoked under one leader and stored by the next. Broken by a
     write that fails, or is still open when leadership moves on, although a leader served for eight
-    seconds without a request from its client. A process that stands still or is not active serves
-    nothing."""
+    seconds without a request from its client. A process that stands still, is not active or has
+    ended serves nothing."""
 
     clause: str = "RP-11"
     kinds: frozenset[type[Struct]] = frozenset(
         {
             *(ProduceInvoked, ProduceCompleted, ProduceAnswered, RequestRefused),
             *(LeadershipStarted, LeadershipEnded, PartitionCommitted, BrokerStateChanged),
+            ProcessExited,
         }
     )
     keys = staticmethod(whole_run)
@@ -132,6 +145,9 @@ class ResendFindsLeader(Struct, frozen=True):
         body: Any = event.body
         if isinstance(body, BrokerStateChanged):
             state.change(event.process, body.new, event.at_ns)
+            return state, NOTHING
+        if isinstance(body, ProcessExited):
+            state.change(body.ended, "ended", event.at_ns)
             return state, NOTHING
         place = (body.topic, body.partition)
         before = state.partitions.get(place) or _Search()

@@ -15,12 +15,12 @@ from tests.suites.partition_histories import (
     partition,
     verdict,
 )
+from tests.suites.replication.replication_histories import mark
 
-from fencepost import Cause, Evidence
+from fencepost import Cause, Evidence, ProcessExited
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
     BrokerCommitted,
-    HighWatermarkAdvanced,
     IsrChangeAnswered,
     LeadershipEnded,
     LogAppended,
@@ -28,8 +28,6 @@ from fencepost_kafka import (
     ProduceAnswered,
     ProduceCompleted,
     ProduceInvoked,
-    ReplicaCheckpointed,
-    ReplicaRemoved,
     TopicCommitted,
 )
 
@@ -63,22 +61,6 @@ def store(
             base_sequence=sequence,
         ),
         cause,
-    )
-
-
-def mark(h: HistoryBuilder, process: str, to: int) -> None:
-    h.add(
-        process,
-        HighWatermarkAdvanced(
-            topic="orders",
-            partition=0,
-            high_watermark=to,
-            log_end=to,
-            leader_epoch=1,
-            as_leader=False,
-            isr=(),
-            counted=(),
-        ),
     )
 
 
@@ -275,6 +257,19 @@ def test_a_write_still_open_when_an_unreached_leader_leaves_breaks_rp_11() -> No
     assert "was open for 11.0 s while broker-2#1 led" in verdict(h, "RP-11").violations[0].message
 
 
+@pytest.mark.parametrize(
+    ("led_ms", "expected"), [(1_000, Outcome.NOT_EXERCISED), (9_000, Outcome.VIOLATED)]
+)
+def test_a_leader_whose_process_has_ended_serves_nothing(led_ms: int, expected: Outcome) -> None:
+    """Without a controller, or with one that does not notice, nothing takes its place."""
+    h = HistoryBuilder()
+    sought(h)
+    h.after(led_ms).add("harness", ProcessExited(ended=B2, exit_code=0, signal=9, expected=True))
+    h.after(11_000)
+    completed(h, "unknown", -1)
+    assert verdict(h, "RP-11").verdict is expected
+
+
 def test_a_leader_that_steps_down_just_after_its_successor_began_is_judged_too() -> None:
     h = HistoryBuilder()
     sought(h)
@@ -412,83 +407,3 @@ def test_rp_31_is_undecided_if_the_leader_died_at_once() -> None:
     store(h, B1, 0, cause=ASKED)
     h.add(B1, LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="metadata"))
     assert verdict(h, "RP-31").verdict is Outcome.UNKNOWN
-
-
-# ------------------------------------------------------------------------------------------ RP-08
-
-
-def test_a_high_watermark_that_the_node_never_reported_breaks_rp_08() -> None:
-    h = HistoryBuilder()
-    follow(h, B1, 0, 0, leader=2)
-    mark(h, B1, 3)
-    follow(h, B1_AGAIN, 5, 5, leader=2)
-    assert "broker-1 never reported one above 3" in verdict(h, "RP-08").violations[0].message
-
-
-def test_a_high_watermark_above_the_log_breaks_rp_08() -> None:
-    h = HistoryBuilder()
-    mark(h, B1, 9)
-    follow(h, B1_AGAIN, 5, 9, leader=2)
-    assert "above its log end 5" in verdict(h, "RP-08").violations[0].message
-
-
-def test_a_checkpointed_high_watermark_below_the_log_keeps_rp_08() -> None:
-    h = HistoryBuilder()
-    mark(h, B1, 3)
-    follow(h, B1_AGAIN, 5, 2, leader=2)
-    assert verdict(h, "RP-08").verdict is Outcome.HOLDS
-    assert verdict(h, "RP-08", complete=False).verdict is Outcome.UNKNOWN
-
-
-def test_a_log_that_ends_at_its_high_watermark_does_not_exercise_rp_08() -> None:
-    h = HistoryBuilder()
-    mark(h, B1, 3)
-    follow(h, B1_AGAIN, 3, 3, leader=2)
-    assert verdict(h, "RP-08").verdict is Outcome.NOT_EXERCISED
-
-
-# ------------------------------------------------------------------------------------------ RP-26
-
-
-def flushed(h: HistoryBuilder, to: int) -> None:
-    for offset in range(4):
-        store(h, B1, offset)
-    h.add(B1, ReplicaCheckpointed(topic="orders", partition=0, high_watermark=2, flushed=to))
-
-
-def test_flushed_messages_that_are_gone_break_rp_26() -> None:
-    h = HistoryBuilder()
-    flushed(h, 3)
-    follow(h, B1_AGAIN, 2, 2, leader=2)
-    assert "of which 3 had been flushed" in verdict(h, "RP-26").violations[0].message
-
-
-def test_the_loss_of_unflushed_messages_keeps_rp_26() -> None:
-    h = HistoryBuilder()
-    flushed(h, 3)
-    follow(h, B1_AGAIN, 3, 2, leader=2)
-    assert verdict(h, "RP-26").verdict is Outcome.HOLDS
-    assert verdict(h, "RP-26", complete=False).verdict is Outcome.UNKNOWN
-
-
-@pytest.mark.parametrize("gone", ["truncated", "removed"])
-def test_truncated_messages_need_not_be_found_again(gone: str) -> None:
-    h = HistoryBuilder()
-    flushed(h, 3)
-    if gone == "truncated":
-        h.add(
-            B1,
-            LogTruncated(
-                topic="orders",
-                partition=0,
-                to_offset=0,
-                from_log_end=4,
-                high_watermark=0,
-                leader_epoch=2,
-                reason="leader_epoch",
-            ),
-        )
-    else:
-        h.add(B1, ReplicaRemoved(topic="orders", partition=0, topic_id="t", reason="unassigned"))
-    follow(h, B1_AGAIN, 0, 0, leader=2)
-    assert verdict(h, "RP-26").verdict is Outcome.NOT_EXERCISED
