@@ -80,7 +80,8 @@ class Session:
             case zk.Ended(how):
                 self.connected = None
                 self._reopen_ns = now.monotonic_ns + REOPEN_NS
-                self._out.note(SessionChanged(session=self.known, state="ended", how=how.value))
+                ended, self.known = self.known, 0  # the next attempt may never make a session
+                self._out.note(SessionChanged(session=ended, state="ended", how=how.value))
 
     def start(self, task: Task) -> None:
         """Runs a task up to its first request."""
