@@ -5,7 +5,6 @@ The pytest that a test starts does not import Hypothesis, which takes a third of
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from msgspec import Struct
@@ -21,9 +21,6 @@ from fencepost.commands.terminal import errors, output, print_json, show
 from fencepost.injection.toxiproxies import find_toxiproxy, toxiproxy_version
 from fencepost.model.errors import EXIT_CLEAN, EXIT_ENVIRONMENT, EnvironmentFailed
 from fencepost.supervision import supervisor
-
-if TYPE_CHECKING:
-    from fencepost.runtimes.docker.engine import Engine
 
 JAVA_LEAST = 17
 _LIMIT_S = 20
@@ -45,9 +42,12 @@ def doctor(
     json: Json = False,
 ) -> None:
     """Checks whether this machine meets the requirements of runs, and lists what dead runs left."""
-    for gone in remove_leftovers() if reap else ():
+    # The engine's client takes a fifth of the time in which any command starts, if it is imported.
+    from fencepost.commands import engine_checks  # noqa: PLC0415
+
+    for gone in engine_checks.remove_leftovers() if reap else ():
         show(errors(), f"removed {gone}")
-    found = examine()
+    found = [*examine(), *(Finding(*one) for one in engine_checks.examine())]
     if json:
         print_json([asdict(one) for one in found])
     else:
@@ -59,38 +59,15 @@ def doctor(
 
 
 def examine() -> Sequence[Finding]:
-    """Checks everything; takes a second or two."""
+    """Checks this machine; takes a second or two."""
     looks: Sequence[tuple[str, Callable[[], tuple[bool, str]]]] = (
         ("Python", _python),
         ("toxiproxy", _toxiproxy),
         ("Java", _java),
         ("loopback", _loopback),
         ("leftovers", _leftovers),
-        ("container engine", _engine),
-        ("containers", _containers),
     )
     return [Finding(what, *look()) for what, look in looks]
-
-
-def remove_leftovers() -> Sequence[str]:
-    """Removes what dead runs left in the container engine, and nothing without Fencepost's labels.
-
-    Returns what that was, in words. Raises EnvironmentFailed if there is no engine, or something
-    could not be removed.
-    """
-    engine = _connect()
-    try:
-        return [str(left) for left in engine.clear(lambda left: left.abandoned)]
-    finally:
-        engine.close()
-
-
-def _connect() -> Engine:
-    """The container engine. Its client is imported only here, since that takes a fifth of the time
-    in which any command starts."""
-    from fencepost.runtimes.docker.engine import connect  # noqa: PLC0415
-
-    return connect(os.environ)
 
 
 def _python() -> tuple[bool, str]:
@@ -126,40 +103,6 @@ def _loopback() -> tuple[bool, str]:
     except OSError as refused:
         return False, f"127.222.1.1 cannot be bound: {refused.strerror}"
     return True, "any address of 127.0.0.0/8 can be bound"
-
-
-def _engine() -> tuple[bool, str]:
-    """Only the docker runtime needs an engine, so a machine without one is not at fault."""
-    try:
-        engine = _connect()
-    except EnvironmentFailed as missing:
-        return True, f"none, which only the docker runtime needs: {missing}"
-    from fencepost.runtimes.docker.pods import IMAGE  # noqa: PLC0415
-
-    try:
-        without = "" if engine.has_image(IMAGE) else f"; without {IMAGE}, see ./dev images"
-        return True, f"version {engine.version}{without}"
-    finally:
-        engine.close()
-
-
-def _containers() -> tuple[bool, str]:
-    """What dead runs left in the container engine, and how much belongs to live runs or other
-    hosts."""
-    try:
-        engine = _connect()
-    except EnvironmentFailed:
-        return True, "no engine, so nothing is left there"
-    try:
-        found = engine.leftovers()
-    finally:
-        engine.close()
-    abandoned = [str(left) for left in found if left.abandoned]
-    others = len(found) - len(abandoned)
-    beside = f"; {others} belong to live runs or other hosts" if others else ""
-    if abandoned:
-        return False, f"left of dead runs, see --reap: {', '.join(abandoned)}{beside}"
-    return True, f"nothing of dead runs{beside}"
 
 
 def is_supervisor(words: Sequence[bytes]) -> bool:
