@@ -315,6 +315,12 @@ def test_power_is_lost_only_once_every_process_has_begun_and_every_isr_is_full()
     assert not drawn_faults(view, "lose_power")
 
 
+def test_the_fault_of_a_disk_is_alone_until_the_cluster_has_noticed_it() -> None:
+    drawn = drawn_faults(held(begun()), "lose_power", "duplicate_id")
+    assert {planned.fault for planned in drawn} == {"lose_power", "duplicate_id"}
+    assert {(planned.alone, planned.mends_ms) for planned in drawn} == {(True, 6_000)}
+
+
 def held(view: View) -> View:
     view.of(KafkaView).fenced = {slot.node_id: False for slot in BROKERS}
     return view

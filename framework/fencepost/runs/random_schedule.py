@@ -86,6 +86,7 @@ def conduct(run: Run, seed: int, span_ms: int, offered: Collection[str]) -> None
     end_ns = runtime.now_ns() + span_ms * MS
     lasting: list[_Lasting] = []
     mending: dict[str, int] = {}
+    alone_until_ns = 0
     while runtime.now_ns() < end_ns:
         quiet_ms = random.randint(*QUIET_MS)
         let_pass_until(run.runtime, run.runtime.now_ns() + quiet_ms * MS)
@@ -94,10 +95,12 @@ def conduct(run: Run, seed: int, span_ms: int, offered: Collection[str]) -> None
             lasting.remove(one)
             one.active.await_receipt()
             one.active.heal()
+            alone_until_ns = max(alone_until_ns, runtime.now_ns() + one.planned.mends_ms * MS)
             healed = one.planned.victims if one.planned.ends else ()
             mending.update(dict.fromkeys(healed, runtime.now_ns() + chooser.mending_ms * MS))
         affected = frozenset(name for one in lasting for name in one.planned.victims)
-        full = len(lasting) >= MOST_AT_ONCE or any(one.planned.alone for one in lasting)
+        alone = any(one.planned.alone for one in lasting) or runtime.now_ns() < alone_until_ns
+        full = alone or len(lasting) >= MOST_AT_ONCE
         if not full and random.random() < 0.5:
             still = frozenset(n for n, until in mending.items() if until > runtime.now_ns())
             moment = Moment(runtime.view, runtime.layout, offered, affected, still)

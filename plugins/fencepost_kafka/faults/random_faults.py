@@ -105,6 +105,11 @@ class _Draw:
     def names(self, role: Role) -> Sequence[str]:
         return [slot.name for slot in self.situation.layout.of(role)]
 
+    def alone(self, planned: Planned) -> Planned:
+        """The fault of a disk. Two leases after its heal a controller has been elected again, if
+        need be, and the ISRs contain no process that had another disk."""
+        return replace(planned, alone=True, mends_ms=2 * self.situation.timing.lease_ms)
+
     def around_lease(self) -> int:
         """A time well within the lease, close to its end, or after it."""
         lease_ms = self.situation.timing.lease_ms
@@ -175,13 +180,13 @@ def _duplicate(d: _Draw) -> Planned:
     disk = d.one(["empty", "copy"])
     arguments = {"node": broker, "disk": disk}
     kept, victims = d.situation.holder_keeps_id, frozenset([broker])
-    for_ms = d.around_lease()
-    return Planned("duplicate_id", arguments, for_ms, victims, alone=not kept, holding=kept)
+    planned = Planned("duplicate_id", arguments, d.around_lease(), victims, holding=kept)
+    return planned if kept else d.alone(planned)
 
 
 def _lose_power(d: _Draw) -> Planned:
     node = d.node()
-    return _planned("lose_power", {"node": node}, d.around_lease(), node, alone=True)
+    return d.alone(_planned("lose_power", {"node": node}, d.around_lease(), node))
 
 
 def _dialled(d: _Draw) -> tuple[str, str]:
@@ -288,10 +293,8 @@ def _slow_server(d: _Draw) -> Planned:
     return _cut("slow_link", arguments, d.around_lease(), [broker], [broker, server])
 
 
-def _planned(
-    fault: str, arguments: Mapping[str, object], for_ms: int, *victims: str, alone: bool = False
-) -> Planned:
-    return Planned(fault, arguments, for_ms, frozenset(victims), alone)
+def _planned(fault: str, arguments: Mapping[str, object], for_ms: int, *victims: str) -> Planned:
+    return Planned(fault, arguments, for_ms, frozenset(victims))
 
 
 def _cut(

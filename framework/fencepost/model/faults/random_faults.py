@@ -23,7 +23,8 @@ class Planned:
     """A fault by name with its arguments, to be healed after `for_ms`; `victims` are slot names.
 
     `alone`: inject it only while nothing else is affected, and start no other fault before it
-    heals. Otherwise a disk that is copied, or loses data, may be the only one with committed data.
+    heals, nor for `mends_ms` after that: the cluster may not have noticed yet. Otherwise a disk
+    that is copied, or loses data, may be the only one with committed data.
     `holding`: inject it only while its victims certainly hold their ids and so keep a second
     process out. `ends` are the slots between which it changes links. A receipt needs a link that
     answered before, so none of these slots may be starting. `then` is injected right after it, and
@@ -35,6 +36,7 @@ class Planned:
     for_ms: int
     victims: frozenset[str]
     alone: bool = False
+    mends_ms: int = 0
     ends: frozenset[str] = frozenset()
     holding: bool = False
     then: Planned | None = None

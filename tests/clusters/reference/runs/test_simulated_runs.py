@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from fencepost import Condition, Spare, View, kind_name
+from fencepost import Condition, Shape, Spare, View, kind_name
 from fencepost.history.run_folder import RunFolder
 from fencepost.plugins.manager import Plugins, load
+from fencepost.runs import schedule
+from fencepost.runs.random_schedule import run_one
 from fencepost.runs.run import Run, RunSpec
 from fencepost_kafka import KafkaView, MetadataDigest, Role, SnapshotStored, kafka_shape
 
@@ -50,6 +53,20 @@ def test_nothing_committed_is_lost_when_nodes_die_during_a_reassignment(
             cluster.eventually(cluster.recovered)
         result = run.finish()
     result.check(marked=("RP-20", "RP-06", "JEPSEN-lost-write"))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_no_fault_begins_before_the_cluster_has_noticed_the_fault_of_a_disk(
+    seed: int, plugins: Plugins, tmp_path: Path
+) -> None:
+    spec = RunSpec(plugins.system("reference/legacy"), Shape(), "simulated", seed)
+    folder = RunFolder.create(tmp_path / "run")
+    run_one(spec, plugins, folder, 60_000, ("duplicate_id",))
+    injected = schedule.read(folder.path / "schedule.json").injections
+    assert len(injected) > 1
+    for one, following in pairwise(injected):
+        assert one.for_ms is not None
+        assert following.at_ms >= one.at_ms + one.for_ms + 6_000
 
 
 def test_nodes_that_were_left_behind_get_a_snapshot_and_have_the_same_state(
