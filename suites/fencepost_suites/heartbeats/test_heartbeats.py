@@ -135,12 +135,17 @@ def test_an_inactive_broker_is_left_out_of_the_metadata(
 
 @clause("HB-28")
 def test_a_broker_without_a_session_is_absent_though_it_reaches_the_controller(
-    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
 ) -> None:
     clients.produce("orders", acks="all")
     victim, _ = others(cluster)
+
+    def gone(one: BrokerDeclared) -> bool:
+        return one.broker_id == victim.id and (one.old, one.reason) == ("Active", "gone")
+
     with faults.partition(victim, ZOOKEEPER):
-        cluster.eventually(victim.fenced_by_controller)
+        # Its heartbeats go on until its session has ended.
+        cluster.eventually(history.event_where(BrokerDeclared, gone, f"{victim} to be absent"))
     cluster.eventually(cluster.recovered)
 
 

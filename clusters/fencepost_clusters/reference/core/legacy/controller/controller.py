@@ -161,8 +161,10 @@ class Controller:
             self._session.start(election.resign(self._session.connected))
 
     def lost_connection(self) -> None:
-        """The session is suspended or has ended: this broker is not the controller now (HB-27)."""
-        self.elected = None
+        """The session is suspended or has ended: this broker is not the controller now (HB-27).
+        Another controller that it knows still gets its heartbeats (HB-28)."""
+        if self.elected == self._settings.node_id:
+            self.elected = None
         self._stand_again_ns = None
         self._end("session")
 
