@@ -160,9 +160,8 @@ class ReferenceLegacy:
         return KafkaFaultChooser(self.timing(shape), servers=servers, control_requests=True)
 
     def mutable(self) -> Sequence[str]:
-        """The decisions of its nodes."""
-        core = "fencepost_clusters.reference.core"
-        return [f"{core}.{part}" for part in ("legacy", "cluster", "replication", "log")]
+        """The decisions of its control plane: the others are the same as in `reference/quorum`."""
+        return ["fencepost_clusters.reference.core.legacy"]
 
     def demonstration(self) -> Demonstration:
         """A broker carries out a StopReplica for its former process (KIP-380)."""
