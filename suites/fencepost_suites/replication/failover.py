@@ -105,11 +105,11 @@ class _Searches(Struct):
     """process -> when it was not active."""
 
     def change(self, process: str, state: str, at_ns: int) -> None:
-        """A broker's state has changed."""
+        """A broker's state has changed. Before it is active for the first time, it was not."""
         if state != "ACTIVE":
             self.out.setdefault(process, at_ns)
-        elif process in self.out:
-            self.spans.setdefault(process, []).append((self.out.pop(process), at_ns))
+        elif process in self.out or process not in self.spans:
+            self.spans.setdefault(process, []).append((self.out.pop(process, 0), at_ns))
 
     def served_ns(self, one: _Unfound, end: RunEnd) -> int:
         """How long the leader of a suspect served."""

@@ -143,3 +143,19 @@ def test_a_leader_that_was_not_active_was_not_to_be_found() -> None:
     turn(h, "ACTIVE")
     h.add(B1, LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="metadata"))
     assert verdict(h, "RP-11").verdict is not Outcome.VIOLATED
+
+
+@pytest.mark.parametrize(("active_first", "violated"), [(True, True), (False, False)])
+def test_a_leader_that_was_not_active_yet_was_not_to_be_found(
+    active_first: bool, violated: bool
+) -> None:
+    """RP-11: a process may lead before the controller has answered its first heartbeat."""
+    h = HistoryBuilder()
+    if active_first:
+        turn(h, "ACTIVE")
+    lead(h, B1, 1)
+    h.add(CLIENT, ProduceInvoked(operation="op-1", topic="orders", partition=0, acks=-1))
+    h.after(11_000)
+    turn(h, "ACTIVE")
+    h.add(B1, LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="metadata"))
+    assert (verdict(h, "RP-11").verdict is Outcome.VIOLATED) is violated
