@@ -4,6 +4,7 @@ requests the controller refuses."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TypeVar
 
 import pytest
@@ -113,11 +114,17 @@ def test_a_malformed_heartbeat_is_refused_and_changes_nothing(
     [Shape(own={f"broker-{number}#2": HIDDEN for number in (1, 2, 3)})],
     ids=["hidden"],
 )
+@pytest.mark.parametrize("slow_watch", [False, True], ids=["at-once", "before-its-watch"])
 @clause("HB-15")
 def test_heartbeats_for_a_registration_without_an_address_are_refused(
-    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
+    slow_watch: bool,
+    cluster: KafkaCluster,
+    faults: Faults,
+    clients: KafkaClients,
+    history: EventLog,
 ) -> None:
-    """The broker's second process registers without the listener that other brokers use."""
+    """The broker's second process registers without the listener that other brokers use. Its first
+    heartbeat may come before the controller has read that registration."""
     clients.create_topic("orders")
     controller = cluster.active_controller.name
     victim = next(broker for broker in cluster.brokers if broker.name != controller)
@@ -125,10 +132,13 @@ def test_heartbeats_for_a_registration_without_an_address_are_refused(
     def refused(body: MetadataHeartbeatReceived) -> bool:
         return body.broker_id == victim.id and body.error == "INVALID_REQUEST"
 
-    faults.bounce(victim, after_ms=0)
-    cluster.eventually(
-        history.event_where(MetadataHeartbeatReceived, refused, f"{victim} to be refused")
-    )
+    with ExitStack() as late:
+        if slow_watch:
+            late.enter_context(faults.slow_link(controller, "zookeeper-1", latency_ms=150))
+        faults.bounce(victim, after_ms=0)
+        cluster.eventually(
+            history.event_where(MetadataHeartbeatReceived, refused, f"{victim} to be refused")
+        )
     faults.bounce(victim, after_ms=0)
     cluster.eventually(victim.active)
     cluster.eventually(cluster.recovered)

@@ -283,8 +283,7 @@ class Controller:
             self._answer(received, asked, None, -1, Error.NOT_CONTROLLER)
             return
         known = term.brokers.get(asked.broker_id)
-        endpoint = known is None or known.registration.endpoint(REPLICATION_LISTENER) is not None
-        if self._policies.is_malformed(asked.broker_id, endpoint, asked.target_state):
+        if self._is_malformed(known, asked):
             self._answer(received, asked, term, -1, Error.INVALID_REQUEST)
             return
         if known is None:
@@ -298,15 +297,20 @@ class Controller:
             return
         known.heard_ns = now.monotonic_ns
         target = BrokerState(asked.target_state)
+        settled = known.state is self._policies.settled_state(known.state, target)
         if asked.incarnation_id > known.incarnation:
             known.incarnation = asked.incarnation_id
             term.change_soon()  # a new incarnation is a bounce, which the job handles (HB-13)
-        elif known.state is self._policies.settled_state(known.state, target):
+        elif settled and known.initialised == known.incarnation:
             self._answer(received, asked, term, before, Error.NONE)
             return
         cause = self._out.cause
         term.add(self._settle_state(term, received, asked, before, cause))
         self.go_on(now)
+
+    def _is_malformed(self, known: KnownBroker | None, asked: w.MetadataHeartbeatRequest) -> bool:
+        endpoint = known is None or known.registration.endpoint(REPLICATION_LISTENER) is not None
+        return self._policies.is_malformed(asked.broker_id, endpoint, asked.target_state)
 
     def _settle_state(
         self,
@@ -319,11 +323,13 @@ class Controller:
         """Puts a broker in the target state of its heartbeat, and then answers."""
         known = term.brokers.get(asked.broker_id)
         current = known is not None and known.incarnation == asked.incarnation_id
-        if known is not None and current and known.initialised == known.incarnation:
+        malformed = self._is_malformed(known, asked)  # the registration may be read only now
+        registered = known is not None and known.initialised == known.incarnation
+        if known is not None and current and registered and not malformed:
             known.heard_ns = term.now.monotonic_ns
             state = self._policies.settled_state(known.state, BrokerState(asked.target_state))
             yield from term.declare(asked.broker_id, state, "heartbeat")
-        error = Error.NONE
+        error = Error.INVALID_REQUEST if malformed else Error.NONE
         if known is not None and self._policies.is_old_incarnation(
             asked.incarnation_id, known.incarnation
         ):
