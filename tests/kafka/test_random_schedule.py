@@ -226,6 +226,15 @@ def test_only_requests_to_leaders_certainly_come_where_servers_keep_the_metadata
     assert not [p for p in drawn_by(over_server(), view, "hold") if not hits_server(p)]
 
 
+def test_only_links_that_are_in_use_are_cut_where_servers_keep_the_metadata() -> None:
+    view = begun()
+    view.of(KafkaView).fenced[1] = False
+    drawn = drawn_by(over_server(), view, "partition", "cut")
+    between = {p.ends for p in drawn if SERVER.name not in p.ends}
+    in_use = [{"broker-3", "broker-1"}, {"broker-3", "broker-2"}, {"controller-1", "broker-1"}]
+    assert between == set(map(frozenset, in_use))
+
+
 def test_a_dead_node_is_not_starting() -> None:
     view = begun("broker-2")
     view.alive.discard("broker-2#1")

@@ -74,13 +74,7 @@ class _Draw:
     def fetching(self) -> tuple[str, str] | None:
         """A node, and one that it fetches from continuously: the leader of a partition of which the
         node is an in-sync follower, or the active controller, unless servers keep the metadata."""
-        brokers = {slot.node_id: slot.name for slot in self.situation.layout.of(Role.BROKER)}
-        pairs = sorted(
-            (brokers[replica], brokers[one.leader])
-            for one in self.situation.kafka.partitions.values()
-            for replica in one.isr
-            if replica != one.leader and {replica, one.leader} <= brokers.keys()
-        )
+        pairs = self.situation.following
         in_quorum = not self.situation.servers
         if pairs and (not in_quorum or self.random.random() < 0.6):
             return pairs[self.random.randrange(len(pairs))]

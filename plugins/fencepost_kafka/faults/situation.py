@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -61,6 +61,8 @@ class Situation:
         if planned.ends & self.servers:
             running = {name for name in planned.ends & self.servers if self.runs(name)}
             return not running or not running <= self.serving
+        if planned.ends and self.servers:
+            return not self.connects(planned)
         controllers = {slot.name for slot in self.layout.of(Role.CONTROLLER)}
         if planned.ends & controllers:
             return not self.asked(Role.CONTROLLER)
@@ -79,6 +81,27 @@ class Situation:
                 return not self.servers <= self.serving
             case _:
                 return False
+
+    def connects(self, planned: Planned) -> bool:
+        """Whether a link that a fault changes is certainly in use, where brokers are controllers: a
+        follower's to its leader, or the active controller's to a broker."""
+        controllers = self.asked(Role.CONTROLLER)
+        commanded = ((c, broker) for c in controllers for broker in self.holding - controllers)
+        return any(
+            {*pair} <= planned.ends and not planned.victims.isdisjoint(pair)
+            for pair in (*self.following, *commanded)
+        )
+
+    @property
+    def following(self) -> Sequence[tuple[str, str]]:
+        """Each pair of a follower in an ISR, and the leader that it fetches from, in order."""
+        brokers = {slot.node_id: slot.name for slot in self.layout.of(Role.BROKER)}
+        return sorted(
+            (brokers[replica], brokers[one.leader])
+            for one in self.kafka.partitions.values()
+            for replica in one.isr
+            if replica != one.leader and {replica, one.leader} <= brokers.keys()
+        )
 
     def runs(self, name: str) -> bool:
         """Whether a process runs in that slot."""
