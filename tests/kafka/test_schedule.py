@@ -14,6 +14,7 @@ from fencepost import Layout, Slot, UsageError, View
 from fencepost.runs import schedule as s
 from fencepost_clusters.reference.cluster import ReferenceQuorum
 from fencepost_kafka import PartitionView, Role
+from fencepost_kafka.faults.selectors import select
 
 LAYOUT = Layout(
     (
@@ -67,6 +68,7 @@ def test_actions_are_in_order_and_no_fault_heals_before_it_is_injected(
         ("@active-controller", "controller-1"),
         ("@controllers", "controller-1"),
         ("@brokers", ["broker-2", "broker-3"]),
+        ("@other-broker/1", "broker-3"),
     ],
 )
 def test_a_selector_is_resolved_when_the_injection_is_due(selector: str, names: object) -> None:
@@ -80,6 +82,8 @@ def test_a_selector_is_resolved_when_the_injection_is_due(selector: str, names: 
         ("@leader/orders/1", view(2)),
         ("@follower/orders/0", view(2, isr=(2,))),
         ("@active-controller", view(2, controller=None)),
+        ("@other-broker/0", view(2, controller=None)),
+        ("@other-broker/2", view(2)),
     ],
 )
 def test_a_selector_without_a_target_yet_is_not_known(selector: str, seen: View) -> None:
@@ -90,6 +94,13 @@ def test_a_selector_without_a_target_yet_is_not_known(selector: str, seen: View)
 def test_a_selector_that_does_not_exist_is_refused(selector: str) -> None:
     with pytest.raises(UsageError, match=r"no selector named '@lead.*did you mean '@leader'"):
         resolve({"node": selector}, view(2))
+
+
+def test_the_active_controller_is_no_other_broker() -> None:
+    brokers = [Slot(f"broker-{n}", Role.BROKER, n, n, also=((Role.CONTROLLER, n),)) for n in (2, 3)]
+    layout = Layout(tuple(brokers), ())
+    assert select("@other-broker/0", view(2, controller=2), layout) == ["broker-3"]
+    assert select("@other-broker/0", view(2, controller=3), layout) == ["broker-2"]
 
 
 def test_a_record_comes_back_as_written(tmp_path: Path) -> None:

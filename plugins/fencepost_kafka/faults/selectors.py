@@ -3,6 +3,7 @@
 @leader/TOPIC/PARTITION     the partition's leader
 @follower/TOPIC/PARTITION   the first replica in its ISR that does not lead
 @active-controller          the active controller
+@other-broker/N             the N-th broker, from 0 on, that is not the active controller
 @controllers, @brokers      every node of that role
 """
 
@@ -14,7 +15,14 @@ from fencepost import Layout, View
 from fencepost_kafka.view import KafkaView
 from fencepost_kafka.vocabulary import Role
 
-SELECTORS = ("@leader", "@follower", "@active-controller", "@controllers", "@brokers")
+SELECTORS = (
+    "@leader",
+    "@follower",
+    "@active-controller",
+    "@other-broker",
+    "@controllers",
+    "@brokers",
+)
 
 
 def select(selector: str, view: View, layout: Layout) -> Sequence[str] | None:
@@ -33,6 +41,15 @@ def select(selector: str, view: View, layout: Layout) -> Sequence[str] | None:
                 for s in layout.of(Role.CONTROLLER, spares=True)
                 if s.id_as(Role.CONTROLLER) == kafka.active_controller
             ]
+        case "@other-broker", [number] if number.isdecimal():
+            if kafka.active_controller is None:
+                return []
+            others = [
+                slot.name
+                for slot in layout.of(Role.BROKER)
+                if slot.id_as(Role.CONTROLLER) != kafka.active_controller
+            ]
+            return others[int(number) :][:1]
         case (("@leader" | "@follower"), [topic, partition]) if partition.isdecimal():
             known = kafka.partitions.get((topic, int(partition)))
             if known is None:
