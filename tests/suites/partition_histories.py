@@ -61,6 +61,7 @@ def partition(
     adding: tuple[int, ...] = (),
     removing: tuple[int, ...] = (),
     eligible: tuple[int, ...] = (),
+    skipped: int = 0,
     process: str = CONTROLLER,
 ) -> None:
     """A record of the partition, as that process replayed it."""
@@ -77,5 +78,6 @@ def partition(
             adding=adding,
             removing=removing,
             eligible=eligible,
+            skipped=skipped,
         ),
     )

@@ -223,7 +223,8 @@ class PartitionCommitted(Struct, frozen=True, kw_only=True, tag="metadata.partit
     During a reassignment `replicas` lists the new replicas, of which those in `adding` were no
     replicas before, and then those in `removing`. `role` is as in `metadata.broker`. `eligible` are
     replicas outside the ISR that may lead: they hold every committed record, or were the last to do
-    so (KIP-966).
+    so (KIP-966). `skipped` are the states before this one that were not read: this one did not
+    replace the one that was read before.
     """
 
     offset: int
@@ -237,6 +238,7 @@ class PartitionCommitted(Struct, frozen=True, kw_only=True, tag="metadata.partit
     removing: tuple[int, ...] = ()
     role: Literal[NodeRole, ""] = ""
     eligible: tuple[int, ...] = ()
+    skipped: int = 0
 
     def sentence(self) -> str:
         leader = f"broker {self.leader} leads" if self.leader >= 0 else "no broker leads"

@@ -47,15 +47,15 @@ class Partitions(Struct):
     """topic -> offset of the newest record that deleted it."""
 
     def take(self, body: PartitionCommitted) -> tuple[bool, PartitionCommitted | None]:
-        """Applies a record. Returns whether it is newer than the known one, and the record known
-        before."""
+        """Applies a record. Returns whether it is newer than the known one, and the record that it
+        replaced, if that is known."""
         known = self.newest.get((body.topic, body.partition))
         if known is not None and known.offset >= body.offset:
             return False, known
         if body.offset <= self.deleted.get(body.topic, -1):
             return False, None
         self.newest[body.topic, body.partition] = body
-        return True, known
+        return True, None if body.skipped else known
 
     def forget(self, body: TopicCommitted) -> tuple[TopicPartition, ...]:
         """Applies a deletion; returns the partitions that it removed."""

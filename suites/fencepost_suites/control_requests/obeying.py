@@ -20,6 +20,7 @@ from fencepost import (
     Violated,
 )
 from fencepost_kafka import (
+    BrokerCommitted,
     BrokerRegistered,
     BrokerStateChanged,
     ControlledShutdownAnswered,
@@ -190,19 +191,31 @@ class _Written(Struct):
     """broker -> process -> the broker epochs under which it has registered."""
     without_epochs: set[str] = field(default_factory=set)
     """The processes whose inter-broker protocol may lack broker epochs."""
+    stored: set[tuple[int, int]] = field(default_factory=set)
+    """The (broker, broker epoch) of every registration that an observer has read."""
     unregistered: dict[tuple[int, int], list[Violated]] = field(default_factory=dict)
     """(broker, broker epoch) -> the requests for that broker epoch. A broker may record its
     registration after the first request for it."""
 
+    def store(self, body: BrokerCommitted) -> Sequence[Finding]:
+        """Applies a znode, as an observer has read it. The broker may never have got the answer of
+        its registration."""
+        self.stored.add((body.broker_id, body.broker_epoch))
+        return self._settled(body.broker_id, body.broker_epoch)
+
+    def _settled(self, broker: int, epoch: int) -> Sequence[Finding]:
+        """That the requests for a broker epoch were right, which was not known."""
+        early = self.unregistered.pop((broker, epoch), ())
+        return [Exercised(one.at, one.evidence) for one in early]
+
     def register(self, process: str, body: BrokerRegistered) -> Sequence[Finding]:
-        """Applies a registration. Returns that the requests for it were right."""
-        early = self.unregistered.pop((body.broker_id, body.broker_epoch), ())
+        """Applies a registration."""
         of_broker = self.epochs.setdefault(body.broker_id, {})
         of_broker.setdefault(process, set()).add(body.broker_epoch)
         known = body.protocol >= BROKER_EPOCHS or body.version >= HEARTBEAT_INFO
         if not known:
             self.without_epochs.add(process)
-        return [Exercised(one.at, one.evidence) for one in early]
+        return self._settled(body.broker_id, body.broker_epoch)
 
 
 @final
@@ -213,7 +226,7 @@ class RequestsCarryEpoch(Struct, frozen=True):
     Other tests check the bytes."""
 
     clause: str = "BE-01"
-    kinds: frozenset[type[Struct]] = REQUEST_KINDS | {ControlledShutdownAnswered}
+    kinds: frozenset[type[Struct]] = REQUEST_KINDS | {ControlledShutdownAnswered, BrokerCommitted}
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _Written:
@@ -225,6 +238,8 @@ class RequestsCarryEpoch(Struct, frozen=True):
         match body:
             case BrokerRegistered():
                 return state, state.register(event.process, body)
+            case BrokerCommitted():
+                return state, state.store(body)
             case ControlledShutdownAnswered():
                 return state, self._shutdown(state, event, body)
             case _ if request is not None:
@@ -245,14 +260,14 @@ class RequestsCarryEpoch(Struct, frozen=True):
             return (Violated(event.ref, Evidence.PEER, message, request.because),)
         if sent.broker_epoch == NO_EPOCH and request.sender in state.without_epochs:
             return NOTHING
-        if sent.broker_epoch in known:
+        place = (answer.broker_id, sent.broker_epoch)
+        if sent.broker_epoch in known or place in state.stored:
             return (Exercised(event.ref, Evidence.PEER),)
         message = (
             f"{request.sender} sent {event.process} a {answer.api} with broker epoch "
             f"{sent.broker_epoch}, under which broker {answer.broker_id} never registered"
         )
         violated = Violated(event.ref, Evidence.PEER, message, request.because)
-        place = (answer.broker_id, sent.broker_epoch)
         state.unregistered.setdefault(place, []).append(violated)
         return NOTHING
 

@@ -273,7 +273,9 @@ class CommittedIsNeverLost(Struct, frozen=True):
         if known is not None and body.offset <= known.offset:
             return NOTHING
         state.record = body
-        if known is None or body.leader < 0 or body.leader_epoch == 0 != known.leader_epoch:
+        if known is None or body.skipped:
+            return NOTHING
+        if body.leader < 0 or body.leader_epoch == 0 != known.leader_epoch:
             return NOTHING
         if not (known.isr or known.eligible) or body.leader in eligible_leaders(known, body):
             return NOTHING

@@ -27,6 +27,7 @@ from tests.suites.control_requests.control_request_histories import (
 from fencepost import Cause, FaultHealed, FaultInjected, ProcessExited
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
+    BrokerCommitted,
     BrokerStateChanged,
     ControllerBegan,
     ReplicaRemoved,
@@ -65,6 +66,16 @@ def test_a_broker_may_record_its_registration_after_the_first_request_for_it() -
     answer(h, send(h, "UpdateMetadata", OWN + 5))
     assert verdict(h, "BE-01", complete=False).verdict is Outcome.UNKNOWN
     register(h, NEW, OWN + 5)
+    assert outcome(h, "BE-01") is Outcome.HOLDS
+
+
+def test_a_znode_shows_a_registration_whose_answer_the_broker_never_got() -> None:
+    h = bounced()
+    answer(h, send(h, "UpdateMetadata", OWN + 5))
+    znode = BrokerCommitted(
+        offset=9, broker_id=1, broker_epoch=OWN + 5, fenced=False, incarnation="25"
+    )
+    h.add("clients/observer#1", znode)
     assert outcome(h, "BE-01") is Outcome.HOLDS
 
 

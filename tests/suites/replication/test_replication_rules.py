@@ -210,6 +210,15 @@ def test_a_leader_from_outside_the_isr_breaks_rp_06(isr: tuple[int, ...]) -> Non
     assert "from outside the ISR [1, 2]" in verdict(h, "RP-06").violations[0].message
 
 
+@pytest.mark.parametrize("clause", ["RP-06", "RP-29"])
+def test_a_leader_after_a_state_that_was_not_read_breaks_nothing(clause: str) -> None:
+    """The ISR in the skipped state may have had it."""
+    h = HistoryBuilder()
+    partition(h, 4, leader=1, epoch=1, isr=(1, 2))
+    partition(h, 6, leader=3, epoch=2, isr=(3,), skipped=1)
+    assert verdict(h, clause).verdict is not Outcome.VIOLATED
+
+
 def test_a_leader_that_is_not_eligible_breaks_rp_06_where_the_isr_is_empty() -> None:
     h = HistoryBuilder()
     partition(h, 4, leader=-1, epoch=1, isr=(), eligible=(1, 2))

@@ -194,17 +194,19 @@ class Znodes:
         self._states[topic, number] = stat, state
         if before is not None and before[0].mzxid == stat.mzxid:
             return ()
-        bodies: list[Struct] = [self._partition(stat.mzxid, topic, number, state)]
         next_version = 0
         if before is not None and before[0].czxid == stat.czxid:
             next_version = before[0].version + 1
         missed = stat.version - next_version
-        if missed:
-            why = f"{missed} states of {topic}-{number} were replaced before they were read"
-            bodies.insert(0, EvidenceMissed(what=why, kinds=(kind_name(PartitionCommitted),)))
-        return bodies
+        news = self._partition(stat.mzxid, topic, number, state, skipped=missed)
+        if not missed:
+            return (news,)
+        why = f"{missed} states of {topic}-{number} were replaced before they were read"
+        return EvidenceMissed(what=why, kinds=(kind_name(PartitionCommitted),)), news
 
-    def _partition(self, zxid: int, topic: str, number: int, state: State) -> Struct:
+    def _partition(
+        self, zxid: int, topic: str, number: int, state: State, *, skipped: int = 0
+    ) -> Struct:
         known, name = self._topics[topic], str(number)
         return PartitionCommitted(
             offset=zxid,
@@ -216,6 +218,7 @@ class Znodes:
             replicas=known.partitions.get(name, ()),
             adding=known.adding_replicas.get(name, ()),
             removing=known.removing_replicas.get(name, ()),
+            skipped=skipped,
         )
 
 

@@ -167,7 +167,7 @@ def test_a_state_that_was_replaced_before_it_was_read_is_missed() -> None:
         kinds=("metadata.partition",),
     )
     assert isinstance(now, PartitionCommitted)
-    assert (now.leader, now.leader_epoch) == (1, 2)
+    assert (now.leader, now.leader_epoch, now.skipped) == (1, 2, 1)
 
 
 def test_after_a_lost_connection_all_is_read_and_watched_again() -> None:
