@@ -9,7 +9,7 @@ from fencepost.testing import EventLog, Faults
 from fencepost_kafka import IsrChangeAnswered, kafka_shape
 from fencepost_kafka.testing import KafkaClients, KafkaCluster
 from fencepost_suites.common.places import apart_from_controller
-from fencepost_suites.common.shapes import OUTLASTING_LEASE, shaped
+from fencepost_suites.common.shapes import shaped
 
 clause = pytest.mark.clause
 physical = pytest.mark.physical
@@ -20,6 +20,11 @@ PATIENT_OF_FOUR = pytest.mark.parametrize(
     "fencepost_shape", [kafka_shape(brokers=4, settings=_PATIENT)], ids=["patient-four"]
 )
 """As `PATIENT`, with a broker that has no replica of a given partition."""
+OUTLASTING_LEASE_OF_FOUR = pytest.mark.parametrize(
+    "fencepost_shape",
+    [kafka_shape(brokers=4, settings={"registration.lease.timeout.ms": "6000"})],
+    ids=["outlasting-lease-of-four"],
+)
 
 
 @physical("sockets")
@@ -63,27 +68,29 @@ def test_a_leader_that_steps_down_fails_the_writes_that_wait_for_followers(
     cluster.eventually(leader.active)
 
 
-@OUTLASTING_LEASE
+@OUTLASTING_LEASE_OF_FOUR
 @clause("RP-29")
 def test_while_the_isr_is_dead_the_partition_has_no_leader(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
     # One replica is enough, so that none outside the ISR is eligible beside it (KIP-966).
-    clients.create_topic("orders", partitions=1, config={"min.insync.replicas": "1"})
-    leader = cluster.leader("orders", 0)
-    followers = cluster.followers("orders", 0)
+    clients.create_topic("orders", partitions=4, config={"min.insync.replicas": "1"})
+    # The leader asks the controller for the change of its ISR, so that is none of the followers.
+    led = apart_from_controller(cluster, "orders", 4)
+    leader = cluster.leader("orders", led)
+    followers = cluster.followers("orders", led)
     with faults.cut([f.name for f in followers], leader):
         # The followers need something to lag behind by: otherwise a leader may count them as in
         # sync.
-        assert clients.produce_directly(leader, "orders", 0, acks=1).answered
+        assert clients.produce_directly(leader, "orders", led, acks=1).answered
         for follower in followers:
-            cluster.eventually(~follower.in_sync("orders", 0))
+            cluster.eventually(~follower.in_sync("orders", led))
         with faults.kill(leader):
             cluster.eventually(leader.fenced_by_controller)
-            cluster.eventually(cluster.leaderless("orders", 0))
+            cluster.eventually(cluster.leaderless("orders", led))
             for follower in followers:
-                assert not clients.produce_directly(follower, "orders", 0, acks=1).answered
-    cluster.eventually(leader.leads("orders", 0))
+                assert not clients.produce_directly(follower, "orders", led, acks=1).answered
+    cluster.eventually(leader.leads("orders", led))
 
 
 @shaped("long-lease", registration_lease_timeout_ms="8000", replica_lag_time_max_ms="1000")
