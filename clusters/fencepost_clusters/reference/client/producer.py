@@ -103,8 +103,7 @@ class ProducerClient:
         """When a batch of a partition must be sent again, or given up."""
         times = [one.unsent[0][2]] if one.unsent else []
         times += [batch.limit_ns for batch in one.sent if batch.call is None]
-        ready = self._producer is not None and not self._renewing
-        if not (one.sent and ready) or any(batch.call is not None for batch in one.sent):
+        if not one.sent or any(batch.call is not None for batch in one.sent):
             return min(times, default=None)
         if self._routes.leader(one.sent[0].place) is not None:
             times.append(max(batch.again_ns for batch in one.sent))
@@ -173,14 +172,15 @@ class ProducerClient:
         if address is None:
             self._routes.stale(now)
             return
-        if self._producer is None or self._renewing:
-            self._renew(now)
-            return
         failed = [b for b in one.sent if b.call is None]
         if failed:
+            # They keep their sequence numbers, so they need no new producer id.
             if len(failed) == len(one.sent) and all(b.again_ns <= now.monotonic_ns for b in failed):
                 for batch in failed[:MOST_IN_FLIGHT]:
                     self._dispatch(batch, one)
+            return
+        if self._producer is None or self._renewing:
+            self._renew(now)
             return
         while one.unsent and len(one.sent) < MOST_IN_FLIGHT:
             batch = self._form(place, one, now)
