@@ -52,7 +52,7 @@ from fencepost.events.traits import (
 from fencepost.events.words import because, numbers, span
 from fencepost.history.recorder import Recorder
 from fencepost.history.run_end import RunEnd
-from fencepost.judging.known_findings import KnownFinding, Seen
+from fencepost.judging.known_findings import Consequence, KnownFinding, Mark, Seen, Trigger
 from fencepost.judging.rules import (
     Applicability,
     Clause,
@@ -168,6 +168,7 @@ __all__ = [
     "Condition",
     "Configured",
     "ConnectionClosed",
+    "Consequence",
     "Contained",
     "Cut",
     "Defect",
@@ -206,6 +207,7 @@ __all__ = [
     "LinkState",
     "LogParser",
     "MakeClients",
+    "Mark",
     "Moment",
     "Mutable",
     "Nearest",
@@ -254,6 +256,7 @@ __all__ = [
     "System",
     "TestEnded",
     "TestStarted",
+    "Trigger",
     "Undecided",
     "Unrecognised",
     "UsageError",

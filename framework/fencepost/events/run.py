@@ -60,6 +60,7 @@ class FaultInjected(Struct, frozen=True, tag="fault.injected", kw_only=True):
     """A fault was injected. `receipt` is true only if `evidence`, a measurement, shows its effect.
 
     Written after the measurement; `began_at_ns` is when injecting it began (0: not known).
+    `arguments` are those of the fault, as a JSON object (empty: not known).
     """
 
     fault_id: str
@@ -68,6 +69,7 @@ class FaultInjected(Struct, frozen=True, tag="fault.injected", kw_only=True):
     receipt: bool
     evidence: str
     began_at_ns: int = 0
+    arguments: str = ""
 
     def sentence(self) -> str:
         proof = self.evidence if self.receipt else f"without a receipt ({self.evidence})"

@@ -7,12 +7,14 @@ that shows it; `fencepost.judging.attribution` separates them from new ones.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 
-class Seen(Struct, frozen=True, kw_only=True):
+class Seen(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A finding appeared in `runs` of `of` runs on a version."""
 
     version: str
@@ -20,26 +22,84 @@ class Seen(Struct, frozen=True, kw_only=True):
     of: int
 
 
-class KnownFinding(Struct, frozen=True, kw_only=True):
+class Trigger(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The fault that causes a finding, with the arguments that matter.
+
+    A violation is caused by it only from the time when it was injected until `within_ms` after it
+    was healed.
+    """
+
+    fault: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    within_ms: int = 0
+
+
+class Mark(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An event that the mechanism of a finding leaves: of a kind, by its tag, from a process that
+    the trigger was aimed at, after the trigger and before the violation.
+
+    `sentence` is a regular expression that matches the event's whole sentence. With `there`, the
+    event concerns the same thing as the violation: a scope whose first word is the finding's
+    `wake`.
+    """
+
+    kind: str
+    sentence: str = ".*"
+    there: bool = False
+
+
+class Consequence(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A clause that a finding breaks in its wake, and the messages of such violations.
+
+    It comes after a violation that the trigger itself explains. With `earlier`, it stands before
+    one: the event is that of something which was lost later.
+    """
+
+    clause: str
+    message: str
+    earlier: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A violation's message matches: the numbers `low` to `high` that it names, such as offsets
+    (None: it names none), and the process that it names, if any."""
+
+    low: int | None
+    high: int | None
+    process: str
+
+    def within(self, low: int | None, high: int | None) -> bool:
+        """Whether all of its numbers are among these."""
+        if self.low is None or self.high is None:
+            return True
+        return low is not None and high is not None and low <= self.low <= self.high <= high
+
+
+class KnownFinding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One known way in which a system breaks a promise.
 
     `system` is its family (`apache/kraft`), `clauses` are the ones it breaks. `message` is a
-    regular expression that matches the whole message of such a violation. With a `fault`, a
-    violation is known only if such a fault had been injected at the violation's process before, for
-    cases in which the message alone is too general. `seen` counts the runs of the schedule in
-    `schedule`; `history` is one that shows the finding. Both are paths below the plugin.
+    regular expression that matches the whole message of such a violation. Its groups `low` and
+    `high` name the numbers that are affected, such as offsets, its group `process` the process that
+    the fault was aimed at; without that group, it is the process of the violation's event.
 
-    `then` are clauses that it breaks as a consequence: a violation of them, in the same run and in
-    a scope of authority where this finding appeared, is its consequence. `wake` is the kind of
-    these scopes, their first word.
+    A violation is this finding only if its cause is there too: its `trigger`, and all its `marks`.
+    Whatever fits only partly is new.
+
+    `then` are violations that follow. Such a violation is known in the same run, in a scope of
+    authority where this finding appeared, for numbers that it affected. `wake` is the kind of these
+    scopes, their first word. `seen` counts the runs of the schedule in `schedule`; `history` is one
+    that shows the finding. Both are paths below the plugin.
     """
 
     id: str
     system: str
     clauses: tuple[str, ...]
     message: str
-    fault: str = ""
-    then: tuple[str, ...] = ()
+    trigger: Trigger | None = None
+    marks: tuple[Mark, ...] = ()
+    then: tuple[Consequence, ...] = ()
     wake: str = ""
     says: str
     seen: tuple[Seen, ...]
@@ -51,12 +111,16 @@ class KnownFinding(Struct, frozen=True, kw_only=True):
         """The versions in which it appeared; it is known for these only."""
         return tuple(one.version for one in self.seen if one.runs)
 
-    def matches(self, clause: str, message: str, faults: Collection[str]) -> bool:
-        """Whether a violation is this finding; `faults` had been injected at the process of the
-        violation's event."""
-        if clause not in self.clauses or (self.fault and self.fault not in faults):
-            return False
-        return re.fullmatch(self.message, message) is not None
+
+def matched(pattern: str, message: str) -> Match | None:
+    """What a message names, if the regular expression matches the whole of it."""
+    found = re.fullmatch(pattern, message)
+    if found is None:
+        return None
+    named = found.groupdict()
+    low = named.get("low")
+    high = named.get("high") or low
+    return Match(int(low) if low else None, int(high) if high else None, named.get("process") or "")
 
 
 def bearing_on(

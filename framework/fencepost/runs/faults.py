@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, final
 
+import msgspec
 from msgspec.structs import replace
 
 from fencepost.events import FaultHealed, FaultInjected, FaultTookEffect
@@ -120,6 +121,7 @@ class Faults:
                 receipt=receipt.true,
                 evidence=receipt.evidence,
                 began_at_ns=began_ns,
+                arguments=msgspec.json.encode(dict(fault.arguments()), order="sorted").decode(),
             )
         )
         self._injections.append(

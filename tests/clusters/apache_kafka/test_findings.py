@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import gzip
 import shutil
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
-from fencepost import KnownFinding
+from fencepost import Event, FaultHealed, FaultInjected, KnownFinding, Mark, Trigger
+from fencepost.events import Codec
+from fencepost.history import merge
 from fencepost.history.run_folder import RunFolder
+from fencepost.judging.attribution import attributed
 from fencepost.judging.folder import judge_folder
-from fencepost.judging.judge import Outcome
+from fencepost.judging.judge import Judgement, Outcome, judge
+from fencepost.model.clock import SECOND
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.schedule import read
 from fencepost_clusters.apache_kafka.findings import known_findings
@@ -23,21 +29,102 @@ def plugins() -> Plugins:
     return load()
 
 
+def folder_of(finding: KnownFinding, path: Path) -> RunFolder:
+    """A copy of the run that is kept with a finding."""
+    kept = Path(str(files("fencepost_clusters.apache_kafka"))) / finding.history
+    shutil.copytree(kept.parent, path)
+    if kept.suffix == ".gz":
+        (path / kept.stem).write_bytes(gzip.decompress(kept.read_bytes()))
+    return RunFolder(path)
+
+
 @pytest.mark.parametrize("finding", known_findings(), ids=lambda one: one.id)
 def test_the_history_of_a_finding_shows_it(
     finding: KnownFinding, plugins: Plugins, tmp_path: Path
 ) -> None:
-    kept = Path(str(files("fencepost_clusters.apache_kafka"))) / finding.history
-    folder = RunFolder(tmp_path / "run")
-    shutil.copytree(kept.parent, folder.path)
-    if kept.suffix == ".gz":
-        (folder.path / kept.stem).write_bytes(gzip.decompress(kept.read_bytes()))
-    judgement, end = judge_folder(folder, plugins.promises)
+    judgement, end = judge_folder(folder_of(finding, tmp_path / "run"), plugins.promises)
     assert end.complete
     violated = set(judgement.of(Outcome.VIOLATED))
-    assert set(finding.clauses) <= violated <= {*finding.clauses, *finding.then}
+    assert set(finding.clauses) <= violated
+    assert violated <= {*finding.clauses, *(one.clause for one in finding.then)}
     assert {judgement.verdicts[clause].known for clause in violated} == {(finding.id,)}
     assert judgement.broken == ()
+
+
+HOUR_NS = 3_600 * SECOND
+
+
+def without_the_fault(event: Event, trigger: Trigger) -> Event | None:
+    body = event.body
+    struck = isinstance(body, FaultInjected) and body.fault == trigger.fault
+    return None if struck else event
+
+
+def with_other_arguments(event: Event, trigger: Trigger) -> Event | None:
+    if not isinstance(event.body, FaultInjected) or event.body.fault != trigger.fault:
+        return event
+    return structs.replace(event, body=structs.replace(event.body, arguments='{"disk":"copy"}'))
+
+
+def at_other_processes(event: Event, trigger: Trigger) -> Event | None:
+    if not isinstance(event.body, FaultInjected) or event.body.fault != trigger.fault:
+        return event
+    return structs.replace(event, body=structs.replace(event.body, targets=("broker-9#1",)))
+
+
+def an_hour_after_healing(event: Event, trigger: Trigger) -> Event | None:
+    """The fault began, left its marks, and was healed an hour before everything else."""
+    body = event.body
+    if isinstance(body, FaultInjected) and body.fault == trigger.fault:
+        event = structs.replace(event, body=structs.replace(body, began_at_ns=1))
+        return structs.replace(event, at_ns=2)
+    if isinstance(body, FaultHealed) and body.fault_id.startswith(trigger.fault):
+        return structs.replace(event, at_ns=3)
+    return structs.replace(event, at_ns=event.at_ns + HOUR_NS)
+
+
+COUNTER = (without_the_fault, with_other_arguments, at_other_processes, an_hour_after_healing)
+
+
+@pytest.mark.parametrize("change", COUNTER, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("finding", known_findings(), ids=lambda one: one.id)
+def test_the_same_violations_without_the_cause_are_new(
+    finding: KnownFinding,
+    change: Callable[[Event, Trigger], Event | None],
+    plugins: Plugins,
+    tmp_path: Path,
+) -> None:
+    trigger = finding.trigger
+    assert trigger is not None
+    judgement, events = judged(finding, plugins, tmp_path)
+    changed = [other for event in events if (other := change(event, trigger)) is not None]
+    assert set(attributed(judgement, [finding], changed).broken) >= set(finding.clauses)
+
+
+@pytest.mark.parametrize(
+    ("finding", "mark"),
+    [(finding, mark) for finding in known_findings() for mark in finding.marks],
+    ids=lambda one: one.id if isinstance(one, KnownFinding) else one.kind,
+)
+def test_the_same_violations_without_a_mark_of_the_mechanism_are_new(
+    finding: KnownFinding, mark: Mark, plugins: Plugins, tmp_path: Path
+) -> None:
+    judgement, events = judged(finding, plugins, tmp_path)
+    assert attributed(judgement, [finding], events).broken == ()
+    changed = [event for event in events if event.kind != mark.kind]
+    assert set(attributed(judgement, [finding], changed).broken) >= set(finding.clauses)
+
+
+def judged(
+    finding: KnownFinding, plugins: Plugins, path: Path
+) -> tuple[Judgement, Sequence[Event]]:
+    """The verdicts of a finding's history before any is known, and its events."""
+    folder, promises = folder_of(finding, path / "run"), plugins.promises
+    codec = Codec(promises.kinds)
+    reading = merge.read(folder, codec)
+    plane = promises.plane(finding.system)
+    judgement = judge(reading, promises.rules, promises.clauses, lambda: reading.end, plane)
+    return judgement, list(merge.read(folder, codec))
 
 
 @pytest.mark.parametrize("finding", known_findings(), ids=lambda one: one.id)
@@ -51,4 +138,4 @@ def test_a_finding_can_be_replayed(finding: KnownFinding) -> None:
 
 def test_a_plugin_lists_them(plugins: Plugins) -> None:
     assert known_findings()
-    assert set(known_findings()) <= set(plugins.known_findings)
+    assert all(one in plugins.known_findings for one in known_findings())

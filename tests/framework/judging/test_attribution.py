@@ -1,0 +1,273 @@
+"""A violation is a known finding only if its cause is there."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import Struct, structs
+
+from fencepost import (
+    Cause,
+    Consequence,
+    Event,
+    Evidence,
+    FaultHealed,
+    FaultInjected,
+    KnownFinding,
+    Mark,
+    PhaseStarted,
+    Seen,
+    Trigger,
+)
+from fencepost.judging.attribution import attributed
+from fencepost.judging.judge import Broken, Judgement, Outcome, Verdict
+from fencepost.judging.known_findings import bearing_on
+from fencepost.model.clock import SECOND
+from fencepost_kafka import LogTruncated
+
+VICTIM = "broker-1#1"
+KNOWN = KnownFinding(
+    id="serves-late",
+    system="some/thing",
+    clauses=("QC-17",),
+    message=r"it lost (?P<low>\d+) to (?P<high>\d+)",
+    trigger=Trigger(fault="pause", arguments={"hard": True}, within_ms=2_000),
+    marks=(Mark(kind="replica.log_truncated", sentence=r".*from offset 5 .*", there=True),),
+    then=(
+        Consequence(clause="RP-06", message=r"offset (?P<low>\d+) is gone"),
+        Consequence(clause="RP-07", message=r"offset (?P<low>\d+) was good", earlier=True),
+    ),
+    wake="partition",
+    says="It serves for a moment after its lease.",
+    seen=(
+        Seen(version="1.0", runs=3, of=10),
+        Seen(version="1.1", runs=1, of=1),
+        Seen(version="1.2", runs=0, of=9),
+    ),
+    schedule="schedule.json",
+    history="history.ndjson",
+)
+
+
+class Scene:
+    """A history of one partition, and the violations in it."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.verdicts: dict[str, Verdict] = {}
+
+    def add(self, at_s: float, process: str, body: Struct) -> Cause:
+        event = Event("run", process, len(self.events), int(at_s * SECOND), body)
+        self.events.append(event)
+        return event.ref
+
+    def inject(
+        self,
+        at_s: float,
+        *,
+        fault: str = "pause",
+        target: str = VICTIM,
+        arguments: str = '{"hard":true,"node":"broker-1"}',
+        noted_s: float = 0,
+    ) -> None:
+        injected = FaultInjected(
+            fault_id="fault-1",
+            fault=fault,
+            targets=(target,),
+            receipt=True,
+            evidence="",
+            began_at_ns=int(at_s * SECOND),
+            arguments=arguments,
+        )
+        self.add(noted_s or at_s, "harness", injected)
+
+    def heal(self, at_s: float) -> None:
+        self.add(at_s, "harness", FaultHealed(fault_id="fault-1", receipt=True, evidence=""))
+
+    def truncate(
+        self, at_s: float, process: str = VICTIM, to: int = 5, partition: int = 0
+    ) -> Cause:
+        body = LogTruncated(
+            topic="t",
+            partition=partition,
+            to_offset=to,
+            from_log_end=9,
+            high_watermark=0,
+            leader_epoch=1,
+            reason="leader_epoch",
+        )
+        return self.add(at_s, process, body)
+
+    def violate(self, at: Cause, message: str, clause: str = "QC-17") -> None:
+        before = self.verdicts.get(clause)
+        known = before.violations if before is not None else ()
+        broken = (*known, Broken(at=at, evidence=Evidence.SELF, message=message))
+        self.verdicts[clause] = Verdict(
+            Outcome.VIOLATED, 1, Evidence.SELF, "says", violated=len(broken), violations=broken
+        )
+
+    def broken(self, finding: KnownFinding = KNOWN) -> tuple[str, ...]:
+        return tuple(attributed(Judgement(self.verdicts), [finding], self.events).broken)
+
+
+def caused() -> Scene:
+    """The finding with its whole cause: injected at 10 s, healed at 20 s."""
+    scene = Scene()
+    scene.inject(10)
+    scene.truncate(12)
+    scene.heal(20)
+    return scene
+
+
+def test_a_known_finding_turns_nothing_red() -> None:
+    scene = caused()
+    scene.violate(scene.truncate(21, to=3), "it lost 3 to 8")
+    judgement = attributed(Judgement(scene.verdicts), [KNOWN], scene.events)
+    assert judgement.verdicts["QC-17"].known == ("serves-late",)
+    assert judgement.of(Outcome.VIOLATED) == ("QC-17",)
+    assert judgement.broken == ()
+
+
+def test_a_violation_long_after_the_fault_was_healed_is_new() -> None:
+    scene = caused()
+    scene.violate(scene.truncate(22.1, to=3), "it lost 3 to 8")
+    assert scene.broken() == ("QC-17",)
+
+
+def test_a_violation_before_the_fault_is_new() -> None:
+    scene = Scene()
+    at = scene.truncate(9, to=5)
+    scene.violate(at, "it lost 3 to 8")
+    scene.inject(10)
+    assert scene.broken() == ("QC-17",)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"fault": "kill"},
+        {"target": "broker-2#1"},
+        {"arguments": '{"hard":false}'},
+        {"arguments": ""},
+    ],
+    ids=["another fault", "another process", "other arguments", "unknown arguments"],
+)
+def test_a_violation_by_another_cause_is_new(other: dict[str, str]) -> None:
+    scene = Scene()
+    scene.inject(10, **other)  # type: ignore[arg-type]
+    scene.truncate(12)
+    scene.violate(scene.truncate(13, to=3), "it lost 3 to 8")
+    assert scene.broken() == ("QC-17",)
+
+
+@pytest.mark.parametrize(
+    ("process", "to", "partition"),
+    [("broker-2#1", 5, 0), (VICTIM, 4, 0), (VICTIM, 5, 1)],
+    ids=["of another process", "with another sentence", "of another partition"],
+)
+def test_a_violation_without_the_mark_of_the_mechanism_is_new(
+    process: str, to: int, partition: int
+) -> None:
+    scene = Scene()
+    scene.inject(10)
+    scene.truncate(12, process, to, partition)
+    scene.violate(scene.truncate(13, to=3), "it lost 3 to 8")
+    assert scene.broken() == ("QC-17",)
+
+
+def test_a_mark_from_before_the_fault_is_none() -> None:
+    scene = Scene()
+    scene.truncate(9)
+    scene.inject(10)
+    scene.violate(scene.truncate(13, to=3), "it lost 3 to 8")
+    assert scene.broken() == ("QC-17",)
+
+
+def test_an_injection_is_recorded_once_it_was_measured_which_may_be_after_the_violation() -> None:
+    scene = Scene()
+    scene.truncate(12)
+    scene.violate(scene.truncate(13, to=3), "it lost 3 to 8")
+    scene.inject(10, noted_s=14)
+    assert scene.broken() == ()
+
+
+@pytest.mark.parametrize("violated", [2, 3])
+def test_a_violation_that_may_be_new_fails_beside_a_known_one(violated: int) -> None:
+    scene = caused()
+    scene.violate(scene.truncate(13, to=3), "it lost 3 to 8")
+    if violated == 2:  # one is new
+        scene.violate(scene.truncate(13, to=3), "it elected two leaders")
+    else:  # one was not kept
+        verdict = structs.replace(scene.verdicts["QC-17"], violated=2)
+        scene.verdicts["QC-17"] = verdict
+    assert scene.broken() == ("QC-17",)
+
+
+def test_a_finding_of_another_clause_does_not_apply_to_this_one() -> None:
+    scene = caused()
+    scene.violate(scene.truncate(13, to=3), "it lost 3 to 8")
+    assert scene.broken(structs.replace(KNOWN, clauses=("QC-18",))) == ("QC-17",)
+
+
+@pytest.mark.parametrize(
+    ("at_s", "partition", "offset", "clause", "known"),
+    [
+        (14, 0, 4, "RP-06", True),
+        (14, 1, 4, "RP-06", False),
+        (14, 0, 9, "RP-06", False),
+        (12.5, 0, 4, "RP-06", False),
+        (14, 0, 4, "RP-08", False),
+    ],
+    ids=["touched", "another partition", "another offset", "before", "another clause"],
+)
+def test_a_consequence_is_known_where_the_finding_has_touched_something(
+    at_s: float, partition: int, offset: int, clause: str, known: bool
+) -> None:
+    scene = caused()
+    if at_s < 13:
+        scene.violate(
+            scene.truncate(at_s, "broker-9#1", 1, partition), f"offset {offset} is gone", clause
+        )
+    scene.violate(scene.truncate(13, to=3), "it lost 3 to 8")
+    if at_s > 13:
+        scene.violate(
+            scene.truncate(at_s, "broker-9#1", 1, partition), f"offset {offset} is gone", clause
+        )
+    assert (scene.broken() == ()) is known
+
+
+@pytest.mark.parametrize(("at_s", "known"), [(12.5, True), (14, False)])
+def test_what_was_lost_stands_before_the_loss(at_s: float, known: bool) -> None:
+    """A write of later times is lost by another cause."""
+    scene = caused()
+    early = scene.truncate(12.5, "broker-9#1", 1)
+    scene.violate(scene.truncate(13, to=3), "it lost 3 to 8")
+    late = scene.truncate(14, "broker-9#1", 1)
+    scene.violate(early if at_s < 13 else late, "offset 4 was good", "RP-07")
+    assert (scene.broken() == ()) is known
+
+
+def test_a_consequence_without_the_finding_is_new() -> None:
+    scene = caused()
+    scene.violate(scene.truncate(14, "broker-9#1", 1), "offset 4 is gone", "RP-06")
+    assert scene.broken() == ("RP-06",)
+
+
+def test_a_finding_without_a_trigger_is_known_by_its_message() -> None:
+    scene = Scene()
+    scene.violate(scene.add(1, VICTIM, PhaseStarted(phase="load")), "it lost 3 to 8")
+    assert scene.broken(structs.replace(KNOWN, trigger=None, marks=())) == ()
+
+
+@pytest.mark.parametrize(
+    ("system", "versions", "bears"),
+    [
+        ("some/thing", {"some/thing": "1.0"}, True),
+        ("some/thing@1.1", {}, True),
+        ("some/thing", {"some/thing": "2.0"}, False),
+        ("other/thing", {"some/thing": "1.0"}, False),
+    ],
+)
+def test_a_finding_bears_on_the_versions_that_it_was_seen_on(
+    system: str, versions: dict[str, str], bears: bool
+) -> None:
+    assert bool(bearing_on([KNOWN], system, versions)) is bears
