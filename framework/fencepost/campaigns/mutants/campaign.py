@@ -34,7 +34,7 @@ from fencepost.model.clock import SECOND, now_ns
 from fencepost.model.errors import EnvironmentFailed, UsageError
 from fencepost.model.system.capabilities import Mutable, System
 
-LIMIT_S = 300
+LIMIT_S = 120
 """How many seconds of processor time one mutant may take: one that does not end is noticed."""
 WAIT_S = 20 * LIMIT_S
 """How long to wait for one mutant, on a busy machine too."""
