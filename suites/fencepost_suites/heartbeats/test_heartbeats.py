@@ -6,7 +6,12 @@ import pytest
 
 from fencepost import Shape
 from fencepost.testing import EventLog, Faults
-from fencepost_kafka import BrokerDeclared, ControlRequestSent, PartitionCommitted
+from fencepost_kafka import (
+    BrokerDeclared,
+    BrokerStateChanged,
+    ControlRequestSent,
+    PartitionCommitted,
+)
 from fencepost_kafka.testing import KafkaClients, KafkaCluster, KafkaNode
 from fencepost_suites.common.places import led_elsewhere
 from fencepost_suites.common.shapes import LONG_LEASE, shaped
@@ -72,7 +77,7 @@ def test_a_broker_cut_off_from_the_controller_serves_no_stale_metadata(
 
 @clause("HB-16", "HB-21")
 def test_a_broker_that_was_inactive_returns_to_the_isr_by_an_isr_change(
-    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
 ) -> None:
     writes = clients.produce("orders", acks="all")
     controller = controlling(cluster)
@@ -82,7 +87,15 @@ def test_a_broker_that_was_inactive_returns_to_the_isr_by_an_isr_change(
         cluster.eventually(victim.fenced_by_controller)
         cluster.eventually(writes.acked_at_least(len(writes.acked) + 100))
         cluster.eventually(victim.fenced)
+        sent = {(one.controller_epoch, one.correlation) for one in history.of(ControlRequestSent)}
+
+    def announced(one: ControlRequestSent) -> bool:
+        new = (one.controller_epoch, one.correlation) not in sent and one.broker_id != victim.id
+        return new and one.api == "UpdateMetadata" and "orders-0" in one.partitions
+
     cluster.eventually(victim.in_sync("orders", 0))
+    what = "the other brokers to be sent the ISR that the leader has requested"
+    cluster.eventually(history.event_where(ControlRequestSent, announced, what))
 
 
 @clause("HB-17", "HB-27")
@@ -143,9 +156,13 @@ def test_a_broker_without_a_session_is_absent_though_it_reaches_the_controller(
     def gone(one: BrokerDeclared) -> bool:
         return one.broker_id == victim.id and (one.old, one.reason) == ("Active", "gone")
 
+    def ended(one: BrokerStateChanged) -> bool:
+        return one.broker_id == victim.id and one.reason == "session_ended"
+
     with faults.partition(victim, ZOOKEEPER):
         # Its heartbeats go on until its session has ended.
         cluster.eventually(history.event_where(BrokerDeclared, gone, f"{victim} to be absent"))
+    cluster.eventually(history.event_where(BrokerStateChanged, ended, f"{victim} to notice"))
     cluster.eventually(cluster.recovered)
 
 
@@ -189,6 +206,34 @@ def test_an_overwritten_process_is_refused(
         duplicate = cluster.node(f"{victim.name}-duplicate")
         cluster.eventually(duplicate.active)
         cluster.eventually(victim.fenced)
+    cluster.eventually(cluster.recovered)
+
+
+@clause("HB-24")
+def test_an_overwritten_process_does_not_take_its_id_back(
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
+) -> None:
+    """Its session has ended meanwhile, so that it opens a new one, in which it might register."""
+    writes = clients.produce("orders", acks="all")
+    victim, _ = others(cluster)
+
+    def ended(one: BrokerStateChanged) -> bool:
+        return one.broker_id == victim.id and one.reason == "session_ended"
+
+    def gave_up(one: BrokerStateChanged) -> bool:
+        return one.broker_id == victim.id and one.reason == "taken_over"
+
+    with (
+        faults.partition(victim, ZOOKEEPER) as apart,
+        faults.duplicate_id(victim, disk="empty"),
+    ):
+        duplicate = cluster.node(f"{victim.name}-duplicate")
+        cluster.eventually(duplicate.active)
+        cluster.eventually(history.event_where(BrokerStateChanged, ended, f"{victim} to notice"))
+        apart.heal()
+        cluster.eventually(history.event_where(BrokerStateChanged, gave_up, f"{victim} to stop"))
+        cluster.eventually(writes.acked_at_least(len(writes.acked) + 100))
+        cluster.eventually(duplicate.active)
     cluster.eventually(cluster.recovered)
 
 
@@ -285,13 +330,20 @@ def test_a_stopping_broker_hands_its_leaderships_over(
 )
 @clause("HB-22", "HB-23")
 def test_brokers_of_both_protocols_run_in_one_cluster(
-    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
 ) -> None:
     clients.create_topic("orders", partitions=1)
     writes = clients.produce("orders", acks="all")
     leader = cluster.leader("orders", 0)
     assert leader.name in OLD
     follower = next(one for one in cluster.brokers if one != leader)
+
+    def read_without(one: PartitionCommitted) -> bool:
+        return one.role == "controller" and follower.id not in one.isr
+
     with faults.partition(leader, follower):
         cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
+        # The leader has written the ISR to its znode, which the controller watches.
+        what = f"the controller to read the ISR without {follower}"
+        cluster.eventually(history.event_where(PartitionCommitted, read_without, what))
     cluster.eventually(cluster.recovered)

@@ -141,7 +141,7 @@ class Lifecycle:
     def unregistered(self) -> None:
         """The session has ended, and its ephemeral znode is deleted (HB-28)."""
         self.epoch = -1
-        if self._policies.fences_itself(self._protocol) and self.state is not OwnState.STARTING:
+        if self._policies.fences_itself(self._protocol):
             self._become(OwnState.STARTING, "session_ended")
 
     def taken_over(self) -> None:

@@ -162,6 +162,9 @@ class Store:
             zxid = made.stat.czxid if isinstance(made, zk.Found) and made.stat else 0
         self.stored.replay(records)
         self._note(records, before, zxid)
+        for write in writes:
+            if isinstance(write, zk.Create) and write.path.endswith("/state"):
+                yield from self.refresh(write.path)  # watches what a leader may write (HB-22)
         return records
 
     def confirm(self) -> Steps:
