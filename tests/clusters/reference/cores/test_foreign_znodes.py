@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import pytest
 
+from fencepost_clusters.reference.core.cluster.image import TOPIC_RESOURCE
 from fencepost_clusters.reference.core.legacy import znodes
 from fencepost_clusters.reference.core.legacy.controller.election import Won
 from fencepost_clusters.reference.core.legacy.controller.store import Deposed, Occupied, Store
@@ -137,3 +138,35 @@ def test_a_term_ends_where_a_znode_that_it_knows_is_gone(
     with pytest.raises(Deposed):
         bench.run(store.carry_out(decide(store)))
     assert bench.reasons() == [f"{STATE} was changed by another client: no such node"]
+
+
+def setting(name: str, value: str) -> tuple[r.Record, ...]:
+    return (
+        r.ConfigRecord(
+            resource_type=TOPIC_RESOURCE, resource_name="orders", name=name, value=value
+        ),
+    )
+
+
+def test_a_setting_is_stored_over_that_of_another_client(bench: Bench) -> None:
+    store = bench.read()
+    other = znodes.encode(znodes.Config({"retention.ms": "1"}))
+    bench.write(zk.SetData(znodes.config("orders"), other))
+    bench.run(store.carry_out(lambda: setting("min.insync.replicas", "2")))
+    stored = bench.tree.request(ME, zk.GetData(znodes.config("orders")), 0)[0]
+    assert isinstance(stored, zk.Data)
+    content = znodes.decode("", stored.data, znodes.Config)
+    assert content.config["min.insync.replicas"] == "2"
+
+
+def test_a_term_knows_the_settings_of_all_brokers(bench: Bench) -> None:
+    wanted = {"min.insync.replicas": "2"}
+    bench.write(zk.Create(znodes.BROKER_CONFIG, znodes.encode(znodes.Config(wanted))))
+    assert bench.read().image.broker_settings == wanted
+
+
+def test_the_state_of_a_new_partition_is_watched(bench: Bench) -> None:
+    """A leader of the protocol before heartbeats writes its ISR itself (HB-22)."""
+    state = znodes.encode(znodes.PartitionState(1, 0, (1,), 1))
+    fired = bench.tree.request(OTHER, zk.SetData(STATE, state), 0)[1]
+    assert [one.session for one in fired] == [ME]
