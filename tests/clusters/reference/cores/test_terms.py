@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import msgspec
 import pytest
@@ -31,6 +32,7 @@ from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_clusters.zookeeper.client import port as zk
+from fencepost_clusters.zookeeper.simulation.tree import Tree
 from fencepost_kafka import BrokerDeclared, ControllerEnded, ControlRequestSent
 
 TOPIC = znodes.topic_id("orders")
@@ -275,3 +277,31 @@ def test_a_topic_whose_znode_the_controller_does_not_know_is_refused_as_existing
     assert isinstance(reply.message, m.CreateTopicsResponse)
     assert reply.message.topics[0].error_code == Error.TOPIC_ALREADY_EXISTS
     assert "odd" not in bench.term.store.image.topics
+
+
+def test_a_broker_change_distinguishes_a_bounce_from_a_first_registration(
+    bench: ControllerBench,
+) -> None:
+    """BE-05. Broker 3 is gone, broker 2 has bounced, and broker 4 is new."""
+    tree = Tree()
+    tree.begin(1, 10**9, 0)
+    state = znodes.state("orders", 0)
+    parents = [state[:at] for at, letter in enumerate(state) if letter == "/" and at]
+    for path in (*znodes.PERSISTENT, znodes.CONTROLLER_EPOCH, *parents, state):
+        tree.request(1, zk.Create(path), 0)
+    for broker in (2, 4):
+        info = znodes.BrokerInfo(5, (("REPLICATION", f"broker-{broker}", 9094),))
+        tree.request(1, zk.Create(znodes.broker(broker), znodes.encode(info)), 0)
+    bench.term.change_soon()
+    steps = bench.term.work()
+    request = next(steps)
+    with suppress(StopIteration):
+        while True:
+            request = steps.send(tree.request(1, request, 0)[0])
+    declared = [one for one in bench.notes() if isinstance(one, BrokerDeclared)]
+    assert [(one.broker_id, one.new, one.reason) for one in declared] == [
+        (3, "Absent", "gone"),
+        (2, "Absent", "bounced"),
+        (2, "Initial", "bounced"),
+        (4, "Initial", "registered"),
+    ]
