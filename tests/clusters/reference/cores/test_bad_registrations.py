@@ -197,3 +197,34 @@ def test_a_broker_serves_no_client_before_a_controller_has_sent_it_metadata() ->
     assert isinstance(answered, e.Reply)
     (served,) = bench.asks("CLIENT", m.MetadataRequest(topics=None))
     assert isinstance(served, e.Reply)
+
+
+def test_a_later_registration_names_the_first_one_of_its_process() -> None:
+    """RP-06: so the process that has run for the longest is known after a time without
+    ZooKeeper."""
+    bench = Bench()
+    bench.start()
+    bench.tree.end(ME)
+    bench.give(e.ZooKeeperEvent(zk.Ended(zk.End.EXPIRED)))
+    bench.tree.begin(ME, 10**9, 0)
+    bench.give(e.ZooKeeperEvent(zk.Connected(ME)))
+    first, again = (one for one in bench.notes if isinstance(one, BrokerRegistered))
+    assert again.broker_epoch > first.broker_epoch
+    stored = bench.tree.request(OTHER, zk.GetData(znodes.broker(1)), 0)[0]
+    assert isinstance(stored, zk.Data)
+    assert znodes.decode("", stored.data, znodes.BrokerInfo).since == first.broker_epoch
+
+
+def test_a_process_whose_id_another_one_has_taken_does_not_register_in_a_new_session() -> None:
+    """HB-24."""
+    bench = Bench()
+    bench.start()
+    bench.tree.end(ME)
+    bench.give(e.ZooKeeperEvent(zk.Ended(zk.End.EXPIRED)))
+    bench.write(zk.Create(znodes.broker(1), b"{}", ephemeral=True))
+    bench.tree.begin(ME, 10**9, 0)
+    bench.give(e.ZooKeeperEvent(zk.Connected(ME)))
+    assert bench.did(BrokerRegistered) == 1
+    stored = bench.tree.request(OTHER, zk.GetData(znodes.broker(1)), 0)[0]
+    assert isinstance(stored, zk.Data)
+    assert stored.stat.owner == OTHER
