@@ -112,6 +112,8 @@ class _Due(Struct):
     registered_ns: int
     excused_ns: int = 0
     """Until when a fault excuses the controller."""
+    overlooked: bool = False
+    """Whether the controller has compared registrations since, and saw no difference."""
 
 
 class _Term(Struct):
@@ -160,6 +162,7 @@ class _Term(Struct):
                 process=one.process,
                 epoch=f" with broker epoch {one.epoch}" if one.epoch >= 0 else "",
                 span=span(now_ns - from_ns),
+                error=", and took it for its former process" if one.overlooked else "",
             )
             violated = Violated(one.at, Evidence.PEER, text, ())
             due_ns = from_ns + BOUND_NS
@@ -246,7 +249,7 @@ class BounceDetected(Struct, frozen=True):
         body = event.body
         state.overdue(
             event.at_ns,
-            "{controller} did not detect within {span} that {process} had registered{epoch}",
+            "{controller} did not detect within {span} that {process} had registered{epoch}{error}",
             needs_broker=False,
         )
         _apply_term(state, event)
@@ -282,6 +285,9 @@ class BounceDetected(Struct, frozen=True):
     def _compared(state: _Term, event: Event, body: BrokerChangeHandled) -> Sequence[Finding]:
         for broker in body.deleted:
             state.compared.pop(broker, None)
+        for broker in {*body.live} - {*body.added, *body.bounced}:
+            if broker in state.due:
+                state.due[broker].overlooked = True
         finding = NOTHING
         for broker in (*body.added, *body.bounced):
             state.compared[broker] = broker in body.bounced

@@ -240,8 +240,13 @@ def test_a_broker_that_was_seen_to_be_absent_did_not_bounce() -> None:
 def test_a_bounce_that_no_comparison_shows_breaks_be_05() -> None:
     h = begin()
     register(h, NEW, -1, version=4)
+    message = verdict(late(h), "BE-05").violations[0].message
+    assert message.endswith(" that broker-1#2 had registered")
+    h = begin()
+    register(h, NEW, -1, version=4)
     compare(h)
-    assert "broker-1#2 had registered" in verdict(late(h), "BE-05").violations[0].message
+    message = verdict(late(h), "BE-05").violations[0].message
+    assert message.endswith("broker-1#2 had registered, and took it for its former process")
 
 
 def inject(h: HistoryBuilder, *targets: str) -> None:
