@@ -179,7 +179,8 @@ class _Fences(Struct):
 class ControllerIsFirst(Struct, frozen=True):
     """HB-11. Judged only if the newest controller's term has lasted since the broker's last
     accepted heartbeat, and that controller has accepted no later heartbeat of the broker. The term
-    of an older controller, which may not have noticed its end, does not count."""
+    of an older controller, which may not have noticed its end, does not count. A controller that
+    loses its session soon may have been without ZooKeeper, and could store no declaration."""
 
     clause: str = "HB-11"
     kinds: frozenset[type[Struct]] = TERM_KINDS | LIFE_KINDS | {MetadataHeartbeatAnswered}
@@ -190,6 +191,13 @@ class ControllerIsFirst(Struct, frozen=True):
 
     def step(self, state: _Fences, event: Event) -> tuple[_Fences, Sequence[Finding]]:
         body = event.body
+        ending = state.terms.ending(event)
+        if ending is not None:
+            state.suspects = [
+                one
+                for one in state.suspects
+                if one.process != ending.process or one.to_ns <= ending.reached_ns
+            ]
         state.terms.take(event)
         if isinstance(body, MetadataHeartbeatAnswered):
             if body.error == "NONE":

@@ -23,6 +23,7 @@ from tests.suites.heartbeats.heartbeat_histories import (
     sent,
     steps,
     stored,
+    suspended,
     term_began,
     verdict,
     wait,
@@ -286,3 +287,16 @@ def test_a_broker_that_fences_itself_while_a_new_controller_begins_is_not_judged
     accepted = (declared, active_broker, answered, received)
     early = (wait(700), other_is_elected, call(changed, new="FENCED"))
     assert judged_as("HB-11", *(began, *accepted, *early)) is NOT_EXERCISED
+
+
+@pytest.mark.parametrize(
+    ("session_ms", "expected"), [(3_000, Outcome.NOT_EXERCISED), (0, Outcome.VIOLATED)]
+)
+def test_a_controller_that_soon_loses_its_session_may_have_declared_nothing(
+    session_ms: int, expected: Outcome
+) -> None:
+    """HB-11: until its session is lost, it may have been without ZooKeeper for the timeout."""
+    begins = call(began, session_timeout_ms=session_ms)
+    history = (begins, declared, active_broker, answered, received)
+    early = (wait(700), call(changed, new="FENCED"), wait(500), suspended)
+    assert judged_as("HB-11", *history, *early) is expected
