@@ -27,11 +27,23 @@ from fencepost_suites.common.keys import NOTHING, by_partition, by_reader
 CLIENT = Evidence.CLIENT
 
 
+class _Write(Struct, frozen=True):
+    """An acknowledged write, and the process and number of its acknowledgement."""
+
+    operation: str
+    process: str
+    seq: int
+
+
 class _Unread(Struct):
     """The acknowledged writes of a partition that the current reading has not returned yet."""
 
-    waiting: dict[int, tuple[str, str, int]] = field(default_factory=dict)
-    """offset -> operation, and the process and number of its acknowledgement."""
+    waiting: dict[int, list[_Write]] = field(default_factory=dict)
+    """offset -> the writes that were acknowledged there; at most one of them can be there."""
+    unplaced: dict[str, _Write] = field(default_factory=dict)
+    """operation -> the write, acknowledged without an offset, such as one that the broker knew."""
+    owed: frozenset[str] | None = None
+    """The operations without an offset that were acknowledged before the current reading."""
     early: dict[int, str] = field(default_factory=dict)
     """offset -> operation: read by the current reading before its acknowledgement was recorded."""
     confirmed: int = 0
@@ -41,7 +53,8 @@ class _Unread(Struct):
 @final
 class LostWrite(Struct, frozen=True):
     """JEPSEN-lost-write. A complete reading must return every acknowledged write below its end,
-    with the content that was written."""
+    with the content that was written; and every write that was acknowledged without an offset
+    before the reading began."""
 
     clause: str = "JEPSEN-lost-write"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -55,12 +68,15 @@ class LostWrite(Struct, frozen=True):
     def step(self, state: _Unread, event: Event) -> tuple[_Unread, Sequence[Finding]]:
         body = event.body
         if isinstance(body, ProduceCompleted):
-            if body.acks != -1 or body.offset < 0:
+            if body.acks != -1 or body.outcome != "ok":
                 return state, NOTHING
-            if state.early and state.early.get(body.offset) == body.operation:
+            write = _Write(body.operation, event.process, event.node_seq)
+            if body.offset < 0:
+                state.unplaced[body.operation] = write
+            elif state.early and state.early.get(body.offset) == body.operation:
                 state.confirmed += 1
             else:
-                state.waiting[body.offset] = (body.operation, event.process, event.node_seq)
+                state.waiting.setdefault(body.offset, []).append(write)
         elif isinstance(body, Polled):
             if body.final:
                 return state, self._read(state, event, body)
@@ -73,26 +89,34 @@ class LostWrite(Struct, frozen=True):
     @staticmethod
     def _read(state: _Unread, event: Event, body: Polled) -> Sequence[Finding]:
         found: list[Finding] = []
+        if state.owed is None:
+            state.owed = frozenset(state.unplaced)
         for offset, operation in zip(body.offsets, body.operations, strict=True):
-            known = state.waiting.pop(offset, None)
-            if known is None:
-                state.early[offset] = operation
-            elif known[0] == operation:
+            if state.unplaced.pop(operation, None) is not None:
                 state.confirmed += 1
-            else:
-                found.append(_lost(event, body, offset, known, f"{operation} is there"))
+            known = state.waiting.pop(offset, ())
+            if not known:
+                state.early[offset] = operation
+            for write in known:
+                if write.operation == operation:
+                    state.confirmed += 1
+                else:
+                    found.append(_lost(event, body, offset, write, f"{operation} is there"))
         return found
 
     @staticmethod
     def _completed(state: _Unread, event: Event, body: ReadCompleted) -> Sequence[Finding]:
         state.early.clear()
+        owed, state.owed = state.owed or frozenset(), None
         if body.outcome != "ok":
             state.error = body.error or "it did not complete"
             return NOTHING
         found: list[Finding] = []
-        for offset in [o for o in state.waiting if o < body.end]:
-            known = state.waiting.pop(offset)
-            found.append(_lost(event, body, offset, known, "the reading did not show it"))
+        gone = [(o, write) for o in state.waiting if o < body.end for write in state.waiting[o]]
+        gone += [(-1, state.unplaced.pop(name)) for name in sorted(owed & set(state.unplaced))]
+        for offset, write in gone:
+            state.waiting.pop(offset, None)
+            found.append(_lost(event, body, offset, write, "the reading did not show it"))
         if state.confirmed and not found:
             found.append(Exercised(event.ref, CLIENT))
         state.error, state.confirmed = "", 0
@@ -111,15 +135,14 @@ def _lost(
     event: Event,
     body: Polled | ReadCompleted,
     offset: int,
-    known: tuple[str, str, int],
+    write: _Write,
     what: str,
 ) -> Violated:
-    operation, process, seq = known
+    at = f"at offset {offset}" if offset >= 0 else "without an offset"
     message = (
-        f"{operation}, acknowledged at offset {offset} of {body.topic}-{body.partition}, is lost: "
-        f"{what}"
+        f"{write.operation}, acknowledged {at} of {body.topic}-{body.partition}, is lost: {what}"
     )
-    return Violated(event.ref, CLIENT, message, (Cause(process, seq),))
+    return Violated(event.ref, CLIENT, message, (Cause(write.process, write.seq),))
 
 
 class _Unseen(Struct):

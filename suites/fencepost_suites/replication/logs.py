@@ -34,12 +34,24 @@ class _Ends(Struct):
     """follower's id -> the process that fetches as it."""
     leaders: dict[int, int] = field(default_factory=dict)
     """leader epoch -> the leader's id."""
+    stored: dict[int, tuple[PartitionCommitted, str]] = field(default_factory=dict)
+    """leader epoch -> its newest stored state, and the process that was the first to say so."""
+
+
+def _stored_and_named(state: _Ends, process: str, body: ProduceAnswered) -> tuple[int, ...]:
+    """The ISR that a leader names, and the one that is stored for its epoch by another's word: a
+    leader may count more replicas than are stored, but none less."""
+    stored = state.stored.get(body.leader_epoch)
+    if stored is None or stored[1] == process:
+        return body.isr
+    return (*body.isr, *(r for r in stored[0].isr if r not in body.isr))
 
 
 @final
 class AcknowledgedByAllInSync(Struct, frozen=True):
-    """RP-04. The leader's evidence is its high watermark, or the log ends it knows; the followers'
-    is what they stored before. Exercised by every acks=all that had to wait for a follower."""
+    """RP-04. The ISR is the stored one and what the leader names beside it. The leader's evidence
+    is its high watermark, or the log ends it knows; the followers' is what they stored before.
+    Exercised by every acks=all that had to wait for a follower."""
 
     clause: str = "RP-04"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -68,6 +80,9 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
             state.ends[event.process] = body.to_offset
         elif isinstance(body, PartitionCommitted):
             state.leaders[body.leader_epoch] = body.leader
+            known = state.stored.get(body.leader_epoch)
+            if known is None or known[0].offset < body.offset:
+                state.stored[body.leader_epoch] = body, event.process
         elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
             return _Ends(), NOTHING
         return state, NOTHING
@@ -82,12 +97,13 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
                 f"with a log that ends at {own}"
             )
             return (Violated(event.ref, Evidence.SELF, message),)
-        if body.acks != -1 or len(body.isr) < 2:
+        isr = _stored_and_named(state, event.process, body)
+        if body.acks != -1 or len(isr) < 2:
             return NOTHING
         place = f"{body.topic}-{body.partition}"
         leader = state.leaders.get(body.leader_epoch, -1)
         by_peers = 0
-        for replica in body.isr:
+        for replica in isr:
             process = state.processes.get(replica)
             if process is None or replica == leader:
                 continue
@@ -109,7 +125,7 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
             return (Violated(event.ref, Evidence.SELF, message),)
         if body.duplicate:
             return NOTHING
-        evidence = Evidence.PEER if by_peers == len(body.isr) - 1 else Evidence.SELF
+        evidence = Evidence.PEER if by_peers == len(isr) - 1 else Evidence.SELF
         return (Exercised(event.ref, evidence),)
 
     def end(self, state: _Ends, end: RunEnd) -> Sequence[Finding]:

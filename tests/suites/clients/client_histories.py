@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from fencepost.testing import HistoryBuilder, Verdict, judge
 from fencepost_kafka import (
     LeadershipEnded,
@@ -37,7 +39,13 @@ def verdict(h: HistoryBuilder, anomaly: str, complete: bool = True) -> Verdict:
     return judge(h.events(), chosen, CLAUSES, h.end(complete), "kraft").verdicts[clause]
 
 
-def acked(h: HistoryBuilder, offset: int, operation: str = "", acks: int = -1) -> None:
+def acked(
+    h: HistoryBuilder,
+    offset: int,
+    operation: str = "",
+    acks: int = -1,
+    outcome: Literal["ok", "failed"] = "ok",
+) -> None:
     name = operation or f"op-{offset}"
     h.add(
         PRODUCER,
@@ -46,7 +54,7 @@ def acked(h: HistoryBuilder, offset: int, operation: str = "", acks: int = -1) -
             topic="orders",
             partition=0,
             acks=acks,
-            outcome="ok",
+            outcome=outcome,
             offset=offset,
             error="",
         ),

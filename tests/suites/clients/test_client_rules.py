@@ -47,6 +47,54 @@ def test_an_acknowledged_write_with_another_in_its_place_is_lost() -> None:
     assert verdict(h, "lost-write").violated == 1
 
 
+def test_of_two_writes_acknowledged_at_one_offset_one_is_lost() -> None:
+    h = HistoryBuilder()
+    acked(h, 0, "first")
+    acked(h, 0, "second")
+    poll(h, READER, 0, o0="second")
+    read(h, 1)
+    found = verdict(h, "lost-write")
+    assert found.violated == 1
+    assert "first, acknowledged at offset 0" in found.violations[0].message
+
+
+def test_a_write_acknowledged_without_an_offset_is_lost_if_no_reading_shows_it() -> None:
+    h = HistoryBuilder()
+    acked(h, -1, "unplaced")
+    poll(h, READER, 0, 1)
+    read(h, 2)
+    found = verdict(h, "lost-write")
+    assert found.violated == 1
+    assert "unplaced, acknowledged without an offset" in found.violations[0].message
+
+
+def test_a_write_acknowledged_without_an_offset_that_is_read_is_not_lost() -> None:
+    h = HistoryBuilder()
+    acked(h, -1, "unplaced")
+    poll(h, READER, 0, 1, o1="unplaced")
+    read(h, 2)
+    assert verdict(h, "lost-write").verdict is Outcome.HOLDS
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_write_acknowledged_without_an_offset_during_a_reading_need_not_be_in_it(
+    shown: bool,
+) -> None:
+    h = HistoryBuilder()
+    poll(h, READER, 0, o0="unplaced" if shown else "op-0")
+    acked(h, -1, "unplaced")
+    read(h, 1)
+    assert verdict(h, "lost-write").violated == 0
+
+
+def test_a_write_that_failed_has_no_offset_and_is_not_lost() -> None:
+    h = HistoryBuilder()
+    acked(h, -1, "failed", outcome="failed")
+    poll(h, READER, 0)
+    read(h, 1)
+    assert verdict(h, "lost-write").violated == 0
+
+
 def test_writes_all_read_back_are_not_lost() -> None:
     h = HistoryBuilder()
     acked(h, 0)

@@ -53,6 +53,27 @@ def test_a_follower_that_had_not_stored_it_breaks_rp_04_whatever_the_leader_repo
     assert f"{B2}, in the ISR, had stored up to 0" in found.message
 
 
+@pytest.mark.parametrize(
+    ("stored", "epoch", "expected"),
+    [
+        ((1, 2), 1, Outcome.VIOLATED),
+        ((1,), 1, Outcome.NOT_EXERCISED),
+        ((1, 2), 2, Outcome.NOT_EXERCISED),
+    ],
+    ids=["in this epoch", "as it says", "in another epoch"],
+)
+def test_a_leader_that_names_a_smaller_isr_than_the_stored_one_breaks_rp_04(
+    stored: tuple[int, ...], epoch: int, expected: Outcome
+) -> None:
+    h = HistoryBuilder()
+    partition(h, 3, leader=1, epoch=epoch, isr=stored)
+    follow(h, B2, log_end=0, mark=0)
+    fetched(h, 2, B2, 0)
+    store(h, B1, 0, as_leader=True)
+    acknowledge(h, 1, ends=(1,), mark=1)
+    assert verdict(h, "RP-04").verdict is expected
+
+
 def test_acks_one_before_the_leader_has_it_breaks_rp_04() -> None:
     h = HistoryBuilder()
     lead(h, B1, 1, log_end=0)
