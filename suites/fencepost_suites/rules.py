@@ -33,6 +33,7 @@ from fencepost_suites.heartbeats import metadata as announced
 from fencepost_suites.heartbeats import stopping as stopping_brokers
 from fencepost_suites.quorum import electorate, epochs, metadata, metrics, rights
 from fencepost_suites.replication import (
+    acknowledgements,
     checkpoints,
     elections,
     failover,
@@ -90,7 +91,7 @@ ALL: tuple[Rule[Any], ...] = (
     leadership.FencedBrokerLosesLeaderships(),
     leadership.OnlyLeaderServes(),
     leadership.OneLeaderAnEpoch(),
-    logs.AcknowledgedByAllInSync(),
+    acknowledgements.AcknowledgedByAllInSync(),
     logs.ReplicasAgree(),
     logs.CommittedIsNeverLost(),
     logs.NewLeaderHasTheAcknowledged(),

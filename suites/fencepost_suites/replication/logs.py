@@ -9,7 +9,6 @@ from msgspec import Struct, field
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
-    FollowerFetched,
     FollowingStarted,
     HighWatermarkAdvanced,
     LeadershipEnded,
@@ -20,116 +19,11 @@ from fencepost_kafka import (
     ProduceAnswered,
     ProduceCompleted,
     ReadCompleted,
+    ReplicaRemoved,
 )
 from fencepost_suites.common.committed import eligible_leaders
 from fencepost_suites.common.keys import NOTHING, by_partition
 from fencepost_suites.common.replica_logs import ReplicaLogs
-
-
-class _Ends(Struct):
-    """The log end that each process reported, and the process of each replica."""
-
-    ends: dict[str, int] = field(default_factory=dict)
-    processes: dict[int, str] = field(default_factory=dict)
-    """follower's id -> the process that fetches as it."""
-    leaders: dict[int, int] = field(default_factory=dict)
-    """leader epoch -> the leader's id."""
-    stored: dict[int, tuple[PartitionCommitted, str]] = field(default_factory=dict)
-    """leader epoch -> its newest stored state, and the process that was the first to say so."""
-
-
-def _stored_and_named(state: _Ends, process: str, body: ProduceAnswered) -> tuple[int, ...]:
-    """The ISR that a leader names, and the one that is stored for its epoch by another's word: a
-    leader may count more replicas than are stored, but none less."""
-    stored = state.stored.get(body.leader_epoch)
-    if stored is None or stored[1] == process:
-        return body.isr
-    return (*body.isr, *(r for r in stored[0].isr if r not in body.isr))
-
-
-@final
-class AcknowledgedByAllInSync(Struct, frozen=True):
-    """RP-04. The ISR is the stored one and what the leader names beside it. The leader's evidence
-    is its high watermark, or the log ends it knows; the followers' is what they stored before.
-    Exercised by every acks=all that had to wait for a follower."""
-
-    clause: str = "RP-04"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(ProduceAnswered, LogAppended, LogTruncated, FollowerFetched),
-            *(FollowingStarted, LeadershipStarted, LeadershipEnded, PartitionCommitted),
-        }
-    )
-    keys = staticmethod(by_partition)
-
-    def start(self, key: Key) -> _Ends:
-        return _Ends()
-
-    def step(self, state: _Ends, event: Event) -> tuple[_Ends, Sequence[Finding]]:
-        body = event.body
-        if isinstance(body, LogAppended):
-            state.ends[event.process] = body.log_end
-        elif isinstance(body, FollowerFetched):
-            state.processes[body.follower] = body.client
-        elif isinstance(body, ProduceAnswered):
-            if body.error == "NONE" and body.base_offset >= 0:
-                return state, self._answered(state, event, body)
-        elif isinstance(body, FollowingStarted | LeadershipStarted):
-            state.ends[event.process] = body.log_end
-        elif isinstance(body, LogTruncated):
-            state.ends[event.process] = body.to_offset
-        elif isinstance(body, PartitionCommitted):
-            state.leaders[body.leader_epoch] = body.leader
-            known = state.stored.get(body.leader_epoch)
-            if known is None or known[0].offset < body.offset:
-                state.stored[body.leader_epoch] = body, event.process
-        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
-            return _Ends(), NOTHING
-        return state, NOTHING
-
-    @staticmethod
-    def _answered(state: _Ends, event: Event, body: ProduceAnswered) -> Sequence[Finding]:
-        end = body.log_end
-        own = state.ends.get(event.process, end)
-        if own < end:
-            message = (
-                f"{event.process} acknowledged {body.topic}-{body.partition} up to offset {end} "
-                f"with a log that ends at {own}"
-            )
-            return (Violated(event.ref, Evidence.SELF, message),)
-        isr = _stored_and_named(state, event.process, body)
-        if body.acks != -1 or len(isr) < 2:
-            return NOTHING
-        place = f"{body.topic}-{body.partition}"
-        leader = state.leaders.get(body.leader_epoch, -1)
-        by_peers = 0
-        for replica in isr:
-            process = state.processes.get(replica)
-            if process is None or replica == leader:
-                continue
-            reaches = state.ends.get(process)
-            if reaches is None:
-                continue
-            by_peers += 1
-            if reaches < end:
-                message = (
-                    f"{event.process} acknowledged acks=all of {place} up to offset {end} while "
-                    f"{process}, in the ISR, had stored up to {reaches}"
-                )
-                return (Violated(event.ref, Evidence.PEER, message),)
-        if body.high_watermark < end and min(body.ends, default=end) < end:
-            message = (
-                f"{event.process} acknowledged acks=all of {place} up to offset {end} knowing its "
-                f"ISR {list(body.isr)} only to reach {list(body.ends)}"
-            )
-            return (Violated(event.ref, Evidence.SELF, message),)
-        if body.duplicate:
-            return NOTHING
-        evidence = Evidence.PEER if by_peers == len(isr) - 1 else Evidence.SELF
-        return (Exercised(event.ref, evidence),)
-
-    def end(self, state: _Ends, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
 
 
 class _Agreement(Struct):
@@ -137,16 +31,22 @@ class _Agreement(Struct):
     anew: set[str] = field(default_factory=set)
     """Processes that began to follow with messages in their log, and have not been compared
     since."""
+    ends: dict[str, int] = field(default_factory=dict)
+    """process -> the end of its log, by what it stored and dropped."""
 
 
 @final
 class ReplicasAgree(Struct, frozen=True):
-    """RP-05. Exercised by a replica that follows a leader with messages in its log, once what it
-    commits equals what another replica committed."""
+    """RP-05. A batch is stored at the end of the log: the end that the replica names, and the end
+    that its batches and truncations before have made. Exercised by a replica that follows a leader
+    with messages in its log, once what it commits equals what another replica committed."""
 
     clause: str = "RP-05"
     kinds: frozenset[type[Struct]] = frozenset(
-        {LogAppended, HighWatermarkAdvanced, LogTruncated, FollowingStarted, LeadershipEnded}
+        {
+            *(LogAppended, HighWatermarkAdvanced, LogTruncated, ReplicaRemoved),
+            *(FollowingStarted, LeadershipStarted, LeadershipEnded),
+        }
     )
     keys = staticmethod(by_partition)
 
@@ -157,19 +57,26 @@ class ReplicasAgree(Struct, frozen=True):
         body = event.body
         if isinstance(body, LogAppended):
             state.logs.append(event.process, body)
-            if body.base_offset != body.expected_base:
+            known = state.ends.get(event.process, body.expected_base)
+            state.ends[event.process] = body.log_end
+            ended = known if body.base_offset == body.expected_base else body.expected_base
+            if body.base_offset != ended:
                 message = (
                     f"{event.process} stored a batch of {body.topic}-{body.partition} at offset "
-                    f"{body.base_offset} though its log ended at {body.expected_base}"
+                    f"{body.base_offset} though its log ended at {ended}"
                 )
                 return state, (Violated(event.ref, Evidence.SELF, message),)
         elif isinstance(body, HighWatermarkAdvanced):
             return state, self._commits(state, event, body)
         elif isinstance(body, LogTruncated):
             state.logs.truncate(event.process, body.to_offset)
-        elif isinstance(body, FollowingStarted):
-            if body.log_end > 0:
+            state.ends[event.process] = body.to_offset
+        elif isinstance(body, FollowingStarted | LeadershipStarted):
+            state.ends[event.process] = body.log_end
+            if isinstance(body, FollowingStarted) and body.log_end > 0:
                 state.anew.add(event.process)
+        elif isinstance(body, ReplicaRemoved):
+            state.ends.pop(event.process, None)
         elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
             return _Agreement(), NOTHING
         return state, NOTHING

@@ -1,0 +1,121 @@
+"""RP-05: the logs of replicas agree."""
+
+from __future__ import annotations
+
+import pytest
+from tests.suites.partition_histories import (
+    B1,
+    B2,
+    follow,
+    verdict,
+)
+from tests.suites.replication.replication_histories import (
+    mark,
+    store,
+    truncate,
+)
+
+from fencepost import Evidence
+from fencepost.testing import HistoryBuilder, Outcome
+from fencepost_kafka import (
+    LeadershipEnded,
+    LogTruncated,
+)
+
+
+def test_a_batch_stored_past_the_end_breaks_rp_05() -> None:
+    h = HistoryBuilder()
+    store(h, B2, 4, expected=3)
+    assert "at offset 4 though its log ended at 3" in verdict(h, "RP-05").violations[0].message
+
+
+def test_a_batch_past_the_end_that_the_log_had_shown_before_breaks_rp_05() -> None:
+    """Whatever the replica says that it expected."""
+    h = HistoryBuilder()
+    store(h, B2, 0)
+    store(h, B2, 4)
+    assert "at offset 4 though its log ended at 1" in verdict(h, "RP-05").violations[0].message
+
+
+def test_a_batch_at_the_end_of_a_log_that_was_cut_or_begun_anew_keeps_rp_05() -> None:
+    h = HistoryBuilder()
+    store(h, B2, 0)
+    store(h, B2, 1)
+    truncate(h, 1, 2, mark=0)
+    store(h, B2, 1)
+    follow(h, B2, log_end=7, mark=0)
+    store(h, B2, 7)
+    assert verdict(h, "RP-05").violated == 0
+
+
+@pytest.mark.parametrize("first", [B1, B2], ids=["leader first", "follower first"])
+def test_different_messages_below_the_high_watermark_break_rp_05(first: str) -> None:
+    h = HistoryBuilder()
+    store(h, B1, 0, "ours", as_leader=True)
+    store(h, B2, 0, "theirs")
+    for process in (first, B2 if first == B1 else B1):
+        mark(h, process, 1)
+    found = verdict(h, "RP-05")
+    assert (found.verdict, found.violated) == (Outcome.VIOLATED, 1)
+
+
+def test_a_follower_that_catches_up_with_the_same_messages_keeps_rp_05() -> None:
+    h = HistoryBuilder()
+    store(h, B1, 0, as_leader=True)
+    store(h, B2, 0, "stale")
+    follow(h, B2, log_end=1, mark=0)
+    h.add(
+        B2,
+        LogTruncated(
+            topic="orders",
+            partition=0,
+            to_offset=0,
+            from_log_end=1,
+            high_watermark=0,
+            leader_epoch=1,
+            reason="leader_epoch",
+        ),
+    )
+    store(h, B2, 0)
+    mark(h, B1, 1)
+    mark(h, B2, 1)
+    found = verdict(h, "RP-05")
+    assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.PEER)
+
+
+def test_messages_above_the_high_watermark_may_differ() -> None:
+    h = HistoryBuilder()
+    store(h, B1, 0, as_leader=True)
+    store(h, B1, 1, "ours", as_leader=True)
+    store(h, B2, 0)
+    store(h, B2, 1, "theirs")
+    mark(h, B1, 1)
+    mark(h, B2, 1)
+    assert verdict(h, "RP-05").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_new_process_goes_on_with_the_log_of_the_one_before() -> None:
+    h = HistoryBuilder()
+    store(h, B1, 0, as_leader=True)
+    store(h, B2, 0, "theirs")
+    mark(h, B1, 1)
+    mark(h, "broker-2#2", 1)
+    store(h, "broker-2#2", 1)
+    mark(h, "broker-2#2", 2)
+    assert verdict(h, "RP-05").verdict is Outcome.VIOLATED
+
+
+def test_a_topic_deleted_is_forgotten() -> None:
+    h = HistoryBuilder()
+    store(h, B1, 0, "old", as_leader=True)
+    mark(h, B1, 1)
+    h.add(B1, LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="deleted"))
+    store(h, B2, 0, "new", as_leader=True)
+    mark(h, B2, 1)
+    assert verdict(h, "RP-05").verdict is Outcome.NOT_EXERCISED
+
+
+def test_rp_05_is_undecided_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    store(h, B1, 0, as_leader=True)
+    assert verdict(h, "RP-05", complete=False).verdict is Outcome.UNKNOWN
