@@ -88,7 +88,7 @@ class LostWrite(Struct, frozen=True):
 
     @staticmethod
     def _read(state: _Unread, event: Event, body: Polled) -> Sequence[Finding]:
-        found: list[Finding] = []
+        lost: list[tuple[int, _Write, str]] = []
         if state.owed is None:
             state.owed = frozenset(state.unplaced)
         for offset, operation in zip(body.offsets, body.operations, strict=True):
@@ -101,8 +101,8 @@ class LostWrite(Struct, frozen=True):
                 if write.operation == operation:
                     state.confirmed += 1
                 else:
-                    found.append(_lost(event, body, offset, write, f"{operation} is there"))
-        return found
+                    lost.append((offset, write, f"{operation} is there"))
+        return _lost(event, body, lost)
 
     @staticmethod
     def _completed(state: _Unread, event: Event, body: ReadCompleted) -> Sequence[Finding]:
@@ -111,12 +111,16 @@ class LostWrite(Struct, frozen=True):
         if body.outcome != "ok":
             state.error = body.error or "it did not complete"
             return NOTHING
-        found: list[Finding] = []
-        gone = [(o, write) for o in state.waiting if o < body.end for write in state.waiting[o]]
-        gone += [(-1, state.unplaced.pop(name)) for name in sorted(owed & set(state.unplaced))]
-        for offset, write in gone:
-            state.waiting.pop(offset, None)
-            found.append(_lost(event, body, offset, write, "the reading did not show it"))
+        gone = [o for o in sorted(state.waiting) if o < body.end]
+        unshown = "the reading did not show it"
+        found = [
+            *_lost(event, body, [(o, w, unshown) for o in gone for w in state.waiting.pop(o)]),
+            *_lost(
+                event,
+                body,
+                [(-1, state.unplaced.pop(o), unshown) for o in sorted(owed & set(state.unplaced))],
+            ),
+        ]
         if state.confirmed and not found:
             found.append(Exercised(event.ref, CLIENT))
         state.error, state.confirmed = "", 0
@@ -132,17 +136,20 @@ class LostWrite(Struct, frozen=True):
 
 
 def _lost(
-    event: Event,
-    body: Polled | ReadCompleted,
-    offset: int,
-    write: _Write,
-    what: str,
-) -> Violated:
+    event: Event, body: Polled | ReadCompleted, lost: Sequence[tuple[int, _Write, str]]
+) -> Sequence[Finding]:
+    """One violation for the writes that an event shows to be lost, each with what shows it."""
+    if not lost:
+        return NOTHING
+    offset, write, what = lost[0]
     at = f"at offset {offset}" if offset >= 0 else "without an offset"
+    last = f", up to offset {lost[-1][0]}" if offset >= 0 else ""
+    others = f"; {len(lost) - 1} more are lost{last}" if len(lost) > 1 else ""
     message = (
-        f"{write.operation}, acknowledged {at} of {body.topic}-{body.partition}, is lost: {what}"
+        f"{write.operation}, acknowledged {at} of {body.topic}-{body.partition}, is lost: "
+        f"{what}{others}"
     )
-    return Violated(event.ref, CLIENT, message, (Cause(write.process, write.seq),))
+    return (Violated(event.ref, CLIENT, message, (Cause(write.process, write.seq),)),)
 
 
 class _Unseen(Struct):
