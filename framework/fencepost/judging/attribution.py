@@ -31,11 +31,15 @@ class _Fault:
         until_ns = None if self.healed_ns is None else self.healed_ns + trigger.within_ms * MS
         return (
             self.kind == trigger.fault
-            and process in self.targets
+            and self.aims_at(process)
             and trigger.arguments.items() <= self.arguments.items()
             and self.began_ns <= at_ns
             and (until_ns is None or at_ns <= until_ns)
         )
+
+    def aims_at(self, process: str) -> bool:
+        """Whether it was aimed at the process, or at its slot, as the faults of links are."""
+        return process in self.targets or process.partition("#")[0] in self.targets
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +185,7 @@ class _Attribution:
     def _left(self, mark: Mark, finding: KnownFinding, fault: _Fault, place: _Place) -> bool:
         """Whether the mechanism has left this mark before the violation."""
         return any(
-            one.process in fault.targets
+            fault.aims_at(one.process)
             and fault.began_ns <= one.at_ns
             and one.position < place.position
             and (not mark.there or bool(_in_wake(finding, one) & _in_wake(finding, place)))

@@ -131,7 +131,8 @@ def judged(
 def test_a_finding_can_be_replayed(finding: KnownFinding) -> None:
     kept = Path(str(files("fencepost_clusters.apache_kafka")))
     assert read(kept / finding.schedule).injections
-    assert RunFolder((kept / finding.schedule).parent).info().system == finding.system
+    system = RunFolder((kept / finding.schedule).parent).info().system
+    assert system.partition("@")[0] == finding.system
     assert finding.versions
     assert all(0 <= one.runs <= one.of for one in finding.seen)
 

@@ -141,6 +141,14 @@ def test_a_violation_before_the_fault_is_new() -> None:
     assert scene.broken() == ("QC-17",)
 
 
+def test_a_fault_of_links_was_aimed_at_the_processes_of_its_slots() -> None:
+    scene = Scene()
+    scene.inject(10, target=VICTIM.partition("#")[0])
+    scene.truncate(12)
+    scene.violate(scene.truncate(13, to=3), "it lost 3 to 8")
+    assert scene.broken() == ()
+
+
 @pytest.mark.parametrize(
     "other",
     [
