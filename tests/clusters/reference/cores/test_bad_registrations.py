@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fencepost import NodeStopped
 from fencepost_clusters.reference.core.assembly import (
     Core,
     DiskContents,
@@ -228,3 +229,11 @@ def test_a_process_whose_id_another_one_has_taken_does_not_register_in_a_new_ses
     stored = bench.tree.request(OTHER, zk.GetData(znodes.broker(1)), 0)[0]
     assert isinstance(stored, zk.Data)
     assert stored.stat.owner == OTHER
+
+
+def test_a_broker_that_is_asked_to_stop_before_it_registered_ends_at_once() -> None:
+    bench = Bench()
+    bench.give(e.Tick())
+    bench.give(e.Recovered({}, {}))
+    bench.give(e.ShutdownAsked())
+    assert bench.did(NodeStopped) == 1
