@@ -52,7 +52,14 @@ from fencepost.events.traits import (
 from fencepost.events.words import because, numbers, span
 from fencepost.history.recorder import Recorder
 from fencepost.history.run_end import RunEnd
-from fencepost.judging.known_findings import Consequence, KnownFinding, Mark, Seen, Trigger
+from fencepost.judging.known_findings import (
+    Consequence,
+    KnownFinding,
+    Mark,
+    Seen,
+    Spread,
+    Trigger,
+)
 from fencepost.judging.rules import (
     Applicability,
     Clause,
@@ -252,6 +259,7 @@ __all__ = [
     "Slot",
     "Sourced",
     "Spare",
+    "Spread",
     "Stalled",
     "System",
     "TestEnded",

@@ -12,7 +12,7 @@ import msgspec
 from fencepost.events import Cause, Event, FaultHealed, FaultInjected
 from fencepost.events.traits import has_concerns
 from fencepost.judging.judge import Broken, Judgement, Outcome, Verdict
-from fencepost.judging.known_findings import KnownFinding, Mark, Match, Trigger, matched
+from fencepost.judging.known_findings import KnownFinding, Mark, Match, Spread, Trigger, matched
 from fencepost.model.clock import MS
 
 
@@ -61,6 +61,12 @@ class _Touched:
     low: int | None
     high: int | None
 
+    def add(self, match: Match) -> None:
+        """Affects these numbers, too."""
+        if match.low is not None and match.high is not None:
+            self.low = match.low if self.low is None else min(self.low, match.low)
+            self.high = match.high if self.high is None else max(self.high, match.high)
+
 
 @final
 @dataclass(slots=True)
@@ -71,6 +77,7 @@ class _Scenes:
     """The events of violations."""
     faults: dict[str, _Fault] = field(default_factory=dict)
     marks: dict[Mark, list[_Place]] = field(default_factory=dict)
+    spreads: dict[Spread, list[tuple[_Place, Match]]] = field(default_factory=dict)
 
 
 def attributed(
@@ -86,6 +93,7 @@ def attributed(
     for clause, verdict in judgement.verdicts.items():
         for broken in verdict.violations:
             attribution.note(clause, broken)
+    attribution.spread()
     return Judgement({c: _marked(v, c, attribution) for c, v in judgement.verdicts.items()})
 
 
@@ -96,6 +104,7 @@ def _scenes(
     of_kind: dict[str, list[Mark]] = {}
     for mark in {mark for finding in findings for mark in finding.marks}:
         of_kind.setdefault(mark.kind, []).append(mark)
+    spreads = {spread for finding in findings for spread in finding.spreads}
     scenes = _Scenes()
     for position, event in enumerate(events):
         body = event.body
@@ -104,6 +113,11 @@ def _scenes(
         for mark in of_kind.get(event.kind, ()):
             if re.fullmatch(mark.sentence, _sentence(event)):
                 scenes.marks.setdefault(mark, []).append(_place(position, event))
+        for spread in spreads:
+            if spread.kind == event.kind:
+                match = matched(spread.sentence, _sentence(event))
+                if match is not None:
+                    scenes.spreads.setdefault(spread, []).append((_place(position, event), match))
         if isinstance(body, FaultInjected):
             scenes.faults[body.fault_id] = _Fault(
                 body.fault,
@@ -148,9 +162,17 @@ class _Attribution:
                 (finding.id, scope), _Touched(place.position, match.low, match.high)
             )
             known.position = min(known.position, place.position)
-            if match.low is not None and match.high is not None:
-                known.low = match.low if known.low is None else min(known.low, match.low)
-                known.high = match.high if known.high is None else max(known.high, match.high)
+            known.add(match)
+
+    def spread(self) -> None:
+        """Notes what findings have affected by other events after their violations."""
+        for finding in self._findings:
+            for spread in finding.spreads:
+                for place, match in self._scenes.spreads.get(spread, ()):
+                    for scope in _in_wake(finding, place):
+                        known = self._touched.get((finding.id, scope))
+                        if known is not None and known.position < place.position:
+                            known.add(match)
 
     def finding(self, clause: str, broken: Broken) -> str:
         """The id of the finding that a violation is, or follows from; empty if it is new."""

@@ -48,6 +48,18 @@ class Mark(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     there: bool = False
 
 
+class Spread(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An event by which a finding affects more, such as a follower that drops what its new leader
+    lacks: of a kind, by its tag, after a violation of the finding and in its scope.
+
+    `sentence` is a regular expression for its whole sentence; its groups `low` and `high` name what
+    is affected.
+    """
+
+    kind: str
+    sentence: str
+
+
 class Consequence(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A clause that a finding breaks in its wake, and the messages of such violations.
 
@@ -88,7 +100,8 @@ class KnownFinding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     Whatever fits only partly is new.
 
     `then` are violations that follow. Such a violation is known in the same run, in a scope of
-    authority where this finding appeared, for numbers that it affected. `wake` is the kind of these
+    authority where this finding appeared, for numbers that it affected: by its message, or by the
+    events in `spreads`. `wake` is the kind of these
     scopes, their first word. `seen` counts the runs of the schedule in `schedule`; `history` is one
     that shows the finding. Both are paths below the plugin.
     """
@@ -99,6 +112,7 @@ class KnownFinding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     message: str
     trigger: Trigger | None = None
     marks: tuple[Mark, ...] = ()
+    spreads: tuple[Spread, ...] = ()
     then: tuple[Consequence, ...] = ()
     wake: str = ""
     says: str

@@ -16,6 +16,7 @@ from fencepost import (
     Mark,
     PhaseStarted,
     Seen,
+    Spread,
     Trigger,
 )
 from fencepost.judging.attribution import attributed
@@ -241,6 +242,26 @@ def test_a_consequence_is_known_where_the_finding_has_touched_something(
             scene.truncate(at_s, "broker-9#1", 1, partition), f"offset {offset} is gone", clause
         )
     assert (scene.broken() == ()) is known
+
+
+@pytest.mark.parametrize(
+    ("at_s", "partition", "known"), [(13.5, 0, True), (12.5, 0, False), (13.5, 1, False)]
+)
+def test_what_others_drop_after_the_finding_is_affected_too(
+    at_s: float, partition: int, known: bool
+) -> None:
+    dropped = Spread(
+        kind="replica.log_truncated",
+        sentence=r"dropped \S+ from offset (?P<low>\d+) to (?P<high>\d+) .*",
+    )
+    scene = caused()
+    if at_s < 13:
+        scene.truncate(at_s, "broker-9#1", 1, partition)
+    scene.violate(scene.truncate(13, to=3), "it lost 3 to 8")
+    if at_s > 13:
+        scene.truncate(at_s, "broker-9#1", 1, partition)
+    scene.violate(scene.truncate(14, to=8), "offset 2 is gone", "RP-06")
+    assert (scene.broken(structs.replace(KNOWN, spreads=(dropped,))) == ()) is known
 
 
 @pytest.mark.parametrize(("at_s", "known"), [(12.5, True), (14, False)])
