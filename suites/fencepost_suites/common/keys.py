@@ -18,6 +18,9 @@ NONE: Keys = ()
 RUN: Keys = ((),)
 NOTHING: Sequence[Finding] = ()
 """The findings of most steps: none."""
+DUPLICATES = ("-duplicate", "-twin")
+"""How the slot name of a second process with a node's id ends; the last one is of older
+histories."""
 
 
 def whole_run(event: Event) -> Keys:

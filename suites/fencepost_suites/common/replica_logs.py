@@ -9,7 +9,7 @@ from typing import final
 from msgspec import Struct, field
 
 from fencepost_kafka import LogAppended
-from fencepost_suites.common.keys import slot_of
+from fencepost_suites.common.keys import DUPLICATES, slot_of
 
 
 @final
@@ -17,7 +17,8 @@ class ReplicaLogs(Struct):
     """The batches above each replica's high watermark, and the batches below any high watermark.
 
     A replica is a slot: its disk outlives its processes, so a new process continues the log of the
-    one before. A replica declares everything below its own high watermark committed. The first
+    one before. The slot of a second process with a node's id gets another disk before each process
+    there. A replica declares everything below its own high watermark committed. The first
     replica to do so defines the batches that every other replica must have there.
     """
 
@@ -31,7 +32,12 @@ class ReplicaLogs(Struct):
         """The open batches of a process, or those of the process before it in its slot."""
         log = self.open.get(process)
         if log is None:
-            log = self.open[process] = self.slots.setdefault(slot_of(process), deque())
+            slot = slot_of(process)
+            if slot.endswith(DUPLICATES):
+                log = deque[LogAppended]()
+            else:
+                log = self.slots.setdefault(slot, deque())
+            self.open[process] = log
         return log
 
     def append(self, process: str, body: LogAppended) -> None:

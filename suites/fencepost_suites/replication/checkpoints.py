@@ -18,11 +18,7 @@ from fencepost_kafka import (
     ReplicaCheckpointed,
     ReplicaRemoved,
 )
-from fencepost_suites.common.keys import NOTHING, by_partition, slot_of
-
-DUPLICATES = ("-duplicate", "-twin")
-"""How the slot name of a second process with a node's id ends; the last one is of older
-histories."""
+from fencepost_suites.common.keys import DUPLICATES, NOTHING, by_partition, slot_of
 
 
 class _Marks(Struct):

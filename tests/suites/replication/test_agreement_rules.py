@@ -119,3 +119,18 @@ def test_rp_05_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     store(h, B1, 0, as_leader=True)
     assert verdict(h, "RP-05", complete=False).verdict is Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize(("slot", "broken"), [("broker-2-duplicate", 0), ("broker-2", 1)])
+def test_a_second_process_with_an_id_never_continues_the_log_of_another_in_its_slot(
+    slot: str, broken: int
+) -> None:
+    """Its disk is replaced before it starts."""
+    h = HistoryBuilder()
+    store(h, f"{slot}#1", 0, "never committed")
+    store(h, B1, 0, "ours", as_leader=True)
+    mark(h, B1, 1)
+    follow(h, f"{slot}#2", log_end=1, mark=0)
+    store(h, f"{slot}#2", 1)
+    mark(h, f"{slot}#2", 1)
+    assert verdict(h, "RP-05").violated == broken
