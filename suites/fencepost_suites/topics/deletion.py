@@ -32,9 +32,8 @@ from fencepost_kafka import (
     TopicMarked,
 )
 from fencepost_suites.common.committed import Brokers, Partitions, TopicPartition
-from fencepost_suites.common.keys import NOTHING, slot_of, whole_run
+from fencepost_suites.common.keys import DUPLICATES, NOTHING, slot_of, whole_run
 from fencepost_suites.common.words import named
-from fencepost_suites.replication.checkpoints import DUPLICATES
 
 DONE_WITHIN_NS = 10_000_000_000
 """An active controller, or a running broker, has completed a deletion by then."""
