@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import shutil
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -49,6 +50,27 @@ def test_the_history_of_a_finding_shows_it(
     assert violated <= {*finding.clauses, *(one.clause for one in finding.then)}
     assert {judgement.verdicts[clause].known for clause in violated} == {(finding.id,)}
     assert judgement.broken == ()
+
+
+Judged = Callable[[KnownFinding], tuple[Judgement, Sequence[Event]]]
+
+
+@pytest.fixture(scope="module")
+def judged(plugins: Plugins, tmp_path_factory: pytest.TempPathFactory) -> Judged:
+    """The verdicts of a finding's history before any is known, and its events; each made once."""
+    promises = plugins.promises
+    codec = Codec(promises.kinds)
+
+    @cache
+    def of(name: str) -> tuple[Judgement, Sequence[Event]]:
+        finding = next(one for one in known_findings() if one.id == name)
+        folder = folder_of(finding, tmp_path_factory.mktemp("finding") / "run")
+        reading = merge.read(folder, codec)
+        plane = promises.plane(finding.system)
+        judgement = judge(reading, promises.rules, promises.clauses, lambda: reading.end, plane)
+        return judgement, list(merge.read(folder, codec))
+
+    return lambda finding: of(finding.id)
 
 
 HOUR_NS = 3_600 * SECOND
@@ -99,12 +121,11 @@ COUNTER = (without_the_fault, with_other_arguments, at_other_processes, an_hour_
 def test_the_same_violations_without_the_cause_are_new(
     finding: KnownFinding,
     change: Callable[[Event, Trigger], Event | None],
-    plugins: Plugins,
-    tmp_path: Path,
+    judged: Judged,
 ) -> None:
     trigger = finding.trigger
     assert trigger is not None
-    judgement, events = judged(finding, plugins, tmp_path)
+    judgement, events = judged(finding)
     changed = [other for event in events if (other := change(event, trigger)) is not None]
     assert set(attributed(judgement, [finding], changed).broken) >= set(finding.clauses)
 
@@ -115,24 +136,12 @@ def test_the_same_violations_without_the_cause_are_new(
     ids=lambda one: one.id if isinstance(one, KnownFinding) else one.kind,
 )
 def test_the_same_violations_without_a_mark_of_the_mechanism_are_new(
-    finding: KnownFinding, mark: Mark, plugins: Plugins, tmp_path: Path
+    finding: KnownFinding, mark: Mark, judged: Judged
 ) -> None:
-    judgement, events = judged(finding, plugins, tmp_path)
+    judgement, events = judged(finding)
     assert attributed(judgement, [finding], events).broken == ()
     changed = [event for event in events if event.kind != mark.kind]
     assert set(attributed(judgement, [finding], changed).broken) >= set(finding.clauses)
-
-
-def judged(
-    finding: KnownFinding, plugins: Plugins, path: Path
-) -> tuple[Judgement, Sequence[Event]]:
-    """The verdicts of a finding's history before any is known, and its events."""
-    folder, promises = folder_of(finding, path / "run"), plugins.promises
-    codec = Codec(promises.kinds)
-    reading = merge.read(folder, codec)
-    plane = promises.plane(finding.system)
-    judgement = judge(reading, promises.rules, promises.clauses, lambda: reading.end, plane)
-    return judgement, list(merge.read(folder, codec))
 
 
 @pytest.mark.parametrize("finding", known_findings(), ids=lambda one: one.id)
