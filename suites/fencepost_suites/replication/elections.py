@@ -74,8 +74,7 @@ class DeadIsrHasNoLeader(Struct, frozen=True):
             return NOTHING
         members = {*before.isr, *before.eligible}
         dead = all(state.brokers.fenced(member) for member in members)
-        elected = body.leader not in members or body.leader != before.leader
-        if dead and body.leader >= 0 and elected:
+        if dead and body.leader >= 0 and body.leader not in members:
             message = (
                 f"broker {body.leader} was made leader of {body.topic}-{body.partition} while no "
                 f"member of its ISR {list(before.isr)} was live"

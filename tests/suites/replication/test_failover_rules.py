@@ -204,15 +204,6 @@ def test_a_leader_from_outside_a_dead_isr_breaks_rp_29() -> None:
     assert "no member of its ISR [1] was live" in verdict(h, "RP-29").violations[0].message
 
 
-def test_a_fenced_member_of_a_dead_isr_that_is_made_leader_breaks_rp_29() -> None:
-    h = HistoryBuilder()
-    registered(h)
-    broker(h, 5, 1, fenced=True)
-    partition(h, 6, leader=-1, epoch=2, isr=(1,))
-    partition(h, 8, leader=1, epoch=3, isr=(1,))
-    assert "broker 1 was made leader" in verdict(h, "RP-29").violations[0].message
-
-
 def test_a_dead_isr_whose_member_comes_back_keeps_rp_29() -> None:
     h = HistoryBuilder()
     registered(h)
