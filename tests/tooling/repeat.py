@@ -58,10 +58,11 @@ def repeat(times: int, arguments: Sequence[str], folder: Path) -> int:
                 stdout=output,
                 stderr=output,
             )
-        if code not in (_OK, _TESTS_FAILED) or not file.exists():
+        session = outcomes.read(file) if file.exists() else None
+        if session is None or session.exit_code not in (_OK, _TESTS_FAILED):
             print(log.read_text(errors="replace"), file=sys.stderr)
             return code or _USAGE
-        failed = outcomes.read(file).of("failed")
+        failed = session.of("failed")
         failures += bool(failed)
         print(f"{number} of {times}: {'failed' if failed else 'passed'}", flush=True)
         for one in failed:

@@ -16,7 +16,7 @@ from msgspec import Struct
 from fencepost.campaigns.defects import verdicts_in
 from fencepost.judging.judge import Outcome, Verdict
 from fencepost.judging.rules import Evidence
-from fencepost.model.errors import EnvironmentFailed, FencepostError, UsageError
+from fencepost.model.errors import EnvironmentFailed, FencepostError, InternalError, UsageError
 from fencepost.model.system.capabilities import System, Versioned
 from fencepost.plugins.manager import Plugins
 from fencepost.testing import test_run as testrun
@@ -103,11 +103,13 @@ def rows_of(
 
 
 def _failure(ended: int, collected: testrun.ResultCollector) -> FencepostError | None:
-    for kind in (UsageError, EnvironmentFailed):
+    for kind in (InternalError, UsageError, EnvironmentFailed):
         if kind.exit_code in collected.codes:
             return kind(collected.codes[kind.exit_code])
     if ended in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         return None
+    if ended == pytest.ExitCode.INTERNAL_ERROR:
+        return InternalError("pytest failed while it ran the suites")
     refused = ended in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED)
     kind = UsageError if refused else EnvironmentFailed
     return kind(f"the suites could not be run: pytest ended with its exit code {int(ended)}")

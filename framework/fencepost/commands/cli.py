@@ -33,16 +33,19 @@ from fencepost.commands.replay import replay
 from fencepost.commands.report import report
 from fencepost.commands.run import run
 from fencepost.commands.soak import soak
-from fencepost.commands.terminal import print_failure, printable
+from fencepost.commands.terminal import print_failure
 from fencepost.model.configuration import configured_for, from_environment
+from fencepost.model.disk import disk_failure
 from fencepost.model.errors import (
     EXIT_CLEAN,
-    EXIT_INTERNAL,
+    EXIT_ENVIRONMENT,
     EXIT_INTERRUPTED,
     EXIT_USAGE,
     FencepostError,
+    InternalError,
     Violation,
 )
+from fencepost.model.text import printable
 
 app = typer.Typer(
     help=(
@@ -101,13 +104,28 @@ def _main() -> int:
         return _failed(INTERRUPTED, EXIT_INTERRUPTED)
     except (FencepostError, Violation) as error:
         return _failed(str(error), error.exit_code)
+    except BrokenPipeError:
+        return _unread()
+    except OSError as error:
+        failed = disk_failure(error)
+        return _unforeseen(error) if failed is None else _failed(str(failed), failed.exit_code)
+    except SystemExit as error:  # rich ends a program so whose output nothing reads
+        unread = isinstance(error.__context__, BrokenPipeError)
+        return _unread() if unread else _unforeseen(error)
     except Exception as error:
-        typer.echo(printable(traceback.format_exc()), err=True)
-        return _failed(
-            f"internal error: {type(error).__name__}: {error}. This is a bug of Fencepost or of a "
-            "plugin: report it with the lines above",
-            EXIT_INTERNAL,
-        )
+        return _unforeseen(error)
+
+
+def _unforeseen(error: BaseException) -> int:
+    typer.echo(printable(traceback.format_exc()), err=True)
+    found = InternalError(f"{type(error).__name__}: {error}")
+    return _failed(str(found), found.exit_code)
+
+
+def _unread() -> int:
+    """Ends a command whose output a program has stopped reading, such as `head`."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return _failed("the standard output was closed before its end", EXIT_ENVIRONMENT)
 
 
 def _failed(message: str, code: int) -> int:

@@ -7,7 +7,6 @@ are printed as escapes (`printable`).
 from __future__ import annotations
 
 import sys
-import unicodedata
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,6 +21,7 @@ from rich.text import Text
 from fencepost.campaigns.conformance import MatrixRow
 from fencepost.judging.judge import Judgement, Outcome
 from fencepost.model.clock import wall_clock
+from fencepost.model.text import printable
 from fencepost.plugins.manager import Plugins, PluginWarning, load
 
 _STYLE = {
@@ -42,19 +42,6 @@ def output() -> Console:
     """Standard output; a file or a pipe gets whole lines, however long."""
     width = None if sys.stdout.isatty() else 200
     return Console(highlight=False, markup=False, emoji=False, width=width)
-
-
-def printable(data: str) -> str:
-    """The same text, with control characters and marks of direction as escapes (`\\x1b`).
-
-    A terminal would obey them. Ends of lines and tabs stay.
-    """
-    return "".join(
-        character
-        if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs")
-        else character.encode("unicode_escape").decode()
-        for character in data
-    )
 
 
 def show(console: Console, *parts: str | tuple[str, str]) -> None:

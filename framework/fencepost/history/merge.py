@@ -35,6 +35,7 @@ from fencepost.events import (
 )
 from fencepost.history.run_end import RunEnd
 from fencepost.history.run_folder import RunFolder, write_whole
+from fencepost.model.disk import written_to
 from fencepost.model.errors import UsageError
 
 HARNESS = "harness"
@@ -171,13 +172,18 @@ def merge(folder: RunFolder, codec: Codec) -> RunEnd:
     # The name includes this process: two workers of a report may both find that the history must be
     # made again.
     beside = folder.history.with_name(f".{folder.history.name}.{os.getpid()}")
-    with beside.open("wb") as out:
-        for event, line in in_order(_sources(folder, codec, examiner.damage)):
-            examiner.step(event)
-            out.write(line)
-    end = examiner.end()
-    write_whole(folder.damage, msgspec.json.format(msgspec.json.encode(examiner.damage)))
-    beside.replace(folder.history)
+    needed = sum(path.stat().st_size for path in folder.events.glob("*.ndjson"))
+    try:
+        with written_to(folder.history, needed), beside.open("wb") as out:
+            for event, line in in_order(_sources(folder, codec, examiner.damage)):
+                examiner.step(event)
+                out.write(line)
+        end = examiner.end()
+        write_whole(folder.damage, msgspec.json.format(msgspec.json.encode(examiner.damage)))
+        beside.replace(folder.history)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
     return end
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import final
@@ -17,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from fencepost.events import Cause, Codec, Event, kind_name
-from fencepost.model.errors import EnvironmentFailed
+from fencepost.model.disk import written_to
 
 _DESCRIPTORS = Path("/dev/fd")
 
@@ -26,8 +27,9 @@ _DESCRIPTORS = Path("/dev/fd")
 class Recorder:
     """The events file of one process; safe to use from several threads (a client's callbacks)."""
 
-    def __init__(self, fd: int, run: str, process: str, codec: Codec) -> None:
+    def __init__(self, fd: int, path: Path, run: str, process: str, codec: Codec) -> None:
         self._fd = fd
+        self._path = path
         self._run = run
         self._process = process
         self._codec = codec
@@ -48,9 +50,9 @@ class Recorder:
         """
         codec = Codec(kinds)
         if path.parent == _DESCRIPTORS:
-            return cls(os.dup(int(path.name)), run, process, codec)
+            return cls(os.dup(int(path.name)), path, run, process, codec)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        return cls(os.open(path, flags, 0o644), run, process, codec)
+        return cls(os.open(path, flags, 0o644), path, run, process, codec)
 
     def record(self, body: Struct, cause: Cause | None = None, at_ns: int | None = None) -> Event:
         """Writes one event and returns it; `at_ns` is CLOCK_MONOTONIC, by default now.
@@ -78,13 +80,23 @@ class Recorder:
                 self._codec.decode(line)
             except msgspec.ValidationError as wrong:
                 raise TypeError(f"{kind_name(type(body))} does not fit its kind: {wrong}") from None
-            written = os.write(self._fd, line)
-            if written != len(line):
-                raise EnvironmentFailed(
-                    f"the disk took {written} of {len(line)} bytes of an event of {self._process}"
-                )
+            # An event that the disk does not take has its number all the same: the gap shows.
             self._next_seq += 1
+            with written_to(self._path, len(line)):
+                self._write(line)
             return event
+
+    def _write(self, line: bytes) -> None:
+        """Appends a line whole, or not at all: a full disk takes the first part, and then fails."""
+        taken = 0
+        try:
+            while taken < len(line):
+                taken += os.write(self._fd, line[taken:])
+        except OSError:
+            if taken:
+                with suppress(OSError):  # not a file
+                    os.ftruncate(self._fd, os.fstat(self._fd).st_size - taken)
+            raise
 
     def close(self) -> None:
         """Closes the file; safe to call twice."""

@@ -32,6 +32,7 @@ from msgspec import Struct
 
 from fencepost.events import SCHEMA_VERSION
 from fencepost.model.clock import wall_clock
+from fencepost.model.disk import written_to
 from fencepost.model.errors import EnvironmentFailed, UsageError
 from fencepost.model.system.capabilities import Versioned
 from fencepost.model.system.subject import Subject
@@ -187,14 +188,12 @@ class RunFolder:
     def create(cls, path: Path) -> RunFolder:
         """Makes the folder; raises UsageError when it is not empty."""
         folder = cls(path.absolute())
-        try:
+        with written_to(path):
             path.mkdir(PRIVATE, parents=True, exist_ok=True)
             if any(path.iterdir()):
                 raise UsageError(f"{path} is not empty: each run needs a folder of its own")
             for part in (folder.events, folder.logs, folder.work, folder.data, folder.report):
                 part.mkdir()
-        except OSError as failed:
-            raise EnvironmentFailed(f"the run folder {path}: {failed.strerror}") from failed
         return folder
 
     @classmethod
@@ -203,12 +202,11 @@ class RunFolder:
         name = f"{now.astimezone(UTC):%Y%m%d-%H%M%S}-{label.replace('/', '-')}"
         for number in range(1, 10_000):
             path = root / (name if number == 1 else f"{name}-{number}")
-            try:
-                path.mkdir(PRIVATE, parents=True)
-            except FileExistsError:
-                continue
-            except OSError as failed:
-                raise EnvironmentFailed(f"the run folder {path}: {failed.strerror}") from failed
+            with written_to(path):
+                try:
+                    path.mkdir(PRIVATE, parents=True)
+                except FileExistsError:
+                    continue
             return cls.create(path)
         raise EnvironmentFailed(f"{root} holds ten thousand runs named {name}")
 
@@ -313,8 +311,13 @@ class RunFolder:
 def write_whole(path: Path, content: bytes) -> None:
     """Replaces a file atomically: a reader, or a crash, sees the old content or the new one."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_bytes(content)
-    beside.replace(path)
+    with written_to(path, len(content)):
+        try:
+            beside.write_bytes(content)
+            beside.replace(path)
+        except OSError:
+            beside.unlink(missing_ok=True)
+            raise
 
 
 def _as_file(process: str) -> str:

@@ -49,6 +49,21 @@ class NotApplicable(FencepostError):
     exit_code: ClassVar[int] = 2
 
 
+class InternalError(FencepostError):
+    """Fencepost, a plugin or a test failed in a way that nothing foresaw (exit code 70).
+
+    `error` is the sentence of the exception; the message says what to do.
+    """
+
+    exit_code: ClassVar[int] = 70
+
+    def __init__(self, error: str) -> None:
+        super().__init__(
+            f"internal error: {error}. This is no verdict, but a bug of Fencepost, of a plugin or "
+            "of a test: report it with the lines above"
+        )
+
+
 class Violation(AssertionError):
     """A promise was broken (exit code 1); the message is the explanation."""
 
@@ -66,7 +81,8 @@ EXIT_INCONCLUSIVE = 3
 EXIT_ENVIRONMENT = 4
 """The machine, a tool or a node failed."""
 EXIT_INTERNAL = 70
-"""An error of Fencepost's own, which it did not expect; a traceback is printed."""
+"""An error that nothing foresaw: a bug of Fencepost, of a plugin or of a test. A traceback and the
+line to report it are printed."""
 EXIT_INTERRUPTED = 130
 """The user interrupted the command; the processes that it started have ended."""
 

@@ -31,6 +31,7 @@ from fencepost.judging.folder import judge_folder
 from fencepost.judging.judge import Judgement, Outcome, Verdict
 from fencepost.model.clock import MS, wall_clock
 from fencepost.model.cluster import Cluster
+from fencepost.model.disk import written_to
 from fencepost.model.errors import (
     EnvironmentFailed,
     FencepostError,
@@ -228,11 +229,15 @@ def explain_violations(verdicts: Mapping[str, Verdict]) -> str:
 
 
 def new_folder(out: Path, label: str) -> RunFolder:
-    """A new run folder below `out`, which is ignored by version control."""
-    out.mkdir(parents=True, exist_ok=True)
-    ignore = out / ".gitignore"
-    if not ignore.exists():
-        ignore.write_text("*\n")
+    """A new run folder below `out`, which is ignored by version control.
+
+    Raises EnvironmentFailed if it cannot be made.
+    """
+    with written_to(out):
+        out.mkdir(parents=True, exist_ok=True)
+        ignore = out / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n")
     return RunFolder.create_below(out, label, wall_clock())
 
 

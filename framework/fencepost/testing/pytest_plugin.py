@@ -21,17 +21,21 @@ from fencepost.events import TestEnded, TestStarted
 from fencepost.history.run_folder import RunFolder, write_whole
 from fencepost.model.configuration import Configuration, configured_for, from_environment
 from fencepost.model.errors import (
+    EXIT_INTERNAL,
     EnvironmentFailed,
     FencepostError,
+    InternalError,
     NotApplicable,
     UsageError,
     Violation,
 )
 from fencepost.model.system.shape import Shape
+from fencepost.model.text import printable
 from fencepost.plugins.manager import Plugins, PluginWarning, load
 from fencepost.runs.faults import Faults
 from fencepost.runs.run import Run, RunSpec, check_runtime, new_folder
 from fencepost.testing.event_log import EventLog
+from fencepost.testing.exit_codes import SessionCode, code_of, note_code
 from fencepost.testing.failures import shorten
 from fencepost.workloads.workers import Clients, Workers
 
@@ -108,6 +112,8 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     if _SETTINGS not in config.stash:
         config.stash[_SETTINGS] = _settings(config)
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(SessionCode(), "fencepost-exit-code")
 
 
 def prepare(config: pytest.Config, load: Callable[[], Plugins]) -> tuple[Settings, Plugins]:
@@ -360,10 +366,19 @@ def pytest_runtest_makereport(
     where its run is kept."""
     report = yield
     shorten(item, call, report)
+    if not report.failed or "fencepost_run" not in getattr(item, "fixturenames", ()):
+        return report
+    lines = []
+    if call.excinfo is not None:
+        code = code_of(call.excinfo.value, in_body=report.when == "call")
+        note_code(report, code)
+        if code == EXIT_INTERNAL:
+            lines.append(str(InternalError(call.excinfo.exconly())))
     folder = item.stash.get(_FOLDER, None)
-    if report.failed and folder is not None:
+    if folder is not None:
         line = item.config.stash[_SETTINGS].replay(item.nodeid)
-        report.sections.append(("fencepost", f"again: {line}\nrun:   {folder.path}"))
+        lines += [f"again: {line}", f"run:   {folder.path}"]
+    report.sections.append(("fencepost", printable("\n".join(lines))))
     return report
 
 

@@ -17,23 +17,20 @@ import pytest
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.errors import (
     EXIT_CLEAN,
-    EXIT_ENVIRONMENT,
-    EXIT_INCONCLUSIVE,
+    EXIT_INTERNAL,
     EXIT_INTERRUPTED,
     EXIT_USAGE,
-    EXIT_VIOLATED,
     FencepostError,
     UsageError,
     Violation,
 )
 from fencepost.model.system.capabilities import HasSuite, System
 from fencepost.plugins.manager import Plugins
+from fencepost.testing.exit_codes import code_of, decisive
 from fencepost.testing.pytest_plugin import clauses_of, folder_of, prepare
 
 SUITES = "fencepost_suites"
 """The tests of a system that has none of its own."""
-_WEIGHT = (EXIT_VIOLATED, EXIT_USAGE, EXIT_ENVIRONMENT, EXIT_INCONCLUSIVE)
-"""Which of several failures decides the exit code: a violation before all others."""
 
 
 @final
@@ -110,6 +107,8 @@ class ResultCollector:
     runs: list[Ran] = field(default_factory=list)
     interrupted: bool = False
     """Whether the session was interrupted, other than by `stop_when`."""
+    ended: int | None = None
+    """Pytest's own exit code, once the session has ended."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cmdline_main(self, config: pytest.Config) -> None:
@@ -136,6 +135,9 @@ class ResultCollector:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self.started(nodeid)
 
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        self.ended = int(exitstatus)
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         # The exception that ends a session is of the same family.
@@ -153,11 +155,9 @@ class ResultCollector:
         report = yield
         if call.excinfo is not None and report.failed:
             error = call.excinfo.value
-            if isinstance(error, (FencepostError, Violation)):
-                self.codes.setdefault(error.exit_code, str(error))
-            else:
-                blamed = EXIT_VIOLATED if report.when == "call" else EXIT_ENVIRONMENT
-                self.codes.setdefault(blamed, f"{item.nodeid}: {call.excinfo.exconly()}")
+            ours = isinstance(error, FencepostError | Violation)
+            says = str(error) if ours else f"{item.nodeid}: {call.excinfo.exconly()}"
+            self.codes.setdefault(code_of(error, in_body=report.when == "call"), says)
         if report.when == "call" or report.outcome != "passed":
             lines = dict(report.sections).get("fencepost", "")
             self.tests.append(
@@ -227,7 +227,8 @@ def listen(wanted: Wanted, results: ResultCollector, *options: str) -> int:
         *(f"--fencepost-{name}={value}" for name, value in given.items() if value is not None),
         *options,
     ]
-    return int(pytest.main(arguments, plugins=[results]))
+    code = int(pytest.main(arguments, plugins=[results]))
+    return code if results.ended is None else results.ended
 
 
 def _code(ended: int, results: ResultCollector) -> int:
@@ -237,8 +238,8 @@ def _code(ended: int, results: ResultCollector) -> int:
         case pytest.ExitCode.INTERRUPTED:
             return EXIT_INTERRUPTED
         case pytest.ExitCode.TESTS_FAILED:
-            return next((code for code in _WEIGHT if code in results.codes), EXIT_VIOLATED)
+            return decisive(results.codes)
         case pytest.ExitCode.USAGE_ERROR | pytest.ExitCode.NO_TESTS_COLLECTED:
             return EXIT_USAGE
         case _:
-            return EXIT_ENVIRONMENT
+            return EXIT_INTERNAL

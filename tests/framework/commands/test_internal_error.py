@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 
 import pytest
@@ -23,6 +24,38 @@ def test_an_unforeseen_error_is_internal_and_says_what_to_do(
     said = capsys.readouterr().err
     assert said.startswith("Traceback")
     last = said.splitlines()[-1]
-    assert last.startswith("fencepost: internal error: RuntimeError: orders \\x1b[2J. This")
+    assert last.startswith("fencepost: internal error: RuntimeError: orders \\x1b[2J. This is no")
     assert last.endswith("report it with the lines above")
     assert "\x1b" not in said
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        (
+            OSError(errno.ENOSPC, "No space left", "/mnt/x"),
+            4,
+            "the disk is full: /mnt/x needs more",
+        ),
+        (OSError(errno.EIO, "Input/output error", "/mnt/x"), 4, "/mnt/x cannot be written: Input"),
+        (PermissionError(errno.EACCES, "Permission denied", "/x"), 70, "internal error: Permiss"),
+        (SystemExit(1), 70, "internal error: SystemExit: 1. This is no verdict"),
+        (BrokenPipeError(), 4, "the standard output was closed before its end"),
+    ],
+)
+def test_nothing_but_a_verdict_ends_a_command_with_1(
+    error: BaseException,
+    code: int,
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(plugins, "load_plugins", fail)
+    monkeypatch.setattr(sys, "argv", ["fencepost", "plugins"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == code
+    assert capfd.readouterr().err.splitlines()[-1].startswith(f"fencepost: {says}")

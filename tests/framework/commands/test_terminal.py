@@ -13,11 +13,11 @@ from fencepost.commands.terminal import (
     print_matrix,
     print_run_table,
     print_verdicts,
-    printable,
     show,
 )
 from fencepost.judging.judge import Judgement, Outcome, Verdict
 from fencepost.judging.rules import Evidence
+from fencepost.model.text import printable
 from fencepost.plugins.manager import load
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from msgspec import Struct
 
 from fencepost.events import Cause, Codec, Stalled
 from fencepost.history.recorder import Recorder
+from fencepost.model.errors import EnvironmentFailed
 
 
 class Sneezed(Struct, frozen=True, tag="nose.sneezed"):
@@ -40,6 +43,34 @@ def test_threads_leave_no_gap_and_no_torn_line(tmp_path: Path) -> None:
         list(pool.map(lambda n: recorder.record(Stalled(stalled_ns=n)), range(2000)))
     events = [Codec().decode(line) for line in path.read_bytes().splitlines()]
     assert [event.node_seq for event in events] == list(range(2000))
+
+
+def test_an_event_that_the_disk_does_not_take_leaves_whole_lines_and_a_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "events"
+    recorder = Recorder.open(path, "run-1", "p#1")
+    recorder.record(Stalled(stalled_ns=0))
+    free, write = 20, os.write
+
+    def fills_up(fd: int, data: bytes) -> int:
+        nonlocal free
+        if not free:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        taken = write(fd, data[:free])
+        free -= taken
+        return taken
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", fills_up)
+        says = (
+            rf"the disk is full: {re.escape(str(path))} needs \d\d+ bytes more, and \d+ bytes are"
+        )
+        with pytest.raises(EnvironmentFailed, match=says):
+            recorder.record(Stalled(stalled_ns=1))
+    recorder.record(Stalled(stalled_ns=2))
+    events = [Codec().decode(line) for line in path.read_bytes().splitlines()]
+    assert [event.node_seq for event in events] == [0, 2]
 
 
 def test_a_process_name_is_used_once(tmp_path: Path) -> None:

@@ -84,7 +84,9 @@ def test_runs_of_one_second_get_folders_of_their_own(tmp_path: Path) -> None:
 
 def test_a_root_that_cannot_be_written_is_an_environment_failure(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(EnvironmentFailed, match="the run folder"):
+    with pytest.raises(
+        EnvironmentFailed, match="file/20261121-040506-x cannot be written: Not a directory"
+    ):
         RunFolder.create_below(tmp_path / "file", "x", NOW)
 
 

@@ -37,6 +37,7 @@ from fencepost.events import (
 from fencepost.history.merge import HARNESS
 from fencepost.history.run_folder import RunFolder, info_of
 from fencepost.injection.network import Network
+from fencepost.model.disk import written_to
 from fencepost.model.errors import EnvironmentFailed, UsageError
 from fencepost.model.faults.hold import Hold, HoldCounts
 from fencepost.model.runtime import (
@@ -344,7 +345,9 @@ class SimulatedRuntime:
         for event in self._events:
             lines.setdefault(event.process, []).append(encode(event))
         for process, several in lines.items():
-            self._folder.events_of(process).write_bytes(b"".join(several))
+            whole, path = b"".join(several), self._folder.events_of(process)
+            with written_to(path, len(whole)):
+                path.write_bytes(whole)
 
     # --------------------------------------------------------------------------------- workings
 

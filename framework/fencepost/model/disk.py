@@ -1,0 +1,57 @@
+"""Files that this machine does not take, as errors of the environment."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fencepost.model.errors import EnvironmentFailed
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""The errors of a disk, or of a quota or a limit of the user's, that is used up."""
+
+
+@contextmanager
+def written_to(path: Path, needed: int | None = None) -> Iterator[None]:
+    """Raises EnvironmentFailed for an OSError of the block, which writes to this file or folder.
+
+    The sentence names the file. If the disk is full, it says how many bytes were `needed` and how
+    many are free.
+    """
+    try:
+        yield
+    except OSError as failed:
+        raise EnvironmentFailed(_sentence(failed, path, needed)) from failed
+
+
+def disk_failure(failed: OSError) -> EnvironmentFailed | None:
+    """The error of the environment that an OSError from anywhere stands for, if it does so by its
+    number alone: a full disk, or a disk that fails."""
+    if failed.errno not in FULL | {errno.EIO, errno.EROFS}:
+        return None
+    name = failed.filename
+    place = Path(os.fsdecode(name)) if isinstance(name, str | bytes) else None
+    return EnvironmentFailed(_sentence(failed, place, None))
+
+
+def _sentence(failed: OSError, path: Path | None, needed: int | None) -> str:
+    where = "a file, or the standard output," if path is None else str(path)
+    if failed.errno not in FULL:
+        return f"{where} cannot be written: {failed.strerror}"
+    how_much = "more space" if needed is None else f"{needed} bytes more"
+    free = "" if path is None else _free(path)
+    return f"the disk is full: {where} needs {how_much}{free}"
+
+
+def _free(path: Path) -> str:
+    """How much is free on the disk of a file that may not exist yet."""
+    for place in (path, *path.parents):
+        try:
+            state = os.statvfs(place)
+        except OSError:
+            continue
+        return f", and {state.f_bavail * state.f_frsize} bytes are free there"
+    return ""
