@@ -13,6 +13,9 @@ from fencepost.model.errors import EnvironmentFailed
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """The errors of a disk, or of a quota or a limit of the user's, that is used up."""
 
+LEAST_BYTES = 64 * 1024
+"""A process that dies while a disk has less left than this may have died of it."""
+
 
 @contextmanager
 def written_to(path: Path, needed: int | None = None) -> Iterator[None]:
@@ -42,16 +45,25 @@ def _sentence(failed: OSError, path: Path | None, needed: int | None) -> str:
     if failed.errno not in FULL:
         return f"{where} cannot be written: {failed.strerror}"
     how_much = "more space" if needed is None else f"{needed} bytes more"
-    free = "" if path is None else _free(path)
-    return f"the disk is full: {where} needs {how_much}{free}"
+    free = None if path is None else _free(path)
+    left = "" if free is None else f", and {free} bytes are free there"
+    return f"the disk is full: {where} needs {how_much}{left}"
 
 
-def _free(path: Path) -> str:
-    """How much is free on the disk of a file that may not exist yet."""
+def if_full(path: Path) -> str:
+    """A clause that says that the disk of this folder is full, to add to a message; else empty."""
+    free = _free(path)
+    if free is None or free >= LEAST_BYTES:
+        return ""
+    return f"; the disk is full: {free} bytes are free at {path}"
+
+
+def _free(path: Path) -> int | None:
+    """How many bytes are free on the disk of a file that may not exist yet."""
     for place in (path, *path.parents):
         try:
             state = os.statvfs(place)
         except OSError:
             continue
-        return f", and {state.f_bavail * state.f_frsize} bytes are free there"
-    return ""
+        return state.f_bavail * state.f_frsize
+    return None

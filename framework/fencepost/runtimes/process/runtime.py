@@ -51,6 +51,7 @@ from fencepost.injection.links import Links
 from fencepost.injection.network import Network
 from fencepost.injection.probes import unanswered_probe
 from fencepost.model.clock import MS, SECOND, now_ns
+from fencepost.model.disk import if_full
 from fencepost.model.errors import EnvironmentFailed, UsageError, no_such
 from fencepost.model.faults.hold import Hold, HoldCounts
 from fencepost.model.runtime import (
@@ -216,7 +217,8 @@ class ProcessRuntime:
         woke_ns = now_ns()
         while True:
             if self._dead:
-                raise EnvironmentFailed(*next(iter(self._dead.values())))
+                message, detail = next(iter(self._dead.values()))
+                raise EnvironmentFailed(message + if_full(self._folder.path), detail)
             left = deadline_ns - now_ns()
             if left <= 0:
                 return None
