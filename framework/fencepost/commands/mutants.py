@@ -25,6 +25,10 @@ def mutants(
     schedules: Annotated[
         int, typer.Option(min=0, help="Random schedules after the suite, of 30 s each.")
     ] = 5,
+    at: Annotated[
+        list[str] | None,
+        typer.Option(help="Every change of one line instead, as module:line; may be repeated."),
+    ] = None,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="How many at a time; one a core if not given.")
     ] = None,
@@ -41,7 +45,8 @@ def mutants(
         span_ms=30_000,
         report=progress(),
     )
-    results = campaign.run(campaign.drawn(count, seed))
+    drawn = campaign.at(at) if at else campaign.drawn(count, seed)
+    results = campaign.run(drawn, campaign.healthy(drawn))
     if json:
         print_json(results.as_json())
     else:

@@ -21,7 +21,6 @@ from fencepost.model.errors import (
     EXIT_INTERRUPTED,
     EXIT_USAGE,
     FencepostError,
-    UsageError,
     Violation,
 )
 from fencepost.model.system.capabilities import HasSuite, System
@@ -95,10 +94,6 @@ class ResultCollector:
     load: Callable[[], Plugins] | None = None
     """Loads the plugins within the session, so that pytest rewrites the assertions of modules that
     they import. None: they are loaded already."""
-    only: Sequence[str] | None = None
-    """The names of the tests to run, in this order; None: all."""
-    started: Callable[[str], None] = lambda nodeid: None
-    """Called with the name of each test that starts."""
     chosen: Chosen | None = None
     """What the session's settings chose, if it loaded the plugins."""
     tests: list[dict[str, object]] = field(default_factory=list)
@@ -126,14 +121,6 @@ class ResultCollector:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         if self.clauses:
             items[:] = [item for item in items if self.clauses & set(clauses_of(item))]
-        if self.only is not None:
-            by_name = {item.nodeid: item for item in items}
-            if lost := set(self.only) - by_name.keys():
-                raise UsageError(f"no test is named {min(lost)}")
-            items[:] = [by_name[name] for name in self.only]
-
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self.started(nodeid)
 
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         self.ended = int(exitstatus)
@@ -174,8 +161,11 @@ class ResultCollector:
         return report
 
 
-def listen_quietly(wanted: Wanted, results: ResultCollector, *options: str) -> int:
-    """Runs the suites without pytest's own output; returns its exit code. `options` are pytest's.
+def listen_quietly(
+    wanted: Wanted, results: ResultCollector, *options: str, beside: Sequence[object] = ()
+) -> int:
+    """Runs the suites without pytest's own output; returns its exit code. `options` are pytest's,
+    and `beside` are further plugins.
 
     Raises KeyboardInterrupt when it is interrupted, as any other command.
     """
@@ -183,7 +173,7 @@ def listen_quietly(wanted: Wanted, results: ResultCollector, *options: str) -> i
         # Only the sentence of a failure is read. Warnings about resources left open concern the
         # caller.
         quiet = ("-p", "no:cacheprovider", "-p", "no:unraisableexception", "--tb=no")
-        ended = listen(wanted, results, *quiet, *options)
+        ended = listen(wanted, results, *quiet, *options, beside=beside)
     if results.interrupted:
         raise KeyboardInterrupt
     return ended
@@ -208,8 +198,10 @@ def run_tests(
     return _code(ended, results), results
 
 
-def listen(wanted: Wanted, results: ResultCollector, *options: str) -> int:
-    """Runs the tests with `results` as a plugin; returns pytest's exit code."""
+def listen(
+    wanted: Wanted, results: ResultCollector, *options: str, beside: Sequence[object] = ()
+) -> int:
+    """Runs the tests with `results` and `beside` as plugins; returns pytest's exit code."""
     given = {
         "system": wanted.system,
         "runtime": wanted.runtime,
@@ -227,7 +219,7 @@ def listen(wanted: Wanted, results: ResultCollector, *options: str) -> int:
         *(f"--fencepost-{name}={value}" for name, value in given.items() if value is not None),
         *options,
     ]
-    code = int(pytest.main(arguments, plugins=[results]))
+    code = int(pytest.main(arguments, plugins=[results, *beside]))
     return code if results.ended is None else results.ended
 
 

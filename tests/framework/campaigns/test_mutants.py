@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 
 import pytest
 
 from fencepost import UsageError
 from fencepost.campaigns.mutants.campaign import Campaign, Results
 from fencepost.campaigns.mutants.campaign import Mutant as Tried
-from fencepost.campaigns.mutants.reach import Part, Reach
+from fencepost.campaigns.mutants.reach import IMPORTS, Part, Reach
 from fencepost.plugins.manager import Plugins, load
 
 pytestmark = pytest.mark.slow
@@ -42,23 +42,33 @@ def test_a_seed_draws_the_same_changes_again_and_another_seed_others(campaign: C
     assert {one.module.split(".")[2] for one in first} == {"core"}
 
 
+def run(campaign: Campaign, was: str, reached_by: Sequence[str]) -> tuple[Tried, ...]:
+    """Tries the first two mutations of this text, as if these tests reached them."""
+    drawn = [one for one in campaign.drawn(10**6, 1) if one.was == was][:2]
+    parts = [Part(name, 1.0, range(len(drawn))) for name in reached_by]
+    return tuple(campaign.run(drawn, Reach(parts)).mutants)
+
+
 @pytest.mark.tool
 def test_a_change_that_stops_all_elections_is_noticed_by_a_test(campaign: Campaign) -> None:
-    every = campaign.drawn(10**6, 1)
-    stop = next(one for one in every if one.was == "self._stand(now)")
-    source = find_spec(stop.module)
-    assert source is not None
-    assert source.origin is not None
-    reaching = Reach([Part(FAILOVER, 1.0, {source.origin: frozenset({stop.line})})])
-    tried = campaign.attempt(reaching, stop)
+    stops, *_ = run(campaign, "self._stand(now)", [FAILOVER])
+    assert FAILOVER in stops.noticed_by
+    assert stops.reached_by == 1
+
+
+@pytest.mark.tool
+def test_a_change_of_what_is_executed_at_import_has_a_process_of_its_own(
+    campaign: Campaign,
+) -> None:
+    drawn = [one for one in campaign.drawn(10**6, 1) if one.was == "self._stand(now)"]
+    parts = [Part(IMPORTS, 1.0, [0]), Part(FAILOVER, 1.0, ())]
+    (tried,) = campaign.run(drawn[:1], Reach(parts)).mutants
     assert FAILOVER in tried.noticed_by
-    assert (tried.file, tried.reached_by) == (stop.module, 1)
 
 
-def test_a_change_of_a_line_that_nothing_executes_is_not_tried(campaign: Campaign) -> None:
-    (drawn,) = campaign.drawn(1, 1)
-    tried = campaign.attempt(Reach([Part("test_a", 1.0, {})]), drawn)
-    assert (tried.noticed_by, tried.reached_by) == ("", 0)
+def test_a_change_that_nothing_reaches_is_not_tried(campaign: Campaign) -> None:
+    for tried in run(campaign, "self._stand(now)", []):
+        assert (tried.noticed_by, tried.reached_by) == ("", 0)
 
 
 def test_what_nothing_noticed_comes_first() -> None:
@@ -77,6 +87,15 @@ def test_what_nothing_noticed_comes_first() -> None:
         "seconds": 1.0,
         "reached_by": 2,
     }
+
+
+def test_all_changes_of_a_line_are_chosen_by_its_place(campaign: Campaign) -> None:
+    first = campaign.drawn(1, 1)[0]
+    place = f"{first.module.rpartition('.')[2]}:{first.line}"
+    assert first in campaign.at([place])
+    assert {one.line for one in campaign.at([place])} == {first.line}
+    with pytest.raises(UsageError, match="nothing to change at nowhere:1"):
+        campaign.at([place, "nowhere:1"])
 
 
 def test_a_system_that_names_no_code_is_refused(campaign: Campaign, plugins: Plugins) -> None:

@@ -68,6 +68,20 @@ def test_a_change_touches_its_own_span_only() -> None:
     )
 
 
+def test_a_change_of_several_lines_leaves_the_numbers_of_the_others() -> None:
+    source = b"if (\n    a\n    and b\n):\n    send(\n        1,\n    )\n    d()\n"
+    for one in mutations_of("m", source):
+        (last,) = (
+            ast.walk(ast.parse(one.applied(source)))
+            and [
+                node
+                for node in ast.walk(ast.parse(one.applied(source)))
+                if isinstance(node, ast.Pass) or (isinstance(node, ast.Name) and node.id == "d")
+            ][-1:]
+        )
+        assert last.lineno == 8, one
+
+
 def test_every_change_of_a_module_is_python_and_differs() -> None:
     text = Path(mutations.__file__).read_bytes()
     original = ast.dump(ast.parse(text))

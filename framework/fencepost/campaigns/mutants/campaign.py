@@ -1,48 +1,51 @@
 """`fencepost mutants`: draws changes of a system's code, and tries whether each is noticed.
 
-Each mutant runs in a process of its own, simulated: under the system's suite and other tests, and
-then under random schedules, until something fails. What is left is either equivalent to the
-original, or nothing tests it. The unchanged system runs first: a mutant runs only under the tests
-and schedules that execute the changed line, the shortest first.
+Each mutant runs simulated: under the system's suite and other tests, and then under random
+schedules, until something fails. What is left is either equivalent to the original, or nothing
+tests it. The unchanged system runs first: a mutant runs only under the tests and schedules that
+reach the change, the shortest first.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import pkgutil
-import signal
+import queue
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random  # noqa: TID251 - seeded here
-from typing import final
+from types import TracebackType
+from typing import Self, final
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from fencepost.campaigns.mutants import trial
-from fencepost.campaigns.mutants.mutations import Mutation, mutations_of
+from fencepost.campaigns.mutants.mutations import Mutation, mutations_of, probed
 from fencepost.campaigns.mutants.reach import Reach
-from fencepost.campaigns.mutants.trial import LEFT, Noticed, Trial, schedule
+from fencepost.campaigns.mutants.trial import LEFT, Noticed, Setting, Trial
 from fencepost.model.clock import SECOND, now_ns
 from fencepost.model.errors import EnvironmentFailed, UsageError
 from fencepost.model.system.capabilities import Mutable, System
 
-LIMIT_S = 120
-"""How many seconds of processor time one mutant may take: one that does not end is noticed."""
-WAIT_S = 20 * LIMIT_S
+LIMIT_S, TIMES = 10, 5
+"""A part may take this many seconds of the processor, and as many times as long as it takes
+unchanged: a mutant that takes more is noticed."""
+WAIT_S = 1_200
 """How long to wait for one mutant, on a busy machine too."""
 
 
 class Mutant(Struct, frozen=True, kw_only=True):
     """One change, what noticed it (empty: nothing), and how long that took. `reached_by` counts the
-    tests and schedules that execute the changed line."""
+    tests and schedules in which the changed place is executed, and would have had another value or
+    effect."""
 
     file: str
     line: int
@@ -95,25 +98,43 @@ class Campaign:
 
         Raises UsageError for a system that names no code.
         """
-        if not isinstance(self.system, Mutable):
-            raise UsageError(f"{self.system.name} names no code of its own to change")
-        every = [
-            one
-            for module in self._modules()
-            for one in mutations_of(module, _origin(module).read_bytes())
-        ]
+        every = self._every()
         return Random(f"{seed}/mutants").sample(every, min(count, len(every)))
 
-    def _modules(self) -> Sequence[str]:
-        assert isinstance(self.system, Mutable)
-        return sorted(_modules(self.system.mutable()))
+    def at(self, places: Sequence[str]) -> Sequence[Mutation]:
+        """Every mutation in one of these places: the end of a module's name, and a line's number.
 
-    def run(self, mutations: Sequence[Mutation]) -> Results:
-        """Tries each; raises EnvironmentFailed if the unchanged system does not pass."""
-        reach = self.healthy()
+        Raises UsageError for a place without one.
+        """
+        found: list[Mutation] = []
+        for place in places:
+            here = [
+                one for one in self._every() if f".{one.module}:{one.line}".endswith(f".{place}")
+            ]
+            if not here:
+                raise UsageError(f"{self.system.name} has nothing to change at {place}")
+            found += here
+        return found
+
+    def _every(self) -> Sequence[Mutation]:
+        if not isinstance(self.system, Mutable):
+            raise UsageError(f"{self.system.name} names no code of its own to change")
+        return [
+            one
+            for module in sorted(_modules(self.system.mutable()))
+            for one in mutations_of(module, _origin(module).read_bytes())
+        ]
+
+    def run(self, mutations: Sequence[Mutation], reach: Reach) -> Results:
+        """Tries each. `reach` is what `healthy` returned for them."""
         tried: list[Mutant] = []
-        with ThreadPoolExecutor(self.jobs) as pool:
-            for mutant in pool.map(partial(self.attempt, reach), mutations):
+        with ExitStack() as ended, ThreadPoolExecutor(self.jobs) as pool:
+            idle: queue.SimpleQueue[Process] = queue.SimpleQueue()
+            reached = sum(bool(reach.of(number)) for number in range(len(mutations)))
+            for _ in range(min(self.jobs, reached)):
+                idle.put(ended.enter_context(self.process({})))
+            attempt = partial(self.attempt, idle, reach)
+            for mutant in pool.map(attempt, range(len(mutations)), mutations):
                 tried.append(mutant)
                 word = mutant.noticed_by.splitlines()[0] if mutant.noticed_by else NOT_NOTICED
                 place = f"{mutant.file}:{mutant.line}: {mutant.was} -> {mutant.now}"
@@ -121,75 +142,117 @@ class Campaign:
         tried.sort(key=lambda one: (bool(one.noticed_by), one.file, one.line))
         return Results(tried)
 
-    def healthy(self) -> Reach:
-        """Runs the unchanged system. Returns which lines each test and each schedule executes.
+    def healthy(self, mutations: Sequence[Mutation]) -> Reach:
+        """Runs the unchanged system. Returns which test and which schedule reaches which of these
+        mutations, by their place among them.
 
         Raises EnvironmentFailed if it does not pass.
         """
-        every = self._trial(None, tests=None, schedules=range(1, self.seeds + 1))
-        traced = tuple(str(_origin(module)) for module in self._modules())
-        noticed = _noticed(replace(every, traced=traced, limit_s=10 * LIMIT_S))
+        of: dict[str, dict[int, Mutation]] = {}
+        for number, one in enumerate(mutations):
+            of.setdefault(one.module, {})[number] = one
+        sources = {
+            module: probed(_origin(module).read_bytes(), some).decode()
+            for module, some in of.items()
+        }
+        with self.process(sources) as process:
+            noticed = process.ask(Trial(parts=None))
         if noticed.by != LEFT:
             raise EnvironmentFailed(f"the unchanged system does not pass: {noticed.by}")
         return noticed.reach
 
-    def attempt(self, reach: Reach, mutation: Mutation) -> Mutant:
-        """Tries one mutation under the tests and schedules that execute a line of it."""
+    def attempt(
+        self, idle: queue.SimpleQueue[Process], reach: Reach, number: int, mutation: Mutation
+    ) -> Mutant:
+        """Tries one mutation under the tests and schedules that reach it, in one of the processes
+        with the unchanged system, or in one of its own."""
         began_ns = now_ns()
-        lines = range(mutation.line, mutation.last_line + 1)
-        parts = reach.of(str(_origin(mutation.module)), lines)
-        schedules = [seed for seed in range(1, self.seeds + 1) if schedule(seed) in parts]
-        tests = [name for name in parts if name not in map(schedule, schedules)]
-        noticed = LEFT
-        if parts:
-            noticed = _noticed(self._trial(mutation, tests=tests, schedules=schedules)).by
+        parts = {name: LIMIT_S + TIMES * seconds for name, seconds in reach.of(number).items()}
+        changed = mutation.applied(_origin(mutation.module).read_bytes()).decode()
+        noticed = Noticed(by=LEFT, possible=not reach.at_import(number))
+        if parts and noticed.possible:
+            process = idle.get()
+            noticed = process.ask(Trial(module=mutation.module, source=changed, parts=parts))
+            idle.put(process)
+        if parts and not noticed.possible:
+            with self.process({mutation.module: changed}) as process:
+                noticed = process.ask(Trial(parts=parts))
         return Mutant(
             file=mutation.module,
             line=mutation.line,
             was=mutation.was,
             now=mutation.now,
-            noticed_by=noticed,
+            noticed_by=noticed.by,
             seconds=(now_ns() - began_ns) / SECOND,
             reached_by=len(parts),
         )
 
-    def _trial(
-        self, mutation: Mutation | None, *, tests: Sequence[str] | None, schedules: Sequence[int]
-    ) -> Trial:
-        module, source = "", b""
-        if mutation is not None:
-            module = mutation.module
-            source = mutation.applied(_origin(module).read_bytes())
-        return Trial(
-            module=module,
-            source=source.decode(),
+    def process(self, sources: Mapping[str, str]) -> Process:
+        """A process that tries mutants, with these sources in place of the modules' own."""
+        setting = Setting(
             system=self.system.name,
+            sources=sources,
             paths=self.paths,
-            tests=tests,
-            schedules=tuple(schedules),
+            seeds=self.seeds,
             span_ms=self.span_ms,
-            limit_s=LIMIT_S,
+            wait_s=WAIT_S,
         )
+        return Process(setting)
 
 
-def _noticed(wanted: Trial) -> Noticed:
-    """Runs a trial in a process and a folder of its own."""
-    with tempfile.TemporaryDirectory(prefix="fencepost-mutant-") as folder:
-        path = Path(folder) / "trial.json"
-        path.write_bytes(msgspec.json.encode(wanted))
-        program = [sys.executable, "-m", trial.__name__, str(path)]
-        try:
-            done = subprocess.run(
-                program, cwd=folder, capture_output=True, timeout=WAIT_S, check=False
+@final
+class Process:
+    """A process that tries mutants one after another, in a folder of its own (see `trial`)."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="fencepost-mutant-")
+        path = Path(self._folder.name) / "setting.json"
+        path.write_bytes(msgspec.json.encode(setting))
+        self._printed = Path(self._folder.name) / "printed"
+        self._changed = bool(setting.sources)
+        with self._printed.open("wb") as printed:
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", trial.__name__, str(path)],
+                cwd=self._folder.name,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=printed,
             )
-        except subprocess.TimeoutExpired:
-            return Noticed(f"it did not end within {WAIT_S} s", Reach(()))
-    if done.returncode == -signal.SIGXCPU:
-        return Noticed(f"it took more than {wanted.limit_s} s of the processor", Reach(()))
-    if done.returncode or not done.stdout:
-        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-        return Noticed(f"exit code {done.returncode}: {''.join(last)}", Reach(()))
-    return msgspec.json.decode(done.stdout, type=Noticed)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self._child.kill()
+        self._child.communicate()
+        self._folder.cleanup()
+
+    def ask(self, wanted: Trial) -> Noticed:
+        """Waits for the answer to a trial.
+
+        Raises EnvironmentFailed if the process ends without one, and its sources are unchanged.
+        """
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        try:
+            self._child.stdin.write(msgspec.json.encode(wanted) + b"\n")
+            self._child.stdin.flush()
+            answer = self._child.stdout.readline()
+        except BrokenPipeError:
+            answer = b""
+        if answer:
+            return msgspec.json.decode(answer, type=Noticed)
+        last = self._printed.read_text(errors="replace").strip().splitlines()[-1:]
+        ended = f"exit code {self._child.wait()}: {''.join(last)}"
+        if not self._changed:
+            raise EnvironmentFailed(f"the process that tries mutants ended: {ended}")
+        return Noticed(by=ended)
 
 
 def _modules(names: Iterable[str]) -> Iterable[str]:

@@ -2,6 +2,7 @@
 
 Pure: a mutation is a span of the source and the text that replaces it. What only words an error or
 checks an invariant is left alone: assertions, raised errors and texts; and so are constructors.
+`probed` is a source that reports when a mutation's span would have had another effect.
 """
 
 from __future__ import annotations
@@ -26,23 +27,33 @@ _LEFT_ALONE = (ast.Assert, ast.Raise, ast.JoinedStr, ast.Import, ast.ImportFrom)
 _SKIPPED = frozenset({"__init__", "__repr__", "__str__", "sentence"})
 """Functions that only set up a value, or word something."""
 NOTHING = "pass"
+REACHED = "__reached__"
+"""The function that a probed source calls: with a mutation's number, and with a function that says
+whether the mutation changes the value here, if that is known."""
+_PURE = frozenset({"len", "min", "max", "any", "all", "isinstance", "set", "frozenset", "get"})
+"""Calls that change nothing; any other may."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Mutation:
     """One change of a module: the bytes `start` to `end` of its source become `now`."""
 
     module: str
     line: int
-    last_line: int
     was: str
     now: str
     start: int
     end: int
+    statement: bool
+    """Whether it changes a whole statement; otherwise an expression."""
+    pure: bool
+    """Whether it is an expression that can be evaluated once more without an effect."""
 
     def applied(self, source: bytes) -> bytes:
-        """The source with the change."""
-        return source[: self.start] + self.now.encode() + source[self.end :]
+        """The source with the change; every other line keeps its number."""
+        padding = "\n" * self.was.count("\n")
+        now = self.now + padding if self.statement else self.now.replace("(", f"({padding}", 1)
+        return source[: self.start] + now.encode() + source[self.end :]
 
 
 def mutations_of(module: str, source: bytes) -> tuple[Mutation, ...]:
@@ -59,20 +70,53 @@ def mutations_of(module: str, source: bytes) -> tuple[Mutation, ...]:
         assert node.end_col_offset is not None
         start = lines[node.lineno - 1] + node.col_offset
         end = lines[node.end_lineno - 1] + node.end_col_offset
-        was = source[start:end].decode()
-        found.setdefault(
-            (start, end, now),
-            Mutation(
-                module=module,
-                line=node.lineno,
-                last_line=node.end_lineno,
-                was=was,
-                now=now,
-                start=start,
-                end=end,
-            ),
+        one = Mutation(
+            module=module,
+            line=node.lineno,
+            was=source[start:end].decode(),
+            now=now,
+            start=start,
+            end=end,
+            statement=isinstance(node, ast.stmt),
+            pure=isinstance(node, ast.expr) and not any(map(_effects, ast.walk(node))),
         )
+        found.setdefault((start, end, now), one)
     return tuple(found[place] for place in sorted(found))
+
+
+def probed(source: bytes, mutations: Mapping[int, Mutation]) -> bytes:
+    """The source with a call of `REACHED` before each of these mutations, by their numbers.
+
+    Every line keeps its number. A change of a pure expression counts only where its value differs.
+    """
+    inserted: list[tuple[int, int, bytes]] = []
+    for number, one in mutations.items():
+        if one.statement:
+            before, after = f"{REACHED}({number}); ", ""
+        else:
+            differs = f", lambda: ({_in_one_line(one.was)}) != {one.now}" if one.pure else ""
+            before, after = f"({REACHED}({number}{differs}) or (", "))"
+        size = one.end - one.start
+        # Where spans are nested, the text of the longer one is outside.
+        inserted.append((one.start, -size, before.encode()))
+        inserted.append((one.end, size - len(source), after.encode()))
+    parts, reached = [], 0
+    for place, _, text in sorted(inserted, key=lambda one: one[:2]):
+        parts += [source[reached:place], text]
+        reached = place
+    return b"".join([*parts, source[reached:]])
+
+
+def _in_one_line(expression: str) -> str:
+    return ast.unparse(ast.parse(f"({expression})"))
+
+
+def _effects(node: ast.AST) -> bool:
+    """Whether a node's evaluation may have an effect."""
+    if isinstance(node, ast.Call):
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
+        return called not in _PURE
+    return isinstance(node, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom)
 
 
 Place = ast.expr | ast.stmt

@@ -1,16 +1,13 @@
-"""Which lines of some sources each part of a program executes, and how long it takes.
+"""Which mutations' places each part of a program reaches, and how long the part takes.
 
-A simulated run is the same again with the same seed. So a change of a line changes nothing before
-that line is executed, and a part that never executes it cannot notice the change.
+A simulated run is the same again with the same seed. So a part that never reaches a place at which
+a mutation changes a value or an effect cannot notice the mutation.
 """
 
 from __future__ import annotations
 
-import sys
-import threading
-from collections.abc import Collection, Mapping, Sequence
-from types import CodeType, FrameType
-from typing import Any, final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import final
 
 from msgspec import Struct
 
@@ -22,78 +19,59 @@ part depends on."""
 
 
 class Part(Struct, frozen=True):
-    """A part of the program, how long it took, and the lines that it executed, by file."""
+    """A part of the program, how long it took, and the numbers of the mutations that it reached."""
 
     name: str
     seconds: float
-    lines: Mapping[str, Collection[int]]
+    reached: Collection[int]
 
 
 class Reach(Struct, frozen=True):
-    """What each part of a program executed."""
+    """What each part of a program reached."""
 
     parts: Sequence[Part]
 
-    def of(self, file: str, lines: range) -> Sequence[str]:
-        """The parts that execute one of these lines, the shortest first."""
-        found = [one for one in self.parts if not set(lines).isdisjoint(one.lines.get(file, ()))]
-        if any(one.name == IMPORTS for one in found):
-            found = list(self.parts)
+    def at_import(self, number: int) -> bool:
+        """Whether the imports reached this mutation."""
+        return any(one.name == IMPORTS and number in one.reached for one in self.parts)
+
+    def of(self, number: int) -> Mapping[str, float]:
+        """The parts that can notice this mutation, the shortest first, each with its seconds."""
+        every = self.at_import(number)
+        found = [one for one in self.parts if every or number in one.reached]
         found.sort(key=lambda one: one.seconds)
-        return [one.name for one in found if one.name != IMPORTS]
+        return {one.name: one.seconds for one in found if one.name != IMPORTS}
 
 
 @final
-class Tracer:
-    """Traces the lines of `files` from `start` to `stop`, in all threads that begin meanwhile."""
+class Recorder:
+    """Records what is reached, part by part, beginning with `IMPORTS`."""
 
-    def __init__(self, files: Collection[str]) -> None:
-        self._files = frozenset(files)
+    def __init__(self) -> None:
         self._parts: list[Part] = []
         self._name = IMPORTS
-        self._began_ns = 0
-        self._left: dict[CodeType, set[int]] = {}
-        """Code that the current part has called -> its lines that the part has not executed."""
-
-    def start(self) -> None:
-        """Starts to trace."""
         self._began_ns = now_ns()
-        threading.settrace(self._called)
-        sys.settrace(self._called)
+        self._reached: set[int] = set()
+
+    def reached(self, number: int, differs: Callable[[], object] | None = None) -> None:
+        """Called by a probed source (`mutations.probed`)."""
+        if number not in self._reached and (differs is None or _true_or_raises(differs)):
+            self._reached.add(number)
 
     def begin(self, name: str) -> None:
         """Ends the current part, and begins the next one."""
-        lines: dict[str, set[int]] = {}
-        for code, left in self._left.items():
-            lines.setdefault(code.co_filename, set()).update(_lines(code) - left)
         seconds = (now_ns() - self._began_ns) / SECOND
-        self._parts.append(Part(self._name, seconds, lines))
-        self._name, self._left, self._began_ns = name, {}, now_ns()
+        self._parts.append(Part(self._name, seconds, tuple(sorted(self._reached))))
+        self._name, self._reached, self._began_ns = name, set(), now_ns()
 
     def stop(self) -> Reach:
         """Ends the last part, and returns all."""
-        sys.settrace(None)
-        threading.settrace(None)
         self.begin(IMPORTS)
         return Reach(self._parts)
 
-    def _called(self, frame: FrameType, event: str, arg: Any) -> Any:
-        code = frame.f_code
-        left = self._left.get(code)
-        if left is None:
-            if code.co_filename not in self._files:
-                return None
-            left = self._left[code] = _lines(code)
-        return self._executed if left else None
 
-    def _executed(self, frame: FrameType, event: str, arg: Any) -> Any:
-        left = self._left.get(frame.f_code)
-        if left is None:
-            # The part that called it has ended.
-            left = self._left[frame.f_code] = _lines(frame.f_code)
-        left.discard(frame.f_lineno)
-        return self._executed
-
-
-def _lines(code: CodeType) -> set[int]:
-    return {line for _, _, line in code.co_lines() if line is not None}
+def _true_or_raises(differs: Callable[[], object]) -> bool:
+    try:
+        return bool(differs())
+    except Exception:
+        return True

@@ -1,57 +1,74 @@
-"""One trial: a simulated system with one module changed, under its suite and random schedules.
+"""The process that tries mutants: it collects a simulated system's tests once, and forks for each.
 
-    python -m fencepost.campaigns.mutants.trial TRIAL.json
+    python -m fencepost.campaigns.mutants.trial SETTING.json
 
-The file holds a `Trial`. One line on standard output is a `Noticed`. The changed module is executed
-before any other module imports it. A trial that takes too much time of the processor is ended by
-the kernel. Exit code 2: the file cannot be read.
+The file holds a `Setting`. Each line of standard input is a `Trial`, and its answer, a line on
+standard output, is a `Noticed`. A trial runs in a fork: its change is made there, in functions that
+are imported already. The kernel ends one that takes too much time. Exit code 2: the file cannot be
+read.
 """
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
 import resource
+import shutil
+import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO, final
 
 import msgspec
+import pytest
 from msgspec import Struct
 
-from fencepost.campaigns.mutants.reach import Reach, Tracer
+from fencepost.campaigns.mutants.live import Sources, replace_functions
+from fencepost.campaigns.mutants.mutations import REACHED
+from fencepost.campaigns.mutants.reach import Reach, Recorder
+from fencepost.model.errors import UsageError
 
 LEFT = ""
-"""The trial's word for a change that nothing noticed."""
+"""The answer's word for a change that nothing noticed."""
+
+IMPORT_S = 120
+"""How many seconds of the processor the imports and the collection of the tests may take."""
+
+
+class Setting(Struct, frozen=True, kw_only=True):
+    """What all trials of a process have in common. `sources` replace those of the modules of these
+    names. `paths` are files or folders with tests beside those of the suite. A random schedule has
+    a number up to `seeds`, and takes `span_ms`."""
+
+    system: str
+    sources: Mapping[str, str]
+    paths: Sequence[str]
+    seeds: int
+    span_ms: int
+    wait_s: int
+    """How long a trial may take."""
 
 
 class Trial(Struct, frozen=True, kw_only=True):
-    """What to run: `source` is that of `module` with the change (both empty: no change).
+    """What to run: `source` is that of `module` with the change (both empty: no change), `parts`
+    the names of tests in this order, and then of random schedules, each with the seconds of the
+    processor that it may take (None: all)."""
 
-    `paths` are files or folders with tests beside those of the suite. `tests` are the names of the
-    tests to run, in this order (None: all), and `schedules` the seeds of the random schedules after
-    them. The lines of the files `traced` that each executes are recorded.
-    """
-
-    module: str
-    source: str
-    system: str
-    paths: Sequence[str]
-    tests: Sequence[str] | None
-    schedules: Sequence[int]
-    span_ms: int
-    limit_s: int
-    """Seconds of processor time after which the trial is ended."""
-    traced: Sequence[str] = ()
+    module: str = ""
+    source: str = ""
+    parts: Mapping[str, float] | None
 
 
-class Noticed(Struct, frozen=True):
+class Noticed(Struct, frozen=True, kw_only=True):
     """What noticed the change: a test, or a random schedule with the clauses that it violates.
-    Empty: nothing did. `reach` names each test, and each schedule as `schedule(seed)`."""
+    Empty: nothing did. `possible`: whether the change can be made in a running process. `reach`
+    names each test, and each schedule as `schedule(seed)`."""
 
     by: str
-    reach: Reach
+    possible: bool = True
+    reach: Reach = Reach(())
 
 
 def schedule(seed: int) -> str:
@@ -59,75 +76,167 @@ def schedule(seed: int) -> str:
     return f"schedule {seed}"
 
 
-def exchange(module: str, source: str) -> None:
-    """Executes the source as that module, in place of the module's own."""
-    spec = importlib.util.find_spec(module)
-    assert spec is not None, module
-    assert spec.origin is not None, module
-    changed = importlib.util.module_from_spec(spec)
-    sys.modules[module] = changed
-    exec(compile(source, spec.origin, "exec"), changed.__dict__)
-    parent, _, name = module.rpartition(".")
-    setattr(sys.modules[parent], name, changed)
+@final
+@dataclass(eq=False)
+class Forks:
+    """A plugin of pytest: once the tests are collected, forks for each trial. Pytest goes on in the
+    fork only."""
+
+    requests: BinaryIO
+    answers: BinaryIO
+    out: Path
+    setting: Setting
+    recorder: Recorder
+    trial: Trial | None = None
+    """The trial of this process, if it is a fork."""
+    possible: bool = True
+    lost: Sequence[str] = ()
+    """Names of parts that do not exist."""
+    collected: bool = False
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        if session.testsfailed:
+            return None
+        self.collected = True
+        for line in self.requests:
+            trial = msgspec.json.decode(line, type=Trial)
+            if trial.module:
+                importlib.import_module(trial.module)
+            child = os.fork()
+            if child == 0:
+                self._prepare(trial, session)
+                return None
+            _, status = os.waitpid(child, 0)
+            if status:
+                self.answer(Noticed(by=_ended(os.waitstatus_to_exitcode(status))))
+            shutil.rmtree(self.out, ignore_errors=True)
+        return True
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.begin(nodeid)
+
+    def begin(self, part: str) -> None:
+        """Called with the name of each part before it starts."""
+        self.recorder.begin(part)
+        assert self.trial is not None
+        if self.trial.parts is not None:
+            _, most = resource.getrlimit(resource.RLIMIT_CPU)
+            used = resource.getrusage(resource.RUSAGE_SELF)
+            limit_s = used.ru_utime + used.ru_stime + self.trial.parts[part]
+            resource.setrlimit(resource.RLIMIT_CPU, (int(limit_s) + 1, most))
+
+    def answer(self, noticed: Noticed) -> None:
+        """Answers the newest request."""
+        self.answers.write(msgspec.json.encode(noticed) + b"\n")
+        self.answers.flush()
+
+    def _prepare(self, trial: Trial, session: pytest.Session) -> None:
+        signal.alarm(self.setting.wait_s)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CPU, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        self.trial = trial
+        if trial.module:
+            self.possible = replace_functions(sys.modules[trial.module], trial.source)
+        if not self.possible:
+            session.items[:] = []
+        elif trial.parts is not None:
+            by_name = {item.nodeid: item for item in session.items}
+            schedules = set(map(schedule, range(1, self.setting.seeds + 1)))
+            self.lost = sorted(trial.parts.keys() - by_name.keys() - schedules)
+            session.items[:] = [by_name[name] for name in trial.parts if name in by_name]
 
 
-def run(trial: Trial, out: Path, part: Callable[[str], None]) -> str:
-    """Runs the tests up to the first that fails, and then the random schedules. Returns what
-    noticed the change. `part` is called with the name of each before it starts. Runs are kept
-    below `out`."""
-    # Imported here: a changed module must be in place before these import it.
+def serve(forks: Forks) -> None:
+    """Collects the tests and answers all requests; in a fork, answers one."""
+    # Imported here: sources must be in place before these import the modules.
+    from fencepost.plugins.manager import load  # noqa: PLC0415
+    from fencepost.testing import test_run as testrun  # noqa: PLC0415
+
+    setting, out = forks.setting, forks.out
+    plugins = load()
+    suite = testrun.suite_of(plugins.system(setting.system))
+    wanted = testrun.Wanted(setting.system, "simulated", out, seed=1, suite=suite)
+    results = testrun.ResultCollector()
+    options = ("--exitfirst", f"--basetemp={out.parent / 'tmp'}", *setting.paths)
+    ended = testrun.listen_quietly(wanted, results, *options, beside=[forks])
+    if not forks.collected:
+        raise RuntimeError("the tests cannot be collected")
+    if forks.lost:
+        raise UsageError(f"no test is named {forks.lost[0]}")
+    if ended == pytest.ExitCode.INTERNAL_ERROR:
+        raise RuntimeError("pytest failed")
+    if forks.trial is not None:
+        by = LEFT
+        failed = [one["test"] for one in results.tests if one["outcome"] == "failed"]
+        if failed or results.codes:
+            by = str(next(iter([*failed, *results.codes.values()])))
+        elif forks.possible:
+            by = _noticing_schedule(forks)
+        forks.answer(Noticed(by=by, possible=forks.possible, reach=forks.recorder.stop()))
+
+
+def _noticing_schedule(forks: Forks) -> str:
+    """The first of the trial's random schedules that violates a clause, and which."""
     from fencepost.campaigns.defects import verdicts_in  # noqa: PLC0415
     from fencepost.judging.judge import Outcome  # noqa: PLC0415
     from fencepost.model.system.shape import Shape  # noqa: PLC0415
     from fencepost.plugins.manager import load  # noqa: PLC0415
     from fencepost.runs.random_schedule import run_one  # noqa: PLC0415
     from fencepost.runs.run import RunSpec, new_folder  # noqa: PLC0415
-    from fencepost.testing import test_run as testrun  # noqa: PLC0415
 
+    assert forks.trial is not None
+    setting, parts = forks.setting, forks.trial.parts
     plugins = load()
-    system = plugins.system(trial.system)
-    if trial.tests is None or trial.tests:
-        collected = testrun.ResultCollector(only=trial.tests, started=part)
-        suite = testrun.suite_of(system)
-        wanted = testrun.Wanted(trial.system, "simulated", out, seed=1, suite=suite)
-        testrun.listen_quietly(wanted, collected, "--exitfirst", *trial.paths)
-        for one in collected.tests:
-            if one["outcome"] == "failed":
-                return str(one["test"])
-        if collected.codes:
-            return next(iter(collected.codes.values()))
-    for seed in trial.schedules:
-        part(schedule(seed))
+    system = plugins.system(setting.system)
+    for seed in range(1, setting.seeds + 1):
+        if parts is not None and schedule(seed) not in parts:
+            continue
+        forks.begin(schedule(seed))
         spec = RunSpec(system, Shape(), "simulated", seed, lossy=True)
-        folder = new_folder(out, f"random-{seed}")
-        conducted = run_one(spec, plugins, folder, trial.span_ms, plugins.faults)
+        folder = new_folder(forks.out, f"random-{seed}")
+        conducted = run_one(spec, plugins, folder, setting.span_ms, plugins.faults)
         broken = [c for c, v in verdicts_in(folder).items() if v.verdict is Outcome.VIOLATED]
         if broken or conducted.trouble:
             return f"{schedule(seed)}: {', '.join(broken) or conducted.trouble}"
     return LEFT
 
 
+def _ended(code: int) -> str:
+    """How a fork without an answer ended."""
+    if code == -signal.SIGXCPU:
+        return "it took too much time of the processor"
+    if code == -signal.SIGALRM:
+        return "it did not end"
+    return f"exit code {code}"
+
+
 def main(argv: list[str]) -> int:
-    """Runs the trial of a file; returns the exit code."""
+    """Serves the setting of a file; returns the exit code."""
     try:
-        trial = msgspec.json.decode(Path(argv[1]).read_bytes(), type=Trial)
+        setting = msgspec.json.decode(Path(argv[1]).read_bytes(), type=Setting)
     except (IndexError, OSError, msgspec.DecodeError) as error:
-        print(f"the trial cannot be read: {error}", file=sys.stderr)
+        print(f"the setting cannot be read: {error}", file=sys.stderr)
         return 2
-    resource.setrlimit(resource.RLIMIT_CPU, (trial.limit_s, trial.limit_s))
-    output = os.dup(1)
-    os.dup2(2, 1)  # what the tests print is no result
-    tracer = Tracer(trial.traced)
-    if trial.traced:
-        tracer.start()
+    # Pytest exchanges the standard streams; and what the tests print is no answer.
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    # A changed source may not end to be imported.
+    resource.setrlimit(resource.RLIMIT_CPU, (IMPORT_S, resource.RLIM_INFINITY))
+    recorder = Recorder()
+    sys.meta_path.insert(0, Sources(setting.sources, {REACHED: recorder.reached}))
+    forks = Forks(requests, answers, Path(argv[1]).parent / "out", setting, recorder)
     try:
-        if trial.module:
-            exchange(trial.module, trial.source)
-        by = run(trial, Path(argv[1]).parent / "out", tracer.begin)
+        serve(forks)
     except Exception as error:
-        by = f"{type(error).__name__}: {error}"
-    with os.fdopen(output, "wb") as result:
-        result.write(msgspec.json.encode(Noticed(by, tracer.stop())) + b"\n")
+        noticed = Noticed(by=f"{type(error).__name__}: {error}")
+        if forks.trial is not None:
+            forks.answer(noticed)
+        else:
+            for _ in requests:
+                forks.answer(noticed)
+    if forks.trial is not None:
+        os._exit(0)
     return 0
 
 

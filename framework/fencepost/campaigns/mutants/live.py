@@ -1,0 +1,108 @@
+"""Changes of code in the running process: other sources for modules, and other code for functions.
+
+A module's source can be replaced only before it is imported. The code of a function can be replaced
+at any time, if the change is inside it.
+"""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import cast, final
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """A finder for `sys.meta_path`: executes these sources as the modules of these names, in place
+    of their own, with `beside` among their globals."""
+
+    sources: Mapping[str, str]
+    beside: Mapping[str, object]
+
+    def find_spec(
+        self, name: str, path: object = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Called by Python's import."""
+        if name not in self.sources:
+            return None
+        found = PathFinder.find_spec(name, list(sys.modules[name.rpartition(".")[0]].__path__))
+        assert found is not None, name
+        found.loader = cast("Loader", self)
+        return found
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Called by Python's import, which then makes the module."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Called by Python's import."""
+        assert module.__file__ is not None
+        module.__dict__.update(self.beside)
+        code = _compiled(self.sources[module.__name__], module.__file__)
+        exec(code, module.__dict__)
+
+
+def replace_functions(module: ModuleType, source: str) -> bool:
+    """Gives a module's functions the code that they have in this source. Returns False, and changes
+    nothing, if the source differs outside functions, or a function cannot take the code."""
+    file = module.__file__
+    assert file is not None
+    changed = _changed(_compiled(Path(file).read_bytes(), file), _compiled(source, file))
+    if changed is None:
+        return False
+    functions = [one for one in gc.get_objects() if isinstance(one, FunctionType)]
+    found = [
+        (one, now)
+        for was, now in changed
+        for one in functions
+        if one.__code__ == was and one.__code__.co_filename == file
+    ]
+    if len({was for was, _ in changed}) != len({one.__code__ for one, _ in found}):
+        return False
+    for one, now in found:
+        one.__code__ = now
+    return bool(found)
+
+
+def _compiled(source: str | bytes, file: str) -> CodeType:
+    return compile(source, file, "exec", dont_inherit=True)
+
+
+def _changed(was: CodeType, now: CodeType) -> list[tuple[CodeType, CodeType]] | None:
+    """The functions that differ, as they were and are; None if anything else differs."""
+    before, after = dict(_functions(was, "")), dict(_functions(now, ""))
+    if before.keys() != after.keys() or _outside(was) != _outside(now):
+        return None
+    pairs = [(before[name], after[name]) for name in before if before[name] != after[name]]
+    if any(one.co_freevars != other.co_freevars for one, other in pairs):
+        return None
+    return pairs
+
+
+def _functions(code: CodeType, above: str) -> Iterator[tuple[str, CodeType]]:
+    """The outermost functions of a module, with a name of each."""
+    for number, one in enumerate(_inside(code)):
+        name = f"{above}/{number}.{one.co_name}"
+        if one.co_flags & inspect.CO_OPTIMIZED:
+            yield name, one
+        else:
+            yield from _functions(one, name)
+
+
+def _outside(code: CodeType) -> tuple[object, ...]:
+    """What a module and its classes execute themselves."""
+    texts = [one for one in code.co_consts if not isinstance(one, CodeType)]
+    classes = [one for one in _inside(code) if not one.co_flags & inspect.CO_OPTIMIZED]
+    own = (code.co_code, code.co_names, *map(repr, texts))
+    return (own, *(_outside(one) for one in classes))
+
+
+def _inside(code: CodeType) -> list[CodeType]:
+    return [one for one in code.co_consts if isinstance(one, CodeType)]
