@@ -23,6 +23,7 @@ from fencepost.judging.judge import (
     judge,
     read_verdicts,
 )
+from fencepost.model.text import printable
 from fencepost.plugins.manager import Plugins, load
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "judge",
     "judge_folder",
     "load",
+    "printable",
     "read",
     "read_verdicts",
     "sentence",

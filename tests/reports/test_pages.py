@@ -139,6 +139,19 @@ def test_event_sentences_are_text_and_never_markup(written: Written) -> None:
     assert "switched <on>" not in text
 
 
+def test_control_characters_of_a_run_are_escaped_in_its_page(
+    written: Written, tmp_path: Path
+) -> None:
+    first = written.runs[0]
+    hostile = "seen \x1b]0;title\x07 and \u202egnp.exe and \ud800 \x00"
+    verdicts = tuple(structs.replace(row, reason=hostile) for row in first.verdicts)
+    about = structs.replace(first.about, run=hostile)
+    page = Pages(tmp_path, alone=True).add(structs.replace(first, about=about, verdicts=verdicts))
+    text = page.read_text()
+    assert "seen \\x1b]0;title\\x07 and \\u202egnp.exe and \\ud800 \\x00" in text
+    assert not set("\x00\x07\x1b\u202e") & set(text)
+
+
 def test_verdicts_differ_in_sign_and_words_not_only_in_colour() -> None:
     assert len(VERDICTS) == len({sign for sign, _ in VERDICTS.values()})
     assert len(VERDICTS) == len({words for _, words in VERDICTS.values()})

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fencepost.commands.options import DEFAULT_OUT, DEFAULT_SYSTEM, Out, Runtime, Seed, System
-from fencepost.commands.terminal import errors, load_plugins, progress, show
+from fencepost.commands.terminal import errors, load_plugins, print_line, progress, show
 from fencepost.model.errors import UsageError
 from fencepost.model.runtime import Condition
 from fencepost.model.system.shape import Shape
@@ -40,7 +40,7 @@ def up(
     with Run.start(spec, plugins, folder, progress()) as started:
         if workload:
             started.clients.load()
-        typer.echo(",".join(started.runtime.bootstrap))
+        print_line(",".join(started.runtime.bootstrap))
         show(errors(), (f"run folder {folder.path}; interrupt to stop", "dim"))
         never = Condition("an interrupt", lambda view: False)
         started.runtime.advance(never, 1 << 62)

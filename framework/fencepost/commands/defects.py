@@ -9,7 +9,13 @@ import typer
 
 from fencepost.campaigns.defects import BUDGETS, Searcher, search_all
 from fencepost.commands.options import DEFAULT_OUT, DEFAULT_SYSTEM, Json, Out, Runtime, System
-from fencepost.commands.terminal import load_plugins, print_failure, print_json, progress
+from fencepost.commands.terminal import (
+    load_plugins,
+    print_failure,
+    print_json,
+    print_line,
+    progress,
+)
 from fencepost.model.errors import EXIT_CLEAN, EXIT_ENVIRONMENT, EXIT_VIOLATED
 from fencepost.runs.run import check_runtime
 
@@ -45,8 +51,8 @@ def defects(
         print_json(results.as_json())
     else:
         found = len(results.searches) - len(lost)
-        typer.echo(f"{found} of {len(results.searches)} defects found by a clause they break")
-        typer.echo(f"{len(results.false_alarms)} false alarms over {results.clean_seeds} seeds")
+        print_line(f"{found} of {len(results.searches)} defects found by a clause they break")
+        print_line(f"{len(results.false_alarms)} false alarms over {results.clean_seeds} seeds")
     if failure := results.never_started():
         print_failure(failure)
         raise typer.Exit(EXIT_ENVIRONMENT)

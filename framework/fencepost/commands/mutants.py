@@ -10,7 +10,7 @@ import typer
 
 from fencepost.campaigns.mutants.campaign import Campaign
 from fencepost.commands.options import DEFAULT_SYSTEM, Json, Seed, System
-from fencepost.commands.terminal import load_plugins, print_json, progress
+from fencepost.commands.terminal import load_plugins, print_json, print_line, progress
 from fencepost.model.errors import EXIT_CLEAN, EXIT_VIOLATED
 
 
@@ -53,7 +53,7 @@ def mutants(
         for one in results.mutants:
             if not one.noticed_by:
                 change = f"{one.file}:{one.line}: {one.was} -> {one.now}"
-                typer.echo(f"not noticed: {change} (reached by {one.reached_by})")
-        typer.echo(f"{results.noticed} of {len(results.mutants)} changes noticed")
+                print_line(f"not noticed: {change} (reached by {one.reached_by})")
+        print_line(f"{results.noticed} of {len(results.mutants)} changes noticed")
     missed = results.noticed < len(results.mutants)
     raise typer.Exit(EXIT_VIOLATED if missed else EXIT_CLEAN)

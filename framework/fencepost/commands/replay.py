@@ -8,7 +8,14 @@ from typing import Annotated
 import typer
 
 from fencepost.commands.options import DEFAULT_OUT, Json, Out, Workload
-from fencepost.commands.terminal import load_plugins, output, print_json, print_verdicts, progress
+from fencepost.commands.terminal import (
+    load_plugins,
+    output,
+    print_json,
+    print_line,
+    print_verdicts,
+    progress,
+)
 from fencepost.history.run_folder import RunFolder
 from fencepost.runs import replay as replays
 
@@ -35,5 +42,5 @@ def replay(
         print_json({"path": str(result.folder.path), "verdicts": verdicts})
     else:
         print_verdicts(result.judgement, output())
-        typer.echo(str(result.folder.path))
+        print_line(str(result.folder.path))
     result.check()

@@ -17,7 +17,13 @@ from fencepost.commands.options import (
     System,
     Workload,
 )
-from fencepost.commands.terminal import load_plugins, print_failure, print_json, progress
+from fencepost.commands.terminal import (
+    load_plugins,
+    print_failure,
+    print_json,
+    print_line,
+    progress,
+)
 from fencepost.model.errors import (
     EXIT_CLEAN,
     EXIT_ENVIRONMENT,
@@ -56,9 +62,9 @@ def soak(
         print_json(soaked.as_json())
     else:
         for one, count in soaked.known().items():
-            typer.echo(f"known finding {one}: in {count} of {runs} runs")
-        typer.echo(f"{len(violated)} clauses violated: {', '.join(violated) or 'none'}")
-        typer.echo(f"{len(undecided)} undecided: {', '.join(undecided) or 'none'}")
+            print_line(f"known finding {one}: in {count} of {runs} runs")
+        print_line(f"{len(violated)} clauses violated: {', '.join(violated) or 'none'}")
+        print_line(f"{len(undecided)} undecided: {', '.join(undecided) or 'none'}")
     if failure := soaked.never_started():
         print_failure(failure)
         raise typer.Exit(EXIT_ENVIRONMENT)

@@ -21,7 +21,7 @@ from rich.text import Text
 from fencepost.campaigns.conformance import MatrixRow
 from fencepost.judging.judge import Judgement, Outcome
 from fencepost.model.clock import wall_clock
-from fencepost.model.text import printable
+from fencepost.model.text import printable, printable_json
 from fencepost.plugins.manager import Plugins, PluginWarning, load
 
 _STYLE = {
@@ -51,6 +51,11 @@ def show(console: Console, *parts: str | tuple[str, str]) -> None:
     console.print(text, soft_wrap=True)
 
 
+def print_line(line: str) -> None:
+    """One line of a result, to standard output, however long."""
+    typer.echo(printable(line))
+
+
 def load_plugins() -> Plugins:
     """The loaded plugins. Prints one line for each that was disabled."""
     with warnings.catch_warnings(record=True) as caught:
@@ -68,7 +73,7 @@ def print_failure(message: str) -> None:
 
 def print_json(value: object) -> None:
     """One JSON value and the end of its line, to standard output."""
-    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+    sys.stdout.write(printable_json(msgspec.json.encode(value).decode()) + "\n")
 
 
 def progress() -> Callable[[str], None]:
@@ -115,7 +120,7 @@ def print_verdicts(judgement: Judgement, console: Console) -> None:
         known = f"known: {', '.join(verdict.known)}" if verdict.known else ""
         says = known or verdict.reason or verdict.sentence
         count = str(verdict.exercised)
-        table.add_row(clause, word, count, verdict.evidence or "", printable(says))
+        table.add_row(printable(clause), word, count, verdict.evidence or "", printable(says))
     console.print(table)
     print_others((one.verdict for one in judgement.verdicts.values()), console)
 
@@ -142,8 +147,8 @@ def print_matrix(rows: Sequence[MatrixRow], loaded: Plugins, console: Console) -
         known = f"known: {', '.join(row.known)}" if row.known else ""
         says = known or row.reason or loaded.clause(row.clause).says
         count, tests = str(row.exercised), str(len(row.tests))
-        where = row.system, row.runtime
-        table.add_row(row.clause, *where, word, count, row.evidence or "", tests, printable(says))
+        where = (printable(one) for one in (row.clause, row.system, row.runtime))
+        table.add_row(*where, word, count, row.evidence or "", tests, printable(says))
     console.print(table)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
+from collections.abc import Callable
 
 _OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Categories of Unicode: control, format (marks of direction among them), lone surrogates, and the
-two separators that end a line for some programs only."""
+"""Categories of Unicode: control, format (marks of direction among them), lone surrogates, and two
+separators at which some programs end a line."""
 
 
 def printable(data: str) -> str:
@@ -14,11 +16,20 @@ def printable(data: str) -> str:
 
     A terminal would obey them. Ends of lines and tabs stay.
     """
-    if data.isascii() and data.isprintable():
-        return data
-    return "".join(
-        character
-        if character in "\n\t" or unicodedata.category(character) not in _OBEYED
-        else character.encode("unicode_escape").decode()
-        for character in data
+    return _escaped(data, lambda one: one.encode("unicode_escape").decode())
+
+
+def printable_json(data: str) -> str:
+    """The same JSON, with such characters as escapes of JSON (`\\u001b`)."""
+    return _escaped(data, lambda one: json.dumps(one)[1:-1])
+
+
+def _escaped(data: str, escape: Callable[[str], str]) -> str:
+    return "\n".join(
+        line if line.isprintable() else "".join(_character(one, escape) for one in line)
+        for line in data.split("\n")
     )
+
+
+def _character(one: str, escape: Callable[[str], str]) -> str:
+    return escape(one) if one != "\t" and unicodedata.category(one) in _OBEYED else one

@@ -53,6 +53,7 @@ from fencepost.model.system.capabilities import (
 from fencepost.model.system.shape import Shape
 from fencepost.model.system.simulable import Simulable
 from fencepost.model.system.subject import Subject
+from fencepost.model.text import printable
 from fencepost.plugins.manager import Plugins
 from fencepost.runs.faults import Faults
 from fencepost.runs.schedule import selecting
@@ -225,7 +226,7 @@ def explain_violations(verdicts: Mapping[str, Verdict]) -> str:
             lines.append(f"{clause} is violated{times}{known}: {verdict.sentence}")
             lines.append(f"  {first.message} ({first.at}, evidence: {first.evidence})")
             lines += (f"  {line}" for line in first.explanation)
-    return "\n".join(lines)
+    return printable("\n".join(lines))
 
 
 def new_folder(out: Path, label: str) -> RunFolder:

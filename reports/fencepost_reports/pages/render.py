@@ -16,7 +16,7 @@ from typing import Any, final
 import jinja2
 from markupsafe import Markup
 
-from fencepost.reporting import Outcome, write_whole
+from fencepost.reporting import Outcome, printable, write_whole
 from fencepost_reports.one_run.failures import VIOLATIONS
 from fencepost_reports.one_run.tables import (
     FailureRow,
@@ -132,7 +132,8 @@ class Pages:
         return self.out / name
 
     def _text(self, template: str, values: Mapping[str, Any]) -> str:
-        return _templates().get_template(template).render(values)
+        # Escapes what a browser would obey; the templates themselves have nothing of the kind.
+        return printable(_templates().get_template(template).render(values))
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from io import StringIO
 
 import pytest
@@ -10,6 +11,8 @@ from rich.console import Console
 from fencepost.campaigns.conformance import MatrixRow
 from fencepost.commands.terminal import (
     errors,
+    print_json,
+    print_line,
     print_matrix,
     print_run_table,
     print_verdicts,
@@ -130,3 +133,15 @@ def test_a_run_and_the_demo_leave_out_the_same_clauses() -> None:
             *("QC-30", "QC-34", "RP-29"),
         ]
         assert "1 clauses were not exercised; 2 do not apply to this system" in lines
+
+
+def test_a_result_is_printed_without_control_characters(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = "out/x[/y]z \x1b]0;t\x07 \u202e \x9b \U000e0001"
+    print_line(path)
+    print_json({"path": path})
+    line, whole = capsys.readouterr().out.splitlines()
+    assert line == "out/x[/y]z \\x1b]0;t\\x07 \\u202e \\x9b \\U000e0001"
+    assert json.loads(whole) == {"path": path}
+    assert not set("\x1b\x07\u202e\x9b\U000e0001") & set(whole)
