@@ -10,8 +10,9 @@ from fencepost.events.traits import (
     shared_record,
     tells_operations,
 )
+from fencepost.history.files import write_whole
 from fencepost.history.merge import Reading, read
-from fencepost.history.run_folder import RunFolder, RunInfo, RunSlot, write_whole
+from fencepost.history.run_folder import RunFolder, RunInfo, RunSlot
 from fencepost.judging.event_formatter import sentence, sentence_of
 from fencepost.judging.explanation import BROKE, Explanation, Step, explain
 from fencepost.judging.folder import Promises, judge_folder

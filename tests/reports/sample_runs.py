@@ -10,7 +10,8 @@ from msgspec import Struct
 
 import fencepost as f
 import fencepost_kafka as k
-from fencepost.history.run_folder import RunSlot, write_whole
+from fencepost.history.files import write_whole
+from fencepost.history.run_folder import RunSlot
 from fencepost.reporting import Promises, RunFolder, RunInfo, load
 from fencepost.runs.run import Run, RunSpec
 from fencepost.testing import HistoryBuilder

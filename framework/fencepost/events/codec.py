@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, final, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, final, get_args, get_origin
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from fencepost.events.envelope import Cause, Event, Unrecognised, kind_name
 from fencepost.events.processes import (
@@ -97,10 +98,23 @@ class _Line(Struct, frozen=True):
 
     run: str
     process: str
-    node_seq: int
-    at_ns: int
+    node_seq: Annotated[int, Meta(ge=0, le=1 << 62)]
+    at_ns: Annotated[int, Meta(ge=0, le=1 << 62)]
     body: msgspec.Raw
     cause: Cause | None = None
+
+
+_WIDE = re.compile(rb"[0-9]{19}")
+"""What the text of an integer of more than 64 bits contains."""
+
+
+def _check_width(value: object) -> None:
+    """Raises msgspec.ValidationError for an integer of more than 64 bits: no table has room."""
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        raise msgspec.ValidationError(f"an integer has {value.bit_length()} bits")
+    if isinstance(value, list | dict):
+        for one in value.values() if isinstance(value, dict) else value:
+            _check_width(one)
 
 
 class _Tag(Struct, frozen=True):
@@ -143,7 +157,17 @@ class Codec:
 
         An undeclared kind comes back as `Unrecognised`, with its text.
         """
+        try:
+            return self._decoded(line)
+        except UnicodeDecodeError as wrong:
+            raise msgspec.DecodeError(f"the text is not UTF-8: {wrong.reason}") from wrong
+        except RecursionError:
+            raise msgspec.DecodeError("the text is nested too deeply") from None
+
+    def _decoded(self, line: bytes) -> Event:
         got = self._line.decode(line)
+        if _WIDE.search(line):
+            _check_width(msgspec.json.decode(line))
         name = self._tag.decode(got.body).type
         decoder = self._bodies.get(name)
         former, old_decoder = self._former.get(name, (None, None))

@@ -33,13 +33,14 @@ from fencepost.events import (
     RunEnded,
     Stalled,
 )
+from fencepost.history import files
+from fencepost.history.files import write_whole
 from fencepost.history.run_end import RunEnd
-from fencepost.history.run_folder import RunFolder, write_whole
+from fencepost.history.run_folder import RunFolder
 from fencepost.model.disk import written_to
 from fencepost.model.errors import UsageError
 
 HARNESS = "harness"
-_BLOCK = 1 << 16
 _NAMED_SINGLY = 10
 
 
@@ -136,7 +137,7 @@ class Reading:
 
     def __iter__(self) -> Iterator[Event]:
         examiner = Examiner()
-        lines = _lines(self._folder.history)
+        lines = files.lines(self._folder.path, self._folder.history)
         for event, _ in _whole(lines, "the history", self._codec, examiner.damage):
             examiner.step(event)
             yield event
@@ -157,8 +158,8 @@ def read(folder: RunFolder, codec: Codec) -> Reading:
 
     Raises UsageError when the folder has neither.
     """
-    made = folder.history.stat().st_mtime_ns if folder.history.exists() else None
-    written = [path.stat().st_mtime_ns for path in folder.events.glob("*.ndjson")]
+    made = files.changed_ns(folder.path, folder.history)
+    written = [files.changed_ns(folder.path, path) or 0 for path in _events(folder)]
     if made is None and not folder.events.is_dir():
         raise UsageError(f"{folder.path} holds no history")
     if made is None or max(written, default=0) > made:
@@ -172,9 +173,9 @@ def merge(folder: RunFolder, codec: Codec) -> RunEnd:
     # The name includes this process: two workers of a report may both find that the history must be
     # made again.
     beside = folder.history.with_name(f".{folder.history.name}.{os.getpid()}")
-    needed = sum(path.stat().st_size for path in folder.events.glob("*.ndjson"))
+    needed = sum(path.stat().st_size for path in _events(folder))
     try:
-        with written_to(folder.history, needed), beside.open("wb") as out:
+        with written_to(folder.history, needed), files.created(beside) as out:
             for event, line in in_order(_sources(folder, codec, examiner.damage)):
                 examiner.step(event)
                 out.write(line)
@@ -255,22 +256,12 @@ def _take_earliest(waiting: dict[str, list[_Head]]) -> _Head:
 
 def _sources(folder: RunFolder, codec: Codec, damage: list[str]) -> list[Iterator[Written]]:
     return [
-        _whole(_lines(path), path.stem, codec, damage)
-        for path in sorted(folder.events.glob("*.ndjson"))
+        _whole(files.lines(folder.path, path), path.stem, codec, damage) for path in _events(folder)
     ]
 
 
-def _lines(path: Path) -> Iterator[bytes]:
-    """A file's lines, read in blocks, so that a thousand files can be read side by side."""
-    offset = 0
-    while True:
-        with path.open("rb") as file:
-            file.seek(offset)
-            block = file.readlines(_BLOCK)
-        if not block:
-            return
-        offset += sum(map(len, block))
-        yield from block
+def _events(folder: RunFolder) -> Sequence[Path]:
+    return files.listed(folder.path, folder.events, ".ndjson")
 
 
 def _whole(lines: Iterable[bytes], name: str, codec: Codec, damage: list[str]) -> Iterator[Written]:
@@ -279,7 +270,10 @@ def _whole(lines: Iterable[bytes], name: str, codec: Codec, damage: list[str]) -
     wrong = 0
     for number, line in enumerate(lines, 1):
         if not line.endswith(Codec.LINE_END):
-            damage.append(f"{name} ends in the middle of an event, in line {number}")
+            what = "ends in the middle of an event, in"
+            if len(line) >= files.MOST_LINE_BYTES:
+                what = f"is read no further: more than {len(line)} bytes are in"
+            damage.append(f"{name} {what} line {number}")
             break
         try:
             event = codec.decode(line)
@@ -296,6 +290,6 @@ def _whole(lines: Iterable[bytes], name: str, codec: Codec, damage: list[str]) -
 def _damage(folder: RunFolder) -> list[str]:
     """What merging reported as missing, if that was recorded."""
     try:
-        return msgspec.json.decode(folder.damage.read_bytes(), type=list[str])
+        return files.decoded(files.content(folder.path, folder.damage), list[str])
     except (FileNotFoundError, msgspec.DecodeError):
         return []

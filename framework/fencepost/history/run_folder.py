@@ -17,7 +17,6 @@ are read as well; a newer layout than this program knows is refused by name.
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 from collections.abc import Mapping
@@ -25,12 +24,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import final
+from typing import Annotated, final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from fencepost.events import SCHEMA_VERSION
+from fencepost.history.files import content, decoded, write_whole
 from fencepost.model.clock import wall_clock
 from fencepost.model.disk import written_to
 from fencepost.model.errors import EnvironmentFailed, UsageError
@@ -42,16 +42,24 @@ PRIVATE = 0o700
 """The mode of a run's folder: it holds what clients wrote and a system's settings."""
 
 
+Name = Annotated[str, Meta(pattern="^[a-z0-9]+(-[a-z0-9]+)*\\Z", max_length=100)]
+"""The name of a slot or a role: lower-case words, joined by `-`. It may become that of a file."""
+Id = Annotated[int, Meta(ge=-1, le=(1 << 31) - 1)]
+Number = Annotated[int, Meta(ge=0, le=1000)]
+Nanoseconds = Annotated[int, Meta(ge=0, le=1 << 62)]
+"""A time of a run: 146 years after the machine started are absurd."""
+
+
 class RunSlot(Struct, frozen=True):
     """A slot of the run's layout."""
 
-    name: str
-    role: str
-    node_id: int
-    index: int
+    name: Name
+    role: Name
+    node_id: Id
+    index: Number
     duplicate: bool
     spare: bool = False
-    also: tuple[tuple[str, int], ...] = ()
+    also: tuple[tuple[Name, Id], ...] = ()
 
 
 class RunInfo(Struct, frozen=True, kw_only=True):
@@ -63,14 +71,14 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     system: str
     runtime: str
     seed: int
-    counts: Mapping[str, int] = {}
+    counts: Mapping[str, Number] = {}
     settings: Mapping[str, str]
     defects: tuple[str, ...]
     own: Mapping[str, Mapping[str, str]] = {}
     slots: tuple[RunSlot, ...]
     versions: Mapping[str, str]
     started_at: str
-    clock_origin_ns: int
+    clock_origin_ns: Nanoseconds
 
 
 def info_of(
@@ -120,18 +128,19 @@ def info_of(
 
 class _Layout(Struct, frozen=True):
     layout: int
+    events: int = 1
 
 
 class _RunSlot1(Struct, frozen=True):
     """A slot in layout 1."""
 
-    name: str
-    role: str
-    node_id: int
-    index: int
+    name: Name
+    role: Name
+    node_id: Id
+    index: Number
     twin: bool
     spare: bool = False
-    controller_id: int = -1
+    controller_id: Id = -1
 
 
 class _RunInfo1(Struct, frozen=True, kw_only=True):
@@ -141,16 +150,16 @@ class _RunInfo1(Struct, frozen=True, kw_only=True):
     system: str
     runtime: str
     seed: int
-    controllers: int
-    brokers: int
+    controllers: Number
+    brokers: Number
     settings: Mapping[str, str]
     defects: tuple[str, ...]
-    combined: int = 0
+    combined: Number = 0
     own: Mapping[str, Mapping[str, str]] = {}
     slots: tuple[_RunSlot1, ...]
     versions: Mapping[str, str]
     started_at: str
-    clock_origin_ns: int
+    clock_origin_ns: Nanoseconds
 
     def now(self) -> RunInfo:
         """The same in the present layout."""
@@ -289,35 +298,29 @@ class RunFolder:
         one."""
         path = self.path / "run.json"
         try:
-            text = path.read_bytes()
-            known = msgspec.json.decode(text, type=_Layout).layout
-            if known > LAYOUT_VERSION:
-                raise UsageError(
-                    f"{path} has layout {known}; this Fencepost knows {LAYOUT_VERSION}"
-                )
-            if known == 1:
-                return msgspec.json.decode(text, type=_RunInfo1).now()
-            return msgspec.json.decode(text, type=RunInfo)
+            text = content(self.path, path)
+            known = decoded(text, _Layout)
+            for what, found, newest in (
+                ("layout", known.layout, LAYOUT_VERSION),
+                ("events", known.events, SCHEMA_VERSION),
+            ):
+                if not 1 <= found <= newest:
+                    raise UsageError(
+                        f"{path} has {what} {found}; this Fencepost knows 1 to {newest}"
+                    )
+            if known.layout == 1:
+                return decoded(text, _RunInfo1).now()
+            info = decoded(text, RunInfo)
+            datetime.fromisoformat(info.started_at)
+            return info
         except FileNotFoundError:
             raise UsageError(f"{self.path} is not a run folder: it has no run.json") from None
-        except msgspec.DecodeError as broken:
+        except (msgspec.DecodeError, ValueError) as broken:
             raise UsageError(f"{path} cannot be read: {broken}") from broken
 
     def discard_data(self) -> None:
         """Removes the slots' disks, which are needed only after a failure."""
         shutil.rmtree(self.data, ignore_errors=True)
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Replaces a file atomically: a reader, or a crash, sees the old content or the new one."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with written_to(path, len(content)):
-        try:
-            beside.write_bytes(content)
-            beside.replace(path)
-        except OSError:
-            beside.unlink(missing_ok=True)
-            raise
 
 
 def _as_file(process: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -21,8 +22,9 @@ from msgspec import Struct
 
 from fencepost.events import Codec
 from fencepost.history import merge
+from fencepost.history.files import MOST_EVENTS_BYTES, content, decoded, opened, write_whole
 from fencepost.history.run_end import RunEnd
-from fencepost.history.run_folder import RunFolder, write_whole
+from fencepost.history.run_folder import RunFolder
 from fencepost.judging.attribution import attributed
 from fencepost.judging.explanation import explained
 from fencepost.judging.judge import Judgement, Outcome, judge, read_verdicts, write_verdicts
@@ -135,10 +137,9 @@ def judge_folder(
 def _digest_of_history(folder: RunFolder) -> str:
     digest = hashlib.sha256()
     for path in (folder.path / "run.json", folder.history, folder.damage):
-        if path.exists():
-            with path.open("rb") as content:
-                while block := content.read(_BLOCK):
-                    digest.update(block)
+        with suppress(FileNotFoundError), opened(folder.path, path, MOST_EVENTS_BYTES) as file:
+            while block := file.read(_BLOCK):
+                digest.update(block)
         digest.update(b"\0")
     return digest.hexdigest()
 
@@ -146,7 +147,7 @@ def _digest_of_history(folder: RunFolder) -> str:
 def _recorded(folder: RunFolder, mark: tuple[str, str]) -> tuple[Judgement, RunEnd] | None:
     """The recorded judgement, if it has this mark and can be read."""
     try:
-        judged = msgspec.json.decode((folder.path / "judged.json").read_bytes(), type=Judged)
+        judged = decoded(content(folder.path, folder.path / "judged.json"), Judged)
         if not mark[1] or (judged.history, judged.rules) != mark:
             return None
         return Judgement(read_verdicts(folder.path / "verdicts.json")), judged.end

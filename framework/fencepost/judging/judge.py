@@ -20,12 +20,14 @@ import msgspec
 from msgspec import Struct
 
 from fencepost.events import Cause, Event, FaultInjected, FaultTookEffect, kind_name
+from fencepost.history.files import content, decoded, write_whole
 from fencepost.history.run_end import RunEnd
-from fencepost.history.run_folder import write_whole
 from fencepost.judging.rules import Clause, Evidence, Exercised, Finding, Key, Rule, Violated
 from fencepost.model.errors import UsageError, no_such
 
 VIOLATIONS_KEPT = 200
+MOST_VERDICTS_BYTES = 64 << 20
+"""The largest verdicts.json that is read."""
 MESSAGES_KEPT = 5
 _STRENGTH = (Evidence.CLIENT, Evidence.PEER, Evidence.SELF)
 AT_END = 1 << 62
@@ -390,7 +392,7 @@ def _present(written: bytes) -> bytes:
     """verdicts.json with the present names of fields: `evidence` was `witness` at first."""
     if b'"witness"' not in written:
         return written
-    found = msgspec.json.decode(written, type=dict[str, dict[str, Any]])
+    found = decoded(written, dict[str, dict[str, Any]])
     for verdict in found.values():
         for one in (verdict, *verdict.get("violations", ())):
             if "witness" in one:
@@ -401,7 +403,8 @@ def _present(written: bytes) -> bytes:
 def read_verdicts(path: Path) -> Mapping[str, Verdict]:
     """The verdicts that `write_verdicts` wrote; raises UsageError if there are none."""
     try:
-        return msgspec.json.decode(_present(path.read_bytes()), type=dict[str, Verdict])
+        written = content(path.parent, path, MOST_VERDICTS_BYTES)
+        return decoded(_present(written), dict[str, Verdict])
     except FileNotFoundError:
         raise UsageError(f"{path.parent} was not judged: it has no {path.name}") from None
     except msgspec.DecodeError as broken:

@@ -3,13 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from fencepost.history.run_folder import RunFolder
+from fencepost.model.errors import no_such
+from fencepost.model.system.capabilities import counted
 from fencepost.model.system.shape import Shape, Spare
 from fencepost.plugins.manager import Plugins
 from fencepost.runs import schedule
 from fencepost.runs.run import Run, RunResult, RunSpec, new_folder
+
+
+def read(
+    recorded: RunFolder, plugins: Plugins, *, runtime: str | None = None, workload: str = ""
+) -> tuple[RunSpec, schedule.Schedule]:
+    """What to run for a replay, and the schedule of the recorded run.
+
+    Raises UsageError for a folder without a run or a schedule, or one that no system could have
+    recorded.
+    """
+    info = recorded.info()
+    planned = schedule.read(recorded.schedule)
+    spares = tuple(Spare(slot.role, slot.node_id) for slot in info.slots if slot.spare)
+    shape = Shape(info.counts, info.settings, info.defects, spares, info.own)
+    system = plugins.system(info.system)
+    counted(system, shape)
+    laid_out = system.layout(replace(shape, spares=())).slots
+    roles = {role for slot in laid_out for role in (slot.role, *(role for role, _ in slot.also))}
+    for spare in spares:
+        if spare.role not in roles:
+            raise no_such("role", spare.role, roles)
+    return RunSpec(system, shape, runtime or info.runtime, info.seed, workload), planned
 
 
 def replay(
@@ -26,11 +51,7 @@ def replay(
     It uses the same runtime and the system's workload unless others are named. Raises UsageError
     for a folder without a run or a schedule; otherwise as `Run.start` does.
     """
-    info = recorded.info()
-    planned = schedule.read(recorded.schedule)
-    spares = tuple(Spare(slot.role, slot.node_id) for slot in info.slots if slot.spare)
-    shape = Shape(info.counts, info.settings, info.defects, spares, info.own)
-    spec = RunSpec(plugins.system(info.system), shape, runtime or info.runtime, info.seed, workload)
+    spec, planned = read(recorded, plugins, runtime=runtime, workload=workload)
     folder = new_folder(out, f"replay-{recorded.run}"[:80])
     with Run.start(spec, plugins, folder, report) as run:
         run.clients.load(planned.selectors)

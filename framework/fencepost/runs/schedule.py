@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from fencepost.history.run_folder import write_whole
+from fencepost.history.files import content, decoded, write_whole
 from fencepost.model.errors import UsageError, no_such
 from fencepost.model.system.capabilities import Selecting, System
 from fencepost.model.system.topology import Layout
@@ -24,6 +25,9 @@ from fencepost.model.view import View
 SCHEDULE_VERSION = 2
 """Version 1, which is read as well, has the injections under `strikes`."""
 
+Milliseconds = Annotated[int, Meta(ge=0, le=7 * 24 * 3600 * 1000)]
+"""A time in a run, which a week bounds."""
+
 
 class Injection(Struct, frozen=True, kw_only=True):
     """One injection, `at_ms` after the cluster was ready, healed `for_ms` later (None: at the end).
@@ -31,10 +35,10 @@ class Injection(Struct, frozen=True, kw_only=True):
     A record adds `fault_id`, `targets` and `receipt`.
     """
 
-    at_ms: int
+    at_ms: Milliseconds
     fault: str
     arguments: Mapping[str, object]
-    for_ms: int | None = None
+    for_ms: Milliseconds | None = None
     fault_id: str = ""
     targets: tuple[str, ...] = ()
     receipt: bool | None = None
@@ -134,11 +138,11 @@ def receipts(path: Path) -> Mapping[str, bool]:
 def read(path: Path) -> Schedule:
     """The schedule in a file; raises UsageError if there is none, or a newer one."""
     try:
-        written = path.read_bytes()
-        old = msgspec.json.decode(written, type=_Version1)
+        written = content(path.parent, path)
+        old = decoded(written, _Version1)
         if old.strikes is not None and old.version == 1:
             return Schedule(injections=old.strikes)
-        schedule = msgspec.json.decode(written, type=Schedule)
+        schedule = decoded(written, Schedule)
     except FileNotFoundError:
         raise UsageError(f"there is no schedule {path}") from None
     except msgspec.DecodeError as wrong:

@@ -18,7 +18,8 @@ from typing import Any, final
 import pytest
 
 from fencepost.events import TestEnded, TestStarted
-from fencepost.history.run_folder import RunFolder, write_whole
+from fencepost.history.files import write_whole
+from fencepost.history.run_folder import RunFolder
 from fencepost.model.configuration import Configuration, configured_for, from_environment
 from fencepost.model.errors import (
     EXIT_INTERNAL,

@@ -45,7 +45,7 @@ def test_the_file_has_its_versions(tmp_path: Path) -> None:
 def test_a_newer_layout_is_refused_by_name(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run-1")
     (folder.path / "run.json").write_text('{"layout": 99, "something": "new"}')
-    with pytest.raises(UsageError, match="layout 99; this Fencepost knows 2"):
+    with pytest.raises(UsageError, match="layout 99; this Fencepost knows 1 to 2"):
         folder.info()
 
 
