@@ -150,3 +150,17 @@ def test_an_absurd_event_is_damage(foreign: Foreign, folder: Path, old: bytes, n
     reading = merge.read(run, merge.Codec(foreign.promises.kinds))
     assert list(reading)
     assert any("is not an event" in one for one in reading.end.damage)
+
+
+def test_an_absurd_length_makes_no_endless_page(
+    foreign: Foreign, folder: Path, tmp_path: Path
+) -> None:
+    run = RunFolder(folder)
+    *lines, last = run.history.read_bytes().splitlines(keepends=True)
+    event = merge.Codec(foreign.promises.kinds).decode(last)
+    late = last.replace(b'"at_ns":%d' % event.at_ns, b'"at_ns":%d' % (1 << 62))
+    assert late != last
+    run.history.write_bytes(b"".join([*lines, late]))
+    assert foreign.read(folder, tmp_path / "out") == ""
+    (page,) = (tmp_path / "out").glob("report.html")
+    assert page.stat().st_size < 1_000_000

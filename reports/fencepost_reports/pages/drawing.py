@@ -22,7 +22,7 @@ CHARACTER = 6.1
 """The width of a character of the labels within bars."""
 STACKED = ("ok", "failed", "unknown", "refused", "other")
 """The sorts of density, from the bottom of a bar upwards."""
-TICK_STEPS_MS = tuple(m * 10**e for e in range(7) for m in (1, 2, 5))
+TICK_STEPS_MS = tuple(m * 10**e for e in range(14) for m in (1, 2, 5))
 
 
 @final
