@@ -21,6 +21,8 @@ from fencepost.plugins.manager import Plugins
 from fencepost.runs.random_schedule import Conducted, run_one
 from fencepost.runs.run import RunSpec, new_folder
 
+NO_FAULT = "no fault was injected in any run, so nothing was tried"
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ class SoakRun(Struct, frozen=True, kw_only=True):
     trouble: str
     lost: Sequence[str] = ()
     """Clients that failed, a sentence each; the events of the others were judged."""
+    stalled: str = ""
+    """Which processes did not run for a while, in words; empty if none is worth a word."""
     started: bool = True
     """Whether the cluster got ready at all; if not, `trouble` says why."""
 
@@ -67,6 +71,8 @@ class SoakRun(Struct, frozen=True, kw_only=True):
 class Soaked:
     """All runs of a soak."""
 
+    with_faults: bool
+    """Whether faults were to be injected."""
     runs: list[SoakRun] = field(default_factory=list)
 
     def violated(self) -> Sequence[str]:
@@ -78,9 +84,12 @@ class Soaked:
         return Counter(one for run in self.runs for one in run.known)
 
     def undecided(self) -> Sequence[str]:
-        """The clauses that were unknown in any run, and the runs that had trouble."""
+        """The clauses that were unknown in any run, the runs that had trouble, and `NO_FAULT` if
+        that is so."""
         clauses = {clause for run in self.runs for clause in run.unknown}
-        return [*sorted(clauses), *(f"seed {run.seed}" for run in self.runs if run.trouble)]
+        troubled = [f"seed {run.seed}" for run in self.runs if run.trouble]
+        unbroken = self.with_faults and not any(run.faults for run in self.runs)
+        return [*sorted(clauses), *troubled, *([NO_FAULT] if unbroken else [])]
 
     def never_started(self) -> str:
         """Why no cluster ever got ready; empty if one did."""
@@ -99,7 +108,7 @@ class Soaked:
 
 def soak(wanted: Soak, plugins: Plugins, out: Path, report: Callable[[str], None]) -> Soaked:
     """Conducts the runs one after the other; the folder of a clean run is deleted."""
-    soaked = Soaked()
+    soaked = Soaked(with_faults=bool(wanted.offered))
     for number in range(wanted.runs):
         spec = replace(wanted.spec, seed=wanted.spec.seed + number)
         folder = new_folder(out, f"soak-{spec.seed}")
@@ -137,6 +146,7 @@ def _result_of(conducted: Conducted, seed: int) -> SoakRun:
         without_receipt=len(result.missed),
         trouble=conducted.trouble,
         lost=conducted.lost,
+        stalled=result.end.stalled_in_words,
     )
 
 
@@ -154,5 +164,7 @@ def _sentence(run: SoakRun) -> str:
     found += [f"{clause} unknown" for clause in run.unknown]
     found += run.lost
     found += [run.trouble] if run.trouble else []
+    found = found or ["clean"]
+    found += [run.stalled] if run.stalled else []
     what = f"seed {run.seed}, {run.faults} faults"
-    return f"{what}: {'; '.join(found) or 'clean'}"
+    return f"{what}: {'; '.join(found)}"

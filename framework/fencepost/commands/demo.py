@@ -12,6 +12,7 @@ from fencepost.commands.terminal import (
     load_plugins,
     output,
     print_json,
+    print_stalls,
     print_verdicts,
     progress,
     show,
@@ -66,6 +67,8 @@ def _show_act(act: demos.Act, console: Console) -> None:
         show(console, explain_violations(act.broken.result.judgement.verdicts))
     else:
         show(console, "the planted defect was not found: a rule or this demo is wrong")
+    for run in act.runs:
+        print_stalls(run.result.end, f"{run.result.folder.run}: ")
     missed = [r.fault_id for run in act.runs for r in run.receipts if not r.receipt]
     if missed:
         show(console, (f"\nfaults without a receipt: {', '.join(missed)}", "yellow"))

@@ -13,6 +13,7 @@ from fencepost.commands.terminal import (
     output,
     print_json,
     print_line,
+    print_stalls,
     print_verdicts,
     progress,
 )
@@ -42,5 +43,6 @@ def replay(
         print_json({"path": str(result.folder.path), "verdicts": verdicts})
     else:
         print_verdicts(result.judgement, output())
+        print_stalls(result.end)
         print_line(str(result.folder.path))
     result.check()

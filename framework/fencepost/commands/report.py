@@ -8,7 +8,15 @@ from typing import Annotated
 import typer
 
 from fencepost.commands.options import DEFAULT_OUT, Json
-from fencepost.commands.terminal import errors, load_plugins, print_json, print_line, progress, show
+from fencepost.commands.terminal import (
+    errors,
+    load_plugins,
+    print_json,
+    print_line,
+    print_stalls,
+    progress,
+    show,
+)
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.folder import judge_folder
 from fencepost.model.errors import EXIT_CLEAN, EXIT_INCONCLUSIVE, EXIT_VIOLATED
@@ -35,6 +43,7 @@ def report(
     page = plugins.report([one.path for one in runs], page_folder.absolute())
     print_json({"report": str(page)}) if json else print_line(str(page))
     for one, (_, end) in zip(runs, judged, strict=True):
+        print_stalls(end, f"{one.run}: ")
         if not end.complete:
             show(errors(), f"{one.run} is not complete: {end.lacks}")
     if any(judgement.broken for judgement, _ in judged):

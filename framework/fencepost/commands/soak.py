@@ -18,11 +18,13 @@ from fencepost.commands.options import (
     Workload,
 )
 from fencepost.commands.terminal import (
+    errors,
     load_plugins,
     print_failure,
     print_json,
     print_line,
     progress,
+    show,
 )
 from fencepost.model.errors import (
     EXIT_CLEAN,
@@ -65,6 +67,9 @@ def soak(
             print_line(f"known finding {one}: in {count} of {runs} runs")
         print_line(f"{len(violated)} clauses violated: {', '.join(violated) or 'none'}")
         print_line(f"{len(undecided)} undecided: {', '.join(undecided) or 'none'}")
+        for run in soaked.runs:
+            if run.stalled:
+                show(errors(), f"seed {run.seed}: {run.stalled}")
     if failure := soaked.never_started():
         print_failure(failure)
         raise typer.Exit(EXIT_ENVIRONMENT)

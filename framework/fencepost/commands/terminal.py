@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fencepost.campaigns.conformance import MatrixRow
+from fencepost.history.run_end import RunEnd
 from fencepost.judging.judge import Judgement, Outcome
 from fencepost.model.clock import wall_clock
 from fencepost.model.text import printable, printable_json
@@ -123,6 +124,12 @@ def print_verdicts(judgement: Judgement, console: Console) -> None:
         table.add_row(printable(clause), word, count, verdict.evidence or "", printable(says))
     console.print(table)
     print_others((one.verdict for one in judgement.verdicts.values()), console)
+
+
+def print_stalls(end: RunEnd, where: str = "") -> None:
+    """Names the processes that did not run for a while, to standard error; nothing if none did."""
+    if stalled := end.stalled_in_words:
+        show(errors(), (where + stalled, "yellow"))
 
 
 def print_matrix(rows: Sequence[MatrixRow], loaded: Plugins, console: Console) -> None:

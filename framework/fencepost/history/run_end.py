@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 DAMAGE_NAMED = 5
 """How many sentences of damage `RunEnd.lacks` quotes."""
+NOTABLE_STALL_NS = 1_000_000_000
+"""How long a process must have stalled, in all, to be named by `RunEnd.stalled_in_words`."""
+STALLS_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,25 @@ class RunEnd:
         more = len(self.damage) - DAMAGE_NAMED
         named = "; ".join(self.damage[:DAMAGE_NAMED]) or "the run was cut short"
         return f"{named}; and {more} more" if more > 0 else named
+
+    @property
+    def stalled_in_words(self) -> str:
+        """How long processes did not run, if that is worth a word; else empty."""
+        totals: Counter[str] = Counter()
+        for process, from_ns, to_ns in self.stalls:
+            totals[process] += to_ns - from_ns
+        long = [
+            f"{process} for {total / 1e9:.1f} s"
+            for process, total in totals.most_common()
+            if total >= NOTABLE_STALL_NS
+        ]
+        if not long:
+            return ""
+        more = f" and {len(long) - STALLS_NAMED} more processes" * (len(long) > STALLS_NAMED)
+        return (
+            f"this machine stalled: {', '.join(long[:STALLS_NAMED])}{more} did not run; what came "
+            "late meanwhile is excused"
+        )
 
     def stalled_ns(self, from_ns: int, to_ns: int, process: str | None = None) -> int:
         """How many nanoseconds of the interval were stalls, of one process or of any."""

@@ -84,6 +84,7 @@ _SETTINGS = pytest.StashKey[Settings]()
 _PLUGINS = pytest.StashKey[Plugins]()
 _RUN = pytest.StashKey[Run]()
 _FOLDER = pytest.StashKey[RunFolder]()
+_STALLED = "fencepost_stalled"
 _REFUSED = pytest.StashKey[str]()
 """Why no test was run, as a worker of xdist reported it."""
 
@@ -215,6 +216,10 @@ def pytest_terminal_summary(
     refused = config.stash.get(_REFUSED, None)
     if refused is not None:
         terminalreporter.write_line(f"ERROR: {refused}", red=True)
+    for report in (one for several in terminalreporter.stats.values() for one in several):
+        stalled = dict(getattr(report, "user_properties", ())).get(_STALLED)
+        if stalled and getattr(report, "when", "") == "call":
+            terminalreporter.write_line(f"fencepost: {report.nodeid}: {stalled}", yellow=True)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -225,8 +230,10 @@ def pytest_report_header(config: pytest.Config) -> str:
     )
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Refuses a system, a runtime or a clause that does not exist, before anything is started."""
+    """Refuses a system, a runtime or a clause that does not exist, before anything is started. What
+    a test names that was deselected does not matter."""
     try:
         _check(config, items)
     except (pytest.UsageError, UsageError, EnvironmentFailed) as refused:
@@ -340,6 +347,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         raise
     run.record(TestEnded(nodeid=item.nodeid, outcome="passed"))
     result = run.finish()
+    if stalled := result.end.stalled_in_words:
+        item.user_properties.append((_STALLED, stalled))
     try:
         result.check(clauses_of(item))
     except (FencepostError, Violation) as found:
