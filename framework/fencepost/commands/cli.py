@@ -45,6 +45,7 @@ from fencepost.model.errors import (
     InternalError,
     Violation,
 )
+from fencepost.model.machine import check_platform
 from fencepost.model.text import printable
 
 app = typer.Typer(
@@ -88,6 +89,7 @@ def main() -> NoReturn:
 def _main() -> int:
     program = typer.main.get_command(app)
     try:
+        check_platform()
         with _signals():
             configured = {**configured_for(Path.cwd()), **from_environment(os.environ)}
             defaults = defaults_of(program, configured)

@@ -19,6 +19,7 @@ from fencepost.commands.terminal import (
 )
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.folder import judge_folder
+from fencepost.judging.judge import Outcome
 from fencepost.model.errors import EXIT_CLEAN, EXIT_INCONCLUSIVE, EXIT_VIOLATED
 
 
@@ -39,13 +40,16 @@ def report(
     for one in runs:
         say(f"judge {one.run}")
         judged.append(judge_folder(one, plugins.promises))
+    # First, so that nothing that becomes of the page can hide them.
+    for one, (judgement, end) in zip(runs, judged, strict=True):
+        print_stalls(end, f"{one.run}: ")
+        if violated := judgement.of(Outcome.VIOLATED):
+            show(errors(), f"{one.run} violates {', '.join(violated)}")
+        if not end.complete:
+            show(errors(), f"{one.run} is not complete: {end.lacks}")
     say("make the page")
     page = plugins.report([one.path for one in runs], page_folder.absolute())
     print_json({"report": str(page)}) if json else print_line(str(page))
-    for one, (_, end) in zip(runs, judged, strict=True):
-        print_stalls(end, f"{one.run}: ")
-        if not end.complete:
-            show(errors(), f"{one.run} is not complete: {end.lacks}")
     if any(judgement.broken for judgement, _ in judged):
         raise typer.Exit(EXIT_VIOLATED)
     raise typer.Exit(EXIT_CLEAN if all(end.complete for _, end in judged) else EXIT_INCONCLUSIVE)

@@ -24,7 +24,7 @@ from fencepost.model.system.capabilities import HasDefects, System
 from fencepost.model.system.shape import Shape
 from fencepost.plugins.manager import Plugins
 from fencepost.runs.demonstration import Demonstrable, Demonstration, Scene
-from fencepost.runs.run import Run, RunResult, RunSpec, new_folder
+from fencepost.runs.run import Run, RunResult, RunSpec, check_runtime, new_folder
 
 ReportProgress = Callable[[str], None]
 """Called with one line about what is happening now."""
@@ -160,6 +160,7 @@ def demo(
                 f"{system.name} has no demonstration: give it `demonstration` "
                 "(fencepost.testing.Demonstrable), or name another system by --system"
             )
+    check_runtime("process")
     plugins.check_report(2)
     began_ns = now_ns()
     acts: list[Act] = []

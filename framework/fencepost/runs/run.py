@@ -40,6 +40,7 @@ from fencepost.model.errors import (
     Violation,
     no_such,
 )
+from fencepost.model.machine import check_platform
 from fencepost.model.runtime import Runtime
 from fencepost.model.system.capabilities import (
     Command,
@@ -138,9 +139,15 @@ RUNTIMES: Mapping[str, Callable[[RunSpec, Plugins, RunFolder], Runtime]] = {
 
 def check_runtime(name: str) -> None:
     """Raises UsageError, with the nearest right name, for a runtime that does not exist, and
-    EnvironmentFailed when it needs a container engine and there is none."""
+    EnvironmentFailed when this machine lacks what it needs: Linux, toxiproxy or a container
+    engine."""
     if name not in RUNTIMES:
         raise no_such("runtime", name, RUNTIMES)
+    check_platform()
+    if name == "process":
+        from fencepost.injection.toxiproxies import find_toxiproxy  # noqa: PLC0415
+
+        find_toxiproxy(os.environ)
     if name == "docker":
         from fencepost.runtimes.docker.engine import connect  # noqa: PLC0415
 

@@ -10,10 +10,11 @@ import typer
 
 from fencepost import EnvironmentFailed, RunEnd, System
 from fencepost.commands import demo as command
+from fencepost.commands import report as reports
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.judge import Judgement, Outcome, Verdict
 from fencepost.model.configuration import DEFAULTS
-from fencepost.plugins.manager import load
+from fencepost.plugins.manager import Plugins, load
 from fencepost.runs import demo as demos
 from fencepost.runs.run import RunResult
 
@@ -87,3 +88,31 @@ def test_what_a_later_act_lacks_ends_the_demo_after_the_report_about_the_first(
     assert [one.system for one in ended.acts] == ["reference/quorum"]
     assert ended.page == tmp_path / "index.html"
     assert str(ended.trouble) == "ZooKeeper's jars are missing"
+
+
+def test_what_the_demo_needs_is_checked_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    plugins = load()
+    systems = demos.systems_shown("reference/quorum", plugins)
+    monkeypatch.setenv("JAVA_HOME", "/no/such")
+    for lacking in ("Java is missing", "FENCEPOST_TOXIPROXY names /no/such"):
+        with pytest.raises(EnvironmentFailed, match=lacking):
+            demos.demo(systems, plugins, tmp_path / "out", 1, report=print, ended=print)
+        assert not (tmp_path / "out").exists()
+        monkeypatch.setenv("FENCEPOST_TOXIPROXY", "/no/such")
+
+
+def test_a_report_names_what_was_violated_before_a_page_that_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = Judgement({"QC-17": Verdict(Outcome.VIOLATED, 3, None, "It holds.", violated=1)})
+    monkeypatch.setattr(reports, "judge_folder", lambda *given: (broken, RunEnd(True, 0)))
+
+    def fail(*given: object) -> Path:
+        raise EnvironmentFailed("the disk is full")
+
+    monkeypatch.setattr(Plugins, "report", fail)
+    with pytest.raises(EnvironmentFailed, match="the disk is full"):
+        reports.report([Path("night")], Path("out"))
+    assert capsys.readouterr().err == "night violates QC-17\n"

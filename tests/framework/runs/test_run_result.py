@@ -25,9 +25,10 @@ from fencepost import (
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.judge import Broken, Judgement, Outcome, Verdict
 from fencepost.model.clock import MS
+from fencepost.model.machine import check_platform
 from fencepost.model.runtime import let_pass_until
 from fencepost.plugins.manager import load
-from fencepost.runs.run import Run, RunResult, RunSpec, new_folder
+from fencepost.runs.run import Run, RunResult, RunSpec, check_runtime, new_folder
 
 
 @dataclass(frozen=True)
@@ -162,3 +163,16 @@ def test_the_folder_of_runs_keeps_itself_out_of_version_control(tmp_path: Path) 
     first, second = new_folder(out, "demo"), new_folder(out, "demo")
     assert first.path != second.path
     assert (out / ".gitignore").read_text() == "*\n"
+
+
+def test_what_a_runtime_needs_is_checked_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FENCEPOST_TOXIPROXY", "/no/such")
+    with pytest.raises(EnvironmentFailed, match="FENCEPOST_TOXIPROXY names /no/such"):
+        check_runtime("process")
+    check_runtime("simulated")
+
+
+def test_another_platform_than_linux_is_refused_in_a_sentence() -> None:
+    check_platform("linux")
+    with pytest.raises(EnvironmentFailed, match=r"Linux only, not on darwin: .*/proc"):
+        check_platform("darwin")
