@@ -99,6 +99,18 @@ class FaultHealed(Struct, frozen=True, tag="fault.healed", kw_only=True):
         return f"fault {self.fault_id} healed{because(self.evidence)}"
 
 
+class LinkFailed(Struct, frozen=True, tag="link.failed", kw_only=True):
+    """A link was not in the state that was set for it, and no fault explains that. It was last seen
+    in that state at `since_ns`; 0: not in this run."""
+
+    link: str
+    what: str
+    since_ns: int
+
+    def sentence(self) -> str:
+        return f"the link {self.link} failed without a fault: {self.what}"
+
+
 class TestStarted(Struct, frozen=True, tag="test.started", kw_only=True):
     """A pytest test began; `clauses` are the ones it is marked with."""
 

@@ -27,6 +27,7 @@ from fencepost.events import (
     Codec,
     Event,
     EvidenceMissed,
+    LinkFailed,
     NodeStopped,
     ProcessExited,
     ProcessSpawned,
@@ -35,7 +36,7 @@ from fencepost.events import (
 )
 from fencepost.history import files
 from fencepost.history.files import write_whole
-from fencepost.history.run_end import RunEnd
+from fencepost.history.run_end import NEVER_NS, RunEnd
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.disk import written_to
 from fencepost.model.errors import UsageError
@@ -74,6 +75,7 @@ class Examiner:
     """Processes that were seen and whose end was not, in order of appearance."""
     stalls: list[tuple[str, int, int]] = field(default_factory=list)
     gaps: list[tuple[str, str]] = field(default_factory=list)
+    doubtful_ns: int = NEVER_NS
 
     def step(self, event: Event) -> None:
         """Applies one event."""
@@ -98,6 +100,9 @@ class Examiner:
                 self.damage.append(what)
             case EvidenceMissed(what=what, kinds=kinds):
                 self.gaps += [(kind, what) for kind in kinds]
+            case LinkFailed(since_ns=since_ns):
+                self.damage.append(event.body.sentence())
+                self.doubtful_ns = min(self.doubtful_ns, since_ns)
             case Stalled(stalled_ns=stalled_ns):
                 self.stalls.append((process, event.at_ns - stalled_ns, event.at_ns))
             case RunEnded(completed=completed):
@@ -115,6 +120,7 @@ class Examiner:
             damage=tuple(damage),
             stalls=tuple(self.stalls),
             gaps=tuple(self.gaps),
+            doubtful_from_ns=self.doubtful_ns,
         )
 
 

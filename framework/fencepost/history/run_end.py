@@ -11,6 +11,7 @@ DAMAGE_NAMED = 5
 NOTABLE_STALL_NS = 1_000_000_000
 """How long a process must have stalled, in all, to be named by `RunEnd.stalled_in_words`."""
 STALLS_NAMED = 3
+NEVER_NS = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class RunEnd:
     damage: tuple[str, ...] = ()
     stalls: tuple[tuple[str, int, int], ...] = ()
     gaps: tuple[tuple[str, str], ...] = ()
+    doubtful_from_ns: int = NEVER_NS
+    """From when on a link may have failed without a fault: no violation is certain from then on."""
 
     def as_read(self, kinds: Collection[str]) -> RunEnd:
         """The end for a rule that reads events of these kinds: if some are missing, the history is

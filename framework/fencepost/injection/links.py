@@ -184,12 +184,53 @@ class Links:
         for server, theirs in self._grouped(links):
             listed = msgspec.json.decode(self._read(server, "/proxies"))
             for link in theirs:
-                shown = listed[_name(link)]
-                have = {_read_toxic(toxic) for toxic in shown["toxics"]}
-                want = {_read_toxic(toxic) for toxic in self._described(link)}
-                if have != want or not shown["enabled"]:
-                    found.append(f"{link.source} -> {link.target} has {sorted(have)}")
+                if difference := self._difference(link, listed.get(_name(link))):
+                    found.append(f"{link.source} -> {link.target} {difference}")
         return found
+
+    def _difference(self, link: Link, shown: Mapping[str, Any] | None) -> str:
+        """How a proxy, as its toxiproxy shows it, differs from the desired one; else empty."""
+        if shown is None:
+            return "has no proxy"
+        if not shown["enabled"]:
+            return "is disabled"
+        for what, end in (
+            ("listen", self._toxiproxies.listen(link)),
+            ("upstream", self._toxiproxies.upstream(link)),
+        ):
+            if shown[what] != "{}:{}".format(*end):
+                return f"has another {what} address, {shown[what]}"
+        have = {_read_toxic(toxic) for toxic in shown["toxics"]}
+        want = {_read_toxic(toxic) for toxic in self._described(link)}
+        return "" if have == want else f"has {sorted(have)}"
+
+    @property
+    def sources(self) -> Sequence[str]:
+        """The slots whose links exist."""
+        return [name for name in self._servers if name not in self._begun]
+
+    def repaired(self, source: str) -> Mapping[str, str]:
+        """What was wrong with the links of a slot, by link; each is in its desired state again.
+
+        A toxiproxy that does not answer is asked twice, since the machine may have stalled. Raises
+        EnvironmentFailed if it is gone, or its replacement hangs, too.
+        """
+        server = self._servers[source]
+        links = self._links_of(server.slot)
+        try:
+            try:
+                text = self._ask(server, "get", "/proxies")
+            except Hung:
+                text = self._ask(server, "get", "/proxies")
+        except Hung:
+            wrong = dict.fromkeys(map(_words, links), "its toxiproxy did not answer")
+        else:
+            listed = msgspec.json.decode(text)
+            found = {link: self._difference(link, listed.get(_name(link))) for link in links}
+            wrong = {_words(link): f"it {what}" for link, what in found.items() if what}
+        if wrong:
+            self._rebuild(server)
+        return wrong
 
     def bytes_passed(self, links: Sequence[Link]) -> Mapping[tuple[Link, str], Bytes]:
         """Byte counts of closed connections, by link and stream. Links that do not exist yet have
@@ -310,6 +351,10 @@ class Links:
 def _name(link: Link) -> str:
     """A proxy's name: without any character that would need quoting in a path."""
     return f"{link.target}.{link.port}"
+
+
+def _words(link: Link) -> str:
+    return f"{link.source} -> {link.target}:{link.port}"
 
 
 def _path(link: Link) -> str:

@@ -32,6 +32,8 @@ COUNT_LIMIT_S = 1.0
 RELEASE_LIMIT_S = 20.0
 """How long held messages may take to leave: a new connection, and an answer to each over it."""
 LEAST_SILENCE_S = 0.1
+SILENCE_LIMIT_S = 5.0
+"""How long a link without a fault may take to answer, at the end of a run."""
 QUICK_MS = 250
 ASKED_AGAIN = 3
 
@@ -179,6 +181,23 @@ class Network:
         self._own = dict.fromkeys(self._layout.links, HEALTHY)
         unhealthy = [link for link in self._own if self._links.state(link) != HEALTHY]
         return self._change(unhealthy) if unhealthy else Receipt(True, "every link was healthy")
+
+    def silent(self) -> Sequence[Link]:
+        """The links between live processes that should be healthy, and through which nothing
+        answers. None if no node answers the probe at all: it does not fit then."""
+        if self._unanswered:
+            return ()
+        live = {
+            link: HEALTHY
+            for link in self._own
+            if link.port not in self._layout.unasked
+            and self._effective(link) == HEALTHY
+            and self._lives(link.source)
+            and self._lives(link.target)
+        }
+        answers = self._ask(live, live, SILENCE_LIMIT_S)
+        found = [link for link in live if not answers[link].came]
+        return found if len(found) < len(live) else ()
 
     def _known(self, link: Link) -> None:
         if link not in self._own:

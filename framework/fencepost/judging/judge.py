@@ -1,7 +1,8 @@
 """Verdicts: every rule over one history, and the outcome of each clause.
 
 A clause holds only if it was exercised and no finding or fault speaks against it. In order of
-weight: one violation makes it violated. A crashed rule, an undecided finding or an incomplete
+weight: one violation makes it violated, unless all were found while a link may have been broken
+without a fault; then it is unknown. A crashed rule, an undecided finding or an incomplete
 history makes it unknown; so does a fault without a receipt if nothing else exercised the clause. A
 clause that binds another plane is not applicable, and a clause without a rule has no verdict.
 
@@ -21,7 +22,7 @@ from msgspec import Struct
 
 from fencepost.events import Cause, Event, FaultInjected, FaultTookEffect, kind_name
 from fencepost.history.files import content, decoded, write_whole
-from fencepost.history.run_end import RunEnd
+from fencepost.history.run_end import NEVER_NS, RunEnd
 from fencepost.judging.rules import Clause, Evidence, Exercised, Finding, Key, Rule, Violated
 from fencepost.model.errors import UsageError, no_such
 
@@ -88,19 +89,22 @@ class Tally(Struct):
     exercised: dict[Evidence, int] = msgspec.field(default_factory=dict)
     violated: int = 0
     violations: list[tuple[int, Broken]] = msgspec.field(default_factory=list)
+    first_ns: int = NEVER_NS
+    """When the first violation was found."""
     undecided: int = 0
     messages: list[str] = msgspec.field(default_factory=list)
     crashed: str = ""
     lacks: str = ""
     """Which events of those that the rules read are missing, if only such events are."""
 
-    def add(self, finding: Finding, position: int) -> None:
-        """Adds one finding; positions never decrease."""
+    def add(self, finding: Finding, position: int, at_ns: int = 0) -> None:
+        """Adds one finding that was made at this position and time; neither ever decreases."""
         if isinstance(finding, Exercised):
             by = finding.evidence
             self.exercised[by] = self.exercised.get(by, 0) + 1
         elif isinstance(finding, Violated):
             self.violated += 1
+            self.first_ns = min(self.first_ns, at_ns)
             if len(self.violations) < VIOLATIONS_KEPT:
                 broken = Broken(finding.at, finding.evidence, finding.message, finding.because)
                 self.violations.append((position, broken))
@@ -114,6 +118,7 @@ class Tally(Struct):
         for by, count in other.exercised.items():
             self.exercised[by] = self.exercised.get(by, 0) + count
         self.violated += other.violated
+        self.first_ns = min(self.first_ns, other.first_ns)
         both = sorted([*self.violations, *other.violations], key=_place)
         self.violations = both[:VIOLATIONS_KEPT]
         self.undecided += other.undecided
@@ -146,8 +151,9 @@ class Judgement:
 def verdict_of(clause: Clause, tally: Tally, end: RunEnd, missed: Sequence[str]) -> Verdict:
     """The verdict for a tally; `missed` are the ids of faults without a receipt."""
     outcome, reason = _weigh(tally, end, missed)
-    violations = tuple(broken for _, broken in sorted(tally.violations, key=_place))
+    violations: tuple[Broken, ...] = ()
     if outcome is Outcome.VIOLATED:
+        violations = tuple(broken for _, broken in sorted(tally.violations, key=_place))
         words = {broken.evidence for broken in violations}
     else:
         words = set(tally.exercised)
@@ -157,14 +163,18 @@ def verdict_of(clause: Clause, tally: Tally, end: RunEnd, missed: Sequence[str])
         evidence=next((by for by in _STRENGTH if by in words), None),
         sentence=clause.says,
         reason=reason,
-        violated=tally.violated,
+        violated=tally.violated if violations else 0,
         violations=violations,
     )
 
 
 def _weigh(tally: Tally, end: RunEnd, missed: Sequence[str]) -> tuple[Outcome, str]:
-    if tally.violated:
+    if tally.violated and tally.first_ns < end.doubtful_from_ns:
         return Outcome.VIOLATED, ""
+    if tally.violated:
+        return Outcome.UNKNOWN, (
+            f"{tally.violated} violations were found since a link may have failed: {end.lacks}"
+        )
     if tally.crashed:
         return Outcome.UNKNOWN, tally.crashed
     if not end.complete:
@@ -288,7 +298,7 @@ class Judge:
                             states[number], findings = step(state, event)
                             if findings:
                                 for finding in findings:
-                                    one.tally.add(finding, position)
+                                    one.tally.add(finding, position, event.at_ns)
                         except Exception as error:
                             self._crashed([one], error, event)
             if type(body) is FaultInjected and not body.receipt:
@@ -311,7 +321,7 @@ class Judge:
                     if state is not None and one.working:
                         try:
                             for finding in one.rule.end(state, ends[id(one)]):
-                                one.tally.add(finding, AT_END)
+                                one.tally.add(finding, AT_END, end.ended_at_ns)
                         except Exception as error:
                             one.crash(error, "at the end of the history")
         tallies: dict[str, Tally] = {}

@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from fencepost.events import ClusterRecovered, Event, PhaseStarted
 from fencepost.events.run import RunPhase
-from fencepost.history.run_end import RunEnd
+from fencepost.history.run_end import NEVER_NS, RunEnd
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.folder import judge_folder
 from fencepost.judging.judge import Judgement, Outcome, Verdict
@@ -194,6 +194,8 @@ class RunResult:
             raise Violation(explain_violations(self.judgement.verdicts))
         if self.trouble is not None:
             raise self.trouble
+        if self.end.doubtful_from_ns < NEVER_NS:
+            self._check_evidence()
         if self.recovered is not None and not self.recovered.recovered:
             raise Violation(
                 f"the cluster had not recovered {self.recovered.bound_ms} ms after everything "

@@ -7,8 +7,8 @@ from typing import Self, final
 
 from msgspec import Struct
 
-from fencepost.events import Cause, Event, Stalled
-from fencepost.history.run_end import RunEnd
+from fencepost.events import Cause, Event, LinkFailed, Stalled
+from fencepost.history.run_end import NEVER_NS, RunEnd
 from fencepost.judging.judge import Broken, Judgement, Outcome, Verdict, judge
 from fencepost.model.cluster import Cluster, Node
 from fencepost.runs.demonstration import Demonstrable, Demonstration, Scene
@@ -82,11 +82,15 @@ class HistoryBuilder:
         return tuple(self._events)
 
     def end(self, complete: bool = True) -> RunEnd:
-        """The end of the run, now; its stalls are the ones of `process.stalled` events."""
+        """The end of the run, now; its stalls are those of `process.stalled` events, and links that
+        failed make it incomplete."""
         stalls = tuple(
             (event.process, event.at_ns - event.body.stalled_ns, event.at_ns)
             for event in self._events
             if isinstance(event.body, Stalled)
         )
-        damage = () if complete else ("the run's end is not recorded",)
-        return RunEnd(complete, self._now_ns, damage, stalls)
+        failed = [event.body for event in self._events if isinstance(event.body, LinkFailed)]
+        damage = tuple(one.sentence() for one in failed)
+        damage += () if complete else ("the run's end is not recorded",)
+        doubtful_ns = min((one.since_ns for one in failed), default=NEVER_NS)
+        return RunEnd(not damage, self._now_ns, damage, stalls, doubtful_from_ns=doubtful_ns)

@@ -197,6 +197,17 @@ def test_changes_made_behind_our_back_are_found(bench: Bench) -> None:
     assert found == "broker-1 -> broker-2 has ['timeout downstream timeout=0']"
     bench.api(SLOTS[0], "POST", "/proxies/broker-3.9092", {"enabled": False})
     assert len(links.differences(LAYOUT.links)) == 2
+    bench.api(SLOTS[0], "DELETE", "/proxies/broker-2.9092")
+    assert links.differences(LAYOUT.links) == [
+        "broker-1 -> broker-2 has no proxy",
+        "broker-1 -> broker-3 is disabled",
+    ]
+    assert links.repaired("broker-1") == {
+        "broker-1 -> broker-2:9092": "it has no proxy",
+        "broker-1 -> broker-3:9092": "it is disabled",
+    }
+    assert links.differences(LAYOUT.links) == []
+    assert links.repaired("broker-1") == {}
 
 
 def test_a_refused_request_gives_the_servers_reason(bench: Bench) -> None:

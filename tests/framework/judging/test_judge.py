@@ -20,6 +20,7 @@ from fencepost import (
     FaultTookEffect,
     Finding,
     Key,
+    LinkFailed,
     PhaseStarted,
     RunEnd,
     Stalled,
@@ -265,6 +266,20 @@ def test_the_first_violations_are_kept_and_all_are_counted() -> None:
     found = judged(*["broken"] * (VIOLATIONS_KEPT + 5)).verdicts["X-1"]
     assert found.violated == VIOLATIONS_KEPT + 5
     assert [one.at.seq for one in found.violations] == list(range(VIOLATIONS_KEPT))
+
+
+def test_a_violation_is_unknown_if_a_link_may_have_failed_before_it_was_found() -> None:
+    for broken_at, outcome in ((0, Outcome.VIOLATED), (2, Outcome.UNKNOWN), (4, Outcome.UNKNOWN)):
+        h, since_ns = HistoryBuilder(), 0
+        for step in range(5):
+            h.add("p", Said("broken" if step == broken_at else "self"))
+            since_ns = h.now_ns if step == 1 else since_ns
+            if step == 3:
+                h.add("harness", LinkFailed(link="a -> b", what="it is gone", since_ns=since_ns))
+        found = judge(h.events(), [Listens()], CLAUSES, h.end(), "quorum").verdicts["X-1"]
+        assert found.verdict is outcome
+        assert found.violated == (outcome is Outcome.VIOLATED)
+        assert ("a -> b failed without a fault" in found.reason) is (outcome is Outcome.UNKNOWN)
 
 
 def test_tallies_merge_to_what_one_would_have_been() -> None:

@@ -476,37 +476,3 @@ def test_a_last_seed_that_is_not_there_is_refused(pytester: pytest.Pytester) -> 
     refused = run(pytester, "--fencepost-seed=last")
     assert refused.ret == pytest.ExitCode.USAGE_ERROR
     assert "no session has run below" in refused.stderr.str()
-
-
-def test_an_unknown_clause_of_a_deselected_test_refuses_nothing(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
-        """
-        import pytest
-
-        @pytest.mark.clause("NO-SUCH-1")
-        def test_unknown(cluster):
-            pass
-
-        def test_it():
-            pass
-        """
-    )
-    run(pytester, "-k", "test_it").assert_outcomes(passed=1, deselected=1)
-    assert run(pytester).ret == pytest.ExitCode.USAGE_ERROR
-
-
-def test_a_stall_of_the_harness_is_named_in_the_summary(pytester: pytest.Pytester) -> None:
-    pytester.makeconftest(SMALL)
-    pytester.makepyfile(
-        """
-        from fencepost import Stalled
-
-        def test_it(fencepost_run):
-            fencepost_run.record(Stalled(stalled_ns=10_000_000_000))
-        """
-    )
-    result = run(pytester, SIMULATED)
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(
-        ["fencepost: *::test_it: this machine stalled: harness for 10.0 s did not run; *"]
-    )

@@ -28,7 +28,6 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self, final
 
-import msgspec
 from msgspec import Struct
 
 from fencepost.events import (
@@ -50,6 +49,7 @@ from fencepost.history.run_folder import RunFolder, info_of
 from fencepost.injection.links import Links
 from fencepost.injection.network import Network
 from fencepost.injection.probes import unanswered_probe
+from fencepost.injection.watch import LinkWatch
 from fencepost.model.clock import MS, SECOND, now_ns
 from fencepost.model.disk import if_full
 from fencepost.model.errors import EnvironmentFailed, UsageError, no_such
@@ -71,7 +71,7 @@ from fencepost.runtimes.process.backend import BackendKind
 from fencepost.runtimes.process.host import host_backend
 from fencepost.runtimes.process.log_following import ParsedLog, ParsedLogs
 from fencepost.runtimes.process.processes import Processes, Tracked, exit_message
-from fencepost.runtimes.process.worker_session import WorkerSession, worker_config
+from fencepost.runtimes.process.worker_session import WorkerSession, write_worker_config
 from fencepost.supervision.addresses import check_layout
 from fencepost.supervision.launcher import Child, Exit, tail
 
@@ -124,14 +124,12 @@ class ProcessRuntime:
     def _open(self, backend: BackendKind) -> None:
         subject, folder, layout, finish = self._subject, self._folder, self._layout, self._finish
         own_events = folder.events_of(history.HARNESS)
-        folder.write_info(
-            info_of(folder.run, subject, backend.runtime, now_ns(), tools=backend.tools)
-        )
+        info = info_of(folder.run, subject, backend.runtime, now_ns(), tools=backend.tools)
+        folder.write_info(info)
         self._recorder = Recorder.open(own_events, folder.run, history.HARNESS, subject.kinds)
         finish.callback(self._recorder.close)
-        self.record(
-            RunStarted(system=subject.system.name, runtime=backend.runtime, seed=subject.seed)
-        )
+        system = subject.system.name
+        self.record(RunStarted(system=system, runtime=backend.runtime, seed=subject.seed))
         self._feed = Feed(folder.events, self._codec, own_events)
         finish.callback(self._feed.close)
         self._parsed_logs = ParsedLogs()
@@ -149,6 +147,7 @@ class ProcessRuntime:
             lambda slot: self._processes.living(slot) is not None,
             unanswered=unanswered_probe(subject.system),
         )
+        self._watch = LinkWatch(self._links, self._network.silent, now_ns())
         self._waiting = finish.enter_context(selectors.DefaultSelector())
         self._waiting.register(self._feed.fileno(), selectors.EVENT_READ)
         self._waiting.register(self._parsed_logs.fileno(), selectors.EVENT_READ)
@@ -169,7 +168,6 @@ class ProcessRuntime:
 
     @property
     def folder(self) -> RunFolder:
-        """The folder of the run."""
         return self._folder
 
     @property
@@ -327,21 +325,17 @@ class ProcessRuntime:
         name = f"{slot.name}/{spec.name}"
         self._starts[name] += 1
         process = f"{name}#{self._starts[name]}"
-        work = self._folder.work_of(process)
-        work.mkdir()
-        config = work / "config.json"
-        addresses = self._backend.addresses
-        config_of_worker = worker_config(
-            self._folder, self._layout, addresses, process, spec, bootstrap=self.bootstrap
+        addresses, bootstrap = self._backend.addresses, self.bootstrap
+        config = write_worker_config(
+            self._folder, self._layout, addresses, process, spec, bootstrap=bootstrap
         )
-        config.write_bytes(msgspec.json.format(msgspec.json.encode(config_of_worker)))
         theirs, ours = os.pipe()
         os.set_blocking(ours, False)
         try:
             argv = [*program.argv, os.fspath(config)]
             log = self._folder.log_of(process)
             child = Child(
-                process, argv, work, log, stdin=theirs, slot=slot, preload=program.preload
+                process, argv, config.parent, log, stdin=theirs, slot=slot, preload=program.preload
             )
             started = self._spawn(child, slot)
         except BaseException:
@@ -393,6 +387,10 @@ class ProcessRuntime:
         self._closed = True
         with self._finish:
             try:
+                if completed and not self._dead:
+                    ready = not self._subject.system.missing(self._view, self._layout)
+                    for failed in self._watch.at_end(now_ns(), ready):
+                        self._record(failed)
                 for session in self._sessions:
                     session.stop()
                 self._processes.kill_all()
@@ -426,6 +424,8 @@ class ProcessRuntime:
         if late_ns > STALL_NS:
             self._record(Stalled(stalled_ns=late_ns))
         self._take_in()
+        for failed in self._watch.check(woke_ns):
+            self._record(failed)
         return woke_ns
 
     def _take_in(self) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import final
 
 import msgspec
 
+from fencepost.history.files import write_whole
 from fencepost.history.run_folder import RunFolder
+from fencepost.model.disk import written_to
 from fencepost.model.errors import EnvironmentFailed, UsageError
 from fencepost.model.runtime import ClientSpec, Process, Signal, client_port, clients_slot
 from fencepost.model.system.topology import Layout
@@ -21,7 +24,7 @@ _LONGEST_COMMAND = 4096
 """What a pipe accepts whole or not at all."""
 
 
-def worker_config(
+def write_worker_config(
     folder: RunFolder,
     layout: Layout,
     addresses: Addressing,
@@ -29,10 +32,11 @@ def worker_config(
     spec: ClientSpec,
     *,
     bootstrap: tuple[str, ...],
-) -> WorkerConfig:
-    """The configuration of a worker in the clients' slot; raises as `clients_slot`."""
+) -> Path:
+    """Writes the configuration of a worker in the clients' slot into the folder in which it starts;
+    its path. Raises as `clients_slot`, and EnvironmentFailed if the disk is full."""
     slot = clients_slot(layout, spec)
-    return WorkerConfig(
+    config = WorkerConfig(
         run=folder.run,
         process=process,
         events=os.fspath(folder.events_of(process)),
@@ -42,6 +46,11 @@ def worker_config(
         options=msgspec.Raw(msgspec.json.encode(spec.options)),
         own={other.name: addresses.outside(other) for other in layout.slots},
     )
+    work = folder.work_of(process)
+    with written_to(work):
+        work.mkdir()
+    write_whole(work / "config.json", msgspec.json.format(msgspec.json.encode(config)))
+    return work / "config.json"
 
 
 @final

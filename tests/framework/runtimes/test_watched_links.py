@@ -1,0 +1,70 @@
+"""Links of a real run that fail while no fault is active: an event, and no false verdict."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests import echo_node
+from tests.echo_run import advance, talk, talking_pair
+
+from fencepost import Codec, Condition, LinkFailed, View
+from fencepost.history import merge
+from fencepost.injection import toxiproxies
+from fencepost.runtimes.process.runtime import ProcessRuntime
+
+FAILED = Condition("a link failed", lambda view: isinstance(_last(view), LinkFailed))
+
+
+def _last(view: View) -> object:
+    return view.last.body if view.last else None
+
+
+@pytest.fixture
+def pair(tmp_path: Path, real: None) -> Iterator[ProcessRuntime]:
+    """Two brokers that talk to each other."""
+    runtime = talking_pair(tmp_path / "pair")
+    yield runtime
+    runtime.close()
+
+
+def failures(runtime: ProcessRuntime) -> list[LinkFailed]:
+    return [event.body for event in runtime.events() if isinstance(event.body, LinkFailed)]
+
+
+def test_a_run_without_a_fault_has_no_failed_link(pair: ProcessRuntime) -> None:
+    pair.close()
+    assert failures(pair) == []
+
+
+def test_a_link_that_is_removed_is_an_event_and_comes_back(pair: ProcessRuntime) -> None:
+    (name,) = [one for one in pair._links.processes if one.startswith("toxiproxy/broker-1")]
+    (port,) = {link.port for link in pair.layout.links if link.source == "broker-1"}
+    pair._backend.toxiproxies.ask(name, "delete", f"/proxies/broker-2.{port}")
+    assert advance(pair, FAILED)
+    (failed,) = failures(pair)
+    assert failed.sentence() == (
+        f"the link broker-1 -> broker-2:{port} failed without a fault: it has no proxy"
+    )
+    assert 0 < failed.since_ns < pair.now_ns()
+    talk(pair)
+    pair.close()
+    end = merge.merge(pair.folder, Codec(echo_node.KINDS))
+    assert not end.complete
+    assert end.doubtful_from_ns == failed.since_ns
+    assert end.damage == (failed.sentence(),)
+
+
+def test_a_toxiproxy_that_stands_still_is_an_event(
+    pair: ProcessRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toxiproxies, "API_LIMIT_S", 0.3)
+    started = pair._backend.launcher._pids  # type: ignore[attr-defined]
+    (name,) = [one for one in started if one.startswith("toxiproxy/broker-1#")]
+    os.kill(started[name], signal.SIGSTOP)
+    assert advance(pair, FAILED)
+    assert {one.what for one in failures(pair)} == {"its toxiproxy did not answer"}
+    talk(pair)

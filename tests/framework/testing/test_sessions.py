@@ -1,0 +1,59 @@
+"""Sessions of pytest: what deselected tests name, and what the summary says."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.tool
+
+pytest_plugins = ["pytester"]
+
+SMALL = """
+    import pytest
+    from fencepost_kafka import kafka_shape
+
+    @pytest.fixture
+    def fencepost_shape():
+        settings = {"min.insync.replicas": "1", "default.replication.factor": "1"}
+        return kafka_shape(controllers=1, brokers=1, settings=settings)
+"""
+SIMULATED = "--fencepost-runtime=simulated"
+
+
+def run(pytester: pytest.Pytester, *args: str) -> pytest.RunResult:
+    left_out = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
+    return pytester.runpytest_subprocess(*left_out, *args)
+
+
+def test_an_unknown_clause_of_a_deselected_test_refuses_nothing(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.clause("NO-SUCH-1")
+        def test_unknown(cluster):
+            pass
+
+        def test_it():
+            pass
+        """
+    )
+    run(pytester, "-k", "test_it").assert_outcomes(passed=1, deselected=1)
+    assert run(pytester).ret == pytest.ExitCode.USAGE_ERROR
+
+
+def test_a_stall_of_the_harness_is_named_in_the_summary(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(SMALL)
+    pytester.makepyfile(
+        """
+        from fencepost import Stalled
+
+        def test_it(fencepost_run):
+            fencepost_run.record(Stalled(stalled_ns=10_000_000_000))
+        """
+    )
+    result = run(pytester, SIMULATED)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        ["fencepost: *::test_it: this machine stalled: harness for 10.0 s did not run; *"]
+    )
