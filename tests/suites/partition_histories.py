@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from fencepost.testing import HistoryBuilder, Verdict, judge
-from fencepost_kafka import FollowingStarted, LeadershipStarted, PartitionCommitted
+from fencepost_kafka import (
+    FollowingStarted,
+    LeadershipStarted,
+    MetadataCommitted,
+    PartitionCommitted,
+)
 from fencepost_suites import rules
 from fencepost_suites.clauses import clauses
 
@@ -81,3 +86,8 @@ def partition(
             skipped=skipped,
         ),
     )
+
+
+def record(h: HistoryBuilder, offset: int, process: str = CONTROLLER) -> None:
+    """That process names the next event as a record of the metadata log."""
+    h.add(process, MetadataCommitted(offset=offset, epoch=1, kind="", digest=""))

@@ -8,7 +8,7 @@ from typing import final
 
 from msgspec import Struct, field
 
-from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerDeclared,
@@ -31,26 +31,57 @@ from fencepost_suites.common.committed import (
     TopicPartition,
     is_fenced,
 )
+from fencepost_suites.common.fenced import LOG_KINDS, FencedAt
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import span
 
+KNOWN_WITHIN_MS = 10_000
+"""How long after a broker has gone a controller that watches its registration may not know it."""
 STOPPING = 3
 """The target state of a stopping broker in KIP-343."""
+
+
+class _Election(Struct, frozen=True):
+    """A leader that a record of the log names, and the members of the ISR before."""
+
+    at: Cause
+    body: PartitionCommitted
+    members: tuple[int, ...]
 
 
 class _Cluster(Struct):
     partitions: Partitions = field(default_factory=Partitions)
     brokers: Brokers = field(default_factory=Brokers)
+    fenced: FencedAt = field(default_factory=FencedAt)
+    elections: list[_Election] = field(default_factory=list)
+    out_ns: dict[int, int] = field(default_factory=dict)
+    """Each broker that is not live -> since when."""
+    suspects: list[tuple[int, int, Late]] = field(default_factory=list)
+    """Elections long after all members were out: that of the leader, and the position of it."""
+
+    def note_time(self, at_ns: int) -> None:
+        """Records since when each broker is out."""
+        for broker in self.brokers.newest:
+            if not self.brokers.fenced(broker):
+                self.out_ns.pop(broker, None)
+            else:
+                self.out_ns.setdefault(broker, at_ns)
 
 
 @final
 class DeadIsrHasNoLeader(Struct, frozen=True):
     """RP-29. A broker is live if the records say that it is not fenced. Replicas that are eligible
-    beside the ISR count as members of it. Exercised by a partition left without a leader while a
-    replica outside the ISR is live: its last leader is fenced by then, or by the next record."""
+    beside the ISR count as members of it. Where fencings and elections are records of one log,
+    their offsets are their order. Elsewhere a controller may learn late that a broker is gone, and
+    an observer may learn of the two in either order: then a member must have been out for
+    `KNOWN_WITHIN_MS` when it is elected, without a registration between the two. Exercised by a
+    partition left without a leader while a replica outside the ISR is live: its last leader is
+    fenced by then, or by the next record."""
 
     clause: str = "RP-29"
-    kinds: frozenset[type[Struct]] = frozenset({TopicCommitted, PartitionCommitted, *BROKER_NEWS})
+    kinds: frozenset[type[Struct]] = frozenset(
+        {TopicCommitted, PartitionCommitted, *BROKER_NEWS, *LOG_KINDS}
+    )
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _Cluster:
@@ -58,36 +89,72 @@ class DeadIsrHasNoLeader(Struct, frozen=True):
 
     def step(self, state: _Cluster, event: Event) -> tuple[_Cluster, Sequence[Finding]]:
         body = event.body
+        state.fenced.take(event)
         match body:
             case BrokerCommitted() | BrokerDeclared():
                 state.brokers.take(body)
+                state.note_time(event.at_ns)
             case TopicCommitted():
                 state.partitions.forget(body)
             case PartitionCommitted():
                 return state, self._changed(state, event, body)
         return state, NOTHING
 
-    @staticmethod
-    def _changed(state: _Cluster, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+    def _changed(
+        self, state: _Cluster, event: Event, body: PartitionCommitted
+    ) -> Sequence[Finding]:
         news, before = state.partitions.take(body)
         if not news or before is None:
             return NOTHING
         members = {*before.isr, *before.eligible}
         dead = all(state.brokers.fenced(member) for member in members)
         if dead and body.leader >= 0 and body.leader not in members:
-            message = (
-                f"broker {body.leader} was made leader of {body.topic}-{body.partition} while no "
-                f"member of its ISR {list(before.isr)} was live"
-            )
-            return (Violated(event.ref, Evidence.PEER, message),)
+            return (Violated(event.ref, Evidence.PEER, _made_leader(body, members)),)
+        if body.leader >= 0 and body.leader != before.leader:
+            self._elected(state, event, body, members)
         gone = all(state.brokers.fenced(member) for member in members - {before.leader})
         others = [r for r in body.replicas if r not in members and not state.brokers.fenced(r)]
         if gone and body.leader < 0 and others:
             return (Exercised(event.ref, Evidence.PEER),)
         return NOTHING
 
+    @staticmethod
+    def _elected(
+        state: _Cluster, event: Event, body: PartitionCommitted, members: set[int]
+    ) -> None:
+        if state.fenced.in_log(event.process, body.offset):
+            state.elections.append(_Election(event.ref, body, tuple(sorted(members))))
+            return
+        out_ns = [state.out_ns.get(member, event.at_ns) for member in members]
+        known_ns = max(out_ns, default=event.at_ns)
+        if event.at_ns - known_ns <= KNOWN_WITHIN_MS * MS:
+            return
+        violated = Violated(event.ref, Evidence.PEER, _made_leader(body, members))
+        bound_ns = KNOWN_WITHIN_MS * MS
+        late = Late(violated, event.process, known_ns, event.at_ns, bound_ns)
+        state.suspects.append((body.leader, body.offset, late))
+
     def end(self, state: _Cluster, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
+        found: list[Finding] = []
+        for one in state.elections:
+            causes = [state.fenced.by(member, one.body.offset) for member in one.members]
+            known = [cause for cause in causes if cause is not None]
+            if causes and len(known) == len(causes):
+                message = _made_leader(one.body, one.members)
+                found.append(Violated(one.at, Evidence.PEER, message, tuple(known)))
+        late = [
+            one
+            for leader, offset, one in state.suspects
+            if leader not in state.fenced.records or state.fenced.by(leader, offset) is not None
+        ]
+        return (*found, *judge_late(late, end))
+
+
+def _made_leader(body: PartitionCommitted, members: Iterable[int]) -> str:
+    return (
+        f"broker {body.leader} was made leader of {body.topic}-{body.partition} while no "
+        f"member of its ISR {sorted(members)} was live"
+    )
 
 
 class _Failed(Struct):

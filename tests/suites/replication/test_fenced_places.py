@@ -1,0 +1,123 @@
+"""Rules about places in ISRs and leaderships that a fenced broker keeps or gets (RP-29, QC-30)."""
+
+from __future__ import annotations
+
+import pytest
+from tests.suites.partition_histories import ALL3, B2, partition, record, verdict
+
+from fencepost.testing import HistoryBuilder, Outcome
+from fencepost_kafka import BrokerCommitted
+
+
+def broker(h: HistoryBuilder, offset: int, number: int, fenced: bool) -> None:
+    h.add(
+        "controller-1#1",
+        BrokerCommitted(
+            offset=offset,
+            broker_id=number,
+            broker_epoch=offset,
+            fenced=fenced,
+            incarnation=f"u{number}",
+        ),
+    )
+
+
+def live(h: HistoryBuilder, isr: tuple[int, ...]) -> None:
+    """Three live brokers, and a partition that broker 1 leads with that ISR."""
+    for number in ALL3:
+        broker(h, number, number, fenced=False)
+    partition(h, 4, leader=1, epoch=1, isr=isr)
+
+
+# ------------------------------------------------------------------------------------------ RP-29
+
+
+def fenced_in_log(h: HistoryBuilder) -> None:
+    """The only member of the ISR is fenced, and the partition has no leader, by the log."""
+    live(h, (1,))
+    record(h, 5)
+    broker(h, 5, 1, fenced=True)
+    record(h, 6)
+    partition(h, 6, leader=-1, epoch=2, isr=(1,))
+
+
+def test_a_fenced_member_of_a_dead_isr_that_is_made_leader_breaks_rp_29() -> None:
+    h = HistoryBuilder()
+    fenced_in_log(h)
+    record(h, 7)
+    partition(h, 7, leader=1, epoch=3, isr=(1,))
+    broker(h, 8, 1, fenced=False)
+    found = verdict(h, "RP-29").violations[0]
+    assert "broker 1 was made leader of orders-0 while no member" in found.message
+    assert verdict(h, "QC-30").verdict is Outcome.VIOLATED
+
+
+def test_a_leader_elected_after_a_registration_in_a_later_event_keeps_rp_29() -> None:
+    h = HistoryBuilder()
+    fenced_in_log(h)
+    record(h, 8, B2)
+    partition(h, 8, leader=1, epoch=3, isr=(1,), process=B2)
+    record(h, 7)
+    broker(h, 7, 1, fenced=False)
+    assert verdict(h, "RP-29").verdict is Outcome.HOLDS
+    assert verdict(h, "QC-30").verdict is not Outcome.VIOLATED
+
+
+@pytest.mark.parametrize(("ms", "outcome"), [(9_000, Outcome.HOLDS), (11_000, Outcome.VIOLATED)])
+def test_without_a_log_a_member_long_gone_may_not_be_made_leader(ms: int, outcome: Outcome) -> None:
+    h = HistoryBuilder()
+    live(h, (1,))
+    broker(h, 5, 1, fenced=True)
+    partition(h, 6, leader=-1, epoch=2, isr=(1,))
+    h.after(ms)
+    partition(h, 7, leader=1, epoch=3, isr=(1,))
+    broker(h, 8, 1, fenced=False)
+    assert verdict(h, "RP-29").verdict is outcome
+
+
+def test_without_a_log_a_registration_counts_from_its_position_on() -> None:
+    h = HistoryBuilder()
+    live(h, (1,))
+    broker(h, 5, 1, fenced=True)
+    partition(h, 6, leader=-1, epoch=2, isr=(1,))
+    h.after(11_000)
+    partition(h, 9, leader=1, epoch=3, isr=(1,))
+    broker(h, 8, 1, fenced=False)
+    assert verdict(h, "RP-29").verdict is Outcome.HOLDS
+
+
+# ------------------------------------------------------------------------------------------ QC-30
+
+
+def test_a_fenced_broker_that_loses_its_leadership_too_late_breaks_qc_30() -> None:
+    h = HistoryBuilder()
+    live(h, ALL3)
+    broker(h, 6, 1, fenced=True)
+    h.after(6000)
+    partition(h, 7, leader=2, epoch=2, isr=(2, 3))
+    found = verdict(h, "QC-30").violations[0]
+    assert "broker 1 was fenced and kept its place in orders-0" in found.message
+
+
+@pytest.mark.parametrize("leader", [1, 3], ids=["isr", "leader"])
+def test_a_fenced_broker_that_gets_a_new_place_breaks_qc_30(leader: int) -> None:
+    h = HistoryBuilder()
+    live(h, (1, 2))
+    broker(h, 5, 3, fenced=True)
+    record(h, 6)
+    partition(h, 6, leader=leader, epoch=2, isr=ALL3)
+    broker(h, 7, 3, fenced=False)
+    what = "was taken into the ISR of" if leader == 1 else "was made leader of"
+    messages = [one.message for one in verdict(h, "QC-30").violations]
+    assert f"broker 3 {what} orders-0 at offset 6 while it was fenced" in messages
+
+
+def test_a_broker_that_gets_its_place_back_once_it_is_unfenced_keeps_qc_30() -> None:
+    h = HistoryBuilder()
+    live(h, ALL3)
+    broker(h, 8, 1, fenced=True)
+    partition(h, 9, leader=2, epoch=2, isr=(2, 3))
+    record(h, 12, B2)
+    partition(h, 12, leader=2, epoch=3, isr=ALL3, process=B2)
+    broker(h, 11, 1, fenced=False)
+    assert verdict(h, "QC-30").verdict is Outcome.HOLDS
