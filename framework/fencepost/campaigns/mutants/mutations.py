@@ -30,7 +30,9 @@ NOTHING = "pass"
 REACHED = "__reached__"
 """The function that a probed source calls: with a mutation's number, and with a function that says
 whether the mutation changes the value here, if that is known."""
-_PURE = frozenset({"len", "min", "max", "any", "all", "isinstance", "set", "frozenset", "get"})
+_PURE = frozenset(
+    {"len", "min", "max", "any", "all", "isinstance", "set", "frozenset", "int", "get"}
+)
 """Calls that change nothing; any other may."""
 
 
