@@ -164,8 +164,12 @@ def test_invalid_isr_changes_are_refused_in_the_order_of_the_request(
     )
     not_led = WantedIsr(epoch + 1, 0, everyone)
     unchanged = WantedIsr(epoch, 0, everyone)
-    wanted = {"payments": (unfit[0], not_led, unchanged, *unfit[1:])}
-    expected = (w.INVALID_REQUEST, w.NOT_LEADER, w.NONE, w.INVALID_REQUEST, w.INVALID_REQUEST)
+    missing = WantedIsr(epoch, 1, everyone)
+    wanted = {"payments": (unfit[0], missing, not_led, unchanged, *unfit[1:])}
+    expected = (
+        *(w.INVALID_REQUEST, w.UNKNOWN_PARTITION, w.NOT_LEADER, w.NONE),
+        *(w.INVALID_REQUEST, w.INVALID_REQUEST),
+    )
 
     def ask(controller: KafkaNode) -> tuple[w.IsrChangeAnswer, w.IsrChangeAnswer]:
         own = incarnation(history, leader)

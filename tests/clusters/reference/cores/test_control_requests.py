@@ -29,7 +29,7 @@ class Broker:
         self.out = Outbox()
         self.strays: list[tuple[str, ...]] = []
         self.unopened: set[str] = set()
-        lifecycle: Any = SimpleNamespace(epoch=OWN, lost=False)
+        lifecycle: Any = SimpleNamespace(epoch=OWN, is_registered=True, lost=False)
         replicas: Any = SimpleNamespace(
             delete_strays=lambda roles: self.strays.append(tuple(roles.topics)),
             delete_unopened=self.unopened.update,
@@ -136,3 +136,16 @@ def test_only_a_stop_replica_that_deletes_removes_logs_that_no_replica_has_opene
     assert broker.obeys(stop(w.NO_EPOCH, deletes, partitions=(0, 2)))
     opened = (log_name("orders", (znodes.topic_id("orders"), index)) for index in (0, 2))
     assert broker.unopened == (set(opened) if deletes else set())
+
+
+def test_a_broker_forgets_a_topic_with_its_last_replica() -> None:
+    broker = Broker()
+    assert broker.obeys(lead_and_follow(OWN))
+    roles = broker.commands.roles
+    for request in (stop(OWN, partitions=(0,)), stop(OWN, deletes=True, partitions=(1,))):
+        assert broker.obeys(request)
+        assert roles.topics == {"orders": znodes.topic_id("orders")}
+    assert broker.obeys(stop(OWN, deletes=True, partitions=(0,)))
+    assert (roles.topics, roles.names, roles.partitions) == ({}, {}, {})
+    assert broker.commands.known.versions == {}
+    assert broker.obeys(stop(OWN, deletes=True, partitions=(0,)))

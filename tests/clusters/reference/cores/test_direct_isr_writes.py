@@ -50,7 +50,7 @@ class Leader:
         self.out = Outbox()
         self.session = Session((("zookeeper-1", 2181),), "", 3000, self.out)
         self.written: list[tuple[int, IsrOutcome | None, int]] = []
-        lifecycle: Any = SimpleNamespace(epoch=20, lost=False)
+        lifecycle: Any = SimpleNamespace(epoch=20, is_registered=True, lost=False)
         self.changes = IsrChanges(
             settings.read(PROPERTIES),
             lifecycle,
@@ -60,7 +60,7 @@ class Leader:
                 lambda *what: self.written.append(what),
                 self.out,
             ),
-            address=lambda: None,
+            controller=lambda: None,
             policies=LegacyBrokerPolicies(),
             out=self.out,
         )

@@ -153,7 +153,7 @@ def test_a_leader_that_is_answered_the_isr_it_has_goes_on_asking() -> None:
     asking.learns_by_answer = True
     replicas = Replicas(read, asking, ReplicationPolicies(), out)
     known = KnownZnodes()
-    lifecycle: Any = SimpleNamespace(epoch=1, lost=False)
+    lifecycle: Any = SimpleNamespace(epoch=1, is_registered=True, lost=False)
     policies = LegacyBrokerPolicies()
     commands = Commands(read, lifecycle, replicas, known, policies=policies, out=out)
     commands.roles.replay(r.TopicRecord(name="orders", topic_id=TOPIC), 1)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from fencepost_clusters.reference.core.legacy import settings, znodes
+from fencepost_clusters.reference.core.legacy import settings
 from fencepost_clusters.reference.core.legacy.broker.lifecycle import Lifecycle
 from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies
-from fencepost_clusters.reference.core.legacy.registrations import Registration
-from fencepost_clusters.reference.core.node.effects import Call, Instant, Outbox
+from fencepost_clusters.reference.core.node.effects import Call, Instant, Note, Outbox
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire.errors import Error
+from fencepost_kafka import BrokerStateChanged
 
 PROPERTIES = {
     "broker.id": "1",
@@ -32,11 +32,9 @@ class Stopping:
 
     def __init__(self) -> None:
         self.out = Outbox()
-        info = znodes.BrokerInfo(5, (("REPLICATION", "broker-2", 9094),))
         self.lifecycle = Lifecycle(
             settings.read(PROPERTIES),
-            {2: Registration(2, 10, info, 1)},
-            lambda: 2,
+            lambda: (2, ("broker-2", 9094)),
             LegacyBrokerPolicies(),
             self.out,
         )
@@ -72,3 +70,16 @@ def test_a_refused_shutdown_says_nothing_of_what_is_left(error: Error) -> None:
     broker.answer(error, (), 10)
     assert not broker.ended(100)
     assert broker.ended(5000)
+
+
+def test_a_broker_that_leads_nothing_when_its_time_is_up_was_not_ended_by_the_limit() -> None:
+    broker = Stopping()
+    assert not broker.ended(1)
+    broker.answer(Error.NONE, (), 10)
+    assert broker.ended(5000)
+    reasons = [
+        one.body.reason
+        for one in broker.out.drain()
+        if isinstance(one, Note) and isinstance(one.body, BrokerStateChanged)
+    ]
+    assert reasons == ["shutdown_granted"]

@@ -7,108 +7,28 @@ from contextlib import suppress
 
 import msgspec
 import pytest
+from controller_bench import OWN, TOPIC, ControllerBench, at, stat
 
-from fencepost_clusters.reference.core.legacy import settings, znodes
+from fencepost_clusters.reference.core.legacy import znodes
 from fencepost_clusters.reference.core.legacy.controller import messages
-from fencepost_clusters.reference.core.legacy.controller.announcer import KnownBroker
-from fencepost_clusters.reference.core.legacy.controller.controller import Controller
-from fencepost_clusters.reference.core.legacy.controller.election import Won
 from fencepost_clusters.reference.core.legacy.controller.store import Steps
-from fencepost_clusters.reference.core.legacy.controller.term import Term
 from fencepost_clusters.reference.core.legacy.registrations import Registration
-from fencepost_clusters.reference.core.legacy.session import Session
 from fencepost_clusters.reference.core.node.effects import (
-    Effect,
-    Instant,
     Note,
-    Outbox,
-    Received,
     Reply,
     ToZooKeeper,
 )
-from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire import messages as m
-from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_clusters.zookeeper.client import port as zk
 from fencepost_clusters.zookeeper.simulation.tree import Tree
-from fencepost_kafka import BrokerDeclared, ControllerEnded, ControlRequestSent
-
-TOPIC = znodes.topic_id("orders")
-OWN = 20
-PROPERTIES = {
-    "broker.id": "1",
-    "zookeeper.connect": "zookeeper-1:2181",
-    "controller.heartbeat.timeout.ms": "3000",
-}
-
-
-def at(ms: int) -> Instant:
-    return Instant(ms * 1_000_000, ms)
-
-
-class ControllerBench:
-    """Broker 1 is the controller; brokers 2 and 3 are active, and broker 2 leads orders-0."""
-
-    def __init__(self) -> None:
-        self.out = Outbox()
-        read, policies = settings.read(PROPERTIES), Policies().of_legacy()
-        self.session = Session((("zookeeper-1", 2181),), "", 3000, self.out)
-        self.controller = Controller(read, self.session, policies, self.out)
-        self.term = self.controller.term = Term(
-            Won(epoch=1, version=0, first=True),
-            read,
-            self.controller.queues,
-            policies=policies,
-            out=self.out,
-            now=at(0),
-        )
-        self.term.ready = True
-        for broker in (2, 3):
-            info = znodes.BrokerInfo(5, (("REPLICATION", f"broker-{broker}", 9094),))
-            self.term.brokers[broker] = KnownBroker(
-                registration=Registration(broker, OWN, info, 1),
-                state=w.BrokerState.ACTIVE,
-                initialised=OWN,
-                incarnation=OWN,
-                heard_ns=0,
-                version=5,
-            )
-            self.controller.queues.open(broker, OWN, (f"broker-{broker}", 9094))
-        self.term.store.stored.replay(
-            [
-                *(r.BrokerRecord(broker_id=b, broker_epoch=OWN, end_points=()) for b in (2, 3)),
-                r.TopicRecord(name="orders", topic_id=TOPIC),
-                r.PartitionRecord(
-                    partition_id=0,
-                    topic_id=TOPIC,
-                    replicas=(2, 3),
-                    isr=(2, 3),
-                    leader=2,
-                    leader_epoch=4,
-                ),
-            ]
-        )
-        self.term.store.stored.versions[znodes.state("orders", 0)] = 0
-
-    def asked(self) -> tuple[ToZooKeeper, list[Effect]]:
-        """The one request to ZooKeeper, and all effects."""
-        effects = list(self.out.drain())
-        (asked,) = (one for one in effects if isinstance(one, ToZooKeeper))
-        return asked, effects
-
-    def notes(self) -> list[object]:
-        return [one.body for one in self.out.drain() if isinstance(one, Note)]
-
-    def received(self, message: m.Request) -> Received:
-        return Received(
-            request_id=1,
-            listener="REPLICATION",
-            client="broker-2#1",
-            correlation=1,
-            message=message,
-        )
+from fencepost_kafka import (
+    BrokerDeclared,
+    ControllerEnded,
+    ControlRequestSent,
+    IsrChangeJudged,
+)
 
 
 @pytest.fixture
@@ -136,7 +56,7 @@ def test_a_heartbeat_that_waits_while_another_process_registers_is_refused(
     asked = wait(bench)
     bench.term.brokers[2].state = w.BrokerState.INACTIVE
     beat = w.MetadataHeartbeatRequest(broker_id=2, incarnation_id=OWN, target_state=2)
-    bench.controller.heartbeat(bench.received(beat), beat, at(1))
+    bench.controller.heartbeat(bench.received(beat), beat, bench.at(1))
     bench.term.brokers[2].initialised = bench.term.brokers[2].incarnation = OWN + 1
     bench.out.drain()
     bench.session.answered(asked.request_id, zk.Found(None))
@@ -175,21 +95,9 @@ def test_a_process_that_lost_its_id_gives_the_election_up_and_never_stands_again
     bench.controller.resign()
     asked, effects = bench.asked()
     assert any(isinstance(one, Note) and isinstance(one.body, ControllerEnded) for one in effects)
-    mine = zk.Stat(
-        czxid=5,
-        mzxid=5,
-        pzxid=5,
-        ctime_ms=0,
-        mtime_ms=0,
-        version=2,
-        cversion=0,
-        owner=7,
-        length=0,
-        children=0,
-    )
-    bench.session.answered(asked.request_id, zk.Data(b"{}", mine))
+    bench.session.answered(asked.request_id, zk.Data(b"{}", stat(2, owner=7)))
     assert bench.asked()[0].request == zk.Delete(znodes.CONTROLLER, 2)
-    bench.controller.stand(at(1))
+    bench.controller.stand()
     assert bench.out.drain() == ()
 
 
@@ -200,11 +108,11 @@ def test_a_broker_that_sends_a_heartbeat_while_its_declaration_waits_stays_activ
     """HB-09."""
     bench.term.brokers[3].heard_ns = at(3000).monotonic_ns
     asked = wait(bench)
-    bench.controller.tick(at(3001))
+    bench.controller.tick(bench.at(3001))
     if heard:
         beat = w.MetadataHeartbeatRequest(broker_id=2, incarnation_id=OWN, target_state=2)
-        bench.controller.heartbeat(bench.received(beat), beat, at(3002))
-    bench.controller.tick(at(3003))
+        bench.controller.heartbeat(bench.received(beat), beat, bench.at(3002))
+    bench.controller.tick(bench.at(3003))
     bench.out.drain()
     bench.session.answered(asked.request_id, zk.Found(None))
     declared = [one for one in bench.notes() if isinstance(one, BrokerDeclared)]
@@ -216,10 +124,10 @@ def test_the_requests_of_a_job_are_sent_before_the_next_job(bench: ControllerBen
 
     def send_metadata() -> Steps:
         image, announced = bench.term.store.image, bench.term.announcer.announced()
-        request = messages.update_metadata(
-            bench.term.announcer.sender, image, OWN, image.all_partitions(), announced
+        sender, every = bench.term.announcer.sender, image.all_partitions()
+        bench.controller.queues.add(
+            3, lambda epoch: messages.update_metadata(sender, image, epoch, every, announced)
         )
-        bench.controller.queues.add(3, request)
         return
         yield
 
@@ -240,7 +148,8 @@ def test_only_the_current_controller_confirms_an_isr_that_needs_no_change(
     wanted = w.IsrChangePartition(leader_epoch=4, partition_index=0, isr_nodes=(2, 3))
     topic = w.IsrChangeTopic(topic_name="orders", partitions=(wanted,))
     change = w.IsrChangeRequest(broker_id=2, incarnation_id=OWN, topics=(topic,))
-    bench.controller.isr_change(bench.received(change), change, at(1))
+    bench.controller.isr_change(bench.received(change), change)
+    bench.controller.go_on(bench.at(1))
     asked, effects = bench.asked()
     assert asked.request == zk.Multi((zk.Check(znodes.CONTROLLER_EPOCH, 0),))
     assert not any(isinstance(one, Reply) for one in effects)
@@ -263,7 +172,8 @@ def test_a_topic_whose_znode_the_controller_does_not_know_is_refused_as_existing
 ) -> None:
     odd = m.CreatableTopic(name="odd", num_partitions=1, replication_factor=2)
     request = m.CreateTopicsRequest(topics=(odd,), timeout=1000)
-    bench.controller.change(bench.received(request), at(0))
+    bench.controller.change(bench.received(request))
+    bench.controller.go_on(bench.at(0))
     asked, _ = bench.asked()
     assert isinstance(asked.request, zk.Multi)
     after = len(asked.request.writes) - 2
@@ -305,3 +215,19 @@ def test_a_broker_change_distinguishes_a_bounce_from_a_first_registration(
         (2, "Initial", "bounced"),
         (4, "Initial", "registered"),
     ]
+    assert set(bench.controller.queues.opened()) == set()
+
+
+def test_a_defect_that_answers_an_isr_change_before_it_is_stored_answers_once() -> None:
+    """HB-21."""
+    bench = ControllerBench(answers_before_stored=lambda: True)
+    wanted = w.IsrChangePartition(leader_epoch=4, partition_index=0, isr_nodes=(2,))
+    topic = w.IsrChangeTopic(topic_name="orders", partitions=(wanted,))
+    change = w.IsrChangeRequest(broker_id=2, incarnation_id=OWN, topics=(topic,))
+    bench.controller.isr_change(bench.received(change), change)
+    bench.controller.go_on(bench.at(1))
+    (reply,) = (one for one in bench.take() if isinstance(one, Reply))
+    assert isinstance(reply.message, w.IsrChangeResponse)
+    assert [one.error_code for one in reply.message.results] == [Error.NONE]
+    bench.stored()
+    assert len([one for one in bench.seen if isinstance(one, IsrChangeJudged)]) == 1

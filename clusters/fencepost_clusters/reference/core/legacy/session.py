@@ -8,6 +8,7 @@ with `Disconnected`.
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import dataclass
 from typing import final
 
 from fencepost_clusters.reference.core.node.effects import (
@@ -26,6 +27,13 @@ TRY_AGAIN_NS = 1_000 * MS
 """After this time a node looks again at a znode that was missing or unreadable."""
 
 Task = Generator[zk.Request, zk.Answer, None]
+
+
+@dataclass(slots=True)
+class Clock:
+    """The time of the current input, for tasks: an answer that resumes one brings no time."""
+
+    now: Instant
 
 
 class Disconnected(Exception):

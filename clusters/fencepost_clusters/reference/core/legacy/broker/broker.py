@@ -30,6 +30,7 @@ from fencepost_clusters.reference.core.legacy.loopback import Loopback
 from fencepost_clusters.reference.core.legacy.process import LegacyProcess
 from fencepost_clusters.reference.core.legacy.session import (
     TRY_AGAIN_NS,
+    Clock,
     Session,
     Task,
     certain,
@@ -90,7 +91,8 @@ class LegacyNode:
     def __init__(self, settings: Settings, process: LegacyProcess) -> None:
         self.settings = settings
         self._out = out = process.outbox()
-        self._now = now = process.started
+        now = process.started
+        self._clock = Clock(now)
         policies = process.policies
         out.note(
             NodeStarted(
@@ -112,16 +114,14 @@ class LegacyNode:
         self._ever_registered = False
         self.peers = Peers(self._peers_changed, lambda said: out.note(ZnodeUnreadable(reason=said)))
         self._addresses: dict[int, Address] = {}
-        self.controller = Controller(settings, self.session, policies, out)
-        self.lifecycle = Lifecycle(
-            settings, self.peers.known, lambda: self.controller.elected, self._policies, out
-        )
+        self.controller = Controller(settings, self.session, self._clock, policies, out)
+        self.lifecycle = Lifecycle(settings, self._controller, self._policies, out)
         known = KnownZnodes()
         self.isr_changes = IsrChanges(
             settings,
             self.lifecycle,
             ZnodeWrites(self.session, known, self._isr_written, out),
-            address=lambda: self._addresses.get(-1 if self.elected is None else self.elected),
+            controller=self._controller,
             policies=self._policies,
             out=out,
         )
@@ -159,6 +159,11 @@ class LegacyNode:
         """The controller's broker id, as far as this broker knows."""
         return self.controller.elected
 
+    def _controller(self) -> tuple[int, Address] | None:
+        """The controller's broker id and address, if both are known."""
+        known = ((broker, at) for broker, at in self._addresses.items() if broker == self.elected)
+        return next(known, None)
+
     # ------------------------------------------------------------------------------------- driver
 
     def handle(self, what: Input, now: Instant) -> tuple[Effect, ...]:
@@ -173,7 +178,7 @@ class LegacyNode:
         return tuple(outward)
 
     def _step(self, what: Input, now: Instant) -> tuple[Effect, ...]:
-        self._now = now
+        self._clock.now = now
         self._out.cause = None
         self._tick_if_due(now)
         match what:
@@ -197,10 +202,6 @@ class LegacyNode:
         self._out.cause = None
         self._finish_step(now)
         self._due_ns = self._earliest_ns()
-        if self._due_ns is not None and now.monotonic_ns >= self._due_ns:
-            self._tick_if_due(now)
-            self._finish_step(now)
-            self._due_ns = self._earliest_ns()
         if self.lifecycle.ended:
             self._stop(now)
         return self._out.drain()
@@ -284,7 +285,7 @@ class LegacyNode:
                 name = event.path.rpartition("/")[2]
                 of_brokers = event.path == znodes.BROKER_CONFIG
                 self.session.start(self._read_config("" if of_brokers else name))
-            self.controller.fired(event, now)
+            self.controller.fired(event)
             return
         self.session.changed(event, now)
         match event:
@@ -292,7 +293,7 @@ class LegacyNode:
                 self._sessions |= {session}
                 self._join_again_ns = None
                 if self._registered_in == session:
-                    self._read_watched(now)
+                    self._read_watched()
                 else:
                     self.session.start(self._join(session))
             case zk.Suspended():
@@ -319,7 +320,7 @@ class LegacyNode:
             )
         except znodes.BadZnode as bad:
             self._out.note(ZnodeUnreadable(reason=str(bad)))
-            self._join_again_ns = self._now.monotonic_ns + TRY_AGAIN_NS
+            self._join_again_ns = self._clock.now.monotonic_ns + TRY_AGAIN_NS
             return
         if isinstance(made, TakenOver):
             self._taken_over()
@@ -339,16 +340,16 @@ class LegacyNode:
                 reachable=self._info.endpoint(REPLICATION_LISTENER) is not None,
             )
         )
-        self.lifecycle.registered(made.epoch, made.former, self._now)
-        self._read_watched(self._now)
+        self.lifecycle.registered(made.epoch, made.former, self._clock.now)
+        self._read_watched()
         self.session.start(self._read_config(""))
         for name in sorted(self.commands.metadata.topics):
             self.session.start(self._read_config(name))
 
-    def _read_watched(self, now: Instant) -> None:
+    def _read_watched(self) -> None:
         """Reads the watched znodes again, which renews the watches."""
         self._read_peers()
-        self.controller.stand(now)
+        self.controller.stand()
 
     def _read_peers(self) -> None:
         if self.peers.start():
@@ -365,8 +366,7 @@ class LegacyNode:
         mine = self.peers.known.get(self.settings.node_id)
         if mine is not None and self._ever_registered and mine.epoch > self.lifecycle.epoch >= 0:
             self._taken_over()
-        self.lifecycle.hurry(self._now)
-        self.following.hurry(self._now)
+        self.following.hurry(self._clock.now)
 
     def _taken_over(self) -> None:
         """Another process has registered with a newer czxid: this one stops acting (HB-24)."""
@@ -420,16 +420,16 @@ class LegacyNode:
         key, _ = self.isr_changes.wanted.pop(call_id)
         one = self.replicas.by_key.get(key)
         current = one is not None and one.asked == call_id
-        self.replicas.answered(call_id, outcome, self._now)
+        self.replicas.answered(call_id, outcome, self._clock.now)
         if outcome.error is Error.NONE and current:
-            self.commands.isr_stored(key, outcome.isr, version, self._now)
+            self.commands.isr_stored(key, outcome.isr, version, self._clock.now)
 
     def _isr_written(self, call_id: int, outcome: IsrOutcome | None, version: int) -> None:
         if outcome is not None:
             self._isr_answered(call_id, outcome, version)
             return
         self.isr_changes.wanted.pop(call_id, None)
-        self.replicas.failed(call_id, self._now)
+        self.replicas.failed(call_id, self._clock.now)
 
     # ------------------------------------------------------------------------------------ requests
 
@@ -463,10 +463,10 @@ class LegacyNode:
             case w.MetadataHeartbeatRequest():
                 self.controller.heartbeat(received, message, now)
             case w.IsrChangeRequest():
-                self.controller.isr_change(received, message, now)
+                self.controller.isr_change(received, message)
             case w.ControlledShutdownRequest():
-                self.controller.controlled_shutdown(received, message, now)
+                self.controller.controlled_shutdown(received, message)
             case _ if CHANGES.is_change(message):
-                self.controller.change(received, now)
+                self.controller.change(received)
             case _:
                 self._out.add(Close(received.request_id, "no request for a broker"))

@@ -77,7 +77,7 @@ class Commands:
         Before its registration, a process cannot decide whether a request is meant for it (BE-07).
         It closes the connection, and the controller sends the request again.
         """
-        if self._lifecycle.epoch < 0 and not self._lifecycle.lost:
+        if not (self._lifecycle.is_registered or self._lifecycle.lost):
             self._out.add(Close(received.request_id, "not registered yet"))
             return
         seen, first = self.known.controller_epoch, self._first
@@ -263,9 +263,8 @@ class Commands:
                             request_epoch=request.broker_epoch,
                         )
                     )
-            if request.delete_partitions and not parts and topic_id in self.roles.names:
-                del self.roles.names[topic_id], self.roles.topics[topic.topic_name]
-                self.roles.partitions.pop(topic_id, None)
+            if request.delete_partitions and not parts:
+                self._forget(self.roles, topic.topic_name)
         if gone:
             self._replicas.adopt(self.roles, gone, now)
             # The log may be on disk though no LeaderAndIsr has named the replica yet.

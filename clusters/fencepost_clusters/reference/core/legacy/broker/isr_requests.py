@@ -120,16 +120,16 @@ class IsrChanges:
         lifecycle: Lifecycle,
         znodes: ZnodeWrites,
         *,
-        address: Callable[[], Address | None],
+        controller: Callable[[], tuple[int, Address] | None],
         policies: LegacyBrokerPolicies,
         out: Outbox,
     ) -> None:
-        """`address` returns the controller's address, or None if it is not known."""
+        """`controller` returns the controller's broker id and address, if both are known."""
         self._settings = settings
         self._protocol = settings.ms("inter.broker.protocol")
         self._lifecycle = lifecycle
         self._znodes = znodes
-        self._address = address
+        self._controller = controller
         self._policies = policies
         self._out = out
         self.wanted: dict[int, tuple[Key, tuple[int, ...]]] = {}
@@ -142,10 +142,10 @@ class IsrChanges:
 
     def can_ask(self) -> bool:
         """Whether an ISR can be requested now: of the controller, or by a write to ZooKeeper."""
-        if self._lifecycle.lost or self._lifecycle.epoch < 0:
+        if self._lifecycle.lost or not self._lifecycle.is_registered:
             return False
         if self._policies.asks_controller_for_isr(self._protocol):
-            return self._address() is not None
+            return self._controller() is not None
         return self._znodes.connected
 
     def ask(
@@ -162,8 +162,8 @@ class IsrChanges:
         if not self._policies.asks_controller_for_isr(self._protocol):
             self._znodes.write(call_id, one, members)
             return
-        address = self._address()
-        assert address is not None
+        found = self._controller()
+        assert found is not None
         partition = w.IsrChangePartition(
             leader_epoch=one.epoch, partition_index=one.index, isr_nodes=members
         )
@@ -173,7 +173,7 @@ class IsrChanges:
             topics=(w.IsrChangeTopic(topic_name=one.topic, partitions=(partition,)),),
         )
         timeout_ms = self._settings.ms("request.timeout.ms")
-        self._out.add(Call(call_id, address, "isr", request, timeout_ms))
+        self._out.add(Call(call_id, found[1], "isr", request, timeout_ms))
 
     def outcome(self, call_id: int, answer: m.Response) -> IsrOutcome:
         """The outcome in the controller's answer, for the one partition of the request."""

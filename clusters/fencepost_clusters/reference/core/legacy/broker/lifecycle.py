@@ -8,12 +8,11 @@ Below the inter-broker protocol that brings heartbeats, a registered broker is a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from msgspec import Struct
 
 from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies, epoch_sent
-from fencepost_clusters.reference.core.legacy.registrations import Registration
 from fencepost_clusters.reference.core.legacy.states import OwnState
 from fencepost_clusters.reference.core.node.effects import (
     Address,
@@ -22,7 +21,7 @@ from fencepost_clusters.reference.core.node.effects import (
     Outbox,
     earliest,
 )
-from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER, Settings
+from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
@@ -49,26 +48,24 @@ class _Beat(Struct, frozen=True):
 
 
 class Lifecycle:
-    """See the module. `epoch` is the broker epoch, -1 without a registration."""
+    """See the module. `epoch` is the broker epoch, NO_EPOCH without a registration."""
 
     def __init__(
         self,
         settings: Settings,
-        peers: Mapping[int, Registration],
-        controller: Callable[[], int | None],
+        controller: Callable[[], tuple[int, Address] | None],
         policies: LegacyBrokerPolicies,
         out: Outbox,
     ) -> None:
-        """`peers` are the registrations; `controller` returns the controller's broker id."""
+        """`controller` returns the controller's broker id and address, if both are known."""
         self.state = OwnState.STARTING
-        self.epoch = -1
+        self.epoch = w.NO_EPOCH
         self.lost = False
         """Whether another process has taken the id: this process never acts as a broker again."""
         self.ended = False
         self._former: int | None = None
         self._settings = settings
         self._protocol = settings.ms("inter.broker.protocol")
-        self._peers = peers
         self._controller = controller
         self._policies = policies
         self._out = out
@@ -109,6 +106,11 @@ class Lifecycle:
         return fence_ns is not None and now.monotonic_ns >= fence_ns
 
     @property
+    def is_registered(self) -> bool:
+        """Whether this process has a registration, as far as it knows."""
+        return self.epoch != w.NO_EPOCH
+
+    @property
     def stopping(self) -> bool:
         """Whether this broker was asked to stop."""
         return self._stop_ns is not None
@@ -140,7 +142,7 @@ class Lifecycle:
 
     def unregistered(self) -> None:
         """The session has ended, and its ephemeral znode is deleted (HB-28)."""
-        self.epoch = -1
+        self.epoch = w.NO_EPOCH
         if self._policies.fences_itself(self._protocol):
             self._become(OwnState.STARTING, "session_ended")
 
@@ -163,10 +165,6 @@ class Lifecycle:
         if self._may_beat() and now.monotonic_ns >= self._next_ns:
             self._send_beat(now)
 
-    def hurry(self, now: Instant) -> None:
-        """The controller or its address may have changed: the next heartbeat is due at once."""
-        self._next_ns = min(self._next_ns, now.monotonic_ns)
-
     def _become(self, state: OwnState, reason: StateReason) -> None:
         old, self.state = self.state, state
         if old is state:
@@ -187,21 +185,14 @@ class Lifecycle:
     def _may_beat(self) -> bool:
         return (
             self._beat is None
-            and self.epoch >= 0
+            and self.is_registered
             and not self.lost
             and not self.ended
             and self._policies.sends_heartbeats(self._protocol)
         )
 
-    def _address(self) -> tuple[int, Address] | None:
-        """The controller and its address, if both are known."""
-        controller = self._controller()
-        peer = self._peers.get(controller) if controller is not None else None
-        address = peer.endpoint(REPLICATION_LISTENER) if peer is not None else None
-        return (peer.broker, address) if peer is not None and address is not None else None
-
     def _send_beat(self, now: Instant) -> None:
-        found = self._address()
+        found = self._controller()
         if found is None:
             self._next_ns = now.monotonic_ns + RETRY_NS
             return
@@ -320,7 +311,7 @@ class Lifecycle:
         if moved and self._policies.may_end(remaining, self._stop_ns, now.monotonic_ns, limit_ns):
             self._end("shutdown_timeout" if remaining and timed_out else "shutdown_granted")
             return
-        found = self._address()
+        found = self._controller()
         due = self._shutdown is None and now.monotonic_ns >= self._shutdown_ns
         if self.state is not OwnState.STOPPING or found is None or not due:
             if due:

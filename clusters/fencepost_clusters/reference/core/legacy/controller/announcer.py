@@ -10,7 +10,7 @@ from typing import final
 from uuid import UUID
 
 from fencepost_clusters.reference.core.legacy.controller import messages
-from fencepost_clusters.reference.core.legacy.controller.queues import Queues
+from fencepost_clusters.reference.core.legacy.controller.queues import Make, Queues
 from fencepost_clusters.reference.core.legacy.controller.store import Steps, Store
 from fencepost_clusters.reference.core.legacy.policies import LegacyControllerPolicies
 from fencepost_clusters.reference.core.legacy.registrations import Registration
@@ -71,14 +71,24 @@ class Announcer:
         self._deleting: dict[str, set[int]] = {}
         """Topic in deletion -> the brokers that have not confirmed the removal of its replicas."""
 
-    def stop(self, broker: int, partitions: Sequence[Partition]) -> None:
-        """Commands a broker to stop replicas, which keep their data."""
-        epoch = self._queues.epoch(broker)
-        if epoch is not None and partitions:
-            request = messages.stop_replica(
-                self.sender, self._store.image, epoch, partitions, delete=False
-            )
-            self._queues.add(broker, request)
+    def stop(self, broker: int, partitions: Sequence[Partition], *, delete: bool = False) -> None:
+        """Commands a broker to stop replicas; `delete`: it deletes their data, too."""
+        if partitions:
+            self._queues.add(broker, self._stop_replica(partitions, delete))
+
+    def _stop_replica(self, partitions: Sequence[Partition], delete: bool) -> Make:
+        sender, image = self.sender, self._store.image
+        return lambda epoch: messages.stop_replica(sender, image, epoch, partitions, delete)
+
+    def _update_metadata(self, partitions: Sequence[Partition]) -> Make:
+        sender, image, announced = self.sender, self._store.image, self.announced()
+        return lambda epoch: messages.update_metadata(sender, image, epoch, partitions, announced)
+
+    def _leader_and_isr(
+        self, partitions: Sequence[Partition], new: frozenset[str] = frozenset()
+    ) -> Make:
+        sender, image = self.sender, self._store.image
+        return lambda epoch: messages.leader_and_isr(sender, image, epoch, partitions, new)
 
     def announced(self) -> tuple[int, ...]:
         """The brokers that the metadata must name now."""
@@ -102,20 +112,16 @@ class Announcer:
         address = known.registration.endpoint(REPLICATION_LISTENER)
         if address is None:
             return
-        epoch = known.initialised
         self._initialised.add(broker)
-        self._queues.open(broker, epoch, address)
+        self._queues.open(broker, known.initialised, address)
         image = self._store.image
         every = image.all_partitions()
-        sender = self.sender
-        self._queues.add(
-            broker, messages.update_metadata(sender, image, epoch, every, self.announced())
-        )
+        self._queues.add(broker, self._update_metadata(every))
         hosted = tuple(
             p for p in every if broker in p.replicas and p.topic_id not in image.deleting
         )
         first = self._policies.first_partitions(hosted)
-        self._queues.add(broker, messages.leader_and_isr(sender, image, epoch, first))
+        self._queues.add(broker, self._leader_and_isr(first))
 
     @property
     def sender(self) -> messages.Sender:
@@ -135,12 +141,8 @@ class Announcer:
             if isinstance(record, r.PartitionRecord) and record.topic_id is not None:
                 one = self._store.image.partitions[record.topic_id][record.partition_id]
                 for broker in before.get((one.topic_id, one.index), ()):
-                    epoch = self._queues.epoch(broker)
-                    if broker not in one.replicas and epoch is not None:
-                        request = messages.stop_replica(
-                            self.sender, self._store.image, epoch, [one], delete=True
-                        )
-                        self._queues.add(broker, request)
+                    if broker not in one.replicas:
+                        self.stop(broker, [one], delete=True)
 
     def announce(
         self,
@@ -161,19 +163,12 @@ class Announcer:
         if not changed and announced == self._announced:
             return
         self._announced = announced
-        for broker in sorted(self._brokers):
-            epoch = self._queues.epoch(broker)
-            if epoch is None or broker == except_for:
-                continue
+        for broker in sorted(self._queues.opened() - {except_for}):
             # UpdateMetadata comes first: a new leader must know the topic before clients ask.
-            self._queues.add(
-                broker,
-                messages.update_metadata(self.sender, image, epoch, changed, announced),
-            )
+            self._queues.add(broker, self._update_metadata(changed))
             mine = [p for p in changed if broker in p.replicas]
             if mine:
-                request = messages.leader_and_isr(self.sender, image, epoch, mine, new)
-                self._queues.add(broker, request)
+                self._queues.add(broker, self._leader_and_isr(mine, new))
 
     def tell(self, records: Iterable[r.Record]) -> None:
         """Sends UpdateMetadata about ISRs that leaders requested, which need no LeaderAndIsr."""
@@ -182,22 +177,16 @@ class Announcer:
             for record in records
             if isinstance(record, r.IsrChangeRecord) and record.topic_id is not None
         ]
-        self._update_metadata(changed)
+        self._tell(changed)
 
     def announce_read(self, one: Partition) -> None:
         """Sends UpdateMetadata about an ISR that its leader wrote itself (HB-22)."""
-        self._update_metadata([one])
+        self._tell([one])
 
-    def _update_metadata(self, changed: Sequence[Partition]) -> None:
-        if not changed:
-            return
-        for broker in sorted(self._brokers):
-            epoch = self._queues.epoch(broker)
-            if epoch is not None:
-                request = messages.update_metadata(
-                    self.sender, self._store.image, epoch, changed, self.announced()
-                )
-                self._queues.add(broker, request)
+    def _tell(self, changed: Sequence[Partition]) -> None:
+        if changed:
+            for broker in sorted(self._queues.opened()):
+                self._queues.add(broker, self._update_metadata(changed))
 
     def continue_deletions(self) -> None:
         """Commands the deletion of each topic in deletion whose brokers are all active."""
@@ -206,24 +195,15 @@ class Announcer:
             name = image.names[topic_id]
             parts = list(image.partitions[topic_id].values())
             brokers = {b for p in parts for b in p.replicas}
-            waiting = {b for b in brokers if self._queues.epoch(b) is not None}
-            if waiting != brokers:
-                self._deleting.pop(name, None)
+            if name in self._deleting or not brokers <= self._queues.opened():
                 continue  # the replicas of an inactive broker would outlive the topic (RP-25)
-            if name in self._deleting:
-                continue
             self._deleting[name] = set(brokers)
             for broker in sorted(brokers):
-                epoch = self._queues.epoch(broker)
-                assert epoch is not None
                 mine = [p for p in parts if broker in p.replicas]
+                self._queues.add(broker, self._update_metadata(parts))
                 self._queues.add(
                     broker,
-                    messages.update_metadata(self.sender, image, epoch, parts, self.announced()),
-                )
-                self._queues.add(
-                    broker,
-                    messages.stop_replica(self.sender, image, epoch, mine, delete=True),
+                    self._stop_replica(mine, delete=True),
                     partial(self._deleted, name, broker),
                 )
 

@@ -15,7 +15,12 @@ from fencepost_clusters.reference.core.legacy.controller.queues import Queues
 from fencepost_clusters.reference.core.legacy.controller.store import Deposed, Occupied, Steps
 from fencepost_clusters.reference.core.legacy.controller.term import Term
 from fencepost_clusters.reference.core.legacy.process import PlanePolicies
-from fencepost_clusters.reference.core.legacy.session import TRY_AGAIN_NS, Disconnected, Session
+from fencepost_clusters.reference.core.legacy.session import (
+    TRY_AGAIN_NS,
+    Clock,
+    Disconnected,
+    Session,
+)
 from fencepost_clusters.reference.core.legacy.states import CONTROLLER_NAMES, LIVE
 from fencepost_clusters.reference.core.node.effects import (
     Instant,
@@ -49,6 +54,7 @@ class Controller:
         self,
         settings: Settings,
         session: Session,
+        clock: Clock,
         policies: PlanePolicies,
         out: Outbox,
     ) -> None:
@@ -57,30 +63,26 @@ class Controller:
         self.queues = Queues(settings, policies.legacy.controller, out)
         self._settings = settings
         self._session = session
+        self._clock = clock
         self._of_plane = policies
         self._policies = policies.legacy.controller
         self._out = out
         self._standing = False
-        self._again = False
         self._resigned = False
         self._stand_again_ns: int | None = None
         """When it stands again, after a term could not begin."""
         self._former: Term | None = None
         """The newest term that has ended: only a defect decides by it."""
         self._next_balance_ns = 0
-        self._now = Instant(0, 0)
 
     # ----------------------------------------------------------------------------------- election
 
-    def stand(self, now: Instant) -> None:
-        """Stands for election, or learns which broker is elected. One attempt runs at a time."""
-        self._now = now
-        if self._resigned:
+    def stand(self) -> None:
+        """Stands for election, or learns which broker is elected. One attempt runs at a time: an
+        attempt under way reads what has changed so far, and watches what changes later."""
+        if self._resigned or self._standing or self._stand_again_ns is not None:
             return
-        if self._standing:
-            self._again = True
-            return
-        if self._session.connected is None or self._stand_again_ns is not None:
+        if self._session.connected is None:
             return
         self._standing = True
         self._session.start(self._stand(self._session.connected))
@@ -89,12 +91,12 @@ class Controller:
         try:
             outcome = yield from election.stand(self._settings.node_id, session)
         except Disconnected:
-            self._standing = self._again = False
+            self._standing = False
             return
         except znodes.BadZnode as bad:
-            self._standing = self._again = False
+            self._standing = False
             self._out.note(ZnodeUnreadable(reason=str(bad)))
-            self._stand_again_ns = self._now.monotonic_ns + TRY_AGAIN_NS
+            self._stand_again_ns = self._clock.now.monotonic_ns + TRY_AGAIN_NS
             yield from election.resign(session)
             return
         self._standing = False
@@ -106,11 +108,7 @@ class Controller:
             if outcome.unreadable:
                 self._out.note(ZnodeUnreadable(reason=outcome.unreadable))
             self._end("deposed")
-            if self._again:
-                self._again = False
-                self.stand(self._now)
             return
-        self._again = False
         self.elected = self._settings.node_id
         self._end("deposed")
         yield from self._begin_term(outcome)
@@ -122,11 +120,11 @@ class Controller:
             self.queues,
             policies=self._of_plane,
             out=self._out,
-            now=self._now,
+            clock=self._clock,
         )
         self.term = term
         self.queues.close_all()
-        self._next_balance_ns = self._now.monotonic_ns + self._settings.ns(
+        self._next_balance_ns = self._clock.now.monotonic_ns + self._settings.ns(
             "leader.imbalance.check.interval.ms"
         )
         self._out.note(
@@ -145,13 +143,13 @@ class Controller:
         yield from self._work(term)
 
     def _work(self, term: Term) -> Steps:
+        """Runs the waiting jobs. If the connection is lost meanwhile, `lost_connection` ends the
+        term."""
         try:
             yield from term.work()
-        except Disconnected:
-            self._end("session")
         except Deposed:
             self._end("deposed")
-            self.stand(self._now)
+            self.stand()
 
     def resign(self) -> None:
         """Gives up the election, since another process has this broker's id (HB-24)."""
@@ -177,11 +175,10 @@ class Controller:
 
     # -------------------------------------------------------------------------------------- driver
 
-    def fired(self, fired: zk.Fired, now: Instant) -> None:
+    def fired(self, fired: zk.Fired) -> None:
         """Handles a watch: of the controller's znode, a registration, or a partition's state."""
-        self._now = now
         if fired.path == znodes.CONTROLLER:
-            self.stand(now)
+            self.stand()
         term = self.term
         if term is None:
             return
@@ -198,15 +195,13 @@ class Controller:
             yield from term.settle([one], self._ready(term))
 
     def tick(self, now: Instant) -> None:
-        """Declares silent brokers inactive, returns leaderships to preferred replicas, and sends
-        requests that are due."""
-        self._now = now
+        """Stands again, declares silent brokers inactive, and returns leaderships to preferred
+        replicas."""
         if self._stand_again_ns is not None and now.monotonic_ns >= self._stand_again_ns:
             self._stand_again_ns = None
-            self.stand(now)
+            self.stand()
         term = self.term
         if term is not None and term.ready:
-            term.now = now
             self._find_silent(term, now)
             if now.monotonic_ns >= self._next_balance_ns:
                 self._next_balance_ns = now.monotonic_ns + self._settings.ns(
@@ -214,16 +209,12 @@ class Controller:
                 )
                 every = term.store.image.all_partitions()
                 term.add(term.settle(every, self._ready(term)))
-        self.go_on(now)
 
     def go_on(self, now: Instant) -> None:
         """Runs the waiting jobs, and sends the control requests that are due."""
-        self._now = now
         term = self.term
-        if term is not None:
-            term.now = now
-            if term.has_work:
-                self._session.start(self._work(term))
+        if term is not None and term.has_work:
+            self._session.start(self._work(term))
         self.queues.tick(now)
 
     def _find_silent(self, term: Term, now: Instant) -> None:
@@ -238,7 +229,7 @@ class Controller:
         """Declares a broker inactive, unless a heartbeat arrived while this job waited."""
         term.suspected.discard(broker)
         known = term.brokers.get(broker)
-        if known is not None and self._is_silent(known, term.now.monotonic_ns, timeout_ns):
+        if known is not None and self._is_silent(known, self._clock.now.monotonic_ns, timeout_ns):
             yield from term.declare(broker, BrokerState.INACTIVE, "silent")
 
     def _is_silent(self, known: KnownBroker, now_ns: int, timeout_ns: int) -> bool:
@@ -277,7 +268,6 @@ class Controller:
         self, received: Received, asked: w.MetadataHeartbeatRequest, now: Instant
     ) -> None:
         """Answers a MetadataHeartbeat (HB-08 to HB-15, HB-27)."""
-        self._now = now
         term = self._deciding(self._policies.answers_as_controller)
         if term is None:
             self._answer(received, asked, None, -1, Error.NOT_CONTROLLER)
@@ -289,7 +279,6 @@ class Controller:
         if known is None:
             term.change_soon()
             self._answer(received, asked, term, -1, Error.NONE)
-            self.go_on(now)
             return
         before = known.incarnation
         if self._policies.is_old_incarnation(asked.incarnation_id, known.incarnation):
@@ -306,7 +295,6 @@ class Controller:
             return
         cause = self._out.cause
         term.add(self._settle_state(term, received, asked, before, cause))
-        self.go_on(now)
 
     def _is_malformed(self, known: KnownBroker | None, asked: w.MetadataHeartbeatRequest) -> bool:
         endpoint = known is None or known.registration.endpoint(REPLICATION_LISTENER) is not None
@@ -326,7 +314,7 @@ class Controller:
         malformed = self._is_malformed(known, asked)  # the registration may be read only now
         registered = known is not None and known.initialised == known.incarnation
         if known is not None and current and registered and not malformed:
-            known.heard_ns = term.now.monotonic_ns
+            known.heard_ns = self._clock.now.monotonic_ns
             state = self._policies.settled_state(known.state, BrokerState(asked.target_state))
             yield from term.declare(asked.broker_id, state, "heartbeat")
         error = Error.INVALID_REQUEST if malformed else Error.NONE
@@ -372,9 +360,8 @@ class Controller:
 
     # ------------------------------------------------------------------------------- other requests
 
-    def isr_change(self, received: Received, asked: w.IsrChangeRequest, now: Instant) -> None:
+    def isr_change(self, received: Received, asked: w.IsrChangeRequest) -> None:
         """Judges an IsrChange, stores it, and answers (HB-16 to HB-21)."""
-        self._now = now
         term = self._deciding(self._policies.judges_isr_changes)
         if term is None:
             isr_changes.answer(self._out, received, asked, isr_changes.refused(asked))
@@ -392,7 +379,6 @@ class Controller:
             active=self.term is not None,
         )
         term.add(self._then_settle(term, job, asked))
-        self.go_on(now)
 
     def _then_settle(self, term: Term, job: Steps, asked: w.IsrChangeRequest) -> Steps:
         yield from job
@@ -405,14 +391,11 @@ class Controller:
                     places.append(found)
         yield from term.settle(places, self._ready(term))
 
-    def controlled_shutdown(
-        self, received: Received, asked: w.ControlledShutdownRequest, now: Instant
-    ) -> None:
+    def controlled_shutdown(self, received: Received, asked: w.ControlledShutdownRequest) -> None:
         """Moves leaderships off a stopping broker, and answers with those that are left (BE-04)."""
-        self._now = now
         term = self.term
         if term is None or not term.ready:
-            shutdowns.answer(self._out, received, asked, None, Error.NOT_CONTROLLER)
+            shutdowns.answer(self._out, received, asked, Error.NOT_CONTROLLER)
             return
         job = shutdowns.job(
             term,
@@ -423,18 +406,15 @@ class Controller:
             cause=self._out.cause,
         )
         term.add(job)
-        self.go_on(now)
 
-    def change(self, received: Received, now: Instant) -> None:
+    def change(self, received: Received) -> None:
         """Decides an administrator's request as a job, and answers once the change is stored."""
-        self._now = now
         term = self.term
         if term is None or not term.ready:
             answer = CHANGES.refused(received.message, Error.NOT_CONTROLLER)
             self._out.add(Reply(received.request_id, answer))
             return
         term.add(self._change(term, received, self._out.cause))
-        self.go_on(now)
 
     def _change(self, term: Term, received: Received, cause: Cause | None) -> Steps:
         answers: list[m.Response] = []

@@ -8,7 +8,7 @@ when its broker becomes inactive, has no znode, or has a new process.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 
 from fencepost_clusters.reference.core.legacy.controller.messages import (
@@ -28,6 +28,8 @@ from fencepost_kafka import ControlRequestSent
 MS = 1_000_000
 RETRY_NS = 50 * MS
 
+Make = Callable[[int], ControlRequest]
+"""Makes the request for a process with this broker epoch."""
 Done = Callable[[Error], None]
 """Called with the error in the answer to a request."""
 
@@ -73,16 +75,15 @@ class Queues:
         """Ends every queue."""
         self._queues.clear()
 
-    def epoch(self, broker: int) -> int | None:
-        """The broker epoch of the process that the broker's queue is for; None without a queue."""
-        queue = self._queues.get(broker)
-        return None if queue is None else queue.epoch
+    def opened(self) -> Set[int]:
+        """The brokers that have a queue."""
+        return self._queues.keys()
 
-    def add(self, broker: int, request: ControlRequest, done: Done | None = None) -> None:
-        """Appends a request to a broker's queue; without a queue, the request is dropped."""
+    def add(self, broker: int, make: Make, done: Done | None = None) -> None:
+        """Appends a request to a broker's queue, if it has one."""
         queue = self._queues.get(broker)
         if queue is not None:
-            queue.waiting.append(_Waiting(request, done))
+            queue.waiting.append(_Waiting(make(queue.epoch), done))
 
     def deadline_ns(self) -> int | None:
         """When the next request is due."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fencepost import Cause
 from fencepost_clusters.reference.core.legacy.controller.store import Steps
 from fencepost_clusters.reference.core.legacy.controller.term import Term
@@ -24,6 +26,7 @@ def job(
     """Judges the request, moves leaderships off the broker, and answers. This is a job, since a
     broker change before it may find a new process. `cause` is that of the answer's event."""
     known = term.brokers.get(asked.broker_id)
+    led: list[tuple[str, int]] = []
     if known is None:
         error = Error.BROKER_ID_NOT_REGISTERED
     elif asked.broker_epoch != w.NO_EPOCH and policies.is_stale_shutdown(
@@ -33,24 +36,27 @@ def job(
     else:
         error = Error.NONE
         yield from term.hand_over(asked.broker_id)
+        image = term.store.image
+        led = [
+            (image.names[p.topic_id], p.index)
+            for p in image.all_partitions()
+            if p.leader == asked.broker_id
+        ]
     with out.caused_by(cause):
-        answer(out, received, asked, term, error)
+        answer(out, received, asked, error, term=term, led=led)
 
 
 def answer(
     out: Outbox,
     received: Received,
     asked: w.ControlledShutdownRequest,
-    term: Term | None,
     error: Error,
+    *,
+    term: Term | None = None,
+    led: Sequence[tuple[str, int]] = (),
 ) -> None:
-    """Answers with the error; without one, with the partitions that the broker still leads."""
-    image = term.store.image if term is not None else None
-    left = [
-        (image.names[p.topic_id], p.index)
-        for p in (image.all_partitions() if image is not None else ())
-        if image is not None and error is Error.NONE and p.leader == asked.broker_id
-    ]
+    """Answers with the error, and the partitions that the broker still leads. `term` is None at a
+    broker that is not the controller."""
     known = term.brokers.get(asked.broker_id) if term is not None else None
     out.note(
         ControlledShutdownAnswered(
@@ -59,12 +65,12 @@ def answer(
             request_epoch=asked.broker_epoch,
             known_epoch=-1 if known is None else known.cached,
             error=error.name,
-            remaining=tuple(f"{topic}-{index}" for topic, index in left),
+            remaining=tuple(f"{topic}-{index}" for topic, index in led),
             controller_epoch=-1 if term is None else term.epoch,
         )
     )
     remaining = tuple(
-        w.RemainingPartition(topic_name=topic, partition_index=index) for topic, index in left
+        w.RemainingPartition(topic_name=topic, partition_index=index) for topic, index in led
     )
     response = w.ControlledShutdownResponse(error_code=error, remaining_partitions=remaining)
     out.add(Reply(received.request_id, response))

@@ -157,7 +157,7 @@ class Store:
             yield from self._read_again(write.path, result.why)
         before = dict(self.image.names)
         zxid = self.stored.wrote(writes, answer.results)
-        if zxid < 0:
+        if zxid is None:
             made = certain((yield zk.Exists(writes[1].path)))
             zxid = made.stat.czxid if isinstance(made, zk.Found) and made.stat else 0
         self.stored.replay(records)

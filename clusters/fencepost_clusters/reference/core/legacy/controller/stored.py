@@ -111,9 +111,9 @@ class Stored:
         content = znodes.PartitionState(one.leader, one.leader_epoch, one.isr, self.epoch)
         return znodes.encode(content)
 
-    def wrote(self, writes: Sequence[zk.Write], results: Sequence[zk.WriteResult]) -> int:
-        """Stores the versions after a transaction; returns its zxid, or -1 if no result has it."""
-        zxid = -1
+    def wrote(self, writes: Sequence[zk.Write], results: Sequence[zk.WriteResult]) -> int | None:
+        """Stores the versions after a transaction; returns its zxid, if a result has it."""
+        zxid: int | None = None
         for write, result in zip(writes, results, strict=True):
             match write, result:
                 case zk.SetData(path), zk.DataSet(stat):

@@ -21,8 +21,9 @@ from fencepost_clusters.reference.core.legacy.controller.queues import Queues
 from fencepost_clusters.reference.core.legacy.controller.store import Steps, Store
 from fencepost_clusters.reference.core.legacy.process import PlanePolicies
 from fencepost_clusters.reference.core.legacy.registrations import Registration
+from fencepost_clusters.reference.core.legacy.session import Clock
 from fencepost_clusters.reference.core.legacy.states import CONTROLLER_NAMES
-from fencepost_clusters.reference.core.node.effects import Instant, Outbox
+from fencepost_clusters.reference.core.node.effects import Outbox
 from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER, Settings
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.core.replication.replica import Key
@@ -39,7 +40,7 @@ MS = 1_000_000
 
 @final
 class Term:
-    """See the module. `now` is the time of the current input."""
+    """See the module."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class Term:
         *,
         policies: PlanePolicies,
         out: Outbox,
-        now: Instant,
+        clock: Clock,
     ) -> None:
         self.epoch = won.epoch
         self.first = won.first
@@ -57,7 +58,7 @@ class Term:
         self.brokers: dict[int, KnownBroker] = {}
         self.ready = False
         """Whether the stored state is read, so that requests can be decided."""
-        self.now = now
+        self._clock = clock
         self._settings = settings
         self._policies = policies.legacy.controller
         self._cluster = policies.cluster
@@ -102,7 +103,7 @@ class Term:
         self._running = True
         while self._jobs and not self.store.over:
             yield from self._jobs.popleft()
-            self._queues.tick(self.now)
+            self._queues.tick(self._clock.now)
         self._running = False
 
     # ------------------------------------------------------------------------------ the beginning
@@ -142,7 +143,7 @@ class Term:
             state=BrokerState.INITIAL,
             initialised=one.epoch,
             incarnation=one.epoch,
-            heard_ns=self.now.monotonic_ns,
+            heard_ns=self._clock.now.monotonic_ns,
             version=one.info.version,
         )
         self._set_state(one.broker, state, reason, "Absent")
@@ -172,7 +173,7 @@ class Term:
         known: KnownBroker | None,
     ) -> None:
         """`known` is None for a broker without a registration when the term begins."""
-        heard_ns = self.now.monotonic_ns if known is None else known.heard_ns
+        heard_ns = self._clock.now.monotonic_ns if known is None else known.heard_ns
         self._out.note(
             BrokerDeclared(
                 broker_id=broker,
@@ -181,7 +182,7 @@ class Term:
                 new=new,
                 reason=reason,
                 version=0 if known is None else known.version,
-                silent_ms=(self.now.monotonic_ns - heard_ns) // MS,
+                silent_ms=(self._clock.now.monotonic_ns - heard_ns) // MS,
                 timeout_ms=self._settings.ms("controller.heartbeat.timeout.ms"),
                 controller_epoch=self.epoch,
             )
@@ -223,7 +224,7 @@ class Term:
         found = yield from registrations.read_all(self.store.unreadable)
         timeout_ns = self._settings.ns("controller.heartbeat.timeout.ms")
         for broker in sorted(set(self.brokers) - set(found)):
-            silent_ns = self.now.monotonic_ns - self.brokers[broker].heard_ns
+            silent_ns = self._clock.now.monotonic_ns - self.brokers[broker].heard_ns
             if not self._policies.stays_registered(silent_ns, timeout_ns):
                 self._forget(broker, "gone")
                 yield from self._elect_without([broker])
@@ -273,8 +274,6 @@ class Term:
         for broker in brokers:
             changed = yield from self.store.carry_out(partial(self._without, broker))
             self.announcer.announce(changed)
-        if brokers:
-            self.announcer.continue_deletions()
 
     def _without(self, broker: int, places: Collection[Key] | None = None) -> list[r.Record]:
         """The changes of partitions (all, or those of `places`) when a broker is gone. Topics in
@@ -315,7 +314,7 @@ class Term:
         followed = [
             p
             for p in self.store.image.all_partitions()
-            if broker in p.isr and p.leader not in (broker, -1) and len(p.isr) > 1
+            if broker in p.isr and p.leader not in (broker, -1)
         ]
         keys = {(p.topic_id, p.index) for p in followed}
         self.announcer.stop(broker, followed)

@@ -1,0 +1,170 @@
+"""One broker over a model of ZooKeeper, without a cluster."""
+
+from __future__ import annotations
+
+from fencepost_clusters.reference.core.assembly import (
+    Core,
+    DiskContents,
+    assemble,
+    read_settings,
+)
+from fencepost_clusters.reference.core.legacy import znodes
+from fencepost_clusters.reference.core.node import effects as e
+from fencepost_clusters.reference.core.node.site import Site
+from fencepost_clusters.reference.core.policies import Policies
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.zookeeper.client import port as zk
+from fencepost_clusters.zookeeper.client.chroot import answer_within, below, within
+from fencepost_clusters.zookeeper.simulation.tree import Tree, Watched
+from fencepost_kafka import ZnodeUnreadable
+
+SECOND = 1_000_000_000
+ME, OTHER = 1, 2
+TICKS = 10
+"""More Ticks than a broker wants at one time."""
+REQUESTS = 2_000
+"""More requests than a broker sends in a second; a broker that sends as many is in a loop."""
+
+
+class BrokerBench:
+    """One broker over a model of ZooKeeper, in one session."""
+
+    def __init__(self, chroot: str = "", **more: str) -> None:
+        self.tree = Tree()
+        for session in (ME, OTHER):
+            self.tree.begin(session, 10**9, 0)
+        self.chroot = chroot
+        self.notes: list[object] = []
+        self.now_ns = SECOND
+        self.calls: list[e.Call] = []
+        """Its calls of other nodes, in order; the test answers them."""
+        self.answers: list[e.Reply | e.Close] = []
+        """What it did with requests, in order."""
+        self.checkpoints: list[e.Checkpoint] = []
+        self.exited = False
+        self.loses = False
+        """Whether requests to ZooKeeper are lost with their answers."""
+        ports = {"REPLICATION": 9091, "CLIENT": 9092}
+        settings = read_settings(
+            {
+                "broker.id": "1",
+                "broker.listeners": "REPLICATION,CLIENT",
+                "zookeeper.connect": f"zookeeper-1:2181{chroot}",
+                **{name.replace("_", "."): value for name, value in more.items()},
+            }
+        )
+        self.core: Core = assemble(
+            settings,
+            Site("broker-1", "broker-1", ports, "broker-1#1"),
+            stored=DiskContents(),
+            chance=lambda low, high: low,
+            policies=Policies(),
+            now=e.Instant(self.now_ns, 0),
+        )
+
+    def start(self) -> None:
+        self.give(e.Tick())
+        self.give(e.Recovered({}, {}))
+        self.give(e.ZooKeeperEvent(zk.Connected(ME)))
+
+    def passes(self, seconds: float) -> None:
+        """Lets time pass, from each Tick that the broker wants to the next."""
+        end_ns = self.now_ns + round(seconds * SECOND)
+        again = 0
+        while not self.exited and (due_ns := self.core.deadline_ns()) is not None:
+            if due_ns > end_ns:
+                break
+            again = 0 if due_ns > self.now_ns else again + 1
+            assert again < TICKS, "a Tick at the deadline leaves what is due undone"
+            self.now_ns = max(self.now_ns, due_ns)
+            self.give(e.Tick())
+        self.now_ns = end_ns
+
+    def give(self, what: e.Input) -> None:
+        """Handles an input, then ZooKeeper's answers to all requests that follow from it."""
+        inputs, requests = [what], 0
+        while inputs and not self.exited:
+            for effect in self.core.handle(inputs.pop(0), e.Instant(self.now_ns, 0)):
+                if isinstance(effect, e.Note):
+                    self.notes.append(effect.body)
+                elif isinstance(effect, e.Checkpoint):
+                    self.checkpoints.append(effect)
+                elif isinstance(effect, e.Exit):
+                    self.exited = True
+                elif isinstance(effect, e.Call):
+                    self.calls.append(effect)
+                elif isinstance(effect, e.Reply | e.Close):
+                    self.answers.append(effect)
+                elif isinstance(effect, e.ToZooKeeper):
+                    requests += 1
+                    assert requests < REQUESTS, "the broker goes round in a circle"
+                    if self.loses:
+                        inputs.append(e.ZooKeeperAnswer(effect.request_id, zk.Unknown()))
+                        continue
+                    asked = below(self.chroot, effect.request)
+                    answer, fired = self.tree.request(ME, asked, 0)
+                    inputs.append(
+                        e.ZooKeeperAnswer(effect.request_id, answer_within(self.chroot, answer))
+                    )
+                    inputs += self._fired(fired)
+
+    def write(self, request: zk.Request) -> None:
+        """Another client's request."""
+        answer, fired = self.tree.request(OTHER, request, 0)
+        assert not isinstance(answer, zk.Refused), answer
+        for event in self._fired(fired):
+            self.give(event)
+
+    def _fired(self, fired: object) -> list[e.ZooKeeperEvent]:
+        assert isinstance(fired, list | tuple)
+        return [
+            e.ZooKeeperEvent(
+                zk.Fired(within(self.chroot, one.fired.path), one.fired.watch, one.fired.change)
+            )
+            for one in fired
+            if isinstance(one, Watched) and one.session == ME
+        ]
+
+    def session_ends(self) -> None:
+        """ZooKeeper ends this broker's session."""
+        self.tree.end(ME)
+        self.give(e.ZooKeeperEvent(zk.Ended(zk.End.EXPIRED)))
+
+    def session_begins(self) -> None:
+        """The next session has the same number."""
+        self.tree.begin(ME, 10**9, 0)
+        self.give(e.ZooKeeperEvent(zk.Connected(ME)))
+
+    def asks(self, listener: str, message: m.Request) -> list[e.Reply | e.Close]:
+        """The answers that the broker gives at once to a request."""
+        before = len(self.answers)
+        self.give(
+            e.Received(
+                request_id=1, listener=listener, client="test", correlation=1, message=message
+            )
+        )
+        return self.answers[before:]
+
+    def answer(self, call: e.Call, message: m.Response) -> None:
+        """Answers a call of this broker."""
+        self.calls.remove(call)
+        self.give(e.Answered(call.call_id, message))
+
+    def called(self, kind: type[m.Request]) -> e.Call:
+        """The one call of this kind that is not answered."""
+        (found,) = (one for one in self.calls if isinstance(one.message, kind))
+        return found
+
+    def registers(self, broker: int) -> None:
+        """Another broker registers."""
+        info = znodes.BrokerInfo(5, (("REPLICATION", f"broker-{broker}", 9094),))
+        self.write(zk.Create(znodes.broker(broker), znodes.encode(info), ephemeral=True))
+
+    def reasons(self) -> list[str]:
+        """What it could not read, and why, since the last call."""
+        found = [one.reason for one in self.notes if isinstance(one, ZnodeUnreadable)]
+        self.notes = [one for one in self.notes if not isinstance(one, ZnodeUnreadable)]
+        return found
+
+    def did(self, kind: type) -> int:
+        return sum(isinstance(one, kind) for one in self.notes)

@@ -1,0 +1,65 @@
+"""The settings of a node over ZooKeeper."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost import UsageError
+from fencepost_clusters.reference.core.legacy import settings
+
+GOOD = {"broker.id": "1", "zookeeper.connect": "zookeeper-1:2181"}
+LEAST = {
+    "broker.heartbeat.timeout.ms": "3001",
+    "controller.heartbeat.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "2999",
+}
+
+
+def read(**changed: str) -> settings.Settings:
+    return settings.read(GOOD | {name.replace("_", "."): value for name, value in changed.items()})
+
+
+def test_timeouts_may_be_as_near_to_each_other_as_they_can() -> None:
+    """HB-11: the controller declares a broker inactive before the broker fences itself."""
+    assert settings.read(GOOD | LEAST).ms("broker.heartbeat.timeout.ms") == 3001
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"broker.heartbeat.timeout.ms": "3000"}, "broker.heartbeat.timeout.ms is 3000"),
+        ({"broker.heartbeat.interval.ms": "3000"}, "broker.heartbeat.interval.ms must be below"),
+        ({"inter.broker.protocol": "0"}, "inter.broker.protocol must be 1 to 3"),
+        ({"inter.broker.protocol": "4"}, "inter.broker.protocol must be 1 to 3"),
+        ({"process.roles": "broker"}, "process.roles is set"),
+        ({"zookeeper.connect": ""}, "names no server"),
+        ({"zookeeper.connect": ":2181"}, "needs host:port"),
+        ({"zookeeper.connect": "zookeeper-1"}, "needs host:port"),
+        ({"zookeeper.connect": "zookeeper-1:x"}, "needs host:port"),
+        ({"zookeeper.connect": "zookeeper-1:0"}, "needs host:port"),
+        ({"zookeeper.connect": "zookeeper-1:65536"}, "needs host:port"),
+    ],
+)
+def test_bad_settings_are_refused(changed: dict[str, str], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        settings.read(GOOD | LEAST | changed)
+
+
+@pytest.mark.parametrize("protocol", [1, 3])
+def test_every_protocol_is_accepted(protocol: int) -> None:
+    assert read(inter_broker_protocol=str(protocol)).ms("inter.broker.protocol") == protocol
+
+
+@pytest.mark.parametrize(
+    ("text", "servers", "chroot"),
+    [
+        ("a:1", [("a", 1)], ""),
+        ("a:1,b:65535/", [("a", 1), ("b", 65535)], ""),
+        ("a:1, b:2/kafka/eu", [("a", 1), ("b", 2)], "/kafka/eu"),
+    ],
+)
+def test_the_servers_may_be_followed_by_a_chroot(
+    text: str, servers: list[tuple[str, int]], chroot: str
+) -> None:
+    found = read(zookeeper_connect=text)
+    assert (list(found.zookeeper), found.chroot) == (servers, chroot)

@@ -1,0 +1,317 @@
+"""One broker over ZooKeeper; the test answers in place of the controller and of clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+import pytest
+from broker_bench import ME, OTHER, BrokerBench
+
+from fencepost import NodeStopped
+from fencepost_clusters.reference.core.legacy import znodes
+from fencepost_clusters.reference.core.legacy.broker.broker import LegacyNode
+from fencepost_clusters.reference.core.legacy.broker.registration import Peers
+from fencepost_clusters.reference.core.node import effects as e
+from fencepost_clusters.reference.core.replication.replica import log_name
+from fencepost_clusters.reference.wire import legacy as w
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire import record_batch
+from fencepost_clusters.reference.wire.errors import Error
+from fencepost_clusters.zookeeper.client import port as zk
+from fencepost_kafka import (
+    BrokerRegistered,
+    BrokerStateChanged,
+    ControllerBegan,
+    ControlRequestAnswered,
+    MetadataHeartbeatReceived,
+)
+
+TOPIC = znodes.topic_id("orders")
+HEARTBEAT = w.MetadataHeartbeatRequest(broker_id=2, incarnation_id=7, target_state=2)
+SHUTDOWN = w.ControlledShutdownRequest(broker_id=2, broker_epoch=7)
+BATCH = record_batch.build([b"x"], 0, -1, 1)
+PRODUCE = m.ProduceRequest(
+    acks=-1,
+    timeout=60_000,
+    topic_data=(
+        m.TopicProduceData(
+            name="orders", partition_data=(m.PartitionProduceData(index=0, records=BATCH),)
+        ),
+    ),
+)
+
+
+def lead_and_follow(epoch: int, isr: tuple[int, ...], version: int = 0) -> w.LeaderAndIsrRequest:
+    """Broker 1 leads orders-0."""
+    state = w.LeaderAndIsrPartition(
+        partition_index=0,
+        controller_epoch=1,
+        leader=1,
+        leader_epoch=epoch,
+        isr=isr,
+        zk_version=version,
+        replicas=(1, 2),
+        is_new=False,
+    )
+    return w.LeaderAndIsrRequest(
+        controller_id=2,
+        controller_epoch=1,
+        broker_epoch=w.NO_EPOCH,
+        topic_states=(w.LeaderAndIsrTopic(topic_name="orders", partition_states=(state,)),),
+        live_leaders=(),
+    )
+
+
+LEARN = w.UpdateMetadataRequest(
+    controller_id=2,
+    controller_epoch=1,
+    broker_epoch=w.NO_EPOCH,
+    topic_states=(
+        w.UpdateMetadataTopic(
+            topic_name="orders",
+            partition_states=(
+                w.UpdateMetadataPartition(
+                    partition_index=0,
+                    controller_epoch=1,
+                    leader=1,
+                    leader_epoch=1,
+                    isr=(1, 2),
+                    zk_version=0,
+                    replicas=(1, 2),
+                    offline_replicas=(),
+                ),
+            ),
+        ),
+    ),
+    live_brokers=(w.UpdateMetadataBroker(id=1, endpoints=()),),
+)
+
+
+def follower(bench: BrokerBench) -> BrokerBench:
+    """Broker 1 has registered, and broker 2 is the controller."""
+    bench.write(zk.Create(znodes.CONTROLLER, znodes.encode(znodes.ControllerInfo(2))))
+    bench.start()
+    bench.registers(2)
+    bench.passes(0.1)
+    return bench
+
+
+def leader(bench: BrokerBench | None = None, **settings: str) -> BrokerBench:
+    """Broker 1 is active, and leads orders-0 in epoch 1 with broker 2 in the ISR."""
+    bench = follower(bench or BrokerBench(**settings))
+    beat = [one for one in bench.calls if isinstance(one.message, w.MetadataHeartbeatRequest)]
+    for one in beat:
+        bench.answer(one, w.MetadataHeartbeatResponse(error_code=Error.NONE, current_state=2))
+    for request in (LEARN, lead_and_follow(1, (1, 2))):
+        (answered,) = bench.asks("REPLICATION", request)
+        assert isinstance(answered, e.Reply)
+    return bench
+
+
+def node(bench: BrokerBench) -> LegacyNode:
+    assert isinstance(bench.core, LegacyNode)
+    return bench.core
+
+
+def test_a_request_before_the_logs_are_recovered_closes_its_connection() -> None:
+    """Its sender asks again at once; without an answer it would wait for its timeout."""
+    bench = BrokerBench()
+    bench.give(e.Tick())
+    (closed,) = bench.asks("REPLICATION", HEARTBEAT)
+    assert isinstance(closed, e.Close)
+
+
+def test_a_broker_that_is_not_the_controller_refuses_a_controlled_shutdown() -> None:
+    (reply,) = follower(BrokerBench()).asks("REPLICATION", SHUTDOWN)
+    assert isinstance(reply, e.Reply)
+    assert isinstance(reply.message, w.ControlledShutdownResponse)
+    assert reply.message.error_code == Error.NOT_CONTROLLER
+
+
+def test_a_stopping_broker_stays_while_it_leads_though_the_controller_left_it_nothing() -> None:
+    """HB-05: it has not received the LeaderAndIsr by which it stops leading. When its time is up,
+    it answers the writes that still wait for followers."""
+    bench = leader(inter_broker_protocol="2", controlled_shutdown_timeout_ms="5000")
+    assert bench.asks("CLIENT", PRODUCE) == []
+    bench.give(e.ShutdownAsked())
+    bench.passes(0.2)
+    nothing = w.ControlledShutdownResponse(error_code=Error.NONE, remaining_partitions=())
+    bench.answer(bench.called(w.ControlledShutdownRequest), nothing)
+    bench.passes(4)
+    assert bench.did(NodeStopped) == 0
+    before = len(bench.answers)
+    bench.passes(1)
+    (ended,) = (
+        one for one in bench.notes if isinstance(one, BrokerStateChanged) and one.new == "SHUTDOWN"
+    )
+    assert ended.reason == "shutdown_timeout"
+    assert bench.did(NodeStopped) == 1
+    (high_watermarks,) = {tuple(one.high_watermarks) for one in bench.checkpoints[-1:]}
+    assert high_watermarks == (log_name("orders", (TOPIC, 0)),)
+    (reply,) = bench.answers[before:]
+    assert isinstance(reply, e.Reply)
+    assert isinstance(reply.message, m.ProduceResponse)
+
+
+def test_the_answer_to_an_isr_change_of_a_former_leader_epoch_has_no_effect() -> None:
+    """The controller has elected since. The ISR of the newer epoch counts (HB-19)."""
+    bench = leader(replica_lag_time_max_ms="1000")
+    bench.passes(2)
+    asked = bench.called(w.IsrChangeRequest)
+    assert isinstance(asked.message, w.IsrChangeRequest)
+    assert asked.message.topics[0].partitions[0].isr_nodes == (1,)
+    bench.asks("REPLICATION", lead_and_follow(2, (1, 2), version=1))
+    granted = w.IsrChangeResponse(
+        top_level_error_code=Error.NONE, results=(w.IsrChangeResult(error_code=Error.NONE),)
+    )
+    bench.answer(asked, granted)
+    assert node(bench).replicas.by_key[TOPIC, 0].partition.isr == (1, 2)
+
+
+def test_a_broker_that_ends_without_replicas_leaves_its_checkpoint_as_it_is() -> None:
+    """RP-08: the logs on its disk have no replicas before the controller names them."""
+    bench = BrokerBench()
+    bench.give(e.Tick())
+    bench.give(e.Recovered({}, {}))
+    bench.give(e.ShutdownAsked())
+    assert bench.exited
+    assert bench.checkpoints == []
+
+
+def settings(values: Mapping[str, str]) -> bytes:
+    return znodes.encode(znodes.Config(values))
+
+
+def produced(bench: BrokerBench) -> int | None:
+    """The error in the answer to a Produce; None without an answer."""
+    for one in bench.asks("CLIENT", PRODUCE):
+        assert isinstance(one, e.Reply)
+        assert isinstance(one.message, m.ProduceResponse)
+        return one.message.responses[0].partition_responses[0].error_code
+    return None
+
+
+def parents(path: str) -> list[str]:
+    return [path[:at] for at, letter in enumerate(path) if letter == "/" and at]
+
+
+THREE = settings({"min.insync.replicas": "3"})
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("path", [znodes.config("orders"), znodes.BROKER_CONFIG])
+def test_a_leader_obeys_the_settings_of_its_topic_and_of_all_brokers(
+    path: str, before: bool
+) -> None:
+    """The ISR of two is too small. The settings are there, or are changed later."""
+
+    def write(bench: BrokerBench, data: bytes) -> None:
+        for one in (*parents(path), path):
+            bench.tree.request(OTHER, zk.Create(one), 0)
+        bench.write(zk.SetData(path, data))
+
+    bench = BrokerBench()
+    write(bench, THREE if before else settings({}))
+    bench = leader(bench)
+    if not before:
+        assert produced(bench) is None
+        write(bench, THREE)
+    assert produced(bench) == Error.NOT_ENOUGH_REPLICAS
+
+
+def test_a_broker_that_registers_again_sends_a_heartbeat_at_once() -> None:
+    """Until the answer it serves no client."""
+    bench = leader()
+    before = bench.now_ns
+    bench.session_ends()
+    bench.session_begins()
+    bench.passes(0)
+    (registered,) = [one for one in bench.notes if isinstance(one, BrokerRegistered)][1:]
+    beat = bench.called(w.MetadataHeartbeatRequest)
+    assert isinstance(beat.message, w.MetadataHeartbeatRequest)
+    assert beat.message.incarnation_id == registered.broker_epoch
+    assert bench.now_ns == before
+
+
+def test_only_the_first_leader_and_isr_is_called_the_first() -> None:
+    """BE-07 is judged by it."""
+    bench = leader()
+    bench.asks("REPLICATION", lead_and_follow(2, (1, 2)))
+    answered = [one for one in bench.notes if isinstance(one, ControlRequestAnswered)]
+    assert [one.first for one in answered if one.api == "LeaderAndIsr"] == [True, False]
+
+
+def test_a_controller_without_its_connection_names_no_controller() -> None:
+    """HB-27: it would send its heartbeats to itself."""
+    bench = BrokerBench()
+    bench.start()
+    assert node(bench).elected == 1
+    bench.give(e.ZooKeeperEvent(zk.Suspended()))
+    assert node(bench).elected is None
+
+
+def test_a_controller_whose_znodes_another_client_removed_begins_a_new_term() -> None:
+    """It still holds the election: no other broker would begin one."""
+    bench = BrokerBench()
+    bench.start()
+    bench.passes(1)
+    topic = m.CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
+    bench.asks("REPLICATION", m.CreateTopicsRequest(topics=(topic,), timeout=1000))
+    bench.passes(1)
+    bench.write(zk.Delete(znodes.state("orders", 0)))
+    bench.asks("REPLICATION", m.DeleteTopicsRequest(topic_names=("orders",), timeout=1000))
+    bench.passes(1)
+    began = [one.epoch for one in bench.notes if isinstance(one, ControllerBegan)]
+    assert began == [1, 2]
+
+
+def test_a_controller_runs_for_minutes_and_does_at_each_tick_what_is_due() -> None:
+    """`passes` fails where a Tick leaves what is due undone."""
+    bench = BrokerBench()
+    bench.start()
+    bench.passes(120)
+    accepted = [one for one in bench.notes if isinstance(one, MetadataHeartbeatReceived)]
+    assert 55 <= sum(one.error == "NONE" for one in accepted) <= 65
+    assert bench.did(ControllerBegan) == 1
+
+
+def test_a_leader_whose_write_of_an_isr_got_no_answer_writes_it_again() -> None:
+    """HB-22."""
+    bench = BrokerBench(inter_broker_protocol="2", replica_lag_time_max_ms="1000")
+    state = znodes.state("orders", 0)
+    for one in parents(state):
+        bench.tree.request(OTHER, zk.Create(one), 0)
+    content = znodes.PartitionState(1, 1, (1, 2), 1)
+    bench.write(zk.Create(state, znodes.encode(content)))
+    leader(bench)
+    bench.loses = True
+    bench.passes(3)
+    bench.loses = False
+    bench.passes(1)
+    stored, _ = bench.tree.request(OTHER, zk.GetData(state), 0)
+    assert isinstance(stored, zk.Data)
+    assert znodes.decode(state, stored.data, znodes.PartitionState).isr == (1,)
+
+
+def test_changes_of_registrations_during_a_read_cause_one_more_read() -> None:
+    """Of two reads at a time, the older one could end last."""
+    changes: list[int] = []
+    peers = Peers(lambda: changes.append(len(peers.known)), lambda reason: None)
+    tree = BrokerBench().tree
+    for path in znodes.PERSISTENT:
+        tree.request(OTHER, zk.Create(path), 0)
+    assert peers.start()
+    steps = peers.read()
+    request = next(steps)
+    assert not peers.start()
+    assert not peers.start()
+    with suppress(StopIteration):
+        while True:
+            answer, _ = tree.request(ME, request, 0)
+            if not changes:
+                info = znodes.encode(znodes.BrokerInfo(5, ()))
+                tree.request(OTHER, zk.Create(znodes.broker(2), info), 0)
+            request = steps.send(answer)
+    assert changes == [0, 1]
+    assert peers.start()
