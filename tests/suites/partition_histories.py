@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from fencepost.testing import HistoryBuilder, Verdict, judge
 from fencepost_kafka import (
     FollowingStarted,
@@ -68,6 +70,7 @@ def partition(
     eligible: tuple[int, ...] = (),
     skipped: int = 0,
     process: str = CONTROLLER,
+    role: Literal["broker", "controller", ""] = "",
 ) -> None:
     """A record of the partition, as that process replayed it."""
     h.add(
@@ -84,6 +87,7 @@ def partition(
             removing=removing,
             eligible=eligible,
             skipped=skipped,
+            role=role,
         ),
     )
 

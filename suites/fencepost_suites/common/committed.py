@@ -24,18 +24,24 @@ from fencepost_kafka import (
 TopicPartition = tuple[str, int]
 
 
-def eligible_leaders(before: PartitionCommitted, record: PartitionCommitted) -> set[int]:
-    """The brokers that a record may make the leader: they have everything that was committed before
-    it.
+def eligible_leaders(before: PartitionCommitted) -> set[int]:
+    """The brokers that have everything that was committed before the next record: the ISR, and the
+    replicas that are eligible beside it."""
+    return {*before.isr, *before.eligible}
 
-    They are the ISR and the eligible replicas of the record before. If the new record keeps the
-    whole ISR, except replicas that a reassignment removes, and adds members, then it stores a
-    change that the leader asked for after it had seen the new members catch up: these may lead too.
-    A leader elected from outside would be alone in its ISR, or not in it.
+
+def leader_joins(before: PartitionCommitted, record: PartitionCommitted) -> bool:
+    """Whether a record may store a change of the ISR that the leader asked for, and make one of the
+    new members the leader.
+
+    Kafka does so if that leader cannot go on leading, as in a controlled shutdown. The leader asked
+    after it had seen the new members catch up, so the record keeps the rest of the ISR, except
+    replicas that a reassignment removes. The record alone does not tell this from an unclean
+    election: whether the leader was live, and has asked, is for other events to say.
     """
-    staying = set(before.isr) - set(before.removing)
-    grown = set(record.isr) if staying else set(record.isr) & set(before.adding)
-    return {*before.isr, *before.eligible, *(grown if staying <= grown else ())}
+    staying = {*before.isr} - {*before.removing}
+    grown = {*record.isr} if staying else {*record.isr} & {*before.adding}
+    return before.leader >= 0 and staying <= grown and record.leader in grown
 
 
 @final

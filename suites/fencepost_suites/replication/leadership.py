@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import final
 
 from msgspec import Struct, field
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Undecided, Violated
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
     BrokerCommitted,
     FetchServed,
@@ -24,14 +24,9 @@ from fencepost_kafka import (
     TopicCommitted,
 )
 from fencepost_suites.brokers.fencing import FETCH_WAIT_NS
-from fencepost_suites.brokers.leases import Late, judge_late
-from fencepost_suites.common.committed import Brokers, Partitions, TopicPartition, eligible_leaders
-from fencepost_suites.common.fenced import LOG_KINDS, FencedAt
+from fencepost_suites.common.committed import Brokers, Partitions, TopicPartition
 from fencepost_suites.common.keys import NOTHING, by_partition, by_topic, slot_of, whole_run
 from fencepost_suites.common.words import named, span
-
-MOVED_WITHIN_NS = 5_000_000_000
-"""How long after the fencing record a fenced broker may still have leaderships."""
 
 
 class _Asked(Struct):
@@ -118,171 +113,6 @@ class ShutdownAfterHandover(Struct, frozen=True):
 
     def end(self, state: _Shutdowns, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
-
-
-class _Taken(Struct, frozen=True):
-    """The brokers that a record of the log takes into an ISR, or makes leader."""
-
-    at: Cause
-    body: PartitionCommitted
-    joined: tuple[int, ...]
-    leads: bool
-
-
-class _Owed(Struct):
-    """A fenced broker, and the places that must still be taken from it."""
-
-    at: Cause
-    at_ns: int
-    places: set[TopicPartition]
-
-
-class _Fencings(Struct):
-    partitions: Partitions = field(default_factory=Partitions)
-    brokers: Brokers = field(default_factory=Brokers)
-    owed: dict[int, _Owed] = field(default_factory=dict)
-    left: dict[int, int] = field(default_factory=dict)
-    """broker -> the offset of the record by which it last lost a leadership or its place in an
-    ISR."""
-    fenced: FencedAt = field(default_factory=FencedAt)
-    taken: list[_Taken] = field(default_factory=list)
-    suspects: list[Late] = field(default_factory=list)
-
-
-@final
-class FencedBrokerLosesLeaderships(Struct, frozen=True):
-    """QC-30. A fenced broker loses its places within `MOVED_WITHIN_NS`, and gets no new one
-    (KIP-841): neither a place in an ISR nor a leadership, by the order of the records in the log.
-    Exercised by a fencing record of a broker that led, or was in an ISR, once all of these places
-    are moved. The records right before count too, since every node that replays them reports
-    them."""
-
-    clause: str = "QC-30"
-    kinds: frozenset[type[Struct]] = LOG_KINDS | {TopicCommitted, PartitionCommitted}
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Fencings:
-        return _Fencings()
-
-    def step(self, state: _Fencings, event: Event) -> tuple[_Fencings, Sequence[Finding]]:
-        body = event.body
-        state.fenced.take(event)
-        match body:
-            case PartitionCommitted():
-                return state, self._moved(state, event, body)
-            case BrokerCommitted():
-                return state, self._fenced(state, event, body)
-            case TopicCommitted():
-                for place in state.partitions.forget(body):
-                    for owed in state.owed.values():
-                        owed.places.discard(place)
-        return state, NOTHING
-
-    @staticmethod
-    def _fenced(state: _Fencings, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
-        news, _ = state.brokers.take(body)
-        broker = body.broker_id
-        if not news:
-            return NOTHING
-        if body.fenced:
-            places = {
-                place
-                for place, one in state.partitions.newest.items()
-                if one.leader == broker or (broker in one.isr and len(one.isr) > 1)
-            }
-            if places and broker not in state.owed:
-                state.owed[broker] = _Owed(event.ref, event.at_ns, places)
-            if not places and state.left.get(broker, -1) == body.offset - 1 >= 0:
-                return (Exercised(event.ref, Evidence.PEER),)
-            return NOTHING
-        owed = state.owed.pop(broker, None)
-        if owed is None:
-            return NOTHING
-        return (_kept(broker, owed.places, owed.at, event.ref),)
-
-    @staticmethod
-    def _moved(state: _Fencings, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
-        news, before = state.partitions.take(body)
-        if not news:
-            return NOTHING
-        place = (body.topic, body.partition)
-        found: list[Finding] = []
-        if before is not None:
-            for broker in {before.leader, *before.isr} - {body.leader, *body.isr}:
-                state.left[broker] = body.offset
-        _note_taken(state, event, body, before)
-        for broker, owed in list(state.owed.items()):
-            if place not in owed.places:
-                continue
-            if body.leader >= 0 and before is not None and before.leader == broker:
-                dead = state.brokers.fenced(body.leader)
-                if body.leader != broker and (
-                    dead or body.leader not in eligible_leaders(before, body)
-                ):
-                    why = "is fenced" if dead else f"was not in the ISR {list(before.isr)}"
-                    message = (
-                        f"{body.topic}-{body.partition} went from the fenced broker {broker} to "
-                        f"broker {body.leader}, which {why}"
-                    )
-                    found.append(Violated(event.ref, Evidence.PEER, message, (owed.at,)))
-            if body.leader != broker and (broker not in body.isr or body.isr == (broker,)):
-                if event.at_ns - owed.at_ns > MOVED_WITHIN_NS:
-                    late = _kept(broker, (place,), owed.at)
-                    state.suspects.append(
-                        Late(late, event.process, owed.at_ns, event.at_ns, MOVED_WITHIN_NS)
-                    )
-                owed.places.discard(place)
-                if not owed.places:
-                    del state.owed[broker]
-                    found.append(Exercised(event.ref, Evidence.PEER))
-        return found
-
-    def end(self, state: _Fencings, end: RunEnd) -> Sequence[Finding]:
-        found = [*judge_late(state.suspects, end), *_taken_while_fenced(state)]
-        for broker, owed in state.owed.items():
-            if not owed.places:
-                continue
-            kept = _kept(broker, owed.places, owed.at)
-            if end.ended_at_ns - owed.at_ns > MOVED_WITHIN_NS:
-                found.append(kept)
-            else:
-                found.append(Undecided(f"{kept.message} when the run ended", owed.at))
-        return found
-
-
-def _kept(
-    broker: int, places: Iterable[TopicPartition], fenced: Cause, at: Cause | None = None
-) -> Violated:
-    message = f"broker {broker} was fenced and kept its place in {named(places)}"
-    return Violated(at or fenced, Evidence.PEER, message, (fenced,) if at else ())
-
-
-def _note_taken(
-    state: _Fencings, event: Event, body: PartitionCommitted, before: PartitionCommitted | None
-) -> None:
-    """Keeps a record of the log that takes brokers into an ISR or names another leader. It is
-    judged once all fencings are known."""
-    if before is None or not state.fenced.in_log(event.process, body.offset):
-        return
-    joined = tuple(sorted({*body.isr} - {*before.isr}))
-    leads = body.leader >= 0 and body.leader != before.leader
-    if joined or leads:
-        state.taken.append(_Taken(event.ref, body, joined, leads))
-
-
-def _taken_while_fenced(state: _Fencings) -> Sequence[Finding]:
-    found: list[Finding] = []
-    for one in state.taken:
-        body, place = one.body, f"{one.body.topic}-{one.body.partition}"
-        news = [(broker, f"was taken into the ISR of {place}") for broker in one.joined]
-        if one.leads:
-            news.append((body.leader, f"was made leader of {place}"))
-        for broker, what in news:
-            fenced = state.fenced.by(broker, body.offset)
-            if fenced is not None:
-                message = f"broker {broker} {what} at offset {body.offset} while it was fenced"
-                found.append(Violated(one.at, Evidence.PEER, message, (fenced,)))
-    return found
 
 
 class _Leading(Struct):

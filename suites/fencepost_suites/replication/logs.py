@@ -11,6 +11,7 @@ from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, V
 from fencepost_kafka import (
     FollowingStarted,
     HighWatermarkAdvanced,
+    IsrChangeAsked,
     LeadershipEnded,
     LeadershipStarted,
     LogAppended,
@@ -21,7 +22,7 @@ from fencepost_kafka import (
     ReadCompleted,
     ReplicaRemoved,
 )
-from fencepost_suites.common.committed import eligible_leaders
+from fencepost_suites.common.committed import eligible_leaders, leader_joins
 from fencepost_suites.common.keys import NOTHING, by_partition
 from fencepost_suites.common.replica_logs import ReplicaLogs
 
@@ -112,19 +113,22 @@ class _Committed(Struct):
     leaders_watermark: int = 0
     changes: int = 0
     record: PartitionCommitted | None = None
+    asked: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """leader epoch -> the newest ISR that a leader asked for in it."""
 
 
 @final
 class CommittedIsNeverLost(Struct, frozen=True):
     """RP-06. A new leader's log must reach every high watermark reported before, including those
-    reported when a replica began to lead or to follow. The leader must come from the ISR. A
-    reader's evidence is the end of what it read after a change of leader."""
+    reported when a replica began to lead or to follow. The leader must come from the ISR,
+    or join it by a change that the leader before asked for, as nodes record it that write their own
+    events. A reader's evidence is the end of what it read after a change of leader."""
 
     clause: str = "RP-06"
     kinds: frozenset[type[Struct]] = frozenset(
         {
             *(HighWatermarkAdvanced, LeadershipStarted, LeadershipEnded, FollowingStarted),
-            *(PartitionCommitted, ReadCompleted),
+            *(PartitionCommitted, ReadCompleted, IsrChangeAsked),
         }
     )
     keys = staticmethod(by_partition)
@@ -148,6 +152,8 @@ class CommittedIsNeverLost(Struct, frozen=True):
                 return state, found
             case PartitionCommitted():
                 return state, self._elected(state, event, body)
+            case IsrChangeAsked():
+                state.asked[body.leader_epoch] = body.new_isr
             case ReadCompleted(outcome="ok") if state.changes:
                 if body.end >= state.high_watermark:
                     return state, (Exercised(event.ref, Evidence.CLIENT),)
@@ -200,7 +206,12 @@ class CommittedIsNeverLost(Struct, frozen=True):
             return NOTHING
         if body.leader < 0 or body.leader_epoch == 0 != known.leader_epoch:
             return NOTHING
-        if not (known.isr or known.eligible) or body.leader in eligible_leaders(known, body):
+        eligible = eligible_leaders(known)
+        if not eligible or body.leader in eligible:
+            return NOTHING
+        # Nodes that write their own events, and so name their role, record what they ask for.
+        asked = not body.role or body.leader in state.asked.get(known.leader_epoch, ())
+        if asked and leader_joins(known, body):
             return NOTHING
         message = (
             f"broker {body.leader} was made leader of {body.topic}-{body.partition} in epoch "

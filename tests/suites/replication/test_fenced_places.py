@@ -121,3 +121,23 @@ def test_a_broker_that_gets_its_place_back_once_it_is_unfenced_keeps_qc_30() -> 
     partition(h, 12, leader=2, epoch=3, isr=ALL3, process=B2)
     broker(h, 11, 1, fenced=False)
     assert verdict(h, "QC-30").verdict is Outcome.HOLDS
+
+
+@pytest.mark.parametrize(("fenced", "change"), [(6, 7), (7, 6), (9, 6)])
+def test_a_leader_that_joins_the_isr_of_a_fenced_leader_breaks_qc_30(
+    fenced: int, change: int
+) -> None:
+    """The change comes after the fencing, right before it, or well before it."""
+    h = HistoryBuilder()
+    live(h, (1, 2))
+    for offset in sorted((fenced, change)):
+        record(h, offset)
+        if offset == fenced:
+            broker(h, offset, 1, fenced=True)
+        else:
+            partition(h, offset, leader=3, epoch=2, isr=ALL3)
+    record(h, 10)
+    partition(h, 10, leader=3, epoch=3, isr=(2, 3))
+    messages = [one.message for one in verdict(h, "QC-30").violations]
+    unclean = [one for one in messages if "cannot have asked" in one]
+    assert bool(unclean) is (fenced - change <= 1)
