@@ -87,9 +87,10 @@ class Template:
         self._ready = False
 
     def fork(self, request: dict[str, Any], stdin: int, log: int) -> Forked | None:
-        """A child that runs the module; None if the template has ended, or is still importing.
+        """A child that runs the module; None if the template is still importing, or never could.
 
-        Raises OSError if it does not answer.
+        Raises ConnectionError if it has ended since it was ready, another OSError if it does not
+        answer.
         """
         if not self._ready:
             try:
@@ -106,7 +107,9 @@ class Template:
         except TimeoutError:
             limit = f"{_TEMPLATE_LIMIT_S:.1f} s"
             raise TimeoutError(f"its template did not fork it within {limit}") from None
-        return Forked(json.loads(answer)["pid"]) if answer else None
+        if not answer:
+            raise ConnectionResetError("its template ended before it forked")
+        return Forked(json.loads(answer)["pid"])
 
     def end(self) -> None:
         """Ends the template; the children that it forked go on."""

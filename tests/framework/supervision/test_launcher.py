@@ -9,6 +9,7 @@ import os
 import re
 import select
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from fencepost.commands import doctor
 from fencepost.model.clock import SECOND, now_ns, poll
 from fencepost.supervision import launcher
 from fencepost.supervision.launcher import Child, Exit, Launcher, state_of, tail
+from fencepost.supervision.supervisor import Template
 
 MODULE = "program_of_launcher_tests"
 
@@ -303,6 +305,23 @@ def test_a_template_that_was_killed_is_replaced(tmp_path: Path, children: Launch
             os.kill(seen[0][0], signal.SIGKILL)
     assert [len(one) for one in seen] == [1, 0, 1]
     assert seen[0] != seen[2]
+
+
+def test_a_template_that_ends_with_a_request_unanswered_is_replaced(
+    tmp_path: Path, real: None
+) -> None:
+    dies_when_asked = (
+        "import socket; at = socket.socket(fileno=0); at.send(b'{}'); at.recv(1 << 20)"
+    )
+
+    def execute(words: list[str], stdin: int) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, "-c", dies_when_asked], stdin=stdin)
+
+    template = Template(sys.executable, MODULE, execute)
+    request = {"name": "a", "environment": {}, "folder": str(tmp_path), "argv": ["", "", ""]}
+    with open(os.devnull, "r+b") as nothing, pytest.raises(ConnectionError):
+        template.fork(request, nothing.fileno(), nothing.fileno())
+    template.end()
 
 
 def processes_of(parent: int) -> Sequence[int]:
