@@ -5,6 +5,7 @@ The pytest that a test starts does not import Hypothesis, which takes a third of
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -22,3 +23,11 @@ def without_hypothesis() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTEST_ADDOPTS", "-p no:hypothesispytest", prepend=" ")
         yield
+
+
+def pytest_collection_finish() -> None:
+    """Histories are many small values without cycles: a tenth of a simulated run went into looking
+    for cycles among them, and among all that was imported."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 100)

@@ -31,7 +31,7 @@ class ProducerOptions(
     acks: int = -1
     idempotent: bool = True
     count: int = 0
-    rate: float = 200.0
+    rate: float = 50.0
     size: int = 100
     flush_ms: int = 10_000
     settings: Mapping[str, str] = {}

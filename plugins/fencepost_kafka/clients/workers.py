@@ -190,7 +190,7 @@ class KafkaClients:
         *topics: str,
         acks: str | int = "all",
         count: int = 0,
-        rate: float = 200.0,
+        rate: float = 50.0,
         idempotent: bool | None = None,
         size: int = 100,
         settings: Mapping[str, str] | None = None,
