@@ -21,10 +21,8 @@ from fencepost.runs.run import Run, RunSpec
 from fencepost.runtimes.process.runtime import ProcessRuntime
 from fencepost.testing.event_log import EventLog
 from fencepost_clusters.apache_kafka.distribution import cache
-from fencepost_clusters.apache_kafka.zookeeper_mode.cluster import VERSIONS
 from fencepost_clusters.zookeeper.client.port import Create, Created, Request
 from fencepost_clusters.zookeeper.server import CLIENT_PORT
-from fencepost_kafka import BrokerCommitted
 
 pytestmark = [pytest.mark.real, available]
 LATE = "3.9.2"
@@ -55,22 +53,6 @@ async def put(host: str, requests: Sequence[Request]) -> None:
     for request in requests:
         assert isinstance(await client.ask(request), Created)
     await client.close()
-
-
-@pytest.mark.parametrize("version", [pytest.param(one, marks=brought(one)) for one in VERSIONS])
-def test_brokers_make_a_chroot_that_does_not_exist_and_the_observer_watches_below_it(
-    tmp_path: Path, plugins: Plugins, version: str
-) -> None:
-    shape = Shape({"broker": 2}, {"zookeeper.connect": "zookeeper-1:2181/not/there"})
-    with started(plugins, tmp_path / "run", version, shape) as run:
-        writes = run.clients.produce("orders", count=20)
-        run.cluster.eventually(writes.settled)
-        with run.faults.kill(run.cluster.brokers[0]):
-            run.cluster.eventually(run.cluster.brokers[0].fenced_by_controller)
-        run.cluster.eventually(run.cluster.recovered)
-        assert {body.broker_id for body in EventLog(run.runtime).of(BrokerCommitted)} == {1, 2}
-        result = run.finish()
-    result.check(("RP-13", "JEPSEN-lost-write"))
 
 
 @brought(LATE)

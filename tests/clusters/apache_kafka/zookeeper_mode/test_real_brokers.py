@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,7 +33,8 @@ def brought(version: str) -> pytest.MarkDecorator:
     )
 
 
-BOTH = [pytest.param(one, marks=brought(one)) for one in ("3.9.2", "2.1.1")]
+CHROOTS = {"3.9.2": "/not/there", "2.1.1": ""}
+"""By version, the folder of znodes in which a cluster lives. Brokers make one that is not there."""
 
 
 @pytest.fixture(scope="module")
@@ -42,20 +43,18 @@ def plugins() -> Plugins:
 
 
 @contextmanager
-def running(
-    plugins: Plugins, folder: Path, version: str, counts: Mapping[str, int] | None = None
-) -> Iterator[Run]:
-    system = plugins.system(f"apache/zookeeper@{version}")
-    spec = RunSpec(system, Shape(counts or {}))
+def running(plugins: Plugins, folder: Path, version: str, shape: Shape) -> Iterator[Run]:
+    spec = RunSpec(plugins.system(f"apache/zookeeper@{version}"), shape)
     with Run.start(spec, plugins, RunFolder.create(folder)) as run:
         yield run
 
 
-@pytest.mark.parametrize("version", BOTH)
+@pytest.mark.parametrize("version", [pytest.param(one, marks=brought(one)) for one in CHROOTS])
 def test_a_controller_cut_off_from_zookeeper_is_replaced_and_comes_back_with_a_newer_epoch(
     tmp_path: Path, plugins: Plugins, version: str
 ) -> None:
-    with running(plugins, tmp_path / "run", version) as run:
+    below = Shape(settings={"zookeeper.connect": f"zookeeper-1:2181{CHROOTS[version]}"})
+    with running(plugins, tmp_path / "run", version, below) as run:
         writes = run.clients.produce("orders", count=200, rate=50)
         run.cluster.eventually(writes.acked_at_least(20))
         victim = run.cluster.active_controller
@@ -79,7 +78,7 @@ def test_a_controller_cut_off_from_zookeeper_is_replaced_and_comes_back_with_a_n
 
 @brought("3.9.2")
 def test_brokers_outlive_the_leader_of_their_ensemble(tmp_path: Path, plugins: Plugins) -> None:
-    with running(plugins, tmp_path / "run", "3.9.2", {"zookeeper": 3}) as run:
+    with running(plugins, tmp_path / "run", "3.9.2", Shape({"zookeeper": 3})) as run:
         serving = run.runtime.view.of(ServersView).serving
         (leader,) = (one for one, how in serving.items() if how.mode == "leader")
         leader = run.runtime.view.slot_of[leader]
