@@ -10,7 +10,7 @@ import inspect
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar, get_origin
 
 from msgspec import Struct
 
@@ -113,7 +113,7 @@ def unlisted() -> Mapping[str, str]:
         for where, module, annotation in _annotations(one):
             for name in names_in(annotation):
                 origin = home(module, name)
-                if origin and name not in names and not _is_variable(origin, name):
+                if origin and name not in names and _is_own_type(origin, name):
                     found.setdefault(name, where)
     return found
 
@@ -257,5 +257,7 @@ def _is_type(thing: Any) -> bool:
     return hasattr(thing, "__args__")
 
 
-def _is_variable(module: str, name: str) -> bool:
-    return isinstance(getattr(importlib.import_module(module), name), TypeVar)
+def _is_own_type(module: str, name: str) -> bool:
+    """Not a type variable, nor a name of ours for another type with bounds."""
+    found = getattr(importlib.import_module(module), name)
+    return not isinstance(found, TypeVar) and get_origin(found) is not Annotated
