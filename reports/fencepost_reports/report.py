@@ -22,6 +22,8 @@ from fencepost_reports.one_run.tables import RunTables
 from fencepost_reports.pages.render import Pages
 
 TABLES = "tables"
+PRIVATE = 0o700
+"""The mode of a report's folder, if the report makes it: it shows what the runs hold."""
 
 
 def report(run_folders: Sequence[Path], out: Path, plugins: Plugins | None = None) -> Path:
@@ -39,7 +41,8 @@ def report(run_folders: Sequence[Path], out: Path, plugins: Plugins | None = Non
     for source in found:
         check(source, promises)
     try:
-        (out / TABLES).mkdir(parents=True, exist_ok=True)
+        out.mkdir(PRIVATE, parents=True, exist_ok=True)
+        (out / TABLES).mkdir(exist_ok=True)
     except OSError as failed:
         raise EnvironmentFailed(f"the report's folder {out}: {failed.strerror}") from failed
     if len(found) == 1:

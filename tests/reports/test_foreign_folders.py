@@ -18,6 +18,7 @@ from fencepost.history import files, merge
 from fencepost.judging.folder import judge_folder
 from fencepost.model.errors import UsageError
 from fencepost.reporting import RunFolder
+from fencepost.runs import replay
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +151,23 @@ def test_an_absurd_event_is_damage(foreign: Foreign, folder: Path, old: bytes, n
     reading = merge.read(run, merge.Codec(foreign.promises.kinds))
     assert list(reading)
     assert any("is not an event" in one for one in reading.end.damage)
+
+
+def test_a_run_with_a_secret_is_not_replayed_without_it(foreign: Foreign, folder: Path) -> None:
+    path = folder / "run.json"
+    secret = b'"settings": {"sasl.password": "<redacted>"}'
+    path.write_bytes(path.read_bytes().replace(b'"settings": {}', secret))
+    with pytest.raises(UsageError, match=r"setting sasl\.password of this run is a secret"):
+        replay.read(RunFolder(folder), foreign.plugins)
+
+
+def test_a_spare_of_an_unknown_role_is_refused(foreign: Foreign, folder: Path) -> None:
+    path = folder / "run.json"
+    changed = path.read_bytes().replace(b'"role": "broker"', b'"role": "brokr"', 1)
+    at = changed.index(b"brokr")
+    path.write_bytes(changed[:at] + changed[at:].replace(b'"spare": false', b'"spare": true', 1))
+    with pytest.raises(UsageError, match="no role named 'brokr'; did you mean 'broker'"):
+        replay.read(RunFolder(folder), foreign.plugins)
 
 
 def test_an_absurd_length_makes_no_endless_page(

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from fencepost.events import Codec
-from fencepost.history.merge import HARNESS
+from fencepost.history.run_end import HARNESS
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.judge import Outcome, Verdict
 from fencepost.model.clock import SECOND, now_ns

@@ -36,12 +36,11 @@ from fencepost.events import (
 )
 from fencepost.history import files
 from fencepost.history.files import write_whole
-from fencepost.history.run_end import NEVER_NS, RunEnd
+from fencepost.history.run_end import HARNESS, NEVER_NS, RunEnd
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.disk import written_to
 from fencepost.model.errors import UsageError
 
-HARNESS = "harness"
 _NAMED_SINGLY = 10
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 DAMAGE_NAMED = 5
 """How many sentences of damage `RunEnd.lacks` quotes."""
 NOTABLE_STALL_NS = 1_000_000_000
-"""How long a process must have stalled, in all, to be named by `RunEnd.stalled_in_words`."""
-STALLS_NAMED = 3
+"""How long the harness must have stalled, in all, to be named by `RunEnd.stalled_in_words`."""
+HARNESS = "harness"
+"""The name of the process that conducts a run."""
 NEVER_NS = 1 << 62
 
 
@@ -49,21 +49,17 @@ class RunEnd:
 
     @property
     def stalled_in_words(self) -> str:
-        """How long processes did not run, if that is worth a word; else empty."""
-        totals: Counter[str] = Counter()
-        for process, from_ns, to_ns in self.stalls:
-            totals[process] += to_ns - from_ns
-        long = [
-            f"{process} for {total / 1e9:.1f} s"
-            for process, total in totals.most_common()
-            if total >= NOTABLE_STALL_NS
-        ]
-        if not long:
+        """How long the harness did not run, if that is worth a word; else empty.
+
+        A node may have been paused by a fault; only its machine pauses the harness.
+        """
+        stalls = [until - since for process, since, until in self.stalls if process == HARNESS]
+        if sum(stalls) < NOTABLE_STALL_NS:
             return ""
-        more = f" and {len(long) - STALLS_NAMED} more processes" * (len(long) > STALLS_NAMED)
+        times = f", {len(stalls)} times" if len(stalls) > 1 else ""
         return (
-            f"this machine stalled: {', '.join(long[:STALLS_NAMED])}{more} did not run; what came "
-            "late meanwhile is excused"
+            f"this machine stalled: the harness did not run for {sum(stalls) / 1e9:.1f} s in all"
+            f"{times}; what came late meanwhile is excused"
         )
 
     def stalled_ns(self, from_ns: int, to_ns: int, process: str | None = None) -> int:

@@ -18,6 +18,7 @@ are read as well; a newer layout than this program knows is refused by name.
 from __future__ import annotations
 
 import platform
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -81,6 +82,19 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     clock_origin_ns: Nanoseconds
 
 
+REDACTED = "<redacted>"
+_SECRET = re.compile(r"passw|passphrase|secret|token|credential|private|jaas|(^|[._-])(users|key)$")
+"""What the name of a setting contains whose value is a secret."""
+
+
+def redacted(settings: Mapping[str, str]) -> Mapping[str, str]:
+    """The settings, without the values of those that are secrets by their names."""
+    return {
+        name: REDACTED if _SECRET.search(name.lower()) else value
+        for name, value in settings.items()
+    }
+
+
 def info_of(
     run: str,
     subject: Subject,
@@ -89,8 +103,8 @@ def info_of(
     *,
     tools: Mapping[str, str] | None = None,
 ) -> RunInfo:
-    """The contents of run.json for a run that begins now; `tools` are the versions of other
-    programs."""
+    """The contents of run.json for a run that begins now, without secrets; `tools` are the versions
+    of other programs."""
     system, shape = subject.system, subject.shape
     known = dict(tools or {})
     if isinstance(system, Versioned):
@@ -101,9 +115,9 @@ def info_of(
         runtime=runtime,
         seed=subject.seed,
         counts=shape.counts,
-        settings=shape.settings,
+        settings=redacted(shape.settings),
         defects=shape.defects,
-        own=shape.own,
+        own={slot: redacted(settings) for slot, settings in shape.own.items()},
         slots=tuple(
             RunSlot(
                 name=s.name,

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from fencepost.history.run_folder import RunFolder
-from fencepost.model.errors import no_such
+from fencepost.history.run_folder import REDACTED, RunFolder
+from fencepost.model.errors import UsageError, no_such
 from fencepost.model.system.capabilities import counted
 from fencepost.model.system.shape import Shape, Spare
 from fencepost.plugins.manager import Plugins
@@ -27,6 +27,9 @@ def read(
     planned = schedule.read(recorded.schedule)
     spares = tuple(Spare(slot.role, slot.node_id) for slot in info.slots if slot.spare)
     shape = Shape(info.counts, info.settings, info.defects, spares, info.own)
+    for name, value in [*info.settings.items(), *(p for o in info.own.values() for p in o.items())]:
+        if value == REDACTED:
+            raise UsageError(f"the setting {name} of this run is a secret, which it did not record")
     system = plugins.system(info.system)
     counted(system, shape)
     laid_out = system.layout(replace(shape, spares=())).slots

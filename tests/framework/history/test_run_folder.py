@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fencepost import EnvironmentFailed, UsageError
-from fencepost.history.run_folder import RunFolder, RunInfo, RunSlot
+from fencepost.history.run_folder import RunFolder, RunInfo, RunSlot, redacted
 
 NOW = datetime(2026, 11, 21, 4, 5, 6, tzinfo=UTC)
 INFO = RunInfo(
@@ -104,3 +104,20 @@ def test_disks_can_be_discarded_and_other_files_stay(tmp_path: Path) -> None:
     folder.discard_data()
     assert not folder.data.exists()
     assert folder.info() == INFO
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        ("sasl.password", True),
+        ("ssl.keystore.PASSWORD", True),
+        ("sasl.plain.users", True),
+        ("client.secret", True),
+        ("ssl.key", True),
+        ("broker.lease.timeout.ms", False),
+        ("num.keys", False),
+        ("super.users.max", False),
+    ],
+)
+def test_a_secret_setting_is_not_recorded(name: str, secret: bool) -> None:
+    assert redacted({name: "x"}) == {name: "<redacted>" if secret else "x"}

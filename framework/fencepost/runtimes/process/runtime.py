@@ -45,6 +45,7 @@ from fencepost.events import (
 from fencepost.history import merge as history
 from fencepost.history.feed import Feed
 from fencepost.history.recorder import Recorder
+from fencepost.history.run_end import HARNESS
 from fencepost.history.run_folder import RunFolder, info_of
 from fencepost.injection.links import Links
 from fencepost.injection.network import Network
@@ -123,10 +124,10 @@ class ProcessRuntime:
 
     def _open(self, backend: BackendKind) -> None:
         subject, folder, layout, finish = self._subject, self._folder, self._layout, self._finish
-        own_events = folder.events_of(history.HARNESS)
+        own_events = folder.events_of(HARNESS)
         info = info_of(folder.run, subject, backend.runtime, now_ns(), tools=backend.tools)
         folder.write_info(info)
-        self._recorder = Recorder.open(own_events, folder.run, history.HARNESS, subject.kinds)
+        self._recorder = Recorder.open(own_events, folder.run, HARNESS, subject.kinds)
         finish.callback(self._recorder.close)
         system = subject.system.name
         self.record(RunStarted(system=system, runtime=backend.runtime, seed=subject.seed))
@@ -190,9 +191,9 @@ class ProcessRuntime:
     @property
     def bootstrap(self) -> tuple[str, ...]:
         """See `Runtime.bootstrap`; the clients' links exist from now on."""
-        self._links.open(self._layout.of(CLIENT))
-        begins = self._layout.bootstrap
-        return tuple(f"{self._advertised(self._layout.slot(n))}:{port}" for n, port in begins)
+        layout = self._layout
+        self._links.open(layout.of(CLIENT))
+        return tuple(f"{self._advertised(layout.slot(n))}:{port}" for n, port in layout.bootstrap)
 
     @property
     def damage(self) -> Sequence[str]:
@@ -325,10 +326,8 @@ class ProcessRuntime:
         name = f"{slot.name}/{spec.name}"
         self._starts[name] += 1
         process = f"{name}#{self._starts[name]}"
-        addresses, bootstrap = self._backend.addresses, self.bootstrap
-        config = write_worker_config(
-            self._folder, self._layout, addresses, process, spec, bootstrap=bootstrap
-        )
+        where, bootstrap = (self._folder, self._layout, self._backend.addresses), self.bootstrap
+        config = write_worker_config(*where, process, spec, bootstrap=bootstrap)
         theirs, ours = os.pipe()
         os.set_blocking(ours, False)
         try:

@@ -34,7 +34,7 @@ from fencepost.events import (
     RunEnded,
     RunStarted,
 )
-from fencepost.history.merge import HARNESS
+from fencepost.history.run_end import HARNESS
 from fencepost.history.run_folder import RunFolder, info_of
 from fencepost.injection.network import Network
 from fencepost.model.disk import written_to
