@@ -24,6 +24,7 @@ from fencepost.judging.judge import (
     judge,
     read_verdicts,
 )
+from fencepost.model.extras import check_extra
 from fencepost.model.text import printable
 from fencepost.plugins.manager import Plugins, load
 
@@ -42,6 +43,7 @@ __all__ = [
     "Step",
     "Verdict",
     "changes_authority",
+    "check_extra",
     "explain",
     "has_concerns",
     "is_sourced",

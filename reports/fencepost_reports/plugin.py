@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fencepost import EnvironmentFailed, hookimpl
+from fencepost.reporting import check_extra
 from fencepost_reports.many_runs.java import check_java
 
 
 @hookimpl
 def fencepost_report_lacks(runs: int) -> str:
-    """A report over more than one run is a Spark job, which needs Java 17 or newer."""
+    """A report over more than one run is a Spark job, which needs PySpark and Java 17 or newer."""
     if runs > 1:
         try:
+            check_extra("spark", "a report over more than one run")
             check_java()
         except EnvironmentFailed as lacking:
             return str(lacking)

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
-import pyarrow as pa
 from msgspec import to_builtins
-from pyarrow import parquet
 
 from fencepost import EnvironmentFailed, UsageError
 from fencepost.reporting import Plugins, Promises, load
-from fencepost_reports.columns import schema_of
 from fencepost_reports.one_run.run import RunSource, check, run_tables, sources
 from fencepost_reports.one_run.tables import RunTables
 from fencepost_reports.pages.render import Pages
@@ -53,12 +51,24 @@ def report(run_folders: Sequence[Path], out: Path, plugins: Plugins | None = Non
 def one(source: RunSource, promises: Promises, out: Path) -> Path:
     """The report of one run."""
     tables = run_tables(source, promises)
-    row = pa.Table.from_pylist([to_builtins(tables)], schema_of(RunTables))
-    parquet.write_table(row, out / TABLES / "runs.parquet")
+    _write_table(tables, out / TABLES / "runs.parquet")
     pages = Pages(out, alone=True)
     page = pages.add(tables)
     pages.remove_stale()
     return page
+
+
+def _write_table(tables: RunTables, path: Path) -> None:
+    """Writes the tables of one run, if the packages of the extra `spark` are installed."""
+    if find_spec("pyarrow") is None:
+        return
+    import pyarrow as pa  # noqa: PLC0415
+    from pyarrow import parquet  # noqa: PLC0415
+
+    from fencepost_reports.columns import schema_of  # noqa: PLC0415
+
+    row = pa.Table.from_pylist([to_builtins(tables)], schema_of(RunTables))
+    parquet.write_table(row, path)
 
 
 def many(found: Sequence[RunSource], promises: Promises, out: Path) -> Path:

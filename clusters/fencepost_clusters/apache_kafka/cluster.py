@@ -149,6 +149,11 @@ class KRaft:
             **settings.given(shape.own_of(slot.name, place.process)),
         }
 
+    def fetch(self) -> str:
+        """See `Fetched`: Kafka."""
+        logging = resource("log4j2.properties")
+        return str(distribution.installed(self.version, os.environ, logging).home)
+
     def command(self, place: Place, shape: Shape) -> Command:
         """The command of one node, a JVM; installs Kafka first if necessary.
 

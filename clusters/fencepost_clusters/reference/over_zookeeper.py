@@ -177,6 +177,10 @@ class ReferenceLegacy:
             **shape.own_of(place.slot.name, place.process),
         }
 
+    def fetch(self) -> str:
+        """See `Fetched`: ZooKeeper."""
+        return zookeeper.fetched()
+
     def command(self, place: Place, shape: Shape) -> Command:
         """The command of a broker, a Python process with a configuration file, or of a server."""
         slot = place.slot

@@ -80,6 +80,11 @@ def start(place: Place, settings: Mapping[str, str]) -> Command:
     return command(zookeeper, server)
 
 
+def fetched() -> str:
+    """Where ZooKeeper is; downloads it first if necessary. Raises as `start` does."""
+    return str(distribution.installed(os.environ).home)
+
+
 def simulated_disk() -> SimulatedDisk:
     """An empty tree."""
     return TreeDisk(Tree())

@@ -32,6 +32,7 @@ from fencepost.commands.plugins import plugins
 from fencepost.commands.replay import replay
 from fencepost.commands.report import report
 from fencepost.commands.run import run
+from fencepost.commands.setup import setup
 from fencepost.commands.soak import soak
 from fencepost.commands.terminal import print_failure
 from fencepost.model.configuration import configured_for, from_environment
@@ -70,6 +71,7 @@ COMMANDS: Mapping[Callable[..., None], str] = {
     soak: "Keep a system under load and faults, run after run.",
     plugins: "List what the loaded plugins offer.",
     new_system: "Write a small plugin for a system of your own.",
+    setup: "Build toxiproxy; fetch what systems need.",
     doctor: "Check this machine, and list what dead runs left.",
 }
 """Each command with its summary for the list of commands, which cuts off a longer line."""

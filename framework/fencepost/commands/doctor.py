@@ -20,6 +20,7 @@ from fencepost.commands.options import Json
 from fencepost.commands.terminal import errors, output, print_json, show
 from fencepost.injection.toxiproxies import find_toxiproxy, toxiproxy_version
 from fencepost.model.errors import EXIT_CLEAN, EXIT_ENVIRONMENT, EnvironmentFailed
+from fencepost.model.extras import check_extra
 from fencepost.supervision import supervisor
 
 JAVA_LEAST = 17
@@ -42,12 +43,7 @@ def doctor(
     json: Json = False,
 ) -> None:
     """Checks whether this machine meets the requirements of runs, and lists what dead runs left."""
-    # The engine's client takes a fifth of the time in which any command starts, if it is imported.
-    from fencepost.commands import engine_checks  # noqa: PLC0415
-
-    for gone in engine_checks.remove_leftovers() if reap else ():
-        show(errors(), f"removed {gone}")
-    found = [*examine(), *(Finding(*one) for one in engine_checks.examine())]
+    found = [*examine(), *_engine(reap)]
     if json:
         print_json([asdict(one) for one in found])
     else:
@@ -56,6 +52,22 @@ def doctor(
             mark = ("ok   ", "green") if one.good else ("lacks", "red")
             show(console, mark, f" {one.what}: {one.message}")
     raise typer.Exit(EXIT_CLEAN if all(one.good for one in found) else EXIT_ENVIRONMENT)
+
+
+def _engine(reap: bool) -> Sequence[Finding]:
+    """Checks the container engine, after it has removed what is to be removed there."""
+    try:
+        check_extra("docker", "the docker runtime")
+    except EnvironmentFailed as lacking:
+        if reap:
+            raise
+        return [Finding("container engine", True, f"not looked for: {lacking}")]
+    # The engine's client takes a fifth of the time in which any command starts, if it is imported.
+    from fencepost.commands import engine_checks  # noqa: PLC0415
+
+    for gone in engine_checks.remove_leftovers() if reap else ():
+        show(errors(), f"removed {gone}")
+    return [Finding(*one) for one in engine_checks.examine()]
 
 
 def examine() -> Sequence[Finding]:

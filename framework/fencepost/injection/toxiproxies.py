@@ -203,7 +203,7 @@ def find_toxiproxy(environment: Mapping[str, str]) -> Path:
         return Path(found)
     raise EnvironmentFailed(
         f"{PROGRAM} was found neither beside {sys.executable} nor on the PATH: "
-        "run ./dev setup, or set FENCEPOST_TOXIPROXY"
+        "run `fencepost setup`, or set FENCEPOST_TOXIPROXY"
     )
 
 

@@ -40,6 +40,7 @@ from fencepost.model.errors import (
     Violation,
     no_such,
 )
+from fencepost.model.extras import check_extra
 from fencepost.model.machine import check_platform
 from fencepost.model.runtime import Runtime
 from fencepost.model.system.capabilities import (
@@ -149,6 +150,7 @@ def check_runtime(name: str) -> None:
 
         find_toxiproxy(os.environ)
     if name == "docker":
+        check_extra("docker", "the docker runtime")
         from fencepost.runtimes.docker.engine import connect  # noqa: PLC0415
 
         connect(os.environ).close()

@@ -237,7 +237,7 @@ def test_toxiproxy_is_found_where_it_is_named_beside_python_or_on_the_path(
     assert beside.name == "fencepost-toxiproxy"
     monkeypatch.setattr("sys.executable", os.fspath(tmp_path / "elsewhere" / "python"))
     assert find_toxiproxy({"PATH": os.fspath(tmp_path)}) == named
-    with pytest.raises(EnvironmentFailed, match=r"\./dev setup, or set FENCEPOST_TOXIPROXY"):
+    with pytest.raises(EnvironmentFailed, match="run `fencepost setup`, or set FENCEPOST_T"):
         find_toxiproxy({"PATH": os.fspath(tmp_path / "elsewhere")})
 
 

@@ -147,6 +147,12 @@ class ZooKeeperMode:
             **settings.given(shape.own_of(place.slot.name, place.process)),
         }
 
+    def fetch(self) -> str:
+        """See `Fetched`: Kafka, and ZooKeeper."""
+        logging = resource("log4j2.properties") + _resource("log4j2.properties")
+        kafka = distribution.installed(self.version, os.environ, logging).home
+        return f"{kafka}, {zookeeper.fetched()}"
+
     def command(self, place: Place, shape: Shape) -> Command:
         """The command of a server or a broker; installs missing software first.
 

@@ -249,6 +249,15 @@ class Contained(Protocol):
 
 
 @runtime_checkable
+class Fetched(Protocol):
+    """A system whose nodes run software that is fetched, or built, once."""
+
+    def fetch(self) -> str:
+        """Fetches it now, unless it is there; says where it is. Raises EnvironmentFailed."""
+        ...
+
+
+@runtime_checkable
 class HasSuite(Protocol):
     """A system with tests of its own promises: `fencepost run` runs them unless it is given a
     path."""
