@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from fencepost.commands import cli, plugins
+from fencepost.commands import cli, entry, plugins
 
 
 def test_an_unforeseen_error_is_internal_and_says_what_to_do(
@@ -59,3 +59,15 @@ def test_nothing_but_a_verdict_ends_a_command_with_1(
         cli.main()
     assert ended.value.code == code
     assert capfd.readouterr().err.splitlines()[-1].startswith(f"fencepost: {says}")
+
+
+def test_a_module_that_cannot_be_imported_is_an_internal_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "fencepost.commands.cli", None)
+    with pytest.raises(SystemExit) as ended:
+        entry.main()
+    assert ended.value.code == 70
+    said = capsys.readouterr().err
+    assert said.startswith("Traceback")
+    assert said.splitlines()[-1].startswith("fencepost: internal error: ModuleNotFoundError: ")
