@@ -106,9 +106,18 @@ class Soaked:
         }
 
 
-def soak(wanted: Soak, plugins: Plugins, out: Path, report: Callable[[str], None]) -> Soaked:
-    """Conducts the runs one after the other; the folder of a clean run is deleted."""
-    soaked = Soaked(with_faults=bool(wanted.offered))
+def soak(
+    wanted: Soak,
+    plugins: Plugins,
+    out: Path,
+    report: Callable[[str], None],
+    into: Soaked | None = None,
+) -> Soaked:
+    """Conducts the runs one after the other; the folder of a clean run is deleted.
+
+    Each result is added to `into` at once, so that it outlives an error in a later run.
+    """
+    soaked = Soaked(with_faults=bool(wanted.offered)) if into is None else into
     for number in range(wanted.runs):
         spec = replace(wanted.spec, seed=wanted.spec.seed + number)
         folder = new_folder(out, f"soak-{spec.seed}")

@@ -58,19 +58,31 @@ def soak(
         loaded.system(system), runtime=runtime, seed=seed, workload=workload, lossy=faults
     )
     wanted = soaks.Soak(spec, runs, round(minutes * 60_000), loaded.faults if faults else ())
-    soaked = soaks.soak(wanted, loaded, out / "soak", progress())
+    soaked = soaks.Soaked(with_faults=faults)
+    try:
+        soaks.soak(wanted, loaded, out / "soak", progress(), soaked)
+    except Exception:
+        if soaked.runs:
+            _show(soaked, json)
+        raise
+    _show(soaked, json)
     violated, undecided = soaked.violated(), soaked.undecided()
-    if json:
-        print_json(soaked.as_json())
-    else:
-        for one, count in soaked.known().items():
-            print_line(f"known finding {one}: in {count} of {runs} runs")
-        print_line(f"{len(violated)} clauses violated: {', '.join(violated) or 'none'}")
-        print_line(f"{len(undecided)} undecided: {', '.join(undecided) or 'none'}")
-        for run in soaked.runs:
-            if run.stalled:
-                show(errors(), f"seed {run.seed}: {run.stalled}")
     if failure := soaked.never_started():
         print_failure(failure)
         raise typer.Exit(EXIT_ENVIRONMENT)
     raise typer.Exit(EXIT_VIOLATED if violated else EXIT_INCONCLUSIVE if undecided else EXIT_CLEAN)
+
+
+def _show(soaked: soaks.Soaked, json: bool) -> None:
+    """Prints the findings of all runs so far."""
+    if json:
+        print_json(soaked.as_json())
+        return
+    violated, undecided = soaked.violated(), soaked.undecided()
+    for one, count in soaked.known().items():
+        print_line(f"known finding {one}: in {count} of {len(soaked.runs)} runs")
+    print_line(f"{len(violated)} clauses violated: {', '.join(violated) or 'none'}")
+    print_line(f"{len(undecided)} undecided: {', '.join(undecided) or 'none'}")
+    for run in soaked.runs:
+        if run.stalled:
+            show(errors(), f"seed {run.seed}: {run.stalled}")

@@ -25,10 +25,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, final
+from typing import final
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from fencepost.events import SCHEMA_VERSION
 from fencepost.history.files import content, decoded, write_whole
@@ -43,24 +43,16 @@ PRIVATE = 0o700
 """The mode of a run's folder: it holds what clients wrote and a system's settings."""
 
 
-Name = Annotated[str, Meta(pattern="^[a-z0-9]+(-[a-z0-9]+)*\\Z", max_length=100)]
-"""The name of a slot or a role: lower-case words, joined by `-`. It may become that of a file."""
-Id = Annotated[int, Meta(ge=-1, le=(1 << 31) - 1)]
-Number = Annotated[int, Meta(ge=0, le=1000)]
-Nanoseconds = Annotated[int, Meta(ge=0, le=1 << 62)]
-"""A time of a run: 146 years after the machine started are absurd."""
-
-
 class RunSlot(Struct, frozen=True):
     """A slot of the run's layout."""
 
-    name: Name
-    role: Name
-    node_id: Id
-    index: Number
+    name: str
+    role: str
+    node_id: int
+    index: int
     duplicate: bool
     spare: bool = False
-    also: tuple[tuple[Name, Id], ...] = ()
+    also: tuple[tuple[str, int], ...] = ()
 
 
 class RunInfo(Struct, frozen=True, kw_only=True):
@@ -72,14 +64,14 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     system: str
     runtime: str
     seed: int
-    counts: Mapping[str, Number] = {}
+    counts: Mapping[str, int] = {}
     settings: Mapping[str, str]
     defects: tuple[str, ...]
     own: Mapping[str, Mapping[str, str]] = {}
     slots: tuple[RunSlot, ...]
     versions: Mapping[str, str]
     started_at: str
-    clock_origin_ns: Nanoseconds
+    clock_origin_ns: int
 
 
 REDACTED = "<redacted>"
@@ -148,13 +140,13 @@ class _Layout(Struct, frozen=True):
 class _RunSlot1(Struct, frozen=True):
     """A slot in layout 1."""
 
-    name: Name
-    role: Name
-    node_id: Id
-    index: Number
+    name: str
+    role: str
+    node_id: int
+    index: int
     twin: bool
     spare: bool = False
-    controller_id: Id = -1
+    controller_id: int = -1
 
 
 class _RunInfo1(Struct, frozen=True, kw_only=True):
@@ -164,16 +156,16 @@ class _RunInfo1(Struct, frozen=True, kw_only=True):
     system: str
     runtime: str
     seed: int
-    controllers: Number
-    brokers: Number
+    controllers: int
+    brokers: int
     settings: Mapping[str, str]
     defects: tuple[str, ...]
-    combined: Number = 0
+    combined: int = 0
     own: Mapping[str, Mapping[str, str]] = {}
     slots: tuple[_RunSlot1, ...]
     versions: Mapping[str, str]
     started_at: str
-    clock_origin_ns: Nanoseconds
+    clock_origin_ns: int
 
     def now(self) -> RunInfo:
         """The same in the present layout."""
@@ -198,6 +190,32 @@ class _RunInfo1(Struct, frozen=True, kw_only=True):
             own=self.own, slots=slots, versions=self.versions, started_at=self.started_at,
             clock_origin_ns=self.clock_origin_ns,
         )  # fmt: skip
+
+
+_NAME = re.compile("[a-z0-9]+(-[a-z0-9]+)*")
+_LONGEST_NAME = 100
+_MOST_OF_A_KIND = 1000
+_LATEST_NS = 1 << 62
+
+
+def _check(info: RunInfo) -> None:
+    """Raises ValueError for what no run has: names that are no words, since they become those of
+    files, and absurd numbers and times."""
+    for slot in info.slots:
+        also = [role for role, _ in slot.also]
+        for name in (slot.name, slot.role, *also):
+            if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
+                raise ValueError(f"the name {name!r} of a slot is not words joined by '-'")
+        ids = [node_id for _, node_id in slot.also]
+        if not all(-1 <= node_id < 1 << 31 for node_id in (slot.node_id, *ids)):
+            raise ValueError(f"an id of the slot {slot.name} is out of bounds")
+    numbers = {**info.counts, **{slot.name: slot.index for slot in info.slots}}
+    for name, number in numbers.items():
+        if not 0 <= number <= _MOST_OF_A_KIND:
+            raise ValueError(f"{name} has the number {number}, not 0 to {_MOST_OF_A_KIND}")
+    if not 0 <= info.clock_origin_ns <= _LATEST_NS:
+        raise ValueError(f"clock_origin_ns is {info.clock_origin_ns}, not 0 to {_LATEST_NS}")
+    datetime.fromisoformat(info.started_at)
 
 
 @final
@@ -322,10 +340,8 @@ class RunFolder:
                     raise UsageError(
                         f"{path} has {what} {found}; this Fencepost knows 1 to {newest}"
                     )
-            if known.layout == 1:
-                return decoded(text, _RunInfo1).now()
-            info = decoded(text, RunInfo)
-            datetime.fromisoformat(info.started_at)
+            info = decoded(text, _RunInfo1).now() if known.layout == 1 else decoded(text, RunInfo)
+            _check(info)
             return info
         except FileNotFoundError:
             raise UsageError(f"{self.path} is not a run folder: it has no run.json") from None

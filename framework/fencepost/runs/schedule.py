@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from fencepost.history.files import content, decoded, write_whole
 from fencepost.model.errors import UsageError, no_such
@@ -25,9 +24,6 @@ from fencepost.model.view import View
 SCHEDULE_VERSION = 2
 """Version 1, which is read as well, has the injections under `strikes`."""
 
-Milliseconds = Annotated[int, Meta(ge=0, le=7 * 24 * 3600 * 1000)]
-"""A time in a run, which a week bounds."""
-
 
 class Injection(Struct, frozen=True, kw_only=True):
     """One injection, `at_ms` after the cluster was ready, healed `for_ms` later (None: at the end).
@@ -35,10 +31,10 @@ class Injection(Struct, frozen=True, kw_only=True):
     A record adds `fault_id`, `targets` and `receipt`.
     """
 
-    at_ms: Milliseconds
+    at_ms: int
     fault: str
     arguments: Mapping[str, object]
-    for_ms: Milliseconds | None = None
+    for_ms: int | None = None
     fault_id: str = ""
     targets: tuple[str, ...] = ()
     receipt: bool | None = None
@@ -135,20 +131,29 @@ def receipts(path: Path) -> Mapping[str, bool]:
     return {one.fault_id: bool(one.receipt) for one in read(path).injections}
 
 
+_LATEST_MS = 7 * 24 * 3600 * 1000
+"""The latest time in a schedule: a week after the cluster was ready."""
+
+
 def read(path: Path) -> Schedule:
     """The schedule in a file; raises UsageError if there is none, or a newer one."""
     try:
         written = content(path.parent, path)
         old = decoded(written, _Version1)
-        if old.strikes is not None and old.version == 1:
-            return Schedule(injections=old.strikes)
-        schedule = decoded(written, Schedule)
+        schedule = (
+            Schedule(injections=old.strikes)
+            if old.strikes is not None and old.version == 1
+            else decoded(written, Schedule)
+        )
     except FileNotFoundError:
         raise UsageError(f"there is no schedule {path}") from None
     except msgspec.DecodeError as wrong:
         raise UsageError(f"{path} is no schedule: {wrong}") from wrong
     if schedule.version > SCHEDULE_VERSION:
         raise UsageError(f"{path} has version {schedule.version}, newer than {SCHEDULE_VERSION}")
+    for one in schedule.injections:
+        if not (0 <= one.at_ms <= _LATEST_MS and 0 <= (one.for_ms or 0) <= _LATEST_MS):
+            raise UsageError(f"{path} has the fault {one.fault!r} at an absurd time")
     return schedule
 
 

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fencepost.campaigns import soak as soaks
 from fencepost.campaigns.soak import NO_FAULT, Soaked, SoakRun
+from fencepost.commands import soak as command
+from fencepost.runs.random_schedule import Conducted
 
 
 def run_of(seed: int, faults: int, trouble: str = "") -> SoakRun:
@@ -25,3 +33,20 @@ def test_faults_that_were_wanted_and_never_injected_leave_a_soak_undecided() -> 
     assert Soaked(with_faults=True, runs=[*quiet, run_of(3, 1)]).undecided() == []
     troubled = [run_of(1, 0, "its disk was full")]
     assert Soaked(with_faults=True, runs=troubled).undecided() == ["seed 1", NO_FAULT]
+
+
+def test_what_a_soak_found_is_printed_though_a_later_run_crashes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def runs() -> Iterator[Conducted]:
+        yield Conducted(soaks.new_folder(tmp_path, "x"), None, "it was not ready")
+        raise RuntimeError("a bug")
+
+    each = runs()
+    monkeypatch.setattr(soaks, "run_one", lambda *given: next(each))
+    with pytest.raises(RuntimeError, match="a bug"):
+        command.soak(runtime="simulated", runs=3, out=tmp_path, seed=1)
+    assert capsys.readouterr().out.splitlines() == [
+        "0 clauses violated: none",
+        f"2 undecided: seed 1, {NO_FAULT}",
+    ]
