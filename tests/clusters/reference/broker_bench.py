@@ -41,6 +41,10 @@ class BrokerBench:
         self.answers: list[e.Reply | e.Close] = []
         """What it did with requests, in order."""
         self.checkpoints: list[e.Checkpoint] = []
+        self.opened = 0
+        """How often it has opened a session."""
+        self.closed = False
+        """Whether it has closed its session."""
         self.exited = False
         self.loses = False
         """Whether requests to ZooKeeper are lost with their answers."""
@@ -89,6 +93,10 @@ class BrokerBench:
                     self.notes.append(effect.body)
                 elif isinstance(effect, e.Checkpoint):
                     self.checkpoints.append(effect)
+                elif isinstance(effect, e.OpenSession):
+                    self.opened += 1
+                elif isinstance(effect, e.CloseSession):
+                    self.closed = True
                 elif isinstance(effect, e.Exit):
                     self.exited = True
                 elif isinstance(effect, e.Call):

@@ -51,6 +51,7 @@ class ControllerBench:
         self.out = Outbox()
         self._calls: list[Call] = []
         self._asked: list[ToZooKeeper] = []
+        self.effects: list[Effect] = []
         self.seen: list[object] = []
         """The events so far."""
         read, policies = settings.read(PROPERTIES), Policies().of_legacy()
@@ -121,6 +122,7 @@ class ControllerBench:
     def take(self) -> list[Effect]:
         """The new effects. Calls, requests to ZooKeeper and events are kept, too."""
         effects = list(self.out.drain())
+        self.effects += effects
         self._calls += [one for one in effects if isinstance(one, Call)]
         self._asked += [one for one in effects if isinstance(one, ToZooKeeper)]
         self.seen += [one.body for one in effects if isinstance(one, Note)]
@@ -146,7 +148,7 @@ class ControllerBench:
     def answer(self, call: Call, error: Error = Error.NONE) -> None:
         """Answers a StopReplica, or another control request with a like answer."""
         answer = w.StopReplicaResponse(error_code=error)
-        assert self.controller.queues.answered(call.call_id, answer, self.clock.now)
+        self.controller.queues.answered(call.call_id, answer, self.clock.now)
 
     def stored(self) -> zk.Multi:
         """Stores the one transaction that it asks for, and returns it; then answers its reads."""
@@ -157,6 +159,11 @@ class ControllerBench:
             self.store()
             self.take()
         return first.request
+
+    def reads(self) -> ToZooKeeper | None:
+        """The next request to ZooKeeper, which the test answers."""
+        self.take()
+        return self._asked.pop(0) if self._asked else None
 
     def store(self) -> None:
         """Answers the one request to ZooKeeper. A transaction is stored, and a read finds no newer
@@ -185,10 +192,10 @@ def _written(write: zk.Write) -> zk.WriteResult:
             return zk.Deleted()
 
 
-def stat(version: int, owner: int = 0) -> zk.Stat:
+def stat(version: int, owner: int = 0, czxid: int = 5) -> zk.Stat:
     """The status of a znode of this version."""
     return zk.Stat(
-        czxid=5,
+        czxid=czxid,
         mzxid=5 + version,
         pzxid=5,
         ctime_ms=0,

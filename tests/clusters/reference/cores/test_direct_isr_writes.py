@@ -114,6 +114,9 @@ def test_a_leader_of_a_former_epoch_stores_nothing(leader: Leader, found: zk.Dat
     assert leader.written == [(CALL, IsrOutcome(Error.FENCED_LEADER_EPOCH), -1)]
 
 
-def test_a_lost_connection_leaves_the_outcome_unknown(leader: Leader) -> None:
+@pytest.mark.parametrize("refused", [True, False])
+def test_a_lost_connection_leaves_the_outcome_unknown(refused: bool, leader: Leader) -> None:
+    if refused:
+        leader.answer(zk.Refused(zk.Reason.BAD_VERSION))
     leader.answer(zk.Unknown())
     assert leader.written == [(CALL, None, -1)]

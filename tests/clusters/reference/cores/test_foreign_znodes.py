@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from fencepost_clusters.reference.core.cluster.image import TOPIC_RESOURCE
+from fencepost_clusters.reference.core.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from fencepost_clusters.reference.core.legacy import znodes
 from fencepost_clusters.reference.core.legacy.controller.election import Won
 from fencepost_clusters.reference.core.legacy.controller.store import Deposed, Occupied, Store
@@ -140,6 +140,32 @@ def test_a_term_ends_where_a_znode_that_it_knows_is_gone(
     assert bench.reasons() == [f"{STATE} was changed by another client: no such node"]
 
 
+def test_a_term_ends_where_a_leader_has_stored_an_unreadable_state(bench: Bench) -> None:
+    store = bench.read()
+    bench.write(zk.SetData(STATE, b"{"))
+    with pytest.raises(Deposed):
+        bench.run(store.carry_out(changed(store)))
+    (reason,) = bench.reasons()
+    assert f"{STATE} has no valid PartitionState" in reason
+
+
+def test_a_controller_whose_epoch_is_over_stores_nothing(bench: Bench) -> None:
+    """BE-08: another controller has begun a term."""
+    store = bench.read()
+    bench.write(zk.SetData(znodes.CONTROLLER_EPOCH, b"2"))
+    for attempt in (store.carry_out(changed(store)), store.confirm()):
+        with pytest.raises(Deposed):
+            bench.run(attempt)
+
+
+def test_a_term_that_has_ended_does_not_decide_again(bench: Bench) -> None:
+    store = bench.read()
+    bench.write(zk.SetData(STATE, znodes.encode(znodes.PartitionState(1, 0, (1,), 1))))
+    store.over = True
+    with pytest.raises(Deposed):
+        bench.run(store.carry_out(changed(store)))
+
+
 def setting(name: str, value: str) -> tuple[r.Record, ...]:
     return (
         r.ConfigRecord(
@@ -163,6 +189,31 @@ def test_a_term_knows_the_settings_of_all_brokers(bench: Bench) -> None:
     wanted = {"min.insync.replicas": "2"}
     bench.write(zk.Create(znodes.BROKER_CONFIG, znodes.encode(znodes.Config(wanted))))
     assert bench.read().image.broker_settings == wanted
+
+
+def test_unreadable_settings_of_all_brokers_are_named_and_written_over(bench: Bench) -> None:
+    bench.write(zk.Create(znodes.BROKER_CONFIG, b"["))
+    store = bench.read()
+    assert store.image.broker_settings == {}
+    (reason,) = bench.reasons()
+    assert znodes.BROKER_CONFIG in reason
+    record = r.ConfigRecord(
+        resource_type=BROKER_RESOURCE, resource_name="", name="min.insync.replicas", value="2"
+    )
+    bench.run(store.carry_out(lambda: (record,)))
+    assert bench.read().image.broker_settings == {"min.insync.replicas": "2"}
+
+
+def test_a_controller_forgets_the_versions_of_a_deleted_topic(bench: Bench) -> None:
+    store = bench.read()
+    before = dict(store.stored.versions)
+    bench.run(store.carry_out(lambda: made("returns")))
+    assert store.stored.versions.keys() > before.keys()
+    topic_id = znodes.topic_id("returns")
+    mark = r.TopicRecord(name="returns", topic_id=topic_id, deleting=True)
+    bench.run(store.carry_out(lambda: (mark,)))
+    bench.run(store.carry_out(lambda: (r.DeleteTopicRecord(name=topic_id),)))
+    assert store.stored.versions == before
 
 
 def test_the_state_of_a_new_partition_is_watched(bench: Bench) -> None:

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from fencepost_clusters.reference.core.legacy import policies
+from fencepost_clusters.reference.core.legacy import policies, znodes
 from fencepost_clusters.reference.core.legacy.states import OwnState
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.wire.legacy import BrokerState
@@ -49,3 +49,22 @@ def test_a_brokers_state_follows_from_the_answer_and_from_whether_it_stops(
 ) -> None:
     """HB-04, HB-08."""
     assert policies.state_when_accepted(state, answered, stopping) is expected
+
+
+@pytest.mark.parametrize(
+    ("name", "host", "port", "valid"),
+    [
+        ("REPLICATION", "broker-2", 1, True),
+        ("REPLICATION", "broker-2", 65535, True),
+        ("REPLICATION", "broker-2", 0, False),
+        ("REPLICATION", "broker-2", 65536, False),
+        ("REPLICATION", "", 9094, False),
+        ("CLIENT", "broker-2", 9094, False),
+    ],
+)
+def test_a_registration_has_an_address_only_if_it_can_be_dialled(
+    name: str, host: str, port: int, valid: bool
+) -> None:
+    """HB-15."""
+    info = znodes.BrokerInfo(5, (("CLIENT", "broker-2", 9092), (name, host, port)))
+    assert info.endpoint("REPLICATION") == ((host, port) if valid else None)

@@ -23,6 +23,7 @@ from fencepost_kafka import (
     BrokerRegistered,
     BrokerStateChanged,
     ControllerBegan,
+    ControllerEnded,
     ControlRequestAnswered,
     MetadataHeartbeatReceived,
 )
@@ -84,7 +85,7 @@ LEARN = w.UpdateMetadataRequest(
             ),
         ),
     ),
-    live_brokers=(w.UpdateMetadataBroker(id=1, endpoints=()),),
+    live_brokers=tuple(w.UpdateMetadataBroker(id=broker, endpoints=()) for broker in (1, 2)),
 )
 
 
@@ -147,6 +148,7 @@ def test_a_stopping_broker_stays_while_it_leads_though_the_controller_left_it_no
     )
     assert ended.reason == "shutdown_timeout"
     assert bench.did(NodeStopped) == 1
+    assert bench.closed, "the controller would learn of its end by the session's timeout"
     (high_watermarks,) = {tuple(one.high_watermarks) for one in bench.checkpoints[-1:]}
     assert high_watermarks == (log_name("orders", (TOPIC, 0)),)
     (reply,) = bench.answers[before:]
@@ -242,13 +244,49 @@ def test_only_the_first_leader_and_isr_is_called_the_first() -> None:
     assert [one.first for one in answered if one.api == "LeaderAndIsr"] == [True, False]
 
 
-def test_a_controller_without_its_connection_names_no_controller() -> None:
-    """HB-27: it would send its heartbeats to itself."""
+def test_a_broker_opens_a_session_once_its_logs_are_recovered_and_after_each_end() -> None:
+    bench = BrokerBench()
+    bench.give(e.Tick())
+    bench.passes(1)
+    assert bench.opened == 0
+    bench.give(e.Recovered({}, {}))
+    bench.passes(1)
+    assert bench.opened == 1
+    bench.give(e.ZooKeeperEvent(zk.Ended(zk.End.NEVER_MADE)))
+    assert bench.opened == 1
+    bench.passes(1)
+    assert bench.opened == 2
+
+
+@pytest.mark.parametrize("event", [zk.Suspended(), zk.Ended(zk.End.EXPIRED)])
+def test_a_controller_without_its_connection_is_none_and_names_none(
+    event: zk.Suspended | zk.Ended,
+) -> None:
+    """HB-27. It would send its heartbeats to itself."""
     bench = BrokerBench()
     bench.start()
     assert node(bench).elected == 1
-    bench.give(e.ZooKeeperEvent(zk.Suspended()))
+    bench.give(e.ZooKeeperEvent(event))
     assert node(bench).elected is None
+    assert node(bench).session.connected is None
+    assert bench.did(ControllerEnded) == 1
+
+
+def test_an_administrators_request_is_passed_on_to_the_controller_and_its_answer_back() -> None:
+    bench = leader()
+    topic = m.CreatableTopic(name="refunds", num_partitions=1, replication_factor=2)
+    create = m.CreateTopicsRequest(topics=(topic,), timeout=5000)
+    assert bench.asks("CLIENT", create) == []
+    for error in (Error.NOT_CONTROLLER, Error.NONE):
+        bench.passes(0.5)
+        call = bench.called(m.CreateTopicsRequest)
+        assert call.address == ("broker-2", 9094)
+        before = len(bench.answers)
+        answer = m.CreateTopicsResponse(
+            topics=(m.CreatableTopicResult(name="refunds", error_code=error),)
+        )
+        bench.answer(call, answer)
+    assert [one.message for one in bench.answers[before:] if isinstance(one, e.Reply)] == [answer]
 
 
 def test_a_controller_whose_znodes_another_client_removed_begins_a_new_term() -> None:
@@ -292,6 +330,19 @@ def test_a_leader_whose_write_of_an_isr_got_no_answer_writes_it_again() -> None:
     stored, _ = bench.tree.request(OTHER, zk.GetData(state), 0)
     assert isinstance(stored, zk.Data)
     assert znodes.decode(state, stored.data, znodes.PartitionState).isr == (1,)
+
+
+def test_what_a_replaced_process_has_fetched_counts_no_longer() -> None:
+    """HB-24: the next process may have an empty disk."""
+    bench = leader()
+    bench.asks("CLIENT", PRODUCE)
+    one = node(bench).replicas.by_key[TOPIC, 0]
+    epoch = node(bench).peers.known[2].epoch
+    one.fetched(2, "broker-2#1", epoch, 1, e.Instant(bench.now_ns, 0))
+    assert one.end_of(2) == 1
+    bench.write(zk.Delete(znodes.broker(2)))
+    bench.registers(2)
+    assert one.end_of(2) < 0
 
 
 def test_changes_of_registrations_during_a_read_cause_one_more_read() -> None:

@@ -13,7 +13,7 @@ from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_clusters.zookeeper.client import port as zk
-from fencepost_kafka import ChangeAnswered
+from fencepost_kafka import BrokerDeclared, ChangeAnswered
 
 
 @pytest.fixture
@@ -93,6 +93,81 @@ def test_a_topic_that_was_deleted_before_is_deleted_again(bench: ControllerBench
         bench.control_requests()
 
 
+def test_only_the_replicas_of_a_new_topic_are_called_new(bench: ControllerBench) -> None:
+    topic = m.CreatableTopic(name="refunds", num_partitions=1, replication_factor=2)
+    change(bench, m.CreateTopicsRequest(topics=(topic,), timeout=1000))
+    bench.term.announcer.announce([partition(0, (2, 3), (2, 3), leader=2)])
+    new = {
+        (topic.topic_name, state.is_new)
+        for _, one in bench.control_requests()
+        if isinstance(one, w.LeaderAndIsrRequest)
+        for topic in one.topic_states
+        for state in topic.partition_states
+    }
+    assert new == {("refunds", True), ("orders", False)}
+
+
+def test_a_reassignment_ends_with_the_isr_change_that_completes_it(bench: ControllerBench) -> None:
+    """RP-20."""
+    bench.term.store.stored.versions[znodes.topic("orders")] = 0
+    bench.term.store.stored.replay([partition(0, (2, 3), (2,), leader=2, adding=(3,))])
+    wanted = w.IsrChangePartition(leader_epoch=1, partition_index=0, isr_nodes=(2, 3))
+    topic = w.IsrChangeTopic(topic_name="orders", partitions=(wanted,))
+    asked = w.IsrChangeRequest(broker_id=2, incarnation_id=OWN, topics=(topic,))
+    bench.controller.isr_change(bench.received(asked), asked)
+    bench.controller.go_on(bench.at(1))
+    bench.stored()
+    one = bench.term.store.image.partitions[TOPIC][0]
+    assert (one.isr, one.adding) == ((2, 3), ())
+
+
+def test_a_replica_that_a_reassignment_removes_is_deleted(bench: ControllerBench) -> None:
+    """RP-20."""
+    bench.term.store.stored.versions[znodes.topic("orders")] = 0
+    bench.term.store.stored.replay([partition(0, (2, 3), (2, 3), leader=2, removing=(3,))])
+    bench.controller.tick(bench.at(1))
+    bench.controller.go_on(bench.at(1))
+    bench.stored()
+    assert bench.term.store.image.partitions[TOPIC][0].replicas == (2,)
+    deleted = [broker for broker, one in bench.control_requests() if deletes(one)]
+    assert deleted == [3]
+
+
+def test_a_request_without_an_answer_is_sent_again_after_a_pause(bench: ControllerBench) -> None:
+    """HB-25."""
+    bench.term.announcer.stop(2, bench.term.store.image.all_partitions())
+    for ms in (0, 50):
+        bench.at(ms)
+        (call,) = bench.calls()
+        bench.controller.queues.failed(call.call_id, bench.clock.now)
+        assert bench.controller.queues.deadline_ns() == (ms + 50) * 1_000_000
+        bench.at(ms + 49)
+        assert bench.calls() == []
+
+
+def test_a_heartbeat_before_its_registration_is_read_is_answered_and_declares_nothing(
+    bench: ControllerBench,
+) -> None:
+    """HB-13: the controller reads the registrations. A server of ZooKeeper that is behind may still
+    have the former process's."""
+    for broker, expected in ((9, w.BrokerState.INITIAL), (2, w.BrokerState.INACTIVE)):
+        bench.term.brokers[2].state = w.BrokerState.INACTIVE
+        beat = w.MetadataHeartbeatRequest(broker_id=broker, incarnation_id=OWN + 1, target_state=2)
+        bench.controller.heartbeat(bench.received(beat), beat, bench.at(1))
+        bench.controller.go_on(bench.at(1))
+        info = bench.term.brokers[3].registration.info
+        found = zk.Data(znodes.encode(info), stat(0, czxid=OWN))
+        while asked := bench.reads():
+            names = isinstance(asked.request, zk.GetChildren)
+            answer = zk.Children(("2", "3"), stat(0)) if names else found
+            bench.session.answered(asked.request_id, answer)
+        replies = [one for one in bench.effects if isinstance(one, Reply)]
+        assert isinstance(replies[-1].message, w.MetadataHeartbeatResponse)
+        assert replies[-1].message.error_code == Error.NONE
+        assert replies[-1].message.current_state == expected
+    assert not any(isinstance(one, BrokerDeclared) for one in bench.seen)
+
+
 def test_a_stopping_follower_is_not_started_again_by_the_isr_that_it_leaves(
     bench: ControllerBench,
 ) -> None:
@@ -109,7 +184,13 @@ def test_a_stopping_follower_is_not_started_again_by_the_isr_that_it_leaves(
 
 
 def partition(
-    index: int, replicas: tuple[int, ...], isr: tuple[int, ...], leader: int
+    index: int,
+    replicas: tuple[int, ...],
+    isr: tuple[int, ...],
+    *,
+    leader: int,
+    adding: tuple[int, ...] = (),
+    removing: tuple[int, ...] = (),
 ) -> r.PartitionRecord:
     return r.PartitionRecord(
         partition_id=index,
@@ -118,6 +199,8 @@ def partition(
         isr=isr,
         leader=leader,
         leader_epoch=1,
+        adding_replicas=adding,
+        removing_replicas=removing,
     )
 
 

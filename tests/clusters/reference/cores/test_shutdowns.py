@@ -9,6 +9,7 @@ import pytest
 from fencepost_clusters.reference.core.legacy import settings
 from fencepost_clusters.reference.core.legacy.broker.lifecycle import Lifecycle
 from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies
+from fencepost_clusters.reference.core.legacy.states import OwnState
 from fencepost_clusters.reference.core.node.effects import Call, Instant, Note, Outbox
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire.errors import Error
@@ -17,7 +18,6 @@ from fencepost_kafka import BrokerStateChanged
 PROPERTIES = {
     "broker.id": "1",
     "zookeeper.connect": "zookeeper-1:2181",
-    "inter.broker.protocol": "2",
     "controlled.shutdown.timeout.ms": "5000",
 }
 LED = (w.RemainingPartition(topic_name="orders", partition_index=0),)
@@ -30,16 +30,29 @@ def at(ms: int) -> Instant:
 class Stopping:
     """Broker 1 was asked to stop and, as far as it knows, leads no partition."""
 
-    def __init__(self) -> None:
+    def __init__(self, protocol: int = 2, *, active: bool = False) -> None:
         self.out = Outbox()
         self.lifecycle = Lifecycle(
-            settings.read(PROPERTIES),
+            settings.read(PROPERTIES | {"inter.broker.protocol": str(protocol)}),
             lambda: (2, ("broker-2", 9094)),
             LegacyBrokerPolicies(),
             self.out,
         )
         self.lifecycle.registered(20, None, at(0))
+        if active:
+            self.lifecycle.tick(at(0), 0)
+            self.beat(w.BrokerState.ACTIVE, 0)
         self.lifecycle.stop(at(0))
+
+    def beat(self, answered: w.BrokerState, ms: int) -> None:
+        """Answers the heartbeat."""
+        (call,) = (
+            one
+            for one in self.out.drain()
+            if isinstance(one, Call) and isinstance(one.message, w.MetadataHeartbeatRequest)
+        )
+        answer = w.MetadataHeartbeatResponse(error_code=Error.NONE, current_state=answered)
+        self.lifecycle.answered(call.call_id, answer, at(ms))
 
     def ended(self, ms: int) -> bool:
         self.lifecycle.tick(at(ms), 0)
@@ -50,7 +63,7 @@ class Stopping:
         answer = w.ControlledShutdownResponse(
             error_code=error, remaining_partitions=tuple(remaining)
         )
-        assert self.lifecycle.answered(call.call_id, answer, at(ms))
+        self.lifecycle.answered(call.call_id, answer, at(ms))
 
 
 def test_a_broker_ends_once_the_controller_has_left_it_nothing() -> None:
@@ -70,6 +83,15 @@ def test_a_refused_shutdown_says_nothing_of_what_is_left(error: Error) -> None:
     broker.answer(error, (), 10)
     assert not broker.ended(100)
     assert broker.ended(5000)
+
+
+def test_a_broker_with_heartbeats_is_stopping_once_the_controller_knows_it() -> None:
+    """HB-14."""
+    broker = Stopping(protocol=3, active=True)
+    assert not broker.ended(1)
+    assert broker.lifecycle.state is OwnState.ACTIVE
+    broker.beat(w.BrokerState.STOPPING, 2)
+    assert broker.lifecycle.state is OwnState.STOPPING
 
 
 def test_a_broker_that_leads_nothing_when_its_time_is_up_was_not_ended_by_the_limit() -> None:

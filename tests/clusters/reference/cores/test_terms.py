@@ -107,6 +107,10 @@ def test_a_broker_that_sends_a_heartbeat_while_its_declaration_waits_stays_activ
 ) -> None:
     """HB-09."""
     bench.term.brokers[3].heard_ns = at(3000).monotonic_ns
+    bench.controller.tick(bench.at(2998))
+    bench.controller.go_on(bench.at(2998))
+    bench.controller.tick(bench.at(2999))
+    assert not bench.term.has_work
     asked = wait(bench)
     bench.controller.tick(bench.at(3001))
     if heard:

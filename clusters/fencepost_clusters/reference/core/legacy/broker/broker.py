@@ -281,7 +281,7 @@ class LegacyNode:
         if isinstance(event, zk.Fired):
             if event.path.startswith(znodes.BROKER_IDS):
                 self._read_peers()
-            elif event.path.startswith("/config/") and event.change is zk.ZnodeChange.DATA:
+            elif event.path.startswith("/config/"):
                 name = event.path.rpartition("/")[2]
                 of_brokers = event.path == znodes.BROKER_CONFIG
                 self.session.start(self._read_config("" if of_brokers else name))
@@ -397,22 +397,18 @@ class LegacyNode:
         if self.replicas.is_isr_request(what.call_id):
             self._isr_answered(what.call_id, self.isr_changes.outcome(what.call_id, what.message))
             return
-        _ = (
-            self.lifecycle.answered(what.call_id, what.message, now)
-            or self.controller.queues.answered(what.call_id, what.message, now)
-            or self.following.answered(what.call_id, what.message, now)
-            or self.forwarding.answered(what.call_id, what.message, now)
-        )
+        self.lifecycle.answered(what.call_id, what.message, now)
+        self.controller.queues.answered(what.call_id, what.message, now)
+        self.following.answered(what.call_id, what.message, now)
+        self.forwarding.answered(what.call_id, what.message, now)
 
     def _failed(self, what: CallFailed, now: Instant) -> None:
         self.isr_changes.wanted.pop(what.call_id, None)
-        _ = (
-            self.lifecycle.failed(what.call_id, now)
-            or self.controller.queues.failed(what.call_id, now)
-            or self.following.failed(what.call_id, now)
-            or self.replicas.failed(what.call_id, now)
-            or self.forwarding.failed(what.call_id, now)
-        )
+        self.lifecycle.failed(what.call_id, now)
+        self.controller.queues.failed(what.call_id, now)
+        self.following.failed(what.call_id, now)
+        self.replicas.failed(what.call_id, now)
+        self.forwarding.failed(what.call_id, now)
 
     def _isr_answered(self, call_id: int, outcome: IsrOutcome, version: int | None = None) -> None:
         """Applies an answer. A granted ISR counts at once if this broker still leads in the leader

@@ -219,18 +219,18 @@ class Lifecycle:
         self._out.add(Call(call, address, "heartbeat", request, limit_ms))
         self._beat = _Beat(call, controller, self.epoch, now.monotonic_ns)
 
-    def answered(self, call_id: int, answer: m.Response, now: Instant) -> bool:
-        """Applies the answer to a heartbeat or a ControlledShutdown; False if it is neither."""
+    def answered(self, call_id: int, answer: m.Response, now: Instant) -> None:
+        """Applies the answer to a heartbeat or a ControlledShutdown, if it is one."""
         if self._shutdown == call_id:
             assert isinstance(answer, w.ControlledShutdownResponse), answer
             granted = answer.error_code == Error.NONE
             self._left = len(answer.remaining_partitions) if granted else None
             self._shutdown = None
             self._shutdown_ns = now.monotonic_ns + RETRY_NS
-            return True
+            return
         beat = self._beat
         if beat is None or beat.call != call_id:
-            return False
+            return
         assert isinstance(answer, w.MetadataHeartbeatResponse), answer
         self._beat = None
         self._next_ns = beat.sent_ns + self._settings.ns("broker.heartbeat.interval.ms")
@@ -247,14 +247,13 @@ class Lifecycle:
             )
         )
         if self.lost or beat.incarnation != self.epoch:
-            return True
+            return
         if error is Error.INVALID_INCARNATION_ID:
             self._become(self._policies.state_when_refused(self.state), "refused")
         if error is not Error.NONE:
             self._next_ns = now.monotonic_ns + RETRY_NS
-            return True
-        self._accepted(BrokerState(answer.current_state), beat, now)
-        return True
+        else:
+            self._accepted(BrokerState(answer.current_state), beat, now)
 
     def _accepted(self, settled: BrokerState, beat: _Beat, now: Instant) -> None:
         state = self._policies.state_when_accepted(self.state, settled, self.stopping)
@@ -267,17 +266,14 @@ class Lifecycle:
         self._next_ns = now.monotonic_ns + RETRY_NS
         self._become(state, "refused")
 
-    def failed(self, call_id: int, now: Instant) -> bool:
-        """A heartbeat or a ControlledShutdown got no answer; False if the call was neither."""
+    def failed(self, call_id: int, now: Instant) -> None:
+        """Repeats a heartbeat or a ControlledShutdown that got no answer, if the call was one."""
         if self._shutdown == call_id:
             self._shutdown = None
             self._shutdown_ns = now.monotonic_ns + RETRY_NS
-            return True
-        if self._beat is None or self._beat.call != call_id:
-            return False
-        self._beat = None
-        self._next_ns = now.monotonic_ns + RETRY_NS
-        return True
+        elif self._beat is not None and self._beat.call == call_id:
+            self._beat = None
+            self._next_ns = now.monotonic_ns + RETRY_NS
 
     # --------------------------------------------------------------------------------- shutdown
 

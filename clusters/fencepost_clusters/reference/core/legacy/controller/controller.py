@@ -163,7 +163,6 @@ class Controller:
         Another controller that it knows still gets its heartbeats (HB-28)."""
         if self.elected == self._settings.node_id:
             self.elected = None
-        self._stand_again_ns = None
         self._end("session")
 
     def _end(self, reason: Literal["session", "deposed"]) -> None:
@@ -314,7 +313,6 @@ class Controller:
         malformed = self._is_malformed(known, asked)  # the registration may be read only now
         registered = known is not None and known.initialised == known.incarnation
         if known is not None and current and registered and not malformed:
-            known.heard_ns = self._clock.now.monotonic_ns
             state = self._policies.settled_state(known.state, BrokerState(asked.target_state))
             yield from term.declare(asked.broker_id, state, "heartbeat")
         error = Error.INVALID_REQUEST if malformed else Error.NONE

@@ -117,26 +117,24 @@ class Queues:
         timeout_ms = self._settings.ms("request.timeout.ms")
         self._out.add(Call(queue.call, queue.address, "control", first.request, timeout_ms))
 
-    def answered(self, call_id: int, answer: m.Response, now: Instant) -> bool:
-        """Goes on with the next request; False if the call is not a control request."""
+    def answered(self, call_id: int, answer: m.Response, now: Instant) -> None:
+        """Goes on with the next request, if the call was a control request."""
         queue = self._calls.pop(call_id, None)
         if queue is None:
-            return False
+            return
         queue.call = None
         queue.next_ns = now.monotonic_ns
         if self._queues.get(queue.broker) is queue:
             first = queue.waiting.popleft()
             if first.done is not None:
                 first.done(Error(getattr(answer, "error_code", Error.NONE)))
-        return True
 
-    def failed(self, call_id: int, now: Instant) -> bool:
-        """Makes the request due again after a pause; False if the call is not a control request."""
+    def failed(self, call_id: int, now: Instant) -> None:
+        """Makes the request due again after a pause, if the call was a control request."""
         queue = self._calls.pop(call_id, None)
         if queue is None:
-            return False
+            return
         queue.call = None
         queue.next_ns = now.monotonic_ns + RETRY_NS
         if queue.waiting and not self._policies.is_sent_again(api_of(queue.waiting[0].request)):
             queue.waiting.popleft()
-        return True
