@@ -16,6 +16,7 @@ from typing import final
 import msgspec
 import pytest
 
+from fencepost.campaigns.jobs import done
 from fencepost.events import Codec
 from fencepost.history.run_end import HARNESS
 from fencepost.history.run_folder import RunFolder
@@ -89,6 +90,16 @@ class FalseAlarm(msgspec.Struct, frozen=True):
     clause: str
     message: str
     run: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Clean:
+    """The result of a random schedule on a healthy system; `not_ready` says why its cluster did not
+    get ready, and is empty if it did."""
+
+    not_ready: str
+    alarms: tuple[FalseAlarm, ...]
 
 
 @final
@@ -166,28 +177,21 @@ class Searcher:
         search.wall_s = (now_ns() - began_ns) / SECOND
         return search
 
-    def clean(self, results: Results) -> None:
-        """Runs random schedules on the healthy system; every reported violation is a false
+    def clean(self, seed: int) -> Clean:
+        """Runs a random schedule on the healthy system; every reported violation is a false
         alarm."""
-        for seed in range(1, self.budget.clean_seeds + 1):
-            conducted = self._schedule(seed, ())
-            folder = conducted.folder
-            results.clean_seeds = seed
-            if conducted.result is None:
-                results.not_ready.append(conducted.trouble)
-            alarms = [
-                FalseAlarm(seed, clause, verdict.violations[0].message, str(folder.path))
-                for clause, verdict in verdicts_in(folder).items()
-                if verdict.verdict is Outcome.VIOLATED
-            ]
-            if conducted.trouble:
-                alarms.append(FalseAlarm(seed, "recovery", conducted.trouble, str(folder.path)))
-            self.report(f"healthy seed {seed} of {self.budget.clean_seeds}")
-            for alarm in alarms:
-                self.report(f"false alarm: seed {seed}, {alarm.clause}: {alarm.message}")
-            results.false_alarms += alarms
-            if not alarms:
-                shutil.rmtree(folder.path)
+        conducted = self._schedule(seed, ())
+        folder = conducted.folder
+        alarms = [
+            FalseAlarm(seed, clause, verdict.violations[0].message, str(folder.path))
+            for clause, verdict in verdicts_in(folder).items()
+            if verdict.verdict is Outcome.VIOLATED
+        ]
+        if conducted.trouble:
+            alarms.append(FalseAlarm(seed, "recovery", conducted.trouble, str(folder.path)))
+        if not alarms:
+            shutil.rmtree(folder.path)
+        return Clean(conducted.trouble if conducted.result is None else "", tuple(alarms))
 
     # ---------------------------------------------------------------------------------- workings
 
@@ -241,23 +245,42 @@ def verdicts_in(folder: RunFolder) -> Mapping[str, Verdict]:
     return msgspec.json.decode(path.read_bytes(), type=dict[str, Verdict])
 
 
-def search_all(searcher: Searcher, only: Collection[str] = ()) -> Results:
-    """Searches for each chosen defect, then for false alarms; raises UsageError as `chosen`
-    does."""
+def search_all(searcher: Searcher, only: Collection[str] = (), jobs: int = 1) -> Results:
+    """Searches for each chosen defect, then for false alarms, as many at a time as there are jobs;
+    raises UsageError as `chosen` does."""
     results = Results()
+    seen: list[Defect] = []
     for defect in searcher.chosen(only):
         why = defect.unseen.get(searcher.runtime)
-        if why is not None:
-            searcher.report(f"{defect.name}: not searched for on {searcher.runtime}: {why}")
-            results.unseen[defect.name] = why
+        if why is None:
+            seen.append(defect)
             continue
-        search = searcher.search(defect)
+        searcher.report(f"{defect.name}: not searched for on {searcher.runtime}: {why}")
+        results.unseen[defect.name] = why
+    searches: dict[int, Search] = {}
+    for place, search in done(searcher.search, seen, jobs):
         missed = f"NOT found ({search.not_ready})" if search.not_ready else "NOT found"
         word = f"found by {', '.join(search.reported_by)}" if search.found else missed
-        searcher.report(f"{defect.name}: {word} ({search.wall_s:.1f} s, {search.seeds} seeds)")
-        results.searches.append(search)
-    searcher.clean(results)
+        name = search.defect.name
+        searcher.report(f"{name}: {word} ({search.wall_s:.1f} s, {search.seeds} seeds)")
+        searches[place] = search
+    results.searches += [search for _, search in sorted(searches.items())]
+    search_clean(searcher, results, jobs)
     return results
+
+
+def search_clean(searcher: Searcher, results: Results, jobs: int = 1) -> None:
+    """Searches for false alarms only."""
+    seeds = range(1, searcher.budget.clean_seeds + 1)
+    for _, clean in done(searcher.clean, seeds, jobs):
+        results.clean_seeds += 1
+        if clean.not_ready:
+            results.not_ready.append(clean.not_ready)
+        searcher.report(f"healthy seed {results.clean_seeds} of {len(seeds)}")
+        for alarm in clean.alarms:
+            searcher.report(f"false alarm: seed {alarm.seed}, {alarm.clause}: {alarm.message}")
+        results.false_alarms += clean.alarms
+    results.false_alarms.sort(key=lambda alarm: (alarm.seed, alarm.clause))
 
 
 def _lasted_s(folder: RunFolder) -> float:

@@ -1,4 +1,4 @@
-"""`fencepost soak`: a system under load for a long time, run after run, with random schedules or
+"""`fencepost soak`: a system under load for a long time, in many runs, with random schedules or
 without faults; the findings of all runs are joined.
 
 A run whose cluster did not get ready, or that did not reach its planned end, counts as undecided.
@@ -16,6 +16,7 @@ from typing import final
 
 from msgspec import Struct, to_builtins
 
+from fencepost.campaigns.jobs import done
 from fencepost.judging.judge import Outcome, Verdict
 from fencepost.plugins.manager import Plugins
 from fencepost.runs.random_schedule import Conducted, run_one
@@ -27,8 +28,8 @@ NO_FAULT = "no fault was injected in any run, so nothing was tried"
 @final
 @dataclass(frozen=True, slots=True)
 class Soak:
-    """How many runs, how long each is, and which faults are drawn in a run of `spec` (none: no
-    faults).
+    """How many runs, how long each is, which faults are drawn in a run of `spec` (none: no faults),
+    and how many runs take place at a time.
 
     Run n, counted from 0, has the seed of the spec plus n.
     """
@@ -37,6 +38,7 @@ class Soak:
     runs: int
     span_ms: int
     offered: Collection[str]
+    jobs: int = 1
 
 
 class SoakRun(Struct, frozen=True, kw_only=True):
@@ -113,19 +115,25 @@ def soak(
     report: Callable[[str], None],
     into: Soaked | None = None,
 ) -> Soaked:
-    """Conducts the runs one after the other; the folder of a clean run is deleted.
+    """Conducts the runs, as many at a time as there are jobs; the folder of a clean run is deleted.
 
     Each result is added to `into` at once, so that it outlives an error in a later run.
     """
-    soaked = Soaked(with_faults=bool(wanted.offered)) if into is None else into
-    for number in range(wanted.runs):
+
+    def conduct(number: int) -> SoakRun:
         spec = replace(wanted.spec, seed=wanted.spec.seed + number)
         folder = new_folder(out, f"soak-{spec.seed}")
-        one = _result_of(run_one(spec, plugins, folder, wanted.span_ms, wanted.offered), spec.seed)
-        soaked.runs.append(one)
-        report(f"{number + 1} of {wanted.runs}: {_sentence(one)}")
+        conducted = run_one(spec, plugins, folder, wanted.span_ms, wanted.offered)
+        one = _result_of(conducted, spec.seed)
         if one.clean and not one.known and not one.lost:
             shutil.rmtree(folder.path)
+        return one
+
+    soaked = Soaked(with_faults=bool(wanted.offered)) if into is None else into
+    for _, one in done(conduct, range(wanted.runs), wanted.jobs):
+        soaked.runs.append(one)
+        report(f"{len(soaked.runs)} of {wanted.runs}: {_sentence(one)}")
+    soaked.runs.sort(key=lambda run: run.seed)
     return soaked
 
 

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from fencepost.campaigns.defects import BUDGETS, Searcher, search_all
-from fencepost.commands.options import DEFAULT_OUT, DEFAULT_SYSTEM, Json, Out, Runtime, System
+from fencepost.campaigns.jobs import jobs_for
+from fencepost.commands.options import DEFAULT_OUT, DEFAULT_SYSTEM, Jobs, Json, Out, Runtime, System
 from fencepost.commands.terminal import (
     load_plugins,
     print_failure,
@@ -27,6 +28,7 @@ def defects(
         list[str] | None, typer.Option(help="A defect, by name; may be given more than once.")
     ] = None,
     clean: Annotated[int | None, typer.Option(help="How many healthy seeds to compare.")] = None,
+    jobs: Jobs = None,
     out: Out = DEFAULT_OUT,
     json: Json = False,
 ) -> None:
@@ -45,7 +47,7 @@ def defects(
         budget=budget,
         report=progress(),
     )
-    results = search_all(searcher, only or ())
+    results = search_all(searcher, only or (), jobs or jobs_for(runtime))
     lost = [search.defect.name for search in results.searches if not search.found]
     if json:
         print_json(results.as_json())

@@ -37,6 +37,13 @@ SeedOrLast = Annotated[
         "before; drawn anew if not given."
     ),
 ]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="How many runs at a time; not given: one a core if they are simulated, else one.",
+    ),
+]
 Out = Annotated[Path, typer.Option(help="Folder below which run folders are made.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to standard output.")]
 

@@ -7,9 +7,11 @@ from typing import Annotated
 import typer
 
 from fencepost.campaigns import soak as soaks
+from fencepost.campaigns.jobs import jobs_for
 from fencepost.commands.options import (
     DEFAULT_OUT,
     DEFAULT_SYSTEM,
+    Jobs,
     Json,
     Out,
     Runtime,
@@ -38,7 +40,7 @@ from fencepost.runs.run import RunSpec, check_runtime
 def soak(
     system: System = DEFAULT_SYSTEM,
     runtime: Runtime = "process",
-    runs: Annotated[int, typer.Option(min=1, help="How many runs, one after the other.")] = 20,
+    runs: Annotated[int, typer.Option(min=1, help="How many runs.")] = 20,
     minutes: Annotated[
         float, typer.Option(min=0.05, help="How long faults are injected in each.")
     ] = 3.0,
@@ -48,6 +50,7 @@ def soak(
     ] = True,
     workload: Workload = "",
     seed: Seed = 1,
+    jobs: Jobs = None,
     out: Out = DEFAULT_OUT,
     json: Json = False,
 ) -> None:
@@ -57,7 +60,13 @@ def soak(
     spec = RunSpec(
         loaded.system(system), runtime=runtime, seed=seed, workload=workload, lossy=faults
     )
-    wanted = soaks.Soak(spec, runs, round(minutes * 60_000), loaded.faults if faults else ())
+    wanted = soaks.Soak(
+        spec,
+        runs,
+        round(minutes * 60_000),
+        loaded.faults if faults else (),
+        jobs or jobs_for(runtime),
+    )
     soaked = soaks.Soaked(with_faults=faults)
     try:
         soaks.soak(wanted, loaded, out / "soak", progress(), soaked)

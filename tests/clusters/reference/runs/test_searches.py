@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fencepost import UsageError
-from fencepost.campaigns.defects import BUDGETS, Results, Search, Searcher, search_all
+from fencepost.campaigns.defects import BUDGETS, Results, Search, Searcher, search_all, search_clean
 from fencepost.plugins.manager import Plugins, load
 from fencepost_clusters.reference.defects import over_zookeeper
 from fencepost_clusters.reference.defects.catalogue import DEFECTS
@@ -72,7 +72,7 @@ def test_a_healthy_cluster_is_blamed_for_nothing(
     system: str, plugins: Plugins, tmp_path: Path
 ) -> None:
     results = Results()
-    searcher(plugins, tmp_path, system, CLEAN_SEEDS).clean(results)
+    search_clean(searcher(plugins, tmp_path, system, CLEAN_SEEDS), results)
     assert results.as_json()["clean"] == {"seeds": CLEAN_SEEDS, "false_alarms": []}
 
 
