@@ -45,7 +45,7 @@ def test_what_a_soak_found_is_printed_though_a_later_run_crashes(
     each = runs()
     monkeypatch.setattr(soaks, "run_one", lambda *given: next(each))
     with pytest.raises(RuntimeError, match="a bug"):
-        command.soak(runtime="simulated", runs=3, out=tmp_path, seed=1)
+        command.soak(runtime="simulated", runs=3, out=tmp_path, seed=1, jobs=1)
     assert capsys.readouterr().out.splitlines() == [
         "0 clauses violated: none",
         f"2 undecided: seed 1, {NO_FAULT}",
