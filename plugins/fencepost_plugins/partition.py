@@ -59,7 +59,8 @@ class Partition:
         """Cuts at once; the receipt is a probe through the links that were cut."""
         cut = self.directions(runtime.layout)
         targets = tuple(sorted({name for pair in cut for name in pair}))
-        return Injected(targets, runtime.apply_cut(cut), lambda: runtime.lift_cut(cut))
+        receipt = runtime.apply_cut(cut)
+        return Injected(targets, receipt, lambda: runtime.lift_cut(cut), directions=cut)
 
     def arguments(self) -> Mapping[str, object]:
         return {n: names[0] if len(names) == 1 else list(names) for n, names in self.given.items()}

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import final
 
 from fencepost import (
     HEALTHY,
     FaultFactory,
     Injected,
+    Link,
     LinkState,
     Runtime,
     UsageError,
@@ -51,7 +53,9 @@ class SlowLink:
 
         targets = tuple(sorted({*self.sources, *self.targets}))
         slowed = runtime.set_links(links, self.state)
-        return Injected(targets, slowed, lambda: runtime.set_links(links, HEALTHY))
+        directions = frozenset(pair for link in links for pair in _both_ways(link))
+        heal = partial(runtime.set_links, links, HEALTHY)
+        return Injected(targets, slowed, heal, directions=directions)
 
     def arguments(self) -> Mapping[str, object]:
         return {
@@ -61,6 +65,10 @@ class SlowLink:
             "jitter_ms": self.state.jitter_ms,
             "rate_kb": self.state.rate_kb,
         }
+
+
+def _both_ways(link: Link) -> tuple[tuple[str, str], tuple[str, str]]:
+    return (link.source, link.target), (link.target, link.source)
 
 
 def slow_link(

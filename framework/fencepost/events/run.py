@@ -60,7 +60,10 @@ class FaultInjected(Struct, frozen=True, tag="fault.injected", kw_only=True):
     """A fault was injected. `receipt` is true only if `evidence`, a measurement, shows its effect.
 
     Written after the measurement; `began_at_ns` is when injecting it began (0: not known).
-    `arguments` are those of the fault, as a JSON object (empty: not known).
+    `arguments` are those of the fault, as a JSON object (empty: not known). `directions` are, for a
+    fault of links, the (source, target) pairs of slots between which it affects data; a fault of
+    links names both ends of each as `targets`. Empty: it acts upon its targets themselves, or the
+    directions are not known.
     """
 
     fault_id: str
@@ -70,6 +73,7 @@ class FaultInjected(Struct, frozen=True, tag="fault.injected", kw_only=True):
     evidence: str
     began_at_ns: int = 0
     arguments: str = ""
+    directions: tuple[tuple[str, str], ...] = ()
 
     def sentence(self) -> str:
         proof = self.evidence if self.receipt else f"without a receipt ({self.evidence})"

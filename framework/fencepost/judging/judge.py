@@ -23,7 +23,16 @@ from msgspec import Struct
 from fencepost.events import Cause, Event, FaultInjected, FaultTookEffect, kind_name
 from fencepost.history.files import content, decoded, write_whole
 from fencepost.history.run_end import NEVER_NS, RunEnd
-from fencepost.judging.rules import Clause, Evidence, Exercised, Finding, Key, Rule, Violated
+from fencepost.judging.rules import (
+    Clause,
+    Evidence,
+    Excused,
+    Exercised,
+    Finding,
+    Key,
+    Rule,
+    Violated,
+)
 from fencepost.model.errors import UsageError, no_such
 
 VIOLATIONS_KEPT = 200
@@ -64,7 +73,8 @@ class Verdict(Struct, frozen=True):
 
     `exercised` is how often the clause was exercised. `evidence` is the strongest kind of evidence
     for a violation, or else for an exercise: client before peer before self; None if there is none.
-    `sentence` is the clause's own. `reason` says why the verdict is unknown or not applicable.
+    `sentence` is the clause's own. `reason` says why the verdict is unknown or not applicable, and
+    of other verdicts what was excused. `excused` counts what faults excused.
     `violated` counts all violations; `violations` keeps the first `VIOLATIONS_KEPT`. `known` are
     the ids of known findings (`fencepost.judging.known_findings`); it is empty if any violation is
     new.
@@ -78,6 +88,7 @@ class Verdict(Struct, frozen=True):
     violated: int = 0
     violations: tuple[Broken, ...] = ()
     known: tuple[str, ...] = ()
+    excused: int = 0
 
 
 class Tally(Struct):
@@ -93,6 +104,8 @@ class Tally(Struct):
     """When the first violation was found."""
     undecided: int = 0
     messages: list[str] = msgspec.field(default_factory=list)
+    excused: int = 0
+    excuses: list[str] = msgspec.field(default_factory=list)
     crashed: str = ""
     lacks: str = ""
     """Which events of those that the rules read are missing, if only such events are."""
@@ -108,6 +121,10 @@ class Tally(Struct):
             if len(self.violations) < VIOLATIONS_KEPT:
                 broken = Broken(finding.at, finding.evidence, finding.message, finding.because)
                 self.violations.append((position, broken))
+        elif isinstance(finding, Excused):
+            self.excused += 1
+            if finding.message not in self.excuses and len(self.excuses) < MESSAGES_KEPT:
+                self.excuses.append(finding.message)
         else:
             self.undecided += 1
             if len(self.messages) < MESSAGES_KEPT:
@@ -123,6 +140,8 @@ class Tally(Struct):
         self.violations = both[:VIOLATIONS_KEPT]
         self.undecided += other.undecided
         self.messages = sorted({*self.messages, *other.messages})[:MESSAGES_KEPT]
+        self.excused += other.excused
+        self.excuses = sorted({*self.excuses, *other.excuses})[:MESSAGES_KEPT]
         self.crashed = min(filter(None, (self.crashed, other.crashed)), default="")
         self.lacks = min(filter(None, (self.lacks, other.lacks)), default="")
 
@@ -165,12 +184,20 @@ def verdict_of(clause: Clause, tally: Tally, end: RunEnd, missed: Sequence[str])
         reason=reason,
         violated=tally.violated if violations else 0,
         violations=violations,
+        excused=tally.excused,
     )
+
+
+def _excuses(tally: Tally) -> str:
+    """What faults excused, in one sentence; empty if they excused nothing."""
+    if not tally.excused:
+        return ""
+    return f"{tally.excused} excused: {'; '.join(sorted(set(tally.excuses)))}"
 
 
 def _weigh(tally: Tally, end: RunEnd, missed: Sequence[str]) -> tuple[Outcome, str]:
     if tally.violated and tally.first_ns < end.doubtful_from_ns:
-        return Outcome.VIOLATED, ""
+        return Outcome.VIOLATED, _excuses(tally)
     if tally.violated:
         return Outcome.UNKNOWN, (
             f"{tally.violated} violations were found since a link may have failed: {end.lacks}"
@@ -184,10 +211,10 @@ def _weigh(tally: Tally, end: RunEnd, missed: Sequence[str]) -> tuple[Outcome, s
     if tally.undecided:
         return Outcome.UNKNOWN, "; ".join(sorted(set(tally.messages)))
     if tally.exercised:
-        return Outcome.HOLDS, ""
+        return Outcome.HOLDS, _excuses(tally)
     if missed:
         return Outcome.UNKNOWN, f"a fault missed: {', '.join(missed)} has no receipt"
-    return Outcome.NOT_EXERCISED, ""
+    return Outcome.NOT_EXERCISED, _excuses(tally)
 
 
 # ------------------------------------------------------------------------------------ the machine

@@ -56,7 +56,15 @@ class Undecided(Struct, frozen=True):
     at: Cause | None = None
 
 
-Finding = Exercised | Violated | Undecided
+class Excused(Struct, frozen=True):
+    """The event `at` would have broken the promise, if a fault had not kept the node from keeping
+    it; `message` names both, in one sentence. It counts neither for the promise nor against it."""
+
+    at: Cause
+    message: str
+
+
+Finding = Exercised | Violated | Undecided | Excused
 """What a rule may report about its clause."""
 
 

@@ -122,6 +122,7 @@ class Faults:
                 evidence=receipt.evidence,
                 began_at_ns=began_ns,
                 arguments=msgspec.json.encode(dict(fault.arguments()), order="sorted").decode(),
+                directions=tuple(sorted(injected.directions)),
             )
         )
         self._injections.append(

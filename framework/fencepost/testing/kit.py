@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -408,7 +408,7 @@ class _HealedTwice:
                 first.true and second.true, f"{first.evidence}; again: {second.evidence}"
             )
 
-        return Injected(injected.targets, injected.receipt, heal, injected.measure)
+        return replace(injected, heal=heal)
 
 
 def _kill(runtime: Runtime, targets: Sequence[str]) -> None:

@@ -106,7 +106,8 @@ class HoldRequests:
             return _all(links, [runtime.release(link) for link in links])
 
         targets = tuple(sorted({*self.sources, *self.targets}))
-        return Injected(targets, measure(), heal, measure)
+        directions = frozenset((link.source, link.target) for link in links)
+        return Injected(targets, measure(), heal, measure, directions)
 
     def on_links(self, topic_ids: Mapping[str, str]) -> Hold:
         """The same choice in bytes: a request begins with its API's key, and its body names a topic

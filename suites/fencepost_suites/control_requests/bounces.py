@@ -40,9 +40,9 @@ from fencepost_kafka import (
     TopicCommitted,
     TopicMarked,
 )
+from fencepost_kafka.active_faults import ActiveFaults
 from fencepost_suites.brokers.leases import MS, Late, judge_late
 from fencepost_suites.common.committed import Partitions
-from fencepost_suites.common.faults import Faults
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import span
 from fencepost_suites.control_requests.effects import ROLE_KINDS, RefusedRoles
@@ -130,7 +130,7 @@ class _Term(Struct):
     by_log: bool = False
     """Whether the controller is Apache Kafka's. Its cluster over ZooKeeper keeps a broker that the
     controller cannot reach, so no action is due to a broker while a fault names it."""
-    faults: Faults = field(default_factory=Faults)
+    faults: ActiveFaults = field(default_factory=ActiveFaults)
     suspects: list[Late] = field(default_factory=list)
 
     def remove(self, process: str) -> None:
@@ -151,7 +151,8 @@ class _Term(Struct):
         if not self.controller:
             return
         for broker, one in list(self.due.items()):
-            apart = needs_broker and self.faults.between(one.process, self.controller)
+            pair = one.process, self.controller
+            apart = needs_broker and any(f.between(*pair) for f in self.faults.now.values())
             if apart or (self.by_log and self._excused(one, now_ns, needs_broker)):
                 one.excused_ns = now_ns
             from_ns = max(one.since_ns, self.began_ns, one.excused_ns)
@@ -187,7 +188,7 @@ class _Term(Struct):
             needs_broker
             or one.registered_ns < fault.began_ns
             or now_ns <= one.registered_ns + SESSION_NS
-            for fault in self.faults.naming(one.process, self.controller)
+            for fault in self.faults.among((one.process, self.controller), _is_zookeeper)
         )
 
 

@@ -37,9 +37,9 @@ from fencepost_kafka import (
     TopicCommitted,
     TopicMarked,
 )
+from fencepost_kafka.active_faults import FAULT_KINDS, ActiveFaults
 from fencepost_suites.brokers.leases import MS, Late
 from fencepost_suites.common.committed import Partitions
-from fencepost_suites.common.faults import FAULT_KINDS, Faults
 from fencepost_suites.common.words import span
 from fencepost_suites.control_requests.requests import NO_EPOCH, Request
 
@@ -199,7 +199,7 @@ class Effects(Struct):
     accepted LeaderAndIsr named, and that the broker has not begun."""
 
     partitions: Partitions = field(default_factory=Partitions)
-    faults: Faults = field(default_factory=Faults)
+    faults: ActiveFaults = field(default_factory=ActiveFaults)
     holders: dict[tuple[int, int], str] = field(default_factory=dict)
     """(broker, broker epoch) -> the process that registered under it."""
     queues: dict[Queue, _Due] = field(default_factory=dict)

@@ -30,8 +30,8 @@ from fencepost_kafka import (
     MetadataHeartbeatSent,
     SessionChanged,
 )
+from fencepost_kafka.active_faults import FAULT_KINDS, ActiveFaults
 from fencepost_suites.brokers.leases import MS, Late, judge_late
-from fencepost_suites.common.faults import FAULT_KINDS, Faults
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import span
 from fencepost_suites.heartbeats.fencing import LIFE_KINDS, Contact
@@ -75,7 +75,7 @@ class _Reactions(Struct):
     """The brokers' processes."""
 
     of: dict[str, _Reaction] = field(default_factory=dict)
-    faults: Faults = field(default_factory=Faults)
+    faults: ActiveFaults = field(default_factory=ActiveFaults)
     suspects: list[Late] = field(default_factory=list)
 
     def process(self, event: Event) -> tuple[str, _Reaction]:

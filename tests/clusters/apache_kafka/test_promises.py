@@ -3,12 +3,28 @@ history."""
 
 from __future__ import annotations
 
-from fencepost import FaultHealed, FaultInjected, NodeStarted, ProcessExited, Stalled
-from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
-from fencepost_clusters.apache_kafka.log_parser import SessionConfigured
-from fencepost_clusters.apache_kafka.rules.promises import CLAUSES, RULES
+from tests.clusters.apache_kafka.kraft_histories import (
+    BOUND_MS,
+    CONTROLLER,
+    DUPLICATE,
+    FIRST,
+    OBSERVER,
+    PEER,
+    SESSION_MS,
+    begun,
+    claimed,
+    ended,
+    healed,
+    injected,
+    intruded,
+    led,
+    record,
+    verdict,
+)
+
+from fencepost import FaultHealed, Stalled
+from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
-    BrokerCommitted,
     BrokerStateChanged,
     BrokerStopping,
     ControllerElected,
@@ -21,62 +37,7 @@ from fencepost_kafka import (
     ProbeCompleted,
 )
 
-FIRST, DUPLICATE, PEER = "broker-1#1", "broker-1-duplicate#1", "broker-2#1"
-OBSERVER, CONTROLLER = "clients/observer#1", "controller-1#1"
-DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
-SESSION_MS = 3_000
-BOUND_MS = SESSION_MS + SESSION_MS // 4 + 1_000
-
-
-def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
-    chosen = [rule for rule in RULES if rule.clause == clause]
-    clauses = {one.id: one for one in CLAUSES}
-    return judge(h.events(), chosen, clauses, h.end(complete), "kraft").verdicts[clause]
-
-
-def record(
-    h: HistoryBuilder, offset: int, fenced: bool, incarnation: str = "one", broker: int = 1
-) -> None:
-    state = BrokerCommitted(
-        offset=offset, broker_id=broker, broker_epoch=offset, fenced=fenced, incarnation=incarnation
-    )
-    h.add(OBSERVER, state)
-
-
-def begun(h: HistoryBuilder | None = None) -> HistoryBuilder:
-    """An active controller, and broker 1, unfenced."""
-    h = h or HistoryBuilder()
-    h.add(CONTROLLER, ControllerElected(epoch=1, log_end=1, last_epoch=-1))
-    h.add(FIRST, NodeStarted(role="broker", node_id=1, incarnation="one", log_end=-1))
-    h.add(FIRST, SessionConfigured(broker_id=1, timeout_ms=SESSION_MS))
-    record(h, 10, fenced=True)
-    record(h, 11, fenced=False)
-    return h
-
-
-def ended(h: HistoryBuilder, process: str) -> None:
-    h.add("harness", ProcessExited(ended=process, exit_code=0, signal=9, expected=True))
-
-
-def injected(h: HistoryBuilder, fault: str, *targets: str) -> None:
-    body = FaultInjected(
-        fault_id=f"{fault}-1", fault=fault, targets=targets, receipt=True, evidence="seen"
-    )
-    h.add("harness", body)
-
-
-def healed(h: HistoryBuilder, fault: str) -> None:
-    h.add("harness", FaultHealed(fault_id=f"{fault}-1", receipt=True, evidence="seen"))
-
-
 # ------------------------------------------------------------------------------------------ KR-01
-
-
-def claimed() -> HistoryBuilder:
-    h = begun()
-    injected(h, "duplicate_id", FIRST, DUPLICATE)
-    h.add(DUPLICATE, NodeStarted(role="broker", node_id=1, incarnation="two", log_end=-1))
-    return h
 
 
 def test_an_id_that_goes_to_another_while_its_holder_is_unaffected_breaks_kr_01() -> None:
@@ -417,31 +378,6 @@ def test_a_broker_that_leads_again_may_store() -> None:
 
 
 # ------------------------------------------------------------------------------------------ KR-06
-
-
-def led(h: HistoryBuilder, offset: int, leader: int, *isr: int) -> None:
-    h.add(
-        OBSERVER,
-        PartitionCommitted(
-            offset=offset,
-            topic="orders",
-            partition=0,
-            leader=leader,
-            leader_epoch=offset,
-            isr=isr,
-            replicas=(1, 2, 3),
-        ),
-    )
-
-
-def intruded() -> HistoryBuilder:
-    """Broker 1 leads; another process with its id is refused."""
-    h = begun()
-    led(h, 12, 1, 1, 2, 3)
-    injected(h, "duplicate_id", FIRST, DUPLICATE)
-    h.add(DUPLICATE, NodeStarted(role="broker", node_id=1, incarnation="two", log_end=-1))
-    h.add(DUPLICATE, HeartbeatRefused(broker_id=1, broker_epoch=-1, error=DUPLICATE, controller=-1))
-    return h
 
 
 def test_a_leadership_lost_without_a_fencing_while_another_claims_the_id_breaks_kr_06() -> None:

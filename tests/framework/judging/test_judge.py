@@ -15,6 +15,7 @@ from fencepost import (
     Clause,
     Event,
     Evidence,
+    Excused,
     Exercised,
     FaultInjected,
     FaultTookEffect,
@@ -67,6 +68,7 @@ class Listens:
             "peer": Exercised(event.ref, Evidence.PEER),
             "broken": Violated(event.ref, Evidence.PEER, "it broke"),
             "open": Undecided("the evidence ends here"),
+            "excused": Excused(event.ref, "p was late while pause-1 acted upon it"),
         }
         if word == "crash":
             raise ValueError("boom")
@@ -94,6 +96,8 @@ def judged(*words: str, complete: bool = True, plane: str = "quorum") -> Judgeme
     [
         ((), Outcome.NOT_EXERCISED),
         (("other",), Outcome.NOT_EXERCISED),
+        (("excused",), Outcome.NOT_EXERCISED),
+        (("self", "excused"), Outcome.HOLDS),
         (("self",), Outcome.HOLDS),
         (("self", "open"), Outcome.UNKNOWN),
         (("self", "open", "broken", "crash"), Outcome.VIOLATED),
@@ -104,6 +108,13 @@ def judged(*words: str, complete: bool = True, plane: str = "quorum") -> Judgeme
 )
 def test_findings_make_a_verdict(words: tuple[str, ...], outcome: Outcome) -> None:
     assert judged(*words).verdicts["X-1"].verdict is outcome
+
+
+@pytest.mark.parametrize("word", ["self", "broken", "other"])
+def test_a_verdict_counts_what_was_excused_and_names_the_fault(word: str) -> None:
+    verdict = judged("excused", word, "excused").verdicts["X-1"]
+    assert verdict.excused == 2
+    assert verdict.reason == "2 excused: p was late while pause-1 acted upon it"
 
 
 @pytest.mark.parametrize(
@@ -289,6 +300,7 @@ def test_tallies_merge_to_what_one_would_have_been() -> None:
         for tally in (part, both):
             tally.add(Violated(Cause("p", position), Evidence.SELF, "x"), position)
             tally.add(Exercised(Cause("p", position), Evidence.SELF), position)
+            tally.add(Excused(Cause("p", position), "x"), position)
     one.merge(two)
     assert one == both
 

@@ -10,6 +10,7 @@ from fencepost import Event, FaultHealed, FaultInjected, NodeStarted, ProcessExi
 from fencepost_clusters.apache_kafka.log_parser import SessionConfigured
 from fencepost_clusters.apache_kafka.rules.keys import MS, slot_of
 from fencepost_kafka import BrokerCommitted, BrokerStopping
+from fencepost_kafka.active_faults import ActiveFault, ActiveFaults
 
 KINDS: frozenset[type[Struct]] = frozenset(
     {
@@ -30,11 +31,12 @@ class IdHolders:
     """broker id -> its newest record."""
     gone: set[str] = field(default_factory=set)
     """Processes that have ended, or were asked to."""
-    active_faults: dict[str, frozenset[str]] = field(default_factory=dict)
-    """Each active fault -> the slots it was injected into. A duplicate id is left out, since the
-    rule judges its effects."""
-    healed_ns: dict[str, int] = field(default_factory=dict)
-    """slot -> the time when its last fault ended."""
+    controllers: set[str] = field(default_factory=set)
+    """The slots of controllers."""
+    faults: ActiveFaults = field(default_factory=ActiveFaults)
+    """A duplicate id is left out, since the rule judges its effects."""
+    healed: list[tuple[ActiveFault, int]] = field(default_factory=list)
+    """The faults that have ended, and when."""
     session_ns: int = 0
     """The longest session of any broker."""
 
@@ -43,19 +45,20 @@ class IdHolders:
         match event.body:
             case NodeStarted(role="broker", incarnation=incarnation):
                 self.incarnations[incarnation] = event.process
+            case NodeStarted(role="controller"):
+                self.controllers.add(slot_of(event.process))
             case ProcessExited(ended=ended):
                 self.gone.add(ended)
             case BrokerStopping():
                 self.gone.add(event.process)
             case SessionConfigured(timeout_ms=timeout_ms):
                 self.session_ns = max(self.session_ns, timeout_ms * MS)
-            case FaultInjected(fault_id=fault_id, fault=fault, targets=targets) if (
-                fault != "duplicate_id"
-            ):
-                self.active_faults[fault_id] = frozenset(map(slot_of, targets))
-            case FaultHealed(fault_id=fault_id):
-                healed = self.active_faults.pop(fault_id, frozenset())
-                self.healed_ns.update(dict.fromkeys(healed, event.at_ns))
+            case FaultInjected(fault=fault) if fault != "duplicate_id":
+                self.faults.take(event)
+            case FaultHealed():
+                healed = self.faults.take(event)
+                if healed is not None:
+                    self.healed.append((healed, event.at_ns))
 
     def commit(self, body: BrokerCommitted) -> tuple[bool, BrokerCommitted | None]:
         """Applies a record. Returns whether it is newer than the known one, and the record known
@@ -70,17 +73,22 @@ class IdHolders:
         """The process that a record gives the id to; empty if it is not known."""
         return "" if record is None else self.incarnations.get(record.incarnation, "")
 
-    def unaffected(self, process: str, at_ns: int) -> bool:
-        """Whether no fault excuses a process from losing what it holds.
+    def alive(self, process: str) -> bool:
+        """Whether a process is known, has not ended, and was not asked to."""
+        return bool(process) and process not in self.gone
 
-        A fault still counts for one session after it was healed: the process's session may have
-        ended unseen.
+    def excuse(self, process: str, at_ns: int) -> str:
+        """Why a process may have lost what it holds; empty if no fault excuses it.
+
+        A broker keeps its id by its own heartbeats to the controllers. So a fault excuses it that
+        acts upon its process, or upon its link to a controller. A fault still counts for one
+        session after it was healed: the process's session may have ended unseen.
         """
-        slot = slot_of(process)
-        if (
-            not process
-            or process in self.gone
-            or any(slot in one for one in self.active_faults.values())
-        ):
-            return False
-        return slot not in self.healed_ns or at_ns - self.healed_ns[slot] > self.session_ns
+        self.healed = [one for one in self.healed if at_ns - one[1] <= self.session_ns]
+        for fault in (*self.faults.now.values(), *(healed for healed, _ in self.healed)):
+            if fault.hits(process):
+                return f"{fault.fault_id} acted upon {process}"
+            controller = fault.parts(process, self.controllers.__contains__)
+            if controller:
+                return f"{fault.fault_id} acted upon the link of {process} and {controller}"
+        return ""

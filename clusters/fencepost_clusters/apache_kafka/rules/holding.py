@@ -12,6 +12,7 @@ from fencepost import (
     Cause,
     Event,
     Evidence,
+    Excused,
     Exercised,
     Finding,
     Key,
@@ -36,16 +37,16 @@ class _Places:
     partitions: dict[tuple[str, int], PartitionCommitted] = field(default_factory=dict)
     refused: dict[str, Cause] = field(default_factory=dict)
     """process -> its newest refusal."""
-    suspects: list[tuple[int, Violated]] = field(default_factory=list)
+    suspects: list[tuple[int, Violated | Excused]] = field(default_factory=list)
     """The losses of an id's holder, in records that follow each other without a gap."""
     next_offset: int = -1
 
-    def holder(self, broker: int, at_ns: int) -> str:
-        """The process that holds an id, unfenced and unaffected by faults."""
+    def holder(self, broker: int) -> str:
+        """The live process that holds an id unfenced."""
         record = self.holders.records.get(broker)
         process = self.holders.process(record)
         held = record is not None and not record.fenced
-        return process if held and self.holders.unaffected(process, at_ns) else ""
+        return process if held and self.holders.alive(process) else ""
 
     def others(self, broker: int, holder: str) -> list[str]:
         """The other live processes with that id."""
@@ -53,7 +54,7 @@ class _Places:
 
     def confirmed(self) -> Sequence[Finding]:
         """The suspects, now that no fencing explains them."""
-        found = tuple(violated for _, violated in self.suspects)
+        found = tuple(finding for _, finding in self.suspects)
         self.suspects.clear()
         return found
 
@@ -95,8 +96,9 @@ class RefusedChangesNothing:
         if broker is None or process not in state.refused:
             return NOTHING
         leads = any(one.leader == broker for one in state.partitions.values())
-        holder = state.holder(broker, event.at_ns)
-        return (Exercised(event.ref, Evidence.PEER),) if holder and leads else NOTHING
+        holder = state.holder(broker)
+        unaffected = holder and not state.holders.excuse(holder, event.at_ns)
+        return (Exercised(event.ref, Evidence.PEER),) if unaffected and leads else NOTHING
 
     @staticmethod
     def _broker(state: _Places, body: BrokerCommitted) -> Sequence[Finding]:
@@ -118,18 +120,22 @@ class RefusedChangesNothing:
         state.next_offset = body.offset + 1
         if was is None or was.leader in body.isr or was.leader not in body.replicas:
             return found
-        holder = state.holder(was.leader, event.at_ns)
+        holder = state.holder(was.leader)
         others = state.others(was.leader, holder)
         if holder and others:
-            message = (
+            lost = (
                 f"broker {was.leader} lost {body.topic}-{body.partition} and its place in the ISR "
-                f"at offset {body.offset}, unfenced and unaffected by faults, while {others[0]} "
-                f"claimed its id"
+                f"at offset {body.offset}, "
             )
+            excuse = state.holders.excuse(holder, event.at_ns)
+            message = f"{lost}unfenced and unaffected by faults, while {others[0]} claimed its id"
             because = tuple(state.refused[one] for one in others if one in state.refused)
-            state.suspects.append(
-                (was.leader, Violated(event.ref, Evidence.PEER, message, because))
+            finding = (
+                Excused(event.ref, f"{lost}while {excuse}")
+                if excuse
+                else Violated(event.ref, Evidence.PEER, message, because)
             )
+            state.suspects.append((was.leader, finding))
         return found
 
     def end(self, state: _Places, end: RunEnd) -> Sequence[Finding]:

@@ -12,6 +12,7 @@ from fencepost import (
     Cause,
     Event,
     Evidence,
+    Excused,
     Exercised,
     FaultHealed,
     FaultInjected,
@@ -27,12 +28,18 @@ from fencepost_clusters.apache_kafka.log_parser import SessionConfigured
 from fencepost_clusters.apache_kafka.rules.holders import KINDS, IdHolders
 from fencepost_clusters.apache_kafka.rules.keys import MS, NOTHING, SECOND, slot_of, whole_run
 from fencepost_kafka import BrokerCommitted, ControllerElected, ControllerResigned, HeartbeatRefused
+from fencepost_kafka.active_faults import ActiveFault, ActiveFaults
 
 DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
 _SILENCING = frozenset({"pause", "cut_from_controllers"})
 """Faults that keep a broker's heartbeats from every controller, and have the broker as a target."""
-_BROKERS_OWN = frozenset({"cut_from_controllers"})
-"""Faults that also have controllers as targets, and do not keep them from fencing."""
+_CUTS = frozenset(
+    {
+        *("cut", "partition", "isolate", "cut_from_role", "isolate_role", "halves", "bridge"),
+        *("majorities_ring", "cut_from_controllers"),
+    }
+)
+"""Faults that let no data pass in their directions."""
 _STALL_SHARE = 10
 """A bound proves nothing if stalls took more than a tenth of it."""
 
@@ -69,13 +76,14 @@ class HolderKeepsId:
         if not news or was is None or was.fenced or was.incarnation == body.incarnation:
             return NOTHING
         holder = state.process(was)
-        if not state.unaffected(holder, event.at_ns):
+        if not state.alive(holder):
             return NOTHING
         newcomer = state.process(body) or "another process"
-        message = (
-            f"broker {body.broker_id} was given to {newcomer} at offset {body.offset}, while "
-            f"{holder} held it, unfenced and unaffected by faults"
-        )
+        given = f"broker {body.broker_id} was given to {newcomer} at offset {body.offset}, while "
+        excuse = state.excuse(holder, event.at_ns)
+        if excuse:
+            return (Excused(event.ref, f"{given}{excuse}, which held it"),)
+        message = f"{given}{holder} held it, unfenced and unaffected by faults"
         return (Violated(event.ref, Evidence.PEER, message),)
 
     def end(self, state: IdHolders, end: RunEnd) -> Sequence[Finding]:
@@ -102,16 +110,28 @@ class _Sessions:
     silent: dict[int, _Silence] = field(default_factory=dict)
     active: str = ""
     """The active controller's process, if there is one."""
-    active_faults: dict[str, frozenset[str]] = field(default_factory=dict)
-    """Each active fault -> the slots it was injected into."""
+    controllers: set[str] = field(default_factory=set)
+    """The slots of controllers."""
+    faults: ActiveFaults = field(default_factory=ActiveFaults)
     suspects: list[tuple[Violated, int, int, int]] = field(default_factory=list)
     """Exceeded bounds: the finding, the begin and end of the silence, and the bound."""
 
     @property
     def acting(self) -> str:
-        """The active controller, if no fault affects it: no other process fences."""
-        slot = slot_of(self.active)
-        return "" if any(slot in slots for slots in self.active_faults.values()) else self.active
+        """The active controller, if no fault acts upon it or upon its link to another controller:
+        no other process fences. Where the links of a fault are not known, any fault that names it
+        counts, except one that cuts brokers off."""
+        affected = any(
+            one.parts(self.active, self.controllers.__contains__)
+            or (one.hits(self.active) and not one.fault_id.startswith("cut_from_controllers"))
+            for one in self.faults.now.values()
+        )
+        return "" if affected else self.active
+
+    def unheard(self, slot: str, cut: ActiveFault) -> bool:
+        """Whether a cut keeps all data of a slot from every controller."""
+        ways = {(slot, controller) for controller in self.controllers}
+        return bool(ways) and ways <= cut.directions
 
     def hears_again(self, fault_id: str) -> None:
         """Ends the silences that one fault caused."""
@@ -123,8 +143,8 @@ class _Sessions:
 @dataclass(frozen=True, slots=True)
 class SilentIsFenced:
     """KR-02. The bound is the session timeout, a quarter of it (the controllers check eight times
-    per timeout), and a second, while one controller is active and no fault affects it. Exercised by
-    each fencing of a broker known to be silent."""
+    per timeout), and a second, while one controller is active and no fault acts upon it or its
+    links to other controllers. Exercised by each fencing of a broker known to be silent."""
 
     clause: str = "KR-02"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -143,6 +163,10 @@ class SilentIsFenced:
         if isinstance(body, BrokerCommitted):
             return state, self._committed(state, event, body)
         acting = state.acting
+        if not isinstance(body, FaultHealed):
+            # What is late by now stays so, whatever this event changes.
+            began_ns = body.began_at_ns if isinstance(body, FaultInjected) else 0
+            self._overdue(state, began_ns or event.at_ns, event.ref)
         self._learn(state, event)
         if state.acting != acting:
             # The bound counts from the moment when a controller can fence.
@@ -157,6 +181,8 @@ class SilentIsFenced:
                 state.ids[event.process] = state.ids[slot_of(event.process)] = body.node_id
                 state.newest[slot_of(event.process)] = event.process
                 state.incarnations[body.incarnation] = event.process
+            case NodeStarted(role="controller"):
+                state.controllers.add(slot_of(event.process))
             case SessionConfigured():
                 state.timeouts[body.broker_id] = body.timeout_ms * MS
             case ProcessExited():
@@ -164,31 +190,45 @@ class SilentIsFenced:
                 if body.ended == state.active:
                     state.active = ""
             case FaultInjected():
-                if body.fault not in _BROKERS_OWN:
-                    state.active_faults[body.fault_id] = frozenset(map(slot_of, body.targets))
-                if body.receipt and body.fault in _SILENCING:
-                    for target in body.targets:
-                        process = target if "#" in target else state.newest.get(target, "")
-                        self._silenced(state, event, process, body.fault_id)
+                state.faults.take(event)
+                self._struck(state, event, body)
             case FaultHealed():
                 # Healing is recorded once every link answers again, which may take a while.
                 began_ns = body.began_at_ns if body.began_at_ns > 0 else event.at_ns
                 self._overdue(state, began_ns, event.ref)
                 state.hears_again(body.fault_id)
-                state.active_faults.pop(body.fault_id, None)
+                state.faults.take(event)
             case ControllerElected():
                 state.active = event.process
             case ControllerResigned() if event.process == state.active:
                 state.active = ""
 
+    def _struck(self, state: _Sessions, event: Event, body: FaultInjected) -> None:
+        """Notes the brokers that a fault keeps every controller from hearing."""
+        fault = state.faults.now[body.fault_id]
+        if not body.receipt:
+            return
+        for target in body.targets:
+            heard = (
+                body.fault not in _CUTS or not state.unheard(target, fault)
+                if fault.directions
+                else body.fault not in _SILENCING
+            )
+            if not heard:
+                process = target if "#" in target else state.newest.get(target, "")
+                self._silenced(state, event, process, body.fault_id)
+
     @staticmethod
     def _silenced(state: _Sessions, event: Event, process: str, why: str) -> None:
         broker = state.ids.get(process)
         record = None if broker is None else state.records.get(broker)
-        if broker is None or record is None or record.fenced or broker in state.silent:
+        if broker is None or record is None or record.fenced:
             return
-        if state.incarnations.get(record.incarnation) == process:
-            state.silent[broker] = _Silence(event.at_ns, event.ref, why)
+        if state.incarnations.get(record.incarnation) != process:
+            return
+        silence = state.silent.setdefault(broker, _Silence(event.at_ns, event.ref, why))
+        if isinstance(event.body, ProcessExited):
+            silence.why = why  # the healing of a fault does not end it
 
     def _committed(
         self, state: _Sessions, event: Event, body: BrokerCommitted

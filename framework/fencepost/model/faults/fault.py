@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from fencepost.model.runtime import Receipt, Runtime
+from fencepost.model.system.topology import Cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +24,16 @@ class Injected:
 
     `measure` is for a fault that waits for its object, such as a certain message: it returns the
     receipt at the time of the call. Until that receipt is true, the fault has no receipt.
+
+    `directions` are, for a fault of links, the (source, target) pairs of slots between which it
+    keeps data from arriving as it should. A fault without any acts upon its targets themselves.
     """
 
     targets: tuple[str, ...]
     receipt: Receipt
     heal: Callable[[], Receipt]
     measure: Callable[[], Receipt] | None = None
+    directions: Cut = frozenset()
 
 
 class Fault(Protocol):

@@ -1,0 +1,92 @@
+"""The faults in effect, by the harness's events: the excuse of a node for what it could not do.
+
+A fault excuses a node only from what the node needed, and the fault took: the process that a fault
+stops, or the link that it cuts, in that direction. The neighbours of an isolated node reach each
+other, and are not excused from anything between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import final
+
+from msgspec import Struct, field
+
+from fencepost import Event, FaultHealed, FaultInjected
+
+FAULT_KINDS: frozenset[type[Struct]] = frozenset({FaultInjected, FaultHealed})
+"""The events that `ActiveFaults.take` applies."""
+
+
+class ActiveFault(Struct, frozen=True):
+    """A fault in effect: what it acts upon, and since when."""
+
+    fault_id: str
+    began_ns: int
+    slots: frozenset[str]
+    """The slots that the fault names."""
+    directions: frozenset[tuple[str, str]]
+    """The (source, target) pairs of slots between which it affects data; none: it acts upon the
+    slots themselves."""
+
+    def hits(self, process: str) -> bool:
+        """Whether it acts upon the process itself, or upon its slot."""
+        return not self.directions and slot_of(process) in self.slots
+
+    def between(self, one: str, other: str) -> bool:
+        """Whether it affects the link of two processes, in either direction."""
+        ends = slot_of(one), slot_of(other)
+        if self.directions:
+            return ends in self.directions or ends[::-1] in self.directions
+        return self.slots.issuperset(ends)
+
+    def parts(self, process: str, needed: Callable[[str], bool]) -> str:
+        """The first slot that the process needs and that it affects the link to; empty if there is
+        none."""
+        own = slot_of(process)
+        others = sorted({other for pair in self.directions if own in pair for other in pair})
+        return next((one for one in others if one != own and needed(one)), "")
+
+
+@final
+class ActiveFaults(Struct):
+    """The faults that are in effect."""
+
+    now: dict[str, ActiveFault] = field(default_factory=dict)
+    """The fault's id -> the fault."""
+
+    def take(self, event: Event) -> ActiveFault | None:
+        """Applies an event; returns the fault that it ends."""
+        match event.body:
+            case FaultInjected() as body:
+                self.now[body.fault_id] = ActiveFault(
+                    body.fault_id,
+                    body.began_at_ns or event.at_ns,
+                    frozenset(map(slot_of, body.targets)),
+                    frozenset(body.directions),
+                )
+            case FaultHealed():
+                return self.now.pop(event.body.fault_id, None)
+        return None
+
+    def on(self, *processes: str) -> bool:
+        """Whether a fault acts upon one of these processes, or upon a link between two of them."""
+        return any(True for _ in self.among(processes))
+
+    def among(
+        self, processes: tuple[str, ...], needed: Callable[[str], bool] = lambda slot: False
+    ) -> Iterator[ActiveFault]:
+        """The faults that act upon one of these processes, upon a link between two of them, or upon
+        a link from one of them to a slot that they need."""
+        slots = frozenset(map(slot_of, processes))
+        for fault in self.now.values():
+            if any(
+                fault.hits(one) or fault.parts(one, lambda slot: slot in slots or needed(slot))
+                for one in processes
+            ):
+                yield fault
+
+
+def slot_of(process: str) -> str:
+    """`broker-2` of `broker-2#1`, and of itself."""
+    return process.partition("#")[0]

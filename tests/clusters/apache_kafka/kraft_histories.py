@@ -1,0 +1,114 @@
+"""Histories of a cluster of Apache Kafka in KRaft mode, for its own promises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fencepost import FaultHealed, FaultInjected, NodeStarted, ProcessExited
+from fencepost.testing import HistoryBuilder, Verdict, judge
+from fencepost_clusters.apache_kafka.log_parser import SessionConfigured
+from fencepost_clusters.apache_kafka.rules.promises import CLAUSES, RULES
+from fencepost_kafka import (
+    BrokerCommitted,
+    ControllerElected,
+    HeartbeatRefused,
+    PartitionCommitted,
+)
+
+FIRST, DUPLICATE, PEER = "broker-1#1", "broker-1-duplicate#1", "broker-2#1"
+OBSERVER, CONTROLLER = "clients/observer#1", "controller-1#1"
+DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
+BROKERS = ("broker-1", "broker-2", "broker-3")
+CONTROLLERS = ("controller-1", "controller-2")
+SESSION_MS = 3_000
+BOUND_MS = SESSION_MS + SESSION_MS // 4 + 1_000
+
+
+def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
+    chosen = [rule for rule in RULES if rule.clause == clause]
+    clauses = {one.id: one for one in CLAUSES}
+    return judge(h.events(), chosen, clauses, h.end(complete), "kraft").verdicts[clause]
+
+
+def record(
+    h: HistoryBuilder, offset: int, fenced: bool, incarnation: str = "one", broker: int = 1
+) -> None:
+    state = BrokerCommitted(
+        offset=offset, broker_id=broker, broker_epoch=offset, fenced=fenced, incarnation=incarnation
+    )
+    h.add(OBSERVER, state)
+
+
+def begun(h: HistoryBuilder | None = None) -> HistoryBuilder:
+    """An active controller, and broker 1, unfenced."""
+    h = h or HistoryBuilder()
+    for one in CONTROLLERS:
+        h.add(f"{one}#1", NodeStarted(role="controller", node_id=101, incarnation="", log_end=-1))
+    h.add(CONTROLLER, ControllerElected(epoch=1, log_end=1, last_epoch=-1))
+    h.add(FIRST, NodeStarted(role="broker", node_id=1, incarnation="one", log_end=-1))
+    h.add(FIRST, SessionConfigured(broker_id=1, timeout_ms=SESSION_MS))
+    record(h, 10, fenced=True)
+    record(h, 11, fenced=False)
+    return h
+
+
+def ended(h: HistoryBuilder, process: str) -> None:
+    h.add("harness", ProcessExited(ended=process, exit_code=0, signal=9, expected=True))
+
+
+def injected(
+    h: HistoryBuilder, fault: str, *targets: str, cut: Iterable[tuple[str, str]] = ()
+) -> None:
+    """A fault; `cut` are its directions, if it is one of links."""
+    body = FaultInjected(
+        fault_id=f"{fault}-1",
+        fault=fault,
+        targets=targets,
+        receipt=True,
+        evidence="seen",
+        directions=tuple(cut),
+    )
+    h.add("harness", body)
+
+
+def isolated(h: HistoryBuilder, node: str) -> None:
+    """A node that reaches no other, and that no other reaches."""
+    others = [one for one in (*BROKERS, *CONTROLLERS) if one != node]
+    cut = [pair for one in others for pair in ((node, one), (one, node))]
+    injected(h, "isolate", *sorted((node, *others)), cut=cut)
+
+
+def healed(h: HistoryBuilder, fault: str) -> None:
+    h.add("harness", FaultHealed(fault_id=f"{fault}-1", receipt=True, evidence="seen"))
+
+
+def claimed() -> HistoryBuilder:
+    h = begun()
+    injected(h, "duplicate_id", FIRST, DUPLICATE)
+    h.add(DUPLICATE, NodeStarted(role="broker", node_id=1, incarnation="two", log_end=-1))
+    return h
+
+
+def led(h: HistoryBuilder, offset: int, leader: int, *isr: int) -> None:
+    h.add(
+        OBSERVER,
+        PartitionCommitted(
+            offset=offset,
+            topic="orders",
+            partition=0,
+            leader=leader,
+            leader_epoch=offset,
+            isr=isr,
+            replicas=(1, 2, 3),
+        ),
+    )
+
+
+def intruded() -> HistoryBuilder:
+    """Broker 1 leads; another process with its id is refused."""
+    h = begun()
+    led(h, 12, 1, 1, 2, 3)
+    injected(h, "duplicate_id", FIRST, DUPLICATE)
+    h.add(DUPLICATE, NodeStarted(role="broker", node_id=1, incarnation="two", log_end=-1))
+    h.add(DUPLICATE, HeartbeatRefused(broker_id=1, broker_epoch=-1, error=DUPLICATE, controller=-1))
+    return h

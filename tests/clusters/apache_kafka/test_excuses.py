@@ -1,0 +1,113 @@
+"""The faults that excuse a broker of Apache Kafka, and those that do not."""
+
+from __future__ import annotations
+
+import pytest
+from tests.clusters.apache_kafka.kraft_histories import (
+    BOUND_MS,
+    BROKERS,
+    CONTROLLERS,
+    DUPLICATE,
+    FIRST,
+    begun,
+    claimed,
+    ended,
+    injected,
+    intruded,
+    isolated,
+    led,
+    record,
+    verdict,
+)
+
+from fencepost import FaultHealed
+from fencepost.testing import Outcome
+from fencepost_kafka import ControllerElected, ControllerResigned
+
+
+def test_the_isolation_of_another_broker_excuses_no_holder_of_an_id() -> None:
+    h = claimed()
+    isolated(h, "broker-3")
+    record(h, 20, fenced=True, incarnation="two")
+    assert f"given to {DUPLICATE}" in verdict(h, "KR-01").violations[0].message
+
+
+@pytest.mark.parametrize("node", ["broker-1", "controller-1"])
+def test_a_cut_link_to_a_controller_excuses_the_holder_of_an_id(node: str) -> None:
+    h = claimed()
+    isolated(h, node)
+    record(h, 20, fenced=True, incarnation="two")
+    found = verdict(h, "KR-01")
+    assert (found.verdict, found.excused) == (Outcome.NOT_EXERCISED, 1)
+    assert "isolate-1 acted upon the link of broker-1#1 and controller-1" in found.reason
+
+
+def test_a_cut_between_brokers_does_not_excuse_the_loss_of_a_leadership() -> None:
+    h = intruded()
+    injected(h, "cut", "broker-1", "broker-2", cut=[("broker-2", "broker-1")])
+    led(h, 20, 2, 2, 3)
+    assert verdict(h, "KR-06").violated == 1
+
+
+def test_a_paused_holder_is_excused_by_name() -> None:
+    h = intruded()
+    injected(h, "pause", FIRST)
+    led(h, 20, 2, 2, 3)
+    found = verdict(h, "KR-06")
+    assert (found.violated, found.excused) == (0, 1)
+    assert "at offset 20, while pause-1 acted upon broker-1#1" in found.reason
+
+
+def test_an_isolated_broker_that_is_fenced_too_late_breaks_kr_02() -> None:
+    h = begun()
+    isolated(h, "broker-1")
+    h.after(BOUND_MS + 1)
+    record(h, 20, fenced=True)
+    assert "silent for 4.8 s (isolate-1)" in verdict(h, "KR-02").violations[0].message
+
+
+def test_the_isolation_of_another_broker_gives_no_time_to_fence_a_dead_one() -> None:
+    h = begun()
+    ended(h, FIRST)
+    h.after(2_000)
+    isolated(h, "broker-3")
+    h.after(BOUND_MS)
+    record(h, 20, fenced=True)
+    assert verdict(h, "KR-02").verdict is Outcome.VIOLATED
+
+
+def test_a_broker_that_reaches_one_controller_is_not_silent() -> None:
+    h = begun()
+    both = ("broker-1", CONTROLLERS[0]), (CONTROLLERS[0], "broker-1")
+    injected(h, "partition", "broker-1", CONTROLLERS[0], cut=both)
+    h.after(60_000)
+    assert verdict(h, "KR-02").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_slow_link_to_every_controller_is_no_silence() -> None:
+    h = begun()
+    ways = [(one, other) for one in BROKERS for other in CONTROLLERS]
+    injected(h, "slow_link", *BROKERS, *CONTROLLERS, cut=ways)
+    h.after(60_000)
+    assert verdict(h, "KR-02").verdict is Outcome.NOT_EXERCISED
+
+
+def test_the_end_of_a_cut_does_not_end_the_silence_of_a_broker_that_died_meanwhile() -> None:
+    h = begun()
+    isolated(h, "broker-1")
+    h.after(1_000)
+    ended(h, FIRST)
+    h.add("harness", FaultHealed(fault_id="isolate-1", receipt=True, evidence="undone"))
+    h.after(BOUND_MS)
+    assert verdict(h, "KR-02").verdict is Outcome.VIOLATED
+
+
+def test_a_new_controller_does_not_excuse_a_fencing_that_was_late_before() -> None:
+    h = begun()
+    ended(h, FIRST)
+    h.after(BOUND_MS + 1)
+    h.add("controller-1#1", ControllerResigned(epoch=1, reason="no_majority"))
+    h.add("controller-2#1", ControllerElected(epoch=2, log_end=12, last_epoch=-1))
+    h.after(1_000)
+    record(h, 20, fenced=True)
+    assert verdict(h, "KR-02").verdict is Outcome.VIOLATED

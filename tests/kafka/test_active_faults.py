@@ -1,0 +1,65 @@
+"""The faults in effect, and the processes and links that they act upon."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost import FaultHealed, FaultInjected
+from fencepost.testing import HistoryBuilder
+from fencepost_kafka.active_faults import ActiveFaults
+
+B1, B2, B3 = "broker-1#1", "broker-2#4", "broker-3#1"
+
+
+def faults(*targets: str, cut: tuple[tuple[str, str], ...] = ()) -> ActiveFaults:
+    h = HistoryBuilder()
+    body = FaultInjected(
+        fault_id="f-1", fault="f", targets=targets, receipt=True, evidence="", directions=cut
+    )
+    h.add("harness", body)
+    found = ActiveFaults()
+    found.take(h.events()[0])
+    return found
+
+
+def isolated_third() -> ActiveFaults:
+    both = (("broker-3", "broker-1"), ("broker-1", "broker-3"), ("broker-3", "broker-2"))
+    return faults("broker-1", "broker-2", "broker-3", cut=both)
+
+
+def test_the_neighbours_of_an_isolated_node_are_not_affected_among_themselves() -> None:
+    found = isolated_third()
+    assert not found.on(B1)
+    assert not found.on(B1, B2)
+    assert found.on(B1, B3)
+    assert found.on(B2, B3)
+
+
+@pytest.mark.parametrize("target", [B2, "broker-2"])
+def test_a_fault_of_a_process_affects_it_with_all_its_links(target: str) -> None:
+    found = faults(target)
+    assert found.on(B2)
+    assert found.on(B1, B2)
+    assert not found.on(B1, B3)
+
+
+def test_a_fault_of_links_without_known_directions_affects_all_that_it_names() -> None:
+    found = faults("broker-1", "broker-2")
+    assert found.on(B1)
+    assert found.now["f-1"].between(B1, B2)
+    assert not found.now["f-1"].between(B1, B3)
+
+
+def test_a_link_to_a_slot_that_a_process_needs_affects_it() -> None:
+    found = isolated_third()
+    assert list(found.among((B1,), "broker-3".__eq__))
+    assert not list(found.among((B1,), "broker-2".__eq__))
+    assert found.now["f-1"].parts(B2, lambda slot: True) == "broker-3"
+
+
+def test_a_healed_fault_affects_nothing() -> None:
+    h = HistoryBuilder()
+    h.add("harness", FaultHealed(fault_id="f-1", receipt=True, evidence=""))
+    found = isolated_third()
+    assert found.take(h.events()[0]) is not None
+    assert not found.on(B1, B3)
