@@ -4,6 +4,7 @@ running."""
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from typing import TypeVar
 
 import pytest
@@ -138,6 +139,21 @@ def test_a_term_ends_where_a_znode_that_it_knows_is_gone(
     with pytest.raises(Deposed):
         bench.run(store.carry_out(decide(store)))
     assert bench.reasons() == [f"{STATE} was changed by another client: no such node"]
+
+
+def test_the_next_term_knows_a_reassignment_under_way_and_one_that_is_over(bench: Bench) -> None:
+    """RP-20."""
+    for adding, removing in (((3,), (2,)), ((), ())):
+        store = bench.read()
+        moving = replace(
+            made("orders")[1],
+            replicas=(1, 2, 3),
+            adding_replicas=adding,
+            removing_replicas=removing,
+        )
+        bench.run(store.carry_out(lambda record=moving: (record,)))
+        found = bench.read().image.partitions[znodes.topic_id("orders")][0]
+        assert (found.replicas, found.adding, found.removing) == ((1, 2, 3), adding, removing)
 
 
 def test_a_term_ends_where_a_leader_has_stored_an_unreadable_state(bench: Bench) -> None:

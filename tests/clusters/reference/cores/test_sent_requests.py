@@ -6,7 +6,7 @@ import pytest
 from controller_bench import OWN, TOPIC, ControllerBench, stat
 
 from fencepost_clusters.reference.core.legacy import znodes
-from fencepost_clusters.reference.core.legacy.controller.messages import deletes
+from fencepost_clusters.reference.core.legacy.controller.messages import BEING_DELETED, deletes
 from fencepost_clusters.reference.core.node.effects import Call, Reply, ToZooKeeper
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire import messages as m
@@ -35,10 +35,17 @@ def delete(bench: ControllerBench) -> list[Call]:
     """Marks the topic; returns the deleting StopReplica to each of its brokers."""
     change(bench, m.DeleteTopicsRequest(topic_names=("orders",), timeout=1000))
     waiting: list[Call] = []
+    informed: set[tuple[str, int]] = set()
     while calls := bench.calls():
         for call in calls:
             if isinstance(call.message, w.StopReplicaRequest):
+                assert informed >= {call.address}, "clients would still see the topic there"
                 waiting.append(call)
+            elif isinstance(call.message, w.UpdateMetadataRequest):
+                states = [one for t in call.message.topic_states for one in t.partition_states]
+                if any(one.leader == BEING_DELETED for one in states):
+                    informed.add(call.address)
+                bench.answer(call)
             else:
                 bench.answer(call)
     assert [one.address[0] for one in waiting] == ["broker-2", "broker-3"]
@@ -341,3 +348,26 @@ def test_a_process_that_loses_its_id_without_a_connection_sends_nothing(
 ) -> None:
     bench.controller.resign()
     assert not any(isinstance(one, ToZooKeeper) for one in bench.take())
+
+
+def test_watches_that_fire_while_a_job_waits_cause_one_broker_change(
+    bench: ControllerBench,
+) -> None:
+    fired = zk.Fired(znodes.broker(2), zk.Watch.NODE, zk.ZnodeChange.DELETED)
+    for _ in range(3):
+        bench.controller.fired(fired)
+    bench.controller.go_on(bench.at(0))
+    reads = 0
+    while asked := bench.reads():
+        reads += isinstance(asked.request, zk.GetChildren)
+        answer = zk.Refused(zk.Reason.NO_NODE)
+        if isinstance(asked.request, zk.Multi):
+            bench.session.answered(asked.request_id, zk.Done((zk.Checked(), zk.DataSet(stat(1)))))
+        else:
+            bench.session.answered(asked.request_id, answer)
+    assert reads == 1
+    bench.controller.fired(fired)
+    bench.controller.go_on(bench.at(1))
+    asked = bench.reads()
+    assert asked is not None
+    assert isinstance(asked.request, zk.GetChildren)

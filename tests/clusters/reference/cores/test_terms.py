@@ -20,6 +20,7 @@ from fencepost_clusters.reference.core.node.effects import (
 )
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_clusters.zookeeper.client import port as zk
 from fencepost_clusters.zookeeper.simulation.tree import Tree
@@ -121,6 +122,23 @@ def test_a_broker_that_sends_a_heartbeat_while_its_declaration_waits_stays_activ
     bench.session.answered(asked.request_id, zk.Found(None))
     declared = [one for one in bench.notes() if isinstance(one, BrokerDeclared)]
     assert [(one.broker_id, one.new) for one in declared] == ([] if heard else [(2, "Inactive")])
+
+
+def test_a_broker_that_falls_silent_again_is_declared_inactive_again() -> None:
+    """HB-09, HB-10."""
+    bench = ControllerBench()
+    bench.term.store.stored.replay([r.DeleteTopicRecord(name=TOPIC)])
+    bench.term.brokers.pop(3)
+    for ms in (0, 4000):
+        beat = w.MetadataHeartbeatRequest(broker_id=2, incarnation_id=OWN, target_state=2)
+        bench.controller.heartbeat(bench.received(beat), beat, bench.at(ms))
+        for later in (2999, 3000):
+            bench.controller.go_on(bench.clock.now)
+            bench.controller.tick(bench.at(ms + later))
+        bench.controller.go_on(bench.clock.now)
+    bench.take()
+    declared = [one.new for one in bench.seen if isinstance(one, BrokerDeclared)]
+    assert declared == ["Inactive", "Active", "Inactive"]
 
 
 def test_the_requests_of_a_job_are_sent_before_the_next_job(bench: ControllerBench) -> None:

@@ -82,17 +82,13 @@ class Lifecycle:
     # ------------------------------------------------------------------------------- questions
 
     def serving(self, now: Instant) -> bool:
-        """Whether new requests of clients are processed (HB-04, HB-06, HB-07)."""
-        return self._policies.serves(self._seen(now))
+        """Whether new requests of clients are processed (HB-04, HB-06, HB-07). A Tick that is due
+        must have been given before, since it may fence this broker."""
+        return self._policies.serves(self.state)
 
     def finishing(self, now: Instant) -> bool:
         """Whether requests in progress are completed: a fenced broker does, too (HB-07)."""
         return True
-
-    def _seen(self, now: Instant) -> OwnState:
-        if self.state in (OwnState.ACTIVE, OwnState.STOPPING) and self._silent(now):
-            return OwnState.FENCED
-        return self.state
 
     def _fence_ns(self) -> int | None:
         """When this broker fences itself without another accepted heartbeat; None: never."""

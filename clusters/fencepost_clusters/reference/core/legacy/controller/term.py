@@ -232,7 +232,6 @@ class Term:
             known = self.brokers.get(broker)
             if known is not None:
                 compared = self._policies.compared_epoch(known.initialised, known.incarnation)
-                known.registration = one
                 if not self._policies.has_bounced(compared, one.epoch):
                     continue
                 self._forget(broker, "bounced")
