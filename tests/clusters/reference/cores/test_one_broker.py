@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 import pytest
-from broker_bench import ME, OTHER, BrokerBench
+from broker_bench import ME, OTHER, SECOND, BrokerBench
+from msgspec.structs import replace
 
 from fencepost import NodeStopped
 from fencepost_clusters.reference.core.legacy import znodes
 from fencepost_clusters.reference.core.legacy.broker.broker import LegacyNode
 from fencepost_clusters.reference.core.legacy.broker.registration import Peers
+from fencepost_clusters.reference.core.legacy.controller.messages import BEING_DELETED
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.replication.replica import log_name
 from fencepost_clusters.reference.wire import legacy as w
@@ -201,24 +203,57 @@ def parents(path: str) -> list[str]:
 THREE = settings({"min.insync.replicas": "3"})
 
 
+def write(bench: BrokerBench, path: str, data: bytes) -> None:
+    """Another client writes a znode, and those above it that are missing."""
+    for one in (*parents(path), path):
+        bench.tree.request(OTHER, zk.Create(one), 0)
+    bench.write(zk.SetData(path, data))
+
+
+SETTINGS = pytest.mark.parametrize("path", [znodes.config("orders"), znodes.BROKER_CONFIG])
+
+
+@SETTINGS
 @pytest.mark.parametrize("before", [True, False])
-@pytest.mark.parametrize("path", [znodes.config("orders"), znodes.BROKER_CONFIG])
 def test_a_leader_obeys_the_settings_of_its_topic_and_of_all_brokers(
     path: str, before: bool
 ) -> None:
     """The ISR of two is too small. The settings are there, or are changed later."""
-
-    def write(bench: BrokerBench, data: bytes) -> None:
-        for one in (*parents(path), path):
-            bench.tree.request(OTHER, zk.Create(one), 0)
-        bench.write(zk.SetData(path, data))
-
     bench = BrokerBench()
-    write(bench, THREE if before else settings({}))
+    write(bench, path, THREE if before else settings({}))
     bench = leader(bench)
     if not before:
         assert produced(bench) is None
-        write(bench, THREE)
+        write(bench, path, THREE)
+    assert produced(bench) == Error.NOT_ENOUGH_REPLICAS
+
+
+@SETTINGS
+@pytest.mark.parametrize("same", [True, False], ids=["same session", "next session"])
+@pytest.mark.parametrize("meanwhile", [True, False], ids=["meanwhile", "later"])
+def test_a_leader_learns_of_settings_that_changed_while_it_had_no_connection_or_later(
+    path: str, same: bool, meanwhile: bool
+) -> None:
+    """A connection's watches are lost with it."""
+    bench = BrokerBench()
+    write(bench, path, settings({}))
+    bench = leader(bench)
+    if same:
+        bench.tree.disconnect(ME)
+        bench.give(e.ZooKeeperEvent(zk.Suspended()))
+    else:
+        bench.session_ends()
+    if meanwhile:
+        write(bench, path, THREE)
+    if same:
+        bench.give(e.ZooKeeperEvent(zk.Connected(ME)))
+    else:
+        bench.session_begins()
+        bench.passes(0)
+        beat = bench.called(w.MetadataHeartbeatRequest)
+        bench.answer(beat, w.MetadataHeartbeatResponse(error_code=Error.NONE, current_state=2))
+    if not meanwhile:
+        write(bench, path, THREE)
     assert produced(bench) == Error.NOT_ENOUGH_REPLICAS
 
 
@@ -330,6 +365,32 @@ def test_a_leader_whose_write_of_an_isr_got_no_answer_writes_it_again() -> None:
     stored, _ = bench.tree.request(OTHER, zk.GetData(state), 0)
     assert isinstance(stored, zk.Data)
     assert znodes.decode(state, stored.data, znodes.PartitionState).isr == (1,)
+
+
+def test_a_broker_serves_no_metadata_of_a_topic_in_deletion() -> None:
+    """RP-25."""
+    bench = leader()
+    for names in (["orders"], []):
+        (reply,) = bench.asks("CLIENT", m.MetadataRequest(topics=None))
+        assert isinstance(reply, e.Reply)
+        assert isinstance(reply.message, m.MetadataResponse)
+        assert [topic.name for topic in reply.message.topics] == names
+        (topic,) = LEARN.topic_states
+        deleted = tuple(replace(one, leader=BEING_DELETED) for one in topic.partition_states)
+        states = (replace(topic, partition_states=deleted),)
+        bench.asks("REPLICATION", replace(LEARN, topic_states=states))
+
+
+def test_a_silent_controllers_broker_serves_up_to_the_moment_at_which_it_fences_itself() -> None:
+    """HB-06, HB-07."""
+    bench = leader(broker_heartbeat_timeout_ms="13000")
+    (accepted,) = (one for one in bench.notes if isinstance(one, MetadataHeartbeatReceived))
+    fenced_ns = accepted.sent_ns + 13 * SECOND
+    bench.passes((fenced_ns - bench.now_ns) / SECOND - 0.001)
+    for now_ns, served in ((bench.now_ns, True), (fenced_ns, False)):
+        bench.now_ns = now_ns
+        (answer,) = bench.asks("CLIENT", m.MetadataRequest(topics=None))
+        assert isinstance(answer, e.Reply) is served
 
 
 def test_what_a_replaced_process_has_fetched_counts_no_longer() -> None:

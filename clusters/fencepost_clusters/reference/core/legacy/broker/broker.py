@@ -342,14 +342,14 @@ class LegacyNode:
         )
         self.lifecycle.registered(made.epoch, made.former, self._clock.now)
         self._read_watched()
-        self.session.start(self._read_config(""))
-        for name in sorted(self.commands.metadata.topics):
-            self.session.start(self._read_config(name))
 
     def _read_watched(self) -> None:
         """Reads the watched znodes again, which renews the watches."""
         self._read_peers()
         self.controller.stand()
+        self.session.start(self._read_config(""))
+        for name in sorted(self.commands.metadata.topics):
+            self.session.start(self._read_config(name))
 
     def _read_peers(self) -> None:
         if self.peers.start():
