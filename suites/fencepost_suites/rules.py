@@ -15,7 +15,7 @@ from fencepost_suites.brokers import (
     starting,
     stopping,
 )
-from fencepost_suites.clients import anomalies, duplicates
+from fencepost_suites.clients import aborted, anomalies, duplicates
 from fencepost_suites.common import surfaces
 from fencepost_suites.control_requests import bounces, obeying, shutdowns
 from fencepost_suites.heartbeats import (
@@ -164,5 +164,5 @@ ALL: tuple[Rule[Any], ...] = (
     duplicates.Duplicate(),
     anomalies.NonmonotonicPoll(),
     anomalies.PollSkip(),
-    anomalies.AbortedRead(),
+    aborted.AbortedRead(),
 )

@@ -15,14 +15,12 @@ from msgspec import Struct, field
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Undecided, Violated
 from fencepost_kafka import (
     ConsumerPositioned,
-    LeadershipEnded,
-    LeadershipStarted,
     Polled,
     ProduceCompleted,
     ReadCompleted,
-    ReplicaRemoved,
 )
-from fencepost_suites.common.keys import NOTHING, by_partition, by_reader
+from fencepost_suites.common.generations import OF_CLIENTS, Generations, by_generation
+from fencepost_suites.common.keys import NOTHING, by_reader
 
 CLIENT = Evidence.CLIENT
 
@@ -57,15 +55,18 @@ class LostWrite(Struct, frozen=True):
     before the reading began."""
 
     clause: str = "JEPSEN-lost-write"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {ProduceCompleted, Polled, ReadCompleted, LeadershipEnded}
-    )
-    keys = staticmethod(by_partition)
+    kinds: frozenset[type[Struct]] = OF_CLIENTS | {ProduceCompleted, Polled, ReadCompleted}
+    keys = staticmethod(by_generation)
 
-    def start(self, key: Key) -> _Unread:
-        return _Unread()
+    def start(self, key: Key) -> Generations[_Unread]:
+        return Generations(_Unread)
 
-    def step(self, state: _Unread, event: Event) -> tuple[_Unread, Sequence[Finding]]:
+    def step(
+        self, state: Generations[_Unread], event: Event
+    ) -> tuple[Generations[_Unread], Sequence[Finding]]:
+        return state.step(event, self._step)
+
+    def _step(self, state: _Unread, event: Event) -> tuple[_Unread, Sequence[Finding]]:
         body = event.body
         if isinstance(body, ProduceCompleted):
             if body.acks != -1 or body.outcome != "ok":
@@ -82,8 +83,6 @@ class LostWrite(Struct, frozen=True):
                 return state, self._read(state, event, body)
         elif isinstance(body, ReadCompleted):
             return state, self._completed(state, event, body)
-        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
-            return _Unread(), NOTHING
         return state, NOTHING
 
     @staticmethod
@@ -126,7 +125,11 @@ class LostWrite(Struct, frozen=True):
         state.error, state.confirmed = "", 0
         return found
 
-    def end(self, state: _Unread, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Generations[_Unread], end: RunEnd) -> Sequence[Finding]:
+        return state.end(end, self._end)
+
+    @staticmethod
+    def _end(state: _Unread, end: RunEnd) -> Sequence[Finding]:
         if state.waiting and state.error:
             message = (
                 f"{len(state.waiting)} acknowledged writes could not be read back: {state.error}"
@@ -162,7 +165,6 @@ class _Unseen(Struct):
     before: set[int] = field(default_factory=set)
     """The waiting offsets that were acknowledged before that reading."""
     seen: int = 0
-    deleted: bool = False
 
 
 @final
@@ -171,18 +173,21 @@ class Unseen(Struct, frozen=True):
     end."""
 
     clause: str = "JEPSEN-unseen"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {ProduceCompleted, Polled, ReadCompleted, LeadershipStarted, ReplicaRemoved}
-    )
-    keys = staticmethod(by_partition)
+    kinds: frozenset[type[Struct]] = OF_CLIENTS | {ProduceCompleted, Polled, ReadCompleted}
+    keys = staticmethod(by_generation)
 
-    def start(self, key: Key) -> _Unseen:
-        return _Unseen()
+    def start(self, key: Key) -> Generations[_Unseen]:
+        return Generations(_Unseen)
 
-    def step(self, state: _Unseen, event: Event) -> tuple[_Unseen, Sequence[Finding]]:
+    def step(
+        self, state: Generations[_Unseen], event: Event
+    ) -> tuple[Generations[_Unseen], Sequence[Finding]]:
+        return state.step(event, self._step)
+
+    def _step(self, state: _Unseen, event: Event) -> tuple[_Unseen, Sequence[Finding]]:
         body = event.body
         if isinstance(body, ProduceCompleted):
-            if body.offset > state.top and body.acks == -1 and not state.deleted:
+            if body.offset > state.top and body.acks == -1:
                 state.waiting[body.offset] = (body.operation, event.ref)
         elif isinstance(body, Polled):
             if body.offsets:
@@ -191,21 +196,19 @@ class Unseen(Struct, frozen=True):
                 for offset in body.offsets:
                     if waiting.pop(offset, None) is not None:
                         state.seen += 1
-        elif isinstance(body, ReadCompleted):
-            if body.outcome == "ok":
-                # A write that is missing below the end is lost: that is JEPSEN-lost-write.
-                state.waiting = {o: w for o, w in state.waiting.items() if o >= body.end}
-                state.read_end, state.before = body.end, set(state.waiting)
-                if state.seen and not state.waiting:
-                    return state, (Exercised(event.ref, CLIENT),)
-        elif isinstance(body, LeadershipStarted):
-            state.deleted = False
-        elif isinstance(body, ReplicaRemoved) and body.reason == "deleted":
-            # Answers may still arrive, but the topic can no longer be read.
-            return _Unseen(deleted=True), NOTHING
+        elif isinstance(body, ReadCompleted) and body.outcome == "ok":
+            # A write that is missing below the end is lost: that is JEPSEN-lost-write.
+            state.waiting = {o: w for o, w in state.waiting.items() if o >= body.end}
+            state.read_end, state.before = body.end, set(state.waiting)
+            if state.seen and not state.waiting:
+                return state, (Exercised(event.ref, CLIENT),)
         return state, NOTHING
 
-    def end(self, state: _Unseen, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Generations[_Unseen], end: RunEnd) -> Sequence[Finding]:
+        return state.end(end, self._end)
+
+    @staticmethod
+    def _end(state: _Unseen, end: RunEnd) -> Sequence[Finding]:
         found: list[Finding] = []
         for offset, (operation, ref) in state.waiting.items():
             if offset in state.before:
@@ -240,15 +243,18 @@ class InconsistentOffsets(Struct, frozen=True):
     was seen before."""
 
     clause: str = "JEPSEN-inconsistent-offsets"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {ProduceCompleted, Polled, ReadCompleted, LeadershipEnded}
-    )
-    keys = staticmethod(by_partition)
+    kinds: frozenset[type[Struct]] = OF_CLIENTS | {ProduceCompleted, Polled, ReadCompleted}
+    keys = staticmethod(by_generation)
 
-    def start(self, key: Key) -> _Contents:
-        return _Contents()
+    def start(self, key: Key) -> Generations[_Contents]:
+        return Generations(_Contents)
 
-    def step(self, state: _Contents, event: Event) -> tuple[_Contents, Sequence[Finding]]:
+    def step(
+        self, state: Generations[_Contents], event: Event
+    ) -> tuple[Generations[_Contents], Sequence[Finding]]:
+        return state.step(event, self._step)
+
+    def _step(self, state: _Contents, event: Event) -> tuple[_Contents, Sequence[Finding]]:
         body = event.body
         at = state.at
         if isinstance(body, ProduceCompleted):
@@ -263,8 +269,6 @@ class InconsistentOffsets(Struct, frozen=True):
                 state.error = body.error or "it did not complete"
                 return state, NOTHING
             return state, self._read(state, event, body)
-        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
-            return _Contents(), NOTHING
         return state, NOTHING
 
     @staticmethod
@@ -299,7 +303,11 @@ class InconsistentOffsets(Struct, frozen=True):
         state.got, state.error = later, ""
         return found
 
-    def end(self, state: _Contents, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Generations[_Contents], end: RunEnd) -> Sequence[Finding]:
+        return state.end(end, self._end)
+
+    @staticmethod
+    def _end(state: _Contents, end: RunEnd) -> Sequence[Finding]:
         if state.got and state.error:
             message = f"{len(state.got)} messages were not read again: {state.error}"
             return (Undecided(message),)
@@ -390,15 +398,18 @@ class PollSkip(Struct, frozen=True):
     latest the final reading. Skipped offsets without a message are no violation."""
 
     clause: str = "JEPSEN-poll-skip"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {Polled, ConsumerPositioned, ReadCompleted, LeadershipEnded}
-    )
-    keys = staticmethod(by_partition)
+    kinds: frozenset[type[Struct]] = OF_CLIENTS | {Polled, ConsumerPositioned, ReadCompleted}
+    keys = staticmethod(by_generation)
 
-    def start(self, key: Key) -> _Skips:
-        return _Skips()
+    def start(self, key: Key) -> Generations[_Skips]:
+        return Generations(_Skips)
 
-    def step(self, state: _Skips, event: Event) -> tuple[_Skips, Sequence[Finding]]:
+    def step(
+        self, state: Generations[_Skips], event: Event
+    ) -> tuple[Generations[_Skips], Sequence[Finding]]:
+        return state.step(event, self._step)
+
+    def _step(self, state: _Skips, event: Event) -> tuple[_Skips, Sequence[Finding]]:
         body = event.body
         if isinstance(body, Polled):
             return state, self._polled(state, event, body)
@@ -410,8 +421,6 @@ class PollSkip(Struct, frozen=True):
             state.read = state.read or body.outcome == "ok"
             if body.outcome == "ok":
                 state.gaps.clear()
-        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
-            return _Skips(), NOTHING
         return state, NOTHING
 
     @staticmethod
@@ -431,7 +440,11 @@ class PollSkip(Struct, frozen=True):
             return (Exercised(event.ref, CLIENT),)
         return found
 
-    def end(self, state: _Skips, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Generations[_Skips], end: RunEnd) -> Sequence[Finding]:
+        return state.end(end, self._end)
+
+    @staticmethod
+    def _end(state: _Skips, end: RunEnd) -> Sequence[Finding]:
         if not state.gaps:
             return NOTHING
         start, stop, process, ref = state.gaps[0]
@@ -455,46 +468,3 @@ def _met(state: _Skips, body: Polled) -> list[Finding]:
         found.append(Violated(ref, CLIENT, message))
     state.gaps = kept
     return found
-
-
-class _Failed(Struct):
-    operations: dict[str, Cause] = field(default_factory=dict)
-
-
-@final
-class AbortedRead(Struct, frozen=True):
-    """JEPSEN-aborted-read. Exercised by a whole reading after a write that failed."""
-
-    clause: str = "JEPSEN-aborted-read"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {ProduceCompleted, Polled, ReadCompleted, LeadershipEnded}
-    )
-    keys = staticmethod(by_partition)
-
-    def start(self, key: Key) -> _Failed:
-        return _Failed()
-
-    def step(self, state: _Failed, event: Event) -> tuple[_Failed, Sequence[Finding]]:
-        body = event.body
-        if isinstance(body, ProduceCompleted):
-            if body.outcome == "failed":
-                state.operations[body.operation] = event.ref
-        elif isinstance(body, Polled):
-            if state.operations:
-                return state, [
-                    Violated(
-                        event.ref,
-                        CLIENT,
-                        f"{event.process} read {operation}, which had failed, in {body.topic}-"
-                        f"{body.partition}",
-                        (state.operations[operation],),
-                    )
-                    for operation in body.operations
-                    if operation in state.operations
-                ]
-        elif isinstance(body, ReadCompleted) and body.outcome == "ok" and state.operations:
-            return state, (Exercised(event.ref, CLIENT),)
-        return state, NOTHING
-
-    def end(self, state: _Failed, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING

@@ -11,14 +11,14 @@ from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
     FollowerFetched,
     FollowingStarted,
-    LeadershipEnded,
     LeadershipStarted,
     LogAppended,
     LogTruncated,
     PartitionCommitted,
     ProduceAnswered,
 )
-from fencepost_suites.common.keys import NOTHING, by_partition
+from fencepost_suites.common.generations import OF_REPLICAS, Generations, by_generation
+from fencepost_suites.common.keys import NOTHING
 
 
 class _Ends(Struct):
@@ -49,18 +49,26 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
     Exercised by every acks=all that had to wait for a follower."""
 
     clause: str = "RP-04"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(ProduceAnswered, LogAppended, LogTruncated, FollowerFetched),
-            *(FollowingStarted, LeadershipStarted, LeadershipEnded, PartitionCommitted),
-        }
-    )
-    keys = staticmethod(by_partition)
+    kinds: frozenset[type[Struct]] = OF_REPLICAS | {
+        ProduceAnswered,
+        LogAppended,
+        LogTruncated,
+        FollowerFetched,
+        FollowingStarted,
+        LeadershipStarted,
+        PartitionCommitted,
+    }
+    keys = staticmethod(by_generation)
 
-    def start(self, key: Key) -> _Ends:
-        return _Ends()
+    def start(self, key: Key) -> Generations[_Ends]:
+        return Generations(_Ends)
 
-    def step(self, state: _Ends, event: Event) -> tuple[_Ends, Sequence[Finding]]:
+    def step(
+        self, state: Generations[_Ends], event: Event
+    ) -> tuple[Generations[_Ends], Sequence[Finding]]:
+        return state.step(event, self._step)
+
+    def _step(self, state: _Ends, event: Event) -> tuple[_Ends, Sequence[Finding]]:
         body = event.body
         if isinstance(body, LogAppended):
             state.ends[event.process] = body.log_end
@@ -78,8 +86,6 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
             known = state.stored.get(body.leader_epoch)
             if known is None or known[0].offset < body.offset:
                 state.stored[body.leader_epoch] = body, event.process
-        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
-            return _Ends(), NOTHING
         return state, NOTHING
 
     @staticmethod
@@ -123,5 +129,5 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
         evidence = Evidence.PEER if by_peers == len(isr) - 1 else Evidence.SELF
         return (Exercised(event.ref, evidence),)
 
-    def end(self, state: _Ends, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Generations[_Ends], end: RunEnd) -> Sequence[Finding]:
         return NOTHING

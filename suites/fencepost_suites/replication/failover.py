@@ -35,6 +35,7 @@ from fencepost_kafka import (
     ProduceInvoked,
     RequestRefused,
 )
+from fencepost_suites.common.generations import OF_REPLICAS, Generations, by_generation
 from fencepost_suites.common.keys import NOTHING, by_partition, whole_run
 from fencepost_suites.common.replica_logs import ReplicaLogs
 from fencepost_suites.common.words import span
@@ -270,15 +271,23 @@ class ResendIsStoredOnce(Struct, frozen=True):
     stored."""
 
     clause: str = "RP-12"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {LogAppended, LogTruncated, HighWatermarkAdvanced, ProduceAnswered, LeadershipEnded}
-    )
-    keys = staticmethod(by_partition)
+    kinds: frozenset[type[Struct]] = OF_REPLICAS | {
+        LogAppended,
+        LogTruncated,
+        HighWatermarkAdvanced,
+        ProduceAnswered,
+    }
+    keys = staticmethod(by_generation)
 
-    def start(self, key: Key) -> _Sequences:
-        return _Sequences()
+    def start(self, key: Key) -> Generations[_Sequences]:
+        return Generations(_Sequences)
 
-    def step(self, state: _Sequences, event: Event) -> tuple[_Sequences, Sequence[Finding]]:
+    def step(
+        self, state: Generations[_Sequences], event: Event
+    ) -> tuple[Generations[_Sequences], Sequence[Finding]]:
+        return state.step(event, self._step)
+
+    def _step(self, state: _Sequences, event: Event) -> tuple[_Sequences, Sequence[Finding]]:
         body = event.body
         if isinstance(body, LogAppended):
             state.logs.append(event.process, body)
@@ -289,13 +298,10 @@ class ResendIsStoredOnce(Struct, frozen=True):
             state.logs.truncate(event.process, body.to_offset)
         elif isinstance(body, HighWatermarkAdvanced):
             return state, self._commits(state, event, body)
-        elif isinstance(body, ProduceAnswered):
-            if body.duplicate and body.error == "NONE":
-                stored = [at for at in state.at.values() if body.base_offset in at]
-                if any(at[body.base_offset] != event.process for at in stored):
-                    return state, (Exercised(event.ref, Evidence.PEER),)
-        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
-            return _Sequences(), NOTHING
+        elif isinstance(body, ProduceAnswered) and body.duplicate and body.error == "NONE":
+            stored = [at for at in state.at.values() if body.base_offset in at]
+            if any(at[body.base_offset] != event.process for at in stored):
+                return state, (Exercised(event.ref, Evidence.PEER),)
         return state, NOTHING
 
     @staticmethod
@@ -330,7 +336,7 @@ class ResendIsStoredOnce(Struct, frozen=True):
                 return (Violated(event.ref, Evidence.PEER, message),)
         return NOTHING
 
-    def end(self, state: _Sequences, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Generations[_Sequences], end: RunEnd) -> Sequence[Finding]:
         return NOTHING
 
 

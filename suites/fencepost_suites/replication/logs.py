@@ -12,18 +12,19 @@ from fencepost_kafka import (
     FollowingStarted,
     HighWatermarkAdvanced,
     IsrChangeAsked,
-    LeadershipEnded,
     LeadershipStarted,
     LogAppended,
     LogTruncated,
     PartitionCommitted,
     ProduceAnswered,
     ProduceCompleted,
+    ProduceInvoked,
     ReadCompleted,
     ReplicaRemoved,
 )
 from fencepost_suites.common.committed import eligible_leaders, leader_joins
-from fencepost_suites.common.keys import NOTHING, by_partition
+from fencepost_suites.common.generations import OF_REPLICAS, Generations, by_generation
+from fencepost_suites.common.keys import NOTHING
 from fencepost_suites.common.replica_logs import ReplicaLogs
 
 
@@ -43,18 +44,25 @@ class ReplicasAgree(Struct, frozen=True):
     with messages in its log, once what it commits equals what another replica committed."""
 
     clause: str = "RP-05"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(LogAppended, HighWatermarkAdvanced, LogTruncated, ReplicaRemoved),
-            *(FollowingStarted, LeadershipStarted, LeadershipEnded),
-        }
-    )
-    keys = staticmethod(by_partition)
+    kinds: frozenset[type[Struct]] = OF_REPLICAS | {
+        LogAppended,
+        HighWatermarkAdvanced,
+        LogTruncated,
+        ReplicaRemoved,
+        FollowingStarted,
+        LeadershipStarted,
+    }
+    keys = staticmethod(by_generation)
 
-    def start(self, key: Key) -> _Agreement:
-        return _Agreement()
+    def start(self, key: Key) -> Generations[_Agreement]:
+        return Generations(_Agreement)
 
-    def step(self, state: _Agreement, event: Event) -> tuple[_Agreement, Sequence[Finding]]:
+    def step(
+        self, state: Generations[_Agreement], event: Event
+    ) -> tuple[Generations[_Agreement], Sequence[Finding]]:
+        return state.step(event, self._step)
+
+    def _step(self, state: _Agreement, event: Event) -> tuple[_Agreement, Sequence[Finding]]:
         body = event.body
         if isinstance(body, LogAppended):
             state.logs.append(event.process, body)
@@ -78,8 +86,6 @@ class ReplicasAgree(Struct, frozen=True):
                 state.anew.add(event.process)
         elif isinstance(body, ReplicaRemoved):
             state.ends.pop(event.process, None)
-        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
-            return _Agreement(), NOTHING
         return state, NOTHING
 
     @staticmethod
@@ -98,7 +104,7 @@ class ReplicasAgree(Struct, frozen=True):
             return (Exercised(event.ref, Evidence.PEER),)
         return NOTHING
 
-    def end(self, state: _Agreement, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Generations[_Agreement], end: RunEnd) -> Sequence[Finding]:
         return NOTHING
 
 
@@ -125,18 +131,25 @@ class CommittedIsNeverLost(Struct, frozen=True):
     events. A reader's evidence is the end of what it read after a change of leader."""
 
     clause: str = "RP-06"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(HighWatermarkAdvanced, LeadershipStarted, LeadershipEnded, FollowingStarted),
-            *(PartitionCommitted, ReadCompleted, IsrChangeAsked),
-        }
-    )
-    keys = staticmethod(by_partition)
+    kinds: frozenset[type[Struct]] = OF_REPLICAS | {
+        HighWatermarkAdvanced,
+        LeadershipStarted,
+        FollowingStarted,
+        PartitionCommitted,
+        ReadCompleted,
+        IsrChangeAsked,
+    }
+    keys = staticmethod(by_generation)
 
-    def start(self, key: Key) -> _Committed:
-        return _Committed()
+    def start(self, key: Key) -> Generations[_Committed]:
+        return Generations(_Committed)
 
-    def step(self, state: _Committed, event: Event) -> tuple[_Committed, Sequence[Finding]]:
+    def step(
+        self, state: Generations[_Committed], event: Event
+    ) -> tuple[Generations[_Committed], Sequence[Finding]]:
+        return state.step(event, self._step)
+
+    def _step(self, state: _Committed, event: Event) -> tuple[_Committed, Sequence[Finding]]:
         body = event.body
         if isinstance(body, HighWatermarkAdvanced):
             self._reported(state, event, body.high_watermark)
@@ -165,8 +178,6 @@ class CommittedIsNeverLost(Struct, frozen=True):
                     )
                     because = (Cause(state.process, state.seq),)
                     return state, (Violated(event.ref, Evidence.CLIENT, message, because),)
-            case LeadershipEnded(reason="deleted"):
-                return _Committed(), NOTHING
         return state, NOTHING
 
     @staticmethod
@@ -219,7 +230,7 @@ class CommittedIsNeverLost(Struct, frozen=True):
         )
         return (Violated(event.ref, Evidence.PEER, message),)
 
-    def end(self, state: _Committed, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Generations[_Committed], end: RunEnd) -> Sequence[Finding]:
         return NOTHING
 
 
@@ -243,15 +254,24 @@ class NewLeaderHasTheAcknowledged(Struct, frozen=True):
     former leader's, as a peer of the new one, is that it answered."""
 
     clause: str = "RP-13"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {ProduceAnswered, ProduceCompleted, LeadershipStarted, LeadershipEnded, ReadCompleted}
-    )
-    keys = staticmethod(by_partition)
+    kinds: frozenset[type[Struct]] = OF_REPLICAS | {
+        ProduceAnswered,
+        ProduceInvoked,
+        ProduceCompleted,
+        LeadershipStarted,
+        ReadCompleted,
+    }
+    keys = staticmethod(by_generation)
 
-    def start(self, key: Key) -> _Acknowledged:
-        return _Acknowledged()
+    def start(self, key: Key) -> Generations[_Acknowledged]:
+        return Generations(_Acknowledged)
 
-    def step(self, state: _Acknowledged, event: Event) -> tuple[_Acknowledged, Sequence[Finding]]:
+    def step(
+        self, state: Generations[_Acknowledged], event: Event
+    ) -> tuple[Generations[_Acknowledged], Sequence[Finding]]:
+        return state.step(event, self._step)
+
+    def _step(self, state: _Acknowledged, event: Event) -> tuple[_Acknowledged, Sequence[Finding]]:
         body = event.body
         if isinstance(body, ProduceAnswered):
             if body.acks == -1 and body.error == "NONE" and body.log_end > state.answered:
@@ -261,11 +281,12 @@ class NewLeaderHasTheAcknowledged(Struct, frozen=True):
                 state.acked, state.acked_by = body.offset, event.ref
         elif isinstance(body, LeadershipStarted):
             return state, self._led(state, event, body)
-        elif isinstance(body, ReadCompleted):
-            if body.outcome == "ok" and 0 <= state.before_change < body.end:
-                return state, (Exercised(event.ref, Evidence.CLIENT),)
-        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
-            return _Acknowledged(), NOTHING
+        elif (
+            isinstance(body, ReadCompleted)
+            and body.outcome == "ok"
+            and 0 <= state.before_change < body.end
+        ):
+            return state, (Exercised(event.ref, Evidence.CLIENT),)
         return state, NOTHING
 
     @staticmethod
@@ -289,7 +310,7 @@ class NewLeaderHasTheAcknowledged(Struct, frozen=True):
         state.before_change = state.acked
         return (Exercised(event.ref, Evidence.PEER),)
 
-    def end(self, state: _Acknowledged, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Generations[_Acknowledged], end: RunEnd) -> Sequence[Finding]:
         return NOTHING
 
 
@@ -312,18 +333,23 @@ class FollowerTruncatesByEpoch(Struct, frozen=True):
     that it kept: cutting the log there, as the seed literally says, would have lost them."""
 
     clause: str = "RP-15"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(LogAppended, HighWatermarkAdvanced, LogTruncated),
-            *(FollowingStarted, LeadershipEnded),
-        }
-    )
-    keys = staticmethod(by_partition)
+    kinds: frozenset[type[Struct]] = OF_REPLICAS | {
+        LogAppended,
+        HighWatermarkAdvanced,
+        LogTruncated,
+        FollowingStarted,
+    }
+    keys = staticmethod(by_generation)
 
-    def start(self, key: Key) -> _Following:
-        return _Following()
+    def start(self, key: Key) -> Generations[_Following]:
+        return Generations(_Following)
 
-    def step(self, state: _Following, event: Event) -> tuple[_Following, Sequence[Finding]]:
+    def step(
+        self, state: Generations[_Following], event: Event
+    ) -> tuple[Generations[_Following], Sequence[Finding]]:
+        return state.step(event, self._step)
+
+    def _step(self, state: _Following, event: Event) -> tuple[_Following, Sequence[Finding]]:
         body = event.body
         if isinstance(body, LogAppended):
             process = event.process
@@ -349,8 +375,6 @@ class FollowerTruncatesByEpoch(Struct, frozen=True):
             anew = state.followed.get(event.process) != body.leader_epoch
             state.followed[event.process] = body.leader_epoch
             state.began[event.process] = (body, anew)
-        elif isinstance(body, LeadershipEnded) and body.reason == "deleted":
-            return _Following(), NOTHING
         return state, NOTHING
 
     @staticmethod
@@ -404,5 +428,5 @@ class FollowerTruncatesByEpoch(Struct, frozen=True):
                 return (Violated(event.ref, Evidence.PEER, message),)
         return NOTHING
 
-    def end(self, state: _Following, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Generations[_Following], end: RunEnd) -> Sequence[Finding]:
         return NOTHING

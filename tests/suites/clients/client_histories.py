@@ -6,11 +6,13 @@ from typing import Literal
 
 from fencepost.testing import HistoryBuilder, Verdict, judge
 from fencepost_kafka import (
+    AdminCompleted,
     LeadershipEnded,
     Polled,
     ProduceCompleted,
     ProduceInvoked,
     ReadCompleted,
+    TopicCommitted,
 )
 from fencepost_suites import rules
 from fencepost_suites.clauses import clauses
@@ -27,9 +29,29 @@ def invoke(h: HistoryBuilder, acks: int = -1, *, idempotent: bool = True) -> Non
     h.add(PRODUCER, body)
 
 
+def invoke_named(h: HistoryBuilder, operation: str) -> None:
+    body = ProduceInvoked(operation=operation, topic="orders", partition=0, acks=-1)
+    h.add(PRODUCER, body)
+
+
 def delete_replica(h: HistoryBuilder) -> None:
+    """The leader says that the topic is deleted."""
     ended = LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="deleted")
     h.add("broker-1#1", ended)
+
+
+def delete_topic(h: HistoryBuilder, offset: int = 9) -> None:
+    """The deletion of the topic is committed."""
+    body = TopicCommitted(offset=offset, topic="orders", topic_id="t", deleted=True)
+    h.add("controller-1#1", body)
+
+
+def answer_deletion(h: HistoryBuilder) -> None:
+    """A client got the answer that the topic is deleted."""
+    body = AdminCompleted(
+        operation="d", api="delete_topic", subject="orders", outcome="ok", error=""
+    )
+    h.add("clients/admin#1", body)
 
 
 def verdict(h: HistoryBuilder, anomaly: str, complete: bool = True) -> Verdict:

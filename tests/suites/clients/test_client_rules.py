@@ -9,7 +9,7 @@ from tests.suites.clients.client_histories import (
     A,
     B,
     acked,
-    delete_replica,
+    delete_topic,
     invoke,
     poll,
     read,
@@ -125,7 +125,7 @@ def test_a_reading_that_did_not_complete_leaves_lost_writes_undecided() -> None:
 def test_messages_of_a_deleted_topic_are_not_lost() -> None:
     h = HistoryBuilder()
     acked(h, 0)
-    delete_replica(h)
+    delete_topic(h)
     read(h, 0, "unknown")
     assert verdict(h, "lost-write").verdict is Outcome.NOT_EXERCISED
 
@@ -296,7 +296,7 @@ def test_a_reading_that_did_not_complete_leaves_open_whether_offsets_are_consist
 def test_consumed_messages_of_a_deleted_topic_may_be_gone() -> None:
     h = HistoryBuilder()
     poll(h, A, 0, 1)
-    delete_replica(h)
+    delete_topic(h)
     read(h, 0)
     assert verdict(h, "inconsistent-offsets").verdict is Outcome.NOT_EXERCISED
 

@@ -6,7 +6,9 @@ import pytest
 from tests.suites.partition_histories import (
     B1,
     B2,
+    CONTROLLER,
     follow,
+    lead,
     verdict,
 )
 from tests.suites.replication.replication_histories import (
@@ -18,8 +20,8 @@ from tests.suites.replication.replication_histories import (
 from fencepost import Evidence
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
-    LeadershipEnded,
     LogTruncated,
+    TopicCommitted,
 )
 
 
@@ -109,7 +111,8 @@ def test_a_topic_deleted_is_forgotten() -> None:
     h = HistoryBuilder()
     store(h, B1, 0, "old", as_leader=True)
     mark(h, B1, 1)
-    h.add(B1, LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="deleted"))
+    h.add(CONTROLLER, TopicCommitted(offset=9, topic="orders", topic_id="t", deleted=True))
+    lead(h, B2, 1)
     store(h, B2, 0, "new", as_leader=True)
     mark(h, B2, 1)
     assert verdict(h, "RP-05").verdict is Outcome.NOT_EXERCISED

@@ -1,0 +1,55 @@
+"""Writes that certainly failed, and are read all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from msgspec import Struct, field
+
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost_kafka import Polled, ProduceCompleted, ReadCompleted
+from fencepost_suites.common.keys import NOTHING, by_partition
+
+CLIENT = Evidence.CLIENT
+
+
+class _Failed(Struct):
+    operations: dict[str, Cause] = field(default_factory=dict)
+
+
+@final
+class AbortedRead(Struct, frozen=True):
+    """JEPSEN-aborted-read. Exercised by a whole reading after a write that failed."""
+
+    clause: str = "JEPSEN-aborted-read"
+    kinds: frozenset[type[Struct]] = frozenset({ProduceCompleted, Polled, ReadCompleted})
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Failed:
+        return _Failed()
+
+    def step(self, state: _Failed, event: Event) -> tuple[_Failed, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, ProduceCompleted):
+            if body.outcome == "failed":
+                state.operations[body.operation] = event.ref
+        elif isinstance(body, Polled):
+            if state.operations:
+                return state, [
+                    Violated(
+                        event.ref,
+                        CLIENT,
+                        f"{event.process} read {operation}, which had failed, in {body.topic}-"
+                        f"{body.partition}",
+                        (state.operations[operation],),
+                    )
+                    for operation in body.operations
+                    if operation in state.operations
+                ]
+        elif isinstance(body, ReadCompleted) and body.outcome == "ok" and state.operations:
+            return state, (Exercised(event.ref, CLIENT),)
+        return state, NOTHING
+
+    def end(self, state: _Failed, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING

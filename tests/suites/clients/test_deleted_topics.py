@@ -1,0 +1,116 @@
+"""What rules about messages make of a topic that is deleted, or is said to be, and made again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.suites import partition_histories as p
+from tests.suites.clients.client_histories import (
+    A,
+    acked,
+    answer_deletion,
+    delete_replica,
+    delete_topic,
+    invoke_named,
+    poll,
+    read,
+    verdict,
+)
+from tests.suites.replication.replication_histories import mark, store
+
+from fencepost.testing import HistoryBuilder, Outcome
+from fencepost_kafka import ConsumerPositioned, LeadershipEnded
+
+Words = Callable[[HistoryBuilder], None]
+WORDS = pytest.mark.parametrize("delete", [delete_topic, answer_deletion])
+
+
+def positioned(h: HistoryBuilder) -> None:
+    h.add(A, ConsumerPositioned(topic="orders", partition=0, offset=-2))
+
+
+def test_the_word_of_the_leader_that_the_topic_is_deleted_loses_no_evidence() -> None:
+    h = HistoryBuilder()
+    acked(h, 0)
+    acked(h, 1)
+    poll(h, A, 0)
+    delete_replica(h)
+    poll(h, p.CLIENT, 0, o0="other")
+    read(h, 2)
+    for anomaly in ("lost-write", "inconsistent-offsets"):
+        assert verdict(h, anomaly).verdict is Outcome.VIOLATED
+
+
+def test_the_word_of_the_leader_that_the_topic_is_deleted_hides_no_lost_commit() -> None:
+    h = HistoryBuilder()
+    p.lead(h, p.B1, 1)
+    mark(h, p.B1, 7)
+    h.add(p.B1, LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="deleted"))
+    p.lead(h, p.B2, 2, log_end=6)
+    assert p.verdict(h, "RP-06").verdict is Outcome.VIOLATED
+
+
+@WORDS
+def test_a_topic_that_is_made_again_has_other_messages(delete: Words) -> None:
+    """No node says that it deletes anything, as on Apache Kafka."""
+    h = HistoryBuilder()
+    acked(h, 0, "old")
+    poll(h, A, 0, o0="old")
+    delete(h)
+    invoke_named(h, "new")
+    acked(h, 0, "new")
+    positioned(h)
+    poll(h, A, 0, o0="new")
+    poll(h, "clients/reader#1", 0, o0="new")
+    read(h, 1)
+    for anomaly in ("lost-write", "inconsistent-offsets"):
+        assert verdict(h, anomaly).verdict is Outcome.HOLDS
+
+
+@WORDS
+def test_a_topic_that_is_made_again_is_judged_anew(delete: Words) -> None:
+    h = HistoryBuilder()
+    delete(h)
+    invoke_named(h, "new")
+    acked(h, 0, "new")
+    read(h, 1)
+    assert "new, acknowledged at offset 0" in verdict(h, "lost-write").violations[0].message
+
+
+@WORDS
+def test_late_answers_of_a_deleted_topic_are_not_of_the_next_one(delete: Words) -> None:
+    h = HistoryBuilder()
+    invoke_named(h, "late")
+    delete(h)
+    acked(h, 0, "late")
+    poll(h, A, 5, o5="old")
+    read(h, 1)
+    for anomaly in ("lost-write", "unseen", "inconsistent-offsets"):
+        assert verdict(h, anomaly).verdict is Outcome.NOT_EXERCISED
+
+
+def test_one_deletion_by_two_words_is_one() -> None:
+    h = HistoryBuilder()
+    for delete in (delete_topic, answer_deletion):
+        delete(h)
+        invoke_named(h, "new")
+        acked(h, 0, "new")
+    read(h, 1)
+    assert verdict(h, "lost-write").verdict is Outcome.VIOLATED
+
+
+def test_replicas_of_a_topic_that_is_made_again_begin_anew() -> None:
+    h = HistoryBuilder()
+    p.lead(h, p.B1, 1)
+    store(h, p.B1, 0, "old", as_leader=True)
+    mark(h, p.B1, 1)
+    delete_topic(h)
+    mark(h, p.B1, 9)  # late, of the former topic
+    p.lead(h, p.B2, 1)
+    store(h, p.B2, 0, "new", as_leader=True)
+    mark(h, p.B2, 1)
+    for clause in ("RP-05", "RP-06", "RP-13", "RP-15", "RP-27"):
+        assert p.verdict(h, clause).verdict is not Outcome.VIOLATED
+    p.lead(h, p.B3, 2)
+    assert p.verdict(h, "RP-06").verdict is Outcome.VIOLATED
