@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from msgspec.structs import replace
-
 from fencepost import ConnectionClosed, Recorder, Stalled
 from fencepost_clusters.reference.core.assembly import Core
 from fencepost_clusters.reference.core.node import effects as e
@@ -24,6 +22,7 @@ from fencepost_clusters.reference.shell.sessions import Sessions
 from fencepost_clusters.reference.shell.storage import Disk
 from fencepost_clusters.reference.wire import codec
 from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire.filling import filled
 
 STALL_CHECK_S = 0.1
 STALL_S = 0.25
@@ -208,9 +207,7 @@ class NodeShell:
             case e.Reply():
                 connection = self._requests.pop(effect.request_id, None)
                 if connection is not None:
-                    message = effect.message
-                    if isinstance(message, m.FetchResponse):
-                        message = self._filled(message)
+                    message = filled(effect.message, self._disk.read)
                     connection.answer(effect.request_id, message)
             case e.Close():
                 connection = self._requests.pop(effect.request_id, None)
@@ -241,30 +238,3 @@ class NodeShell:
                 self._finish(effect.code)
             case _:
                 assert_never(effect)
-
-    def _filled(self, answer: m.FetchResponse) -> m.FetchResponse:
-        """The same answer with the bytes that its slices name."""
-        topics = tuple(
-            m.FetchableTopicResponse(
-                partitions=tuple(self._filled_part(part) for part in topic.partitions),
-                topic=topic.topic,
-                topic_id=topic.topic_id,
-            )
-            for topic in answer.responses
-        )
-        return replace(answer, responses=topics)
-
-    def _filled_part(self, part: m.PartitionData) -> m.PartitionData:
-        if not isinstance(part.records, m.LogSlice):
-            return part
-        data = self._disk.log(part.records.log).read(part.records.start, part.records.end)
-        return m.PartitionData(
-            partition_index=part.partition_index,
-            error_code=part.error_code,
-            high_watermark=part.high_watermark,
-            last_stable_offset=part.last_stable_offset,
-            log_start_offset=part.log_start_offset,
-            diverging_epoch=part.diverging_epoch,
-            current_leader=part.current_leader,
-            records=data,
-        )

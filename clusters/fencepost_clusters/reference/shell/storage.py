@@ -237,6 +237,10 @@ class Disk:
             self.logs[name] = Log(self.folder / name, self._segment_bytes)
         return self.logs[name]
 
+    def read(self, log: str, start: int, end: int) -> bytes:
+        """The whole batches of a log from the one at `start` up to offset `end`."""
+        return self.log(log).read(start, end)
+
     def delete(self, name: str) -> None:
         """Removes a log and its data."""
         known = self.logs.pop(name, None)

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from msgspec.structs import replace
-
 from fencepost_clusters.reference.core.assembly import DiskContents
 from fencepost_clusters.reference.core.log.entry import entry
 from fencepost_clusters.reference.core.node.effects import (
@@ -25,7 +23,6 @@ from fencepost_clusters.reference.core.node.effects import (
 )
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import LOG_NAME, Snapshot
 from fencepost_clusters.reference.core.quorum.raft.timing import Vote
-from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 
 
@@ -116,19 +113,9 @@ class MemoryDisk:
                 self.high_watermarks = dict(effect.high_watermarks)
                 self.flushed = dict(effect.flushed)
 
-    def fill(self, answer: m.FetchResponse) -> m.FetchResponse:
-        """The same answer with the bytes that its slices name."""
-        topics = tuple(
-            replace(topic, partitions=tuple(self._filled(part) for part in topic.partitions))
-            for topic in answer.responses
-        )
-        return replace(answer, responses=topics)
-
-    def _filled(self, part: m.PartitionData) -> m.PartitionData:
-        if not isinstance(part.records, m.LogSlice):
-            return part
-        wanted = part.records
-        return replace(part, records=self.log(wanted.log).read(wanted.start, wanted.end))
+    def read(self, log: str, start: int, end: int) -> bytes:
+        """The whole batches of a log from the one at `start` up to offset `end`."""
+        return self.log(log).read(start, end)
 
     def stored(self) -> DiskContents:
         """The contents that a starting process reads."""

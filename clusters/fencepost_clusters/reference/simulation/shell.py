@@ -25,6 +25,7 @@ from fencepost_clusters.reference.wire import codec, guard
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.codec import Calls, encode_request
 from fencepost_clusters.reference.wire.errors import Error
+from fencepost_clusters.reference.wire.filling import filled
 from fencepost_clusters.zookeeper.client.port import Ended, SessionEvent, Unsent
 from fencepost_clusters.zookeeper.simulation.session import Server, SimulatedSession
 from fencepost_kafka import ClientCommand
@@ -366,9 +367,7 @@ class Shell:
         incoming = self._incoming.get(connection)
         if incoming is None:
             return
-        message = reply.message
-        if isinstance(message, m.FetchResponse):
-            message = self._disk.fill(message)
+        message = filled(reply.message, self._disk.read)
         header = incoming.headers.pop(reply.request_id, None)
         if header is not None and message is not None:
             message = m.RawFrame(codec.encode_response(header, message)[4:])

@@ -198,11 +198,21 @@ class ListOffsetsRequest(Struct, frozen=True, kw_only=True):
     topics: tuple[ListOffsetsTopic, ...]
 
 
+class RecordSearch(Struct, frozen=True, kw_only=True):
+    """The first record of one batch with a time, in ms, or a later one."""
+
+    batch: LogSlice
+    timestamp: int
+
+
 class ListOffsetsPartitionResponse(Struct, frozen=True, kw_only=True):
+    """The shell replaces `search` by the offset and the time of the record that is found."""
+
     partition_index: int
     error_code: int
     timestamp: int = -1
     offset: int = -1
+    search: RecordSearch | None = None
 
 
 class ListOffsetsTopicResponse(Struct, frozen=True, kw_only=True):

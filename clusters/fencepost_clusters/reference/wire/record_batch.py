@@ -19,6 +19,7 @@ _STAMP = struct.Struct(">q")
 _EPOCH = struct.Struct(">i")
 CRC_FROM = 21
 """The checksum covers the batch from its attributes on."""
+FIRST_TIMESTAMP_AT = 27
 _CONTROL = 0x20
 _TRANSACTIONAL = 0x10
 
@@ -87,6 +88,12 @@ def parse(data: bytes, at: int = 0, verify: bool = True) -> BatchHeader:
     )
 
 
+def first_timestamp(batch: bytes) -> int:
+    """The time of a batch's first record, in milliseconds; the other records' follow from it."""
+    (found,) = _STAMP.unpack_from(batch, FIRST_TIMESTAMP_AT)
+    return int(found)
+
+
 def split(data: bytes, verify: bool = True) -> Iterator[tuple[BatchHeader, bytes]]:
     """The batches that `data` is made of, each with its bytes; raises CorruptBatch."""
     at = 0
@@ -138,13 +145,13 @@ def values(batch: bytes) -> tuple[bytes, ...]:
     at = HEADER_SIZE
     try:
         for _ in range(header.count):
-            length, at = _unzigzag(batch, at)
+            length, at = unzigzag(batch, at)
             end = at + length
-            _, at = _unzigzag(batch, at + 1)
-            _, at = _unzigzag(batch, at)
-            key_length, at = _unzigzag(batch, at)
+            _, at = unzigzag(batch, at + 1)
+            _, at = unzigzag(batch, at)
+            key_length, at = unzigzag(batch, at)
             at += max(0, key_length)
-            value_length, at = _unzigzag(batch, at)
+            value_length, at = unzigzag(batch, at)
             if value_length < 0 or at + value_length > end > len(batch):
                 raise CorruptBatch("a record's value does not fit into it")
             found.append(batch[at : at + value_length])
@@ -164,12 +171,15 @@ def _zigzag(number: int) -> bytes:
     return bytes(out)
 
 
-def _unzigzag(data: bytes, at: int) -> tuple[int, int]:
+def unzigzag(data: bytes, at: int) -> tuple[int, int]:
+    """A signed number of a record, and where it ends. Raises IndexError behind the data, and
+    CorruptBatch for a number of more than ten bytes."""
     rest = shift = 0
-    while True:
+    while shift < 70:
         byte = data[at]
         at += 1
         rest |= (byte & 0x7F) << shift
         if byte < 0x80:
             return (rest >> 1) ^ -(rest & 1), at
         shift += 7
+    raise CorruptBatch("a number of more than ten bytes")

@@ -5,12 +5,15 @@ from __future__ import annotations
 from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.cluster.policies import ServingPolicies
 from fencepost_clusters.reference.core.node.settings import CLIENT_LISTENER
+from fencepost_clusters.reference.core.replication.replica import Replica
 from fencepost_clusters.reference.core.replication.replicas import Replicas
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 
 EARLIEST = -2
 LATEST = -1
+GREATEST = -3
+"""The record with the greatest time (KIP-734)."""
 
 
 def metadata(
@@ -61,7 +64,7 @@ def _topic(
 def list_offsets(
     image: Image, replicas: Replicas, request: m.ListOffsetsRequest
 ) -> m.ListOffsetsResponse:
-    """Earliest, latest (the high watermark), or the first offset of a timestamp.
+    """Earliest, latest (the high watermark), the first record of a time, or that of the greatest.
 
     A new leader whose high watermark is below the start of its epoch does not know the latest
     offset yet: its own high watermark may be below one that an earlier answer named. The client
@@ -93,6 +96,10 @@ def _offset(
         return m.ListOffsetsPartitionResponse(
             partition_index=index, error_code=Error.NOT_LEADER_OR_FOLLOWER
         )
+    if asked.timestamp < GREATEST:  # tiered storage's, which does not exist here
+        return m.ListOffsetsPartitionResponse(
+            partition_index=index, error_code=Error.UNSUPPORTED_VERSION
+        )
     if asked.timestamp == LATEST and one.high_watermark < one.epoch_start:
         return m.ListOffsetsPartitionResponse(
             partition_index=index, error_code=Error.LEADER_NOT_AVAILABLE
@@ -105,9 +112,25 @@ def _offset(
         return m.ListOffsetsPartitionResponse(
             partition_index=index, error_code=Error.NONE, timestamp=-1, offset=one.log.start
         )
-    offset, timestamp = one.log.for_timestamp(asked.timestamp, one.high_watermark)
+    return _searched(one, asked)
+
+
+def _searched(one: Replica, asked: m.ListOffsetsPartition) -> m.ListOffsetsPartitionResponse:
+    """The batch that holds the record; the shell looks into it. A leader that finds none may yet
+    learn that more is committed (KIP-207)."""
+    index, below = asked.partition_index, one.high_watermark
+    greatest = asked.timestamp == GREATEST
+    found = one.log.newest(below) if greatest else one.log.with_timestamp(asked.timestamp, below)
+    if found is None:
+        error = Error.LEADER_NOT_AVAILABLE if below < one.epoch_start else Error.NONE
+        return m.ListOffsetsPartitionResponse(partition_index=index, error_code=error)
     return m.ListOffsetsPartitionResponse(
-        partition_index=index, error_code=Error.NONE, timestamp=timestamp, offset=offset
+        partition_index=index,
+        error_code=Error.NONE,
+        search=m.RecordSearch(
+            batch=m.LogSlice(log=one.name, start=found.base, end=found.end),
+            timestamp=found.max_timestamp if greatest else asked.timestamp,
+        ),
     )
 
 

@@ -93,13 +93,19 @@ class LogIndex:
             size += one.size
         return (start, end) if start >= 0 else (from_offset, from_offset)
 
-    def for_timestamp(self, timestamp_ms: int, below: int) -> tuple[int, int]:
-        """(base offset, timestamp) of the first batch with that timestamp or a later one; (-1, -1)
-        if none."""
+    def with_timestamp(self, timestamp_ms: int, below: int) -> Entry | None:
+        """The first batch below an offset with a record of that time or a later one."""
         for one in self._entries:
-            if one.max_timestamp >= timestamp_ms and one.end <= below:
-                return one.base, one.max_timestamp
-        return -1, -1
+            if one.end > below:
+                break
+            if one.max_timestamp >= timestamp_ms:
+                return one
+        return None
+
+    def newest(self, below: int) -> Entry | None:
+        """The first batch below an offset with a record of the greatest time there."""
+        whole = (one for one in self._entries if one.end <= below)
+        return max(whole, key=lambda one: one.max_timestamp, default=None)
 
     def producer(self, producer_id: int) -> tuple[Entry, ...]:
         """The newest batches of an idempotent producer, oldest first."""

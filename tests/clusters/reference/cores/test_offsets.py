@@ -1,0 +1,72 @@
+"""Offsets by time, as clients of Kafka ask for them."""
+
+from __future__ import annotations
+
+import pytest
+from batches import timed
+from world import World
+
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire.errors import Error
+
+BASE_MS = 1_700_000_000_000
+FIRST = tuple(BASE_MS + 100 * n for n in range(10))
+SECOND = (BASE_MS + 50, BASE_MS + 3000, BASE_MS + 2000)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A healthy cluster; the partition has two batches, of ten records and of three."""
+    made = World(tmp_path_factory.mktemp("offsets") / "run")
+    assert made.until(made.healthy, 20)
+    for name in ("orders", "empty"):
+        topic = m.CreatableTopic(name=name, num_partitions=1, replication_factor=3)
+        made.answer("broker-1", m.CreateTopicsRequest(topics=(topic,), timeout=2000))
+    made.run(2)
+    for times in (FIRST, SECOND):
+        data = m.PartitionProduceData(index=0, records=timed(times))
+        topics = (m.TopicProduceData(name="orders", partition_data=(data,)),)
+        request = m.ProduceRequest(acks=-1, timeout=2000, topic_data=topics)
+        answer = made.answer(made.leader("orders"), request)
+        assert isinstance(answer, m.ProduceResponse)
+        assert answer.responses[0].partition_responses[0].error_code == Error.NONE
+    return made
+
+
+def offset(world: World, timestamp: int, topic: str = "orders") -> tuple[int, int, int]:
+    """(error, offset, time) of the answer to ListOffsets."""
+    part = m.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    request = m.ListOffsetsRequest(topics=(m.ListOffsetsTopic(name=topic, partitions=(part,)),))
+    answer = world.answer(world.leader(topic), request)
+    assert isinstance(answer, m.ListOffsetsResponse)
+    (found,) = answer.topics[0].partitions
+    return found.error_code, found.offset, found.timestamp
+
+
+@pytest.mark.parametrize(
+    ("wanted_ms", "found"),
+    [
+        (0, (0, BASE_MS)),
+        (BASE_MS + 350, (4, BASE_MS + 400)),
+        (BASE_MS + 900, (9, BASE_MS + 900)),
+        (BASE_MS + 901, (11, BASE_MS + 3000)),
+        (BASE_MS + 3001, (-1, -1)),
+    ],
+)
+def test_a_time_gives_the_first_record_of_it_not_its_batch(
+    world: World, wanted_ms: int, found: tuple[int, int]
+) -> None:
+    assert offset(world, wanted_ms) == (Error.NONE, *found)
+
+
+def test_the_special_times_are_the_ends_of_the_log_and_the_greatest_time(world: World) -> None:
+    assert offset(world, -1) == (Error.NONE, 13, -1)
+    assert offset(world, -2) == (Error.NONE, 0, -1)
+    assert offset(world, -3) == (Error.NONE, 11, BASE_MS + 3000)
+    assert offset(world, -3, "empty") == (Error.NONE, -1, -1)
+
+
+@pytest.mark.parametrize("timestamp", [-4, -5, -6, -1000])
+def test_other_negative_times_are_refused(world: World, timestamp: int) -> None:
+    """They are of tiered storage, or of no one: no record has such a time."""
+    assert offset(world, timestamp) == (Error.UNSUPPORTED_VERSION, -1, -1)
