@@ -181,7 +181,8 @@ class _Leases(Struct):
 class LostLeaseIsFenced(Struct, frozen=True):
     """QC-14. The broker must fence itself within a tenth of the lease and 100 ms after the lease's
     end. The active controller must fence it within a quarter of the lease and 500 ms, counted from
-    its last accepted answer or its election, while it stays the active controller."""
+    its last accepted answer or its election. A controller whose term ends may have lost its
+    majority before, so that a whole lease more is allowed then."""
 
     clause: str = "QC-14"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -212,16 +213,17 @@ class LostLeaseIsFenced(Struct, frozen=True):
                     self._overdue(state, known, body.broker_id, event)
                     known.watched, known.expired = False, True
             case ControllerElected() if body.epoch > state.epoch:
+                self._vacant(state, event)
                 state.controller, state.epoch = event.process, body.epoch
                 for known in state.brokers.values():
                     known.since_ns, known.beat = event.at_ns, event.ref
                     known.watched = not known.fenced
             case ControllerResigned() if event.process == state.controller:
-                self._vacant(state)
+                self._vacant(state, event)
             case ProcessExited():
-                self._gone(state, body.ended)
+                self._gone(state, event, body.ended)
             case NodeStopped():
-                self._gone(state, event.process)
+                self._gone(state, event, event.process)
         return state, NOTHING
 
     # ------------------------------------------------------------------------- the broker's side
@@ -295,12 +297,15 @@ class LostLeaseIsFenced(Struct, frozen=True):
         return (Exercised(event.ref, Evidence.PEER),)
 
     @staticmethod
-    def _overdue(state: _Leases, known: _Watched, broker: int, event: Event) -> None:
-        """Whether the active controller has left a silent broker unfenced for too long."""
+    def _overdue(
+        state: _Leases, known: _Watched, broker: int, event: Event, more_ns: int = 0
+    ) -> None:
+        """Whether the active controller has left a silent broker unfenced for too long; `more_ns`
+        are allowed beside the bound."""
         if not (known.watched and state.controller and state.period_ns):
             return
         over_ns = event.at_ns - known.since_ns - state.period_ns
-        if known.beat is None or over_ns <= state.period_ns // 4 + 500 * MS:
+        if known.beat is None or over_ns <= state.period_ns // 4 + 500 * MS + more_ns:
             return
         known.watched = False
         message = (
@@ -318,17 +323,18 @@ class LostLeaseIsFenced(Struct, frozen=True):
         )
         state.suspects.append(late)
 
-    @staticmethod
-    def _vacant(state: _Leases) -> None:
-        """There is no active controller: the next one gives every lease a full period."""
-        state.controller = ""
-        for known in state.brokers.values():
+    def _vacant(self, state: _Leases, event: Event) -> None:
+        """There is no active controller: the next one gives every lease a full period. What is late
+        by now stays so."""
+        for broker, known in state.brokers.items():
+            self._overdue(state, known, broker, event, state.period_ns)
             known.watched = False
+        state.controller = ""
 
-    def _gone(self, state: _Leases, process: str) -> None:
+    def _gone(self, state: _Leases, event: Event, process: str) -> None:
         state.held.pop(process, None)
         if process == state.controller:
-            self._vacant(state)
+            self._vacant(state, event)
 
     def end(self, state: _Leases, end: RunEnd) -> Sequence[Finding]:
         for process, held in state.held.items():

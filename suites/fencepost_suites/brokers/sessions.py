@@ -23,9 +23,13 @@ from fencepost import (
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
+    BrokerStopping,
     ControllerElected,
+    HeartbeatAnswered,
+    HeartbeatSent,
     LeaseExpired,
     LeaseGranted,
+    MetadataCommitted,
     ProbeCompleted,
     RequestRefused,
 )
@@ -159,12 +163,18 @@ class _Takeover(Struct):
     owed: set[int] = field(default_factory=set)
     early: dict[int, tuple[str, Cause]] = field(default_factory=dict)
     """broker -> what is wrong with the end of its lease, and the event of that end."""
+    written: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """process -> the record that it has named last: offset, and epoch of the writer."""
+    incarnations: dict[int, str] = field(default_factory=dict)
+    """broker -> the incarnation in its newest record."""
+    stopping: set[int] = field(default_factory=set)
+    period_ns: int = 0
 
     def broken(self, broker: int, at: Cause | None, evidence: Evidence) -> Violated:
         """The finding about a lease that a controller ended too early."""
         message, expired = self.early.pop(broker)
         because = (self.elected,) if self.elected else ()
-        if at is None:
+        if at is None or at == expired:
             return Violated(expired, evidence, message, because)
         return Violated(at, evidence, message, (*because, expired))
 
@@ -172,12 +182,16 @@ class _Takeover(Struct):
 @final
 class FullPeriodAtTakeover(Struct, frozen=True):
     """QC-31. The broker's evidence is the first lease from the new controller, if it was not fenced
-    in between; a peer's is the fencing record. A tenth of the period is allowed for clock
-    differences."""
+    in between. A peer's is the fencing record: the log names the epoch of its writer, so a record
+    of the new controller for a process that neither stops nor has registered anew needs no further
+    witness. A tenth of the period is allowed for clock differences."""
 
     clause: str = "QC-31"
     kinds: frozenset[type[Struct]] = frozenset(
-        {ControllerElected, LeaseExpired, LeaseGranted, BrokerCommitted}
+        {
+            *(ControllerElected, LeaseExpired, LeaseGranted, BrokerCommitted, MetadataCommitted),
+            *(HeartbeatAnswered, HeartbeatSent, BrokerStopping),
+        }
     )
     keys = staticmethod(whole_run)
 
@@ -193,8 +207,16 @@ class FullPeriodAtTakeover(Struct, frozen=True):
                 state.elected_ns, state.elected = event.at_ns, event.ref
                 state.owed = {b for b, one in state.brokers.newest.items() if not one.fenced}
                 return state, found
-            case LeaseExpired() if body.controller_epoch == state.epoch:
-                return state, self._expired(state, event, body)
+            case MetadataCommitted():
+                state.written[event.process] = body.offset, body.epoch
+            case HeartbeatAnswered():
+                state.period_ns = body.lease_period_ms * MS
+            case HeartbeatSent(target_state="SHUTDOWN") | BrokerStopping():
+                state.stopping.add(body.broker_id)
+            case LeaseExpired():
+                state.period_ns = body.lease_period_ms * MS
+                if body.controller_epoch == state.epoch:
+                    return state, self._expired(state, event, body)
             case BrokerCommitted():
                 return state, self._committed(state, event, body)
             case LeaseGranted(next_state="ACTIVE") if body.controller_epoch == state.epoch:
@@ -222,13 +244,33 @@ class FullPeriodAtTakeover(Struct, frozen=True):
     def _committed(state: _Takeover, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
         news, _ = state.brokers.take(body)
         broker = body.broker_id
+        if news:
+            anew = state.incarnations.get(broker) != body.incarnation
+            state.incarnations[broker] = body.incarnation
+            if anew:
+                state.stopping.discard(broker)
         if not body.fenced:
             return NOTHING
+        if news and broker in state.owed and not anew and broker not in state.stopping:
+            FullPeriodAtTakeover._fenced(state, event, body)
         if news:
             state.owed.discard(broker)
         if broker in state.early and event.process != state.process:
             return (state.broken(broker, event.ref, Evidence.PEER),)
         return NOTHING
+
+    @staticmethod
+    def _fenced(state: _Takeover, event: Event, body: BrokerCommitted) -> None:
+        """A record that the new controller has written fences a process that it owes a period."""
+        after_ns = event.at_ns - state.elected_ns
+        by_new = state.written.get(event.process) == (body.offset, state.epoch)
+        if by_new and after_ns < state.period_ns * 9 // 10:
+            message = (
+                f"the record at {body.offset} of controller epoch {state.epoch} fences broker "
+                f"{body.broker_id} {span(after_ns)} after the election, though the lease is "
+                f"{span(state.period_ns)}"
+            )
+            state.early[body.broker_id] = (message, event.ref)
 
     def end(self, state: _Takeover, end: RunEnd) -> Sequence[Finding]:
         return tuple(state.broken(b, None, Evidence.SELF) for b in sorted(state.early))

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import pytest
+from tests.suites.brokers.broker_histories import (
+    BROKER,
+    MS,
+    NEW,
+    PROBE,
+    grant,
+    record,
+    verdict,
+)
 
 from fencepost import Evidence, NodeStarted, ProcessExited, Stalled
-from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
     BrokerStopping,
-    ControllerElected,
     HeartbeatAnswered,
     HeartbeatSent,
-    LeaseExpired,
-    LeaseGranted,
     PartitionCommitted,
     ProbeCompleted,
     RecoveryEnded,
@@ -22,42 +28,6 @@ from fencepost_kafka import (
     RequestRefused,
     SnapshotLoaded,
 )
-from fencepost_suites import rules
-from fencepost_suites.clauses import clauses
-
-CLAUSES = {clause.id: clause for clause in clauses()}
-OLD, NEW, PEER = "controller-1#1", "controller-2#1", "controller-3#1"
-BROKER, OTHER, PROBE = "broker-1#1", "broker-2#1", "clients/probe-1#1"
-MS = 1_000_000
-LEASE_MS = 3000
-
-
-def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
-    chosen = [rule for rule in rules.ALL if rule.clause == clause]
-    return judge(h.events(), chosen, CLAUSES, h.end(complete), "quorum").verdicts[clause]
-
-
-def record(h: HistoryBuilder, offset: int, fenced: bool, process: str = PEER) -> None:
-    h.add(
-        process,
-        BrokerCommitted(offset=offset, broker_id=1, broker_epoch=5, fenced=fenced, incarnation="x"),
-    )
-
-
-def grant(h: HistoryBuilder, epoch: int = 2) -> None:
-    ends_ns = h.now_ns + LEASE_MS * MS
-    h.add(
-        BROKER,
-        LeaseGranted(
-            broker_id=1,
-            broker_epoch=5,
-            next_state="ACTIVE",
-            lease_start_ms=0,
-            lease_end_ms=LEASE_MS,
-            ends_at_ns=ends_ns,
-            controller_epoch=epoch,
-        ),
-    )
 
 
 def change(h: HistoryBuilder, old: str, new: str, why: str = "x", said: str = "") -> None:
@@ -89,78 +59,6 @@ def probe(h: HistoryBuilder, outcome: str, sent_ms: int, brokers: tuple[int, ...
             brokers=brokers,
         ),
     )
-
-
-# ------------------------------------------------------------------------------------------ QC-31
-
-
-def taken_over(h: HistoryBuilder) -> None:
-    record(h, 5, fenced=False)
-    h.add(NEW, ControllerElected(epoch=2, log_end=9, last_epoch=1))
-
-
-def expire(h: HistoryBuilder, process: str = NEW, epoch: int = 2) -> None:
-    h.add(
-        process,
-        LeaseExpired(
-            broker_id=1,
-            broker_epoch=5,
-            last_heard_ns=0,
-            now_ns=LEASE_MS * MS,
-            lease_period_ms=LEASE_MS,
-            controller_epoch=epoch,
-        ),
-    )
-
-
-def test_a_controller_that_fences_at_its_election_breaks_qc_31() -> None:
-    h = HistoryBuilder()
-    taken_over(h)
-    expire(h.after(2000))
-    record(h, 10, fenced=True, process=NEW)
-    record(h, 10, fenced=True)
-    found = verdict(h, "QC-31")
-    assert (found.verdict, found.violated) == (Outcome.VIOLATED, 1)
-    assert found.violations[0].evidence is Evidence.PEER
-
-
-def test_without_a_peer_the_controllers_own_event_breaks_qc_31() -> None:
-    h = HistoryBuilder()
-    taken_over(h)
-    expire(h)
-    assert verdict(h, "QC-31").violations[0].evidence is Evidence.SELF
-
-
-def test_a_broker_that_stays_silent_for_a_period_keeps_qc_31() -> None:
-    h = HistoryBuilder()
-    taken_over(h)
-    expire(h.after(LEASE_MS - 1))
-    record(h, 10, fenced=True)
-    found = verdict(h, "QC-31")
-    assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 1, Evidence.SELF)
-
-
-def test_a_lease_of_the_new_controller_keeps_qc_31() -> None:
-    h = HistoryBuilder()
-    taken_over(h)
-    grant(h)
-    expire(h)  # later: the controller had its heartbeat
-    assert verdict(h, "QC-31").evidence is Evidence.PEER
-
-
-def test_a_broker_that_was_fenced_already_does_not_exercise_qc_31() -> None:
-    h = HistoryBuilder()
-    record(h, 5, fenced=True)
-    h.add(NEW, ControllerElected(epoch=2, log_end=9, last_epoch=1))
-    grant(h)
-    assert verdict(h, "QC-31").verdict is Outcome.NOT_EXERCISED
-
-
-def test_qc_31_is_undecided_in_a_history_cut_short() -> None:
-    h = HistoryBuilder()
-    taken_over(h)
-    grant(h)
-    assert verdict(h, "QC-31", complete=False).verdict is Outcome.UNKNOWN
 
 
 # ----------------------------------------------------------------------------------------- REG-01

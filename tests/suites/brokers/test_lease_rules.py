@@ -244,6 +244,21 @@ def test_a_dead_process_need_not_fence_itself_and_without_a_controller_none_is_f
     assert verdict(h, "QC-14").verdict is Outcome.NOT_EXERCISED
 
 
+@pytest.mark.parametrize("resigns", [True, False])
+def test_a_new_controller_does_not_excuse_a_lease_that_was_over_long_before(resigns: bool) -> None:
+    h = HistoryBuilder()
+    active_broker(h)
+    h.add("harness", ProcessExited(ended=BROKER, exit_code=-9, signal=9, expected=True))
+    h.after(20_000)
+    if resigns:
+        h.add(ONE, ControllerResigned(epoch=1, reason="no_majority"))
+    h.add(TWO, ControllerElected(epoch=2, log_end=6, last_epoch=1))
+    h.add(
+        TWO, BrokerCommitted(offset=11, broker_id=1, broker_epoch=5, fenced=True, incarnation="x")
+    )
+    assert "left broker 1 unfenced for 20.0 s" in verdict(h, "QC-14").violations[0].message
+
+
 def test_a_new_controller_gives_every_lease_a_full_period() -> None:
     h = HistoryBuilder()
     active_broker(h)

@@ -1,0 +1,134 @@
+"""The rule of the period that a new controller owes every broker (QC-31)."""
+
+from __future__ import annotations
+
+from tests.suites.brokers.broker_histories import (
+    BROKER,
+    LEASE_MS,
+    MS,
+    NEW,
+    OLD,
+    PEER,
+    grant,
+    record,
+    verdict,
+)
+
+from fencepost import Evidence
+from fencepost.testing import HistoryBuilder, Outcome
+from fencepost_kafka import (
+    BrokerCommitted,
+    BrokerStopping,
+    ControllerElected,
+    LeaseExpired,
+    MetadataCommitted,
+)
+
+# ------------------------------------------------------------------------------------------ QC-31
+
+
+def taken_over(h: HistoryBuilder) -> None:
+    record(h, 5, fenced=False)
+    h.add(NEW, ControllerElected(epoch=2, log_end=9, last_epoch=1))
+
+
+def expire(h: HistoryBuilder, process: str = NEW, epoch: int = 2) -> None:
+    h.add(
+        process,
+        LeaseExpired(
+            broker_id=1,
+            broker_epoch=5,
+            last_heard_ns=0,
+            now_ns=LEASE_MS * MS,
+            lease_period_ms=LEASE_MS,
+            controller_epoch=epoch,
+        ),
+    )
+
+
+def test_a_controller_that_fences_at_its_election_breaks_qc_31() -> None:
+    h = HistoryBuilder()
+    taken_over(h)
+    expire(h.after(2000))
+    record(h, 10, fenced=True, process=NEW)
+    record(h, 10, fenced=True)
+    found = verdict(h, "QC-31")
+    assert (found.verdict, found.violated) == (Outcome.VIOLATED, 1)
+    assert found.violations[0].evidence is Evidence.PEER
+
+
+def test_without_a_peer_the_controllers_own_event_breaks_qc_31() -> None:
+    h = HistoryBuilder()
+    taken_over(h)
+    expire(h)
+    assert verdict(h, "QC-31").violations[0].evidence is Evidence.SELF
+
+
+def fenced_by_record(
+    h: HistoryBuilder, epoch: int = 2, after_ms: int = 1, incarnation: str = "x"
+) -> None:
+    """No controller says that it ended a lease: only the log has that the broker is fenced."""
+    record(h, 5, fenced=False)
+    expire(h, OLD, epoch=1)  # of an earlier broker: it names the period
+    h.add(NEW, ControllerElected(epoch=2, log_end=9, last_epoch=1))
+    h.after(after_ms)
+    h.add(PEER, MetadataCommitted(offset=10, epoch=epoch, kind="Broker", digest=""))
+    body = BrokerCommitted(
+        offset=10, broker_id=1, broker_epoch=5, fenced=True, incarnation=incarnation
+    )
+    h.add(PEER, body)
+
+
+def test_a_fencing_that_only_the_log_shows_breaks_qc_31() -> None:
+    h = HistoryBuilder()
+    fenced_by_record(h)
+    found = verdict(h, "QC-31").violations[0]
+    assert found.evidence is Evidence.PEER
+    assert "the record at 10 of controller epoch 2 fences broker 1 3 ms after" in found.message
+
+
+def test_a_fencing_of_the_former_controller_or_of_a_new_process_keeps_qc_31() -> None:
+    for given in ({"epoch": 1}, {"after_ms": LEASE_MS}, {"incarnation": "y"}):
+        h = HistoryBuilder()
+        fenced_by_record(h, **given)
+        assert verdict(h, "QC-31").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_fencing_of_a_broker_that_stops_keeps_qc_31() -> None:
+    h = HistoryBuilder()
+    record(h, 5, fenced=False)
+    h.add(BROKER, BrokerStopping(broker_id=1, state="ACTIVE", global_state="", limit_ms=1))
+    fenced_by_record(h)
+    assert verdict(h, "QC-31").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_broker_that_stays_silent_for_a_period_keeps_qc_31() -> None:
+    h = HistoryBuilder()
+    taken_over(h)
+    expire(h.after(LEASE_MS - 1))
+    record(h, 10, fenced=True)
+    found = verdict(h, "QC-31")
+    assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 1, Evidence.SELF)
+
+
+def test_a_lease_of_the_new_controller_keeps_qc_31() -> None:
+    h = HistoryBuilder()
+    taken_over(h)
+    grant(h)
+    expire(h)  # later: the controller had its heartbeat
+    assert verdict(h, "QC-31").evidence is Evidence.PEER
+
+
+def test_a_broker_that_was_fenced_already_does_not_exercise_qc_31() -> None:
+    h = HistoryBuilder()
+    record(h, 5, fenced=True)
+    h.add(NEW, ControllerElected(epoch=2, log_end=9, last_epoch=1))
+    grant(h)
+    assert verdict(h, "QC-31").verdict is Outcome.NOT_EXERCISED
+
+
+def test_qc_31_is_undecided_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    taken_over(h)
+    grant(h)
+    assert verdict(h, "QC-31", complete=False).verdict is Outcome.UNKNOWN
