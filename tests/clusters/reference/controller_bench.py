@@ -155,10 +155,15 @@ class ControllerBench:
         self.take()
         (first,) = self._asked
         assert isinstance(first.request, zk.Multi)
+        self.settle()
+        return first.request
+
+    def settle(self) -> None:
+        """Answers every request to ZooKeeper, as `store` does."""
+        self.take()
         while self._asked:
             self.store()
             self.take()
-        return first.request
 
     def reads(self) -> ToZooKeeper | None:
         """The next request to ZooKeeper, which the test answers."""

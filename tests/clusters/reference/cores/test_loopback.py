@@ -52,8 +52,8 @@ def test_what_is_for_others_leaves_the_node() -> None:
     loopback, _ = called()
     for effect in (
         e.Call(6, ("broker-2", 9094), "shutdown", ASKED, 100),
-        e.Reply(1, ANSWER),
-        e.Close(1, "unknown"),
+        e.Reply(0, ANSWER),
+        e.Close(0, "unknown"),
         e.Recover(),
     ):
         assert not loopback.takes(effect, at(1))

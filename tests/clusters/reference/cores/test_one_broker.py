@@ -27,6 +27,7 @@ from fencepost_kafka import (
     ControllerBegan,
     ControllerEnded,
     ControlRequestAnswered,
+    LeadershipEnded,
     MetadataHeartbeatReceived,
 )
 
@@ -150,6 +151,8 @@ def test_a_stopping_broker_stays_while_it_leads_though_the_controller_left_it_no
     )
     assert ended.reason == "shutdown_timeout"
     assert bench.did(NodeStopped) == 1
+    (lost,) = (one for one in bench.notes if isinstance(one, LeadershipEnded))
+    assert (lost.leader_epoch, lost.reason) == (1, "shutdown")
     assert bench.closed, "the controller would learn of its end by the session's timeout"
     (high_watermarks,) = {tuple(one.high_watermarks) for one in bench.checkpoints[-1:]}
     assert high_watermarks == (log_name("orders", (TOPIC, 0)),)
@@ -404,6 +407,59 @@ def test_what_a_replaced_process_has_fetched_counts_no_longer() -> None:
     bench.write(zk.Delete(znodes.broker(2)))
     bench.registers(2)
     assert one.end_of(2) < 0
+
+
+def test_a_fetch_of_a_replaced_process_is_refused() -> None:
+    """HB-24."""
+    bench = leader()
+    epoch = node(bench).peers.known[2].epoch
+    part = m.FetchPartition(
+        partition=0, fetch_offset=0, partition_max_bytes=1000, current_leader_epoch=1
+    )
+    for replica_epoch, error in ((epoch - 1, Error.STALE_BROKER_EPOCH), (epoch, Error.NONE)):
+        fetch = m.FetchRequest(
+            max_wait=0,
+            min_bytes=0,
+            max_bytes=1000,
+            topics=(m.FetchTopic(partitions=(part,), topic="orders", topic_id=TOPIC),),
+            replica_state=m.ReplicaState(replica_id=2, replica_epoch=replica_epoch),
+        )
+        (reply,) = bench.asks("REPLICATION", fetch)
+        assert isinstance(reply, e.Reply)
+        assert isinstance(reply.message, m.FetchResponse)
+        assert reply.message.responses[0].partitions[0].error_code == error
+
+
+def test_a_broker_calls_no_controller_whose_registration_is_gone() -> None:
+    bench = leader()
+    bench.passes(0.5)
+    bench.write(zk.Delete(znodes.broker(2)))
+    bench.calls.clear()
+    bench.passes(5)
+    assert bench.calls == []
+    bench.registers(2)
+    bench.passes(0.1)
+    assert bench.called(w.MetadataHeartbeatRequest).address == ("broker-2", 9094)
+
+
+ACTIVE = w.MetadataHeartbeatResponse(error_code=Error.NONE, current_state=2)
+
+
+@pytest.mark.parametrize("taken_over", [True, False])
+def test_the_answer_to_a_heartbeat_of_before_makes_no_broker_active(taken_over: bool) -> None:
+    """HB-12, HB-24: another process has the id meanwhile, or this one has registered again."""
+    bench = follower(BrokerBench())
+    beat = bench.called(w.MetadataHeartbeatRequest)
+    bench.tree.end(ME)
+    if taken_over:
+        info = znodes.encode(znodes.BrokerInfo(5, ()))
+        bench.tree.request(OTHER, zk.Create(znodes.broker(1), info, ephemeral=True), 0)
+    bench.give(e.ZooKeeperEvent(zk.Ended(zk.End.EXPIRED)))
+    bench.session_begins()
+    bench.answer(beat, ACTIVE)
+    assert node(bench).lifecycle.lost is taken_over
+    changes = [one.new for one in bench.notes if isinstance(one, BrokerStateChanged)]
+    assert "ACTIVE" not in changes
 
 
 def test_changes_of_registrations_during_a_read_cause_one_more_read() -> None:

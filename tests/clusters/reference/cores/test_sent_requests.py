@@ -8,6 +8,7 @@ from controller_bench import OWN, TOPIC, ControllerBench, stat
 from fencepost_clusters.reference.core.legacy import znodes
 from fencepost_clusters.reference.core.legacy.controller.messages import BEING_DELETED, deletes
 from fencepost_clusters.reference.core.node.effects import Call, Reply, ToZooKeeper
+from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
@@ -140,6 +141,29 @@ def test_a_replica_that_a_reassignment_removes_is_deleted(bench: ControllerBench
     assert deleted == [3]
 
 
+def test_a_replica_of_a_reassignment_that_is_cancelled_is_deleted(bench: ControllerBench) -> None:
+    """RP-20."""
+    bench.term.store.stored.versions[znodes.topic("orders")] = 0
+    bench.term.store.stored.replay([partition(0, (2, 3), (2,), leader=2, adding=(3,))])
+    cancelled = a.ReassignablePartition(partition_index=0, replicas=None)
+    topic = a.ReassignableTopic(name="orders", partitions=(cancelled,))
+    change(bench, a.AlterPartitionReassignmentsRequest(timeout=1000, topics=(topic,)))
+    assert bench.term.store.image.partitions[TOPIC][0].replicas == (2,)
+    assert [broker for broker, one in bench.control_requests() if deletes(one)] == [3]
+
+
+def test_leaderships_return_to_preferred_replicas_at_intervals(bench: ControllerBench) -> None:
+    """RP-21."""
+    for ms in (1, 5001):
+        bench.term.store.stored.replay([partition(0, (2, 3), (2, 3), leader=3)])
+        for known in bench.term.brokers.values():
+            known.heard_ns = bench.at(ms).monotonic_ns
+        bench.controller.tick(bench.clock.now)
+        bench.controller.go_on(bench.clock.now)
+        bench.stored()
+        assert bench.term.store.image.partitions[TOPIC][0].leader == 2
+
+
 def test_a_request_without_an_answer_is_sent_again_after_a_pause(bench: ControllerBench) -> None:
     """HB-25."""
     bench.term.announcer.stop(2, bench.term.store.image.all_partitions())
@@ -262,6 +286,20 @@ def test_a_refused_controlled_shutdown_names_nothing(
     assert bench.calls() == []
 
 
+def test_the_metadata_name_the_replicas_of_an_inactive_broker_as_offline(
+    bench: ControllerBench,
+) -> None:
+    """HB-03."""
+    bench.term.add(bench.term.declare(3, w.BrokerState.INACTIVE, "silent"))
+    bench.controller.go_on(bench.at(0))
+    bench.stored()
+    (sent,) = [
+        one for _, one in bench.control_requests() if isinstance(one, w.UpdateMetadataRequest)
+    ]
+    (state,) = (one for topic in sent.topic_states for one in topic.partition_states)
+    assert (state.replicas, state.offline_replicas) == ((2, 3), (3,))
+
+
 def test_a_controller_that_lost_its_connection_sends_no_more_of_its_requests(
     bench: ControllerBench,
 ) -> None:
@@ -301,6 +339,18 @@ def test_a_controller_that_has_not_read_the_state_decides_nothing(
     assert changed.top_level_error_code == Error.NOT_CONTROLLER
     bench.controller.go_on(bench.at(2))
     assert bench.take() == []
+
+
+def test_a_defect_that_initialises_a_broker_once_lets_it_be_active_without_requests() -> None:
+    """BE-06."""
+    bench = ControllerBench(initialises=lambda was_known: not was_known)
+    opened: list[bool] = []
+    for state in (w.BrokerState.INACTIVE, w.BrokerState.ACTIVE) * 2:
+        bench.term.add(bench.term.declare(3, state, "heartbeat"))
+        bench.controller.go_on(bench.at(0))
+        bench.settle()
+        opened.append(3 in bench.controller.queues.opened())
+    assert opened == [False, True, False, False]
 
 
 @pytest.mark.parametrize("was", [True, False])

@@ -364,7 +364,8 @@ class LegacyNode:
                 self._addresses[broker] = address
         self.commands.set_epochs({b: one.epoch for b, one in self.peers.known.items()})
         mine = self.peers.known.get(self.settings.node_id)
-        if mine is not None and self._ever_registered and mine.epoch > self.lifecycle.epoch >= 0:
+        registered = self.lifecycle.is_registered
+        if mine is not None and registered and mine.epoch > self.lifecycle.epoch:
             self._taken_over()
         self.following.hurry(self._clock.now)
 

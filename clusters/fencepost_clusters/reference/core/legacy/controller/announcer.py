@@ -152,13 +152,7 @@ class Announcer:
     ) -> None:
         """Sends UpdateMetadata about changed partitions to every broker, and LeaderAndIsr to their
         replicas."""
-        image = self._store.image
-        keys = {
-            (record.topic_id, record.partition_id): None
-            for record in records
-            if isinstance(record, r.PartitionRecord | r.IsrChangeRecord)
-        }
-        changed = [image.partitions[t][i] for t, i in keys if t is not None]
+        changed = self._changed(records)
         announced = self.announced()
         if not changed and announced == self._announced:
             return
@@ -172,12 +166,17 @@ class Announcer:
 
     def tell(self, records: Iterable[r.Record]) -> None:
         """Sends UpdateMetadata about ISRs that leaders requested, which need no LeaderAndIsr."""
-        changed = [
-            self._store.image.partitions[record.topic_id][record.partition_id]
+        self._tell(self._changed(records))
+
+    def _changed(self, records: Iterable[r.Record]) -> list[Partition]:
+        """The partitions of these records, each once."""
+        keys = {
+            (record.topic_id, record.partition_id): None
             for record in records
-            if isinstance(record, r.IsrChangeRecord) and record.topic_id is not None
-        ]
-        self._tell(changed)
+            if isinstance(record, r.PartitionRecord | r.IsrChangeRecord)
+        }
+        image = self._store.image
+        return [image.partitions[t][i] for t, i in keys if t is not None]
 
     def announce_read(self, one: Partition) -> None:
         """Sends UpdateMetadata about an ISR that its leader wrote itself (HB-22)."""

@@ -205,10 +205,10 @@ class Store:
 
     def refresh(self, path: str) -> Generator[zk.Request, zk.Answer, Partition | None]:
         """Reads and watches a partition's state; returns the partition if its state has changed."""
-        known = self.stored.versions.get(path)
         before = self.image.partition(*znodes.place(path))
-        if known is None or before is None:
+        if before is None:
             return None
+        known = self.stored.versions[path]
         read = certain((yield zk.GetData(path, watch=True)))
         if not isinstance(read, zk.Data) or read.stat.version <= known:
             return None
