@@ -168,10 +168,10 @@ class _Recorder:
             self._uncollected[report.nodeid] = None
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
+    def pytest_sessionfinish(self, exitstatus: int) -> Generator[None, object, object]:
         value = yield
         ended = Session(
-            exit_code=int(session.exitstatus),
+            exit_code=int(exitstatus),
             outcomes=tuple(_outcome(test, each) for test, each in self._reports.items()),
             uncollected=tuple(self._uncollected),
         )

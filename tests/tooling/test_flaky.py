@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import flaky
@@ -89,6 +90,24 @@ def test_up_to_three_races_run_once_more_and_are_named_in_the_last_lines(
     found = known(project / FOLDER / FILE)
     assert [one.test for one in found] == tests
     assert "assert 0 >= 1" in found[0].error
+
+
+@pytest.mark.tool
+def test_a_race_runs_once_more_though_fencepost_says_by_the_exit_code_why_it_failed(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = """
+        import pytest
+
+        @pytest.hookimpl(trylast=True)
+        def pytest_sessionfinish(session, exitstatus):
+            session.exitstatus = 3 if exitstatus == 1 else exitstatus
+    """
+    with (project / "conftest.py").open("a") as conftest:
+        conftest.write(textwrap.dedent(hook))
+    code, lines = run(project, monkeypatch, _0=1)
+    assert code == 0
+    assert "Flaky: failed first, passed alone:" in lines
 
 
 @pytest.mark.tool
