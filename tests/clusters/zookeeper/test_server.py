@@ -6,7 +6,7 @@ import asyncio
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from zookeeper_servers import NOT_DURABLE, RunningServer, available, standalone
 
 from fencepost.model.clock import poll
 from fencepost.supervision.addresses import claim
+from fencepost_clusters.zookeeper import kafka_probe
 from fencepost_clusters.zookeeper.client.port import (
     Answer,
     Connected,
@@ -27,6 +28,7 @@ from fencepost_clusters.zookeeper.client.port import (
 )
 from fencepost_clusters.zookeeper.probe import server_probe, zookeeper_probe
 from fencepost_clusters.zookeeper.server import CLIENT_PORT, ELECTION_PORT, Server, config, mode
+from fencepost_kafka.layout import Ports
 
 NAMES = {1: "zookeeper-1.fencepost", 2: "zookeeper-2.fencepost", 3: "zookeeper-3.fencepost"}
 
@@ -175,3 +177,28 @@ def test_a_probe_can_be_imported_where_only_the_framework_is_installed() -> None
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_port_of_neither_is_asked_as_a_broker_and_as_a_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The clients' pod listens on other ports than the nodes do."""
+    asked: list[str] = []
+
+    def never(name: str) -> Callable[[str, int, float, int], bool]:
+        return lambda address, port, timeout_s, size: bool(asked.append(name))
+
+    for name in ("kafka_probe", "server_probe"):
+        monkeypatch.setattr(kafka_probe, name, never(name))
+    brokers = Ports()
+    expected = {
+        CLIENT_PORT: ["server_probe"],
+        brokers.client: ["kafka_probe"],
+        brokers.controller: ["kafka_probe"],
+        brokers.replication: ["kafka_probe"],
+        20_001: ["kafka_probe", "server_probe"],
+    }
+    for port, questions in expected.items():
+        asked.clear()
+        assert not kafka_probe.probe("127.0.0.1", port, 0.1)
+        assert asked == questions
