@@ -99,8 +99,9 @@ def test_a_race_runs_once_more_though_fencepost_says_by_the_exit_code_why_it_fai
     hook = """
         import pytest
 
-        @pytest.hookimpl(trylast=True)
+        @pytest.hookimpl(wrapper=True)
         def pytest_sessionfinish(session, exitstatus):
+            yield
             session.exitstatus = 3 if exitstatus == 1 else exitstatus
     """
     with (project / "conftest.py").open("a") as conftest:
