@@ -6,7 +6,7 @@ exclusive bound everywhere.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
 from fencepost_clusters.reference.core.log.entry import Entry
@@ -72,11 +72,14 @@ class LogIndex:
             return self._begin_epoch, self._begin
         return (self._entries[at - 1].epoch, self._entries[at - 1].end) if at else (-1, 0)
 
-    def span(self, from_offset: int, below: int, max_bytes: int) -> tuple[int, int]:
+    def span(
+        self, from_offset: int, below: int, max_bytes: int, at_least_one: bool = True
+    ) -> tuple[int, int]:
         """The span of the whole batches to serve: from the batch that holds `from_offset`, below an
         offset.
 
-        At least one batch, of any size; then up to `max_bytes`. (from, from) if there is none.
+        Up to `max_bytes`, but with `at_least_one` the first batch, of any size. (from, from) if
+        there is none.
         """
         if from_offset >= self.end:
             return from_offset, from_offset
@@ -86,12 +89,18 @@ class LogIndex:
         for one in self._entries[at:]:
             if one.end <= from_offset:
                 continue
-            if one.end > below or (start >= 0 and size + one.size > max_bytes):
+            first = start < 0 and at_least_one
+            if one.end > below or (not first and size + one.size > max_bytes):
                 break
             start = one.base if start < 0 else start
             end = one.end
             size += one.size
         return (start, end) if start >= 0 else (from_offset, from_offset)
+
+    def size(self, start: int, end: int) -> int:
+        """The bytes of the batches of a span."""
+        first, last = bisect_left(self._bases, start), bisect_left(self._bases, end)
+        return sum(one.size for one in self._entries[first:last])
 
     def with_timestamp(self, timestamp_ms: int, below: int) -> Entry | None:
         """The first batch below an offset with a record of that time or a later one."""

@@ -1,7 +1,7 @@
 """Serves fetches: a client's up to the high watermark, a follower's up to the log end; long polls.
 
-A fetch without records to return is parked. It is checked again when its time is up, or when a
-replica that it asks for has changed.
+A client's fetch that finds fewer bytes than it wants is parked, and so is a follower's without
+news. It is checked again when its time is up, or when a replica that it asks for has changed.
 """
 
 from __future__ import annotations
@@ -42,6 +42,16 @@ class _Parked(Struct, frozen=True):
     @property
     def of_client(self) -> bool:
         return self.received.listener != "REPLICATION"
+
+
+class _Served(Struct, frozen=True):
+    """What a client gets of one partition: with `event`, `size` bytes of records; `limited`: there
+    are more than the fetch allows."""
+
+    part: m.PartitionData
+    event: FetchServed | None = None
+    size: int = 0
+    limited: bool = False
 
 
 class Fetching:
@@ -141,22 +151,24 @@ class Fetching:
                 del self._waiting[key]
 
     def _try_fetch(self, parked: _Parked, state: ClusterState, now: Instant, final: bool) -> bool:
-        """Answers a fetch if there are records to return; `final`: also without any."""
+        """Answers a fetch if there are as many bytes as it wants; `final`: also with fewer."""
         if not parked.of_client:
             return self._try_replica_fetch(parked, state, now, final)
         topics: list[m.FetchableTopicResponse] = []
         served: list[FetchServed] = []
+        size = 0
         enough = final
         for topic in parked.request.topics:
             parts: list[m.PartitionData] = []
             for asked in topic.partitions:
-                part, event = self._client_partition(parked, state, topic.topic, asked)
-                parts.append(part)
-                enough = enough or part.error_code != Error.NONE or event is not None
-                if event is not None:
-                    served.append(event)
+                one = self._client_partition(parked, state, topic.topic, asked, size)
+                parts.append(one.part)
+                size += one.size
+                enough = enough or one.part.error_code != Error.NONE or one.limited
+                if one.event is not None:
+                    served.append(one.event)
             topics.append(m.FetchableTopicResponse(partitions=tuple(parts), topic=topic.topic))
-        if not enough:
+        if not enough and size < parked.request.min_bytes:
             return False
         for event in served:
             self._out.note(event)
@@ -165,8 +177,15 @@ class Fetching:
         return True
 
     def _client_partition(
-        self, parked: _Parked, state: ClusterState, topic: str, asked: m.FetchPartition
-    ) -> tuple[m.PartitionData, FetchServed | None]:
+        self,
+        parked: _Parked,
+        state: ClusterState,
+        topic: str,
+        asked: m.FetchPartition,
+        taken: int,
+    ) -> _Served:
+        """`taken` bytes are of the partitions before. Only the first batch of a whole answer may be
+        larger than the fetch allows: without it a reader would never get past such a batch."""
         index = asked.partition
         known = state.partition(topic, index)
         one = self._replicas.get(known.topic_id, index) if known is not None else None
@@ -180,23 +199,28 @@ class Fetching:
         elif asked.current_leader_epoch > one.epoch:
             error = Error.UNKNOWN_LEADER_EPOCH
         if one is None or error is not Error.NONE:
-            return m.PartitionData(
-                partition_index=index, error_code=error, high_watermark=-1, records=b""
-            ), None
+            return _Served(
+                m.PartitionData(
+                    partition_index=index, error_code=error, high_watermark=-1, records=b""
+                )
+            )
         below = self._policies.readable_end(one.high_watermark, one.log.end)
         if not one.log.start <= asked.fetch_offset <= below:
             # Just after an election the high watermark may be below offsets that were read before.
             if one.log.start <= asked.fetch_offset <= one.log.end:
-                return self._nothing(one, index, below), None
-            return m.PartitionData(
-                partition_index=index,
-                error_code=Error.OFFSET_OUT_OF_RANGE,
-                high_watermark=below,
-                records=b"",
-            ), None
-        start, end = one.log.span(asked.fetch_offset, below, asked.partition_max_bytes)
+                return _Served(self._nothing(one, index, below))
+            return _Served(
+                m.PartitionData(
+                    partition_index=index,
+                    error_code=Error.OFFSET_OUT_OF_RANGE,
+                    high_watermark=below,
+                    records=b"",
+                )
+            )
+        most = min(asked.partition_max_bytes, parked.request.max_bytes - taken)
+        start, end = one.log.span(asked.fetch_offset, below, most, at_least_one=taken == 0)
         if end <= start:
-            return self._nothing(one, index, below), None
+            return _Served(self._nothing(one, index, below))
         part = m.PartitionData(
             partition_index=index,
             error_code=error,
@@ -216,7 +240,7 @@ class Fetching:
             state=self._session.state.label,
             log_end=one.log.end,
         )
-        return part, event
+        return _Served(part, event, one.log.size(start, end), limited=end < below)
 
     @staticmethod
     def _nothing(one: Replica, index: int, below: int) -> m.PartitionData:
