@@ -148,7 +148,10 @@ class FetchResponse(Struct, frozen=True, kw_only=True):
 
 
 class MetadataRequestTopic(Struct, frozen=True, kw_only=True):
-    name: str
+    """`name` None: the topic is named by its id."""
+
+    name: str | None
+    topic_id: UUID | None = None
 
 
 class MetadataRequest(Struct, frozen=True, kw_only=True):
@@ -175,6 +178,7 @@ class MetadataResponseTopic(Struct, frozen=True, kw_only=True):
     error_code: int
     name: str
     partitions: tuple[MetadataResponsePartition, ...]
+    topic_id: UUID | None = None
 
 
 class MetadataResponse(Struct, frozen=True, kw_only=True):
@@ -187,6 +191,7 @@ class MetadataResponse(Struct, frozen=True, kw_only=True):
 class ListOffsetsPartition(Struct, frozen=True, kw_only=True):
     partition_index: int
     timestamp: int
+    current_leader_epoch: int = -1
 
 
 class ListOffsetsTopic(Struct, frozen=True, kw_only=True):
@@ -212,6 +217,7 @@ class ListOffsetsPartitionResponse(Struct, frozen=True, kw_only=True):
     error_code: int
     timestamp: int = -1
     offset: int = -1
+    leader_epoch: int = -1
     search: RecordSearch | None = None
 
 
@@ -307,13 +313,26 @@ class CreateTopicsRequest(Struct, frozen=True, kw_only=True):
     validate_only: bool = False
 
 
+class CreatableTopicConfigs(Struct, frozen=True, kw_only=True):
+    """`config_source` as in DescribeConfigs."""
+
+    name: str
+    value: str | None
+    read_only: bool
+    config_source: int
+    is_sensitive: bool = False
+
+
 class CreatableTopicResult(Struct, frozen=True, kw_only=True):
+    """`configs` are the topic's own."""
+
     name: str
     error_code: int
+    topic_id: UUID | None = None
     error_message: str | None = None
     num_partitions: int = -1
     replication_factor: int = -1
-    configs: None = None
+    configs: tuple[CreatableTopicConfigs, ...] = ()
 
 
 class CreateTopicsResponse(Struct, frozen=True, kw_only=True):

@@ -11,9 +11,13 @@ import pytest
 
 from fencepost import Shape, UsageError
 from fencepost_clusters.reference.cluster import ReferenceQuorum
-from fencepost_clusters.reference.core.cluster import leadership, placement, topics
+from fencepost_clusters.reference.core.cluster import leadership, placement, serving, topics
 from fencepost_clusters.reference.core.cluster.image import Image
-from fencepost_clusters.reference.core.cluster.policies import ElectionPolicies, PlacementPolicies
+from fencepost_clusters.reference.core.cluster.policies import (
+    ElectionPolicies,
+    PlacementPolicies,
+    ServingPolicies,
+)
 from fencepost_clusters.reference.core.node import settings
 from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.core.quorum.controller import isr_changes
@@ -248,3 +252,22 @@ def test_every_policy_is_replaced_by_a_defect() -> None:
 def test_names_of_defects_differ() -> None:
     assert len(DEFECTS) == 62
     assert len({one.defect.name for one in EVERY_DEFECT}) == len(EVERY_DEFECT)
+
+
+def named(built: Image, asked: m.MetadataRequestTopic) -> m.MetadataResponseTopic:
+    """A topic in the answer to Metadata."""
+    request = m.MetadataRequest(topics=(asked,))
+    (topic,) = serving.metadata(built, request, 1, "fencepost", ServingPolicies()).topics
+    return topic
+
+
+def test_metadata_names_a_topic_by_its_name_or_its_id() -> None:
+    built = with_partition(image(), isr=(1, 2, 3), leader=1)
+    by_name = named(built, m.MetadataRequestTopic(name="orders"))
+    assert (by_name.name, by_name.topic_id, len(by_name.partitions)) == ("orders", TOPIC, 1)
+    assert named(built, m.MetadataRequestTopic(name=None, topic_id=TOPIC)) == by_name
+    other = uuid.UUID(int=10)
+    unknown = named(built, m.MetadataRequestTopic(name=None, topic_id=other))
+    assert (unknown.error_code, unknown.topic_id) == (Error.UNKNOWN_TOPIC_ID, other)
+    nameless = named(built, m.MetadataRequestTopic(name=None))
+    assert nameless.error_code == Error.UNKNOWN_TOPIC_ID

@@ -33,13 +33,23 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     return made
 
 
-def offset(world: World, timestamp: int, topic: str = "orders") -> tuple[int, int, int]:
-    """(error, offset, time) of the answer to ListOffsets."""
-    part = m.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+def listed(
+    world: World, timestamp: int, topic: str = "orders", epoch: int = -1
+) -> m.ListOffsetsPartitionResponse:
+    """The leader's answer to ListOffsets."""
+    part = m.ListOffsetsPartition(
+        partition_index=0, timestamp=timestamp, current_leader_epoch=epoch
+    )
     request = m.ListOffsetsRequest(topics=(m.ListOffsetsTopic(name=topic, partitions=(part,)),))
     answer = world.answer(world.leader(topic), request)
     assert isinstance(answer, m.ListOffsetsResponse)
     (found,) = answer.topics[0].partitions
+    return found
+
+
+def offset(world: World, timestamp: int, topic: str = "orders") -> tuple[int, int, int]:
+    """(error, offset, time) of the answer."""
+    found = listed(world, timestamp, topic)
     return found.error_code, found.offset, found.timestamp
 
 
@@ -70,3 +80,16 @@ def test_the_special_times_are_the_ends_of_the_log_and_the_greatest_time(world: 
 def test_other_negative_times_are_refused(world: World, timestamp: int) -> None:
     """They are of tiered storage, or of no one: no record has such a time."""
     assert offset(world, timestamp) == (Error.UNSUPPORTED_VERSION, -1, -1)
+
+
+def test_an_answer_is_of_the_leader_epoch_that_the_client_knows(world: World) -> None:
+    epoch = world.partition("orders").leader_epoch
+    assert listed(world, -1, epoch=epoch).leader_epoch == epoch
+    assert listed(world, BASE_MS, epoch=epoch).leader_epoch == epoch
+    assert listed(world, -1, epoch=epoch + 1).error_code == Error.UNKNOWN_LEADER_EPOCH
+    world.kill(world.leader("orders"))
+    assert world.until(lambda: world.partition("orders").leader_epoch > epoch)
+    world.run(3)
+    assert listed(world, BASE_MS, epoch=epoch).error_code == Error.FENCED_LEADER_EPOCH
+    assert listed(world, BASE_MS).leader_epoch == epoch, "the record's own epoch"
+    assert listed(world, -1).leader_epoch > epoch

@@ -4,6 +4,7 @@ harm."""
 from __future__ import annotations
 
 import contextlib
+import struct
 import uuid
 
 import pytest
@@ -103,6 +104,21 @@ def test_every_version_offered_can_be_read_and_answered() -> None:
                 # Each raises when a plain message and a version of it do not fit.
                 codec._from_entity(codec._request_schema(api.key, version), api.request)
                 codec._to_entity(api.response, codec._response_schema(api.key, version))
+
+
+@pytest.mark.parametrize(("key", "version"), [(1, 12), (2, 5), (3, 9), (3, 12), (19, 4), (19, 7)])
+def test_clients_that_want_newer_versions_find_them(key: int, version: int) -> None:
+    header = codec.Header(codec.LISTENERS["CLIENT"][18], 3, 1, "")
+    (api,) = (x for x in codec.api_versions("CLIENT", header).api_keys if x.api_key == key)
+    assert api.min_version <= version <= api.max_version
+
+
+def test_librdkafkas_request_for_all_topics_is_read_in_the_newest_version() -> None:
+    """It writes the null list of topics in four bytes, of which three are left over."""
+    newest = codec.LISTENERS["CLIENT"][3].max_version
+    head = struct.pack(">hhih", 3, newest, 7, 1) + b"x" + b"\0"
+    _, request = codec.decode_request("CLIENT", head + b"\0\0\0\0" + b"\0\0\0")
+    assert request == m.MetadataRequest(topics=None)
 
 
 def test_heartbeats_of_kip_631_are_advertised_to_no_client() -> None:

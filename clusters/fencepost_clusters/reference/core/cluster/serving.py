@@ -30,21 +30,27 @@ def metadata(
             host, port = address
             brokers.append(m.MetadataResponseBroker(node_id=broker, host=host, port=port))
     there = sorted(name for name, topic in image.topics.items() if topic not in image.deleting)
-    wanted = there if request.topics is None else [t.name for t in request.topics]
+    every = tuple(m.MetadataRequestTopic(name=name) for name in there)
     live = set(image.live())
-    topics = tuple(_topic(image, name, live, policies) for name in wanted)
+    topics = tuple(
+        _topic(image, asked, live, policies)
+        for asked in (every if request.topics is None else request.topics)
+    )
     return m.MetadataResponse(
         brokers=tuple(brokers), cluster_id=cluster_id, controller_id=me, topics=topics
     )
 
 
 def _topic(
-    image: Image, name: str, live: set[int], policies: ServingPolicies
+    image: Image, asked: m.MetadataRequestTopic, live: set[int], policies: ServingPolicies
 ) -> m.MetadataResponseTopic:
-    topic_id = image.topics.get(name)
-    if topic_id is None or topic_id in image.deleting:
+    if asked.name is None:
+        topic_id, unknown = asked.topic_id, Error.UNKNOWN_TOPIC_ID
+    else:
+        topic_id, unknown = image.topics.get(asked.name), Error.UNKNOWN_TOPIC_OR_PARTITION
+    if topic_id is None or topic_id not in image.names or topic_id in image.deleting:
         return m.MetadataResponseTopic(
-            error_code=Error.UNKNOWN_TOPIC_OR_PARTITION, name=name, partitions=()
+            error_code=unknown, name=asked.name or "", partitions=(), topic_id=asked.topic_id
         )
     parts = tuple(
         m.MetadataResponsePartition(
@@ -58,7 +64,9 @@ def _topic(
         )
         for index, one in sorted(image.partitions[topic_id].items())
     )
-    return m.MetadataResponseTopic(error_code=Error.NONE, name=name, partitions=parts)
+    return m.MetadataResponseTopic(
+        error_code=Error.NONE, name=image.names[topic_id], partitions=parts, topic_id=topic_id
+    )
 
 
 def list_offsets(
@@ -96,6 +104,12 @@ def _offset(
         return m.ListOffsetsPartitionResponse(
             partition_index=index, error_code=Error.NOT_LEADER_OR_FOLLOWER
         )
+    if asked.current_leader_epoch >= 0 and asked.current_leader_epoch != one.epoch:
+        older = asked.current_leader_epoch < one.epoch
+        return m.ListOffsetsPartitionResponse(
+            partition_index=index,
+            error_code=Error.FENCED_LEADER_EPOCH if older else Error.UNKNOWN_LEADER_EPOCH,
+        )
     if asked.timestamp < GREATEST:  # tiered storage's, which does not exist here
         return m.ListOffsetsPartitionResponse(
             partition_index=index, error_code=Error.UNSUPPORTED_VERSION
@@ -106,11 +120,14 @@ def _offset(
         )
     if asked.timestamp == LATEST:
         return m.ListOffsetsPartitionResponse(
-            partition_index=index, error_code=Error.NONE, timestamp=-1, offset=one.high_watermark
+            partition_index=index,
+            error_code=Error.NONE,
+            offset=one.high_watermark,
+            leader_epoch=one.epoch,
         )
     if asked.timestamp == EARLIEST:
         return m.ListOffsetsPartitionResponse(
-            partition_index=index, error_code=Error.NONE, timestamp=-1, offset=one.log.start
+            partition_index=index, error_code=Error.NONE, offset=one.log.start
         )
     return _searched(one, asked)
 
@@ -127,6 +144,7 @@ def _searched(one: Replica, asked: m.ListOffsetsPartition) -> m.ListOffsetsParti
     return m.ListOffsetsPartitionResponse(
         partition_index=index,
         error_code=Error.NONE,
+        leader_epoch=found.epoch,
         search=m.RecordSearch(
             batch=m.LogSlice(log=one.name, start=found.base, end=found.end),
             timestamp=found.max_timestamp if greatest else asked.timestamp,

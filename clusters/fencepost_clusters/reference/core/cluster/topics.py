@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from uuid import UUID
 
+from fencepost_clusters.reference.core.cluster.configs import OF_TOPIC
 from fencepost_clusters.reference.core.cluster.image import TOPIC_RESOURCE, Image
 from fencepost_clusters.reference.core.cluster.policies import PlacementPolicies
 from fencepost_clusters.reference.core.node.settings import TOPIC_SETTINGS, Settings
@@ -54,9 +55,15 @@ def create(
     return found, m.CreatableTopicResult(
         name=asked.name,
         error_code=Error.NONE,
-        error_message=None,
+        topic_id=new_id,
         num_partitions=len(replicas),
         replication_factor=len(replicas[0]),
+        configs=tuple(
+            m.CreatableTopicConfigs(
+                name=config.name, value=config.value, read_only=False, config_source=OF_TOPIC
+            )
+            for config in asked.configs
+        ),
     )
 
 
