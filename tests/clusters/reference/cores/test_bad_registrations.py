@@ -66,6 +66,18 @@ def test_an_unreadable_controller_znode_names_no_controller_until_it_is_gone() -
     assert bench.did(ControllerBegan) == 1
 
 
+def test_a_controller_whose_znode_was_deleted_ends_its_term_and_is_elected_again() -> None:
+    bench = BrokerBench()
+    bench.start()
+    bench.write(zk.Delete(znodes.CONTROLLER))
+    terms = [
+        (type(one), one.epoch)
+        for one in bench.notes
+        if isinstance(one, ControllerBegan | ControllerEnded)
+    ]
+    assert terms == [(ControllerBegan, 1), (ControllerEnded, 1), (ControllerBegan, 2)]
+
+
 def test_unreadable_settings_of_brokers_leave_the_defaults() -> None:
     bench = BrokerBench()
     bench.start()

@@ -118,12 +118,15 @@ def node(bench: BrokerBench) -> LegacyNode:
     return bench.core
 
 
-def test_a_request_before_the_logs_are_recovered_closes_its_connection() -> None:
+def test_a_request_before_the_registration_closes_its_connection() -> None:
     """Its sender asks again at once; without an answer it would wait for its timeout."""
     bench = BrokerBench()
     bench.give(e.Tick())
     (closed,) = bench.asks("REPLICATION", HEARTBEAT)
     assert isinstance(closed, e.Close)
+    bench.give(e.Recovered({}, {}))
+    (closed,) = bench.asks("REPLICATION", LEARN)
+    assert isinstance(closed, e.Close), "BE-07: it cannot decide whether this is meant for it"
 
 
 def test_a_broker_that_is_not_the_controller_refuses_a_controlled_shutdown() -> None:

@@ -29,6 +29,7 @@ from fencepost_kafka import (
     ControllerEnded,
     ControlRequestSent,
     IsrChangeJudged,
+    ZnodeUnreadable,
 )
 
 
@@ -205,9 +206,11 @@ def test_a_topic_whose_znode_the_controller_does_not_know_is_refused_as_existing
         *[zk.Refused(zk.Reason.AFTER_REFUSED)] * after,
     )
     bench.session.answered(asked.request_id, zk.Done(results))
-    (reply,) = [one for one in bench.out.drain() if isinstance(one, Reply)]
+    (reply,) = [one for one in bench.take() if isinstance(one, Reply)]
     assert isinstance(reply.message, m.CreateTopicsResponse)
     assert reply.message.topics[0].error_code == Error.TOPIC_ALREADY_EXISTS
+    (unknown,) = (one for one in bench.seen if isinstance(one, ZnodeUnreadable))
+    assert unknown.reason == f"{znodes.topic('odd')} exists and is not known"
     assert "odd" not in bench.term.store.image.topics
 
 
