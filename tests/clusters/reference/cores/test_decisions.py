@@ -153,7 +153,7 @@ def test_an_isr_change_is_judged(
                 num_partitions=1,
                 replication_factor=1,
                 assignments=(),
-                configs=(m.CreatableTopicConfig(name="retention.ms", value="1"),),
+                configs=(m.CreatableTopicConfig(name="cleanup.policy", value="compact"),),
             ),
             Error.INVALID_CONFIG,
         ),

@@ -40,7 +40,7 @@ def test_confluent_kafka_changes_a_topics_settings(cluster: Nodes) -> None:
     alter("min.insync.replicas", "2")
     eventually(lambda: read() == "2", "the broker has heard of the setting")
     with pytest.raises(KafkaException) as refused:
-        alter("retention.ms", "2")
+        alter("cleanup.policy", "compact")
     assert refused.value.args[0].code() == KafkaError.INVALID_CONFIG
 
 

@@ -10,13 +10,19 @@ from collections.abc import Mapping
 
 from fencepost_clusters.reference.core.cluster.decisions import ChangeDecision, DecisionContext
 from fencepost_clusters.reference.core.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE, Image
-from fencepost_clusters.reference.core.node.settings import TOPIC_SETTINGS, Settings
+from fencepost_clusters.reference.core.cluster.topic_settings import (
+    OF_ALL_BROKERS,
+    TOPIC_SETTINGS,
+    default,
+    objection,
+)
+from fencepost_clusters.reference.core.node.settings import SWITCHES, Settings
 from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
 
 SET, DELETE = 0, 1
-OF_TOPIC, OF_BROKERS, OF_FILE = 1, 3, 4
+OF_TOPIC, OF_BROKERS, OF_FILE, OF_DEFAULT = 1, 3, 4, 5
 
 
 def alter(on: DecisionContext, asked: a.IncrementalAlterConfigsRequest) -> ChangeDecision:
@@ -53,12 +59,13 @@ def _judge(image: Image, asked: a.AlterConfigsResource) -> tuple[Error, str | No
     if error is not Error.NONE:
         return error, message
     for config in asked.configs:
-        if config.name not in TOPIC_SETTINGS:
+        if asked.resource_type == BROKER_RESOURCE and config.name not in OF_ALL_BROKERS:
             return Error.INVALID_CONFIG, f"{config.name} cannot be changed while the cluster runs"
         if config.config_operation not in (SET, DELETE):
             return Error.INVALID_CONFIG, f"{config.name} is no list: it can be set or deleted"
-        if config.config_operation == SET and not (config.value or "").isdecimal():
-            return Error.INVALID_CONFIG, f"{config.name} is a whole number, not {config.value!r}"
+        wrong = objection(config.name, config.value) if config.config_operation == SET else None
+        if wrong is not None:
+            return Error.INVALID_CONFIG, wrong
     return Error.NONE, None
 
 
@@ -96,6 +103,10 @@ def describe(
     )
 
 
+def _shown(name: str, value: int) -> str:
+    return ("false", "true")[value != 0] if name in SWITCHES else str(value)
+
+
 def _described(
     image: Image, settings: Settings, me: int, asked: a.DescribeConfigsResource
 ) -> a.DescribeConfigsResult:
@@ -103,7 +114,7 @@ def _described(
     values: Mapping[str, tuple[str, int]]
     if kind == BROKER_RESOURCE and name == str(me):
         error, message = Error.NONE, None
-        values = {key: (str(value), OF_FILE) for key, value in settings.numbers.items()}
+        values = {key: (_shown(key, value), OF_FILE) for key, value in settings.numbers.items()}
         values |= {k: (v, OF_BROKERS) for k, v in image.broker_settings.items() if v}
     else:
         error, message = _resource(image, kind, name)
@@ -113,7 +124,11 @@ def _described(
             if v and (kind != TOPIC_RESOURCE or k in TOPIC_SETTINGS)
         }
         if kind == TOPIC_RESOURCE:
-            values = {k: (str(settings.ms(k)), OF_FILE) for k in TOPIC_SETTINGS} | values
+            unchanged = {
+                key: (default(key, settings), OF_FILE if one.of_brokers else OF_DEFAULT)
+                for key, one in TOPIC_SETTINGS.items()
+            }
+            values = unchanged | values
             values |= {k: (v, OF_TOPIC) for k, v in image.settings.get(name, {}).items() if v}
     if error is not Error.NONE:
         return a.DescribeConfigsResult(
@@ -124,7 +139,7 @@ def _described(
         a.DescribeConfigsResourceResult(
             name=key,
             value=values[key][0],
-            read_only=key not in TOPIC_SETTINGS,
+            read_only=key not in (TOPIC_SETTINGS if kind == TOPIC_RESOURCE else OF_ALL_BROKERS),
             config_source=values[key][1],
         )
         for key in wanted

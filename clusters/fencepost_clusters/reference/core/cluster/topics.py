@@ -8,7 +8,8 @@ from uuid import UUID
 from fencepost_clusters.reference.core.cluster.configs import OF_TOPIC
 from fencepost_clusters.reference.core.cluster.image import TOPIC_RESOURCE, Image
 from fencepost_clusters.reference.core.cluster.policies import PlacementPolicies
-from fencepost_clusters.reference.core.node.settings import TOPIC_SETTINGS, Settings
+from fencepost_clusters.reference.core.cluster.topic_settings import objection
+from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
@@ -75,8 +76,8 @@ def _judge(
     if asked.name in image.topics:
         return Error.TOPIC_ALREADY_EXISTS, f"Topic '{asked.name}' already exists.", ()
     for config in asked.configs:
-        if config.name not in TOPIC_SETTINGS or not (config.value or "").isdecimal():
-            message = f"{config.name}={config.value} cannot be set for a topic here"
+        message = objection(config.name, config.value)
+        if message is not None:
             return Error.INVALID_CONFIG, message, ()
     live = policies.brokers_for_replicas(image)
     if asked.assignments:

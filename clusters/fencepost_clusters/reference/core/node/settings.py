@@ -51,8 +51,8 @@ _DEFAULTS: Mapping[str, int] = {
 }
 _SIGNED = ("clock.offset.ms",)
 """The offset of a node's wall clock, for tests; it may be negative."""
-TOPIC_SETTINGS = ("min.insync.replicas",)
-"""The settings that a topic may have; any other is refused with INVALID_CONFIG."""
+SWITCHES = ("auto.leader.rebalance.enable",)
+"""The numbers that are 1 for true and 0 for false."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

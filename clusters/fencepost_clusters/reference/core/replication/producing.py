@@ -128,7 +128,8 @@ class Producing:
             return Error.NOT_LEADER_OR_FOLLOWER
         if request.acks not in (-1, 0, 1):
             return Error.INVALID_REQUIRED_ACKS
-        if request.acks == -1 and len(one.partition.isr) < self._min_isr(state, topic):
+        least = self._limit(state, topic, "min.insync.replicas", "min.insync.replicas")
+        if request.acks == -1 and len(one.partition.isr) < least:
             self._refused(
                 received, topic, part.index, Error.NOT_ENOUGH_REPLICAS, "not_enough_replicas"
             )
@@ -139,17 +140,19 @@ class Producing:
             return Error.CORRUPT_MESSAGE
         if not batches:
             return Error.INVALID_REQUEST
-        return self._store(one, batches)
+        most = self._limit(state, topic, "max.message.bytes", "message.max.bytes")
+        return self._store(one, batches, most)
 
-    def _min_isr(self, state: ClusterState, topic: str) -> int:
-        changed = state.setting(topic, "min.insync.replicas")
-        return int(changed) if changed else self._settings.ms("min.insync.replicas")
+    def _limit(self, state: ClusterState, topic: str, name: str, of_broker: str) -> int:
+        """A topic's setting, or that of this broker."""
+        changed = state.setting(topic, name)
+        return int(changed) if changed else self._settings.ms(of_broker)
 
     def _store(
-        self, one: Replica, batches: tuple[tuple[BatchHeader, bytes], ...]
+        self, one: Replica, batches: tuple[tuple[BatchHeader, bytes], ...], most_bytes: int
     ) -> Appended | Error:
         for header, _ in batches:
-            if header.size > self._settings.ms("message.max.bytes"):
+            if header.size > most_bytes:
                 return Error.MESSAGE_TOO_LARGE
             if header.control or header.transactional:
                 return Error.INVALID_REQUEST
