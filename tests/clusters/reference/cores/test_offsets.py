@@ -78,7 +78,7 @@ def test_the_special_times_are_the_ends_of_the_log_and_the_greatest_time(world: 
 
 @pytest.mark.parametrize("timestamp", [-4, -5, -6, -1000])
 def test_other_negative_times_are_refused(world: World, timestamp: int) -> None:
-    """They are of tiered storage, or of no one: no record has such a time."""
+    """They are of tiered storage, or unknown: no record has such a time."""
     assert offset(world, timestamp) == (Error.UNSUPPORTED_VERSION, -1, -1)
 
 

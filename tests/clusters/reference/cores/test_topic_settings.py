@@ -120,3 +120,23 @@ def test_a_brokers_switch_is_shown_as_true_or_false(world: World) -> None:
     assert shown["auto.leader.rebalance.enable"][0] in ("true", "false")
     assert shown["replica.lag.time.max.ms"][0] not in ("true", "false")
     assert shown["replica.lag.time.max.ms"][2], "read-only"
+
+
+THROTTLE = "leader.replication.throttled.rate"
+THROTTLED = "leader.replication.throttled.replicas"
+
+
+def test_a_throttle_that_was_never_set_can_be_deleted(world: World) -> None:
+    """Kafka's tool does so when it verifies a reassignment, and when it calls one off."""
+    before = described(world, BROKERS, "1")
+    assert alter(world, BROKERS, "1", (THROTTLE, DELETE, None)) == Error.NONE
+    assert alter(world, BROKERS, "2", (THROTTLE, DELETE, None)) == Error.NONE
+    assert alter(world, TOPIC, "orders", (THROTTLED, DELETE, "")) == Error.NONE
+    assert described(world, BROKERS, "1") == before
+
+
+def test_a_throttle_cannot_be_set(world: World) -> None:
+    assert alter(world, BROKERS, "1", (THROTTLE, SET, "1000")) == Error.INVALID_REQUEST
+    assert alter(world, BROKERS, "9", (THROTTLE, DELETE, None)) == Error.INVALID_REQUEST
+    assert alter(world, TOPIC, "orders", (THROTTLED, SET, "0:1")) == Error.INVALID_CONFIG
+    assert alter(world, TOPIC, "nowhere", (THROTTLED, DELETE, "")) != Error.NONE

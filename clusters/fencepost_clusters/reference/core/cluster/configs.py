@@ -26,7 +26,11 @@ OF_TOPIC, OF_BROKERS, OF_FILE, OF_DEFAULT = 1, 3, 4, 5
 
 
 def alter(on: DecisionContext, asked: a.IncrementalAlterConfigsRequest) -> ChangeDecision:
-    """Sets and deletes settings; for each resource, either all changes or none."""
+    """Sets and deletes settings; for each resource, either all changes or none.
+
+    Kafka's tools delete throttles, of single brokers, too, that were never set: such a deletion
+    changes nothing.
+    """
     records: list[r.Record] = []
     responses: list[a.AlterConfigsResourceResponse] = []
     for one in asked.resources:
@@ -40,6 +44,7 @@ def alter(on: DecisionContext, asked: a.IncrementalAlterConfigsRequest) -> Chang
                     value=(config.value or "") if config.config_operation == SET else "",
                 )
                 for config in one.configs
+                if config.config_operation == SET or config.name in _set_now(on.image, one)
             ]
         responses.append(
             a.AlterConfigsResourceResponse(
@@ -55,10 +60,15 @@ def alter(on: DecisionContext, asked: a.IncrementalAlterConfigsRequest) -> Chang
 
 
 def _judge(image: Image, asked: a.AlterConfigsResource) -> tuple[Error, str | None]:
+    now = _set_now(image, asked)
+    changed = [c for c in asked.configs if c.config_operation != DELETE or c.name in now]
+    of_broker = asked.resource_type == BROKER_RESOURCE and asked.resource_name != ""
+    if of_broker and not changed and asked.resource_name in map(str, image.brokers):
+        return Error.NONE, None
     error, message = _resource(image, asked.resource_type, asked.resource_name)
     if error is not Error.NONE:
         return error, message
-    for config in asked.configs:
+    for config in changed:
         if asked.resource_type == BROKER_RESOURCE and config.name not in OF_ALL_BROKERS:
             return Error.INVALID_CONFIG, f"{config.name} cannot be changed while the cluster runs"
         if config.config_operation not in (SET, DELETE):
@@ -67,6 +77,13 @@ def _judge(image: Image, asked: a.AlterConfigsResource) -> tuple[Error, str | No
         if wrong is not None:
             return Error.INVALID_CONFIG, wrong
     return Error.NONE, None
+
+
+def _set_now(image: Image, asked: a.AlterConfigsResource) -> Mapping[str, str]:
+    """The settings of a resource that have a value of their own."""
+    if asked.resource_type == TOPIC_RESOURCE:
+        return image.settings.get(asked.resource_name, {})
+    return {} if asked.resource_name else image.broker_settings
 
 
 def _resource(image: Image, kind: int, name: str) -> tuple[Error, str | None]:
