@@ -31,6 +31,16 @@ KEEP_IN_SYNC_MS = 30_000
 """Kafka's default of replica.lag.time.max.ms, used if a leader does not report its own."""
 
 
+_ASK_ELSEWHERE = frozenset(
+    {
+        *("NOT_CONTROLLER", "REQUEST_TIMED_OUT", "STALE_BROKER_EPOCH", "INVALID_INCARNATION_ID"),
+        "BROKER_ID_NOT_REGISTERED",
+    }
+)
+"""Errors that do not judge the ISR: the receiver is no controller, the request came too late, or
+the broker has lost its id or its registration."""
+
+
 class _Blocked(Struct):
     """How long the leader's oldest uncommitted message has waited, and the leader's request to drop
     replicas."""
@@ -43,6 +53,10 @@ class _Blocked(Struct):
     """The leader epoch of the request to drop replicas, and those replicas."""
     stored: int | None = None
     """The leader epoch in which that was stored, once it is."""
+    unanswered: bool = False
+    """Whether the leader has asked to drop replicas, and has no answer: it cannot store that."""
+    refused: int = 0
+    """How many such requests were refused while the oldest message waited."""
     suspects: list[Late] = field(default_factory=list)
 
 
@@ -56,15 +70,17 @@ class _Leaders(Struct):
 @final
 class LaggardIsDropped(Struct, frozen=True):
     """RP-09. If the commits of a serving leader wait for twice the allowed time and 2 s, the leader
-    must have asked for a smaller ISR; a leader that could not even ask is fenced by then, and the
-    time begins anew when it serves again. Exercised when the request was stored by the controller
-    and commits continued."""
+    must have asked for a smaller ISR, and that must have been stored. The time begins anew where
+    the leader could not store it: it is fenced, gets no answer or one that it must ask elsewhere,
+    or a record deposes it. A refusal of what the leader may ask is no excuse. Exercised when the
+    request was stored by the controller and commits continued."""
 
     clause: str = "RP-09"
     kinds: frozenset[type[Struct]] = frozenset(
         {
             *(LogAppended, HighWatermarkAdvanced, ProduceAnswered, IsrChangeAsked),
             *(LeadershipStarted, LeadershipEnded, PartitionCommitted, BrokerStateChanged),
+            IsrChangeAnswered,
         }
     )
     keys = staticmethod(whole_run)
@@ -112,26 +128,47 @@ class LaggardIsDropped(Struct, frozen=True):
         else:
             match body:
                 case IsrChangeAsked():
-                    dropped = frozenset(body.old_isr) - frozenset(body.new_isr)
-                    if dropped and body.lag_ns > 0:
-                        state.dropping, state.stored = (body.leader_epoch, dropped), None
-                    state.waiting = False
+                    self._asked(state, event, body)
+                case IsrChangeAnswered() if state.unanswered and event.process == state.leader:
+                    state.unanswered = False
+                    if body.error == "NONE" or body.error in _ASK_ELSEWHERE:
+                        self._anew(state, event.at_ns)
+                    else:
+                        state.refused += 1
                 case PartitionCommitted() if state.dropping is not None:
                     epoch, dropped = state.dropping
                     if body.leader_epoch >= epoch and not dropped & set(body.isr):
                         state.stored = body.leader_epoch
+                    if body.leader_epoch > epoch:
+                        self._anew(state, event.at_ns)
                 case LeadershipStarted():
                     keep_ms = body.keep_in_sync_ms or KEEP_IN_SYNC_MS
                     if event.process != state.leader:
                         return _Blocked(event.process, keep_ms, suspects=state.suspects), NOTHING
-                    state.waiting = False
                 case LeadershipEnded() if event.process == state.leader:
                     return _Blocked(suspects=state.suspects), NOTHING
         return state, NOTHING
 
+    def _asked(self, state: _Blocked, event: Event, body: IsrChangeAsked) -> None:
+        dropped = frozenset(body.old_isr) - frozenset(body.new_isr)
+        if not dropped:
+            return
+        if body.lag_ns > 0:
+            state.dropping, state.stored = (body.leader_epoch, dropped), None
+        if event.process == state.leader:
+            if state.unanswered:
+                self._anew(state, event.at_ns)
+            state.unanswered = True
+
+    @staticmethod
+    def _anew(state: _Blocked, at_ns: int) -> None:
+        """The time begins anew."""
+        state.since_ns, state.refused = at_ns, 0
+
     @staticmethod
     def _commits(state: _Blocked, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
         state.waiting, state.since_ns = body.high_watermark < body.log_end, event.at_ns
+        state.refused = 0
         if state.stored is not None and body.leader_epoch >= state.stored:
             state.dropping, state.stored = None, None
             return (Exercised(event.ref, Evidence.PEER),)
@@ -140,14 +177,17 @@ class LaggardIsDropped(Struct, frozen=True):
     @staticmethod
     def _overdue(state: _Blocked, event: Event, fenced: bool) -> None:
         waited_ns = event.at_ns - state.since_ns
-        if not state.waiting or event.process != state.leader or fenced:
+        if not state.waiting or event.process != state.leader or fenced or state.unanswered:
             return
         if waited_ns <= (2 * state.keep_ms + 2_000) * MS:
             return
         state.waiting = False
+        done = "asked to drop no follower"
+        if state.refused:
+            done = f"was refused {state.refused} times to drop a follower"
         message = (
-            f"{event.process} has had a write waiting for {span(waited_ns)} and asked to "
-            f"drop no follower, though {state.keep_ms} ms are allowed"
+            f"{event.process} has had a write waiting for {span(waited_ns)} and {done}, "
+            f"though {state.keep_ms} ms are allowed"
         )
         violated = Violated(event.ref, Evidence.SELF, message)
         period_ns = state.keep_ms * MS

@@ -4,169 +4,29 @@ history."""
 from __future__ import annotations
 
 import pytest
+from tests.suites.replication.watermark_histories import (
+    ALL3,
+    B1,
+    B2,
+    CONSUMER,
+    ask,
+    follow,
+    lead,
+    learn,
+    mark,
+    store,
+    stored_isr,
+    verdict,
+)
 
-from fencepost import Evidence, Stalled
-from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost import Evidence
+from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
     FetchServed,
     FollowerFetched,
-    FollowingStarted,
-    HighWatermarkAdvanced,
-    IsrChangeAsked,
     LeadershipEnded,
-    LeadershipStarted,
-    LogAppended,
-    PartitionCommitted,
     Polled,
-    ProduceAnswered,
 )
-from fencepost_suites import rules
-from fencepost_suites.clauses import clauses
-
-CLAUSES = {clause.id: clause for clause in clauses()}
-B1, B2 = "broker-1#1", "broker-2#1"
-CONSUMER = "clients/consumer#1"
-ALL3 = (1, 2, 3)
-MS = 1_000_000
-
-
-def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
-    chosen = [rule for rule in rules.ALL if rule.clause == clause]
-    return judge(h.events(), chosen, CLAUSES, h.end(complete), "quorum").verdicts[clause]
-
-
-def mark(
-    h: HistoryBuilder,
-    high_watermark: int,
-    log_end: int,
-    counted: tuple[int, ...] = ALL3,
-    isr: tuple[int, ...] = ALL3,
-    epoch: int = 1,
-) -> None:
-    """The leader's high watermark moves."""
-    h.add(
-        B1,
-        HighWatermarkAdvanced(
-            topic="orders",
-            partition=0,
-            high_watermark=high_watermark,
-            log_end=log_end,
-            leader_epoch=epoch,
-            as_leader=True,
-            isr=isr,
-            counted=counted,
-        ),
-    )
-
-
-def learn(h: HistoryBuilder, high_watermark: int, log_end: int) -> None:
-    h.add(
-        B2,
-        HighWatermarkAdvanced(
-            topic="orders",
-            partition=0,
-            high_watermark=high_watermark,
-            log_end=log_end,
-            leader_epoch=1,
-            as_leader=False,
-            isr=(),
-            counted=(),
-        ),
-    )
-
-
-def store(h: HistoryBuilder, process: str, offset: int) -> None:
-    leads = process == B1
-    h.add(
-        process,
-        LogAppended(
-            topic="orders",
-            partition=0,
-            base_offset=offset,
-            log_end=offset + 1,
-            expected_base=offset,
-            batch_epoch=1,
-            leader_epoch=1,
-            as_leader=leads,
-            digest=f"d{offset}",
-            producer_id=-1,
-            base_sequence=-1,
-        ),
-    )
-
-
-def lead(h: HistoryBuilder, epoch: int = 1, keep_ms: int = 2000) -> None:
-    h.add(
-        B1,
-        LeadershipStarted(
-            topic="orders",
-            partition=0,
-            leader_epoch=epoch,
-            isr=ALL3,
-            log_start=0,
-            log_end=0,
-            high_watermark=0,
-            keep_in_sync_ms=keep_ms,
-        ),
-    )
-
-
-def follow(h: HistoryBuilder, log_end: int = 0, own: int = 0) -> None:
-    h.add(
-        B2,
-        FollowingStarted(
-            topic="orders",
-            partition=0,
-            leader=1,
-            leader_epoch=1,
-            log_end=log_end,
-            high_watermark=own,
-        ),
-    )
-
-
-def stored_isr(h: HistoryBuilder, offset: int, epoch: int, isr: tuple[int, ...]) -> None:
-    h.add(
-        "controller-1#1",
-        PartitionCommitted(
-            offset=offset,
-            topic="orders",
-            partition=0,
-            leader=1,
-            leader_epoch=epoch,
-            isr=isr,
-            replicas=ALL3,
-        ),
-    )
-
-
-def ask(
-    h: HistoryBuilder,
-    new: tuple[int, ...],
-    old: tuple[int, ...] = ALL3,
-    ends: tuple[int, ...] = (),
-    mark: int = 5,
-    start: int = 3,
-    lag_ms: int = 2000,
-    epoch: int = 1,
-) -> None:
-    ends = ends or (5,) * len(new)
-    h.add(
-        B1,
-        IsrChangeAsked(
-            topic="orders",
-            partition=0,
-            leader_epoch=epoch,
-            broker_epoch=5,
-            old_isr=old,
-            new_isr=new,
-            ends=ends,
-            high_watermark=mark,
-            epoch_start=start,
-            lag_ns=lag_ms * MS,
-        ),
-    )
-
 
 # ------------------------------------------------------------------------------------------ RP-07
 
@@ -357,85 +217,6 @@ def test_rp_32_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     ask(h, (1,))
     assert verdict(h, "RP-32", complete=False).verdict is Outcome.UNKNOWN
-
-
-# ------------------------------------------------------------------------------------------ RP-09
-
-
-def time_out(h: HistoryBuilder) -> None:
-    error = "REQUEST_TIMED_OUT"
-    h.add(
-        B1,
-        ProduceAnswered(
-            topic="orders",
-            partition=0,
-            client=CONSUMER,
-            acks=-1,
-            error=error,
-            base_offset=-1,
-            log_end=-1,
-            leader_epoch=1,
-            high_watermark=0,
-            isr=ALL3,
-            ends=(1, 0, 0),
-            duplicate=False,
-        ),
-    )
-
-
-def test_a_leader_that_lets_writes_wait_forever_breaks_rp_09() -> None:
-    h = HistoryBuilder()
-    lead(h, keep_ms=2000)
-    store(h, B1, 0)
-    h.after(6000)
-    time_out(h)
-    assert "asked to drop no follower" in verdict(h, "RP-09").violations[0].message
-
-
-def test_a_leader_that_reports_no_time_is_held_to_kafkas_default() -> None:
-    h = HistoryBuilder()
-    lead(h, keep_ms=0)
-    store(h, B1, 0)
-    h.after(61_000)
-    time_out(h)
-    assert verdict(h, "RP-09").verdict is Outcome.NOT_EXERCISED
-    h.after(1000)
-    time_out(h)
-    assert verdict(h, "RP-09").verdict is Outcome.VIOLATED
-
-
-def test_a_laggard_dropped_and_commits_that_go_on_keep_rp_09() -> None:
-    h = HistoryBuilder()
-    lead(h)
-    store(h, B1, 0)
-    h.after(2000)
-    ask(h, (1, 2))
-    stored_isr(h, 4, 2, (1, 2))
-    lead(h, epoch=2)
-    mark(h, 1, 1, counted=(1, 2), isr=(1, 2), epoch=2)
-    found = verdict(h, "RP-09")
-    assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.PEER)
-
-
-def test_a_leader_that_asked_without_an_answer_keeps_rp_09() -> None:
-    h = HistoryBuilder()
-    lead(h)
-    store(h, B1, 0)
-    h.after(2000)
-    ask(h, (1, 2))
-    h.after(20_000)
-    time_out(h)
-    assert verdict(h, "RP-09").verdict is Outcome.NOT_EXERCISED
-
-
-def test_a_stall_of_the_leader_leaves_rp_09_undecided() -> None:
-    h = HistoryBuilder()
-    lead(h)
-    store(h, B1, 0)
-    h.after(6000)
-    h.add(B1, Stalled(stalled_ns=3000 * MS))
-    time_out(h)
-    assert verdict(h, "RP-09").verdict is Outcome.UNKNOWN
 
 
 # ------------------------------------------------------------------------------------------ RP-10

@@ -1,0 +1,155 @@
+"""The rule that a follower which does not keep up leaves the ISR (RP-09)."""
+
+from __future__ import annotations
+
+from tests.suites.replication.watermark_histories import (
+    ALL3,
+    B1,
+    CONSUMER,
+    MS,
+    ask,
+    lead,
+    mark,
+    store,
+    stored_isr,
+    verdict,
+)
+
+from fencepost import Evidence, Stalled
+from fencepost.testing import HistoryBuilder, Outcome
+from fencepost_kafka import (
+    IsrChangeAnswered,
+    ProduceAnswered,
+)
+
+# ------------------------------------------------------------------------------------------ RP-09
+
+
+def time_out(h: HistoryBuilder) -> None:
+    error = "REQUEST_TIMED_OUT"
+    h.add(
+        B1,
+        ProduceAnswered(
+            topic="orders",
+            partition=0,
+            client=CONSUMER,
+            acks=-1,
+            error=error,
+            base_offset=-1,
+            log_end=-1,
+            leader_epoch=1,
+            high_watermark=0,
+            isr=ALL3,
+            ends=(1, 0, 0),
+            duplicate=False,
+        ),
+    )
+
+
+def test_a_leader_that_lets_writes_wait_forever_breaks_rp_09() -> None:
+    h = HistoryBuilder()
+    lead(h, keep_ms=2000)
+    store(h, B1, 0)
+    h.after(6000)
+    time_out(h)
+    assert "asked to drop no follower" in verdict(h, "RP-09").violations[0].message
+
+
+def test_a_leader_that_reports_no_time_is_held_to_kafkas_default() -> None:
+    h = HistoryBuilder()
+    lead(h, keep_ms=0)
+    store(h, B1, 0)
+    h.after(61_000)
+    time_out(h)
+    assert verdict(h, "RP-09").verdict is Outcome.NOT_EXERCISED
+    h.after(1000)
+    time_out(h)
+    assert verdict(h, "RP-09").verdict is Outcome.VIOLATED
+
+
+def test_a_laggard_dropped_and_commits_that_go_on_keep_rp_09() -> None:
+    h = HistoryBuilder()
+    lead(h)
+    store(h, B1, 0)
+    h.after(2000)
+    ask(h, (1, 2))
+    stored_isr(h, 4, 2, (1, 2))
+    lead(h, epoch=2)
+    mark(h, 1, 1, counted=(1, 2), isr=(1, 2), epoch=2)
+    found = verdict(h, "RP-09")
+    assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.PEER)
+
+
+def test_a_leader_that_asked_without_an_answer_keeps_rp_09() -> None:
+    h = HistoryBuilder()
+    lead(h)
+    store(h, B1, 0)
+    h.after(2000)
+    ask(h, (1, 2))
+    h.after(20_000)
+    time_out(h)
+    assert verdict(h, "RP-09").verdict is Outcome.NOT_EXERCISED
+
+
+def refuse(h: HistoryBuilder, error: str) -> None:
+    h.add(
+        B1,
+        IsrChangeAnswered(topic="orders", partition=0, leader_epoch=1, error=error, isr=()),
+    )
+
+
+def refused_for_a_minute(error: str, old: tuple[int, ...] = ALL3) -> HistoryBuilder:
+    """A leader asks again and again for the ISR (1, 2), and is refused."""
+    h = HistoryBuilder()
+    lead(h, keep_ms=2000)
+    store(h, B1, 0)
+    for _ in range(20):
+        h.after(3000)
+        ask(h, (1, 2), old=old)
+        refuse(h, error)
+        time_out(h)
+    return h
+
+
+def test_a_laggard_that_is_never_dropped_since_that_is_refused_breaks_rp_09() -> None:
+    h = refused_for_a_minute("INVALID_REQUEST")
+    message = verdict(h, "RP-09").violations[0].message
+    assert "was refused 2 times to drop a follower" in message
+
+
+def test_a_leader_that_asks_for_more_members_only_breaks_rp_09() -> None:
+    h = refused_for_a_minute("INVALID_REQUEST", old=(1,))
+    assert "asked to drop no follower" in verdict(h, "RP-09").violations[0].message
+
+
+def test_a_leader_that_finds_no_controller_cannot_store_that_and_keeps_rp_09() -> None:
+    h = refused_for_a_minute("NOT_CONTROLLER")
+    assert verdict(h, "RP-09").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_refusal_for_a_newer_epoch_that_is_not_stored_breaks_rp_09() -> None:
+    h = refused_for_a_minute("FENCED_LEADER_EPOCH")
+    assert verdict(h, "RP-09").verdict is Outcome.VIOLATED
+
+
+def test_a_leader_that_is_refused_for_a_newer_epoch_has_its_time_anew() -> None:
+    h = HistoryBuilder()
+    lead(h, keep_ms=2000)
+    store(h, B1, 0)
+    h.after(3000)
+    ask(h, (1, 2))
+    refuse(h, "FENCED_LEADER_EPOCH")
+    stored_isr(h, 4, 2, ALL3)
+    h.after(5000)
+    time_out(h)
+    assert verdict(h, "RP-09").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_stall_of_the_leader_leaves_rp_09_undecided() -> None:
+    h = HistoryBuilder()
+    lead(h)
+    store(h, B1, 0)
+    h.after(6000)
+    h.add(B1, Stalled(stalled_ns=3000 * MS))
+    time_out(h)
+    assert verdict(h, "RP-09").verdict is Outcome.UNKNOWN
