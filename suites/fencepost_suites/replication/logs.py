@@ -121,12 +121,14 @@ class _Committed(Struct):
     record: PartitionCommitted | None = None
     asked: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """leader epoch -> the newest ISR that a leader asked for in it."""
+    logs: ReplicaLogs = field(default_factory=ReplicaLogs)
 
 
 @final
 class CommittedIsNeverLost(Struct, frozen=True):
     """RP-06. A new leader's log must reach every high watermark reported before, including those
-    reported when a replica began to lead or to follow. The leader must come from the ISR,
+    reported when a replica began to lead or to follow. Where replicas record what they store, it
+    must also hold the committed messages, and not others. The leader must come from the ISR,
     or join it by a change that the leader before asked for, as nodes record it that write their own
     events. A reader's evidence is the end of what it read after a change of leader."""
 
@@ -138,6 +140,8 @@ class CommittedIsNeverLost(Struct, frozen=True):
         PartitionCommitted,
         ReadCompleted,
         IsrChangeAsked,
+        LogAppended,
+        LogTruncated,
     }
     keys = staticmethod(by_generation)
 
@@ -151,7 +155,11 @@ class CommittedIsNeverLost(Struct, frozen=True):
 
     def _step(self, state: _Committed, event: Event) -> tuple[_Committed, Sequence[Finding]]:
         body = event.body
+        if isinstance(body, LogAppended):
+            state.logs.append(event.process, body)
+            return state, NOTHING
         if isinstance(body, HighWatermarkAdvanced):
+            state.logs.commit(event.process, body.high_watermark)
             self._reported(state, event, body.high_watermark)
             if event.process == state.leader:
                 state.leaders_watermark = body.high_watermark
@@ -167,6 +175,8 @@ class CommittedIsNeverLost(Struct, frozen=True):
                 return state, self._elected(state, event, body)
             case IsrChangeAsked():
                 state.asked[body.leader_epoch] = body.new_isr
+            case LogTruncated():
+                state.logs.truncate(event.process, body.to_offset)
             case ReadCompleted(outcome="ok") if state.changes:
                 if body.end >= state.high_watermark:
                     return state, (Exercised(event.ref, Evidence.CLIENT),)
@@ -201,6 +211,14 @@ class CommittedIsNeverLost(Struct, frozen=True):
             )
             because = (Cause(state.process, state.seq),)
             return (Violated(event.ref, Evidence.PEER, message, because),)
+        other = state.logs.diverging(event.process, min(state.high_watermark, body.log_end))
+        if other is not None:
+            message = (
+                f"{event.process} leads {body.topic}-{body.partition} in epoch {body.leader_epoch} "
+                f"with another message at offset {other} than {state.logs.committed[other][1]} had "
+                "committed there"
+            )
+            return (Violated(event.ref, Evidence.PEER, message),)
         # If no other process has reported a high watermark yet, only a reader can find a loss.
         if before in ("", event.process) or not (state.high_watermark or body.high_watermark):
             return NOTHING

@@ -18,7 +18,7 @@ from tests.suites.replication.replication_histories import (
 )
 
 from fencepost import Evidence
-from fencepost.testing import HistoryBuilder, Outcome
+from fencepost.testing import HistoryBuilder, Outcome, Verdict
 from fencepost_kafka import (
     LogTruncated,
     TopicCommitted,
@@ -137,3 +137,33 @@ def test_a_second_process_with_an_id_never_continues_the_log_of_another_in_its_s
     store(h, f"{slot}#2", 1)
     mark(h, f"{slot}#2", 1)
     assert verdict(h, "RP-05").violated == broken
+
+
+# ----------------------------------------------------------------- RP-06, by the contents of logs
+
+
+def elected(stored: str, *, dropped: bool = False) -> Verdict:
+    """Broker 1 commits a message; broker 2 has stored that one there, and leads with a longer
+    log."""
+    h = HistoryBuilder()
+    lead(h, B1, 1)
+    store(h, B1, 0, "first", as_leader=True)
+    store(h, B2, 0, stored)
+    store(h, B2, 1, "second")
+    mark(h, B1, 1)
+    if dropped:
+        truncate(h, 0, end=2, mark=0)
+        store(h, B2, 0, "first")
+        store(h, B2, 1, "second")
+    lead(h, B2, 2, log_end=2)
+    return verdict(h, "RP-06")
+
+
+def test_a_new_leader_with_another_message_in_a_longer_log_breaks_rp_06() -> None:
+    found = elected("other").violations[0]
+    assert "with another message at offset 0 than broker-1#1 had committed there" in found.message
+
+
+@pytest.mark.parametrize(("stored", "dropped"), [("first", False), ("other", True)])
+def test_a_new_leader_with_the_committed_messages_keeps_rp_06(stored: str, dropped: bool) -> None:
+    assert elected(stored, dropped=dropped).verdict is Outcome.HOLDS
