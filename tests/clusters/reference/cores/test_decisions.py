@@ -271,3 +271,25 @@ def test_metadata_names_a_topic_by_its_name_or_its_id() -> None:
     assert (unknown.error_code, unknown.topic_id) == (Error.UNKNOWN_TOPIC_ID, other)
     nameless = named(built, m.MetadataRequestTopic(name=None))
     assert nameless.error_code == Error.UNKNOWN_TOPIC_ID
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("a_b", Error.INVALID_TOPIC_EXCEPTION),
+        ("a.b", Error.TOPIC_ALREADY_EXISTS),
+        ("a.c", Error.NONE),
+        ("ab", Error.NONE),
+    ],
+)
+def test_a_name_that_differs_in_a_dot_or_an_underscore_alone_collides(
+    name: str, error: Error
+) -> None:
+    """Both would be one name in the names of metrics."""
+    built = image()
+    built.replay(r.TopicRecord(name="a.b", topic_id=TOPIC), built.offset)
+    asked = m.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+    other = uuid.UUID(int=10)
+    records, result = topics.create(built, asked, settings.read(BROKER), other, PlacementPolicies())
+    assert result.error_code == error
+    assert bool(records) == (error is Error.NONE)

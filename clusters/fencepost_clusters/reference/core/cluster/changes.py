@@ -96,15 +96,15 @@ def _create_topics(on: DecisionContext, asked: m.CreateTopicsRequest) -> ChangeD
     results: list[m.CreatableTopicResult] = []
     names: set[str] = set()
     for topic in asked.topics:
-        if topic.name in names:
-            message = f"{topic.name} is in the request twice"
+        if topics.metric(topic.name) in names:
+            message = f"{topic.name}, or a name that collides with it, is in the request twice"
             results.append(
                 m.CreatableTopicResult(
                     name=topic.name, error_code=Error.INVALID_REQUEST, error_message=message
                 )
             )
             continue
-        names.add(topic.name)
+        names.add(topics.metric(topic.name))
         new_id = on.topic_id(topic.name, len(records))
         made, result = topics.create(on.image, topic, on.settings, new_id, on.policies.placement)
         if not asked.validate_only:

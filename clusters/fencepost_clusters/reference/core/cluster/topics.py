@@ -18,6 +18,11 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 MAX_PARTITIONS = 10_000
 
 
+def metric(name: str) -> str:
+    """A topic's name in the names of metrics, in which a dot and an underscore are the same."""
+    return name.replace(".", "_")
+
+
 def create(
     image: Image,
     asked: m.CreatableTopic,
@@ -75,10 +80,14 @@ def _judge(
         return Error.INVALID_TOPIC_EXCEPTION, f"{asked.name!r} is no legal topic name", ()
     if asked.name in image.topics:
         return Error.TOPIC_ALREADY_EXISTS, f"Topic '{asked.name}' already exists.", ()
+    alike = next((one for one in image.topics if metric(one) == metric(asked.name)), None)
+    if alike is not None:
+        message = f"Topic '{asked.name}' collides with existing topic: {alike}"
+        return Error.INVALID_TOPIC_EXCEPTION, message, ()
     for config in asked.configs:
-        message = objection(config.name, config.value)
-        if message is not None:
-            return Error.INVALID_CONFIG, message, ()
+        wrong = objection(config.name, config.value)
+        if wrong is not None:
+            return Error.INVALID_CONFIG, wrong, ()
     live = policies.brokers_for_replicas(image)
     if asked.assignments:
         chosen = {a.partition_index: a.broker_ids for a in asked.assignments}
