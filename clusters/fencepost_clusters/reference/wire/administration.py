@@ -89,6 +89,38 @@ class RebalanceResponse(Struct, frozen=True, kw_only=True):
     error_message: str | None = None
 
 
+# ------------------------------------------------------------------------------------ partitions
+
+
+class CreatePartitionsAssignment(Struct, frozen=True, kw_only=True):
+    broker_ids: tuple[int, ...]
+
+
+class CreatePartitionsTopic(Struct, frozen=True, kw_only=True):
+    """`count` is of the old and new partitions; `assignments`: the brokers of each new one, None to
+    have them placed."""
+
+    name: str
+    count: int
+    assignments: tuple[CreatePartitionsAssignment, ...] | None = None
+
+
+class CreatePartitionsRequest(Struct, frozen=True, kw_only=True):
+    topics: tuple[CreatePartitionsTopic, ...]
+    timeout: int
+    validate_only: bool = False
+
+
+class CreatePartitionsTopicResult(Struct, frozen=True, kw_only=True):
+    name: str
+    error_code: int
+    error_message: str | None = None
+
+
+class CreatePartitionsResponse(Struct, frozen=True, kw_only=True):
+    results: tuple[CreatePartitionsTopicResult, ...]
+
+
 # ------------------------------------------------------------------------------------- elections
 
 
@@ -272,11 +304,11 @@ AdminRequest = (
     AlterPartitionReassignmentsRequest | ListPartitionReassignmentsRequest | RebalanceRequest
     | ElectLeadersRequest | IncrementalAlterConfigsRequest | DescribeConfigsRequest
     | UnregisterBrokerRequest | DescribeQuorumRequest | AddRaftVoterRequest
-    | RemoveRaftVoterRequest
+    | RemoveRaftVoterRequest | CreatePartitionsRequest
 )  # fmt: skip
 AdminResponse = (
     AlterPartitionReassignmentsResponse | ListPartitionReassignmentsResponse | RebalanceResponse
     | ElectLeadersResponse | IncrementalAlterConfigsResponse | DescribeConfigsResponse
     | UnregisterBrokerResponse | DescribeQuorumResponse | AddRaftVoterResponse
-    | RemoveRaftVoterResponse
+    | RemoveRaftVoterResponse | CreatePartitionsResponse
 )  # fmt: skip

@@ -64,6 +64,7 @@ CLIENT_APIS = (
     Api(20, m.DeleteTopicsRequest, m.DeleteTopicsResponse, 1, 3),
     Api(22, m.InitProducerIdRequest, m.InitProducerIdResponse, 0, 1),
     Api(23, m.OffsetForLeaderEpochRequest, m.OffsetForLeaderEpochResponse, 2, 3),
+    Api(37, a.CreatePartitionsRequest, a.CreatePartitionsResponse, 0, 3),
     Api(32, a.DescribeConfigsRequest, a.DescribeConfigsResponse, 1, 4),
     Api(43, a.ElectLeadersRequest, a.ElectLeadersResponse, 1, 2),
     Api(44, a.IncrementalAlterConfigsRequest, a.IncrementalAlterConfigsResponse, 0, 1),
@@ -87,6 +88,7 @@ CONTROLLER_APIS = (
     Api(18, m.ApiVersionsRequest, m.ApiVersionsResponse, 0, 3),
     Api(19, m.CreateTopicsRequest, m.CreateTopicsResponse, 7, 7),
     Api(20, m.DeleteTopicsRequest, m.DeleteTopicsResponse, 4, 4),
+    Api(37, a.CreatePartitionsRequest, a.CreatePartitionsResponse, 3, 3),
     Api(50, m.BrokerHeartbeatRequest, m.BrokerHeartbeatResponse, 0, 0),
     Api(51, m.ControllerHeartbeatRequest, m.ControllerHeartbeatResponse, 0, 0),
     Api(52, m.VoteRequest, m.VoteResponse, 0, 0),
@@ -148,6 +150,7 @@ _OF_QUORUMS = (
     a.UnregisterBrokerRequest,
     a.AddRaftVoterRequest,
     a.RemoveRaftVoterRequest,
+    a.CreatePartitionsRequest,
 )
 LEGACY_LISTENERS: Listeners = {
     "CLIENT": {api.key: api for api in CLIENT_APIS if api.request not in _OF_QUORUMS},

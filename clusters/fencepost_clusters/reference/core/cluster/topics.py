@@ -1,15 +1,19 @@
-"""Creation and deletion of topics: the active controller's decisions, as records and results."""
+"""Creation, extension and deletion of topics: the active controller's decisions, as records and
+results."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from uuid import UUID
 
 from fencepost_clusters.reference.core.cluster.configs import OF_TOPIC
 from fencepost_clusters.reference.core.cluster.image import TOPIC_RESOURCE, Image
 from fencepost_clusters.reference.core.cluster.policies import PlacementPolicies
+from fencepost_clusters.reference.core.cluster.reassigning import target
 from fencepost_clusters.reference.core.cluster.topic_settings import objection
 from fencepost_clusters.reference.core.node.settings import Settings
+from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
@@ -46,18 +50,7 @@ def create(
             )
         )
     live = image.live()
-    for index, members in enumerate(replicas):
-        isr = tuple(b for b in members if b in live)
-        found.append(
-            r.PartitionRecord(
-                partition_id=index,
-                topic_id=new_id,
-                replicas=members,
-                isr=isr,
-                leader=isr[0] if isr else -1,
-                leader_epoch=0,
-            )
-        )
+    found += [_new(new_id, index, members, live) for index, members in enumerate(replicas)]
     return found, m.CreatableTopicResult(
         name=asked.name,
         error_code=Error.NONE,
@@ -71,6 +64,63 @@ def create(
             for config in asked.configs
         ),
     )
+
+
+def _new(
+    topic_id: UUID, index: int, members: tuple[int, ...], live: Collection[int]
+) -> r.PartitionRecord:
+    isr = tuple(b for b in members if b in live)
+    return r.PartitionRecord(
+        partition_id=index,
+        topic_id=topic_id,
+        replicas=members,
+        isr=isr,
+        leader=isr[0] if isr else -1,
+        leader_epoch=0,
+    )
+
+
+def extend(
+    image: Image, asked: a.CreatePartitionsTopic, policies: PlacementPolicies
+) -> tuple[list[r.Record], a.CreatePartitionsTopicResult]:
+    """The records that add partitions to a topic, placed on brokers that are live now, or the
+    refusal."""
+    error, message, replicas = _judge_count(image, asked, policies)
+    result = a.CreatePartitionsTopicResult(name=asked.name, error_code=error, error_message=message)
+    if error is not Error.NONE:
+        return [], result
+    topic_id, live = image.topics[asked.name], image.live()
+    first = len(image.partitions[topic_id])
+    return [
+        _new(topic_id, first + number, members, live) for number, members in enumerate(replicas)
+    ], result
+
+
+def _judge_count(
+    image: Image, asked: a.CreatePartitionsTopic, policies: PlacementPolicies
+) -> tuple[Error, str | None, tuple[tuple[int, ...], ...]]:
+    topic_id = image.topics.get(asked.name)
+    if topic_id is None or topic_id in image.deleting:
+        return Error.UNKNOWN_TOPIC_OR_PARTITION, None, ()
+    known = image.partitions[topic_id]
+    more = asked.count - len(known)
+    if more <= 0 or asked.count > MAX_PARTITIONS:
+        message = f"{asked.count} partitions; {len(known) + 1} to {MAX_PARTITIONS} allowed"
+        return Error.INVALID_PARTITIONS, message, ()
+    live = policies.brokers_for_replicas(image)
+    factor = len(target(known[0]))
+    if asked.assignments is not None:
+        members = tuple(one.broker_ids for one in asked.assignments)
+        if len(members) != more or any(len(one) != factor for one in members):
+            message = f"{more} assignments of {factor} replicas are wanted"
+            return Error.INVALID_REPLICA_ASSIGNMENT, message, ()
+        if any(len(set(one)) != len(one) or not set(one) <= set(live) for one in members):
+            return Error.INVALID_REPLICA_ASSIGNMENT, "replicas must be distinct live brokers", ()
+        return Error.NONE, None, members
+    if factor > len(live):
+        message = f"replication factor {factor}; {len(live)} brokers are live"
+        return Error.INVALID_REPLICATION_FACTOR, message, ()
+    return Error.NONE, None, policies.place(live, asked.count, factor)[len(known) :]
 
 
 def _judge(
@@ -90,7 +140,7 @@ def _judge(
             return Error.INVALID_CONFIG, wrong, ()
     live = policies.brokers_for_replicas(image)
     if asked.assignments:
-        chosen = {a.partition_index: a.broker_ids for a in asked.assignments}
+        chosen = {one.partition_index: one.broker_ids for one in asked.assignments}
         members = tuple(chosen.get(i, ()) for i in range(len(chosen)))
         if any(not b or len(set(b)) != len(b) or not set(b) <= set(live) for b in members):
             return Error.INVALID_REPLICA_ASSIGNMENT, "replicas must be distinct live brokers", ()
