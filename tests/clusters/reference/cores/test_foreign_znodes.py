@@ -156,6 +156,29 @@ def test_the_next_term_knows_a_reassignment_under_way_and_one_that_is_over(bench
         assert (found.replicas, found.adding, found.removing) == ((1, 2, 3), adding, removing)
 
 
+def test_a_controller_knows_the_versions_of_what_it_wrote(bench: Bench) -> None:
+    """A LeaderAndIsr names the version; a broker ignores one that is not newer."""
+    store = bench.read()
+    bench.run(store.carry_out(lambda: made("returns")))
+    for _ in range(2):
+        bench.run(store.carry_out(changed(store)))
+        read = bench.read().stored.versions
+        assert {path: store.stored.versions[path] for path in read} == read
+    assert store.stored.versions[STATE] == 2
+
+
+def test_a_state_that_a_leader_has_written_counts_once_it_differs(bench: Bench) -> None:
+    """HB-22."""
+    store = bench.read()
+    for isr, differs in (((1,), True), ((1,), False), ((1, 2), True)):
+        state = znodes.encode(znodes.PartitionState(1, 0, isr, 1))
+        bench.write(zk.SetData(STATE, state))
+        found = bench.run(store.refresh(STATE))
+        assert (found is not None) is differs
+        assert found is None or found.isr == isr
+        assert bench.run(store.refresh(STATE)) is None
+
+
 def test_a_term_ends_where_a_leader_has_stored_an_unreadable_state(bench: Bench) -> None:
     store = bench.read()
     bench.write(zk.SetData(STATE, b"{"))
