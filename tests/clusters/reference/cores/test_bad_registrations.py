@@ -78,6 +78,16 @@ def test_a_controller_whose_znode_was_deleted_ends_its_term_and_is_elected_again
     assert terms == [(ControllerBegan, 1), (ControllerEnded, 1), (ControllerBegan, 2)]
 
 
+def test_a_controller_ends_its_term_when_another_broker_is_elected() -> None:
+    bench = BrokerBench()
+    bench.start()
+    other = znodes.encode(znodes.ControllerInfo(2))
+    create = zk.Create(znodes.CONTROLLER, other, ephemeral=True)
+    bench.write(zk.Multi((zk.Delete(znodes.CONTROLLER), create)))
+    (ended,) = (one for one in bench.notes if isinstance(one, ControllerEnded))
+    assert (ended.epoch, ended.reason) == (1, "deposed")
+
+
 def test_unreadable_settings_of_brokers_leave_the_defaults() -> None:
     bench = BrokerBench()
     bench.start()

@@ -114,6 +114,11 @@ def test_a_leader_of_a_former_epoch_stores_nothing(leader: Leader, found: zk.Dat
     assert leader.written == [(CALL, IsrOutcome(Error.FENCED_LEADER_EPOCH), -1)]
 
 
+def test_a_leader_whose_topic_is_gone_stores_nothing(leader: Leader) -> None:
+    leader.answer(zk.Refused(zk.Reason.NO_NODE))
+    assert leader.written == [(CALL, IsrOutcome(Error.FENCED_LEADER_EPOCH), -1)]
+
+
 @pytest.mark.parametrize("refused", [True, False])
 def test_a_lost_connection_leaves_the_outcome_unknown(refused: bool, leader: Leader) -> None:
     if refused:

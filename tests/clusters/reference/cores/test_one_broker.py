@@ -465,6 +465,15 @@ def test_the_answer_to_a_heartbeat_of_before_makes_no_broker_active(taken_over: 
     assert "ACTIVE" not in changes
 
 
+def test_a_leader_whose_id_another_process_takes_leads_no_more() -> None:
+    """HB-24."""
+    bench = leader()
+    create = zk.Create(znodes.broker(1), b'{"version": 5, "endpoints": []}', ephemeral=True)
+    bench.write(zk.Multi((zk.Delete(znodes.broker(1)), create)))
+    (lost,) = (one for one in bench.notes if isinstance(one, LeadershipEnded))
+    assert lost.reason == "taken_over"
+
+
 def test_changes_of_registrations_during_a_read_cause_one_more_read() -> None:
     """Of two reads at a time, the older one could end last."""
     changes: list[int] = []

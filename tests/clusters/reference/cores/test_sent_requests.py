@@ -176,6 +176,19 @@ def test_a_request_without_an_answer_is_sent_again_after_a_pause(bench: Controll
         assert bench.calls() == []
 
 
+def test_a_defect_that_sends_nothing_again_goes_on_with_the_next_request() -> None:
+    """HB-25."""
+    bench = ControllerBench(is_sent_again=lambda api: False)
+    for _ in range(2):
+        bench.term.announcer.stop(2, bench.term.store.image.all_partitions())
+    for ms in (0, 50):
+        bench.at(ms)
+        (call,) = bench.calls()
+        bench.controller.queues.failed(call.call_id, bench.clock.now)
+    bench.at(100)
+    assert bench.calls() == []
+
+
 def test_a_heartbeat_before_its_registration_is_read_is_answered_and_declares_nothing(
     bench: ControllerBench,
 ) -> None:
@@ -284,6 +297,25 @@ def test_a_refused_controlled_shutdown_names_nothing(
     answer = shut_down(bench, broker, epoch)
     assert (answer.error_code, answer.remaining_partitions) == (error, ())
     assert bench.calls() == []
+
+
+def test_an_isr_that_its_leader_wrote_is_in_the_next_metadata(bench: ControllerBench) -> None:
+    """HB-22."""
+    path = znodes.state("orders", 0)
+    bench.controller.fired(zk.Fired(path, zk.Watch.NODE, zk.ZnodeChange.DATA))
+    bench.controller.go_on(bench.at(0))
+    asked = bench.reads()
+    assert asked is not None
+    state = znodes.encode(znodes.PartitionState(2, 4, (2,), 1))
+    bench.session.answered(asked.request_id, zk.Data(state, stat(1)))
+    isrs = {
+        (broker, one.isr)
+        for broker, sent in bench.control_requests()
+        if isinstance(sent, w.UpdateMetadataRequest)
+        for topic in sent.topic_states
+        for one in topic.partition_states
+    }
+    assert isrs == {(2, (2,)), (3, (2,))}
 
 
 def test_the_metadata_name_the_replicas_of_an_inactive_broker_as_offline(

@@ -32,6 +32,8 @@ class Stopping:
 
     def __init__(self, protocol: int = 2, *, active: bool = False) -> None:
         self.out = Outbox()
+        self.reasons: list[str] = []
+        """The reasons of its changes of state by heartbeats."""
         self.lifecycle = Lifecycle(
             settings.read(PROPERTIES | {"inter.broker.protocol": str(protocol)}),
             lambda: (2, ("broker-2", 9094)),
@@ -53,6 +55,11 @@ class Stopping:
         )
         answer = w.MetadataHeartbeatResponse(error_code=Error.NONE, current_state=answered)
         self.lifecycle.answered(call.call_id, answer, at(ms))
+        self.reasons += [
+            one.body.reason
+            for one in self.out.drain()
+            if isinstance(one, Note) and isinstance(one.body, BrokerStateChanged)
+        ]
 
     def ended(self, ms: int) -> bool:
         self.lifecycle.tick(at(ms), 0)
@@ -92,6 +99,7 @@ def test_a_broker_with_heartbeats_is_stopping_once_the_controller_knows_it() -> 
     assert broker.lifecycle.state is OwnState.ACTIVE
     broker.beat(w.BrokerState.STOPPING, 2)
     assert broker.lifecycle.state is OwnState.STOPPING
+    assert broker.reasons[-2:] == ["unfenced", "stopping"]
 
 
 def test_a_broker_that_leads_nothing_when_its_time_is_up_was_not_ended_by_the_limit() -> None:

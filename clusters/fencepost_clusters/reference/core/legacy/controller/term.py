@@ -295,8 +295,7 @@ class Term:
         )
         for broker, known in youngest_first:
             earlier = {k for k, zxid in self.store.written.items() if zxid < known.initialised}
-            changed = yield from self.store.carry_out(partial(self._without, broker, earlier))
-            self.announcer.announce(changed)
+            yield from self.store.carry_out(partial(self._without, broker, earlier))
 
     def _elect_leaderless(self) -> Steps:
         for broker in self.store.image.live():
