@@ -127,6 +127,11 @@ def test_a_consumer_reads_each_partition_in_order_and_again_after_a_seek(
     positions = history.of(ConsumerPositioned, reads.process)
     assert [(p.partition, p.offset) for p in positions] == [(0, -2), (1, -2), (2, -2), (1, 5)]
     assert history.of(Polled, reads.process)[-1].offsets[-1] == 19
+    reads.seek("consumed", 1, 500)
+    cluster.eventually(reads.polled_at_least(60 + 15 + 20))
+    beyond, begun = history.of(ConsumerPositioned, reads.process)[-2:]
+    assert (beyond.offset, beyond.out_of_range) == (500, False)
+    assert (begun.partition, begun.offset, begun.out_of_range) == (1, -2, True)
     reads.stop()
 
 

@@ -100,13 +100,17 @@ class ConsumerWork:
                     self._failed(message, error)
         self._consumer.close()
 
-    def _record_position(self, topic: str, partition: int, offset: int) -> None:
+    def _record_position(
+        self, topic: str, partition: int, offset: int, out_of_range: bool = False
+    ) -> None:
         self._session.recorder.record(
-            ConsumerPositioned(topic=topic, partition=partition, offset=offset)
+            ConsumerPositioned(
+                topic=topic, partition=partition, offset=offset, out_of_range=out_of_range
+            )
         )
 
-    def _seek(self, topic: str, partition: int, offset: int) -> None:
-        self._record_position(topic, partition, offset)
+    def _seek(self, topic: str, partition: int, offset: int, out_of_range: bool = False) -> None:
+        self._record_position(topic, partition, offset, out_of_range)
         self._consumer.incremental_unassign([TopicPartition(topic, partition)])
         self._consumer.incremental_assign([TopicPartition(topic, partition, offset)])
 
@@ -116,4 +120,4 @@ class ConsumerWork:
             self._session.recorder.record(ClientFailed(error=said, fatal=False))
             self._last_error = said
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
-            self._seek(*partition_of(message), BEGINNING)
+            self._seek(*partition_of(message), BEGINNING, out_of_range=True)

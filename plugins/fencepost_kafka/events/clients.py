@@ -115,15 +115,21 @@ class Polled(Struct, frozen=True, tag="client.polled", kw_only=True):
 
 
 class ConsumerPositioned(Struct, frozen=True, tag="client.positioned", kw_only=True):
-    """A consumer was assigned or sought to `offset` (-2 the beginning, -1 the end)."""
+    """A consumer was assigned or sought to `offset` (-2 the beginning, -1 the end).
+
+    `out_of_range`: no command sent it there. A broker refused the offset at which it was, so it
+    begins anew by itself. The messages that it had got up to there may be gone.
+    """
 
     topic: str
     partition: int
     offset: int
+    out_of_range: bool = False
 
     def sentence(self) -> str:
         where = {-2: "the beginning", -1: "the end"}.get(self.offset, f"offset {self.offset}")
-        return f"continues in {at(self)} from {where}"
+        why = ", since its offset was out of range" if self.out_of_range else ""
+        return f"continues in {at(self)} from {where}{why}"
 
     def concerns(self) -> Sequence[str]:
         return scopes(self)

@@ -20,7 +20,7 @@ from fencepost_kafka import (
     ReadCompleted,
 )
 from fencepost_suites.common.generations import OF_CLIENTS, Generations, by_generation
-from fencepost_suites.common.keys import NOTHING, by_reader
+from fencepost_suites.common.keys import NOTHING
 
 CLIENT = Evidence.CLIENT
 
@@ -348,28 +348,39 @@ class _Position(Struct):
     ref: Cause | None = None
 
 
+_Positions = dict[str, _Position]
+"""consumer -> its position."""
+
+
 @final
 class NonmonotonicPoll(Struct, frozen=True):
-    """JEPSEN-nonmonotonic-poll. Offsets grow within a poll, too. Exercised by every poll after a
-    consumer's first."""
+    """JEPSEN-nonmonotonic-poll. Offsets grow within a poll, too. A consumer that begins anew since
+    a broker refused its offset as out of range was not sent elsewhere: messages that it had got are
+    gone. Exercised by every poll after a consumer's first."""
 
     clause: str = "JEPSEN-nonmonotonic-poll"
-    kinds: frozenset[type[Struct]] = frozenset({Polled, ConsumerPositioned})
-    keys = staticmethod(by_reader)
+    kinds: frozenset[type[Struct]] = OF_CLIENTS | {Polled, ConsumerPositioned}
+    keys = staticmethod(by_generation)
 
-    def start(self, key: Key) -> _Position:
-        return _Position()
+    def start(self, key: Key) -> Generations[_Positions]:
+        return Generations(dict[str, _Position])
 
-    def step(self, state: _Position, event: Event) -> tuple[_Position, Sequence[Finding]]:
+    def step(
+        self, state: Generations[_Positions], event: Event
+    ) -> tuple[Generations[_Positions], Sequence[Finding]]:
+        return state.step(event, self._step)
+
+    @staticmethod
+    def _step(state: _Positions, event: Event) -> tuple[_Positions, Sequence[Finding]]:
         body = event.body
-        if isinstance(body, ConsumerPositioned):
-            return _Position(), NOTHING
-        assert isinstance(body, Polled)
-        offsets = body.offsets
-        if not offsets:
+        if isinstance(body, ConsumerPositioned) and not body.out_of_range:
+            state.pop(event.process, None)
+        if not isinstance(body, Polled) or not body.offsets:
             return state, NOTHING
-        before, because = state.last, state.ref
-        state.last, state.ref = offsets[-1], event.ref
+        offsets = body.offsets
+        known = state.get(event.process, _Position())
+        before, because = known.last, known.ref
+        state[event.process] = _Position(offsets[-1], event.ref)
         back = next((b for a, b in pairwise((before, *offsets)) if b <= a), None)
         if back is not None:
             message = (
@@ -380,7 +391,7 @@ class NonmonotonicPoll(Struct, frozen=True):
             return state, (Violated(event.ref, CLIENT, message, refs),)
         return state, (Exercised(event.ref, CLIENT),) if before >= 0 else NOTHING
 
-    def end(self, state: _Position, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Generations[_Positions], end: RunEnd) -> Sequence[Finding]:
         return NOTHING
 
 
@@ -388,6 +399,8 @@ class _Skips(Struct):
     """The next offset of each consumer, and the offsets it skipped that were not seen since."""
 
     next: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, int] = field(default_factory=dict)
+    """consumer -> the offset at which it was when a broker refused it as out of range."""
     gaps: list[tuple[int, int, str, Cause]] = field(default_factory=list)
     read: bool = False
 
@@ -395,7 +408,8 @@ class _Skips(Struct):
 @final
 class PollSkip(Struct, frozen=True):
     """JEPSEN-poll-skip. A skipped offset counts once any reader finds a message there, at the
-    latest the final reading. Skipped offsets without a message are no violation."""
+    latest the final reading. Skipped offsets without a message are no violation. A consumer whose
+    offset was out of range, and that goes on beyond it, has skipped what is between."""
 
     clause: str = "JEPSEN-poll-skip"
     kinds: frozenset[type[Struct]] = OF_CLIENTS | {Polled, ConsumerPositioned, ReadCompleted}
@@ -414,9 +428,12 @@ class PollSkip(Struct, frozen=True):
         if isinstance(body, Polled):
             return state, self._polled(state, event, body)
         if isinstance(body, ConsumerPositioned):
-            state.next.pop(event.process, None)
+            was = state.next.pop(event.process, None)
+            state.refused.pop(event.process, None)
             if body.offset >= 0:
                 state.next[event.process] = body.offset
+            if body.out_of_range and was is not None:
+                state.refused[event.process] = was
         elif isinstance(body, ReadCompleted):
             state.read = state.read or body.outcome == "ok"
             if body.outcome == "ok":
@@ -430,6 +447,9 @@ class PollSkip(Struct, frozen=True):
             return NOTHING
         found = _met(state, body) if state.gaps else []
         due = state.next.get(event.process)
+        refused = state.refused.pop(event.process, offsets[0])
+        if refused < offsets[0]:
+            due = refused
         state.next[event.process] = offsets[-1] + 1
         begins = offsets[0] if due is None else due
         if offsets[-1] - begins + 1 != len(offsets):

@@ -66,12 +66,6 @@ def by_life(event: Event) -> Keys:
     return ((body.ended if isinstance(body, ProcessExited) else event.process,),)
 
 
-def by_reader(event: Event) -> Keys:
-    """Topic, partition and the reading client."""
-    body: Any = event.body
-    return ((body.topic, body.partition, event.process),)
-
-
 def by_slot_serving(event: Event) -> Keys:
     """The slot of a node, or the slot that a probe was sent to; without what followers store."""
     body = event.body

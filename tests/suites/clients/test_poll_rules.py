@@ -7,6 +7,7 @@ from tests.suites.clients.client_histories import (
     READER,
     A,
     B,
+    delete_topic,
     poll,
     read,
     verdict,
@@ -48,6 +49,49 @@ def test_a_consumer_sent_back_may_go_back() -> None:
     h.add(A, ConsumerPositioned(topic="orders", partition=0, offset=0))
     poll(h, A, 0, 1)
     assert verdict(h, "nonmonotonic-poll").verdict is Outcome.NOT_EXERCISED
+
+
+def out_of_range(h: HistoryBuilder) -> None:
+    """A broker refuses the consumer's offset, and the consumer begins anew by itself."""
+    h.add(A, ConsumerPositioned(topic="orders", partition=0, offset=-2, out_of_range=True))
+
+
+def test_a_consumer_that_begins_anew_by_itself_is_nonmonotonic() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 4, 5)
+    out_of_range(h)
+    poll(h, A, 0, 1)
+    assert "got offset 0 of orders-0 after 5" in (
+        verdict(h, "nonmonotonic-poll").violations[0].message
+    )
+
+
+def test_a_consumer_of_a_topic_that_was_deleted_may_begin_anew() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 4, 5)
+    delete_topic(h)
+    out_of_range(h)
+    poll(h, A, 0, 1)
+    assert verdict(h, "nonmonotonic-poll").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_consumer_that_begins_anew_beyond_its_offset_skips_what_is_between() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 0, 1)
+    out_of_range(h)
+    poll(h, A, 4, 5)
+    poll(h, B, 3)
+    assert "got offset 4 of orders-0 next after 1" in verdict(h, "poll-skip").violations[0].message
+
+
+def test_a_consumer_that_begins_anew_from_the_start_skips_nothing() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 4, 5)
+    out_of_range(h)
+    poll(h, A, 0, 1)
+    poll(h, READER, 0, 1, 2, 3, 4, 5)
+    read(h, 6)
+    assert verdict(h, "poll-skip").verdict is not Outcome.VIOLATED
 
 
 def test_nonmonotonic_polls_are_undecided_in_a_history_cut_short() -> None:

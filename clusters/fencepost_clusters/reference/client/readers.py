@@ -42,9 +42,13 @@ class ConsumerClient:
         for place in options.partitions:
             self._move(place, options.offset)
 
-    def _move(self, place: Place, offset: int) -> None:
+    def _move(self, place: Place, offset: int, out_of_range: bool = False) -> None:
         topic, partition = place
-        self._out.note(ConsumerPositioned(topic=topic, partition=partition, offset=offset))
+        self._out.note(
+            ConsumerPositioned(
+                topic=topic, partition=partition, offset=offset, out_of_range=out_of_range
+            )
+        )
         self._fetching.move(place, offset)
 
     def seek(self, command: Seek) -> None:
@@ -76,7 +80,7 @@ class ConsumerClient:
                 self._out.note(
                     ClientFailed(error=f"_AUTO_OFFSET_RESET: {one.error.name}", fatal=False)
                 )
-                self._move(one.place, BEGINNING)
+                self._move(one.place, BEGINNING, out_of_range=True)
         return found is not None
 
     def failed(self, call_id: int, now: Instant) -> bool:
