@@ -10,7 +10,10 @@ import pytest
 from fencepost_clusters.reference.core.legacy import settings, znodes
 from fencepost_clusters.reference.core.legacy.broker.commands import Commands
 from fencepost_clusters.reference.core.legacy.broker.isr_requests import KnownZnodes
-from fencepost_clusters.reference.core.legacy.controller.messages import ControlRequest
+from fencepost_clusters.reference.core.legacy.controller.messages import (
+    BEING_DELETED,
+    ControlRequest,
+)
 from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies
 from fencepost_clusters.reference.core.node.effects import Instant, Outbox, Received, Reply
 from fencepost_clusters.reference.core.replication.replica import log_name
@@ -77,12 +80,14 @@ def lead_and_follow(broker_epoch: int) -> w.LeaderAndIsrRequest:
     )
 
 
-def learn(broker_epoch: int) -> w.UpdateMetadataRequest:
+def learn(
+    broker_epoch: int, topics: tuple[w.UpdateMetadataTopic, ...] = ()
+) -> w.UpdateMetadataRequest:
     return w.UpdateMetadataRequest(
         controller_id=2,
         controller_epoch=1,
         broker_epoch=broker_epoch,
-        topic_states=(),
+        topic_states=topics,
         live_brokers=(),
     )
 
@@ -149,3 +154,25 @@ def test_a_broker_forgets_a_topic_with_its_last_replica() -> None:
     assert (roles.topics, roles.names, roles.partitions) == ({}, {}, {})
     assert broker.commands.known.versions == {}
     assert broker.obeys(stop(OWN, deletes=True, partitions=(0,)))
+
+
+def test_the_settings_of_a_deleted_topic_are_forgotten() -> None:
+    """A later topic of that name has its own."""
+    broker = Broker()
+    for leader, known in ((1, ["orders"]), (BEING_DELETED, [])):
+        state = w.UpdateMetadataPartition(
+            partition_index=0,
+            controller_epoch=1,
+            leader=leader,
+            leader_epoch=0,
+            isr=(1,),
+            zk_version=0,
+            replicas=(1,),
+            offline_replicas=(),
+        )
+        topic = w.UpdateMetadataTopic(topic_name="orders", partition_states=(state,))
+        assert broker.obeys(learn(OWN, (topic,)))
+        metadata = broker.commands.metadata
+        if known:
+            metadata.settings["orders"] = {"min.insync.replicas": "2"}
+        assert list(metadata.settings) == list(metadata.topics) == known
