@@ -137,6 +137,7 @@ class ProbeWork:
                 sent_at_ns=sent_at_ns,
                 brokers=answer.brokers,
                 answer=answer.answer,
+                acks=getattr(probe, "acks", -1),
             )
         )
 

@@ -172,7 +172,7 @@ class ProbeCompleted(Struct, frozen=True, kw_only=True, tag="client.probe_comple
     name; `records` the number of messages in a fetch answer; `base_offset` the offset of an
     accepted produce (-1: none); `sent_at_ns` when the request left; `brokers` the broker ids that
     a Metadata answer names; `answer`, where bytes were sent, the frame that came back, without its
-    length, or the metrics page, in hexadecimal.
+    length, or the metrics page, in hexadecimal. `acks` is a Produce's (-1: all, or not known).
     """
 
     operation: str
@@ -189,6 +189,7 @@ class ProbeCompleted(Struct, frozen=True, kw_only=True, tag="client.probe_comple
     sent_at_ns: int
     brokers: tuple[int, ...] = ()
     answer: str = ""
+    acks: int = -1
 
     def sentence(self) -> str:
         where = f" for {at(self)}" if self.topic and self.partition >= 0 else ""

@@ -8,10 +8,17 @@ from typing import final
 from msgspec import Struct, field
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
-from fencepost_kafka import Polled, ProduceCompleted, ReadCompleted
+from fencepost_kafka import Polled, ProbeCompleted, ProduceCompleted, ReadCompleted
 from fencepost_suites.common.keys import NOTHING, by_partition
 
 CLIENT = Evidence.CLIENT
+
+
+_NEVER_STORED = frozenset({"NOT_ENOUGH_REPLICAS", "MESSAGE_TOO_LARGE", "INVALID_RECORD"})
+"""Errors by which a broker refuses a Produce before it stores anything."""
+_NOT_STORED_BY_ONE = _NEVER_STORED | {"NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION"}
+"""The same for acks=1. With acks=all a leader answers these, too, if it steps down while a message
+that it has stored waits for followers."""
 
 
 class _Failed(Struct):
@@ -20,10 +27,14 @@ class _Failed(Struct):
 
 @final
 class AbortedRead(Struct, frozen=True):
-    """JEPSEN-aborted-read. Exercised by a whole reading after a write that failed."""
+    """JEPSEN-aborted-read. A write failed for certain if its client says so. A probe is sent once:
+    it failed if it was refused by an error of a broker that has stored nothing. Exercised by a
+    whole reading after a write that failed."""
 
     clause: str = "JEPSEN-aborted-read"
-    kinds: frozenset[type[Struct]] = frozenset({ProduceCompleted, Polled, ReadCompleted})
+    kinds: frozenset[type[Struct]] = frozenset(
+        {ProduceCompleted, ProbeCompleted, Polled, ReadCompleted}
+    )
     keys = staticmethod(by_partition)
 
     def start(self, key: Key) -> _Failed:
@@ -33,6 +44,10 @@ class AbortedRead(Struct, frozen=True):
         body = event.body
         if isinstance(body, ProduceCompleted):
             if body.outcome == "failed":
+                state.operations[body.operation] = event.ref
+        elif isinstance(body, ProbeCompleted):
+            errors = _NOT_STORED_BY_ONE if body.acks == 1 else _NEVER_STORED
+            if body.api == "Produce" and body.outcome == "refused" and body.error in errors:
                 state.operations[body.operation] = event.ref
         elif isinstance(body, Polled):
             if state.operations:

@@ -20,6 +20,7 @@ from fencepost import Evidence
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
     Polled,
+    ProbeCompleted,
     ProduceCompleted,
     ProducerEpochChanged,
     ReadCompleted,
@@ -424,3 +425,49 @@ def test_aborted_reads_are_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     failed(h, "op-9")
     assert verdict(h, "aborted-read", complete=False).verdict is Outcome.UNKNOWN
+
+
+def refused(h: HistoryBuilder, error: str, acks: int) -> None:
+    """A probe's Produce is refused by the broker that it was sent to."""
+    h.add(
+        "clients/probe#1",
+        ProbeCompleted(
+            operation="op-1",
+            api="Produce",
+            broker=2,
+            slot="broker-2",
+            topic="orders",
+            partition=0,
+            outcome="refused",
+            error=error,
+            records=0,
+            base_offset=-1,
+            sent_at_ns=0,
+            acks=acks,
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "acks"), [("NOT_LEADER_OR_FOLLOWER", 1), ("NOT_ENOUGH_REPLICAS", -1)]
+)
+def test_a_refused_probe_that_is_read_is_an_aborted_read(error: str, acks: int) -> None:
+    h = HistoryBuilder()
+    refused(h, error, acks)
+    read(h, 1)
+    assert verdict(h, "aborted-read").verdict is Outcome.HOLDS
+    poll(h, READER, 0, 1)
+    assert "read op-1, which had failed" in verdict(h, "aborted-read").violations[0].message
+
+
+@pytest.mark.parametrize(
+    ("error", "acks"), [("NOT_LEADER_OR_FOLLOWER", -1), ("REQUEST_TIMED_OUT", 1)]
+)
+def test_a_refusal_that_may_come_after_the_write_was_stored_proves_nothing(
+    error: str, acks: int
+) -> None:
+    h = HistoryBuilder()
+    refused(h, error, acks)
+    poll(h, READER, 0, 1)
+    read(h, 2)
+    assert verdict(h, "aborted-read").verdict is Outcome.NOT_EXERCISED

@@ -271,6 +271,7 @@ class ProbeClient:
                 sent_at_ns=sent_ns,
                 brokers=brokers,
                 answer=answer,
+                acks=getattr(command, "acks", -1),
             )
         )
 
