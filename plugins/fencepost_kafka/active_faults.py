@@ -63,7 +63,7 @@ class ActiveFaults(Struct):
                     body.fault_id,
                     body.began_at_ns or event.at_ns,
                     frozenset(map(slot_of, body.targets)),
-                    frozenset(body.directions),
+                    body.pairs(),
                 )
             case FaultHealed():
                 return self.now.pop(event.body.fault_id, None)

@@ -14,7 +14,12 @@ B1, B2, B3 = "broker-1#1", "broker-2#4", "broker-3#1"
 def faults(*targets: str, cut: tuple[tuple[str, str], ...] = ()) -> ActiveFaults:
     h = HistoryBuilder()
     body = FaultInjected(
-        fault_id="f-1", fault="f", targets=targets, receipt=True, evidence="", directions=cut
+        fault_id="f-1",
+        fault="f",
+        targets=targets,
+        receipt=True,
+        evidence="",
+        directions=tuple(map(" -> ".join, cut)),
     )
     h.add("harness", body)
     found = ActiveFaults()

@@ -269,7 +269,8 @@ def test_an_injection_is_an_event_and_an_entry_in_the_record(
     assert isinstance(healed.body, FaultHealed)
     assert injected.body.fault_id == healed.body.fault_id == "cut-1"
     assert injected.body.receipt
-    assert injected.body.directions == (("broker-1", "broker-2"),)
+    assert injected.body.directions == ("broker-1 -> broker-2",)
+    assert injected.body.pairs() == {("broker-1", "broker-2")}
     assert injected.body.began_at_ns < injected.at_ns < healed.body.began_at_ns < healed.at_ns
     (entry,) = schedules.read(tmp_path / "schedule.json").injections
     assert (entry.fault, entry.receipt) == ("cut", True)

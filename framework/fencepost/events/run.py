@@ -56,12 +56,16 @@ class EvidenceMissed(Struct, frozen=True, tag="run.evidence_missed", kw_only=Tru
         return f"missing from this history: {self.what}"
 
 
+TO = " -> "
+"""Between the source and the target of a direction."""
+
+
 class FaultInjected(Struct, frozen=True, tag="fault.injected", kw_only=True):
     """A fault was injected. `receipt` is true only if `evidence`, a measurement, shows its effect.
 
     Written after the measurement; `began_at_ns` is when injecting it began (0: not known).
     `arguments` are those of the fault, as a JSON object (empty: not known). `directions` are, for a
-    fault of links, the (source, target) pairs of slots between which it affects data; a fault of
+    fault of links, the slots between which it affects data, a `source -> target` each; a fault of
     links names both ends of each as `targets`. Empty: it acts upon its targets themselves, or the
     directions are not known.
     """
@@ -73,7 +77,12 @@ class FaultInjected(Struct, frozen=True, tag="fault.injected", kw_only=True):
     evidence: str
     began_at_ns: int = 0
     arguments: str = ""
-    directions: tuple[tuple[str, str], ...] = ()
+    directions: tuple[str, ...] = ()
+
+    def pairs(self) -> frozenset[tuple[str, str]]:
+        """The source and the target of each direction."""
+        split = (one.partition(TO) for one in self.directions)
+        return frozenset((source, target) for source, _, target in split)
 
     def sentence(self) -> str:
         proof = self.evidence if self.receipt else f"without a receipt ({self.evidence})"

@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from fencepost.events import FaultHealed, FaultInjected, FaultTookEffect
+from fencepost.events.run import TO
 from fencepost.model.clock import MS
 from fencepost.model.cluster import InSlot
 from fencepost.model.faults.fault import Fault, Injected, Passing
@@ -122,7 +123,7 @@ class Faults:
                 evidence=receipt.evidence,
                 began_at_ns=began_ns,
                 arguments=msgspec.json.encode(dict(fault.arguments()), order="sorted").decode(),
-                directions=tuple(sorted(injected.directions)),
+                directions=tuple(sorted(map(TO.join, injected.directions))),
             )
         )
         self._injections.append(

@@ -66,7 +66,7 @@ def injected(
         targets=targets,
         receipt=True,
         evidence="seen",
-        directions=tuple(cut),
+        directions=tuple(map(" -> ".join, cut)),
     )
     h.add("harness", body)
 
