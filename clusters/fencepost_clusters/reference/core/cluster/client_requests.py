@@ -94,7 +94,7 @@ class ClientRequests:
                 answer = serving.offset_fetch(message)
             case m.JoinGroupRequest():
                 answer = m.JoinGroupResponse(
-                    error_code=Error.GROUP_AUTHORIZATION_FAILED, member_id=message.member_id
+                    error_code=Error.GROUP_ID_NOT_FOUND, member_id=message.member_id
                 )
             case _:
                 self._out.add(Close(received.request_id, "no request for a client listener"))

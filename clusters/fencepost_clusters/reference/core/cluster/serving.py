@@ -203,7 +203,7 @@ def find_coordinator(
 
 
 def offset_commit(request: m.OffsetCommitRequest) -> m.OffsetCommitResponse:
-    """Consumer groups are out of scope: refused with an error."""
+    """Consumer groups do not exist here, as the error says."""
     return m.OffsetCommitResponse(
         topics=tuple(
             m.OffsetCommitResponseTopic(
@@ -211,7 +211,7 @@ def offset_commit(request: m.OffsetCommitRequest) -> m.OffsetCommitResponse:
                 partitions=tuple(
                     m.OffsetCommitResponsePartition(
                         partition_index=part.partition_index,
-                        error_code=Error.GROUP_AUTHORIZATION_FAILED,
+                        error_code=Error.GROUP_ID_NOT_FOUND,
                     )
                     for part in topic.partitions
                 ),
