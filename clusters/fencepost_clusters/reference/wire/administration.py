@@ -89,6 +89,49 @@ class RebalanceResponse(Struct, frozen=True, kw_only=True):
     error_message: str | None = None
 
 
+# -------------------------------------------------------------------------------------- log dirs
+
+
+class DescribableLogDirTopic(Struct, frozen=True, kw_only=True):
+    topic: str
+    partitions: tuple[int, ...]
+
+
+class DescribeLogDirsRequest(Struct, frozen=True, kw_only=True):
+    """`topics` None: every replica of the broker."""
+
+    topics: tuple[DescribableLogDirTopic, ...] | None
+
+
+class DescribeLogDirsPartition(Struct, frozen=True, kw_only=True):
+    """`partition_size` in bytes."""
+
+    partition_index: int
+    partition_size: int
+    offset_lag: int
+    is_future_key: bool = False
+
+
+class DescribeLogDirsTopic(Struct, frozen=True, kw_only=True):
+    name: str
+    partitions: tuple[DescribeLogDirsPartition, ...]
+
+
+class DescribeLogDirsResult(Struct, frozen=True, kw_only=True):
+    """`total_bytes` and `usable_bytes` are -1: not known."""
+
+    error_code: int
+    log_dir: str
+    topics: tuple[DescribeLogDirsTopic, ...]
+    total_bytes: int = -1
+    usable_bytes: int = -1
+
+
+class DescribeLogDirsResponse(Struct, frozen=True, kw_only=True):
+    results: tuple[DescribeLogDirsResult, ...]
+    error_code: int = 0
+
+
 # ------------------------------------------------------------------------------------ partitions
 
 
@@ -304,11 +347,11 @@ AdminRequest = (
     AlterPartitionReassignmentsRequest | ListPartitionReassignmentsRequest | RebalanceRequest
     | ElectLeadersRequest | IncrementalAlterConfigsRequest | DescribeConfigsRequest
     | UnregisterBrokerRequest | DescribeQuorumRequest | AddRaftVoterRequest
-    | RemoveRaftVoterRequest | CreatePartitionsRequest
+    | RemoveRaftVoterRequest | CreatePartitionsRequest | DescribeLogDirsRequest
 )  # fmt: skip
 AdminResponse = (
     AlterPartitionReassignmentsResponse | ListPartitionReassignmentsResponse | RebalanceResponse
     | ElectLeadersResponse | IncrementalAlterConfigsResponse | DescribeConfigsResponse
     | UnregisterBrokerResponse | DescribeQuorumResponse | AddRaftVoterResponse
-    | RemoveRaftVoterResponse | CreatePartitionsResponse
+    | RemoveRaftVoterResponse | CreatePartitionsResponse | DescribeLogDirsResponse
 )  # fmt: skip

@@ -64,6 +64,7 @@ CLIENT_APIS = (
     Api(20, m.DeleteTopicsRequest, m.DeleteTopicsResponse, 1, 3),
     Api(22, m.InitProducerIdRequest, m.InitProducerIdResponse, 0, 1),
     Api(23, m.OffsetForLeaderEpochRequest, m.OffsetForLeaderEpochResponse, 2, 3),
+    Api(35, a.DescribeLogDirsRequest, a.DescribeLogDirsResponse, 1, 4),
     Api(37, a.CreatePartitionsRequest, a.CreatePartitionsResponse, 0, 3),
     Api(32, a.DescribeConfigsRequest, a.DescribeConfigsResponse, 1, 4),
     Api(43, a.ElectLeadersRequest, a.ElectLeadersResponse, 1, 2),

@@ -1,10 +1,11 @@
-"""The bytes that a client's fetch wants at least, and allows at most."""
+"""The bytes that a client's fetch wants at least and allows at most, and those of a replica."""
 
 from __future__ import annotations
 
 import pytest
 from world import World
 
+from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.errors import Error
@@ -116,6 +117,27 @@ def test_a_fetch_that_wants_nothing_is_answered_at_once(world: World) -> None:
     (whole,) = sizes(end)
     assert sizes(world.answer(BROKER, fetch((whole // SIZE,), max_wait=5000, min_bytes=0))) == [0]
     assert world.now_ns - began_ns < 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("wanted", "partitions"),
+    [(None, [0, 1, 2]), ((0, 2, 9), [0, 2]), ((), [])],
+)
+def test_a_broker_tells_the_sizes_of_its_replicas(
+    world: World, wanted: tuple[int, ...] | None, partitions: list[int]
+) -> None:
+    named = (
+        None if wanted is None else (a.DescribableLogDirTopic(topic="orders", partitions=wanted),)
+    )
+    answer = world.answer(BROKER, a.DescribeLogDirsRequest(topics=named))
+    assert isinstance(answer, a.DescribeLogDirsResponse)
+    (folder,) = answer.results
+    sizes_of = {
+        part.partition_index: part.partition_size
+        for topic in folder.topics
+        for part in topic.partitions
+    }
+    assert sizes_of == dict.fromkeys(partitions, 3 * SIZE)
 
 
 def test_a_fetch_waits_for_the_bytes_that_it_wants(world: World) -> None:

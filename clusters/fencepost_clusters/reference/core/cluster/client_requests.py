@@ -80,6 +80,8 @@ class ClientRequests:
                 answer = serving.metadata(image, message, me, cluster, self._policies)
             case a.DescribeConfigsRequest():
                 answer = configs.describe(image, self._settings, me, message)
+            case a.DescribeLogDirsRequest():
+                answer = serving.describe_log_dirs(image, self._parts.replicas, message)
             case m.ListOffsetsRequest():
                 answer = serving.list_offsets(image, self._parts.replicas, message)
             case m.OffsetForLeaderEpochRequest():

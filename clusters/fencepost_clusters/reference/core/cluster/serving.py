@@ -7,11 +7,14 @@ from fencepost_clusters.reference.core.cluster.policies import ServingPolicies
 from fencepost_clusters.reference.core.node.settings import CLIENT_LISTENER
 from fencepost_clusters.reference.core.replication.replica import Replica
 from fencepost_clusters.reference.core.replication.replicas import Replicas
+from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 
 EARLIEST = -2
 LATEST = -1
+LOG_DIR = "data"
+"""The name of a broker's folder of logs, for clients."""
 GREATEST = -3
 """The record with the greatest time (KIP-734)."""
 
@@ -180,6 +183,32 @@ def offset_for_leader_epoch(
             )
         topics.append(m.OffsetForLeaderTopicResult(topic=topic.topic, partitions=tuple(parts)))
     return m.OffsetForLeaderEpochResponse(topics=tuple(topics))
+
+
+def describe_log_dirs(
+    image: Image, replicas: Replicas, request: a.DescribeLogDirsRequest
+) -> a.DescribeLogDirsResponse:
+    """The sizes of this broker's replicas, in its one folder of logs. Kafka's tool asks before it
+    begins a reassignment."""
+    wanted = None
+    if request.topics is not None:
+        wanted = {(one.topic, index) for one in request.topics for index in one.partitions}
+    found: dict[str, list[a.DescribeLogDirsPartition]] = {}
+    for (topic_id, index), one in replicas.by_key.items():
+        name = image.names.get(topic_id)
+        if name is None or (wanted is not None and (name, index) not in wanted):
+            continue
+        size = one.log.size(one.log.start, one.log.end)
+        lag = max(0, one.high_watermark - one.log.end)
+        found.setdefault(name, []).append(
+            a.DescribeLogDirsPartition(partition_index=index, partition_size=size, offset_lag=lag)
+        )
+    topics = tuple(
+        a.DescribeLogDirsTopic(name=name, partitions=tuple(parts))
+        for name, parts in sorted(found.items())
+    )
+    only = a.DescribeLogDirsResult(error_code=Error.NONE, log_dir=LOG_DIR, topics=topics)
+    return a.DescribeLogDirsResponse(results=(only,))
 
 
 def find_coordinator(
