@@ -44,7 +44,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
         producer = Producer(quietly(made, linger_ms=1000))
         for number in range(RECORDS):
             at_ms = BASE_MS + 1000 * number
-            producer.produce("timed", b"x", partition=0, timestamp=at_ms)
+            producer.produce("timed", b"%d" % number, partition=0, timestamp=at_ms)
         assert producer.flush(LIMIT_S) == 0
         yield made
 
@@ -103,6 +103,14 @@ def test_javas_tool_creates_extends_and_describes_a_topic(tool: Tool) -> None:
 def test_javas_tool_finds_the_record_of_a_time(tool: Tool, time: int, offset: int) -> None:
     found = done(tool("GetOffsetShell", f"--topic timed --time {time}"))
     assert found.strip() == f"timed:0:{offset}"
+
+
+def test_javas_consumer_reads_without_a_group_and_hears_that_there_are_none(tool: Tool) -> None:
+    read = "--topic timed --max-messages 2 --timeout-ms 30000"
+    found = done(tool("consumer.ConsoleConsumer", f"{read} --partition 0 --offset 8"))
+    assert found.split() == ["8", "9"]
+    refused = tool("consumer.ConsoleConsumer", f"{read} --from-beginning")
+    assert "group id does not exist" in refused.stdout + refused.stderr
 
 
 def test_javas_tool_verifies_and_calls_off_a_reassignment(
