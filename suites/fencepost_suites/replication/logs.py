@@ -264,16 +264,40 @@ class _Acknowledged(Struct):
     epoch: int = -1
     before_change: int = -1
     """The highest offset that a client knew to be acknowledged when leadership last moved."""
+    logs: ReplicaLogs = field(default_factory=ReplicaLogs)
+    contents: dict[int, tuple[str, Cause]] = field(default_factory=dict)
+    """base offset -> the digest of a batch that was acknowledged there, and the answer."""
+
+    def note_contents(self, event: Event, body: ProduceAnswered) -> None:
+        """The leader acknowledges what it has stored, whether that is committed or not."""
+        for batch in self.logs.of(event.process):
+            if body.base_offset <= batch.base_offset < body.log_end:
+                self.contents[batch.base_offset] = batch.digest, event.ref
+        committed = self.logs.committed.get(body.base_offset)
+        if committed is not None:
+            self.contents[body.base_offset] = committed[0], event.ref
+
+    def replaced(self, process: str) -> tuple[int, Cause] | None:
+        """The first offset where a replica holds another batch than the acknowledged one."""
+        for batch in self.logs.of(process):
+            digest, at = self.contents.get(batch.base_offset, ("", None))
+            if at is not None and digest != batch.digest:
+                return batch.base_offset, at
+        return None
 
 
 @final
 class NewLeaderHasTheAcknowledged(Struct, frozen=True):
     """RP-13. The client's evidence is the acknowledgement it received before leadership moved; the
-    former leader's, as a peer of the new one, is that it answered."""
+    former leader's, as a peer of the new one, is that it answered. Where replicas record what they
+    store, the new leader must not hold other messages at those offsets."""
 
     clause: str = "RP-13"
     kinds: frozenset[type[Struct]] = OF_REPLICAS | {
         ProduceAnswered,
+        HighWatermarkAdvanced,
+        LogAppended,
+        LogTruncated,
         ProduceInvoked,
         ProduceCompleted,
         LeadershipStarted,
@@ -291,9 +315,17 @@ class NewLeaderHasTheAcknowledged(Struct, frozen=True):
 
     def _step(self, state: _Acknowledged, event: Event) -> tuple[_Acknowledged, Sequence[Finding]]:
         body = event.body
-        if isinstance(body, ProduceAnswered):
-            if body.acks == -1 and body.error == "NONE" and body.log_end > state.answered:
-                state.answered, state.by = body.log_end, event.ref
+        if isinstance(body, LogAppended):
+            state.logs.append(event.process, body)
+        elif isinstance(body, HighWatermarkAdvanced):
+            state.logs.commit(event.process, body.high_watermark)
+        elif isinstance(body, LogTruncated):
+            state.logs.truncate(event.process, body.to_offset)
+        elif isinstance(body, ProduceAnswered):
+            if body.acks == -1 and body.error == "NONE":
+                state.note_contents(event, body)
+                if body.log_end > state.answered:
+                    state.answered, state.by = body.log_end, event.ref
         elif isinstance(body, ProduceCompleted):
             if body.offset > state.acked and body.acks == -1 and body.outcome == "ok":
                 state.acked, state.acked_by = body.offset, event.ref
@@ -323,6 +355,14 @@ class NewLeaderHasTheAcknowledged(Struct, frozen=True):
                 f"{top}"
             )
             return (Violated(event.ref, evidence, message, (because,)),)
+        replaced = state.replaced(event.process)
+        if replaced is not None:
+            offset, answer = replaced
+            message = (
+                f"{event.process} leads {body.topic}-{body.partition} in epoch {body.leader_epoch} "
+                f"with another message at offset {offset} than the one that was acknowledged there"
+            )
+            return (Violated(event.ref, Evidence.PEER, message, (answer,)),)
         if before in ("", event.process) or max(top, state.acked + 1) == 0:
             return NOTHING
         state.before_change = state.acked

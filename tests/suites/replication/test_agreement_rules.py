@@ -12,6 +12,7 @@ from tests.suites.partition_histories import (
     verdict,
 )
 from tests.suites.replication.replication_histories import (
+    acknowledge,
     mark,
     store,
     truncate,
@@ -167,3 +168,27 @@ def test_a_new_leader_with_another_message_in_a_longer_log_breaks_rp_06() -> Non
 @pytest.mark.parametrize(("stored", "dropped"), [("first", False), ("other", True)])
 def test_a_new_leader_with_the_committed_messages_keeps_rp_06(stored: str, dropped: bool) -> None:
     assert elected(stored, dropped=dropped).verdict is Outcome.HOLDS
+
+
+# ----------------------------------------------------------------- RP-13, by the contents of logs
+
+
+@pytest.mark.parametrize("committed", [True, False])
+@pytest.mark.parametrize("stored", ["first", "other"])
+def test_a_new_leader_holds_what_was_acknowledged_by_rp_13(stored: str, committed: bool) -> None:
+    h = HistoryBuilder()
+    lead(h, B1, 1)
+    store(h, B1, 0, "first", as_leader=True)
+    store(h, B2, 0, stored)
+    store(h, B2, 1, "second")
+    if committed:
+        mark(h, B1, 1)
+    acknowledge(h, 1, ends=(1, 1, 1), mark=int(committed))
+    lead(h, B2, 2, log_end=2)
+    found = verdict(h, "RP-13")
+    if stored == "first":
+        assert found.verdict is Outcome.HOLDS
+    else:
+        assert "another message at offset 0 than the one that was acknowledged" in (
+            found.violations[0].message
+        )
