@@ -58,9 +58,8 @@ class State(Struct, frozen=True):
     isr: tuple[int, ...]
 
 
-_COMMITTED = tuple(
-    kind_name(kind) for kind in (BrokerCommitted, PartitionCommitted, TopicCommitted)
-)
+_OF_BROKERS = (kind_name(BrokerCommitted),)
+_OF_TOPICS = (kind_name(PartitionCommitted), kind_name(TopicCommitted))
 
 
 @final
@@ -118,7 +117,11 @@ class Znodes:
                     msgspec.DecodeError,
                 ) as bad:  # written by another process than a broker
                     what = f"{path} could not be read: {bad}"
-                    return (), (EvidenceMissed(what=what, kinds=_COMMITTED),)
+                    return (), (
+                        EvidenceMissed(
+                            what=what, kinds=_OF_BROKERS if path.startswith(IDS) else _OF_TOPICS
+                        ),
+                    )
             case _:
                 return (), ()
 

