@@ -8,6 +8,7 @@ other, and are not excused from anything between them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import final
 
 from msgspec import Struct, field
@@ -87,6 +88,7 @@ class ActiveFaults(Struct):
                 yield fault
 
 
+@lru_cache(maxsize=4096)
 def slot_of(process: str) -> str:
     """`broker-2` of `broker-2#1`, and of itself."""
     return process.partition("#")[0]

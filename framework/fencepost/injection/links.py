@@ -223,11 +223,11 @@ class Links:
             except Hung:
                 text = self._ask(server, "get", "/proxies")
         except Hung:
-            wrong = dict.fromkeys(map(_words, links), "its toxiproxy did not answer")
+            wrong = dict.fromkeys(map(str, links), "its toxiproxy did not answer")
         else:
             listed = msgspec.json.decode(text)
             found = {link: self._difference(link, listed.get(_name(link))) for link in links}
-            wrong = {_words(link): f"it {what}" for link, what in found.items() if what}
+            wrong = {str(link): f"it {what}" for link, what in found.items() if what}
         if wrong:
             self._rebuild(server)
         return wrong
@@ -351,10 +351,6 @@ class Links:
 def _name(link: Link) -> str:
     """A proxy's name: without any character that would need quoting in a path."""
     return f"{link.target}.{link.port}"
-
-
-def _words(link: Link) -> str:
-    return f"{link.source} -> {link.target}:{link.port}"
 
 
 def _path(link: Link) -> str:

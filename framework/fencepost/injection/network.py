@@ -201,7 +201,7 @@ class Network:
 
     def _known(self, link: Link) -> None:
         if link not in self._own:
-            raise UsageError(f"there is no link {link.source} -> {link.target}:{link.port}")
+            raise UsageError(f"there is no link {link}")
 
     def _effective(self, link: Link) -> LinkState:
         own = self._own[link]

@@ -98,11 +98,7 @@ def judge(
     trials: Sequence[Trial], differences: Sequence[str], notes: Sequence[str], unasked: int
 ) -> Receipt:
     """The receipt for changed links, of which `unasked` could not be probed."""
-    problems = [
-        f"{trial.link.source} -> {trial.link.target}:{trial.link.port}: {why}"
-        for trial in trials
-        if (why := trial.fails())
-    ]
+    problems = [f"{trial.link}: {why}" for trial in trials if (why := trial.fails())]
     problems += [f"toxiproxy disagrees: {difference}" for difference in differences]
     worsened = [trial for trial in trials if trial.worsened]
     unused = bool(worsened) and not any(trial.open_before for trial in worsened)

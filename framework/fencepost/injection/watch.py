@@ -1,7 +1,7 @@
 """Watches every link of a run, whether a fault changed it or not.
 
-A toxiproxy may stop, or a proxy may be removed or changed by somebody else. No fault explains that,
-so it is an event of the run: what was judged since the link was last seen as desired is unknown.
+A toxiproxy may stop, or another program may remove or change a proxy. No fault explains that, so it
+is an event of the run: what was judged since the link was last seen as desired is unknown.
 """
 
 from __future__ import annotations
@@ -59,8 +59,7 @@ class LinkWatch:
         """
         found = [one for source in self._links.sources for one in self._check(source, now_ns)]
         for link in self._silent() if ready else ():
-            words = f"{link.source} -> {link.target}:{link.port}"
-            found.append(LinkFailed(link=words, what="nothing answered through it", since_ns=0))
+            found.append(LinkFailed(link=str(link), what="nothing answered through it", since_ns=0))
         return found
 
     def _check(self, source: str, now_ns: int) -> Sequence[LinkFailed]:

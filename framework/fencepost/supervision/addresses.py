@@ -109,7 +109,7 @@ def check_layout(layout: Layout) -> None:
         if indices[slot.index] > 1:
             raise UsageError(f"two slots have index {slot.index}, one of them {slot.name}")
     for link in layout.links:
-        words = f"the link {link.source} -> {link.target}:{link.port}"
+        words = f"the link {link}"
         if not {link.source, link.target} <= names.keys() or link.source == link.target:
             raise UsageError(f"{words} does not join two slots of its layout")
         if not 1 <= link.port < FIRST_EPHEMERAL_PORT or link.port == _CLAIM_PORT:

@@ -429,7 +429,7 @@ def _inject(run: Run, fault: str, **arguments: object) -> None:
 
 
 def _named(link: Link) -> str:
-    return f"the link {link.source} -> {link.target}:{link.port}"
+    return f"the link {link}"
 
 
 def _remedy(run: Run) -> str:

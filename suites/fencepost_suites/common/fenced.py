@@ -41,7 +41,7 @@ class FencedAt(Struct):
                 known.setdefault(body.offset, (True, event.ref))
 
     def in_log(self, process: str, offset: int) -> bool:
-        """Whether the process that tells of a record names it as one of the log."""
+        """Whether the process that reports a record names it as one of the log."""
         return self.named.get(process) == offset
 
     def by(self, broker: int, offset: int) -> Cause | None:

@@ -7,11 +7,11 @@ not depend on the rule. A rule takes one as `keys = staticmethod(by_partition)`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 from fencepost import Event, Finding, ProcessExited
 from fencepost_kafka import HeartbeatAnswered, LogAppended, ProbeCompleted
+from fencepost_kafka.active_faults import slot_of
 
 Keys = tuple[tuple[str | int, ...], ...]
 NONE: Keys = ()
@@ -82,9 +82,3 @@ def by_slot_living(event: Event) -> Keys:
     if isinstance(body, ProcessExited):
         return ((slot_of(body.ended),),)
     return by_slot_serving(event)
-
-
-@lru_cache(maxsize=4096)
-def slot_of(process: str) -> str:
-    """`broker-2` of `broker-2#3`."""
-    return process.partition("#")[0]

@@ -9,7 +9,8 @@ from typing import final
 from msgspec import Struct, field
 
 from fencepost_kafka import LogAppended
-from fencepost_suites.common.keys import DUPLICATES, slot_of
+from fencepost_kafka.active_faults import slot_of
+from fencepost_suites.common.keys import DUPLICATES
 
 
 @final

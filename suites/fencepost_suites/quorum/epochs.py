@@ -23,7 +23,8 @@ from fencepost_kafka import (
     StateReverted,
     VoteAnswered,
 )
-from fencepost_suites.common.keys import NOTHING, RUN, Keys, by_writer, slot_of, whole_run
+from fencepost_kafka.active_faults import slot_of
+from fencepost_suites.common.keys import NOTHING, RUN, Keys, by_writer, whole_run
 
 
 class _Quorum(Struct):

@@ -29,7 +29,8 @@ from fencepost_kafka import (
     SnapshotStarted,
     SnapshotStored,
 )
-from fencepost_suites.common.keys import NOTHING, slot_of, whole_run
+from fencepost_kafka.active_faults import slot_of
+from fencepost_suites.common.keys import NOTHING, whole_run
 
 
 class _Digests(Struct):

@@ -18,7 +18,8 @@ from fencepost_kafka import (
     ReplicaCheckpointed,
     ReplicaRemoved,
 )
-from fencepost_suites.common.keys import DUPLICATES, NOTHING, by_partition, slot_of
+from fencepost_kafka.active_faults import slot_of
+from fencepost_suites.common.keys import DUPLICATES, NOTHING, by_partition
 
 
 class _Marks(Struct):

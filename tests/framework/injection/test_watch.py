@@ -13,7 +13,7 @@ ONE_TWO = Link("a", "b", 9)
 
 
 class Links:
-    """Links of two slots, of which some were changed by somebody else."""
+    """Links of two slots, of which some were changed by another program."""
 
     def __init__(self) -> None:
         self.sources: Sequence[str] = ("a", "b")

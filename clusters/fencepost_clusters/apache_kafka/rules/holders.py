@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from fencepost import Event, FaultHealed, FaultInjected, NodeStarted, ProcessExited
 from fencepost_clusters.apache_kafka.log_parser import SessionConfigured
-from fencepost_clusters.apache_kafka.rules.keys import MS, slot_of
+from fencepost_clusters.apache_kafka.rules.keys import MS
 from fencepost_kafka import BrokerCommitted, BrokerStopping
-from fencepost_kafka.active_faults import ActiveFault, ActiveFaults
+from fencepost_kafka.active_faults import ActiveFault, ActiveFaults, slot_of
 
 KINDS: frozenset[type[Struct]] = frozenset(
     {

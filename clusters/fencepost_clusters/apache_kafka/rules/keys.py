@@ -21,8 +21,3 @@ def by_partition(event: Event) -> Sequence[Key]:
     """Topic and partition."""
     body: Any = event.body
     return ((body.topic, body.partition),)
-
-
-def slot_of(process: str) -> str:
-    """`broker-2` of `broker-2#3`."""
-    return process.partition("#")[0]

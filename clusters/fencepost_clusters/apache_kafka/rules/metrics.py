@@ -24,7 +24,7 @@ from fencepost import (
     Violated,
 )
 from fencepost_clusters.apache_kafka.metrics import MetricsObserved
-from fencepost_clusters.apache_kafka.rules.keys import NOTHING, SECOND, slot_of, whole_run
+from fencepost_clusters.apache_kafka.rules.keys import NOTHING, SECOND, whole_run
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerDeleted,
@@ -34,6 +34,7 @@ from fencepost_kafka import (
     PartitionCommitted,
     TopicCommitted,
 )
+from fencepost_kafka.active_faults import slot_of
 
 SETTLED_NS = 2 * SECOND
 """How long a page must have been readable and unchanged before it is judged. A node that answered

@@ -9,13 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
-from fencepost_clusters.apache_kafka.rules.keys import (
-    NOTHING,
-    SECOND,
-    by_partition,
-    slot_of,
-    whole_run,
-)
+from fencepost_clusters.apache_kafka.rules.keys import NOTHING, SECOND, by_partition, whole_run
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
@@ -27,6 +21,7 @@ from fencepost_kafka import (
     ProbeCompleted,
     TopicCommitted,
 )
+from fencepost_kafka.active_faults import slot_of
 
 APPLIED_WITHIN_NS = SECOND // 2
 """A broker logs that it applies metadata just before it does."""

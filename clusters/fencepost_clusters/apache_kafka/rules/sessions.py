@@ -26,9 +26,9 @@ from fencepost import (
 )
 from fencepost_clusters.apache_kafka.log_parser import SessionConfigured
 from fencepost_clusters.apache_kafka.rules.holders import KINDS, IdHolders
-from fencepost_clusters.apache_kafka.rules.keys import MS, NOTHING, SECOND, slot_of, whole_run
+from fencepost_clusters.apache_kafka.rules.keys import MS, NOTHING, SECOND, whole_run
 from fencepost_kafka import BrokerCommitted, ControllerElected, ControllerResigned, HeartbeatRefused
-from fencepost_kafka.active_faults import ActiveFault, ActiveFaults
+from fencepost_kafka.active_faults import ActiveFault, ActiveFaults, slot_of
 
 DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
 _SILENCING = frozenset({"pause", "cut_from_controllers"})

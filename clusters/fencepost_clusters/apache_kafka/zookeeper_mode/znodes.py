@@ -117,11 +117,8 @@ class Znodes:
                     msgspec.DecodeError,
                 ) as bad:  # written by another process than a broker
                     what = f"{path} could not be read: {bad}"
-                    return (), (
-                        EvidenceMissed(
-                            what=what, kinds=_OF_BROKERS if path.startswith(IDS) else _OF_TOPICS
-                        ),
-                    )
+                    kinds = _OF_BROKERS if path.startswith(IDS) else _OF_TOPICS
+                    return (), (EvidenceMissed(what=what, kinds=kinds),)
             case _:
                 return (), ()
 

@@ -119,8 +119,7 @@ class HoldCounts:
 
 def check_hold(link: Link, framed: bool, active: bool) -> None:
     """Raises UsageError for a link that carries no framed messages, or that holds already."""
-    words = f"{link.source} -> {link.target}:{link.port}"
     if not framed:
-        raise UsageError(f"{words} holds nothing: the system's links carry no framed messages")
+        raise UsageError(f"{link} holds nothing: the system's links carry no framed messages")
     if active:
-        raise UsageError(f"{words} holds messages already")
+        raise UsageError(f"{link} holds messages already")

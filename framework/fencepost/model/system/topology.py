@@ -52,6 +52,9 @@ class Link:
     target: str
     port: int
 
+    def __str__(self) -> str:
+        return f"{self.source} -> {self.target}:{self.port}"
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
