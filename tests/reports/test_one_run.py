@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -55,9 +56,9 @@ def test_verdicts_are_those_of_the_one_judge(
 
 
 def test_recorded_verdicts_are_trusted_as_long_as_the_history_and_the_rules_are_the_same(
-    runs: Mapping[str, Path], promises: Promises
+    runs: Mapping[str, Path], promises: Promises, tmp_path: Path
 ) -> None:
-    folder = RunFolder(runs["night"])
+    folder = RunFolder(shutil.copytree(runs["night"], tmp_path / "night"))
     judgement, end = judge_folder(folder, promises)
     verdicts = dict(judgement.verdicts)
     verdicts["ACME-1"] = structs.replace(verdicts["ACME-1"], reason="as recorded")
