@@ -68,6 +68,11 @@ def produce_request(value: bytes, acks: int = -1, timeout_ms: int = 1000) -> m.P
     return batch_request(record_batch.build([value], 0, -1, 1), acks, timeout_ms)
 
 
+def error_of(answer: object) -> int:
+    assert isinstance(answer, m.ProduceResponse)
+    return answer.responses[0].partition_responses[0].error_code
+
+
 def idempotent(producer: int, sequence: int, values: list[bytes]) -> m.ProduceRequest:
     """A Produce of an idempotent producer, epoch 0."""
     batch = bytearray(record_batch.build(values, 0, -1, 1))
@@ -290,9 +295,31 @@ def test_an_idempotent_resend_is_stored_once(world: World) -> None:
     assert after == first
     assert read(world) == [b"a", b"b"]
     gap = world.answer(world.leader("orders"), idempotent(7, 5, [b"c"]))
-    assert isinstance(gap, m.ProduceResponse)
-    code = gap.responses[0].partition_responses[0].error_code
-    assert code == Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert error_of(gap) == Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_batch_is_refused_while_an_earlier_one_of_its_producer_may_come_again(
+    world: World,
+) -> None:
+    """librdkafka takes the earlier batch for stored as soon as the later one is."""
+    followers = set(BROKERS) - {world.leader("orders")}
+    early, late = idempotent(7, 0, [b"a", b"b"]), idempotent(7, 2, [b"c"])
+    assert {error_of(world.answer(one, early)) for one in followers} == {
+        Error.NOT_LEADER_OR_FOLLOWER
+    }
+    world.kill(world.leader("orders"))
+    assert world.until(lambda: world.leader("orders") in followers, 10)
+    world.run(0.5)
+    new = world.leader("orders")
+    assert error_of(world.answer(new, late)) == Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert [error_of(world.answer(new, one)) for one in (early, late)] == [Error.NONE] * 2
+    assert read(world) == [b"a", b"b", b"c"]
+
+
+def test_a_producer_that_a_log_does_not_know_may_begin_with_any_sequence_number(
+    world: World,
+) -> None:
+    assert error_of(world.answer(world.leader("orders"), idempotent(7, 5, [b"a"]))) == Error.NONE
 
 
 def test_a_broker_that_shuts_down_hands_its_leaderships_over_first(world: World) -> None:
