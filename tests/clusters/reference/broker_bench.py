@@ -12,6 +12,7 @@ from fencepost_clusters.reference.core.legacy import znodes
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.node.site import Site
 from fencepost_clusters.reference.core.policies import Policies
+from fencepost_clusters.reference.core.zookeeper.contents import encode
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.zookeeper.client import port as zk
 from fencepost_clusters.zookeeper.client.chroot import answer_within, below, within
@@ -166,7 +167,7 @@ class BrokerBench:
     def registers(self, broker: int) -> None:
         """Another broker registers."""
         info = znodes.BrokerInfo(5, (("REPLICATION", f"broker-{broker}", 9094),))
-        self.write(zk.Create(znodes.broker(broker), znodes.encode(info), ephemeral=True))
+        self.write(zk.Create(znodes.broker(broker), encode(info), ephemeral=True))
 
     def reasons(self) -> list[str]:
         """What it could not read, and why, since the last call."""

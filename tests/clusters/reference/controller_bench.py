@@ -12,7 +12,6 @@ from fencepost_clusters.reference.core.legacy.controller.election import Won
 from fencepost_clusters.reference.core.legacy.controller.messages import ControlRequest
 from fencepost_clusters.reference.core.legacy.controller.term import Term
 from fencepost_clusters.reference.core.legacy.registrations import Registration
-from fencepost_clusters.reference.core.legacy.session import Clock, Session
 from fencepost_clusters.reference.core.node.effects import (
     Call,
     Effect,
@@ -23,6 +22,7 @@ from fencepost_clusters.reference.core.node.effects import (
     ToZooKeeper,
 )
 from fencepost_clusters.reference.core.policies import Policies
+from fencepost_clusters.reference.core.zookeeper.session import Clock, Session
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r

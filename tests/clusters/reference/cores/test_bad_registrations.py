@@ -7,6 +7,7 @@ from broker_bench import OTHER, BrokerBench
 from fencepost import NodeStopped
 from fencepost_clusters.reference.core.legacy import znodes
 from fencepost_clusters.reference.core.node import effects as e
+from fencepost_clusters.reference.core.zookeeper.contents import decode, encode
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.zookeeper.client import port as zk
@@ -81,7 +82,7 @@ def test_a_controller_whose_znode_was_deleted_ends_its_term_and_is_elected_again
 def test_a_controller_ends_its_term_when_another_broker_is_elected() -> None:
     bench = BrokerBench()
     bench.start()
-    other = znodes.encode(znodes.ControllerInfo(2))
+    other = encode(znodes.ControllerInfo(2))
     create = zk.Create(znodes.CONTROLLER, other, ephemeral=True)
     bench.write(zk.Multi((zk.Delete(znodes.CONTROLLER), create)))
     (ended,) = (one for one in bench.notes if isinstance(one, ControllerEnded))
@@ -109,7 +110,7 @@ def test_an_unreadable_registration_is_named_and_is_no_broker() -> None:
 def test_a_broker_serves_no_client_before_a_controller_has_sent_it_metadata() -> None:
     """It is active as soon as it has registered, if its protocol knows no heartbeats."""
     bench = BrokerBench(inter_broker_protocol="2")
-    bench.write(zk.Create(znodes.CONTROLLER, znodes.encode(znodes.ControllerInfo(2))))
+    bench.write(zk.Create(znodes.CONTROLLER, encode(znodes.ControllerInfo(2))))
     bench.start()
     (registered,) = (one for one in bench.notes if isinstance(one, BrokerRegistered))
     (closed,) = bench.asks("CLIENT", m.MetadataRequest(topics=None))
@@ -138,7 +139,7 @@ def test_a_later_registration_names_the_first_one_of_its_process() -> None:
     assert again.broker_epoch > first.broker_epoch
     stored = bench.tree.request(OTHER, zk.GetData(znodes.broker(1)), 0)[0]
     assert isinstance(stored, zk.Data)
-    assert znodes.decode("", stored.data, znodes.BrokerInfo).since == first.broker_epoch
+    assert decode("", stored.data, znodes.BrokerInfo).since == first.broker_epoch
 
 
 def test_a_process_whose_id_another_one_has_taken_does_not_register_in_a_new_session() -> None:

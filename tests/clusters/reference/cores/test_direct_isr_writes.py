@@ -15,9 +15,10 @@ from fencepost_clusters.reference.core.legacy.broker.isr_requests import (
     ZnodeWrites,
 )
 from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies
-from fencepost_clusters.reference.core.legacy.session import Session
 from fencepost_clusters.reference.core.node.effects import Outbox, ToZooKeeper
 from fencepost_clusters.reference.core.replication.replicas import IsrOutcome
+from fencepost_clusters.reference.core.zookeeper.contents import encode
+from fencepost_clusters.reference.core.zookeeper.session import Session
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_clusters.zookeeper.client import port as zk
 
@@ -86,7 +87,7 @@ def leader() -> Leader:
 
 def state(leader: int, epoch: int, isr: tuple[int, ...]) -> zk.Data:
     content = znodes.PartitionState(leader, epoch, isr, 1)
-    return zk.Data(znodes.encode(content), STAT)
+    return zk.Data(encode(content), STAT)
 
 
 def test_a_leader_writes_with_the_version_that_it_knows(leader: Leader) -> None:

@@ -14,6 +14,7 @@ from fencepost_clusters.reference.core.legacy import znodes
 from fencepost_clusters.reference.core.legacy.controller.election import Won
 from fencepost_clusters.reference.core.legacy.controller.store import Deposed, Occupied, Store
 from fencepost_clusters.reference.core.node.effects import Note, Outbox
+from fencepost_clusters.reference.core.zookeeper.contents import decode, encode
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.zookeeper.client import port as zk
 from fencepost_clusters.zookeeper.simulation.tree import Tree
@@ -171,7 +172,7 @@ def test_a_state_that_a_leader_has_written_counts_once_it_differs(bench: Bench) 
     """HB-22."""
     store = bench.read()
     for isr, differs in (((1,), True), ((1,), False), ((1, 2), True)):
-        state = znodes.encode(znodes.PartitionState(1, 0, isr, 1))
+        state = encode(znodes.PartitionState(1, 0, isr, 1))
         bench.write(zk.SetData(STATE, state))
         found = bench.run(store.refresh(STATE))
         assert (found is not None) is differs
@@ -199,7 +200,7 @@ def test_a_controller_whose_epoch_is_over_stores_nothing(bench: Bench) -> None:
 
 def test_a_term_that_has_ended_does_not_decide_again(bench: Bench) -> None:
     store = bench.read()
-    bench.write(zk.SetData(STATE, znodes.encode(znodes.PartitionState(1, 0, (1,), 1))))
+    bench.write(zk.SetData(STATE, encode(znodes.PartitionState(1, 0, (1,), 1))))
     store.over = True
     with pytest.raises(Deposed):
         bench.run(store.carry_out(changed(store)))
@@ -215,18 +216,18 @@ def setting(name: str, value: str) -> tuple[r.Record, ...]:
 
 def test_a_setting_is_stored_over_that_of_another_client(bench: Bench) -> None:
     store = bench.read()
-    other = znodes.encode(znodes.Config({"retention.ms": "1"}))
+    other = encode(znodes.Config({"retention.ms": "1"}))
     bench.write(zk.SetData(znodes.config("orders"), other))
     bench.run(store.carry_out(lambda: setting("min.insync.replicas", "2")))
     stored = bench.tree.request(ME, zk.GetData(znodes.config("orders")), 0)[0]
     assert isinstance(stored, zk.Data)
-    content = znodes.decode("", stored.data, znodes.Config)
+    content = decode("", stored.data, znodes.Config)
     assert content.config["min.insync.replicas"] == "2"
 
 
 def test_a_term_knows_the_settings_of_all_brokers(bench: Bench) -> None:
     wanted = {"min.insync.replicas": "2"}
-    bench.write(zk.Create(znodes.BROKER_CONFIG, znodes.encode(znodes.Config(wanted))))
+    bench.write(zk.Create(znodes.BROKER_CONFIG, encode(znodes.Config(wanted))))
     assert bench.read().image.broker_settings == wanted
 
 
@@ -257,6 +258,6 @@ def test_a_controller_forgets_the_versions_of_a_deleted_topic(bench: Bench) -> N
 
 def test_the_state_of_a_new_partition_is_watched(bench: Bench) -> None:
     """A leader of the protocol before heartbeats writes its ISR itself (HB-22)."""
-    state = znodes.encode(znodes.PartitionState(1, 0, (1,), 1))
+    state = encode(znodes.PartitionState(1, 0, (1,), 1))
     fired = bench.tree.request(OTHER, zk.SetData(STATE, state), 0)[1]
     assert [one.session for one in fired] == [ME]

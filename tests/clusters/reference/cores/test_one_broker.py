@@ -16,6 +16,7 @@ from fencepost_clusters.reference.core.legacy.broker.registration import Peers
 from fencepost_clusters.reference.core.legacy.controller.messages import BEING_DELETED
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.replication.replica import log_name
+from fencepost_clusters.reference.core.zookeeper.contents import decode, encode
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
@@ -94,7 +95,7 @@ LEARN = w.UpdateMetadataRequest(
 
 def follower(bench: BrokerBench) -> BrokerBench:
     """Broker 1 has registered, and broker 2 is the controller."""
-    bench.write(zk.Create(znodes.CONTROLLER, znodes.encode(znodes.ControllerInfo(2))))
+    bench.write(zk.Create(znodes.CONTROLLER, encode(znodes.ControllerInfo(2))))
     bench.start()
     bench.registers(2)
     bench.passes(0.1)
@@ -190,7 +191,7 @@ def test_a_broker_that_ends_without_replicas_leaves_its_checkpoint_as_it_is() ->
 
 
 def settings(values: Mapping[str, str]) -> bytes:
-    return znodes.encode(znodes.Config(values))
+    return encode(znodes.Config(values))
 
 
 def produced(bench: BrokerBench) -> int | None:
@@ -362,7 +363,7 @@ def test_a_leader_whose_write_of_an_isr_got_no_answer_writes_it_again() -> None:
     for one in parents(state):
         bench.tree.request(OTHER, zk.Create(one), 0)
     content = znodes.PartitionState(1, 1, (1, 2), 1)
-    bench.write(zk.Create(state, znodes.encode(content)))
+    bench.write(zk.Create(state, encode(content)))
     leader(bench)
     bench.loses = True
     bench.passes(3)
@@ -370,7 +371,7 @@ def test_a_leader_whose_write_of_an_isr_got_no_answer_writes_it_again() -> None:
     bench.passes(1)
     stored, _ = bench.tree.request(OTHER, zk.GetData(state), 0)
     assert isinstance(stored, zk.Data)
-    assert znodes.decode(state, stored.data, znodes.PartitionState).isr == (1,)
+    assert decode(state, stored.data, znodes.PartitionState).isr == (1,)
 
 
 def test_a_broker_serves_no_metadata_of_a_topic_in_deletion() -> None:
@@ -455,7 +456,7 @@ def test_the_answer_to_a_heartbeat_of_before_makes_no_broker_active(taken_over: 
     beat = bench.called(w.MetadataHeartbeatRequest)
     bench.tree.end(ME)
     if taken_over:
-        info = znodes.encode(znodes.BrokerInfo(5, ()))
+        info = encode(znodes.BrokerInfo(5, ()))
         bench.tree.request(OTHER, zk.Create(znodes.broker(1), info, ephemeral=True), 0)
     bench.give(e.ZooKeeperEvent(zk.Ended(zk.End.EXPIRED)))
     bench.session_begins()
@@ -490,7 +491,7 @@ def test_changes_of_registrations_during_a_read_cause_one_more_read() -> None:
         while True:
             answer, _ = tree.request(ME, request, 0)
             if not changes:
-                info = znodes.encode(znodes.BrokerInfo(5, ()))
+                info = encode(znodes.BrokerInfo(5, ()))
                 tree.request(OTHER, zk.Create(znodes.broker(2), info), 0)
             request = steps.send(answer)
     assert changes == [0, 1]

@@ -8,6 +8,7 @@ from controller_bench import OWN, TOPIC, ControllerBench, stat
 from fencepost_clusters.reference.core.legacy import znodes
 from fencepost_clusters.reference.core.legacy.controller.messages import BEING_DELETED, deletes
 from fencepost_clusters.reference.core.node.effects import Call, Reply, ToZooKeeper
+from fencepost_clusters.reference.core.zookeeper.contents import encode
 from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire import messages as m
@@ -200,7 +201,7 @@ def test_a_heartbeat_before_its_registration_is_read_is_answered_and_declares_no
         bench.controller.heartbeat(bench.received(beat), beat, bench.at(1))
         bench.controller.go_on(bench.at(1))
         info = bench.term.brokers[3].registration.info
-        found = zk.Data(znodes.encode(info), stat(0, czxid=OWN))
+        found = zk.Data(encode(info), stat(0, czxid=OWN))
         while asked := bench.reads():
             names = isinstance(asked.request, zk.GetChildren)
             answer = zk.Children(("2", "3"), stat(0)) if names else found
@@ -306,7 +307,7 @@ def test_an_isr_that_its_leader_wrote_is_in_the_next_metadata(bench: ControllerB
     bench.controller.go_on(bench.at(0))
     asked = bench.reads()
     assert asked is not None
-    state = znodes.encode(znodes.PartitionState(2, 4, (2,), 1))
+    state = encode(znodes.PartitionState(2, 4, (2,), 1))
     bench.session.answered(asked.request_id, zk.Data(state, stat(1)))
     isrs = {
         (broker, one.isr)

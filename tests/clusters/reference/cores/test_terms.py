@@ -18,6 +18,7 @@ from fencepost_clusters.reference.core.node.effects import (
     Reply,
     ToZooKeeper,
 )
+from fencepost_clusters.reference.core.zookeeper.contents import decode, encode
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
@@ -85,7 +86,7 @@ def test_the_oldest_process_stays_in_an_isr_whose_members_all_registered_again(
     asked, _ = bench.asked()
     assert isinstance(asked.request, zk.Multi)
     (write,) = (one for one in asked.request.writes if isinstance(one, zk.SetData))
-    content = znodes.decode(write.path, write.data, znodes.PartitionState)
+    content = decode(write.path, write.data, znodes.PartitionState)
     assert content.isr == (2,)
 
 
@@ -226,7 +227,7 @@ def test_a_broker_change_distinguishes_a_bounce_from_a_first_registration(
         tree.request(1, zk.Create(path), 0)
     for broker in (2, 4):
         info = znodes.BrokerInfo(5, (("REPLICATION", f"broker-{broker}", 9094),))
-        tree.request(1, zk.Create(znodes.broker(broker), znodes.encode(info)), 0)
+        tree.request(1, zk.Create(znodes.broker(broker), encode(info)), 0)
     bench.term.change_soon()
     steps = bench.term.work()
     request = next(steps)

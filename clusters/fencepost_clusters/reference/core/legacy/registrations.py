@@ -8,7 +8,8 @@ from collections.abc import Callable, Generator, Mapping
 from msgspec import Struct
 
 from fencepost_clusters.reference.core.legacy import znodes
-from fencepost_clusters.reference.core.legacy.session import certain
+from fencepost_clusters.reference.core.zookeeper.contents import BadZnode, decode
+from fencepost_clusters.reference.core.zookeeper.session import certain
 from fencepost_clusters.zookeeper.client import port as zk
 
 
@@ -50,9 +51,9 @@ def read_all(
             continue  # it was deleted after it was listed
         try:
             if not name.isdecimal():
-                raise znodes.BadZnode(f"{znodes.BROKER_IDS}/{name} is not a broker id")
-            info = znodes.decode(znodes.broker(int(name)), read.data, znodes.BrokerInfo)
-        except znodes.BadZnode as bad:
+                raise BadZnode(f"{znodes.BROKER_IDS}/{name} is not a broker id")
+            info = decode(znodes.broker(int(name)), read.data, znodes.BrokerInfo)
+        except BadZnode as bad:
             unreadable(str(bad))
             continue
         found[int(name)] = Registration(int(name), read.stat.czxid, info, read.stat.owner)

@@ -13,11 +13,11 @@ from fencepost import UsageError
 from fencepost_clusters.reference.core.legacy.policies import HEARTBEATS
 from fencepost_clusters.reference.core.node.settings import (
     COMMON,
-    Address,
     Settings,
     node_id,
     read_numbers,
 )
+from fencepost_clusters.reference.core.zookeeper.connect import servers_of
 
 ADVERTISED = "replication.listener.advertised"
 DEFAULTS: Mapping[str, int] = {
@@ -60,7 +60,7 @@ def read(properties: Mapping[str, str]) -> Settings:
         )
     if not 1 <= numbers["inter.broker.protocol"] <= HEARTBEATS:
         raise UsageError(f"inter.broker.protocol must be 1 to {HEARTBEATS}")
-    servers, chroot = _connect(properties.get("zookeeper.connect", ""))
+    servers, chroot = servers_of(properties.get("zookeeper.connect", ""))
     node = node_id("broker.id", properties.get("broker.id"))
     return Settings(
         node_id=node,
@@ -73,20 +73,3 @@ def read(properties: Mapping[str, str]) -> Settings:
         zookeeper=servers,
         chroot=chroot,
     )
-
-
-def _connect(text: str) -> tuple[tuple[Address, ...], str]:
-    """The servers and the chroot of `host:port,host:port/chroot`."""
-    servers, slash, path = text.partition("/")
-    found: list[Address] = []
-    for entry in filter(None, (part.strip() for part in servers.split(","))):
-        host, colon, port = entry.rpartition(":")
-        if not (colon and host and port.isdecimal() and 0 < int(port) < 65536):
-            raise UsageError(f"zookeeper.connect needs host:port, not {entry!r}")
-        found.append((host, int(port)))
-    if not found:
-        raise UsageError(
-            "process.roles is not set, which selects a node over ZooKeeper, but zookeeper.connect "
-            "names no server"
-        )
-    return tuple(found), f"/{path}" if slash and path else ""

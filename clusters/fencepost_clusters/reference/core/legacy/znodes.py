@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from typing import TypeVar
 
-import msgspec
 from msgspec import Struct
+
+from fencepost_clusters.reference.core.zookeeper.contents import BadZnode
 
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
@@ -28,10 +28,6 @@ PERSISTENT = (
 
 LEGACY_INFO, HEARTBEAT_INFO = 4, 5
 """BrokerInfo versions: below and from the inter-broker protocol with heartbeats (HB-22)."""
-
-
-class BadZnode(ValueError):
-    """A znode has invalid content."""
 
 
 class ControllerInfo(Struct, frozen=True):
@@ -85,22 +81,6 @@ class Config(Struct, frozen=True):
 
     config: Mapping[str, str] = {}
     version: int = 1
-
-
-T = TypeVar("T")
-
-
-def encode(content: Struct) -> bytes:
-    """Encodes a znode's content."""
-    return msgspec.json.encode(content)
-
-
-def decode(path: str, data: bytes, kind: type[T]) -> T:
-    """Decodes a znode's content; raises BadZnode."""
-    try:
-        return msgspec.json.decode(data, type=kind)
-    except msgspec.MsgspecError as error:
-        raise BadZnode(f"{path} has no valid {kind.__name__}: {error}") from None
 
 
 def number(path: str, data: bytes) -> int:

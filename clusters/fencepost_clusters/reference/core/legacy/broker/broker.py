@@ -28,13 +28,6 @@ from fencepost_clusters.reference.core.legacy.broker.registration import Peers, 
 from fencepost_clusters.reference.core.legacy.controller.controller import Controller
 from fencepost_clusters.reference.core.legacy.loopback import Loopback
 from fencepost_clusters.reference.core.legacy.process import LegacyProcess
-from fencepost_clusters.reference.core.legacy.session import (
-    TRY_AGAIN_NS,
-    Clock,
-    Session,
-    Task,
-    certain,
-)
 from fencepost_clusters.reference.core.legacy.settings import ADVERTISED
 from fencepost_clusters.reference.core.node.effects import (
     Address,
@@ -62,6 +55,14 @@ from fencepost_clusters.reference.core.replication.fetching import Fetching
 from fencepost_clusters.reference.core.replication.following import Following
 from fencepost_clusters.reference.core.replication.producing import Producing
 from fencepost_clusters.reference.core.replication.replicas import IsrOutcome, Replicas
+from fencepost_clusters.reference.core.zookeeper.contents import BadZnode, decode
+from fencepost_clusters.reference.core.zookeeper.session import (
+    TRY_AGAIN_NS,
+    Clock,
+    Session,
+    Task,
+    certain,
+)
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
@@ -318,7 +319,7 @@ class LegacyNode:
                 self._sessions,
                 first=not self._ever_registered,
             )
-        except znodes.BadZnode as bad:
+        except BadZnode as bad:
             self._out.note(ZnodeUnreadable(reason=str(bad)))
             self._join_again_ns = self._clock.now.monotonic_ns + TRY_AGAIN_NS
             return
@@ -382,8 +383,8 @@ class LegacyNode:
         if not isinstance(read, zk.Data):
             return
         try:
-            values = znodes.decode(path, read.data, znodes.Config).config
-        except znodes.BadZnode as bad:
+            values = decode(path, read.data, znodes.Config).config
+        except BadZnode as bad:
             self._out.note(ZnodeUnreadable(reason=str(bad)))
             return
         image = self.commands.metadata

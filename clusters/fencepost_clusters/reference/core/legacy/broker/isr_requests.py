@@ -10,12 +10,13 @@ from typing import final
 from fencepost_clusters.reference.core.legacy import znodes
 from fencepost_clusters.reference.core.legacy.broker.lifecycle import Lifecycle
 from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies
-from fencepost_clusters.reference.core.legacy.session import Session, Task
 from fencepost_clusters.reference.core.node.effects import Address, Call, Outbox
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.replication.cluster_state import ClusterState
 from fencepost_clusters.reference.core.replication.replica import Key, Replica
 from fencepost_clusters.reference.core.replication.replicas import IsrOutcome
+from fencepost_clusters.reference.core.zookeeper.contents import BadZnode, decode, encode
+from fencepost_clusters.reference.core.zookeeper.session import Session, Task
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
@@ -60,7 +61,7 @@ class ZnodeWrites:
         key = (one.partition.topic_id, one.index)
         path = znodes.state(one.topic, one.index)
         content = znodes.PartitionState(one.me, one.epoch, members, self._known.controller_epoch)
-        answer = yield zk.SetData(path, znodes.encode(content), self._known.versions[key])
+        answer = yield zk.SetData(path, encode(content), self._known.versions[key])
         match answer:
             case zk.DataSet(stat):
                 self._wrote(call_id, one, content, stat)
@@ -79,8 +80,8 @@ class ZnodeWrites:
             self._written(call_id, None, -1)
             return
         try:
-            content = znodes.decode(path, read.data, znodes.PartitionState)
-        except znodes.BadZnode:
+            content = decode(path, read.data, znodes.PartitionState)
+        except BadZnode:
             self._written(call_id, IsrOutcome(Error.FENCED_LEADER_EPOCH), -1)
             return
         if (content.leader, content.leader_epoch) == (one.me, one.epoch):

@@ -8,7 +8,8 @@ from msgspec import Struct
 
 from fencepost_clusters.reference.core.legacy import registrations, znodes
 from fencepost_clusters.reference.core.legacy.registrations import Registration
-from fencepost_clusters.reference.core.legacy.session import certain
+from fencepost_clusters.reference.core.zookeeper.contents import BadZnode, encode
+from fencepost_clusters.reference.core.zookeeper.session import certain
 from fencepost_clusters.zookeeper.client import port as zk
 
 
@@ -30,8 +31,8 @@ def make_paths(chroot: str) -> Generator[zk.Request, zk.Answer, None]:
     for path in znodes.PERSISTENT:
         made = certain((yield zk.Create(path)))
         if _has_no_parent(made):
-            raise znodes.BadZnode(f"the chroot '{chroot}' of zookeeper.connect does not exist")
-    empty = znodes.encode(znodes.Config())
+            raise BadZnode(f"the chroot '{chroot}' of zookeeper.connect does not exist")
+    empty = encode(znodes.Config())
     certain((yield zk.Create(znodes.BROKER_CONFIG, empty)))
 
 
@@ -44,7 +45,7 @@ def register(
     own in one transaction; the newest czxid wins. A process that has registered before replaces
     only a znode of one of its own `sessions`.
     """
-    path, data = znodes.broker(me), znodes.encode(info)
+    path, data = znodes.broker(me), encode(info)
     former: int | None = None
     overwrote = False
     while True:
@@ -52,7 +53,7 @@ def register(
         if isinstance(made, zk.Created) and made.stat is not None:
             return Made(made.stat.czxid, former, overwrote)
         if _has_no_parent(made):
-            raise znodes.BadZnode(f"{znodes.BROKER_IDS} is missing")
+            raise BadZnode(f"{znodes.BROKER_IDS} is missing")
         found = certain((yield zk.Exists(path)))
         stat = found.stat if isinstance(found, zk.Found) else None
         if stat is None:

@@ -15,12 +15,6 @@ from fencepost_clusters.reference.core.legacy.controller.queues import Queues
 from fencepost_clusters.reference.core.legacy.controller.store import Deposed, Occupied, Steps
 from fencepost_clusters.reference.core.legacy.controller.term import Term
 from fencepost_clusters.reference.core.legacy.process import PlanePolicies
-from fencepost_clusters.reference.core.legacy.session import (
-    TRY_AGAIN_NS,
-    Clock,
-    Disconnected,
-    Session,
-)
 from fencepost_clusters.reference.core.legacy.states import CONTROLLER_NAMES, LIVE
 from fencepost_clusters.reference.core.node.effects import (
     Instant,
@@ -31,6 +25,13 @@ from fencepost_clusters.reference.core.node.effects import (
 )
 from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER, Settings
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
+from fencepost_clusters.reference.core.zookeeper.contents import BadZnode
+from fencepost_clusters.reference.core.zookeeper.session import (
+    TRY_AGAIN_NS,
+    Clock,
+    Disconnected,
+    Session,
+)
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
@@ -93,7 +94,7 @@ class Controller:
         except Disconnected:
             self._standing = False
             return
-        except znodes.BadZnode as bad:
+        except BadZnode as bad:
             self._standing = False
             self._out.note(ZnodeUnreadable(reason=str(bad)))
             self._stand_again_ns = self._clock.now.monotonic_ns + TRY_AGAIN_NS

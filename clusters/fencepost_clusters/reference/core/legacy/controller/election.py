@@ -8,7 +8,8 @@ from collections.abc import Generator
 from msgspec import Struct
 
 from fencepost_clusters.reference.core.legacy import znodes
-from fencepost_clusters.reference.core.legacy.session import certain
+from fencepost_clusters.reference.core.zookeeper.contents import BadZnode, decode, encode
+from fencepost_clusters.reference.core.zookeeper.session import certain
 from fencepost_clusters.zookeeper.client import port as zk
 
 
@@ -31,7 +32,7 @@ class Lost(Struct, frozen=True):
 def stand(me: int, session: int) -> Generator[zk.Request, zk.Answer, Won | Lost]:
     """Stands for election, and watches /controller. Raises Disconnected, or BadZnode if the
     controller epoch is unreadable."""
-    wanted = zk.Create(znodes.CONTROLLER, znodes.encode(znodes.ControllerInfo(me)), ephemeral=True)
+    wanted = zk.Create(znodes.CONTROLLER, encode(znodes.ControllerInfo(me)), ephemeral=True)
     while True:
         certain((yield wanted))
         read = certain((yield zk.GetData(znodes.CONTROLLER, watch=True)))
@@ -43,8 +44,8 @@ def stand(me: int, session: int) -> Generator[zk.Request, zk.Answer, Won | Lost]
                 return won
             continue
         try:
-            info = znodes.decode(znodes.CONTROLLER, read.data, znodes.ControllerInfo)
-        except znodes.BadZnode as bad:
+            info = decode(znodes.CONTROLLER, read.data, znodes.ControllerInfo)
+        except BadZnode as bad:
             return Lost(None, str(bad))
         return Lost(info.brokerid)
 

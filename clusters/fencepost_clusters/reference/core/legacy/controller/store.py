@@ -10,10 +10,11 @@ from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.legacy import znodes
 from fencepost_clusters.reference.core.legacy.controller.election import Won
 from fencepost_clusters.reference.core.legacy.controller.stored import Stored
-from fencepost_clusters.reference.core.legacy.session import certain
 from fencepost_clusters.reference.core.node.effects import Outbox
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.core.replication.replica import Key
+from fencepost_clusters.reference.core.zookeeper.contents import BadZnode, decode
+from fencepost_clusters.reference.core.zookeeper.session import certain
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.zookeeper.client import port as zk
 from fencepost_kafka import PartitionCommitted, TopicCommitted, TopicMarked, ZnodeUnreadable
@@ -68,7 +69,7 @@ class Store:
         for name in names:
             try:
                 states += yield from self._read_topic(name)
-            except znodes.BadZnode as bad:
+            except BadZnode as bad:
                 self.unreadable(str(bad))
         for zxid, one in sorted(states, key=lambda found: found[0]):
             self._note_partition(one, zxid)
@@ -84,17 +85,17 @@ class Store:
         """
         path, of_config = znodes.topic(name), znodes.config(name)
         read = yield from self._data(path)
-        content = znodes.decode(path, read.data, znodes.Assignment)
+        content = decode(path, read.data, znodes.Assignment)
         states: dict[int, tuple[zk.Stat, znodes.PartitionState]] = {}
         for key in content.partitions:
             if not key.isdecimal():
-                raise znodes.BadZnode(f"{path} names a partition '{key}', which is no number")
+                raise BadZnode(f"{path} names a partition '{key}', which is no number")
             of_state = znodes.state(name, int(key))
             state = yield from self._data(of_state, watch=True)
-            decoded = znodes.decode(of_state, state.data, znodes.PartitionState)
+            decoded = decode(of_state, state.data, znodes.PartitionState)
             states[int(key)] = state.stat, decoded
         config = yield from self._data(of_config)
-        settings = znodes.decode(of_config, config.data, znodes.Config)
+        settings = decode(of_config, config.data, znodes.Config)
         self.stored.read_topic(name, content, read.stat.version)
         self.stored.read_config(name, settings, config.stat.version)
         found: list[tuple[int, Partition]] = []
@@ -109,15 +110,15 @@ class Store:
         """Reads a znode; raises BadZnode if it is missing, or Disconnected."""
         read = certain((yield zk.GetData(path, watch=watch)))
         if not isinstance(read, zk.Data):
-            raise znodes.BadZnode(f"{path} is missing")
+            raise BadZnode(f"{path} is missing")
         return read
 
     def _read_broker_config(self, read: zk.Data) -> None:
         """Applies the settings of all brokers. If they are unreadable, they stay at their defaults
         until another process writes them."""
         try:
-            settings = znodes.decode(znodes.BROKER_CONFIG, read.data, znodes.Config)
-        except znodes.BadZnode as bad:
+            settings = decode(znodes.BROKER_CONFIG, read.data, znodes.Config)
+        except BadZnode as bad:
             self.stored.versions[znodes.BROKER_CONFIG] = read.stat.version
             self.unreadable(str(bad))
             return
@@ -195,8 +196,8 @@ class Store:
         next controller reads all state again."""
         name, index = znodes.place(path)
         try:
-            content = znodes.decode(path, read.data, znodes.PartitionState)
-        except znodes.BadZnode as bad:
+            content = decode(path, read.data, znodes.PartitionState)
+        except BadZnode as bad:
             self.unreadable(str(bad))
             raise Deposed from bad
         one = self.stored.read_state(name, index, content, read.stat.version)

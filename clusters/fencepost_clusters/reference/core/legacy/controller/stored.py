@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from fencepost_clusters.reference.core.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE, Image
 from fencepost_clusters.reference.core.legacy import znodes
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
+from fencepost_clusters.reference.core.zookeeper.contents import encode
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.zookeeper.client import port as zk
 
@@ -66,7 +67,7 @@ class Stored:
                 changed = [zk.SetData(state, self.encoded(one), self.versions[state])]
                 if isinstance(record, r.PartitionRecord):
                     path = znodes.topic(name)
-                    data = znodes.encode(assignment(after, name))
+                    data = encode(assignment(after, name))
                     changed.append(zk.SetData(path, data, self.versions[path]))
                 return tuple(changed)
             case r.ConfigRecord() if record.resource_type == TOPIC_RESOURCE:
@@ -83,15 +84,15 @@ class Stored:
                 return ()
 
     def _config(self, path: str, values: Mapping[str, str]) -> zk.SetData:
-        return zk.SetData(path, znodes.encode(znodes.Config(values)), self.versions[path])
+        return zk.SetData(path, encode(znodes.Config(values)), self.versions[path])
 
     def _topic_made(self, record: r.TopicRecord, after: Image) -> tuple[zk.Write, ...]:
         name = record.name
         assert record.topic_id is not None
         config = znodes.Config(after.settings.get(name, {}))
         made = [
-            zk.Create(znodes.topic(name), znodes.encode(assignment(after, name))),
-            zk.Create(znodes.config(name), znodes.encode(config)),
+            zk.Create(znodes.topic(name), encode(assignment(after, name))),
+            zk.Create(znodes.config(name), encode(config)),
             zk.Create(znodes.partitions(name)),
         ]
         for index, one in sorted(after.partitions[record.topic_id].items()):
@@ -109,7 +110,7 @@ class Stored:
     def encoded(self, one: Partition) -> bytes:
         """The content of a partition's state znode in this controller's epoch."""
         content = znodes.PartitionState(one.leader, one.leader_epoch, one.isr, self.epoch)
-        return znodes.encode(content)
+        return encode(content)
 
     def wrote(self, writes: Sequence[zk.Write], results: Sequence[zk.WriteResult]) -> int | None:
         """Stores the versions after a transaction; returns its zxid, if a result has it."""

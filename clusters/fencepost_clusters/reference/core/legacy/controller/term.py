@@ -21,12 +21,12 @@ from fencepost_clusters.reference.core.legacy.controller.queues import Queues
 from fencepost_clusters.reference.core.legacy.controller.store import Steps, Store
 from fencepost_clusters.reference.core.legacy.process import PlanePolicies
 from fencepost_clusters.reference.core.legacy.registrations import Registration
-from fencepost_clusters.reference.core.legacy.session import Clock
 from fencepost_clusters.reference.core.legacy.states import CONTROLLER_NAMES
 from fencepost_clusters.reference.core.node.effects import Outbox
 from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER, Settings
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.core.replication.replica import Key
+from fencepost_clusters.reference.core.zookeeper.session import Clock
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.legacy import BrokerState
 from fencepost_kafka import (
