@@ -12,7 +12,7 @@ from fencepost.events.traits import (
 )
 from fencepost.history.files import write_whole
 from fencepost.history.merge import Reading, read
-from fencepost.history.run_folder import RunFolder, RunInfo, RunSlot
+from fencepost.history.run_folder import RunFolder, RunInfo, RunSlot, mode_below
 from fencepost.judging.event_formatter import sentence, sentence_of
 from fencepost.judging.explanation import BROKE, Explanation, Step, explain
 from fencepost.judging.folder import Promises, judge_folder
@@ -50,6 +50,7 @@ __all__ = [
     "judge",
     "judge_folder",
     "load",
+    "mode_below",
     "printable",
     "read",
     "read_verdicts",

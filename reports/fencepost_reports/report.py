@@ -14,14 +14,12 @@ from pathlib import Path
 from msgspec import to_builtins
 
 from fencepost import EnvironmentFailed, UsageError
-from fencepost.reporting import Plugins, Promises, load
+from fencepost.reporting import Plugins, Promises, load, mode_below
 from fencepost_reports.one_run.run import RunSource, check, run_tables, sources
 from fencepost_reports.one_run.tables import RunTables
 from fencepost_reports.pages.render import Pages
 
 TABLES = "tables"
-PRIVATE = 0o700
-"""The mode of a report's folder, if the report makes it: it shows what the runs hold."""
 
 
 def report(run_folders: Sequence[Path], out: Path, plugins: Plugins | None = None) -> Path:
@@ -39,7 +37,7 @@ def report(run_folders: Sequence[Path], out: Path, plugins: Plugins | None = Non
     for source in found:
         check(source, promises)
     try:
-        out.mkdir(PRIVATE, parents=True, exist_ok=True)
+        out.mkdir(mode_below(out.parent), parents=True, exist_ok=True)
         (out / TABLES).mkdir(exist_ok=True)
     except OSError as failed:
         raise EnvironmentFailed(f"the report's folder {out}: {failed.strerror}") from failed

@@ -20,6 +20,7 @@ from __future__ import annotations
 import platform
 import re
 import shutil
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -39,8 +40,8 @@ from fencepost.model.system.capabilities import Versioned
 from fencepost.model.system.subject import Subject
 
 LAYOUT_VERSION = 2
-PRIVATE = 0o700
-"""The mode of a run's folder: it holds what clients wrote and a system's settings."""
+_PRIVATE = 0o700
+_OF_THE_GROUP = 0o750
 
 
 class RunSlot(Struct, frozen=True):
@@ -130,6 +131,19 @@ def info_of(
         started_at=wall_clock().isoformat(timespec="milliseconds"),
         clock_origin_ns=clock_origin_ns,
     )
+
+
+def mode_below(parent: Path) -> int:
+    """The mode of a folder for records of runs, which is made in `parent`: only its owner opens it.
+
+    Runs hold what clients wrote and a system's settings. A parent with the set-group-ID bit says
+    that its group shares what is in it: then the group may read.
+    """
+    try:
+        shared = parent.stat().st_mode & stat.S_ISGID
+    except OSError:
+        shared = 0
+    return _OF_THE_GROUP if shared else _PRIVATE
 
 
 class _Layout(Struct, frozen=True):
@@ -230,7 +244,7 @@ class RunFolder:
         """Makes the folder; raises UsageError when it is not empty."""
         folder = cls(path.absolute())
         with written_to(path):
-            path.mkdir(PRIVATE, parents=True, exist_ok=True)
+            path.mkdir(mode_below(path.parent), parents=True, exist_ok=True)
             if any(path.iterdir()):
                 raise UsageError(f"{path} is not empty: each run needs a folder of its own")
             for part in (folder.events, folder.logs, folder.work, folder.data, folder.report):
@@ -245,7 +259,7 @@ class RunFolder:
             path = root / (name if number == 1 else f"{name}-{number}")
             with written_to(path):
                 try:
-                    path.mkdir(PRIVATE, parents=True)
+                    path.mkdir(mode_below(root), parents=True)
                 except FileExistsError:
                     continue
             return cls.create(path)

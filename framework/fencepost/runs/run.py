@@ -243,10 +243,13 @@ def explain_violations(verdicts: Mapping[str, Verdict]) -> str:
 def new_folder(out: Path, label: str) -> RunFolder:
     """A new run folder below `out`, which is ignored by version control.
 
+    If `out` is made here, runs in it are not shared with a group, wherever it is: `mode_below`.
     Raises EnvironmentFailed if it cannot be made.
     """
     with written_to(out):
-        out.mkdir(parents=True, exist_ok=True)
+        if not out.exists():
+            out.mkdir(parents=True, exist_ok=True)
+            out.chmod(out.stat().st_mode & 0o777)
         ignore = out / ".gitignore"
         if not ignore.exists():
             ignore.write_text("*\n")

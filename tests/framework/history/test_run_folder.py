@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from fencepost import EnvironmentFailed, UsageError
 from fencepost.history.run_folder import RunFolder, RunInfo, RunSlot, redacted
+from fencepost.runs.run import new_folder
 
 NOW = datetime(2026, 11, 21, 4, 5, 6, tzinfo=UTC)
 INFO = RunInfo(
@@ -72,6 +74,29 @@ def test_a_folder_is_its_users_alone(tmp_path: Path) -> None:
     made = RunFolder.create(tmp_path / "run").path
     named = RunFolder.create_below(tmp_path / "runs", "demo", NOW).path
     assert [stat.S_IMODE(one.stat().st_mode) for one in (made, named)] == [0o700, 0o700]
+
+
+def test_a_folder_can_be_read_by_a_group_if_the_folder_above_it_is_shared_with_that_group(
+    tmp_path: Path,
+) -> None:
+    shared = tmp_path / "runs"
+    shared.mkdir()
+    os.chown(shared, -1, os.getgid())
+    shared.chmod(0o2770)
+    for made in (
+        RunFolder.create(shared / "run").path,
+        RunFolder.create_below(shared, "demo", NOW).path,
+        new_folder(shared, "test").path,
+    ):
+        assert stat.S_IMODE(made.stat().st_mode) == 0o2750
+        assert made.stat().st_gid == shared.stat().st_gid
+
+
+def test_a_group_reads_no_runs_because_it_shares_the_project(tmp_path: Path) -> None:
+    """The set-group-ID bit of a folder passes to the folders that are made in it."""
+    tmp_path.chmod(0o2770)
+    made = new_folder(tmp_path / ".fencepost", "test").path
+    assert stat.S_IMODE(made.stat().st_mode) == 0o700
 
 
 def test_runs_of_one_second_get_folders_of_their_own(tmp_path: Path) -> None:
