@@ -12,6 +12,8 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
+    FaultHealed,
+    FaultInjected,
     Finding,
     Key,
     NodeStopped,
@@ -29,6 +31,7 @@ from fencepost_kafka import (
     MetadataHeartbeatSent,
     SessionChanged,
 )
+from fencepost_kafka.active_faults import FAULT_KINDS, ActiveFault, ActiveFaults
 from fencepost_suites.brokers.leases import MS, Late, judge_late
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import span
@@ -163,6 +166,15 @@ class SilenceFences(Struct, frozen=True):
         return found
 
 
+class _Unheard(Struct, frozen=True):
+    """A broker that fenced itself before its controller had declared it inactive, and the numbers
+    of the heartbeats that it had sent since its last accepted one."""
+
+    late: Late
+    broker: str
+    sent: frozenset[int]
+
+
 class _Fences(Struct):
     """The controllers' terms, and the contacts of brokers with them."""
 
@@ -172,7 +184,19 @@ class _Fences(Struct):
     """(controller, broker's process) -> when the controller last accepted its heartbeat."""
     received_ns: dict[str, int] = field(default_factory=dict)
     """broker's process -> when it last received an answer without an error."""
-    suspects: list[Late] = field(default_factory=list)
+    sent: dict[str, set[int]] = field(default_factory=dict)
+    """broker's process -> the numbers of its heartbeats since its last accepted one."""
+    faults: ActiveFaults = field(default_factory=ActiveFaults)
+    healed: list[tuple[ActiveFault, int]] = field(default_factory=list)
+    """The faults that have ended, and when."""
+    suspects: list[_Unheard] = field(default_factory=list)
+
+    def parted(self, one: _Unheard) -> bool:
+        """Whether a fault acted upon the link of broker and controller since the last contact: what
+        the broker sent may have arrived after it had fenced itself."""
+        faults = [fault for fault, at_ns in self.healed if at_ns >= one.late.from_ns]
+        pair = one.broker, one.late.process
+        return any(fault.between(*pair) for fault in (*self.faults.now.values(), *faults))
 
 
 @final
@@ -180,10 +204,14 @@ class ControllerIsFirst(Struct, frozen=True):
     """HB-11. Judged only if the newest controller's term has lasted since the broker's last
     accepted heartbeat, and that controller has accepted no later heartbeat of the broker. The term
     of an older controller, which may not have noticed its end, does not count. A controller that
-    loses its session soon may have been without ZooKeeper, and could store no declaration."""
+    loses its session soon may have been without ZooKeeper, and could store no declaration. A broker
+    is not cut off if its controller answers, in the end, a heartbeat that it had sent before it
+    fenced itself, and no fault acted upon the link between them."""
 
     clause: str = "HB-11"
-    kinds: frozenset[type[Struct]] = TERM_KINDS | LIFE_KINDS | {MetadataHeartbeatAnswered}
+    kinds: frozenset[type[Struct]] = (
+        TERM_KINDS | LIFE_KINDS | FAULT_KINDS | {MetadataHeartbeatAnswered}
+    )
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _Fences:
@@ -196,21 +224,43 @@ class ControllerIsFirst(Struct, frozen=True):
             state.suspects = [
                 one
                 for one in state.suspects
-                if one.process != ending.process or one.to_ns <= ending.reached_ns
+                if one.late.process != ending.process or one.late.to_ns <= ending.reached_ns
             ]
         state.terms.take(event)
-        if isinstance(body, MetadataHeartbeatAnswered):
-            if body.error == "NONE":
-                state.accepted[event.process, body.client] = event.at_ns
-            return state, NOTHING
+        match body:
+            case FaultInjected() | FaultHealed():
+                healed = state.faults.take(event)
+                if healed is not None:
+                    state.healed.append((healed, event.at_ns))
+                return state, NOTHING
+            case MetadataHeartbeatAnswered():
+                self._answered(state, event, body)
+                return state, NOTHING
+            case MetadataHeartbeatSent():
+                state.sent.setdefault(event.process, set()).add(body.correlation)
+            case MetadataHeartbeatReceived(error="NONE"):
+                state.received_ns[event.process] = event.at_ns
+                state.sent.pop(event.process, None)
         contact = state.contacts.setdefault(event.process, Contact())
-        if isinstance(body, MetadataHeartbeatReceived) and body.error == "NONE":
-            state.received_ns[event.process] = event.at_ns
         contact.take(event)
         silent = isinstance(body, BrokerStateChanged) and body.reason == "controller_silent"
         if isinstance(body, BrokerStateChanged) and silent and body.old == "ACTIVE":
             return state, self._fenced(state, event, body, contact)
         return state, NOTHING
+
+    @staticmethod
+    def _answered(state: _Fences, event: Event, body: MetadataHeartbeatAnswered) -> None:
+        if body.error != "NONE":
+            return
+        state.accepted[event.process, body.client] = event.at_ns
+        number = -1 if event.cause is None else event.cause.seq
+        state.suspects = [
+            one
+            for one in state.suspects
+            if (one.late.process, one.broker) != (event.process, body.client)
+            or number not in one.sent
+            or state.parted(one)
+        ]
 
     @staticmethod
     def _fenced(
@@ -232,16 +282,16 @@ class ControllerIsFirst(Struct, frozen=True):
             f"{event.process} fenced itself {span(event.at_ns - contact.contact_ns)} after its "
             f"last accepted heartbeat, before {process} had declared it inactive"
         )
-        state.suspects.append(
-            Late(
-                violated=Violated(event.ref, Evidence.PEER, message, (contact.contact,)),
-                process=process,
-                from_ns=contact.contact_ns,
-                to_ns=event.at_ns,
-                period_ns=term.timeout_ns,
-            )
+        late = Late(
+            violated=Violated(event.ref, Evidence.PEER, message, (contact.contact,)),
+            process=process,
+            from_ns=contact.contact_ns,
+            to_ns=event.at_ns,
+            period_ns=term.timeout_ns,
         )
+        sent = frozenset(state.sent.get(event.process, ()))
+        state.suspects.append(_Unheard(late, event.process, sent))
         return NOTHING
 
     def end(self, state: _Fences, end: RunEnd) -> Sequence[Finding]:
-        return judge_late(state.suspects, end)
+        return judge_late([one.late for one in state.suspects], end)

@@ -15,6 +15,7 @@ from tests.suites.heartbeats.heartbeat_histories import (
     call,
     changed,
     declared,
+    heard,
     judged,
     killed,
     legacy,
@@ -29,7 +30,7 @@ from tests.suites.heartbeats.heartbeat_histories import (
     wait,
 )
 
-from fencepost import Cause, ProcessExited, Stalled
+from fencepost import Cause, FaultHealed, FaultInjected, ProcessExited, Stalled
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_clusters.zookeeper.events import SessionExpired
 from fencepost_kafka import (
@@ -300,3 +301,46 @@ def test_a_controller_that_soon_loses_its_session_may_have_declared_nothing(
     history = (begins, declared, active_broker, answered, received)
     early = (wait(700), call(changed, new="FENCED"), wait(500), suspended)
     assert judged_as("HB-11", *history, *early) is expected
+
+
+HEARTBEAT = Cause(BROKER, 5, request=True)
+unheard = steps(heard, wait(400), sent, wait(300), call(changed, new="FENCED"))
+
+
+@pytest.mark.parametrize(
+    ("error", "number", "expected"),
+    [("NONE", 5, NOT_EXERCISED), ("NONE", 4, VIOLATED), ("NOT_CONTROLLER", 5, VIOLATED)],
+)
+def test_a_broker_whose_controller_answers_late_was_not_cut_off(
+    error: str, number: int, expected: Outcome
+) -> None:
+    """HB-11: the controller had the heartbeat, and stored something before it answered."""
+    late = call(answered, error=error, cause=Cause(BROKER, number, request=True))
+    assert judged_as("HB-11", unheard) is VIOLATED
+    assert judged_as("HB-11", unheard, late) is expected
+
+
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [
+        (("broker-2", "broker-1"), VIOLATED),
+        (("broker-2", "broker-3"), NOT_EXERCISED),
+    ],
+)
+@pytest.mark.parametrize("heals", ["before", "after"])
+def test_a_heartbeat_that_a_fault_delayed_shows_no_contact(
+    ends: tuple[str, ...], heals: str, expected: Outcome
+) -> None:
+    """HB-11: what a cut held back arrives when it heals."""
+    cut = FaultInjected(fault_id="f", fault="cut", targets=ends, receipt=True, evidence="")
+    h = HistoryBuilder()
+    steps(heard, wait(100))(h)
+    h.add("harness", cut)
+    steps(wait(300), sent)(h)
+    heal = FaultHealed(fault_id="f", receipt=True, evidence="")
+    if heals == "before":
+        h.add("harness", heal)
+    steps(wait(300), call(changed, new="FENCED"), call(answered, cause=HEARTBEAT))(h)
+    if heals == "after":
+        h.add("harness", heal)
+    assert verdict(h, "HB-11") is expected
