@@ -48,6 +48,14 @@ class ActiveFault(Struct, frozen=True):
         others = sorted({other for pair in self.directions if own in pair for other in pair})
         return next((one for one in others if one != own and needed(one)), "")
 
+    def reason(self, process: str, needed: Callable[[str], bool]) -> str:
+        """How it affects a process or its link to a slot that it needs, in words; empty if it does
+        not."""
+        if self.hits(process):
+            return f"{self.fault_id} acted upon {process}"
+        other = self.parts(process, needed)
+        return f"{self.fault_id} acted upon the link of {process} and {other}" if other else ""
+
 
 @final
 class ActiveFaults(Struct):
@@ -70,22 +78,24 @@ class ActiveFaults(Struct):
                 return self.now.pop(event.body.fault_id, None)
         return None
 
-    def on(self, *processes: str) -> bool:
-        """Whether a fault acts upon one of these processes, or upon a link between two of them."""
-        return any(True for _ in self.among(processes))
+    def on(self, *processes: str) -> str:
+        """The first fault that acts upon one of these processes, or upon a link between two of
+        them, in words; empty if none does."""
+        return next((reason for _, reason in self.among(processes)), "")
 
     def among(
         self, processes: tuple[str, ...], needed: Callable[[str], bool] = lambda slot: False
-    ) -> Iterator[ActiveFault]:
+    ) -> Iterator[tuple[ActiveFault, str]]:
         """The faults that act upon one of these processes, upon a link between two of them, or upon
-        a link from one of them to a slot that they need."""
+        a link from one of them to a slot that they need; each with what it does, in words."""
         slots = frozenset(map(slot_of, processes))
         for fault in self.now.values():
-            if any(
-                fault.hits(one) or fault.parts(one, lambda slot: slot in slots or needed(slot))
-                for one in processes
-            ):
-                yield fault
+            reasons = (
+                fault.reason(one, lambda slot: slot in slots or needed(slot)) for one in processes
+            )
+            reason = next(filter(None, reasons), "")
+            if reason:
+                yield fault, reason
 
 
 @lru_cache(maxsize=4096)

@@ -62,6 +62,11 @@ def test_a_link_to_a_slot_that_a_process_needs_affects_it() -> None:
     assert found.now["f-1"].parts(B2, lambda slot: True) == "broker-3"
 
 
+def test_an_excuse_names_the_fault_and_what_it_acts_upon() -> None:
+    assert isolated_third().on(B1, B3) == "f-1 acted upon the link of broker-1#1 and broker-3"
+    assert faults("broker-2").on(B1, B2) == "f-1 acted upon broker-2#4"
+
+
 def test_a_healed_fault_affects_nothing() -> None:
     h = HistoryBuilder()
     h.add("harness", FaultHealed(fault_id="f-1", receipt=True, evidence=""))

@@ -15,6 +15,7 @@ from fencepost import (
     Cause,
     Event,
     Evidence,
+    Excused,
     Exercised,
     Finding,
     Key,
@@ -57,12 +58,15 @@ class Late(Struct, frozen=True):
 
 
 def judge_late(suspects: Sequence[Late], end: RunEnd) -> Sequence[Finding]:
-    """The suspects as findings: violations, except those that a stall may explain."""
+    """The suspects as findings: violations, except those that a stall excuses or may explain."""
     found: list[Finding] = []
     for one in suspects:
         if one.due_ns is not None:
             late_ns = one.to_ns - one.due_ns
-            if end.stalled_ns(one.due_ns, one.to_ns, one.process) * 10 >= late_ns * 9:
+            stalled_ns = end.stalled_ns(one.due_ns, one.to_ns, one.process)
+            if stalled_ns * 10 >= late_ns * 9:
+                why = f"{one.process} stalled for {span(stalled_ns)} when it was due"
+                found.append(Excused(one.violated.at, f"{one.violated.message}; but {why}"))
                 continue
         stalled_ns = end.stalled_ns(one.from_ns, one.to_ns, one.process)
         if stalled_ns * 10 > one.period_ns:

@@ -12,6 +12,7 @@ from fencepost import (
     Cause,
     Event,
     Evidence,
+    Excused,
     Exercised,
     FaultHealed,
     FaultInjected,
@@ -112,6 +113,10 @@ class _Due(Struct):
     registered_ns: int
     excused_ns: int = 0
     """Until when a fault excuses the controller."""
+    excuse: str = ""
+    """What that fault did, in words."""
+    counted: bool = False
+    """Whether the excuse was reported: the action would have been overdue."""
     overlooked: bool = False
     """Whether the controller has compared registrations since, and saw no difference."""
 
@@ -143,28 +148,35 @@ class _Term(Struct):
         """Begins a controller's term: the time for all that is owed starts now."""
         self.controller, self.began_ns = event.process, event.at_ns
 
-    def overdue(self, now_ns: int, message: str, needs_broker: bool = True) -> None:
-        """Adds a suspect for each action that has been due for longer than the bound.
+    def overdue(self, now_ns: int, message: str, needs_broker: bool = True) -> Sequence[Finding]:
+        """Adds a suspect for each action that has been due for longer than the bound. Returns the
+        excuses of those that would have been, but for a fault.
 
         `needs_broker`: the action is a request to the broker, and not only a look at ZooKeeper.
         """
         if not self.controller:
-            return
+            return NOTHING
+        found: list[Finding] = []
         for broker, one in list(self.due.items()):
-            pair = one.process, self.controller
-            apart = needs_broker and any(f.between(*pair) for f in self.faults.now.values())
-            if apart or (self.by_log and self._excused(one, now_ns, needs_broker)):
-                one.excused_ns = now_ns
-            from_ns = max(one.since_ns, self.began_ns, one.excused_ns)
-            if now_ns - from_ns <= BOUND_NS:
+            excuse = self._excuse(one, now_ns, needs_broker)
+            if excuse:
+                one.excused_ns, one.excuse = now_ns, excuse
+            began_ns = max(one.since_ns, self.began_ns)
+            if now_ns - began_ns <= BOUND_NS:
                 continue
+            from_ns = max(began_ns, one.excused_ns)
             text = message.format(
                 controller=self.controller,
                 process=one.process,
                 epoch=f" with broker epoch {one.epoch}" if one.epoch >= 0 else "",
-                span=span(now_ns - from_ns),
+                span=span(now_ns - (from_ns if now_ns - from_ns > BOUND_NS else began_ns)),
                 error=", and took it for its former process" if one.overlooked else "",
             )
+            if now_ns - from_ns <= BOUND_NS:
+                if not one.counted:
+                    one.counted = True
+                    found.append(Excused(one.at, f"{text}; but {one.excuse}"))
+                continue
             violated = Violated(one.at, Evidence.PEER, text, ())
             due_ns = from_ns + BOUND_NS
             late = Late(
@@ -172,24 +184,33 @@ class _Term(Struct):
             )
             self.suspects.append(late)
             del self.due[broker]
+        return found
 
-    def _excused(self, one: _Due, now_ns: int, needs_broker: bool) -> bool:
-        """Whether a fault may keep the controller from an action.
+    def _excuse(self, one: _Due, now_ns: int, needs_broker: bool) -> str:
+        """Which fault may keep the controller from an action, in words; empty if none.
 
         A broker that registers during a fault reaches ZooKeeper, which thus serves. If the
         controller does not, another is elected after the session timeout.
         """
-        if any(
-            fault.slots and all(map(_is_zookeeper, fault.slots))
-            for fault in self.faults.now.values()
-        ):
-            return True
-        return any(
-            needs_broker
-            or one.registered_ns < fault.began_ns
-            or now_ns <= one.registered_ns + SESSION_NS
-            for fault in self.faults.among((one.process, self.controller), _is_zookeeper)
-        )
+        if needs_broker:
+            for fault in self.faults.now.values():
+                if fault.between(one.process, self.controller):
+                    pair = f"{one.process} and {self.controller}"
+                    return f"{fault.fault_id} acted upon the link of {pair}"
+        if not self.by_log:
+            return ""
+        for fault in self.faults.now.values():
+            if fault.slots and all(map(_is_zookeeper, fault.slots)):
+                return f"{fault.fault_id} acted upon {', '.join(sorted(fault.slots))}"
+        both = one.process, self.controller
+        for fault, reason in self.faults.among(both, _is_zookeeper):
+            if (
+                needs_broker
+                or one.registered_ns < fault.began_ns
+                or now_ns <= one.registered_ns + SESSION_NS
+            ):
+                return reason
+        return ""
 
 
 def _is_zookeeper(slot: str) -> bool:
@@ -247,20 +268,23 @@ class BounceDetected(Struct, frozen=True):
         return _Term()
 
     def step(self, state: _Term, event: Event) -> tuple[_Term, Sequence[Finding]]:
-        body = event.body
-        state.overdue(
+        excused = state.overdue(
             event.at_ns,
             "{controller} did not detect within {span} that {process} had registered{epoch}{error}",
             needs_broker=False,
         )
         _apply_term(state, event)
+        return state, (*excused, *self._applied(state, event))
+
+    def _applied(self, state: _Term, event: Event) -> Sequence[Finding]:
+        body = event.body
         match body:
             case BrokerRegistered():
                 epoch, as_bounced = state.found.get(body.broker_id, (None, False))
                 if body.broker_id in state.compared:
                     epoch, as_bounced = body.broker_epoch, state.compared[body.broker_id]
                 if epoch == body.broker_epoch:
-                    return state, (Exercised(event.ref, Evidence.PEER),) if as_bounced else NOTHING
+                    return (Exercised(event.ref, Evidence.PEER),) if as_bounced else NOTHING
                 state.due[body.broker_id] = _Due(
                     process=event.process,
                     epoch=body.broker_epoch,
@@ -275,12 +299,12 @@ class BounceDetected(Struct, frozen=True):
                 due = state.due.get(body.broker_id)
                 if due is not None and due.epoch == body.incarnation_id:
                     del state.due[body.broker_id]
-                    return state, (Exercised(event.ref, Evidence.PEER),) if bounced else NOTHING
+                    return (Exercised(event.ref, Evidence.PEER),) if bounced else NOTHING
             case NodeStarted(role="broker"):
                 state.compared.pop(body.node_id, None)
             case BrokerChangeHandled() if event.process == state.controller:
-                return state, self._compared(state, event, body)
-        return state, NOTHING
+                return self._compared(state, event, body)
+        return NOTHING
 
     @staticmethod
     def _compared(state: _Term, event: Event, body: BrokerChangeHandled) -> Sequence[Finding]:
@@ -336,14 +360,17 @@ class BouncedIsInitialised(Struct, frozen=True):
         return _Initialising()
 
     def step(self, state: _Initialising, event: Event) -> tuple[_Initialising, Sequence[Finding]]:
-        body = event.body
         term = state.term
-        term.overdue(
+        excused = term.overdue(
             event.at_ns,
             "{controller} declared {process} live, but did not initialise it within {span}: it has "
             "not received metadata and partitions for its registration{epoch}",
         )
         _apply_term(term, event)
+        return state, (*excused, *self._applied(state, event))
+
+    def _applied(self, state: _Initialising, event: Event) -> Sequence[Finding]:
+        body, term = event.body, state.term
         match body:
             case BrokerRegistered():
                 known = state.epochs.get(body.broker_id)
@@ -369,8 +396,8 @@ class BouncedIsInitialised(Struct, frozen=True):
             case TopicCommitted():
                 state.partitions.forget(body)
             case ControlRequestAnswered(error="NONE"):
-                return state, self._answered(state, event, body)
-        return state, NOTHING
+                return self._answered(state, event, body)
+        return NOTHING
 
     @staticmethod
     def _answered(

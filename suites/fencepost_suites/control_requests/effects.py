@@ -13,6 +13,7 @@ from fencepost import (
     Cause,
     Event,
     Evidence,
+    Excused,
     FaultHealed,
     FaultInjected,
     NodeStopped,
@@ -171,9 +172,13 @@ class _Due(Struct):
 
     controller: str
     process: str
-    since_ns: int
+    began_ns: int
     ref: Cause
     message: str
+    since_ns: int = 0
+    """Since when no fault excuses it."""
+    excuse: str = ""
+    """What the newest fault that did so acted upon, in words."""
 
 
 class _Duty(Struct, frozen=True):
@@ -212,6 +217,8 @@ class Effects(Struct):
     roles: dict[tuple[str, str], tuple[_Due, _Duty]] = field(default_factory=dict)
     """(process, partition) -> the role that is due."""
     suspects: list[Late] = field(default_factory=list)
+    excused: list[Excused] = field(default_factory=list)
+    """What would have been overdue, but for a fault."""
 
     def take(self, event: Event) -> None:
         """Applies an event."""
@@ -245,8 +252,9 @@ class Effects(Struct):
             self.faults.take(event)
         if isinstance(event.body, FaultInjected | FaultHealed):
             for one in (*self.queues.values(), *(due for due, _ in self.roles.values())):
-                if self.faults.on(one.process, one.controller):
-                    one.since_ns = event.at_ns
+                excuse = self.faults.on(one.process, one.controller)
+                if excuse:
+                    one.since_ns, one.excuse = event.at_ns, excuse
         if isinstance(event.body, FaultHealed):
             self.faults.take(event)
 
@@ -321,15 +329,21 @@ class Effects(Struct):
 
     def _judge(self, one: _Due, at_ns: int) -> None:
         """Adds a suspect if what was due until now came too late, or not at all."""
-        due_ns = one.since_ns + EFFECT_WITHIN_NS
-        if at_ns <= due_ns or self.faults.on(one.process, one.controller):
+        if at_ns <= one.began_ns + EFFECT_WITHIN_NS:
             return
-        message = f"{one.message} within {span(at_ns - one.since_ns)}"
+        since_ns = max(one.began_ns, one.since_ns)
+        due_ns = since_ns + EFFECT_WITHIN_NS
+        lasting = self.faults.on(one.process, one.controller)
+        if at_ns <= due_ns or lasting:
+            message = f"{one.message} within {span(at_ns - one.began_ns)}"
+            self.excused.append(Excused(one.ref, f"{message}; but {lasting or one.excuse}"))
+            return
+        message = f"{one.message} within {span(at_ns - since_ns)}"
         self.suspects.append(
             Late(
                 violated=Violated(one.ref, Evidence.PEER, message),
                 process=one.process,
-                from_ns=one.since_ns,
+                from_ns=since_ns,
                 to_ns=at_ns,
                 period_ns=EFFECT_WITHIN_NS,
                 due_ns=due_ns,

@@ -386,4 +386,5 @@ class CurrentRequestsProcessed(Struct, frozen=True):
         return (Violated(event.ref, Evidence.PEER, message),)
 
     def end(self, state: _Effects, end: RunEnd) -> Sequence[Finding]:
-        return judge_late(state.due.end(end), end)
+        late = judge_late(state.due.end(end), end)
+        return [*late, *state.due.excused]

@@ -11,6 +11,7 @@ from fencepost import (
     Cause,
     Event,
     Evidence,
+    Excused,
     Exercised,
     FaultHealed,
     FaultInjected,
@@ -53,6 +54,8 @@ class _Unrecorded(Struct):
 
     since_ns: int
     ref: Cause
+    excuse: str
+    """Which fault may have lost the answers, in words; empty: none."""
     times: int = 1
 
 
@@ -98,24 +101,23 @@ class _Reactions(Struct):
             self._suspect(violated, name, one.open_ns, at_ns, REACTS_WITHIN_NS)
         return answer
 
-    def note_answer(self, event: Event, name: str, one: _Reaction, did: str) -> None:
+    def note_answer(self, event: Event, name: str, one: _Reaction, did: str) -> Sequence[Finding]:
         """The controller has answered a process that records no answer."""
-        if self.faults.on(name, event.process):
-            one.unrecorded = None
-            return
-        unrecorded = one.unrecorded
-        if unrecorded is None:
-            one.unrecorded = _Unrecorded(event.at_ns, event.ref)
-            return
-        unrecorded.times += 1
-        if (
-            unrecorded.times >= UNRECORDED_TIMES
-            and event.at_ns > unrecorded.since_ns + UNRECORDED_FOR_NS
-        ):
-            message = f"{name} {did} at {unrecorded.times} heartbeats, and recorded no answer"
-            violated = Violated(event.ref, Evidence.PEER, message, (unrecorded.ref,))
-            self._suspect(violated, name, unrecorded.since_ns, event.at_ns, UNRECORDED_FOR_NS)
-            one.unrecorded = None
+        excuse = self.faults.on(name, event.process)
+        known = one.unrecorded
+        if known is None or (known.excuse and not excuse):
+            one.unrecorded = _Unrecorded(event.at_ns, event.ref, excuse)
+            return NOTHING
+        known.times, known.excuse = known.times + 1, known.excuse or excuse
+        if known.times < UNRECORDED_TIMES or event.at_ns <= known.since_ns + UNRECORDED_FOR_NS:
+            return NOTHING
+        one.unrecorded = None
+        message = f"{name} {did} at {known.times} heartbeats, and recorded no answer"
+        if known.excuse:
+            return (Excused(event.ref, f"{message}, while {known.excuse}"),)
+        violated = Violated(event.ref, Evidence.PEER, message, (known.ref,))
+        self._suspect(violated, name, known.since_ns, event.at_ns, UNRECORDED_FOR_NS)
+        return NOTHING
 
     def _suspect(
         self, violated: Violated, process: str, from_ns: int, to_ns: int, period_ns: int
@@ -165,8 +167,9 @@ class AcceptedUnfences(Struct, frozen=True):
             case MetadataHeartbeatAnswered():
                 own = body.incarnation_id == one.contact.incarnation
                 if fenced and own and body.error == "NONE" and body.state in LIVE:
-                    state.note_answer(event, name, one, "stayed fenced, though it was accepted")
-                return state, NOTHING
+                    did = "stayed fenced, though it was accepted"
+                    found = state.note_answer(event, name, one, did)
+                return state, found
             case SessionChanged() | ProcessExited() | NodeStopped():
                 state.close(name, one, event.at_ns, STAYED_FENCED)
         one.contact.take(event)
@@ -217,10 +220,11 @@ class RefusedFencesItself(Struct, frozen=True):
             case MetadataHeartbeatAnswered():
                 own = body.incarnation_id == one.contact.incarnation
                 if own and active and body.active and _refuses(body.error, body.state in LIVE):
-                    state.note_answer(event, name, one, "went on as active, though it was refused")
+                    did = "went on as active, though it was refused"
+                    found = state.note_answer(event, name, one, did)
                 elif own:
                     one.unrecorded = None
-                return state, NOTHING
+                return state, found
             case MetadataHeartbeatSent() | LogAppended() | FetchServed() if one.open is not None:
                 message = f"{event.process} went on as active after a heartbeat was refused"
                 found = (Violated(event.ref, Evidence.SELF, message, (one.open,)),)

@@ -16,6 +16,7 @@ from tests.suites.control_requests.control_request_histories import (
     register,
     send,
     store,
+    verdict,
 )
 
 from fencepost import Cause, Event, FaultHealed, FaultInjected, ProcessExited, Stalled
@@ -220,7 +221,10 @@ def test_a_request_without_an_answer_is_excused(end: str) -> None:
     if end.startswith("broker"):
         healed(h)
         h.after(9000)
-    assert outcome(h, "BE-09") is NOT_EXERCISED
+    found = verdict(h, "BE-09")
+    assert found.verdict is NOT_EXERCISED
+    assert found.excused == end.startswith("broker")
+    assert (f"f acted upon {end}" in found.reason) == end.startswith("broker")
 
 
 def test_a_fault_at_another_broker_excuses_no_missing_answer() -> None:

@@ -265,7 +265,10 @@ def test_nothing_is_due_while_a_fault_names_the_broker_or_its_controller(target:
     register(h, NEW, -1, version=4)
     late(h)
     heal(h)
-    assert outcome(h, "BE-05") is Outcome.NOT_EXERCISED
+    found = verdict(h, "BE-05")
+    assert found.verdict is Outcome.NOT_EXERCISED
+    assert found.excused == 1
+    assert f"f acted upon {target}" in found.reason
     assert outcome(late(h), "BE-05") is Outcome.VIOLATED
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fencepost import Cause, NodeStarted, ProcessExited
-from fencepost.testing import HistoryBuilder, Outcome, judge
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_kafka import (
     BrokerDeclared,
     BrokerRegistered,
@@ -31,9 +31,13 @@ TIMEOUT_MS = 2000
 STATES = {"Initial": 0, "Inactive": 1, "Active": 2, "Stopping": 3}
 
 
-def verdict(h: HistoryBuilder, clause: str) -> Outcome:
+def whole_verdict(h: HistoryBuilder, clause: str) -> Verdict:
     chosen = [rule for rule in rules.ALL if rule.clause == clause]
-    return judge(h.events(), chosen, CLAUSES, h.end(), "legacy").verdicts[clause].verdict
+    return judge(h.events(), chosen, CLAUSES, h.end(), "legacy").verdicts[clause]
+
+
+def verdict(h: HistoryBuilder, clause: str) -> Outcome:
+    return whole_verdict(h, clause).verdict
 
 
 def began(

@@ -15,8 +15,8 @@ from tests.suites.heartbeats.heartbeat_histories import (
     sent,
     steps,
     term_began,
-    verdict,
     wait,
+    whole_verdict,
 )
 
 from fencepost import FaultHealed, FaultInjected, Stalled
@@ -42,7 +42,7 @@ LEFT = {
 def judged_as(clause: str, *each: Write) -> Outcome:
     h = HistoryBuilder()
     steps(*each)(h)
-    return verdict(h, clause)
+    return whole_verdict(h, clause).verdict
 
 
 def fault(target: str) -> Write:
@@ -71,8 +71,12 @@ def test_a_broker_that_records_no_answer_is_judged_by_its_controller(clause: str
 @pytest.mark.parametrize("target", ["broker-1", "broker-2#1"])
 def test_a_fault_at_either_may_have_lost_the_answers(clause: str, target: str) -> None:
     begin, once = SILENT[clause]
-    history = (begin, fault(target), *[once] * 20, heals, *[once] * 10)
-    assert judged_as(clause, *history) is NOT_EXERCISED
+    h = HistoryBuilder()
+    steps(begin, fault(target), *[once] * 20, heals, *[once] * 10)(h)
+    found = whole_verdict(h, clause)
+    assert found.verdict is NOT_EXERCISED
+    assert found.excused == 1
+    assert "at 14 heartbeats, and recorded no answer, while f-1 acted upon" in found.reason
 
 
 @pytest.mark.parametrize("clause", SILENT)
@@ -93,4 +97,7 @@ def test_a_stall_of_the_broker_excuses_a_late_reaction(clause: str) -> None:
     h = HistoryBuilder()
     steps(LEFT[clause], wait(5000))(h)
     h.add("broker-2#1", Stalled(stalled_ns=5_000_000_000))
-    assert verdict(h, clause) is NOT_EXERCISED
+    found = whole_verdict(h, clause)
+    assert found.verdict is NOT_EXERCISED
+    assert found.excused == 1
+    assert "but broker-2#1 stalled for" in found.reason

@@ -85,10 +85,6 @@ class IdHolders:
         session after it was healed: the process's session may have ended unseen.
         """
         self.healed = [one for one in self.healed if at_ns - one[1] <= self.session_ns]
-        for fault in (*self.faults.now.values(), *(healed for healed, _ in self.healed)):
-            if fault.hits(process):
-                return f"{fault.fault_id} acted upon {process}"
-            controller = fault.parts(process, self.controllers.__contains__)
-            if controller:
-                return f"{fault.fault_id} acted upon the link of {process} and {controller}"
-        return ""
+        faults = (*self.faults.now.values(), *(healed for healed, _ in self.healed))
+        reasons = (one.reason(process, self.controllers.__contains__) for one in faults)
+        return next(filter(None, reasons), "")
