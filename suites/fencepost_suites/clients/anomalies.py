@@ -19,8 +19,7 @@ from fencepost_kafka import (
     ProduceCompleted,
     ReadCompleted,
 )
-from fencepost_suites.common.generations import OF_CLIENTS, Generations, by_generation
-from fencepost_suites.common.keys import NOTHING
+from fencepost_suites.common.keys import NOTHING, by_partition
 
 CLIENT = Evidence.CLIENT
 
@@ -55,18 +54,13 @@ class LostWrite(Struct, frozen=True):
     before the reading began."""
 
     clause: str = "JEPSEN-lost-write"
-    kinds: frozenset[type[Struct]] = OF_CLIENTS | {ProduceCompleted, Polled, ReadCompleted}
-    keys = staticmethod(by_generation)
+    kinds: frozenset[type[Struct]] = frozenset({ProduceCompleted, Polled, ReadCompleted})
+    keys = staticmethod(by_partition)
 
-    def start(self, key: Key) -> Generations[_Unread]:
-        return Generations(_Unread)
+    def start(self, key: Key) -> _Unread:
+        return _Unread()
 
-    def step(
-        self, state: Generations[_Unread], event: Event
-    ) -> tuple[Generations[_Unread], Sequence[Finding]]:
-        return state.step(event, self._step)
-
-    def _step(self, state: _Unread, event: Event) -> tuple[_Unread, Sequence[Finding]]:
+    def step(self, state: _Unread, event: Event) -> tuple[_Unread, Sequence[Finding]]:
         body = event.body
         if isinstance(body, ProduceCompleted):
             if body.acks != -1 or body.outcome != "ok":
@@ -125,11 +119,7 @@ class LostWrite(Struct, frozen=True):
         state.error, state.confirmed = "", 0
         return found
 
-    def end(self, state: Generations[_Unread], end: RunEnd) -> Sequence[Finding]:
-        return state.end(end, self._end)
-
-    @staticmethod
-    def _end(state: _Unread, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Unread, end: RunEnd) -> Sequence[Finding]:
         if state.waiting and state.error:
             message = (
                 f"{len(state.waiting)} acknowledged writes could not be read back: {state.error}"
@@ -173,18 +163,13 @@ class Unseen(Struct, frozen=True):
     end."""
 
     clause: str = "JEPSEN-unseen"
-    kinds: frozenset[type[Struct]] = OF_CLIENTS | {ProduceCompleted, Polled, ReadCompleted}
-    keys = staticmethod(by_generation)
+    kinds: frozenset[type[Struct]] = frozenset({ProduceCompleted, Polled, ReadCompleted})
+    keys = staticmethod(by_partition)
 
-    def start(self, key: Key) -> Generations[_Unseen]:
-        return Generations(_Unseen)
+    def start(self, key: Key) -> _Unseen:
+        return _Unseen()
 
-    def step(
-        self, state: Generations[_Unseen], event: Event
-    ) -> tuple[Generations[_Unseen], Sequence[Finding]]:
-        return state.step(event, self._step)
-
-    def _step(self, state: _Unseen, event: Event) -> tuple[_Unseen, Sequence[Finding]]:
+    def step(self, state: _Unseen, event: Event) -> tuple[_Unseen, Sequence[Finding]]:
         body = event.body
         if isinstance(body, ProduceCompleted):
             if body.offset > state.top and body.acks == -1:
@@ -204,11 +189,7 @@ class Unseen(Struct, frozen=True):
                 return state, (Exercised(event.ref, CLIENT),)
         return state, NOTHING
 
-    def end(self, state: Generations[_Unseen], end: RunEnd) -> Sequence[Finding]:
-        return state.end(end, self._end)
-
-    @staticmethod
-    def _end(state: _Unseen, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Unseen, end: RunEnd) -> Sequence[Finding]:
         found: list[Finding] = []
         for offset, (operation, ref) in state.waiting.items():
             if offset in state.before:
@@ -243,18 +224,13 @@ class InconsistentOffsets(Struct, frozen=True):
     was seen before."""
 
     clause: str = "JEPSEN-inconsistent-offsets"
-    kinds: frozenset[type[Struct]] = OF_CLIENTS | {ProduceCompleted, Polled, ReadCompleted}
-    keys = staticmethod(by_generation)
+    kinds: frozenset[type[Struct]] = frozenset({ProduceCompleted, Polled, ReadCompleted})
+    keys = staticmethod(by_partition)
 
-    def start(self, key: Key) -> Generations[_Contents]:
-        return Generations(_Contents)
+    def start(self, key: Key) -> _Contents:
+        return _Contents()
 
-    def step(
-        self, state: Generations[_Contents], event: Event
-    ) -> tuple[Generations[_Contents], Sequence[Finding]]:
-        return state.step(event, self._step)
-
-    def _step(self, state: _Contents, event: Event) -> tuple[_Contents, Sequence[Finding]]:
+    def step(self, state: _Contents, event: Event) -> tuple[_Contents, Sequence[Finding]]:
         body = event.body
         at = state.at
         if isinstance(body, ProduceCompleted):
@@ -303,11 +279,7 @@ class InconsistentOffsets(Struct, frozen=True):
         state.got, state.error = later, ""
         return found
 
-    def end(self, state: Generations[_Contents], end: RunEnd) -> Sequence[Finding]:
-        return state.end(end, self._end)
-
-    @staticmethod
-    def _end(state: _Contents, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Contents, end: RunEnd) -> Sequence[Finding]:
         if state.got and state.error:
             message = f"{len(state.got)} messages were not read again: {state.error}"
             return (Undecided(message),)
@@ -359,19 +331,13 @@ class NonmonotonicPoll(Struct, frozen=True):
     gone. Exercised by every poll after a consumer's first."""
 
     clause: str = "JEPSEN-nonmonotonic-poll"
-    kinds: frozenset[type[Struct]] = OF_CLIENTS | {Polled, ConsumerPositioned}
-    keys = staticmethod(by_generation)
+    kinds: frozenset[type[Struct]] = frozenset({Polled, ConsumerPositioned})
+    keys = staticmethod(by_partition)
 
-    def start(self, key: Key) -> Generations[_Positions]:
-        return Generations(dict[str, _Position])
+    def start(self, key: Key) -> _Positions:
+        return {}
 
-    def step(
-        self, state: Generations[_Positions], event: Event
-    ) -> tuple[Generations[_Positions], Sequence[Finding]]:
-        return state.step(event, self._step)
-
-    @staticmethod
-    def _step(state: _Positions, event: Event) -> tuple[_Positions, Sequence[Finding]]:
+    def step(self, state: _Positions, event: Event) -> tuple[_Positions, Sequence[Finding]]:
         body = event.body
         if isinstance(body, ConsumerPositioned) and not body.out_of_range:
             state.pop(event.process, None)
@@ -391,7 +357,7 @@ class NonmonotonicPoll(Struct, frozen=True):
             return state, (Violated(event.ref, CLIENT, message, refs),)
         return state, (Exercised(event.ref, CLIENT),) if before >= 0 else NOTHING
 
-    def end(self, state: Generations[_Positions], end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Positions, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
 
 
@@ -412,18 +378,13 @@ class PollSkip(Struct, frozen=True):
     offset was out of range, and that goes on beyond it, has skipped what is between."""
 
     clause: str = "JEPSEN-poll-skip"
-    kinds: frozenset[type[Struct]] = OF_CLIENTS | {Polled, ConsumerPositioned, ReadCompleted}
-    keys = staticmethod(by_generation)
+    kinds: frozenset[type[Struct]] = frozenset({Polled, ConsumerPositioned, ReadCompleted})
+    keys = staticmethod(by_partition)
 
-    def start(self, key: Key) -> Generations[_Skips]:
-        return Generations(_Skips)
+    def start(self, key: Key) -> _Skips:
+        return _Skips()
 
-    def step(
-        self, state: Generations[_Skips], event: Event
-    ) -> tuple[Generations[_Skips], Sequence[Finding]]:
-        return state.step(event, self._step)
-
-    def _step(self, state: _Skips, event: Event) -> tuple[_Skips, Sequence[Finding]]:
+    def step(self, state: _Skips, event: Event) -> tuple[_Skips, Sequence[Finding]]:
         body = event.body
         if isinstance(body, Polled):
             return state, self._polled(state, event, body)
@@ -460,11 +421,7 @@ class PollSkip(Struct, frozen=True):
             return (Exercised(event.ref, CLIENT),)
         return found
 
-    def end(self, state: Generations[_Skips], end: RunEnd) -> Sequence[Finding]:
-        return state.end(end, self._end)
-
-    @staticmethod
-    def _end(state: _Skips, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Skips, end: RunEnd) -> Sequence[Finding]:
         if not state.gaps:
             return NOTHING
         start, stop, process, ref = state.gaps[0]

@@ -15,8 +15,7 @@ from fencepost_kafka import (
     ProduceInvoked,
     ProducerEpochChanged,
 )
-from fencepost_suites.common.generations import OF_CLIENTS, Generations, by_generation
-from fencepost_suites.common.keys import NOTHING
+from fencepost_suites.common.keys import NOTHING, by_partition
 
 CLIENT = Evidence.CLIENT
 
@@ -60,7 +59,7 @@ class _Places(Struct):
         )
 
 
-def _of_next_topic(state: _Places) -> _Places:
+def of_next_topic(state: _Places) -> _Places:
     """What was found in a topic counts, though the topic is deleted."""
     return _Places(suspects=state.suspects, repeatable=state.repeatable)
 
@@ -72,23 +71,20 @@ class Duplicate(Struct, frozen=True):
     that returns a message at the offset where it was before."""
 
     clause: str = "JEPSEN-duplicate"
-    kinds: frozenset[type[Struct]] = OF_CLIENTS | {
-        ProduceInvoked,
-        ProduceCompleted,
-        ProducerEpochChanged,
-        Polled,
-    }
-    keys = staticmethod(by_generation)
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            ProduceInvoked,
+            ProduceCompleted,
+            ProducerEpochChanged,
+            Polled,
+        }
+    )
+    keys = staticmethod(by_partition)
 
-    def start(self, key: Key) -> Generations[_Places]:
-        return Generations(_Places, _of_next_topic)
+    def start(self, key: Key) -> _Places:
+        return _Places()
 
-    def step(
-        self, state: Generations[_Places], event: Event
-    ) -> tuple[Generations[_Places], Sequence[Finding]]:
-        return state.step(event, self._step)
-
-    def _step(self, state: _Places, event: Event) -> tuple[_Places, Sequence[Finding]]:
+    def step(self, state: _Places, event: Event) -> tuple[_Places, Sequence[Finding]]:
         body = event.body
         if isinstance(body, ProduceCompleted):
             state.completed(event, body)
@@ -124,11 +120,7 @@ class Duplicate(Struct, frozen=True):
                 )
                 state.suspects.append((operation, Violated(event.ref, CLIENT, message)))
 
-    def end(self, state: Generations[_Places], end: RunEnd) -> Sequence[Finding]:
-        return state.end(end, self._end)
-
-    @staticmethod
-    def _end(state: _Places, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Places, end: RunEnd) -> Sequence[Finding]:
         return tuple(
             violated for operation, violated in state.suspects if operation not in state.repeatable
         )

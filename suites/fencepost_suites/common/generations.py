@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar, final
 
 from msgspec import Struct
 
-from fencepost import Event, Finding, RunEnd
+from fencepost import Event, Finding, Key, Rule, RunEnd
 from fencepost_kafka import (
     AdminCompleted,
     ConsumerPositioned,
@@ -37,7 +37,7 @@ S = TypeVar("S")
 DELETIONS: frozenset[type[Struct]] = frozenset({TopicCommitted, AdminCompleted})
 """The independent words about a deletion."""
 OF_REPLICAS: frozenset[type[Struct]] = DELETIONS | {LeadershipStarted, FollowingStarted}
-"""The events by which `Generations` tells the topics of one name apart, for events of replicas."""
+"""The events that tell the topics of one name apart, for events of replicas."""
 OF_CLIENTS: frozenset[type[Struct]] = DELETIONS | {ProduceInvoked, ConsumerPositioned}
 """The same for events of clients."""
 
@@ -51,13 +51,8 @@ def by_generation(event: Event) -> Keys:
 @final
 @dataclass(slots=True)
 class Generations(Generic[S]):
-    """One state for each partition of a topic, begun anew when the topic is deleted.
+    """A rule's state for each partition of a topic, begun anew when the topic is deleted."""
 
-    `new` makes a state; `renewed` the state that follows one, if more than a new one is kept.
-    """
-
-    new: Callable[[], S]
-    renewed: Callable[[S], S] | None = None
     parts: dict[int, S] = field(default_factory=dict)
     deleted_at: int = -1
     """The offset of the newest record of a deletion."""
@@ -69,43 +64,23 @@ class Generations(Generic[S]):
     invoked: set[str] = field(default_factory=set)
     """The writes that were invoked since the last deletion."""
 
-    def step(
-        self, event: Event, inner: Callable[[S, Event], tuple[S, Sequence[Finding]]]
-    ) -> tuple[Generations[S], Sequence[Finding]]:
-        """Applies an event to the state of its partition by the rule's own step."""
-        body: Any = event.body
-        if isinstance(body, TopicCommitted | AdminCompleted):
-            self._topic(body)
-            return self, NOTHING
-        if (self.by_record or self.by_client) and not self._counts(event):
-            return self, NOTHING
-        state = self.parts.get(body.partition)
-        if state is None:
-            state = self.new()
-        self.parts[body.partition], found = inner(state, event)
-        return self, found
-
-    def end(
-        self, end: RunEnd, inner: Callable[[S, RunEnd], Sequence[Finding]]
-    ) -> Sequence[Finding]:
-        """The findings of every partition at the end."""
-        return [found for state in self.parts.values() for found in inner(state, end)]
-
-    def _topic(self, body: TopicCommitted | AdminCompleted) -> None:
+    def deletes(self, body: TopicCommitted | AdminCompleted) -> bool:
+        """Applies a word about the topic. Returns whether it is the first one of a deletion."""
         known = max(self.by_record, self.by_client)
         if isinstance(body, AdminCompleted):
             self.by_client += body.api == "delete_topic" and body.outcome == "ok"
         elif body.deleted and body.offset > self.deleted_at:
             self.by_record, self.deleted_at = self.by_record + 1, body.offset
         if max(self.by_record, self.by_client) == known:
-            return
+            return False
         self.begun.clear()
         self.invoked.clear()
-        renewed = self.renewed
-        self.parts = {} if renewed is None else {at: renewed(s) for at, s in self.parts.items()}
+        return True
 
-    def _counts(self, event: Event) -> bool:
+    def counts(self, event: Event) -> bool:
         """Whether an event is of the topic that there is now."""
+        if not (self.by_record or self.by_client):
+            return True
         body = event.body
         match body:
             case PartitionCommitted():
@@ -123,3 +98,60 @@ class Generations(Generic[S]):
             case Polled(final=True):
                 return True
         return (event.process, getattr(body, "partition", -1)) in self.begun
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OfPresentTopic(Generic[S]):
+    """A rule about the messages of one partition, applied to each topic that has its name.
+
+    `rule` judges as if no topic were ever deleted; its keys are not asked for. `begins` are the
+    events that tell the topics apart. `renewed` makes the state of a partition of the next topic
+    from that of the last one; without it, a new one begins.
+    """
+
+    rule: Rule[S]
+    begins: frozenset[type[Struct]]
+    renewed: Callable[[S], S] | None = None
+    keys = staticmethod(by_generation)
+
+    @property
+    def clause(self) -> str:
+        """The clause of the rule."""
+        return self.rule.clause
+
+    @property
+    def kinds(self) -> frozenset[type[Struct]]:
+        """What the rule reads, and what tells the topics apart."""
+        return self.rule.kinds | self.begins
+
+    def start(self, key: Key) -> Generations[S]:
+        return Generations()
+
+    def step(self, state: Generations[S], event: Event) -> tuple[Generations[S], Sequence[Finding]]:
+        body: Any = event.body
+        if isinstance(body, TopicCommitted | AdminCompleted):
+            if state.deletes(body):
+                renewed, parts = self.renewed, state.parts
+                state.parts = {at: renewed(s) for at, s in parts.items()} if renewed else {}
+            return state, NOTHING
+        if not state.counts(event) or type(body) not in self.rule.kinds:
+            return state, NOTHING
+        part = state.parts.get(body.partition)
+        if part is None:
+            part = self.rule.start((body.topic, body.partition))
+        state.parts[body.partition], found = self.rule.step(part, event)
+        return state, found
+
+    def end(self, state: Generations[S], end: RunEnd) -> Sequence[Finding]:
+        return [found for part in state.parts.values() for found in self.rule.end(part, end)]
+
+
+def of_replicas(rule: Rule[S]) -> OfPresentTopic[S]:
+    """A rule about what replicas record."""
+    return OfPresentTopic(rule, OF_REPLICAS)
+
+
+def of_clients(rule: Rule[S], renewed: Callable[[S], S] | None = None) -> OfPresentTopic[S]:
+    """A rule about what clients record."""
+    return OfPresentTopic(rule, OF_CLIENTS, renewed)

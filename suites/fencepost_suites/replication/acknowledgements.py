@@ -17,8 +17,7 @@ from fencepost_kafka import (
     PartitionCommitted,
     ProduceAnswered,
 )
-from fencepost_suites.common.generations import OF_REPLICAS, Generations, by_generation
-from fencepost_suites.common.keys import NOTHING
+from fencepost_suites.common.keys import NOTHING, by_partition
 
 
 class _Ends(Struct):
@@ -49,26 +48,23 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
     Exercised by every acks=all that had to wait for a follower."""
 
     clause: str = "RP-04"
-    kinds: frozenset[type[Struct]] = OF_REPLICAS | {
-        ProduceAnswered,
-        LogAppended,
-        LogTruncated,
-        FollowerFetched,
-        FollowingStarted,
-        LeadershipStarted,
-        PartitionCommitted,
-    }
-    keys = staticmethod(by_generation)
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            ProduceAnswered,
+            LogAppended,
+            LogTruncated,
+            FollowerFetched,
+            FollowingStarted,
+            LeadershipStarted,
+            PartitionCommitted,
+        }
+    )
+    keys = staticmethod(by_partition)
 
-    def start(self, key: Key) -> Generations[_Ends]:
-        return Generations(_Ends)
+    def start(self, key: Key) -> _Ends:
+        return _Ends()
 
-    def step(
-        self, state: Generations[_Ends], event: Event
-    ) -> tuple[Generations[_Ends], Sequence[Finding]]:
-        return state.step(event, self._step)
-
-    def _step(self, state: _Ends, event: Event) -> tuple[_Ends, Sequence[Finding]]:
+    def step(self, state: _Ends, event: Event) -> tuple[_Ends, Sequence[Finding]]:
         body = event.body
         if isinstance(body, LogAppended):
             state.ends[event.process] = body.log_end
@@ -129,5 +125,5 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
         evidence = Evidence.PEER if by_peers == len(isr) - 1 else Evidence.SELF
         return (Exercised(event.ref, evidence),)
 
-    def end(self, state: Generations[_Ends], end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Ends, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

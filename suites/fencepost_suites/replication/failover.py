@@ -35,7 +35,6 @@ from fencepost_kafka import (
     ProduceInvoked,
     RequestRefused,
 )
-from fencepost_suites.common.generations import OF_REPLICAS, Generations, by_generation
 from fencepost_suites.common.keys import NOTHING, by_partition, whole_run
 from fencepost_suites.common.replica_logs import ReplicaLogs
 from fencepost_suites.common.words import span
@@ -271,23 +270,20 @@ class ResendIsStoredOnce(Struct, frozen=True):
     stored."""
 
     clause: str = "RP-12"
-    kinds: frozenset[type[Struct]] = OF_REPLICAS | {
-        LogAppended,
-        LogTruncated,
-        HighWatermarkAdvanced,
-        ProduceAnswered,
-    }
-    keys = staticmethod(by_generation)
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            LogAppended,
+            LogTruncated,
+            HighWatermarkAdvanced,
+            ProduceAnswered,
+        }
+    )
+    keys = staticmethod(by_partition)
 
-    def start(self, key: Key) -> Generations[_Sequences]:
-        return Generations(_Sequences)
+    def start(self, key: Key) -> _Sequences:
+        return _Sequences()
 
-    def step(
-        self, state: Generations[_Sequences], event: Event
-    ) -> tuple[Generations[_Sequences], Sequence[Finding]]:
-        return state.step(event, self._step)
-
-    def _step(self, state: _Sequences, event: Event) -> tuple[_Sequences, Sequence[Finding]]:
+    def step(self, state: _Sequences, event: Event) -> tuple[_Sequences, Sequence[Finding]]:
         body = event.body
         if isinstance(body, LogAppended):
             state.logs.append(event.process, body)
@@ -336,7 +332,7 @@ class ResendIsStoredOnce(Struct, frozen=True):
                 return (Violated(event.ref, Evidence.PEER, message),)
         return NOTHING
 
-    def end(self, state: Generations[_Sequences], end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Sequences, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
 
 

@@ -23,8 +23,7 @@ from fencepost_kafka import (
 )
 from fencepost_suites.brokers.leases import MS, Late, judge_late
 from fencepost_suites.common.committed import Partitions
-from fencepost_suites.common.generations import OF_REPLICAS, Generations, by_generation
-from fencepost_suites.common.keys import NOTHING, by_topic, whole_run
+from fencepost_suites.common.keys import NOTHING, by_partition, by_topic, whole_run
 from fencepost_suites.common.words import span
 
 KEEP_IN_SYNC_MS = 30_000
@@ -222,18 +221,13 @@ class ReturnsOnlyCaughtUp(Struct, frozen=True):
     what it has stored. Exercised by every return to the ISR."""
 
     clause: str = "RP-10"
-    kinds: frozenset[type[Struct]] = OF_REPLICAS | {IsrChangeAsked, FollowerFetched, LogAppended}
-    keys = staticmethod(by_generation)
+    kinds: frozenset[type[Struct]] = frozenset({IsrChangeAsked, FollowerFetched, LogAppended})
+    keys = staticmethod(by_partition)
 
-    def start(self, key: Key) -> Generations[_Outside]:
-        return Generations(_Outside)
+    def start(self, key: Key) -> _Outside:
+        return _Outside()
 
-    def step(
-        self, state: Generations[_Outside], event: Event
-    ) -> tuple[Generations[_Outside], Sequence[Finding]]:
-        return state.step(event, self._step)
-
-    def _step(self, state: _Outside, event: Event) -> tuple[_Outside, Sequence[Finding]]:
+    def step(self, state: _Outside, event: Event) -> tuple[_Outside, Sequence[Finding]]:
         body = event.body
         if isinstance(body, LogAppended):
             state.ends[event.process] = body.log_end
@@ -265,7 +259,7 @@ class ReturnsOnlyCaughtUp(Struct, frozen=True):
             found.append(Violated(event.ref, evidence, message))
         return found
 
-    def end(self, state: Generations[_Outside], end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Outside, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
 
 

@@ -23,8 +23,7 @@ from fencepost_kafka import (
     ReplicaRemoved,
 )
 from fencepost_suites.common.committed import eligible_leaders, leader_joins
-from fencepost_suites.common.generations import OF_REPLICAS, Generations, by_generation
-from fencepost_suites.common.keys import NOTHING
+from fencepost_suites.common.keys import NOTHING, by_partition
 from fencepost_suites.common.replica_logs import ReplicaLogs
 
 
@@ -44,25 +43,22 @@ class ReplicasAgree(Struct, frozen=True):
     with messages in its log, once what it commits equals what another replica committed."""
 
     clause: str = "RP-05"
-    kinds: frozenset[type[Struct]] = OF_REPLICAS | {
-        LogAppended,
-        HighWatermarkAdvanced,
-        LogTruncated,
-        ReplicaRemoved,
-        FollowingStarted,
-        LeadershipStarted,
-    }
-    keys = staticmethod(by_generation)
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            LogAppended,
+            HighWatermarkAdvanced,
+            LogTruncated,
+            ReplicaRemoved,
+            FollowingStarted,
+            LeadershipStarted,
+        }
+    )
+    keys = staticmethod(by_partition)
 
-    def start(self, key: Key) -> Generations[_Agreement]:
-        return Generations(_Agreement)
+    def start(self, key: Key) -> _Agreement:
+        return _Agreement()
 
-    def step(
-        self, state: Generations[_Agreement], event: Event
-    ) -> tuple[Generations[_Agreement], Sequence[Finding]]:
-        return state.step(event, self._step)
-
-    def _step(self, state: _Agreement, event: Event) -> tuple[_Agreement, Sequence[Finding]]:
+    def step(self, state: _Agreement, event: Event) -> tuple[_Agreement, Sequence[Finding]]:
         body = event.body
         if isinstance(body, LogAppended):
             state.logs.append(event.process, body)
@@ -104,7 +100,7 @@ class ReplicasAgree(Struct, frozen=True):
             return (Exercised(event.ref, Evidence.PEER),)
         return NOTHING
 
-    def end(self, state: Generations[_Agreement], end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Agreement, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
 
 
@@ -133,27 +129,24 @@ class CommittedIsNeverLost(Struct, frozen=True):
     events. A reader's evidence is the end of what it read after a change of leader."""
 
     clause: str = "RP-06"
-    kinds: frozenset[type[Struct]] = OF_REPLICAS | {
-        HighWatermarkAdvanced,
-        LeadershipStarted,
-        FollowingStarted,
-        PartitionCommitted,
-        ReadCompleted,
-        IsrChangeAsked,
-        LogAppended,
-        LogTruncated,
-    }
-    keys = staticmethod(by_generation)
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            HighWatermarkAdvanced,
+            LeadershipStarted,
+            FollowingStarted,
+            PartitionCommitted,
+            ReadCompleted,
+            IsrChangeAsked,
+            LogAppended,
+            LogTruncated,
+        }
+    )
+    keys = staticmethod(by_partition)
 
-    def start(self, key: Key) -> Generations[_Committed]:
-        return Generations(_Committed)
+    def start(self, key: Key) -> _Committed:
+        return _Committed()
 
-    def step(
-        self, state: Generations[_Committed], event: Event
-    ) -> tuple[Generations[_Committed], Sequence[Finding]]:
-        return state.step(event, self._step)
-
-    def _step(self, state: _Committed, event: Event) -> tuple[_Committed, Sequence[Finding]]:
+    def step(self, state: _Committed, event: Event) -> tuple[_Committed, Sequence[Finding]]:
         body = event.body
         if isinstance(body, LogAppended):
             state.logs.append(event.process, body)
@@ -248,7 +241,7 @@ class CommittedIsNeverLost(Struct, frozen=True):
         )
         return (Violated(event.ref, Evidence.PEER, message),)
 
-    def end(self, state: Generations[_Committed], end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Committed, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
 
 
@@ -293,27 +286,24 @@ class NewLeaderHasTheAcknowledged(Struct, frozen=True):
     store, the new leader must not hold other messages at those offsets."""
 
     clause: str = "RP-13"
-    kinds: frozenset[type[Struct]] = OF_REPLICAS | {
-        ProduceAnswered,
-        HighWatermarkAdvanced,
-        LogAppended,
-        LogTruncated,
-        ProduceInvoked,
-        ProduceCompleted,
-        LeadershipStarted,
-        ReadCompleted,
-    }
-    keys = staticmethod(by_generation)
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            ProduceAnswered,
+            HighWatermarkAdvanced,
+            LogAppended,
+            LogTruncated,
+            ProduceInvoked,
+            ProduceCompleted,
+            LeadershipStarted,
+            ReadCompleted,
+        }
+    )
+    keys = staticmethod(by_partition)
 
-    def start(self, key: Key) -> Generations[_Acknowledged]:
-        return Generations(_Acknowledged)
+    def start(self, key: Key) -> _Acknowledged:
+        return _Acknowledged()
 
-    def step(
-        self, state: Generations[_Acknowledged], event: Event
-    ) -> tuple[Generations[_Acknowledged], Sequence[Finding]]:
-        return state.step(event, self._step)
-
-    def _step(self, state: _Acknowledged, event: Event) -> tuple[_Acknowledged, Sequence[Finding]]:
+    def step(self, state: _Acknowledged, event: Event) -> tuple[_Acknowledged, Sequence[Finding]]:
         body = event.body
         if isinstance(body, LogAppended):
             state.logs.append(event.process, body)
@@ -368,7 +358,7 @@ class NewLeaderHasTheAcknowledged(Struct, frozen=True):
         state.before_change = state.acked
         return (Exercised(event.ref, Evidence.PEER),)
 
-    def end(self, state: Generations[_Acknowledged], end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Acknowledged, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
 
 
@@ -391,23 +381,20 @@ class FollowerTruncatesByEpoch(Struct, frozen=True):
     that it kept: cutting the log there, as the seed literally says, would have lost them."""
 
     clause: str = "RP-15"
-    kinds: frozenset[type[Struct]] = OF_REPLICAS | {
-        LogAppended,
-        HighWatermarkAdvanced,
-        LogTruncated,
-        FollowingStarted,
-    }
-    keys = staticmethod(by_generation)
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            LogAppended,
+            HighWatermarkAdvanced,
+            LogTruncated,
+            FollowingStarted,
+        }
+    )
+    keys = staticmethod(by_partition)
 
-    def start(self, key: Key) -> Generations[_Following]:
-        return Generations(_Following)
+    def start(self, key: Key) -> _Following:
+        return _Following()
 
-    def step(
-        self, state: Generations[_Following], event: Event
-    ) -> tuple[Generations[_Following], Sequence[Finding]]:
-        return state.step(event, self._step)
-
-    def _step(self, state: _Following, event: Event) -> tuple[_Following, Sequence[Finding]]:
+    def step(self, state: _Following, event: Event) -> tuple[_Following, Sequence[Finding]]:
         body = event.body
         if isinstance(body, LogAppended):
             process = event.process
@@ -486,5 +473,5 @@ class FollowerTruncatesByEpoch(Struct, frozen=True):
                 return (Violated(event.ref, Evidence.PEER, message),)
         return NOTHING
 
-    def end(self, state: Generations[_Following], end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Following, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

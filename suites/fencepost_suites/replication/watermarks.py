@@ -21,8 +21,7 @@ from fencepost_kafka import (
     PartitionCommitted,
     Polled,
 )
-from fencepost_suites.common.generations import OF_REPLICAS, Generations, by_generation
-from fencepost_suites.common.keys import NOTHING
+from fencepost_suites.common.keys import NOTHING, by_partition
 from fencepost_suites.common.words import span
 
 LEARNT_WITH_NS = 500_000_000
@@ -46,23 +45,20 @@ class ReadsStayBelowWatermark(Struct, frozen=True):
     before. Exercised when the leader held more than it served."""
 
     clause: str = "RP-07"
-    kinds: frozenset[type[Struct]] = OF_REPLICAS | {
-        ConsumerPositioned,
-        FetchServed,
-        HighWatermarkAdvanced,
-        Polled,
-    }
-    keys = staticmethod(by_generation)
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            ConsumerPositioned,
+            FetchServed,
+            HighWatermarkAdvanced,
+            Polled,
+        }
+    )
+    keys = staticmethod(by_partition)
 
-    def start(self, key: Key) -> Generations[_Readable]:
-        return Generations(_Readable)
+    def start(self, key: Key) -> _Readable:
+        return _Readable()
 
-    def step(
-        self, state: Generations[_Readable], event: Event
-    ) -> tuple[Generations[_Readable], Sequence[Finding]]:
-        return state.step(event, self._step)
-
-    def _step(self, state: _Readable, event: Event) -> tuple[_Readable, Sequence[Finding]]:
+    def step(self, state: _Readable, event: Event) -> tuple[_Readable, Sequence[Finding]]:
         body = event.body
         if isinstance(body, HighWatermarkAdvanced):
             state.high_watermark = max(state.high_watermark, body.high_watermark)
@@ -90,7 +86,7 @@ class ReadsStayBelowWatermark(Struct, frozen=True):
                 return state, (Exercised(event.ref, Evidence.CLIENT),)
         return state, NOTHING
 
-    def end(self, state: Generations[_Readable], end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Readable, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
 
 
@@ -118,23 +114,20 @@ class FollowersLearnWatermark(Struct, frozen=True):
     seconds without learning the high watermark of that time never will."""
 
     clause: str = "RP-27"
-    kinds: frozenset[type[Struct]] = OF_REPLICAS | {
-        HighWatermarkAdvanced,
-        LogAppended,
-        FollowingStarted,
-        LeadershipStarted,
-    }
-    keys = staticmethod(by_generation)
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            HighWatermarkAdvanced,
+            LogAppended,
+            FollowingStarted,
+            LeadershipStarted,
+        }
+    )
+    keys = staticmethod(by_partition)
 
-    def start(self, key: Key) -> Generations[_Marks]:
-        return Generations(_Marks)
+    def start(self, key: Key) -> _Marks:
+        return _Marks()
 
-    def step(
-        self, state: Generations[_Marks], event: Event
-    ) -> tuple[Generations[_Marks], Sequence[Finding]]:
-        return state.step(event, self._step)
-
-    def _step(self, state: _Marks, event: Event) -> tuple[_Marks, Sequence[Finding]]:
+    def step(self, state: _Marks, event: Event) -> tuple[_Marks, Sequence[Finding]]:
         body = event.body
         if isinstance(body, LogAppended):
             one = state.followers.get(event.process)
@@ -191,7 +184,7 @@ class FollowersLearnWatermark(Struct, frozen=True):
         one.own = one.due  # reported once
         return (Violated(event.ref, Evidence.PEER, message),)
 
-    def end(self, state: Generations[_Marks], end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Marks, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
 
 
@@ -213,23 +206,20 @@ class StoredIsrCounts(Struct, frozen=True):
     shrink not stored."""
 
     clause: str = "RP-32"
-    kinds: frozenset[type[Struct]] = OF_REPLICAS | {
-        HighWatermarkAdvanced,
-        PartitionCommitted,
-        IsrChangeAsked,
-        LeadershipEnded,
-    }
-    keys = staticmethod(by_generation)
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            HighWatermarkAdvanced,
+            PartitionCommitted,
+            IsrChangeAsked,
+            LeadershipEnded,
+        }
+    )
+    keys = staticmethod(by_partition)
 
-    def start(self, key: Key) -> Generations[_Counted]:
-        return Generations(_Counted)
+    def start(self, key: Key) -> _Counted:
+        return _Counted()
 
-    def step(
-        self, state: Generations[_Counted], event: Event
-    ) -> tuple[Generations[_Counted], Sequence[Finding]]:
-        return state.step(event, self._step)
-
-    def _step(self, state: _Counted, event: Event) -> tuple[_Counted, Sequence[Finding]]:
+    def step(self, state: _Counted, event: Event) -> tuple[_Counted, Sequence[Finding]]:
         body = event.body
         if isinstance(body, HighWatermarkAdvanced):
             if not body.as_leader or (
@@ -271,5 +261,5 @@ class StoredIsrCounts(Struct, frozen=True):
             return (Exercised(event.ref, evidence),)
         return NOTHING
 
-    def end(self, state: Generations[_Counted], end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Counted, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
