@@ -12,15 +12,10 @@ from fencepost import (
     Cause,
     Event,
     Evidence,
-    Excused,
     Exercised,
-    FaultHealed,
-    FaultInjected,
     Finding,
     Key,
     NodeStarted,
-    NodeStopped,
-    ProcessExited,
     RunEnd,
     Violated,
 )
@@ -28,33 +23,19 @@ from fencepost_kafka import (
     BrokerChangeHandled,
     BrokerDeclared,
     BrokerRegistered,
-    BrokerStateChanged,
-    BrokerStopping,
-    ControllerBegan,
-    ControllerElected,
-    ControllerEnded,
-    ControllerResigned,
     ControlRequestAnswered,
     PartitionCommitted,
     ReplicaStopped,
-    SessionChanged,
     TopicCommitted,
     TopicMarked,
 )
-from fencepost_kafka.active_faults import ActiveFaults
-from fencepost_suites.brokers.leases import MS, Late, judge_late
+from fencepost_suites.brokers.leases import judge_late
 from fencepost_suites.common.committed import Partitions
 from fencepost_suites.common.keys import NOTHING, whole_run
-from fencepost_suites.common.words import span
 from fencepost_suites.control_requests.effects import ROLE_KINDS, RefusedRoles
 from fencepost_suites.control_requests.obeying import REQUEST_KINDS
+from fencepost_suites.control_requests.owed import CONTROLLER_KINDS, Due, Owed, apply_term
 from fencepost_suites.control_requests.requests import NO_EPOCH, Request, Requests
-
-BOUND_NS = 6_000 * MS
-"""How long a controller may take to handle a broker change, and to initialise a broker. The
-documents name no time; on a busy machine, each takes a fraction of this."""
-SESSION_NS = 18_000 * MS
-"""Apache Kafka's session timeout, after which a controller without ZooKeeper is replaced."""
 
 
 @final
@@ -102,156 +83,6 @@ class FormerStopReplicaHarmsNot(Struct, frozen=True):
         return NOTHING
 
 
-class _Due(Struct):
-    """An action that the controller owes to the newest process of a broker."""
-
-    process: str
-    epoch: int
-    at: Cause
-    since_ns: int
-    bounced: bool
-    registered_ns: int
-    excused_ns: int = 0
-    """Until when a fault excuses the controller."""
-    excuse: str = ""
-    """What that fault did, in words."""
-    counted: bool = False
-    """Whether the excuse was reported: the action would have been overdue."""
-    overlooked: bool = False
-    """Whether the controller has compared registrations since, and saw no difference."""
-
-
-class _Term(Struct):
-    """The current controller, and the actions that it owes to brokers."""
-
-    controller: str = ""
-    began_ns: int = 0
-    due: dict[int, _Due] = field(default_factory=dict)
-    found: dict[int, tuple[int, bool]] = field(default_factory=dict)
-    """broker -> the newest broker epoch that a controller has declared, and whether the reason was
-    a bounce. The declaration may come before the broker's own event about its registration."""
-    compared: dict[int, bool] = field(default_factory=dict)
-    """broker -> whether the controller's log has the broker's newest process as bounced."""
-    by_log: bool = False
-    """Whether the controller is Apache Kafka's. Its cluster over ZooKeeper keeps a broker that the
-    controller cannot reach, so no action is due to a broker while a fault names it."""
-    faults: ActiveFaults = field(default_factory=ActiveFaults)
-    suspects: list[Late] = field(default_factory=list)
-
-    def remove(self, process: str) -> None:
-        """Drops a process that has ended, or is no longer a broker: nothing is owed to it."""
-        self.due = {b: one for b, one in self.due.items() if one.process != process}
-        if process == self.controller:
-            self.controller = ""
-
-    def begin(self, event: Event) -> None:
-        """Begins a controller's term: the time for all that is owed starts now."""
-        self.controller, self.began_ns = event.process, event.at_ns
-
-    def overdue(self, now_ns: int, message: str, needs_broker: bool = True) -> Sequence[Finding]:
-        """Adds a suspect for each action that has been due for longer than the bound. Returns the
-        excuses of those that would have been, but for a fault.
-
-        `needs_broker`: the action is a request to the broker, and not only a look at ZooKeeper.
-        """
-        if not self.controller:
-            return NOTHING
-        found: list[Finding] = []
-        for broker, one in list(self.due.items()):
-            excuse = self._excuse(one, now_ns, needs_broker)
-            if excuse:
-                one.excused_ns, one.excuse = now_ns, excuse
-            began_ns = max(one.since_ns, self.began_ns)
-            if now_ns - began_ns <= BOUND_NS:
-                continue
-            from_ns = max(began_ns, one.excused_ns)
-            text = message.format(
-                controller=self.controller,
-                process=one.process,
-                epoch=f" with broker epoch {one.epoch}" if one.epoch >= 0 else "",
-                span=span(now_ns - (from_ns if now_ns - from_ns > BOUND_NS else began_ns)),
-                error=", and took it for its former process" if one.overlooked else "",
-            )
-            if now_ns - from_ns <= BOUND_NS:
-                if not one.counted:
-                    one.counted = True
-                    found.append(Excused(one.at, f"{text}; but {one.excuse}"))
-                continue
-            violated = Violated(one.at, Evidence.PEER, text, ())
-            due_ns = from_ns + BOUND_NS
-            late = Late(
-                violated, self.controller, from_ns, now_ns, period_ns=BOUND_NS, due_ns=due_ns
-            )
-            self.suspects.append(late)
-            del self.due[broker]
-        return found
-
-    def _excuse(self, one: _Due, now_ns: int, needs_broker: bool) -> str:
-        """Which fault may keep the controller from an action, in words; empty if none.
-
-        A broker that registers during a fault reaches ZooKeeper, which thus serves. If the
-        controller does not, another is elected after the session timeout.
-        """
-        if needs_broker:
-            for fault in self.faults.now.values():
-                if fault.between(one.process, self.controller):
-                    pair = f"{one.process} and {self.controller}"
-                    return f"{fault.fault_id} acted upon the link of {pair}"
-        if not self.by_log:
-            return ""
-        for fault in self.faults.now.values():
-            if fault.slots and all(map(_is_zookeeper, fault.slots)):
-                return f"{fault.fault_id} acted upon {', '.join(sorted(fault.slots))}"
-        both = one.process, self.controller
-        for fault, reason in self.faults.among(both, _is_zookeeper):
-            if (
-                needs_broker
-                or one.registered_ns < fault.began_ns
-                or now_ns <= one.registered_ns + SESSION_NS
-            ):
-                return reason
-        return ""
-
-
-def _is_zookeeper(slot: str) -> bool:
-    return slot.startswith("zookeeper-")
-
-
-CONTROLLER_KINDS: frozenset[type[Struct]] = frozenset(
-    {
-        *(BrokerRegistered, BrokerDeclared, ControllerBegan, ControllerEnded, SessionChanged),
-        *(BrokerStateChanged, BrokerStopping, NodeStopped, ProcessExited),
-        *(BrokerChangeHandled, ControllerElected, ControllerResigned),
-        *(FaultInjected, FaultHealed, NodeStarted),
-    }
-)
-
-
-def _apply_term(state: _Term, event: Event) -> None:
-    """Applies an event about the current controller, or about which processes are brokers."""
-    body = event.body
-    match body:
-        case ControllerBegan():
-            state.begin(event)
-        case ControllerElected():
-            state.begin(event)
-            state.by_log = True
-        case ControllerEnded() | ControllerResigned() if event.process == state.controller:
-            state.controller = ""
-        case FaultInjected() | FaultHealed():
-            state.faults.take(event)
-        case ProcessExited():
-            state.remove(body.ended)
-        case NodeStopped():
-            state.remove(event.process)
-        case SessionChanged(state="ended") | BrokerStateChanged(reason="taken_over"):
-            state.remove(event.process)
-        case BrokerStopping():
-            state.due = {b: one for b, one in state.due.items() if one.process != event.process}
-        case _:
-            pass
-
-
 @final
 class BounceDetected(Struct, frozen=True):
     """BE-05. The broker's event says that it has registered, and with which czxid. The current
@@ -264,19 +95,19 @@ class BounceDetected(Struct, frozen=True):
     kinds: frozenset[type[Struct]] = CONTROLLER_KINDS
     keys = staticmethod(whole_run)
 
-    def start(self, key: Key) -> _Term:
-        return _Term()
+    def start(self, key: Key) -> Owed:
+        return Owed()
 
-    def step(self, state: _Term, event: Event) -> tuple[_Term, Sequence[Finding]]:
+    def step(self, state: Owed, event: Event) -> tuple[Owed, Sequence[Finding]]:
         excused = state.overdue(
             event.at_ns,
             "{controller} did not detect within {span} that {process} had registered{epoch}{error}",
             needs_broker=False,
         )
-        _apply_term(state, event)
+        apply_term(state, event)
         return state, (*excused, *self._applied(state, event))
 
-    def _applied(self, state: _Term, event: Event) -> Sequence[Finding]:
+    def _applied(self, state: Owed, event: Event) -> Sequence[Finding]:
         body = event.body
         match body:
             case BrokerRegistered():
@@ -285,7 +116,7 @@ class BounceDetected(Struct, frozen=True):
                     epoch, as_bounced = body.broker_epoch, state.compared[body.broker_id]
                 if epoch == body.broker_epoch:
                     return (Exercised(event.ref, Evidence.PEER),) if as_bounced else NOTHING
-                state.due[body.broker_id] = _Due(
+                state.due[body.broker_id] = Due(
                     process=event.process,
                     epoch=body.broker_epoch,
                     at=event.ref,
@@ -307,7 +138,7 @@ class BounceDetected(Struct, frozen=True):
         return NOTHING
 
     @staticmethod
-    def _compared(state: _Term, event: Event, body: BrokerChangeHandled) -> Sequence[Finding]:
+    def _compared(state: Owed, event: Event, body: BrokerChangeHandled) -> Sequence[Finding]:
         for broker in body.deleted:
             state.compared.pop(broker, None)
         for broker in {*body.live} - {*body.added, *body.bounced}:
@@ -320,12 +151,12 @@ class BounceDetected(Struct, frozen=True):
                 finding = (Exercised(event.ref, Evidence.PEER),)
         return finding
 
-    def end(self, state: _Term, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Owed, end: RunEnd) -> Sequence[Finding]:
         return judge_late(state.suspects, end)
 
 
 class _Initialising(Struct):
-    term: _Term = field(default_factory=_Term)
+    term: Owed = field(default_factory=Owed)
     epochs: dict[int, int] = field(default_factory=dict)
     """broker -> its newest broker epoch."""
     got: dict[str, set[str]] = field(default_factory=dict)
@@ -366,7 +197,7 @@ class BouncedIsInitialised(Struct, frozen=True):
             "{controller} declared {process} live, but did not initialise it within {span}: it has "
             "not received metadata and partitions for its registration{epoch}",
         )
-        _apply_term(term, event)
+        apply_term(term, event)
         return state, (*excused, *self._applied(state, event))
 
     def _applied(self, state: _Initialising, event: Event) -> Sequence[Finding]:
@@ -375,7 +206,7 @@ class BouncedIsInitialised(Struct, frozen=True):
             case BrokerRegistered():
                 known = state.epochs.get(body.broker_id)
                 state.epochs[body.broker_id] = body.broker_epoch
-                term.due[body.broker_id] = _Due(
+                term.due[body.broker_id] = Due(
                     process=event.process,
                     epoch=body.broker_epoch,
                     at=event.ref,
