@@ -58,7 +58,7 @@ TAKE_ANY_NUMBER = {
     *("run", "play", "poll", "led", "ran", "asks", "_schedule"),
 }
 PUBLIC = {"fencepost", "fencepost.testing"}
-PUBLIC_TO_REPORTS = PUBLIC | {"fencepost.reporting"}
+PUBLIC_TO_REPORTS = PUBLIC | {"fencepost.columns", "fencepost.reporting"}
 BASES = {
     *("Protocol", "Struct", "StrEnum", "IntEnum", "Enum", "NamedTuple", "TypedDict"),
     *("Exception", "AssertionError", "KeyboardInterrupt", "ValueError", "UserWarning"),

@@ -7,6 +7,7 @@ from fencepost.events.traits import (
     changes_authority,
     has_concerns,
     is_sourced,
+    is_telling,
     shared_record,
     tells_operations,
 )
@@ -15,10 +16,11 @@ from fencepost.history.merge import Reading, read
 from fencepost.history.run_folder import RunFolder, RunInfo, RunSlot, mode_below
 from fencepost.judging.event_formatter import sentence, sentence_of
 from fencepost.judging.explanation import BROKE, Explanation, Step, explain
-from fencepost.judging.folder import Promises, judge_folder
+from fencepost.judging.folder import JudgedRun, Promises, judge_folder, judged_run
 from fencepost.judging.judge import (
     Broken,
     Judgement,
+    OnFinding,
     Outcome,
     Verdict,
     judge,
@@ -32,7 +34,9 @@ __all__ = [
     "BROKE",
     "Broken",
     "Explanation",
+    "JudgedRun",
     "Judgement",
+    "OnFinding",
     "Outcome",
     "Plugins",
     "Promises",
@@ -47,8 +51,10 @@ __all__ = [
     "explain",
     "has_concerns",
     "is_sourced",
+    "is_telling",
     "judge",
     "judge_folder",
+    "judged_run",
     "load",
     "mode_below",
     "printable",

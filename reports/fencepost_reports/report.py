@@ -63,7 +63,7 @@ def _write_table(tables: RunTables, path: Path) -> None:
     import pyarrow as pa  # noqa: PLC0415
     from pyarrow import parquet  # noqa: PLC0415
 
-    from fencepost_reports.columns import schema_of  # noqa: PLC0415
+    from fencepost.columns import schema_of  # noqa: PLC0415
 
     row = pa.Table.from_pylist([to_builtins(tables)], schema_of(RunTables))
     parquet.write_table(row, path)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from fencepost import Cause, Codec, Event, UsageError
+from fencepost.columns import ENVELOPE, EventTable
 from fencepost_kafka import KINDS
-from fencepost_reports.event_table import ENVELOPE, EventTable
 
 TABLE = EventTable.of((*KINDS, LampSwitched))
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -84,10 +84,16 @@ def test_a_name_that_is_taken_gets_its_kind_in_front() -> None:
 @settings(max_examples=200, deadline=None)
 @given(events())
 def test_a_row_is_the_event(event: Event) -> None:
-    batch = pa.RecordBatch.from_pylist([TABLE.row("run", 7, event)], TABLE.schema)
-    (row,) = batch.to_pylist()
-    assert TABLE.event(row) == event
-    assert row["position"] == 7
+    rows = pa.Table.from_batches([TABLE.batch("run", [(7, event)])])
+    assert TABLE.events(rows) == [(7, event)]
+    assert TABLE.events(rows.select(TABLE.columns_of([event.kind]))) == [(7, event)]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(events(), max_size=5))
+def test_events_of_many_kinds_keep_their_order(some: list[Event]) -> None:
+    placed = list(enumerate(some, 3))
+    assert TABLE.events(pa.Table.from_batches([TABLE.batch("run", placed)])) == placed
 
 
 class LampColoured(Struct, frozen=True, tag="acme.coloured"):
@@ -97,9 +103,9 @@ class LampColoured(Struct, frozen=True, tag="acme.coloured"):
 def test_one_of_several_words_is_text() -> None:
     table = EventTable.of((LampColoured,))
     event = Event("run", "lamp", 0, 7, LampColoured("green"))
-    row = table.row("run", 0, event)
-    assert row["colour"] == "green"
-    assert table.event({field.name: row.get(field.name) for field in table.schema}) == event
+    rows = pa.Table.from_batches([table.batch("run", [(0, event)])])
+    assert rows["colour"].to_pylist() == ["green"]
+    assert table.events(rows) == [(0, event)]
 
 
 def test_a_kind_that_is_not_flat_is_refused_by_name() -> None:

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from notebook import worst_clauses
 from pyarrow import parquet
 from pyspark.sql import SparkSession
 
 from fencepost import Codec
+from fencepost.columns import EventTable
 from fencepost.reporting import Promises, RunFolder, read
-from fencepost_reports.event_table import EventTable
 from fencepost_reports.many_runs.job import Report, collected, events, run_job, table
 from fencepost_reports.many_runs.session import session
 from fencepost_reports.one_run.run import RunSource, run_tables, sources
@@ -105,7 +106,8 @@ def test_every_event_is_a_row_that_says_the_same(
         rows.setdefault(row["run"], []).append(row.asDict())
     for source in some:
         here = list(read(RunFolder(runs[source.label]), Codec(promises.kinds)))
-        there = [flat.event(row) for row in rows[source.label]]
+        batch = pa.Table.from_pylist(rows[source.label], flat.schema)
+        there = [event for _, event in flat.events(batch)]
         assert [(e.process, e.node_seq, e.at_ns, e.cause, e.body) for e in there] == [
             (e.process, e.node_seq, e.at_ns, e.cause, e.body) for e in here
         ]

@@ -14,9 +14,9 @@ from msgspec import convert, structs, to_builtins
 from sample_runs import NIGHT
 
 import fencepost as f
+from fencepost.columns import schema_of
 from fencepost.judging.judge import write_verdicts
 from fencepost.reporting import Promises, RunFolder, judge_folder, read, sentence
-from fencepost_reports.columns import schema_of
 from fencepost_reports.one_run.faults import FaultFold
 from fencepost_reports.one_run.run import RunSource, run_tables
 from fencepost_reports.one_run.tables import BINS, Effect, RunTables

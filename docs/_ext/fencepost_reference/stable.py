@@ -38,7 +38,13 @@ from fencepost_reference.text import (
 )
 
 MODULES = (
-    *("fencepost", "fencepost.testing", "fencepost.testing.kit", "fencepost.reporting"),
+    *(
+        "fencepost",
+        "fencepost.testing",
+        "fencepost.testing.kit",
+        "fencepost.reporting",
+        "fencepost.columns",
+    ),
     *("fencepost_kafka", "fencepost_kafka.testing"),
 )
 """What they export is stable. A name that several export is described where it is first."""

@@ -6,6 +6,10 @@
                       one whole event a write; what a killed process had written is there
     history.ndjson    all events in happens-before order, made of events/ (`history.merge`)
     damage.json       what making it found missing or unreadable: a list of sentences
+    verdicts.json     the verdict of each clause, once the run was judged
+    judged.json       digests of what they were made of, and of the columns
+    columns/          events, findings, operations and verdicts as Parquet, where pyarrow is
+                      installed (`judging.columnar`)
     logs/             one file a process: its standard output and errors
     work/             one folder a process: the files it was started with
     data/             one folder a slot: its disk; discarded unless the run failed

@@ -3,7 +3,8 @@ stale.
 
 `verdicts.json` holds the verdicts. `judged.json` identifies what they were made from: a digest of
 the history, and a fingerprint of the rules. As long as both are the same, the recorded verdicts are
-the judgement. Otherwise the history is judged again.
+the judgement. Otherwise the history is judged again. In the same pass the columnar part is written
+(`columnar.py`), if pyarrow is installed.
 """
 
 from __future__ import annotations
@@ -11,23 +12,32 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import msgspec
 from msgspec import Struct
 
-from fencepost.events import Codec
+from fencepost.events import Codec, Event
 from fencepost.history import merge
 from fencepost.history.files import MOST_EVENTS_BYTES, content, decoded, opened, write_whole
 from fencepost.history.run_end import RunEnd
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.attribution import attributed
 from fencepost.judging.explanation import explained
-from fencepost.judging.judge import Judgement, Outcome, judge, read_verdicts, write_verdicts
+from fencepost.judging.judge import (
+    Judgement,
+    OnFinding,
+    Outcome,
+    Verdict,
+    judge,
+    read_verdicts,
+    write_verdicts,
+)
 from fencepost.judging.known_findings import KnownFinding, bearing_on
 from fencepost.judging.rules import Clause, Rule
 from fencepost.model.errors import UsageError, no_such
@@ -96,12 +106,66 @@ def _digest(parts: Iterable[bytes]) -> str:
     return digest.hexdigest()
 
 
+class ColumnSink(Protocol):
+    """What takes the columnar part of a run while it is judged."""
+
+    @property
+    def finding(self) -> OnFinding | None:
+        """What is called with each finding."""
+        ...
+
+    def passing(self, events: Iterable[Event]) -> Iterable[Event]:
+        """Passes the events on, which it takes, too."""
+        ...
+
+    def close(self, verdicts: Mapping[str, Verdict], ended_ns: int) -> Mapping[str, str]:
+        """Completes the files; the digest of each by its name, none if there are no files."""
+        ...
+
+
+@final
+class _NoColumns:
+    """Takes nothing."""
+
+    finding: OnFinding | None = None
+
+    def passing(self, events: Iterable[Event]) -> Iterable[Event]:
+        return events
+
+    def close(self, verdicts: Mapping[str, Verdict], ended_ns: int) -> Mapping[str, str]:
+        return {}
+
+
+def _columns(
+    folder: RunFolder, kinds: tuple[type[Struct], ...], *, wanted: bool
+) -> AbstractContextManager[ColumnSink]:
+    if not wanted or find_spec("pyarrow") is None:
+        return nullcontext(_NoColumns())
+    from fencepost.judging.columnar import ColumnsWriter  # noqa: PLC0415
+
+    return ColumnsWriter(folder.path, folder.run, kinds)
+
+
 class Judged(Struct, frozen=True):
-    """judged.json: what the verdicts beside it were made of, and how the history ended."""
+    """judged.json: what the verdicts beside it were made of, and how the history ended.
+
+    `columns` has the digest of each file of the columnar part; empty: there is none.
+    """
 
     history: str
     rules: str
     end: RunEnd
+    columns: Mapping[str, str] = {}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class JudgedRun:
+    """A run's judgement, what its history lacks, and the digests of its columnar part, if any."""
+
+    judgement: Judgement
+    end: RunEnd
+    columns: Mapping[str, str]
 
 
 def judge_folder(
@@ -114,6 +178,13 @@ def judge_folder(
     merged yet, it is merged first. Raises UsageError for a folder without a run, or of an unknown
     system.
     """
+    judged = judged_run(folder, promises, keep=keep)
+    return judged.judgement, judged.end
+
+
+def judged_run(folder: RunFolder, promises: Promises, *, keep: bool = True) -> JudgedRun:
+    """As `judge_folder`. If the run is judged and recorded now, its columnar part is written too,
+    where pyarrow is installed."""
     info = folder.info()
     plane = promises.plane(info.system)
     codec = Codec(promises.kinds)
@@ -122,16 +193,26 @@ def judge_folder(
     recorded = _recorded(folder, mark)
     if recorded is not None:
         return recorded
-    judgement = judge(reading, promises.rules, promises.clauses, lambda: reading.end, plane)
-    if judgement.of(Outcome.VIOLATED):
-        judgement = Judgement(explained(judgement.verdicts, merge.read(folder, codec)))
-        known = bearing_on(promises.known_findings, info.system, info.versions)
-        judgement = attributed(judgement, known, merge.read(folder, codec))
-    if keep:
-        write_verdicts(folder.path / "verdicts.json", judgement.verdicts)
-        judged = Judged(*mark, reading.end)
-        write_whole(folder.path / "judged.json", msgspec.json.format(msgspec.json.encode(judged)))
-    return judgement, reading.end
+    with _columns(folder, promises.kinds, wanted=keep) as columns:
+        judgement = judge(
+            columns.passing(reading),
+            promises.rules,
+            promises.clauses,
+            lambda: reading.end,
+            plane,
+            found=columns.finding,
+        )
+        if judgement.of(Outcome.VIOLATED):
+            judgement = Judgement(explained(judgement.verdicts, merge.read(folder, codec)))
+            known = bearing_on(promises.known_findings, info.system, info.versions)
+            judgement = attributed(judgement, known, merge.read(folder, codec))
+        if not keep:
+            return JudgedRun(judgement, reading.end, {})
+        digests = columns.close(judgement.verdicts, reading.end.ended_at_ns)
+    write_verdicts(folder.path / "verdicts.json", judgement.verdicts)
+    judged = Judged(*mark, reading.end, digests)
+    write_whole(folder.path / "judged.json", msgspec.json.format(msgspec.json.encode(judged)))
+    return JudgedRun(judgement, reading.end, digests)
 
 
 def _digest_of_history(folder: RunFolder) -> str:
@@ -144,12 +225,13 @@ def _digest_of_history(folder: RunFolder) -> str:
     return digest.hexdigest()
 
 
-def _recorded(folder: RunFolder, mark: tuple[str, str]) -> tuple[Judgement, RunEnd] | None:
+def _recorded(folder: RunFolder, mark: tuple[str, str]) -> JudgedRun | None:
     """The recorded judgement, if it has this mark and can be read."""
     try:
         judged = decoded(content(folder.path, folder.path / "judged.json"), Judged)
         if not mark[1] or (judged.history, judged.rules) != mark:
             return None
-        return Judgement(read_verdicts(folder.path / "verdicts.json")), judged.end
+        verdicts = read_verdicts(folder.path / "verdicts.json")
+        return JudgedRun(Judgement(verdicts), judged.end, judged.columns)
     except (OSError, msgspec.DecodeError, UsageError):
         return None

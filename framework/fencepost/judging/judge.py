@@ -255,6 +255,7 @@ class _Group:
     states: dict[Key, list[Any]] = field(default_factory=dict)
 
 
+OnFinding = Callable[[str, Finding, int], None]
 _Step = Callable[[Any, Event], tuple[Any, Sequence[Finding]]]
 _Steps = list[tuple[int, _Step, _Rule]]
 _Route = tuple[Callable[[Event], Iterable[Key]], dict[Key, list[Any]], _Group, _Steps]
@@ -265,12 +266,18 @@ _Route = tuple[Callable[[Event], Iterable[Key]], dict[Key, list[Any]], _Group, _
 class Judge:
     """Judges one history: `take` its events in happens-before order, then ask for the `end`.
 
-    Raises UsageError for a rule whose clause is not among `clauses`.
+    `found` is called with each finding, its clause, and the position of the event at which it was
+    made, or `AT_END`. Raises UsageError for a rule whose clause is not among `clauses`.
     """
 
     def __init__(
-        self, rules: Sequence[Rule[Any]], clauses: Mapping[str, Clause], plane: str
+        self,
+        rules: Sequence[Rule[Any]],
+        clauses: Mapping[str, Clause],
+        plane: str,
+        found: OnFinding | None = None,
     ) -> None:
+        self._found = found
         for rule in rules:
             if rule.clause not in clauses:
                 raise no_such("clause", rule.clause, clauses)
@@ -324,8 +331,7 @@ class Judge:
                                 state = one.rule.start(key)
                             states[number], findings = step(state, event)
                             if findings:
-                                for finding in findings:
-                                    one.tally.add(finding, position, event.at_ns)
+                                self._add(one, findings, position, event.at_ns)
                         except Exception as error:
                             self._crashed([one], error, event)
             if type(body) is FaultInjected and not body.receipt:
@@ -333,6 +339,12 @@ class Judge:
             elif type(body) is FaultTookEffect:
                 self._missed.pop(body.fault_id, None)
         self._position = position + 1
+
+    def _add(self, one: _Rule, findings: Sequence[Finding], position: int, at_ns: int) -> None:
+        for finding in findings:
+            one.tally.add(finding, position, at_ns)
+            if self._found is not None:
+                self._found(one.rule.clause, finding, position)
 
     def _crashed(self, rules: Sequence[_Rule], error: Exception, event: Event) -> None:
         for one in rules:
@@ -347,8 +359,8 @@ class Judge:
                 for one, state in zip(group.rules, states, strict=True):
                     if state is not None and one.working:
                         try:
-                            for finding in one.rule.end(state, ends[id(one)]):
-                                one.tally.add(finding, AT_END, end.ended_at_ns)
+                            findings = one.rule.end(state, ends[id(one)])
+                            self._add(one, findings, AT_END, end.ended_at_ns)
                         except Exception as error:
                             one.crash(error, "at the end of the history")
         tallies: dict[str, Tally] = {}
@@ -406,13 +418,14 @@ def judge(
     clauses: Mapping[str, Clause],
     end: RunEnd | Callable[[], RunEnd],
     plane: str,
+    found: OnFinding | None = None,
 ) -> Judgement:
-    """Judges one history of a system of that plane.
+    """Judges one history of a system of that plane; `found` is called as by `Judge`.
 
     `end` may be a function, which is called once all events were read
     (`fencepost.history.merge.Reading.end`).
     """
-    judging = Judge(rules, clauses, plane)
+    judging = Judge(rules, clauses, plane, found)
     judging.take(events)
     return judging.end(end() if callable(end) else end)
 

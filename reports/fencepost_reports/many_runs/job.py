@@ -20,9 +20,8 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from fencepost import Codec
+from fencepost.columns import EventTable, schema_of
 from fencepost.reporting import Promises, RunFolder, read
-from fencepost_reports.columns import schema_of
-from fencepost_reports.event_table import EventTable
 from fencepost_reports.many_runs.correlation import correlation
 from fencepost_reports.one_run.run import RunSource, run_tables
 from fencepost_reports.one_run.tables import RunTables
@@ -98,10 +97,9 @@ def events(session: SparkSession, sources: Sequence[RunSource], promises: Promis
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         codec = Codec(promises.kinds)
         for source in _sources(batches):
-            history = read(RunFolder(Path(source.path)), codec)
-            made = (flat.row(source.label, n, event) for n, event in enumerate(history))
-            while some := list(islice(made, BATCH)):
-                yield pa.RecordBatch.from_pylist(some, flat.schema)
+            history = enumerate(read(RunFolder(Path(source.path)), codec))
+            while some := list(islice(history, BATCH)):
+                yield flat.batch(source.label, some)
 
     return _spread(session, sources).mapInArrow(rows, from_arrow_schema(flat.schema))
 

@@ -13,6 +13,7 @@ from fencepost import (
     ProcessExited,
 )
 from fencepost.reporting import changes_authority, tells_operations
+from fencepost_reports.one_run.history import GRAIN_NS, Counted
 from fencepost_reports.one_run.tables import BINS, DensityRow, ProcessRow, SlotRow, Sort
 
 CLIENT, HARNESS = "client", "harness"
@@ -22,8 +23,6 @@ _SORTS: dict[OperationOutcome, Sort] = {
     OperationOutcome.FAILED: "failed",
     OperationOutcome.UNKNOWN: "unknown",
 }
-_GRAIN_NS = 1_000_000
-"""The resolution of counted times while the run's length is not known."""
 
 
 @final
@@ -31,22 +30,42 @@ class ActivityFold:
     """A fold over events in order: counts those of each process by sort and time."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, tuple[int, int, int]] = {}
-        """process -> (first event, last event, number of events)."""
+        self._seen: dict[str, tuple[int, int, int, int]] = {}
+        """process -> (its first position, first event, last event, number of events)."""
         self._exited: dict[str, int] = {}
         self._counts: Counter[tuple[str, Sort, int]] = Counter()
 
-    def apply(self, event: Event) -> None:
+    def apply(self, position: int, event: Event) -> None:
         """Applies one event."""
-        at = event.at_ns
-        first, last, count = self._seen.get(event.process, (at, at, 0))
-        self._seen[event.process] = (min(first, at), max(last, at), count + 1)
+        self._see(event.process, position, event.at_ns, event.at_ns, 1)
         if isinstance(event.body, ProcessExited):
-            self._exited[event.body.ended] = at
+            self._exited[event.body.ended] = event.at_ns
 
     def count(self, event: Event, sort: Sort) -> None:
         """Counts an event of a process."""
-        self._counts[event.process, sort, event.at_ns // _GRAIN_NS] += 1
+        self._counts[event.process, sort, event.at_ns // GRAIN_NS] += 1
+
+    def apply_counted(self, some: Counted) -> None:
+        """Applies events that are neither operations nor changes of authority."""
+        self._see(some.process, some.position, some.first_ns, some.last_ns, some.events)
+        if not some.process.startswith(_CLIENTS):
+            self._counts[some.process, "other", some.moment] += some.events
+
+    def _see(self, process: str, position: int, first_ns: int, last_ns: int, events: int) -> None:
+        place, first, last, count = self._seen.get(process, (position, first_ns, last_ns, 0))
+        self._seen[process] = (
+            min(place, position), min(first, first_ns), max(last, last_ns), count + events
+        )  # fmt: skip
+
+    @property
+    def events(self) -> int:
+        """How many events were applied."""
+        return sum(count for _, _, _, count in self._seen.values())
+
+    @property
+    def began_ns(self) -> int | None:
+        """The time of the earliest event."""
+        return min((first for _, first, _, _ in self._seen.values()), default=None)
 
     def processes(self, slots: Iterable[SlotRow]) -> Sequence[ProcessRow]:
         """Each process that wrote an event, in the order of appearance."""
@@ -61,7 +80,7 @@ class ActivityFold:
                 to_ns=max(last, self._exited.get(process, last)),
                 events=count,
             )
-            for process, (first, last, count) in self._seen.items()
+            for process, (_, first, last, count) in sorted(self._seen.items(), key=_appeared)
         ]
 
     def density(self, began_ns: int, ended_ns: int) -> Sequence[DensityRow]:
@@ -69,12 +88,16 @@ class ActivityFold:
         length = max(ended_ns - began_ns, 1)
         binned: Counter[tuple[str, Sort, int]] = Counter()
         for (process, sort, moment), count in self._counts.items():
-            place = (moment * _GRAIN_NS - began_ns) * BINS // length
+            place = (moment * GRAIN_NS - began_ns) * BINS // length
             binned[process, sort, min(max(place, 0), BINS - 1)] += count
         return [
             DensityRow(process=process, sort=sort, bin=place, count=count)
             for (process, sort, place), count in sorted(binned.items())
         ]
+
+
+def _appeared(seen: tuple[str, tuple[int, int, int, int]]) -> int:
+    return seen[1][0]
 
 
 def sort_of(event: Event) -> Sort | None:

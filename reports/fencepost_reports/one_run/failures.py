@@ -24,6 +24,7 @@ from fencepost.reporting import (
     has_concerns,
     tells_operations,
 )
+from fencepost_reports.one_run.history import History, Placed
 from fencepost_reports.one_run.tables import AuthorityRow, FailureRow, FaultRow
 
 VIOLATIONS = 20
@@ -122,9 +123,9 @@ class _Wanted:
     refs: frozenset[Ref]
     found: dict[Ref, tuple[int, Event]] = field(default_factory=dict)
 
-    def passing(self, events: Iterable[Event]) -> Iterable[Event]:
-        """Passes the events on unchanged."""
-        for position, event in enumerate(events):
+    def passing(self, events: Iterable[Placed]) -> Iterable[Event]:
+        """Passes the events on, without their positions."""
+        for position, event in events:
             ref = (event.process, event.node_seq)
             if ref in self.refs:
                 self.found[ref] = (position, event)
@@ -146,7 +147,7 @@ def explained(
     *,
     authority: Sequence[AuthorityRow],
     faults: Sequence[FaultRow],
-    history: Iterable[Event],
+    history: History,
     ended_ns: int,
 ) -> Explained:
     """Every failure of a run with its explanation; reads the history only if there is a failure.
@@ -159,7 +160,7 @@ def explained(
     causes = [c for one in failed for c in (one.broken.at, *one.broken.because) if not c.request]
     losses = {(row.process, row.node_seq): row for row in authority}
     wanted = _Wanted(frozenset({*((c.process, c.seq) for c in causes), *losses}))
-    found = explain([one.broken for one in failed], wanted.passing(history))
+    found = explain([one.broken for one in failed], wanted.passing(history.telling(wanted.refs)))
     rows = _Rows(losses, wanted.found, faults, ended_ns)
     made = tuple(rows.make(one, chain) for one, chain in zip(failed, found, strict=True))
     kept = {(c.process, c.seq) for c in causes} | {

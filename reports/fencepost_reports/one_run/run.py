@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import final
 
@@ -13,7 +14,6 @@ from msgspec import Struct
 from fencepost import (
     ClientFailed,
     ClusterRecovered,
-    Codec,
     ConnectionClosed,
     Event,
     FaultHealed,
@@ -32,13 +32,13 @@ from fencepost import (
     TestStarted,
 )
 from fencepost.reporting import (
+    JudgedRun,
     Promises,
     RunFolder,
     RunInfo,
     Verdict,
     changes_authority,
-    judge_folder,
-    read,
+    judged_run,
     sentence,
     tells_operations,
 )
@@ -46,6 +46,7 @@ from fencepost_reports.one_run.activity import ActivityFold, sort_of
 from fencepost_reports.one_run.authority import AuthorityFold, taking
 from fencepost_reports.one_run.failures import OperationFold, explained
 from fencepost_reports.one_run.faults import FaultFold, windows
+from fencepost_reports.one_run.history import EventHistory, History
 from fencepost_reports.one_run.tables import (
     AuthorityRow,
     Count,
@@ -117,15 +118,27 @@ def run_tables(source: RunSource, promises: Promises) -> RunTables:
     """
     folder = RunFolder(Path(source.path))
     info = folder.info()
-    judgement, end = judge_folder(folder, promises, keep=False)
-    codec = Codec(promises.kinds)
+    judged = judged_run(folder, promises, keep=False)
+    history = history_of(folder, judged, promises)
     reading = _Pass()
-    reading.take(read(folder, codec))
+    reading.take(history)
     return reading.tables(
-        _Run(source, info, promises.plane(info.system), end),
-        judgement.verdicts,
-        read(folder, codec),
+        _Run(source, info, promises.plane(info.system), judged.end),
+        judged.judgement.verdicts,
+        history,
     )
+
+
+def history_of(folder: RunFolder, judged: JudgedRun, promises: Promises) -> History:
+    """The history of a judged run: its columns, if they are whole and can be read here."""
+    if judged.columns and find_spec("pyarrow") is not None:
+        # A plain installation has no pyarrow.
+        from fencepost_reports.one_run.column_history import recorded  # noqa: PLC0415
+
+        found = recorded(folder, judged, promises)
+        if found is not None:
+            return found
+    return EventHistory(folder.path, tuple(promises.kinds))
 
 
 @final
@@ -144,8 +157,6 @@ class _Pass:
     """One reading of a history, for all folds that need only one."""
 
     def __init__(self) -> None:
-        self._count = 0
-        self._began_ns: int | None = None
         self._authority = AuthorityFold()
         self._faults = FaultFold()
         self._activity = ActivityFold()
@@ -153,14 +164,13 @@ class _Pass:
         self._shown: dict[int, Event] = {}
         self._phases: list[PhaseRow] = []
 
-    def take(self, history: Iterable[Event]) -> None:
+    def take(self, history: History) -> None:
         """Reads the whole history."""
-        for position, event in enumerate(history):
-            if self._began_ns is None or event.at_ns < self._began_ns:
-                self._began_ns = event.at_ns
-            self._count = position + 1
+        for some in history.others():
+            self._activity.apply_counted(some)
+        for position, event in history.telling():
             body = event.body
-            self._activity.apply(event)
+            self._activity.apply(position, event)
             if isinstance(body, PhaseStarted):
                 self._phases.append(PhaseRow(phase=body.phase, from_ns=event.at_ns))
             if isinstance(body, (FaultInjected, FaultTookEffect, FaultHealed)):
@@ -179,12 +189,10 @@ class _Pass:
             if sort is not None:
                 self._activity.count(event, sort)
 
-    def tables(
-        self, run: _Run, verdicts: Mapping[str, Verdict], history: Iterable[Event]
-    ) -> RunTables:
+    def tables(self, run: _Run, verdicts: Mapping[str, Verdict], history: History) -> RunTables:
         """The tables; `history` is read once more if there is a failure."""
         ended_ns = run.end.ended_at_ns
-        began_ns = ended_ns if self._began_ns is None else self._began_ns
+        began_ns = ended_ns if self._activity.began_ns is None else self._activity.began_ns
         faults = self._faults.rows(ended_ns)
         losses = taking(self._authority.rows)
         failed = explained(
@@ -195,7 +203,7 @@ class _Pass:
             history=history,
             ended_ns=ended_ns,
         )
-        about = _about(run, self._count, began_ns, self._faults.missed())
+        about = _about(run, self._activity.events, began_ns, self._faults.missed())
         candidates = {**self._shown, **failed.events}
         shown = _shown(candidates, self._authority.rows, {r.explained_by for r in failed.rows})
         return RunTables(

@@ -17,6 +17,7 @@ from fencepost import (
     View,
     kind_name,
 )
+from fencepost.columns import EventTable
 from fencepost.testing import HistoryBuilder
 from fencepost_clusters.etcd import system
 from fencepost_clusters.etcd.events import (
@@ -31,7 +32,6 @@ from fencepost_clusters.etcd.log_parser import MEMBER
 from fencepost_clusters.etcd.selectors import select
 from fencepost_clusters.etcd.system import CLIENT_PORT, PEER_PORT, Etcd
 from fencepost_clusters.etcd.view import EtcdView
-from fencepost_reports.event_table import EventTable
 
 ETCD = Etcd()
 LAYOUT = ETCD.layout(Shape())
