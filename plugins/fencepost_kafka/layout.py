@@ -75,9 +75,11 @@ def lay_out_beside(
     servers: Sequence[Slot],
     links_to_servers: Callable[[Sequence[Slot]], Sequence[Link]],
     unasked: frozenset[int],
+    *,
+    controllers: bool = True,
 ) -> Layout:
-    """Brokers over servers of other software, which keep the metadata: every broker may be the
-    controller, so each is both, with one id.
+    """Brokers over servers of other software, which keep the metadata. Every broker may be the
+    controller, so each is both, with one id; unless there are no `controllers`.
 
     `links_to_servers` makes the links of these slots to the servers; the index of no server is
     above their number. With a `controller` port of 0, requests of controllers go to the replication
@@ -92,7 +94,7 @@ def lay_out_beside(
     index = count(len(servers) + 1)
 
     def broker(name: str, number: int, *, duplicate: bool = False, spare: bool = False) -> Slot:
-        also = ((Role.CONTROLLER, number),)
+        also = ((Role.CONTROLLER, number),) if controllers else ()
         slot = Slot(name, Role.BROKER, number, next(index), also=also)
         return replace(slot, duplicate=duplicate, spare=spare)
 

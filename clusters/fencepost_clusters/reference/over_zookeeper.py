@@ -7,8 +7,6 @@ controller.
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -31,15 +29,13 @@ from fencepost import (
     UsageError,
     View,
     WorkerConfig,
-    kind_name,
 )
 from fencepost.testing import Demonstration
 from fencepost_clusters.reference import bounce_demo
+from fencepost_clusters.reference import nodes_over_zookeeper as nodes
 from fencepost_clusters.reference.core.legacy import settings as s
 from fencepost_clusters.reference.core.node import settings as quorum
 from fencepost_clusters.reference.core.node.settings import (
-    CLIENT_LISTENER,
-    REPLICATION_LISTENER,
     Settings,
 )
 from fencepost_clusters.reference.defects.catalogue import LEGACY_DEFECTS, policies_with
@@ -47,21 +43,15 @@ from fencepost_clusters.reference.wire.codec import CLIENT_CALLS, LEGACY_CALLS
 from fencepost_clusters.zookeeper import slots as zookeeper
 from fencepost_clusters.zookeeper.kafka_probe import probe
 from fencepost_clusters.zookeeper.log_parser import ROLE as ZOOKEEPER
-from fencepost_clusters.zookeeper.log_parser import ServerLogParser
-from fencepost_clusters.zookeeper.probe import PORTS as ZOOKEEPER_PORTS
 from fencepost_clusters.zookeeper.server import Timing as ServerTiming
-from fencepost_clusters.zookeeper.simulation.messages import Ping
 from fencepost_clusters.zookeeper.view import ServersView, serving
 from fencepost_clusters.zookeeper.view import missing as servers_missing
-from fencepost_kafka import KafkaView, Role, Timing, ZnodeUnreadable
+from fencepost_kafka import KafkaView, Role, Timing
 from fencepost_kafka.facade.cluster import KafkaCluster
 from fencepost_kafka.faults.random_faults import KafkaFaultChooser
 from fencepost_kafka.faults.selectors import SELECTORS, select
 from fencepost_kafka.faults.situation import Servers
-from fencepost_kafka.layout import Ports, lay_out_beside
 from fencepost_kafka.recovery import missing
-
-PORTS = Ports(controller=0)
 
 SUITE_SETTINGS: Mapping[str, str] = {
     "broker.heartbeat.interval.ms": "300",
@@ -94,19 +84,12 @@ class ReferenceLegacy:
         """
         policies_with(shape.defects)
         _settings(shape)
-        servers = zookeeper.servers({**self.counts, **shape.counts}[ZOOKEEPER])
-        return lay_out_beside(
-            shape,
-            PORTS,
-            servers,
-            lambda brokers: zookeeper.links(servers, brokers),
-            zookeeper.UNASKED,
-        )
+        return nodes.layout(shape, controllers=True)
 
     @property
     def counts(self) -> Mapping[str, int]:
         """The default numbers of brokers and ZooKeeper servers."""
-        return {Role.BROKER.value: 3, ZOOKEEPER: 1}
+        return nodes.COUNTS
 
     @property
     def folds(self) -> Sequence[type[Fold]]:
@@ -135,7 +118,7 @@ class ReferenceLegacy:
             for slot in layout.of(Role.BROKER)
             if slot.node_id not in kafka.fenced
         ]
-        return [*lacks, *_unreadable(view, layout)] if lacks else []
+        return [*lacks, *nodes.unreadable(view, layout)] if lacks else []
 
     def recovery_bound_ms(self, shape: Shape) -> int:
         """Three session timeouts, three leases, and ten seconds."""
@@ -169,13 +152,7 @@ class ReferenceLegacy:
 
     def properties(self, place: Place, shape: Shape) -> dict[str, str]:
         """A broker's configuration; raises UsageError for an unknown setting."""
-        servers = zookeeper.addresses(place.layout.of(ZOOKEEPER))
-        return {
-            **_cluster_properties(shape),
-            "zookeeper.connect": ",".join(f"{host}:{port}" for host, port in servers),
-            "broker.id": str(place.slot.node_id),
-            **shape.own_of(place.slot.name, place.process),
-        }
+        return nodes.properties(place, shape, _cluster_properties(shape))
 
     def fetch(self) -> str:
         """See `Fetched`: ZooKeeper."""
@@ -183,44 +160,20 @@ class ReferenceLegacy:
 
     def command(self, place: Place, shape: Shape) -> Command:
         """The command of a broker, a Python process with a configuration file, or of a server."""
-        slot = place.slot
-        if slot.role == ZOOKEEPER:
-            return zookeeper.start(place, {})
-        node = {
-            "run": place.run,
-            "process": place.process,
-            "name": slot.name,
-            "events": str(place.events_path),
-            "data": str(place.data_dir),
-            "address": place.address,
-            "advertised": place.advertised,
-            "hosts": dict(place.hosts),
-            "ports": _LISTENERS,
-            "properties": self.properties(place, shape),
-            "defects": list(shape.defects),
-            "seed": place.seed,
-        }
-        python = "python3" if place.image else sys.executable
-        argv = (python, "-m", "fencepost_clusters.reference.shell", "node.json")
-        return Command(argv, files={"node.json": json.dumps(node, indent=1)}, preload=True)
+        given = {} if place.slot.role == ZOOKEEPER else self.properties(place, shape)
+        return nodes.command(place, shape, given)
 
     def log_parser(self, slot: Slot, shape: Shape) -> LogParser | None:
         """The parser of a ZooKeeper server's log; brokers write their own events."""
-        return ServerLogParser(slot.node_id) if slot.role == ZOOKEEPER else None
+        return nodes.log_parser(slot)
 
     def image(self, slot: Slot) -> str:
         """The image from `images/`."""
-        return zookeeper.IMAGE if slot.role == ZOOKEEPER else "fencepost/reference"
-
-    # The first simulated run imports the simulator, so that loading the plugin stays cheap.
+        return nodes.image(slot)
 
     def simulated_disk(self, slot: Slot) -> SimulatedDisk:
         """An empty disk of a broker in memory, or an empty tree of znodes."""
-        if slot.role == ZOOKEEPER:
-            return zookeeper.simulated_disk()
-        from fencepost_clusters.reference.simulation.disk import MemoryDisk  # noqa: PLC0415
-
-        return MemoryDisk()
+        return nodes.simulated_disk(slot)
 
     def simulated_node(
         self, place: Place, shape: Shape, disk: SimulatedDisk, host: Host
@@ -228,33 +181,22 @@ class ReferenceLegacy:
         """A broker's core, or a model of a ZooKeeper server, on the simulator's host."""
         if place.slot.role == ZOOKEEPER:
             return zookeeper.simulated(place, disk, host)
-        from fencepost_clusters.reference.simulation import processes  # noqa: PLC0415
-
         settings = s.read(self.properties(place, shape))
-        policies = policies_with(shape.defects)
-        return processes.node(
-            place, settings, ports=_LISTENERS, policies=policies, disk=disk, host=host
-        )
+        return nodes.simulated_broker(place, shape, settings, disk, host)
 
     def simulated_probe(self, port: int) -> object:
         """The probe of a broker's or ZooKeeper's port: ApiVersions, or a ping."""
-        if port in ZOOKEEPER_PORTS:
-            return Ping()
-        from fencepost_clusters.reference.simulation import shell  # noqa: PLC0415
-
-        return shell.probe()
+        return nodes.simulated_probe(port)
 
     def simulated_client(self, config: WorkerConfig, host: Host) -> SimulatedProcess:
         """A client's core on the simulator's host."""
-        from fencepost_clusters.reference.simulation import processes  # noqa: PLC0415
-
-        return processes.client(config, host)
+        return nodes.simulated_client(config, host)
 
     def frame(self, message: object, port: int) -> bytes | None:
         """The bytes of a request as real nodes and clients send it, without its length."""
         from fencepost_clusters.reference.simulation import shell  # noqa: PLC0415
 
-        calls = CLIENT_CALLS if port == PORTS.client else LEGACY_CALLS
+        calls = CLIENT_CALLS if port == nodes.PORTS.client else LEGACY_CALLS
         return shell.frame(message, calls)
 
     def defects(self) -> Sequence[Defect]:
@@ -281,17 +223,10 @@ class ReferenceLegacy:
 
 
 _SESSION = "zookeeper.session.timeout.ms"
-_LISTENERS = {CLIENT_LISTENER: PORTS.client, REPLICATION_LISTENER: PORTS.replication}
 
 
 def _settings(shape: Shape) -> Settings:
-    read = s.read(
-        {
-            **_cluster_properties(shape),
-            "zookeeper.connect": "zookeeper-1:2181",
-            "broker.id": "1",
-        }
-    )
+    read = s.read({**_cluster_properties(shape), **nodes.SERVER})
     ServerTiming().check_session(_SESSION, read.ms(_SESSION))
     return read
 
@@ -322,12 +257,3 @@ def _lease(ms: int) -> dict[str, str]:
         "controller.heartbeat.timeout.ms": str(ms),
         "broker.heartbeat.timeout.ms": str(ms + 1000),
     }
-
-
-def _unreadable(view: View, layout: Layout) -> Sequence[str]:
-    """What brokers could not read of ZooKeeper last: the likely cause of what the cluster lacks."""
-    kind = kind_name(ZnodeUnreadable)
-    newest = (view.newest.get(slot.name, "") for slot in layout.of(Role.BROKER))
-    events = (view.latest.get((process, kind)) for process in newest)
-    bodies = (event.body for event in events if event is not None)
-    return sorted({b.sentence() for b in bodies if isinstance(b, ZnodeUnreadable)})
