@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from fencepost_clusters.reference.core.cluster import configs, serving
 from fencepost_clusters.reference.core.cluster.changes import Refusals
-from fencepost_clusters.reference.core.cluster.forwarding import Forwarding
 from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.cluster.policies import ServingPolicies
 from fencepost_clusters.reference.core.node.effects import Close, Instant, Outbox, Received, Reply
@@ -22,6 +22,12 @@ from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import RequestRefused
 
 
+class Forwards(Protocol):
+    """Carries out the changes that clients ask for, or has the controller carry them out."""
+
+    def forward(self, received: Received, now: Instant, leader: int | None) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Serving:
     """The parts of a broker that carry out clients' requests."""
@@ -29,7 +35,7 @@ class Serving:
     replicas: Replicas
     producing: Producing
     fetching: Fetching
-    forwarding: Forwarding
+    forwarding: Forwards
 
 
 class ClientRequests:

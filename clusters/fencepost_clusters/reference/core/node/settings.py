@@ -74,6 +74,8 @@ class Settings:
     zookeeper: tuple[Address, ...] = ()
     """The servers of ZooKeeper, in the plane over it; every path is below `chroot`."""
     chroot: str = ""
+    plane: str = ""
+    """`classic` for a node of the plane without a controller."""
 
     def for_role(self, role: NodeRole) -> Settings:
         """The settings of one of the nodes of a process."""
@@ -85,7 +87,9 @@ class Settings:
         if self.zookeeper:
             servers = ",".join(f"{host}:{port}" for host, port in self.zookeeper)
             connect = f"{servers}{self.chroot}"
-            return {"zookeeper.connect": connect, "broker.id": str(self.node_id), **numbers}
+            plane = {"control.plane": self.plane} if self.plane else {}
+            one = {"zookeeper.connect": connect, "broker.id": str(self.node_id)}
+            return {**plane, **one, **numbers}
         return {
             "process.roles": ",".join(sorted(self.roles)),
             **{f"{role}.id": str(node) for role, node in self.ids.items()},

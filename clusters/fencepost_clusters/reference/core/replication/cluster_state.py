@@ -46,6 +46,8 @@ class Partition(Struct, frozen=True, kw_only=True):
     leader_epoch: int
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+    preparing: bool = False
+    """Whether the leader does not serve clients yet: it stores an ISR of its own first."""
 
 
 class ClusterState(Protocol):

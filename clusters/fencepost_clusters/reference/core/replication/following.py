@@ -228,7 +228,7 @@ class Following:
         end."""
         one = self._replicas.get(topic_id, asked.partition)
         error = Error.NONE
-        if one is None or not one.leading:
+        if one is None or not one.serves_followers:
             error = Error.NOT_LEADER_OR_FOLLOWER
         elif asked.current_leader_epoch < one.epoch:
             error = Error.FENCED_LEADER_EPOCH
@@ -284,7 +284,7 @@ class Following:
                 one = self._replicas.get(topic.topic_id, asked.partition)
                 if (
                     one is None
-                    or not one.leading
+                    or not one.serves_followers
                     or one.epoch != asked.current_leader_epoch
                     or one.log.end > asked.fetch_offset
                     or follower not in one.followers

@@ -101,6 +101,9 @@ class Replica:
         self.epoch_start = 0
         self.proposed: tuple[int, ...] | None = None
         """The ISR that this leader wants instead of the stored one, if any."""
+        self.expelled: set[int] = set()
+        """Members of the ISR whose process there is gone: they leave it as soon as that can be
+        stored."""
         self.key = (partition.topic_id, partition.index)
         self._changed = host.changed
         self._policies = host.policies
@@ -109,6 +112,11 @@ class Replica:
     @property
     def leading(self) -> bool:
         return self.part is Part.LEADER
+
+    @property
+    def serves_followers(self) -> bool:
+        """Whether it leads, though it may not serve clients yet."""
+        return self.part in (Part.LEADER, Part.PREPARING)
 
     @property
     def epoch(self) -> int:
@@ -122,8 +130,12 @@ class Replica:
         was = self.part
         self._changed.add(self.key)
         if partition.leader == self.me:
-            if was is not Part.LEADER:
+            if not self.serves_followers:
                 self._lead(now)
+            elif was is Part.PREPARING and not partition.preparing:
+                self._serve()
+            elif was is Part.PREPARING:
+                pass
             elif partition.leader_epoch != before.leader_epoch:
                 self._continue()
             elif partition.isr != before.isr:
@@ -155,13 +167,20 @@ class Replica:
             )
 
     def _lead(self, now: Instant) -> None:
-        self.part = Part.LEADER
+        self.part = Part.PREPARING
         self.epoch_start = self.log.end
+        self.expelled = set()
         self.followers = {
             r: Follower(caught_up_ns=now.monotonic_ns)
             for r in {*self.partition.replicas, *self.partition.isr}
             if r != self.me
         }
+        if not self.partition.preparing:
+            self._serve()
+
+    def _serve(self) -> None:
+        """Begins to serve clients."""
+        self.part = Part.LEADER
         self._continue()
 
     def _continue(self) -> None:
@@ -184,6 +203,7 @@ class Replica:
     def _settle(self) -> None:
         """Another ISR is stored: earlier requests no longer count."""
         self.asked, self.adding, self.proposed, self.unsettled = None, (), None, False
+        self.expelled &= set(self.partition.isr)
         self.advance()
 
     def confirmed(self) -> None:
@@ -247,7 +267,9 @@ class Replica:
         return self.followers[replica].end if replica in self.followers else -1
 
     def advance(self) -> None:
-        """Moves the leader's high watermark as far as allowed."""
+        """Moves the leader's high watermark as far as allowed: not before it serves clients."""
+        if not self.leading:
+            return
         counted = self.counted()
         held = min((self.end_of(r) for r in counted), default=-1)
         if held > self.high_watermark:
@@ -302,13 +324,19 @@ class Replica:
             self.followers[follower] = Follower(caught_up_ns=self.followers[follower].caught_up_ns)
             self._changed.add(self.key)
 
+    def expel(self, member: int) -> None:
+        """A member of the ISR is another process now: it has to catch up before it is one again."""
+        if member in self.partition.isr:
+            self.expelled.add(member)
+
     def laggards(self, now: Instant, lag_ns: int) -> tuple[int, ...]:
         """The ISR's members that have not kept up for the time allowed (RP-09)."""
         silent_ns = {r: now.monotonic_ns - f.caught_up_ns for r, f in self.followers.items()}
         return tuple(
             r
             for r in self.partition.isr
-            if r != self.me and self._policies.is_laggard(silent_ns[r], lag_ns)
+            if r != self.me
+            and (r in self.expelled or self._policies.is_laggard(silent_ns[r], lag_ns))
         )
 
     def joiners(self, now: Instant, lag_ns: int) -> tuple[int, ...]:

@@ -138,16 +138,21 @@ class Replicas:
             mine = self.by_key.get(key)
             if partition is None or self.me not in partition.replicas:
                 if mine is not None:
-                    del self.by_key[key]
-                    reason: LossReason = "deleted" if partition is None else "unassigned"
-                    mine.retire(reason)
-                    self._remove(mine.name, reason)
+                    self.remove(key, "deleted" if partition is None else "unassigned")
                 continue
             if mine is None:
                 mine = self._open(state.names[key[0]], partition)
                 self.by_key[key] = mine
             mine.adopt(partition, now)
         self._due_ns = now.monotonic_ns
+
+    def remove(self, key: Key, reason: LossReason) -> None:
+        """Stops a replica, and deletes its log."""
+        self.version += 1
+        self._ordered = ()
+        mine = self.by_key.pop(key)
+        mine.retire(reason)
+        self._remove(mine.name, reason)
 
     def _open(self, topic: str, partition: Partition) -> Replica:
         name = log_name(topic, (partition.topic_id, partition.index))
@@ -187,6 +192,12 @@ class Replicas:
 
     # --------------------------------------------------------------------------------------- ISR
 
+    def expel(self, key: Key, member: int, now: Instant) -> None:
+        """Takes a member out of the ISR of a partition that this broker leads, as soon as that can
+        be stored."""
+        self.by_key[key].expel(member)
+        self._due_ns = now.monotonic_ns
+
     def deadline_ns(self) -> int | None:
         """When a Tick is wanted next: at the next laggard, retry or checkpoint, or earlier."""
         return self._due_ns
@@ -197,7 +208,9 @@ class Replicas:
         for one in self.by_key.values():
             if one.leading and one.asked is None:
                 times.extend(
-                    max(one.retry_ns, one.followers[r].caught_up_ns + lag_ns)
+                    one.retry_ns
+                    if r in one.expelled
+                    else max(one.retry_ns, one.followers[r].caught_up_ns + lag_ns)
                     for r in one.partition.isr
                     if r != self.me
                 )

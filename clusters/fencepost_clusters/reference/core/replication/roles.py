@@ -20,6 +20,9 @@ class Part(Enum):
 
     IDLE = "idle"
     LEADER = "leader"
+    PREPARING = "preparing"
+    """It leads, and serves followers, but no client yet: a part in the plane without a
+    controller."""
     FOLLOWER = "follower"
 
 
