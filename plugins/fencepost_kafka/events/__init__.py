@@ -87,6 +87,12 @@ from fencepost_kafka.events.replicas import (
     ReplicaRemoved,
 )
 from fencepost_kafka.events.serving import FetchServed, ProduceAnswered, RequestRefused
+from fencepost_kafka.events.without_controller import (
+    IsrPrepared,
+    ReassignmentNoticed,
+    ReplicaStood,
+    StateChangeCarriedOut,
+)
 
 KINDS: tuple[type[Struct], ...] = (
     ElectionStarted,
@@ -159,6 +165,10 @@ KINDS: tuple[type[Struct], ...] = (
     ReplicaStopped,
     ControlledShutdownAnswered,
     IsrChangeJudged,
+    ReplicaStood,
+    IsrPrepared,
+    StateChangeCarriedOut,
+    ReassignmentNoticed,
 )
 """Every kind of event of this vocabulary."""
 
@@ -196,6 +206,7 @@ __all__ = [
     "IsrChangeAnswered",
     "IsrChangeAsked",
     "IsrChangeJudged",
+    "IsrPrepared",
     "LeadershipEnded",
     "LeadershipStarted",
     "LeaseExpired",
@@ -219,10 +230,12 @@ __all__ = [
     "ProducerEpochChanged",
     "QuorumLearned",
     "ReadCompleted",
+    "ReassignmentNoticed",
     "RecoveryEnded",
     "RecoveryStarted",
     "ReplicaCheckpointed",
     "ReplicaRemoved",
+    "ReplicaStood",
     "ReplicaStopped",
     "RequestRefused",
     "SessionChanged",
@@ -231,6 +244,7 @@ __all__ = [
     "SnapshotLoaded",
     "SnapshotStarted",
     "SnapshotStored",
+    "StateChangeCarriedOut",
     "StateReverted",
     "TopicCommitted",
     "TopicMarked",

@@ -48,11 +48,11 @@ class _Draw:
         return self.one(sorted(names.values()))
 
     def controller(self) -> str:
-        """The active controller, most often."""
+        """The active controller, most often; a broker where there are no controllers."""
         active = self.active()
         if active is not None and self.random.random() < 0.7:
             return active
-        return self.one(self.names(Role.CONTROLLER))
+        return self.one(self.names(Role.CONTROLLER) or self.names(Role.BROKER))
 
     def active(self) -> str | None:
         """The slot of the active controller."""
@@ -111,7 +111,9 @@ class _Draw:
         return lease_ms * self.between(least, most) // 100
 
 
-def _cut_from_controllers(d: _Draw) -> Planned:
+def _cut_from_controllers(d: _Draw) -> Planned | None:
+    if not d.names(Role.CONTROLLER):
+        return None
     broker = d.broker()
     ends = [broker, *d.names(Role.CONTROLLER)]
     return _cut("cut_from_controllers", {"broker": broker}, d.around_lease(), [broker], ends)
@@ -123,7 +125,9 @@ def _isolate(d: _Draw) -> Planned:
     return _cut("isolate", {"node": node}, d.around_lease(), [node], ends)
 
 
-def _partition_controllers(d: _Draw) -> Planned:
+def _partition_controllers(d: _Draw) -> Planned | None:
+    if not d.names(Role.CONTROLLER):
+        return None
     node = d.controller()
     others = [name for name in d.names(Role.CONTROLLER) if name != node]
     arguments = {"left": node, "right": others}
@@ -140,6 +144,8 @@ def _partition_brokers(d: _Draw) -> Planned:
 def _cut_one_way(d: _Draw) -> Planned:
     source = d.node()
     role = Role.BROKER if d.random.random() < 0.5 else Role.CONTROLLER
+    if not d.names(role):
+        role = Role.BROKER
     if role is Role.BROKER and source not in d.names(Role.BROKER):
         source = d.active() or source  # only the active controller exchanges requests with brokers
     target = d.another(source, role)
