@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fencepost import System, Workload, hookimpl
+from fencepost_clusters.reference.classic import ReferenceClassic
 from fencepost_clusters.reference.cluster import ReferenceQuorum
 from fencepost_clusters.reference.over_zookeeper import ReferenceLegacy
 from fencepost_kafka.clients.workers import kafka_clients
@@ -12,8 +13,8 @@ from fencepost_kafka.clients.workers import kafka_clients
 
 @hookimpl
 def fencepost_systems() -> Sequence[System]:
-    """`reference/quorum` and `reference/legacy`."""
-    return (ReferenceQuorum(), ReferenceLegacy())
+    """`reference/quorum`, `reference/legacy` and `reference/classic`."""
+    return (ReferenceQuorum(), ReferenceLegacy(), ReferenceClassic())
 
 
 @hookimpl

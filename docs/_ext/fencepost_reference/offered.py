@@ -17,6 +17,11 @@ SMALLEST: Mapping[str, Mapping[str, str]] = {
         "controller.connect": "controller-1:9093",
     },
     "legacy": {"broker.id": "1", "zookeeper.connect": "zookeeper-1:2181"},
+    "classic": {
+        "control.plane": "classic",
+        "broker.id": "1",
+        "zookeeper.connect": "zookeeper-1:2181",
+    },
 }
 """The smallest configuration of a broker of the reference cluster, by plane; everything else is a
 default."""

@@ -14,6 +14,9 @@ from uuid import UUID
 from msgspec import Struct
 
 from fencepost import UsageError
+from fencepost_clusters.reference.core.classic import settings as classic_settings
+from fencepost_clusters.reference.core.classic.broker import ClassicNode
+from fencepost_clusters.reference.core.classic.process import ClassicProcess
 from fencepost_clusters.reference.core.legacy import settings as legacy_settings
 from fencepost_clusters.reference.core.legacy.broker.broker import LegacyNode
 from fencepost_clusters.reference.core.legacy.process import LegacyProcess
@@ -63,7 +66,9 @@ class DiskContents(Struct, frozen=True):
 
 def read_settings(properties: Mapping[str, str]) -> Settings:
     """A node's settings; raises UsageError. Without `process.roles` it is one over ZooKeeper
-    (QC-01)."""
+    (QC-01), with a controller unless `control.plane` says otherwise."""
+    if classic_settings.PLANE in properties:
+        return classic_settings.read(properties)
     if "process.roles" in properties or "zookeeper.connect" not in properties:
         return quorum_settings.read(properties)
     return legacy_settings.read(properties)
@@ -94,6 +99,8 @@ def assemble(
     cannot be read.
     """
     incarnation = UUID(int=chance(0, (1 << 128) - 1), version=4)
+    if settings.plane == classic_settings.CLASSIC:
+        return ClassicNode(settings, _classic_process(site, policies, incarnation, now))
     if settings.zookeeper:
         return LegacyNode(settings, _legacy_process(site, policies, incarnation, now))
     process = Process(incarnation, now, chance, policies.of_quorum(), itertools.count(1))
@@ -134,9 +141,22 @@ def _legacy_process(
         policies=policies.of_legacy(),
         name=site.process,
         address=address,
-        endpoints=(
-            (CLIENT_LISTENER, site.advertised, site.ports[CLIENT_LISTENER]),
-            (REPLICATION_LISTENER, *address),
-        ),
+        endpoints=_endpoints(site),
         calls=itertools.count(1),
+    )
+
+
+def _classic_process(
+    site: Site, policies: Policies, incarnation: UUID, now: Instant
+) -> ClassicProcess:
+    return ClassicProcess(
+        incarnation, now, policies.of_classic(), _endpoints(site), itertools.count(1)
+    )
+
+
+def _endpoints(site: Site) -> tuple[tuple[str, str, int], ...]:
+    """The listeners of a node over ZooKeeper."""
+    return (
+        (CLIENT_LISTENER, site.advertised, site.ports[CLIENT_LISTENER]),
+        (REPLICATION_LISTENER, site.name, site.ports[REPLICATION_LISTENER]),
     )

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from fencepost_clusters.reference.core.classic.policies import ClassicPolicies
+from fencepost_clusters.reference.core.classic.process import PlanePolicies as ClassicPlane
 from fencepost_clusters.reference.core.cluster.policies import ClusterPolicies
 from fencepost_clusters.reference.core.legacy.policies import LegacyPolicies
 from fencepost_clusters.reference.core.legacy.process import PlanePolicies
@@ -22,8 +24,8 @@ from fencepost_clusters.reference.core.replication.policies import ReplicationPo
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """The policies of every plane (`cluster`, `replication`), of the plane over ZooKeeper
-    (`legacy`), and of the quorum."""
+    """The policies of every plane (`cluster`, `replication`), of the planes over ZooKeeper
+    (`legacy`, `classic`), and of the quorum."""
 
     cluster: ClusterPolicies = field(default_factory=ClusterPolicies)
     replication: ReplicationPolicies = field(default_factory=ReplicationPolicies)
@@ -32,6 +34,7 @@ class Policies:
     controller: ControllerPolicies = field(default_factory=ControllerPolicies)
     broker: BrokerPolicies = field(default_factory=BrokerPolicies)
     legacy: LegacyPolicies = field(default_factory=LegacyPolicies)
+    classic: ClassicPolicies = field(default_factory=ClassicPolicies)
 
     def of_quorum(self) -> QuorumPolicies:
         """The policies for nodes of the quorum."""
@@ -45,5 +48,9 @@ class Policies:
         )
 
     def of_legacy(self) -> PlanePolicies:
-        """The policies for a node over ZooKeeper."""
+        """The policies for a node of the plane with a controller over ZooKeeper."""
         return PlanePolicies(self.cluster, self.replication, self.legacy)
+
+    def of_classic(self) -> ClassicPlane:
+        """The policies for a node of the plane without a controller."""
+        return ClassicPlane(self.cluster, self.replication, self.classic)

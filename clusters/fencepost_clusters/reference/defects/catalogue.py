@@ -17,6 +17,7 @@ from fencepost_clusters.reference.defects import (
     quorum,
     registration,
     replication,
+    without_controller,
 )
 
 POLICY_DEFECTS = (
@@ -35,15 +36,24 @@ DATA_PLANE = tuple(
 )
 """The defects of what all planes share: they break clauses of the replication design."""
 LEGACY = (*over_zookeeper.DEFECTS, *DATA_PLANE)
+CLASSIC = (
+    *without_controller.DEFECTS,
+    *(one for one in DATA_PLANE if one not in elections.DEFECTS),
+)
 DEFECTS = tuple(one.defect for one in POLICY_DEFECTS)
 """The quorum plane's defects as the framework describes them."""
 LEGACY_DEFECTS = tuple(one.defect for one in LEGACY)
 """The defects of the plane over ZooKeeper."""
+CLASSIC_DEFECTS = tuple(one.defect for one in CLASSIC)
+"""The defects of the plane without a controller."""
 
 
 def policies_with(defects: Sequence[str]) -> Policies:
     """The policies of a cluster with these defects; raises UsageError for an unknown one."""
-    by_name = {one.defect.name: one for one in (*POLICY_DEFECTS, *over_zookeeper.DEFECTS)}
+    by_name = {
+        one.defect.name: one
+        for one in (*POLICY_DEFECTS, *over_zookeeper.DEFECTS, *without_controller.DEFECTS)
+    }
     policies = Policies()
     for name in defects:
         if name not in by_name:

@@ -77,7 +77,8 @@ def main(argv: list[str]) -> int:
         )
         identity = NodeIdentity(node.process, node.hosts, settings.rights, offset_ms)
         if settings.zookeeper:
-            identity = replace(identity, listeners=codec.LEGACY_LISTENERS, calls=codec.LEGACY_CALLS)
+            served, calls = codec.OVER_ZOOKEEPER[settings.plane]
+            identity = replace(identity, listeners=served, calls=calls)
         running = NodeShell(core, disk, recorder, identity)
         listeners = {name: (node.address, port) for name, port in node.ports.items()}
         metrics = None if node.metrics_port is None else (node.address, node.metrics_port)

@@ -14,7 +14,7 @@ from fencepost_clusters.reference.core.node.site import Site
 from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.simulation.shell import Core, Shell, ShellIdentity
-from fencepost_clusters.reference.wire.codec import LEGACY_LISTENERS, LISTENERS
+from fencepost_clusters.reference.wire.codec import LISTENERS, OVER_ZOOKEEPER
 
 
 def node(
@@ -42,7 +42,7 @@ def node(
         listeners=listeners,
         principal=settings.rights.username,
         clock_offset_ms=offset_ms,
-        served=LEGACY_LISTENERS if settings.zookeeper else LISTENERS,
+        served=OVER_ZOOKEEPER[settings.plane][0] if settings.zookeeper else LISTENERS,
     )
     return Shell(identity, make, disk, host)
 

@@ -158,11 +158,28 @@ LEGACY_LISTENERS: Listeners = {
     "REPLICATION": {api.key: api for api in LEGACY_APIS},
 }
 """The APIs that nodes over ZooKeeper serve."""
+CLASSIC_APIS = (
+    Api(1, m.FetchRequest, m.FetchResponse, 16, 16),
+    Api(18, m.ApiVersionsRequest, m.ApiVersionsResponse, 0, 3),
+)
+"""The APIs between nodes of the plane without a controller: they need nothing but fetches."""
+CLASSIC_LISTENERS: Listeners = {
+    "CLIENT": LEGACY_LISTENERS["CLIENT"],
+    "REPLICATION": {api.key: api for api in CLASSIC_APIS},
+}
+"""The APIs that nodes of that plane serve."""
 Calls = Mapping[type, Api]
 NODE_CALLS: Calls = {api.request: api for api in (*REPLICATION_APIS, *CONTROLLER_APIS)}
 LEGACY_CALLS: Calls = {api.request: api for api in LEGACY_APIS}
+CLASSIC_CALLS: Calls = {api.request: api for api in CLASSIC_APIS}
 CLIENT_CALLS: Calls = {api.request: api for api in CLIENT_APIS}
 """The API of each request that is sent: by a node to another, and by a client core to a broker."""
+
+OVER_ZOOKEEPER: Mapping[str, tuple[Listeners, Calls]] = {
+    "": (LEGACY_LISTENERS, LEGACY_CALLS),
+    "classic": (CLASSIC_LISTENERS, CLASSIC_CALLS),
+}
+"""What the nodes over ZooKeeper serve and send, by `Settings.plane`."""
 
 _SEED_REQUESTS = {
     50: heartbeats.BrokerHeartbeatRequest,

@@ -1,0 +1,1 @@
+"""The plane without a controller: replicas elect partition leaders over ZooKeeper."""

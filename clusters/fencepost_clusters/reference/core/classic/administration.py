@@ -1,0 +1,110 @@
+"""Changes of the cluster that clients ask for: the broker that gets such a request carries it out.
+
+It decides as a controller of the other planes does, upon the cluster as it is in ZooKeeper now, and
+stores the decision in one transaction. If another broker has changed the same znodes meanwhile, it
+decides again.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import final
+
+from fencepost import Cause
+from fencepost_clusters.reference.core.classic import writes, znodes
+from fencepost_clusters.reference.core.classic.context import Context
+from fencepost_clusters.reference.core.cluster.changes import CHANGES
+from fencepost_clusters.reference.core.cluster.decisions import DecisionContext
+from fencepost_clusters.reference.core.node.effects import Instant, Received, Reply
+from fencepost_clusters.reference.core.zookeeper.contents import BadZnode
+from fencepost_clusters.reference.core.zookeeper.session import (
+    Disconnected,
+    Task,
+    certain,
+)
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire.errors import Error
+from fencepost_clusters.zookeeper.client import port as zk
+from fencepost_kafka import ZnodeUnreadable
+
+ATTEMPTS = 20
+"""How often a decision is made anew, since others change the same znodes."""
+
+
+@final
+class Administration:
+    """See the module."""
+
+    def __init__(self, context: Context, incarnation: uuid.UUID) -> None:
+        self._settings = context.settings
+        self._known = context.known
+        self._session = context.session
+        self._reader = context.reader
+        self._policies = context.policies.cluster
+        self._incarnation = incarnation
+        self._made = 0
+
+    def forward(self, received: Received, now: Instant, leader: int | None) -> None:
+        """Carries out a request, and answers it once the change is stored, or refuses it."""
+        if self._session.connected is None:
+            self._answer(received, CHANGES.refused(received.message, Error.NOT_CONTROLLER), None)
+            return
+        self._session.start(self._carry_out(received, self._known.out.cause))
+
+    def _carry_out(self, received: Received, cause: Cause | None) -> Task:
+        sent = False
+        try:
+            for _ in range(ATTEMPTS):
+                yield from self._refresh()
+                decision = CHANGES.decide(self._context(), received.message)
+                found = writes.transaction(self._known, decision.records)
+                if not found:
+                    self._answer(received, decision.answer, cause)
+                    return
+                sent = True
+                done = certain((yield zk.Multi(found)))
+                sent = False
+                if isinstance(done, zk.Done) and not isinstance(done.results[-1], zk.Refused):
+                    yield from self._refresh()
+                    self._answer(received, decision.answer, cause)
+                    return
+        except Disconnected:
+            pass
+        except BadZnode as bad:
+            self._known.out.note(ZnodeUnreadable(reason=str(bad)))
+        error = Error.REQUEST_TIMED_OUT if sent else Error.NOT_CONTROLLER
+        self._answer(received, CHANGES.refused(received.message, error), cause)
+
+    def _refresh(self) -> Task:
+        """Reads the cluster, so that a decision is made upon it as it is now."""
+        yield from self._reader.brokers()
+        yield from self._reader.topics()
+        listed = certain((yield zk.GetChildren(znodes.TOPICS)))
+        for name in listed.names if isinstance(listed, zk.Children) else ():
+            yield from self._reader.topic(name)
+            topic_id = self._known.image.topics.get(name)
+            if topic_id is None:
+                continue
+            path = znodes.topic(name)
+            parts = certain((yield zk.GetChildren(path)))
+            for one in parts.names if isinstance(parts, zk.Children) else ():
+                yield from self._reader.partition(name, int(one))
+
+    def _context(self) -> DecisionContext:
+        return DecisionContext(
+            image=self._known.image,
+            ready=self._known.ready(),
+            settings=self._settings,
+            policies=self._policies,
+            topic_id=self._topic_id,
+        )
+
+    def _topic_id(self, name: str, number: int) -> uuid.UUID:
+        """A new topic's id: this process gives none twice."""
+        self._made += 1
+        made = f"{self._incarnation}:{self._made}:{name}"
+        return uuid.uuid5(uuid.NAMESPACE_URL, made)
+
+    def _answer(self, received: Received, answer: m.Response, cause: Cause | None) -> None:
+        with self._known.out.caused_by(cause or self._known.out.cause):
+            self._known.out.add(Reply(received.request_id, answer))

@@ -1,0 +1,442 @@
+"""A node of the plane without a controller. It registers in ZooKeeper, follows what it reads there,
+takes part in elections, replicates, and serves clients."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import final
+
+from msgspec.structs import replace
+
+from fencepost import Cause, NodeStarted, NodeStopped
+from fencepost_clusters.reference.core.classic import registration, znodes
+from fencepost_clusters.reference.core.classic import settings as s
+from fencepost_clusters.reference.core.classic.administration import Administration
+from fencepost_clusters.reference.core.classic.context import Context
+from fencepost_clusters.reference.core.classic.elections import Elections
+from fencepost_clusters.reference.core.classic.isr_writes import IsrWrites
+from fencepost_clusters.reference.core.classic.known import Known
+from fencepost_clusters.reference.core.classic.leading import Leading
+from fencepost_clusters.reference.core.classic.lifecycle import Lifecycle
+from fencepost_clusters.reference.core.classic.process import ClassicProcess
+from fencepost_clusters.reference.core.classic.reading import Reader
+from fencepost_clusters.reference.core.classic.registration import Taken
+from fencepost_clusters.reference.core.classic.state_changes import StateChanges
+from fencepost_clusters.reference.core.cluster.changes import CHANGES
+from fencepost_clusters.reference.core.cluster.client_requests import (
+    ClientRequests,
+    Serving,
+    refuse_fenced,
+)
+from fencepost_clusters.reference.core.node.effects import (
+    EXIT_UNREADABLE,
+    Answered,
+    CallFailed,
+    Close,
+    CloseSession,
+    Effect,
+    Exit,
+    Input,
+    Instant,
+    Received,
+    Recover,
+    Recovered,
+    Reply,
+    ShutdownAsked,
+    Tick,
+    ZooKeeperAnswer,
+    ZooKeeperEvent,
+    earliest,
+)
+from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER, Settings
+from fencepost_clusters.reference.core.replication import fetching
+from fencepost_clusters.reference.core.replication.fetching import Fetching
+from fencepost_clusters.reference.core.replication.following import Following
+from fencepost_clusters.reference.core.replication.producing import Producing
+from fencepost_clusters.reference.core.replication.replica import Key, log_name
+from fencepost_clusters.reference.core.replication.replicas import IsrOutcome, Replicas
+from fencepost_clusters.reference.core.zookeeper.contents import BadZnode, encode
+from fencepost_clusters.reference.core.zookeeper.session import TRY_AGAIN_NS, Clock, Session, Task
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire.errors import Error
+from fencepost_clusters.zookeeper.client import port as zk
+from fencepost_kafka import (
+    BrokerRegistered,
+    MetricsReported,
+    RecoveryEnded,
+    RecoveryStarted,
+    ZnodeUnreadable,
+)
+
+MS = 1_000_000
+LIVE_AFTER_SESSIONS = 2
+"""A session that has an id for that many session timeouts is that of a live process."""
+EXIT_TAKEN = EXIT_UNREADABLE
+"""The exit code of a process whose id belongs to a live one."""
+
+
+@final
+class ClassicNode:
+    """See the module: `handle(input, now) -> effects`, and `deadline_ns()` says when to Tick."""
+
+    def __init__(self, settings: Settings, process: ClassicProcess) -> None:
+        self.settings = settings
+        self._out = out = process.outbox()
+        self._clock = clock = Clock(process.started)
+        out.note(
+            NodeStarted(
+                role="broker",
+                node_id=settings.node_id,
+                incarnation=str(process.incarnation),
+                log_end=-1,
+            )
+        )
+        policies, rules = process.policies, process.policies.replication
+        self._info = znodes.BrokerInfo(process.endpoints, version=1)
+        self.session = Session(settings.zookeeper, settings.chroot, settings.ms(s.SESSION), out)
+        self.known = Known(settings.node_id, out)
+        self.lifecycle = Lifecycle(settings, out)
+        self.reader = Reader(self.known, self.session, clock, self, policies.classic)
+        self.state_changes = StateChanges(self.known, self, policies.classic, out)
+        isr_writes = IsrWrites(self.known, self.lifecycle, self.session, self._isr_written)
+        self.replicas = Replicas(settings, isr_writes, rules, out)
+        context = Context(
+            settings=settings,
+            known=self.known,
+            lifecycle=self.lifecycle,
+            session=self.session,
+            clock=clock,
+            reader=self.reader,
+            policies=policies,
+        )
+        hosts = self.replicas.by_key.__contains__
+        self.elections = Elections(context, hosts, self._adopt_one)
+        self.leading = Leading(context, self.elections, self.replicas, self._adopt_one)
+        self.following = Following(settings, self.replicas, self.lifecycle, rules, out)
+        self.producing = Producing(settings, self.replicas, self.lifecycle, rules, out)
+        self.fetching = Fetching(
+            self.replicas,
+            self.following,
+            session=self.lifecycle,
+            refuse=lambda received: refuse_fenced(received, self.lifecycle, out),
+            policies=rules,
+            out=out,
+        )
+        administration = Administration(context, process.incarnation)
+        self._clients = ClientRequests(
+            settings,
+            self.lifecycle,
+            parts=Serving(self.replicas, self.producing, self.fetching, administration),
+            requests=CHANGES,
+            policies=policies.cluster.serving,
+            out=out,
+        )
+        self._hosted: set[Key] = set()
+        """The partitions of reassignments under way that this broker was requested to start."""
+        self._registered_in: int | None = None
+        self._taken: tuple[int, int] | None = None
+        """The registration of another session under this id, by its czxid, and since when."""
+        self._join_again_ns: int | None = None
+        self._checked_disk = False
+        self._due_ns: int | None = process.started.monotonic_ns
+        out.note(RecoveryStarted(node_id=settings.node_id))
+        out.add(Recover())
+
+    # ------------------------------------------------------------------------------------- driver
+
+    def handle(self, what: Input, now: Instant) -> tuple[Effect, ...]:
+        """Handles an input; returns its effects, in order."""
+        self._clock.now = now
+        self._out.cause = None
+        self._tick_if_due(now)
+        match what:
+            case Received():
+                self._out.cause = Cause(process=what.client, seq=what.correlation, request=True)
+                self._request(what, now)
+            case Answered():
+                self.following.answered(what.call_id, what.message, now)
+            case CallFailed():
+                self.following.failed(what.call_id, now)
+            case ZooKeeperAnswer():
+                self.session.answered(what.request_id, what.answer)
+            case ZooKeeperEvent():
+                self._session_event(what.event, now)
+            case Recovered():
+                self._take_disk(what)
+            case ShutdownAsked():
+                self._shut_down(now)
+            case Tick():
+                pass
+        self._out.cause = None
+        if self.reader.complete and not self._checked_disk:
+            self._check_disk()
+        self.leading.go_on(now)
+        self.producing.settle(now)
+        self.fetching.release(self.known.image, now)
+        self._due_ns = self._earliest_ns()
+        if self.lifecycle.ended:
+            self._stop(now)
+        return self._out.drain()
+
+    def deadline_ns(self) -> int | None:
+        """The monotonic time of the next Tick."""
+        return self._due_ns
+
+    def metrics_now(self) -> tuple[MetricsReported, ...]:
+        """None: KIP-631's metrics are those of the quorum plane."""
+        return ()
+
+    def _earliest_ns(self) -> int | None:
+        return earliest(
+            (
+                self.session.deadline_ns(),
+                self._join_again_ns,
+                self.reader.deadline_ns(),
+                self.lifecycle.deadline_ns(),
+                self.elections.deadline_ns(),
+                self.leading.deadline_ns(),
+                self.producing.deadline_ns(),
+                self.fetching.deadline_ns(),
+                self.replicas.deadline_ns(),
+                self.following.deadline_ns(),
+            )
+        )
+
+    def _tick_if_due(self, now: Instant) -> None:
+        if self._due_ns is None or now.monotonic_ns < self._due_ns:
+            return
+        self.session.tick(now)
+        if self._join_again_ns is not None and now.monotonic_ns >= self._join_again_ns:
+            self._join_again_ns = None
+            if self.session.connected is not None:
+                self.session.start(self._join(self.session.connected))
+        self.reader.tick(now)
+        self.elections.tick(now)
+        self.leading.tick(now)
+        self.lifecycle.go_on(len(self.known.led_by_me()), now)
+        self.replicas.tick(self.known.image, now)
+        self.following.tick(self.known.image, now)
+
+    def _take_disk(self, found: Recovered) -> None:
+        """Takes the recovered logs, and opens the session in which this broker registers."""
+        batches = sum(len(entries) for entries in found.logs.values())
+        self._out.note(
+            RecoveryEnded(node_id=self.settings.node_id, logs=len(found.logs), batches=batches)
+        )
+        self.replicas.recovered(found)
+        self.session.open()
+
+    def _shut_down(self, now: Instant) -> None:
+        """Begins a controlled shutdown: others lead what they can lead, then it ends."""
+        self.lifecycle.stop(now)
+        if self.session.connected is not None and not self.lifecycle.ended:
+            self.session.start(self._tell_stopping())
+
+    def _tell_stopping(self) -> Task:
+        info = encode(replace(self._info, stopping=True))
+        yield zk.SetData(znodes.broker(self.settings.node_id), info)
+
+    def _stop(self, now: Instant) -> None:
+        self.replicas.retire_all("shutdown")
+        self.producing.fail_all(now)
+        if self.replicas.by_key:
+            self.replicas.checkpoint()
+        self._out.add(CloseSession())
+        self._out.note(NodeStopped(reason="shut down"))
+        self._out.add(Exit("shut down"))
+
+    # ----------------------------------------------------------------------------------- ZooKeeper
+
+    def _session_event(
+        self, event: zk.Connected | zk.Suspended | zk.Ended | zk.Fired, now: Instant
+    ) -> None:
+        if isinstance(event, zk.Fired):
+            mine = event.path == znodes.broker(self.settings.node_id)
+            if self._registered_in is not None:
+                self.reader.fired(event)
+            elif mine and self.session.connected is not None:
+                self.session.start(self._join(self.session.connected))
+            return
+        self.session.changed(event, now)
+        self._taken = None  # while ZooKeeper cannot be reached, it ends no session
+        match event:
+            case zk.Connected(session):
+                if self._registered_in == session:
+                    self.reader.everything()
+                else:
+                    self.session.start(self._join(session))
+            case zk.Ended():
+                self._registered_in = None
+                self.lifecycle.unregistered()
+                self.elections.give_up()
+                for key in self.known.led_by_me():
+                    self.known.unled(key)
+                    self._adopt_one(key)
+            case zk.Suspended():
+                pass
+
+    def _join(self, session: int) -> Task:
+        """Registers in a new session, and reads the cluster. If the id is taken, it waits until the
+        other session is over, and ends if that is the session of a live process."""
+        if self._registered_in == session:
+            return
+        self._join_again_ns = None
+        try:
+            yield from registration.make_paths(self.settings.chroot)
+            made = yield from registration.register(self.settings.node_id, self._info, session)
+        except BadZnode as bad:
+            self._out.note(ZnodeUnreadable(reason=str(bad)))
+            self._join_again_ns = self._clock.now.monotonic_ns + TRY_AGAIN_NS
+            return
+        if isinstance(made, Taken):
+            self._wait_for_id(made)
+            return
+        self._taken = None
+        if self._info.since < 0:
+            self.elections.process = made.epoch
+            self._info = replace(self._info, since=made.epoch)
+        self._registered_in = session
+        self._out.note(
+            BrokerRegistered(
+                broker_id=self.settings.node_id,
+                broker_epoch=made.epoch,
+                session=session,
+                version=self._info.version,
+                overwrote=False,
+            )
+        )
+        self.lifecycle.registers(made.epoch)
+        self.reader.everything()
+
+    def _wait_for_id(self, taken: Taken) -> None:
+        now_ns = self._clock.now.monotonic_ns
+        if self._taken is None or self._taken[0] != taken.epoch:
+            self._taken = (taken.epoch, now_ns)
+        due_ns = self._taken[1] + LIVE_AFTER_SESSIONS * self.settings.ns(s.SESSION)
+        if now_ns < due_ns:
+            self._join_again_ns = due_ns
+            return
+        self._out.end(
+            f"broker id {self.settings.node_id} is taken by a live process: "
+            f"{znodes.broker(self.settings.node_id)} belongs to session {taken.session:x}",
+            EXIT_TAKEN,
+        )
+
+    # ----------------------------------------------------------------- what has changed (Listener)
+
+    def brokers_changed(self) -> None:
+        """Applies the registrations that were read: which brokers are live, and as which
+        processes."""
+        now = self._clock.now
+        for one in self.replicas.all():
+            for broker, follower in list(one.followers.items()):
+                known = self.known.registrations.get(broker)
+                if known is not None and 0 <= follower.broker_epoch < known.epoch:
+                    one.forget(broker)
+            if one.leading:
+                self._expel_replaced(one.key, now)
+        every = [(p.topic_id, p.index) for p in self.known.image.all_partitions()]
+        self.elections.consider([key for key in every if key in self.known.isrs], now)
+        self.following.hurry(now)
+
+    def _expel_replaced(self, key: Key, now: Instant) -> None:
+        """Takes brokers out of the ISR whose processes are not those that are its members."""
+        content = self.known.isrs[key].content
+        for broker in content.isr:
+            process = self.known.process_of(broker)
+            replaced = process is not None and process != content.process_of(broker)
+            if replaced and broker != self.settings.node_id:
+                self.replicas.expel(key, broker, now)
+
+    def partitions_changed(self, keys: Collection[Key]) -> None:
+        """Adopts the partitions that were read."""
+        now = self._clock.now
+        self.leading.note_stored(keys)
+        self.replicas.adopt(self.known.image, [k for k in keys if self._is_adopted(k)], now)
+        self.leading.consider(keys, now)
+        self.elections.consider(keys, now)
+        for key in sorted(keys):
+            one = self.known.partition(key)
+            if one is not None and one.leader < 0 and key[0] in self.known.image.deleting:
+                name = self.known.image.names[key[0]]
+                self.session.start(self.state_changes.finish_deletion(name))
+
+    def _is_adopted(self, key: Key) -> bool:
+        """Whether a partition's new state concerns a replica here. A replica is removed only upon a
+        request, and a new one of a reassignment starts upon one."""
+        one, me = self.known.partition(key), self.settings.node_id
+        if one is None:
+            return key in self.replicas.by_key
+        if key[0] in self.known.image.deleting or me not in one.replicas:
+            return False
+        return me not in one.adding or key in self._hosted or key in self.replicas.by_key
+
+    def _adopt_one(self, key: Key) -> None:
+        self.partitions_changed((key,))
+
+    def _check_disk(self) -> None:
+        """Removes the logs on disk that belong to no partition of this broker (RP-25)."""
+        self._checked_disk = True
+        self.replicas.delete_strays(self.known.image)
+
+    def requested(self, name: str, index: int) -> Task:
+        """Carries out the requests for state changes of a replica."""
+        yield from self.state_changes.listen(name, index)
+
+    def reread(self, name: str, index: int) -> Task:
+        """Reads a partition again, and adopts it."""
+        yield from self.reader.partition(name, index)
+
+    def host(self, key: Key) -> None:
+        """Starts a replica of a partition to which this broker was assigned."""
+        self._hosted.add(key)
+        self._adopt_one(key)
+
+    def remove(self, name: str, key: Key) -> None:
+        """Stops a replica, and deletes its log."""
+        self._hosted.discard(key)
+        if key in self.replicas.by_key:
+            self.replicas.remove(key, "deleted" if key[0] in self._deleting() else "unassigned")
+        self.replicas.delete_unopened({log_name(name, key)})
+
+    def _deleting(self) -> Collection[object]:
+        return self.known.image.deleting
+
+    def _isr_written(self, call_id: int, key: Key, outcome: IsrOutcome | None) -> None:
+        now = self._clock.now
+        if outcome is None:
+            self.replicas.failed(call_id, now)
+            return
+        one = self.replicas.by_key.get(key)
+        current = one is not None and one.asked == call_id
+        self.replicas.answered(call_id, outcome, now)
+        if outcome.error is Error.NONE and current and one is not None:
+            self._adopt_one(key)
+            one.confirmed()
+            self._expel_replaced(key, now)
+
+    # ------------------------------------------------------------------------------------ requests
+
+    def _request(self, received: Received, now: Instant) -> None:
+        if received.listener == REPLICATION_LISTENER:
+            self._from_node(received, now)
+        elif not self.lifecycle.serving(now):
+            refuse_fenced(received, self.lifecycle, self._out)
+        elif not self.reader.complete:
+            # It does not know every topic yet: a client would take that for the cluster's state.
+            self._out.add(Close(received.request_id, "the cluster is not read yet"))
+        else:
+            self._clients.handle(received, self.known.image, None, now)
+
+    def _from_node(self, received: Received, now: Instant) -> None:
+        message = received.message
+        if not isinstance(message, m.FetchRequest):
+            self._out.add(Close(received.request_id, "no request for a broker"))
+            return
+        error = self.following.judge(received, message, self.known.image)
+        if not self.lifecycle.registered:
+            error = Error.NOT_LEADER_OR_FOLLOWER
+        if error is not Error.NONE:
+            self._out.add(Reply(received.request_id, fetching.refused(message, error)))
+        else:
+            self.fetching.fetch(received, message, self.known.image, now)

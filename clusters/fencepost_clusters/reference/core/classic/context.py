@@ -1,0 +1,25 @@
+"""What the parts of a broker share in the plane without a controller."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fencepost_clusters.reference.core.classic.known import Known
+from fencepost_clusters.reference.core.classic.lifecycle import Lifecycle
+from fencepost_clusters.reference.core.classic.process import PlanePolicies
+from fencepost_clusters.reference.core.classic.reading import Reader
+from fencepost_clusters.reference.core.node.settings import Settings
+from fencepost_clusters.reference.core.zookeeper.session import Clock, Session
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The broker's settings and state, its session with ZooKeeper, and what reads there."""
+
+    settings: Settings
+    known: Known
+    lifecycle: Lifecycle
+    session: Session
+    clock: Clock
+    reader: Reader
+    policies: PlanePolicies
