@@ -43,6 +43,7 @@ from fencepost_suites.replication import (
     leadership,
     logs,
     watermarks,
+    without_controller,
 )
 from fencepost_suites.topics import deletion, placement, reassignment
 
@@ -108,6 +109,13 @@ ALL: tuple[Rule[Any], ...] = (
     elections.DeadIsrHasNoLeader(),
     elections.LeadershipsSpread(),
     elections.PreferredLeadsAgain(),
+    without_controller.FirstOfIsrLeads(),
+    without_controller.ServesOnceIsrIsStored(),
+    without_controller.TimesAreObeyed(),
+    without_controller.EmptyIsrIsLed(),
+    without_controller.PathsAreTheDesigns(),
+    without_controller.StateChangesCarriedOut(),
+    without_controller.NewTopicsAreNoticed(),
     placement.PlacedByFormula(),
     placement.PlacedOnLive(),
     placement.AddingMovesLittle(),

@@ -9,7 +9,7 @@ import pytest
 
 from fencepost import Defect
 from fencepost.plugins.manager import load
-from fencepost_clusters.reference.defects.catalogue import DEFECTS, LEGACY_DEFECTS
+from fencepost_clusters.reference.defects.catalogue import CLASSIC_DEFECTS, DEFECTS, LEGACY_DEFECTS
 from fencepost_suites import plugin, rules
 from fencepost_suites.clauses import clauses
 
@@ -22,6 +22,7 @@ OWED = {
     *("QC-25", "QC-37"),
     *("RP-04", "RP-05", "RP-06", "RP-07", "RP-09", "RP-10", "RP-13", "RP-15", "RP-18", "RP-24"),
     *("RP-27", "RP-32"),
+    *("RP-14", "RP-16", "RP-17", "RP-22", "RP-23", "RP-30", "RP-34"),
     *("RP-01", "RP-02", "RP-03", "RP-20", "RP-21", "RP-25", "RP-28", "RP-33", "QC-26"),
     *("QC-32", "RP-08", "RP-11", "RP-12", "RP-19", "RP-26", "RP-29", "RP-31"),
     *(f"HB-{number:02}" for number in range(1, 30)),
@@ -70,8 +71,8 @@ def test_a_defect_breaks_clauses_that_are_judged() -> None:
 
 @pytest.mark.parametrize(
     ("plane", "defects"),
-    [("quorum", DEFECTS), ("legacy", LEGACY_DEFECTS)],
-    ids=("quorum", "legacy"),
+    [("quorum", DEFECTS), ("legacy", LEGACY_DEFECTS), ("classic", CLASSIC_DEFECTS)],
+    ids=("quorum", "legacy", "classic"),
 )
 def test_a_clause_that_a_defect_can_break_has_a_defect_on_each_plane(
     plane: str, defects: Sequence[Defect]

@@ -8,19 +8,34 @@ from typing import final
 
 from msgspec import Struct, field
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    FaultHealed,
+    FaultInjected,
+    Finding,
+    Key,
+    RunEnd,
+    Violated,
+)
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerDeclared,
+    BrokerStopping,
     ControllerBegan,
     ControllerElected,
     ControllerEnded,
     ControllerResigned,
     HeartbeatAnswered,
     HeartbeatSent,
+    IsrPrepared,
     MetadataHeartbeatAnswered,
     MetadataHeartbeatSent,
     PartitionCommitted,
+    ReplicaStood,
+    SessionChanged,
     TopicCommitted,
 )
 from fencepost_suites.brokers.leases import MS, Late, judge_late
@@ -70,7 +85,8 @@ class _Cluster(Struct):
 
 @final
 class DeadIsrHasNoLeader(Struct, frozen=True):
-    """RP-29. A broker is live if the records say that it is not fenced. Replicas that are eligible
+    """RP-29. A broker is live if the records say that it is not fenced. An empty ISR was never
+    stored. Replicas that are eligible
     beside the ISR count as members of it. Where fencings and elections are records of one log,
     their offsets are their order. Elsewhere a controller may learn late that a broker is gone, and
     an observer may learn of the two in either order: then a member must have been out for
@@ -107,12 +123,12 @@ class DeadIsrHasNoLeader(Struct, frozen=True):
         if not news or before is None:
             return NOTHING
         members = {*before.isr, *before.eligible}
-        dead = all(state.brokers.fenced(member) for member in members)
+        dead = bool(members) and all(state.brokers.fenced(member) for member in members)
         if dead and body.leader >= 0 and body.leader not in members:
             return (Violated(event.ref, Evidence.PEER, _made_leader(body, members)),)
-        if body.leader >= 0 and body.leader != before.leader:
+        if members and body.leader >= 0 and body.leader != before.leader:
             self._elected(state, event, body, members)
-        gone = all(state.brokers.fenced(member) for member in members - {before.leader})
+        gone = members and all(state.brokers.fenced(one) for one in members - {before.leader})
         others = [r for r in body.replicas if r not in members and not state.brokers.fenced(r)]
         if gone and body.leader < 0 and others:
             return (Exercised(event.ref, Evidence.PEER),)
@@ -181,11 +197,14 @@ def _uneven(eligible_leaders: Iterable[int], survivors: Sequence[int]) -> bool:
 @final
 class LeadershipsSpread(Struct, frozen=True):
     """RP-02. Judged for a broker that led, with full ISRs, at least as many partitions as there are
-    survivors, if the next replica of each list would spread them evenly. Exercised by the record
-    that moves the last of them."""
+    survivors, if the next replica of each list would spread them evenly. Without a controller a
+    replica that has waited for its turn may lead instead. Exercised by the record that moves the
+    last of them."""
 
     clause: str = "RP-02"
-    kinds: frozenset[type[Struct]] = frozenset({TopicCommitted, PartitionCommitted, *BROKER_NEWS})
+    kinds: frozenset[type[Struct]] = frozenset(
+        {TopicCommitted, PartitionCommitted, *BROKER_NEWS, ReplicaStood}
+    )
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _Failures:
@@ -204,7 +223,22 @@ class LeadershipsSpread(Struct, frozen=True):
                 state.partitions.forget(body)
             case PartitionCommitted():
                 return state, self._moved(state, event, body)
+            case ReplicaStood(won=True):
+                self._elected(state, body)
         return state, NOTHING
+
+    @staticmethod
+    def _elected(state: _Failures, body: ReplicaStood) -> None:
+        """Without a controller replicas race: one that stood in its turn may win."""
+        place = (body.topic, body.partition)
+        for failed in state.failed.values():
+            if place in failed.due:
+                replicas = state.partitions.newest[place].replicas
+                turns = [b for b in replicas if b in failed.survivors]
+                if body.broker_id in turns:
+                    due_ms = body.preferred_ms * (turns.index(body.broker_id) + 1)
+                    if body.waited_ms >= due_ms:
+                        failed.eligible_leaders.setdefault(place, failed.due[place])
 
     @staticmethod
     def _fenced(state: _Failures, broker: int) -> None:
@@ -224,16 +258,18 @@ class LeadershipsSpread(Struct, frozen=True):
         if not news or before is None:
             return NOTHING
         place = (body.topic, body.partition)
-        failed = state.failed.get(before.leader)
-        if failed is None or place not in failed.due:
+        former, failed = next(
+            ((b, one) for b, one in state.failed.items() if place in one.due), (-1, None)
+        )
+        if failed is None or body.leader in (-1, former):
             return NOTHING
-        failed.eligible_leaders[place] = body.leader
+        failed.eligible_leaders.setdefault(place, body.leader)
         if len(failed.eligible_leaders) < len(failed.due):
             return NOTHING
-        del state.failed[before.leader]
+        del state.failed[former]
         if _uneven(failed.eligible_leaders.values(), failed.survivors):
             message = (
-                f"of the {len(failed.due)} partitions that broker {before.leader} led, the "
+                f"of the {len(failed.due)} partitions that broker {former} led, the "
                 f"survivors {list(failed.survivors)} got "
                 f"{[list(failed.eligible_leaders.values()).count(b) for b in failed.survivors]}"
             )
@@ -253,13 +289,19 @@ class _Preferred(Struct):
     suspects: list[Late] = field(default_factory=list)
     balance_ms: int = 0
     """How often the controller over ZooKeeper checks, as it has recorded."""
+    led: dict[TopicPartition, PartitionCommitted] = field(default_factory=dict)
+    """Each partition as it was when it had a leader last."""
+    checked: dict[TopicPartition, tuple[Cause, int]] = field(default_factory=dict)
+    """Without a controller: how each partition's leader began, and how often it checks."""
 
 
 @final
 class PreferredLeadsAgain(Struct, frozen=True):
     """RP-21. The controller reports how often it checks. Twice that interval and two seconds are
     allowed, within one controller's term, for a broker that is neither fenced nor stopping.
-    Exercised when leadership returns from a leader that could have continued."""
+    Without a controller the leaders check: the time counts from the last change of a session or a
+    fault on, and is judged at the end. Exercised when leadership returns from a leader that could
+    have continued."""
 
     clause: str = "RP-21"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -267,6 +309,7 @@ class PreferredLeadsAgain(Struct, frozen=True):
             *(TopicCommitted, PartitionCommitted, *BROKER_NEWS, HeartbeatSent),
             *(HeartbeatAnswered, ControllerElected, ControllerResigned),
             *(MetadataHeartbeatAnswered, MetadataHeartbeatSent, ControllerBegan, ControllerEnded),
+            *(IsrPrepared, SessionChanged, BrokerStopping, FaultInjected, FaultHealed),
         }
     )
     keys = staticmethod(whole_run)
@@ -300,6 +343,11 @@ class PreferredLeadsAgain(Struct, frozen=True):
             case ControllerBegan():
                 state.balance_ms = body.balance_ms
                 state.owed = dict.fromkeys(state.owed, event.at_ns)
+            case IsrPrepared():
+                state.checked[body.topic, body.partition] = (event.ref, body.balance_ms)
+            case SessionChanged() | BrokerStopping() | FaultInjected() | FaultHealed():
+                if state.checked:
+                    state.owed = dict.fromkeys(state.owed, event.at_ns)
             case ControllerElected() | ControllerResigned() | ControllerEnded():
                 state.owed = dict.fromkeys(state.owed, event.at_ns)
         return state, NOTHING
@@ -316,6 +364,10 @@ class PreferredLeadsAgain(Struct, frozen=True):
             state.owed.pop(place, None)
         else:
             state.owed.setdefault(place, event.at_ns)
+        if before is not None and before.leader < 0:
+            before = state.led.get(place)  # without a controller, no broker leads in between
+        if body.leader >= 0:
+            state.led[place] = body
         if before is None or before.leader in (preferred, -1) or body.leader != preferred:
             return NOTHING
         gone_on = before.leader in body.isr and not state.brokers.fenced(before.leader)
@@ -341,4 +393,19 @@ class PreferredLeadsAgain(Struct, frozen=True):
                 state.suspects.append(late)
 
     def end(self, state: _Preferred, end: RunEnd) -> Sequence[Finding]:
-        return judge_late(state.suspects, end)
+        late = list(state.suspects)
+        for place, since_ns in state.owed.items():
+            ref, balance_ms = state.checked.get(place, (None, 0))
+            one = state.partitions.newest[place]
+            allowed_ns = (2 * balance_ms + 2_000) * MS
+            open_ns = end.ended_at_ns - since_ns
+            fenced = state.brokers.fenced(one.replicas[0])
+            if ref is None or not balance_ms or fenced or open_ns <= allowed_ns:
+                continue
+            message = (
+                f"broker {one.replicas[0]}, the preferred replica of {place[0]}-{place[1]}, has "
+                f"been in its ISR for {span(open_ns)}, and broker {one.leader} leads at the end"
+            )
+            violated = Violated(ref, Evidence.PEER, message)
+            late.append(Late(violated, ref.process, since_ns, end.ended_at_ns, allowed_ns))
+        return judge_late(late, end)

@@ -298,8 +298,8 @@ class OneLeaderAnEpoch(Struct, frozen=True):
         state.records[place] = (body, event.ref)
         if known is None or ref is None or body.leader_epoch > known.leader_epoch:
             return NOTHING
-        if body.leader_epoch == known.leader_epoch and body.leader == known.leader:
-            return NOTHING
+        if body.leader_epoch == known.leader_epoch and body.leader in (known.leader, -1):
+            return NOTHING  # without a controller, an epoch lasts until the next election
         message = (
             f"{body.topic}-{body.partition} went from broker {known.leader} in leader epoch "
             f"{known.leader_epoch} to broker {body.leader} in {body.leader_epoch}"

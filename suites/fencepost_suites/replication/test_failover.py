@@ -47,7 +47,7 @@ def test_a_write_whose_answer_was_lost_with_the_leader_is_sent_again_and_stored_
 
 
 @pytest.mark.only(
-    *("reference/quorum", "reference/legacy", "apache/kraft"),
+    *("reference/quorum", "reference/legacy", "reference/classic", "apache/kraft"),
     reason="a follower may be the controller elsewhere",
 )
 @PATIENT_OF_FOUR

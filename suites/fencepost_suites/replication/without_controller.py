@@ -1,0 +1,450 @@
+"""The plane without a controller: replicas elect leaders over ZooKeeper, and brokers carry out
+state changes that others request there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, final
+
+from msgspec import Struct, field
+
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    FaultHealed,
+    FaultInjected,
+    Finding,
+    Key,
+    ProcessExited,
+    RunEnd,
+    Violated,
+)
+from fencepost_kafka import (
+    BrokerStateChanged,
+    FetchServed,
+    FollowingStarted,
+    IsrPrepared,
+    LeadershipStarted,
+    LogAppended,
+    PartitionCommitted,
+    ProduceAnswered,
+    ReassignmentNoticed,
+    ReplicaRemoved,
+    ReplicaStood,
+    SessionChanged,
+    StateChangeCarriedOut,
+    TopicCommitted,
+)
+from fencepost_suites.brokers.leases import MS, Late, judge_late
+from fencepost_suites.common.keys import NOTHING, by_topic, whole_run
+from fencepost_suites.common.words import span
+
+DONE_WITHIN_NS = 10_000_000_000
+"""A running broker has noticed a change by then."""
+REMOVED_WITHIN_NS = 2_000_000_000
+"""A broker has removed a replica by then: it does so before it deletes the request."""
+
+
+class _Elected(Struct):
+    """The elections of a topic's partitions; a topic that is created again begins anew."""
+
+    won: dict[tuple[int, int], tuple[str, Cause]] = field(default_factory=dict)
+    """partition, epoch -> the process that has won, and the event."""
+    began: dict[tuple[str, int], LeadershipStarted] = field(default_factory=dict)
+    """process, partition -> how it began to serve."""
+
+
+@final
+class FirstOfIsrLeads(Struct, frozen=True):
+    """RP-14. Judged by each replica that stands: it is a member of the ISR that it has read, and
+    has waited unless it is the preferred one. One process wins in a leader epoch, and what it had
+    when it began is committed as soon as it serves. Exercised by each election from a stored
+    ISR."""
+
+    clause: str = "RP-14"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {ReplicaStood, LeadershipStarted, FetchServed, ProduceAnswered, TopicCommitted}
+    )
+    keys = staticmethod(by_topic)
+
+    def start(self, key: Key) -> _Elected:
+        return _Elected()
+
+    def step(self, state: _Elected, event: Event) -> tuple[_Elected, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case TopicCommitted(deleted=True):
+                return _Elected(), NOTHING
+            case ReplicaStood():
+                return state, self._stood(state, event, body)
+            case LeadershipStarted():
+                state.began[event.process, body.partition] = body
+            case FetchServed() | ProduceAnswered() if body.high_watermark >= 0:
+                began = state.began.get((event.process, body.partition))
+                current = began is not None and began.leader_epoch == body.leader_epoch
+                if began is not None and current and body.high_watermark < began.log_end:
+                    message = (
+                        f"{event.process} serves {body.topic}-{body.partition} with the high "
+                        f"watermark {body.high_watermark}; its log ended at {began.log_end} when "
+                        "it was elected"
+                    )
+                    return state, (Violated(event.ref, Evidence.SELF, message),)
+        return state, NOTHING
+
+    @staticmethod
+    def _stood(state: _Elected, event: Event, body: ReplicaStood) -> Sequence[Finding]:
+        name = f"{body.topic}-{body.partition}"
+        if body.isr and body.broker_id not in body.isr:
+            message = f"{event.process} stood for {name}, outside its ISR {list(body.isr)}"
+            return (Violated(event.ref, Evidence.SELF, message),)
+        if not body.preferred and body.waited_ms < body.preferred_ms:
+            message = (
+                f"{event.process}, which is not the preferred replica of {name}, stood after "
+                f"{body.waited_ms} ms; it has to wait for {body.preferred_ms} ms"
+            )
+            return (Violated(event.ref, Evidence.SELF, message),)
+        if not body.won:
+            return NOTHING
+        known = state.won.setdefault(
+            (body.partition, body.leader_epoch), (event.process, event.ref)
+        )
+        if known[0] != event.process:
+            message = (
+                f"{event.process} and {known[0]} were both elected to lead {name} in leader epoch "
+                f"{body.leader_epoch}"
+            )
+            return (Violated(event.ref, Evidence.PEER, message, (known[1],)),)
+        return (Exercised(event.ref, Evidence.SELF),) if body.isr else NOTHING
+
+    def end(self, state: _Elected, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+class _Prepared(Struct):
+    """The leader epochs in which each process has stored its ISR, by partition."""
+
+    stored: dict[tuple[str, int], int] = field(default_factory=dict)
+
+
+@final
+class ServesOnceIsrIsStored(Struct, frozen=True):
+    """RP-16. Exercised by a leader that had to wait for another member of the ISR."""
+
+    clause: str = "RP-16"
+    kinds: frozenset[type[Struct]] = frozenset({IsrPrepared, LeadershipStarted, TopicCommitted})
+    keys = staticmethod(by_topic)
+
+    def start(self, key: Key) -> _Prepared:
+        return _Prepared()
+
+    def step(self, state: _Prepared, event: Event) -> tuple[_Prepared, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case TopicCommitted(deleted=True):
+                return _Prepared(), NOTHING
+            case IsrPrepared():
+                state.stored[event.process, body.partition] = body.leader_epoch
+                return state, self._prepared(event, body)
+            case LeadershipStarted():
+                if state.stored.get((event.process, body.partition)) != body.leader_epoch:
+                    message = (
+                        f"{event.process} serves {body.topic}-{body.partition} in leader epoch "
+                        f"{body.leader_epoch}, and has stored no ISR of it"
+                    )
+                    return state, (Violated(event.ref, Evidence.SELF, message),)
+        return state, NOTHING
+
+    @staticmethod
+    def _prepared(event: Event, body: IsrPrepared) -> Sequence[Finding]:
+        name = f"{body.topic}-{body.partition}"
+        short = [b for b, end in zip(body.isr, body.ends, strict=True) if end < body.log_end]
+        if short:
+            message = (
+                f"{event.process} stored the ISR {list(body.isr)} of {name}, and brokers {short} "
+                f"have not reached its log end {body.log_end}"
+            )
+            return (Violated(event.ref, Evidence.SELF, message),)
+        left = sorted(set(body.awaited) - set(body.isr))
+        if left and body.waited_ms < body.most_ms:
+            message = (
+                f"{event.process} left the live brokers {left} out of the ISR of {name} after "
+                f"{body.waited_ms} ms; {body.most_ms} ms are to be waited"
+            )
+            return (Violated(event.ref, Evidence.SELF, message),)
+        return (Exercised(event.ref, Evidence.SELF),) if len(body.awaited) > 1 else NOTHING
+
+    def end(self, state: _Prepared, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@final
+class TimesAreObeyed(Struct, frozen=True):
+    """RP-34. Judged by the times that nodes report beside those of their settings: two seconds
+    beyond LeaderElectionWaitTime are allowed. Exercised by a replica that had to wait for
+    PreferredReplicaTime, and by a leader that had waited for LeaderElectionWaitTime."""
+
+    clause: str = "RP-34"
+    kinds: frozenset[type[Struct]] = frozenset({ReplicaStood, IsrPrepared})
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> list[Late]:
+        return []
+
+    def step(self, state: list[Late], event: Event) -> tuple[list[Late], Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, ReplicaStood):
+            if body.preferred:
+                return state, NOTHING
+            if body.waited_ms < body.preferred_ms:
+                message = f"{event.process} stood after {body.waited_ms} ms, too early"
+                return state, (Violated(event.ref, Evidence.SELF, message),)
+            return state, (Exercised(event.ref, Evidence.SELF),)
+        assert isinstance(body, IsrPrepared)
+        name = f"{body.topic}-{body.partition}"
+        if set(body.awaited) - set(body.isr) and body.waited_ms < body.most_ms:
+            message = f"{event.process} waited {body.waited_ms} ms for the ISR of {name}, too short"
+            return state, (Violated(event.ref, Evidence.SELF, message),)
+        if body.waited_ms > body.most_ms + 2_000:
+            message = f"{event.process} waited {body.waited_ms} ms for the ISR of {name}, too long"
+            violated = Violated(event.ref, Evidence.SELF, message)
+            from_ns = event.at_ns - body.waited_ms * MS
+            state.append(Late(violated, event.process, from_ns, event.at_ns, body.most_ms * MS))
+        done = body.waited_ms >= body.most_ms
+        return state, (Exercised(event.ref, Evidence.SELF),) if done else NOTHING
+
+    def end(self, state: list[Late], end: RunEnd) -> Sequence[Finding]:
+        return judge_late(state, end)
+
+
+class _Unled(Struct):
+    """The partitions of which no ISR was ever stored: when they were first read, and by which
+    event."""
+
+    open: dict[tuple[str, int], tuple[int, Cause]] = field(default_factory=dict)
+
+
+@final
+class EmptyIsrIsLed(Struct, frozen=True):
+    """RP-17. A partition with an empty ISR has a leader within ten seconds, which count anew after
+    each change of a session and each fault. Exercised by each first election."""
+
+    clause: str = "RP-17"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(TopicCommitted, PartitionCommitted, ReplicaStood),
+            *(SessionChanged, FaultInjected, FaultHealed),
+        }
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Unled:
+        return _Unled()
+
+    def step(self, state: _Unled, event: Event) -> tuple[_Unled, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case TopicCommitted(deleted=True):
+                state.open = {k: v for k, v in state.open.items() if k[0] != body.topic}
+            case PartitionCommitted() if body.leader_epoch == 0 and not body.isr:
+                state.open.setdefault((body.topic, body.partition), (event.at_ns, event.ref))
+            case PartitionCommitted():
+                state.open.pop((body.topic, body.partition), None)
+            case SessionChanged() | FaultInjected() | FaultHealed():
+                state.open = {k: (event.at_ns, ref) for k, (_, ref) in state.open.items()}
+            case ReplicaStood(won=True) if not body.isr:
+                return state, (Exercised(event.ref, Evidence.SELF),)
+        return state, NOTHING
+
+    def end(self, state: _Unled, end: RunEnd) -> Sequence[Finding]:
+        return [
+            Violated(
+                ref,
+                Evidence.PEER,
+                f"{topic}-{partition} has had no leader for {span(end.ended_at_ns - since_ns)} "
+                "since it was created",
+            )
+            for (topic, partition), (since_ns, ref) in state.open.items()
+            if end.ended_at_ns - since_ns > DONE_WITHIN_NS
+        ]
+
+
+_PATHS: dict[type[Struct], re.Pattern[str]] = {
+    ReplicaStood: re.compile(r"/brokers/topics/[^/]+/\d+/leader"),
+    IsrPrepared: re.compile(r"/brokers/topics/[^/]+/\d+/ISR"),
+    StateChangeCarriedOut: re.compile(r"/brokers/topics/[^/]+/\d+/state/\d+/[^/]+"),
+    ReassignmentNoticed: re.compile(r"/brokers/partitions_reassigned/[^/]+/\d+"),
+}
+"""The replication design's paths, by the events that name one."""
+
+
+@final
+class PathsAreTheDesigns(Struct, frozen=True):
+    """RP-22. Judged by the znodes that nodes name when they write or read them. Exercised by each
+    of the four kinds."""
+
+    clause: str = "RP-22"
+    kinds: frozenset[type[Struct]] = frozenset(_PATHS)
+    keys = staticmethod(by_topic)
+
+    def start(self, key: Key) -> None:
+        return None
+
+    def step(self, state: None, event: Event) -> tuple[None, Sequence[Finding]]:
+        body: Any = event.body
+        if _PATHS[type(body)].fullmatch(body.path) is None:
+            message = f"{event.process} uses {body.path}, which is no path of the design"
+            return None, (Violated(event.ref, Evidence.SELF, message),)
+        return None, (Exercised(event.ref, Evidence.SELF),)
+
+    def end(self, state: None, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+_REMOVING = ("unassigned", "delete")
+
+
+class _Requests(Struct):
+    """The replicas of a topic on each process, and the requests to remove them."""
+
+    held: set[tuple[str, int]] = field(default_factory=set)
+    due: dict[tuple[str, int], tuple[int, Cause, str, bool]] = field(default_factory=dict)
+    """When each was taken up, the event, what it says, and whether the replica was started."""
+    ended: dict[str, int] = field(default_factory=dict)
+    """process -> when it ended."""
+
+
+@final
+class StateChangesCarriedOut(Struct, frozen=True):
+    """RP-23. A replica that is to be removed is gone two seconds after its broker took the request
+    up. Exercised by each removal upon a request."""
+
+    clause: str = "RP-23"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(StateChangeCarriedOut, ReplicaRemoved, FollowingStarted, LeadershipStarted),
+            *(LogAppended, ProcessExited),
+        }
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> dict[str, _Requests]:
+        return {}
+
+    def step(
+        self, state: dict[str, _Requests], event: Event
+    ) -> tuple[dict[str, _Requests], Sequence[Finding]]:
+        body: Any = event.body
+        if isinstance(body, ProcessExited):
+            for one in state.values():
+                one.ended[body.ended] = event.at_ns
+            return state, NOTHING
+        of_topic = state.setdefault(body.topic, _Requests())
+        place = (event.process, body.partition)
+        match body:
+            case StateChangeCarriedOut():
+                if body.change in _REMOVING and not body.moot:
+                    held = place in of_topic.held
+                    of_topic.due[place] = (event.at_ns, event.ref, body.change, held)
+            case ReplicaRemoved():
+                of_topic.held.discard(place)
+                if of_topic.due.pop(place, None) is not None:
+                    return state, (Exercised(event.ref, Evidence.SELF),)
+            case _:
+                of_topic.held.add(place)
+        return state, NOTHING
+
+    def end(self, state: dict[str, _Requests], end: RunEnd) -> Sequence[Finding]:
+        return [
+            Violated(
+                ref,
+                Evidence.SELF,
+                f"{process} has not removed its replica of {topic}-{partition}, as a request "
+                f"({change}) says",
+            )
+            for topic, one in state.items()
+            for (process, partition), (at_ns, ref, change, held) in one.due.items()
+            if held and one.ended.get(process, end.ended_at_ns) - at_ns > REMOVED_WITHIN_NS
+        ]
+
+
+class _Topics(Struct):
+    """The topics, and the processes that were active when each was first read."""
+
+    active: dict[str, int] = field(default_factory=dict)
+    """process -> since when it is active with the same session."""
+    owed: dict[str, tuple[int, Cause, set[str]]] = field(default_factory=dict)
+    """topic id -> when it was first read, the event, and the processes that have not read it."""
+
+
+@final
+class NewTopicsAreNoticed(Struct, frozen=True):
+    """RP-30. A broker that was active when a topic was first read by another has read it ten
+    seconds later, unless its session has changed or it has ended. Exercised by each that has, and
+    by a leader that notices a reassignment."""
+
+    clause: str = "RP-30"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(TopicCommitted, BrokerStateChanged, SessionChanged, ProcessExited),
+            *(ReassignmentNoticed, FaultInjected),
+        }
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Topics:
+        return _Topics()
+
+    def step(self, state: _Topics, event: Event) -> tuple[_Topics, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case BrokerStateChanged(new="ACTIVE"):
+                state.active[event.process] = event.at_ns
+            case BrokerStateChanged() | SessionChanged():
+                self._gone(state, event.process, event.at_ns)
+            case ProcessExited():
+                self._gone(state, body.ended, event.at_ns)
+            case FaultInjected():  # whatever it affects
+                state.owed = {
+                    topic: (event.at_ns, ref, left) for topic, (_, ref, left) in state.owed.items()
+                }
+            case TopicCommitted(deleted=True):
+                state.owed.pop(body.topic_id, None)
+            case TopicCommitted():
+                return state, self._read(state, event, body)
+            case ReassignmentNoticed():
+                return state, (Exercised(event.ref, Evidence.SELF),)
+        return state, NOTHING
+
+    @staticmethod
+    def _gone(state: _Topics, process: str, at_ns: int) -> None:
+        state.active.pop(process, None)
+        for since_ns, _, left in state.owed.values():
+            if at_ns - since_ns <= DONE_WITHIN_NS:
+                left.discard(process)
+
+    @staticmethod
+    def _read(state: _Topics, event: Event, body: TopicCommitted) -> Sequence[Finding]:
+        known = state.owed.get(body.topic_id)
+        if known is None:
+            state.owed[body.topic_id] = (event.at_ns, event.ref, set(state.active))
+            known = state.owed[body.topic_id]
+            known[2].discard(event.process)
+            return NOTHING
+        noticed = event.process in known[2]
+        known[2].discard(event.process)
+        return (Exercised(event.ref, Evidence.SELF),) if noticed else NOTHING
+
+    def end(self, state: _Topics, end: RunEnd) -> Sequence[Finding]:
+        return [
+            Violated(
+                ref,
+                Evidence.PEER,
+                f"{', '.join(sorted(left))} has not noticed a topic in "
+                f"{span(end.ended_at_ns - at_ns)}",
+            )
+            for at_ns, ref, left in state.owed.values()
+            if left and end.ended_at_ns - at_ns > DONE_WITHIN_NS
+        ]
