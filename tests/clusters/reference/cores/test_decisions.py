@@ -22,7 +22,7 @@ from fencepost_clusters.reference.core.node import settings
 from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.core.quorum.controller import isr_changes
 from fencepost_clusters.reference.core.quorum.controller.policies import RegistrationPolicies
-from fencepost_clusters.reference.defects import over_zookeeper
+from fencepost_clusters.reference.defects import over_zookeeper, without_controller
 from fencepost_clusters.reference.defects.catalogue import (
     DEFECTS,
     POLICY_DEFECTS,
@@ -225,7 +225,7 @@ def leaves(policies: object, path: str = "") -> Iterator[tuple[str, object]]:
             yield path + part.name, value
 
 
-EVERY_DEFECT = (*POLICY_DEFECTS, *over_zookeeper.DEFECTS)
+EVERY_DEFECT = (*POLICY_DEFECTS, *over_zookeeper.DEFECTS, *without_controller.DEFECTS)
 SEVERAL = {"loser-still-counts": 6, "overwritten-fetch-counts": 2}
 """Which of two processes has an id is decided in several places, one before the other."""
 

@@ -1,6 +1,6 @@
 """Every defect of the reference cluster is found, and no violation is reported on a healthy one.
 
-A defect of the data plane, which both planes have, is looked for on the quorum plane;
+A defect of the data plane, which all planes have, is looked for on the quorum plane;
 `fencepost defects` looks for each defect of a system.
 """
 
@@ -14,7 +14,7 @@ import pytest
 from fencepost import UsageError
 from fencepost.campaigns.defects import BUDGETS, Results, Search, Searcher, search_all, search_clean
 from fencepost.plugins.manager import Plugins, load
-from fencepost_clusters.reference.defects import over_zookeeper
+from fencepost_clusters.reference.defects import over_zookeeper, without_controller
 from fencepost_clusters.reference.defects.catalogue import DEFECTS
 
 pytestmark = pytest.mark.slow
@@ -28,6 +28,7 @@ def plugins() -> Plugins:
 
 
 QUORUM, LEGACY = "reference/quorum", "reference/legacy"
+CLASSIC = "reference/classic"
 
 
 def searcher(plugins: Plugins, out: Path, system: str = QUORUM, clean_seeds: int = 0) -> Searcher:
@@ -47,6 +48,7 @@ def searcher(plugins: Plugins, out: Path, system: str = QUORUM, clean_seeds: int
     [
         *((QUORUM, one.name) for one in DEFECTS),
         *((LEGACY, one.defect.name) for one in over_zookeeper.DEFECTS),
+        *((CLASSIC, one.defect.name) for one in without_controller.DEFECTS),
     ],
 )
 def test_a_defect_is_found_by_a_clause_it_breaks(
@@ -67,7 +69,7 @@ def test_a_defect_that_a_runtime_cannot_show_is_not_looked_for_there(
     assert [one["name"] for one in results["unseen"]] == ["registers-unrecovered"]
 
 
-@pytest.mark.parametrize("system", [QUORUM, LEGACY])
+@pytest.mark.parametrize("system", [QUORUM, LEGACY, CLASSIC])
 def test_a_healthy_cluster_is_blamed_for_nothing(
     system: str, plugins: Plugins, tmp_path: Path
 ) -> None:
