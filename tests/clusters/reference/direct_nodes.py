@@ -103,10 +103,10 @@ class Nodes:
         self.await_active()
 
     def bodies(self, process: str) -> list[object]:
-        """The event bodies that a process has recorded so far."""
+        """The event bodies that a process has recorded so far; it may be writing the next one."""
         path = self.events_path(process)
         read = Codec(KINDS)
-        lines = path.read_bytes().splitlines() if path.exists() else []
+        *lines, _unfinished = path.read_bytes().split(b"\n") if path.exists() else [b""]
         return [read.decode(line).body for line in lines]
 
     def alive(self, node: str) -> bool:
