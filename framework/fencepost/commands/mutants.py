@@ -11,7 +11,7 @@ import typer
 from fencepost.campaigns.mutants.campaign import Campaign
 from fencepost.commands.options import DEFAULT_SYSTEM, Json, Seed, System
 from fencepost.commands.terminal import load_plugins, print_json, print_line, progress
-from fencepost.model.errors import EXIT_CLEAN, EXIT_VIOLATED
+from fencepost.model.errors import EXIT_CLEAN, EXIT_VIOLATED, UsageError
 
 
 def mutants(
@@ -22,9 +22,21 @@ def mutants(
         list[Path] | None,
         typer.Option(help="Tests beside the suite: a file or a folder; may be given repeatedly."),
     ] = None,
+    module: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A module or package to change in place of the system's code, such as the rules; "
+            "the suite does not run, only --tests do. May be given repeatedly."
+        ),
+    ] = None,
     schedules: Annotated[
-        int, typer.Option(min=0, help="Random schedules after the suite, of 30 s each.")
-    ] = 5,
+        int | None,
+        typer.Option(
+            min=0,
+            help="Random schedules after the suite, of 30 s each: 5 if not given, none with "
+            "--module.",
+        ),
+    ] = None,
     at: Annotated[
         list[str] | None,
         typer.Option(help="Every change of one line instead, as module:line; may be repeated."),
@@ -35,13 +47,16 @@ def mutants(
     json: Json = False,
 ) -> None:
     """Flips comparisons, conditions and effects of a system's code, one at a time, and runs its
-    suite, other tests and random schedules in the simulator. Exit code 1 if a change was not
-    noticed."""
+    suite, other tests and random schedules in the simulator; or of other modules, such as the
+    rules, and runs their tests. Exit code 1 if a change was not noticed."""
+    if module and not tests:
+        raise UsageError("--module needs --tests: which tests shall notice a change?")
     campaign = Campaign(
         system=load_plugins().system(system),
         paths=[str(path.absolute()) for path in tests or ()],
+        modules=module or (),
         jobs=jobs or os.cpu_count() or 1,
-        seeds=schedules,
+        seeds=schedules if schedules is not None else 0 if module else 5,
         span_ms=30_000,
         report=progress(),
     )

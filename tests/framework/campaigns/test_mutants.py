@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -102,3 +103,24 @@ def test_a_system_that_names_no_code_is_refused(campaign: Campaign, plugins: Plu
     other = replace(campaign, system=plugins.system("apache/kraft"))
     with pytest.raises(UsageError, match="apache/kraft names no code"):
         other.drawn(3, 1)
+
+
+RULES = "tests/suites/clients/test_client_rules.py"
+RULES_PATH = str(Path(__file__).parents[3] / RULES)
+
+
+@pytest.mark.tool
+def test_a_rule_that_is_changed_is_noticed_by_its_histories(campaign: Campaign) -> None:
+    """Of the system itself nothing runs: neither its suite nor a schedule."""
+    rules = replace(campaign, modules=["fencepost_suites.clients.aborted"], paths=[RULES_PATH])
+    drawn = [one for one in rules.drawn(10**6, 1) if one.was == 'body.outcome == "failed"']
+    reach = rules.healthy(drawn)
+    (tried,) = rules.run(drawn, reach).mutants
+    assert RULES in tried.noticed_by
+    assert 0 < tried.reached_by < 100
+
+
+def test_the_tests_of_a_package_are_not_changed(campaign: Campaign) -> None:
+    every = replace(campaign, modules=["fencepost_suites"]).drawn(10**6, 1)
+    assert every
+    assert not [one for one in every if ".test_" in one.module]

@@ -84,10 +84,14 @@ class Results:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
     """Tries mutants of one system: `seeds` random schedules of `span_ms` after the suite and the
-    tests below `paths`, `jobs` at a time. `report` gets a line for each."""
+    tests below `paths`, `jobs` at a time. `report` gets a line for each.
+
+    `modules` are changed in place of the system's own code, such as the rules: then the suite does
+    not run, and what notices a change are the tests below `paths`."""
 
     system: System
     paths: Sequence[str]
+    modules: Sequence[str] = ()
     jobs: int
     seeds: int
     span_ms: int
@@ -117,11 +121,14 @@ class Campaign:
         return found
 
     def _every(self) -> Sequence[Mutation]:
-        if not isinstance(self.system, Mutable):
-            raise UsageError(f"{self.system.name} names no code of its own to change")
+        names = self.modules
+        if not names:
+            if not isinstance(self.system, Mutable):
+                raise UsageError(f"{self.system.name} names no code of its own to change")
+            names = self.system.mutable()
         return [
             one
-            for module in sorted(_modules(self.system.mutable()))
+            for module in sorted(set(_modules(names)))
             for one in mutations_of(module, _origin(module).read_bytes())
         ]
 
@@ -192,6 +199,7 @@ class Campaign:
         setting = Setting(
             system=self.system.name,
             sources=sources,
+            suite=not self.modules,
             paths=self.paths,
             seeds=self.seeds,
             span_ms=self.span_ms,
@@ -256,8 +264,10 @@ class Process:
 
 
 def _modules(names: Iterable[str]) -> Iterable[str]:
-    """The modules of these names; of a package, all below it."""
+    """The modules of these names; of a package, all below it but its tests."""
     for name in names:
+        if name.rpartition(".")[2].startswith("test_"):
+            continue
         found = importlib.util.find_spec(name)
         if found is None:
             raise UsageError(f"there is no module {name} to change")

@@ -39,11 +39,12 @@ IMPORT_S = 120
 
 class Setting(Struct, frozen=True, kw_only=True):
     """What all trials of a process have in common. `sources` replace those of the modules of these
-    names. `paths` are files or folders with tests beside those of the suite. A random schedule has
-    a number up to `seeds`, and takes `span_ms`."""
+    names. `suite`: whether the system's suite runs; `paths` are files or folders with other tests.
+    A random schedule has a number up to `seeds`, and takes `span_ms`."""
 
     system: str
     sources: Mapping[str, str]
+    suite: bool
     paths: Sequence[str]
     seeds: int
     span_ms: int
@@ -155,10 +156,17 @@ def serve(forks: Forks) -> None:
 
     setting, out = forks.setting, forks.out
     plugins = load()
-    suite = testrun.suite_of(plugins.system(setting.system))
-    wanted = testrun.Wanted(setting.system, "simulated", out, seed=1, suite=suite)
+    paths = list(setting.paths)
+    wanted = testrun.Wanted(
+        setting.system,
+        "simulated",
+        out,
+        seed=1,
+        suite=testrun.suite_of(plugins.system(setting.system)),
+        tests=None if setting.suite else paths.pop(0),
+    )
     results = testrun.ResultCollector()
-    options = ("--exitfirst", f"--basetemp={out.parent / 'tmp'}", *setting.paths)
+    options = ("--exitfirst", f"--basetemp={out.parent / 'tmp'}", *paths)
     ended = testrun.listen_quietly(wanted, results, *options, beside=[forks])
     if not forks.collected:
         raise RuntimeError("the tests cannot be collected")
