@@ -25,6 +25,7 @@ from fencepost.commands.conformance import conformance
 from fencepost.commands.defects import defects
 from fencepost.commands.demo import demo
 from fencepost.commands.doctor import doctor
+from fencepost.commands.lies import lies
 from fencepost.commands.mutants import mutants
 from fencepost.commands.new_system import new_system
 from fencepost.commands.options import defaults_of
@@ -67,6 +68,7 @@ COMMANDS: Mapping[Callable[..., None], str] = {
     report: "Make tables and pages of recorded runs.",
     defects: "Search for each defect of a system.",
     mutants: "Change a system's code, and see whether that is noticed.",
+    lies: "Let one node lie, and see which rules notice it.",
     conformance: "Show the verdict of each clause on each runtime.",
     soak: "Keep a system under load and faults, run after run.",
     plugins: "List what the loaded plugins offer.",
