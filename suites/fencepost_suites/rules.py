@@ -15,7 +15,7 @@ from fencepost_suites.brokers import (
     starting,
     stopping,
 )
-from fencepost_suites.clients import aborted, anomalies, duplicates
+from fencepost_suites.clients import aborted, anomalies, duplicates, ordering
 from fencepost_suites.common import surfaces
 from fencepost_suites.common.generations import of_clients, of_replicas
 from fencepost_suites.control_requests import bounces, obeying, shutdowns
@@ -171,6 +171,7 @@ ALL: tuple[Rule[Any], ...] = (
     of_clients(anomalies.Unseen()),
     of_clients(anomalies.InconsistentOffsets()),
     of_clients(duplicates.Duplicate(), duplicates.of_next_topic),
+    of_clients(ordering.NonmonotonicSend()),
     of_clients(anomalies.NonmonotonicPoll()),
     of_clients(anomalies.PollSkip()),
     aborted.AbortedRead(),

@@ -32,7 +32,7 @@ ANOMALIES = {
     f"JEPSEN-{name}"
     for name in (
         *("lost-write", "duplicate", "inconsistent-offsets", "nonmonotonic-poll", "poll-skip"),
-        *("unseen", "aborted-read"),
+        *("unseen", "aborted-read", "nonmonotonic-send"),
     )
 }
 
