@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from fencepost.testing import EventLog, Faults
-from fencepost_kafka import IsrPrepared, ReplicaRemoved, StateChangeCarriedOut, kafka_shape
+from fencepost_kafka import (
+    FollowingStarted,
+    IsrPrepared,
+    ReplicaRemoved,
+    StateChangeCarriedOut,
+    kafka_shape,
+)
 from fencepost_kafka.testing import KafkaClients, KafkaCluster
 from fencepost_suites.common.shapes import shaped
 
@@ -58,7 +64,7 @@ def test_a_leader_that_is_cut_off_from_zookeeper_commits_on_the_stored_isr(
 @physical("disks")
 @clause("RP-20", "RP-19", "RP-22", "RP-23", "RP-30")
 def test_a_partition_moves_while_it_is_written_to_and_its_leader_fails(
-    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
 ) -> None:
     clients.create_topic("orders", partitions=1)
     writes = clients.produce("orders", count=800, rate=200)
@@ -71,6 +77,13 @@ def test_a_partition_moves_while_it_is_written_to_and_its_leader_fails(
     with faults.hold(first, [second, third, fourth], "Fetch", first=0):
         clients.reassign("orders", 0, [first, second, third])
         assert clients.reassignments() == ("orders-0",)
+
+        def begins(body: FollowingStarted) -> bool:
+            return body.leader == fourth.id and body.log_end == 0
+
+        cluster.eventually(
+            history.event_where(FollowingStarted, begins, "the new replica to fetch")
+        )
         with faults.kill(fourth):
             cluster.eventually(cluster.another_leader("orders", 0, fourth))
             assert clients.reassignments() == ("orders-0",)
