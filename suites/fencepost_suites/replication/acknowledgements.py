@@ -78,7 +78,8 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
         elif isinstance(body, LogTruncated):
             state.ends[event.process] = body.to_offset
         elif isinstance(body, PartitionCommitted):
-            state.leaders[body.leader_epoch] = body.leader
+            if body.leader >= 0:  # an epoch may end before the next leader is elected
+                state.leaders[body.leader_epoch] = body.leader
             known = state.stored.get(body.leader_epoch)
             if known is None or known[0].offset < body.offset:
                 state.stored[body.leader_epoch] = body, event.process

@@ -190,7 +190,8 @@ class OnlyLeaderServes(Struct, frozen=True):
 
     @staticmethod
     def _committed(state: _Leading, event: Event, body: PartitionCommitted) -> None:
-        state.leaders[body.leader_epoch] = body.leader
+        if body.leader >= 0:
+            state.leaders[body.leader_epoch] = body.leader
         mine = state.ids.get(event.process)
         led = state.epochs.get(event.process, -1)
         if mine is not None and body.leader != mine and body.leader_epoch > led >= 0:

@@ -94,7 +94,8 @@ def test_acks_all_once_every_follower_has_it_keep_rp_04() -> None:
     assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 1, Evidence.PEER)
 
 
-def test_a_leaders_log_from_its_time_as_a_follower_does_not_count() -> None:
+@pytest.mark.parametrize("vacant", [False, True], ids=("led", "vacant"))
+def test_a_leaders_log_from_its_time_as_a_follower_does_not_count(vacant: bool) -> None:
     h = HistoryBuilder()
     partition(h, 3, leader=1, epoch=1, process=B1)
     store(h, "broker-1#0", 0)
@@ -111,6 +112,8 @@ def test_a_leaders_log_from_its_time_as_a_follower_does_not_count() -> None:
         ),
     )
     store(h, B1, 1, as_leader=True)
+    if vacant:  # as B2 has read; B1 has been paused, and answers what was committed before
+        partition(h, 4, leader=-1, epoch=1, process=B2)
     acknowledge(h, 2, ends=(2, 2, 2), mark=2)
     assert verdict(h, "RP-04").verdict is Outcome.HOLDS
 
