@@ -51,15 +51,22 @@ class Conducted:
 
 
 def run_one(
-    spec: RunSpec, plugins: Plugins, folder: RunFolder, span_ms: int, offered: Collection[str]
+    spec: RunSpec,
+    plugins: Plugins,
+    folder: RunFolder,
+    span_ms: int,
+    offered: Collection[str],
+    *,
+    at_once: int = MOST_AT_ONCE,
 ) -> Conducted:
-    """One run of `spec` under load, with the offered faults for `span_ms` (none: no faults)."""
+    """One run of `spec` under load, with the offered faults for `span_ms` (none: no faults), at
+    most `at_once` of them at a time."""
     try:
         with Run.start(spec, plugins, folder) as run:
             trouble = ""
             try:
                 run.clients.load()
-                conduct(run, spec.seed, span_ms, offered)
+                conduct(run, spec.seed, span_ms, offered, at_once=at_once)
             except (FencepostError, Violation) as went_wrong:
                 trouble = str(went_wrong)
             result = run.finish()
@@ -72,7 +79,9 @@ def run_one(
         return Conducted(folder, None, str(not_started))
 
 
-def conduct(run: Run, seed: int, span_ms: int, offered: Collection[str]) -> None:
+def conduct(
+    run: Run, seed: int, span_ms: int, offered: Collection[str], *, at_once: int = MOST_AT_ONCE
+) -> None:
     """Draws faults, heals and probes for `span_ms`; then heals the faults that are still active."""
     random = Random(f"{seed}/schedule")
     if not isinstance(run.runtime, Powered):
@@ -100,7 +109,7 @@ def conduct(run: Run, seed: int, span_ms: int, offered: Collection[str]) -> None
             mending.update(dict.fromkeys(healed, runtime.now_ns() + chooser.mending_ms * MS))
         affected = frozenset(name for one in lasting for name in one.planned.victims)
         alone = any(one.planned.alone for one in lasting) or runtime.now_ns() < alone_until_ns
-        full = alone or len(lasting) >= MOST_AT_ONCE
+        full = alone or len(lasting) >= at_once
         if not full and random.random() < 0.5:
             still = frozenset(n for n, until in mending.items() if until > runtime.now_ns())
             moment = Moment(runtime.view, runtime.layout, offered, affected, still)
