@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from fencepost import OWN, Authority, Change, Nearest, Origin, numbers
 from fencepost_kafka.events.values import NodeRole
-from fencepost_kafka.events.words import at, broker_scope, partition_scope, scopes
+from fencepost_kafka.events.words import at, broker_scope, partition_scope, scopes, topic_scope
 
 
 class MetadataCommitted(Struct, frozen=True, tag="metadata.committed", kw_only=True):
@@ -212,6 +212,16 @@ class TopicCommitted(Struct, frozen=True, tag="metadata.topic", kw_only=True):
             f"{'deleted' if self.deleted else 'created'}"
         )
 
+    def authority(self) -> Sequence[Authority]:
+        change = Change.LOST if self.deleted else Change.GAINED
+        return (Authority(topic_scope(self.topic), change, holder=None),)
+
+    def source_of(self, process: str) -> Sequence[Hashable]:
+        return (("topic record", self.offset),)
+
+    def came_from(self, process: str) -> Sequence[Origin]:
+        return (Origin(("topic record", self.offset), Nearest.FIRST),)
+
     def concerns(self) -> Sequence[str]:
         return scopes(self)
 
@@ -288,6 +298,16 @@ class BrokerDeleted(Struct, frozen=True, tag="metadata.broker_deleted", kw_only=
 
     def sentence(self) -> str:
         return f"committed at offset {self.offset}: broker {self.broker_id} is deleted"
+
+    def authority(self) -> Sequence[Authority]:
+        scope = broker_scope(self.broker_id)
+        return (Authority(scope, Change.LOST, holder=None, node=scope),)
+
+    def source_of(self, process: str) -> Sequence[Hashable]:
+        return (("broker record", self.offset),)
+
+    def came_from(self, process: str) -> Sequence[Origin]:
+        return (Origin(("broker record", self.offset), Nearest.FIRST),)
 
     def concerns(self) -> Sequence[str]:
         return scopes(self)

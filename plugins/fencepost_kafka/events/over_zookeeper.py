@@ -246,9 +246,14 @@ class BrokerDeclared(Struct, frozen=True, tag="controller.broker_declared", kw_o
         )
 
     def authority(self) -> Sequence[Authority]:
-        change = Change.GAINED if self.new in ("Active", "Stopping") else Change.LOST
+        live = ("Active", "Stopping")
+        change = Change.NOTED
+        if self.new in live:
+            change = Change.GAINED
+        elif self.old in live:  # a broker that was never active loses nothing
+            change = Change.LOST
         scope = broker_scope(self.broker_id)
-        return (Authority(scope, change, self.incarnation_id, state=self.new.lower()),)
+        return (Authority(scope, change, self.incarnation_id, None, scope),)
 
     def concerns(self) -> Sequence[str]:
         return scopes(self)

@@ -33,6 +33,11 @@ def partition_scope(topic: str, partition: int) -> str:
     return f"partition {topic}-{partition}"
 
 
+def topic_scope(topic: str) -> str:
+    """The scope of a topic's existence: nobody holds it, and a deletion ends it."""
+    return f"topic {topic}"
+
+
 def broker_scope(broker: int) -> str:
     """The scope of the authority over a broker's id: its registration and its lease."""
     return f"broker {broker}"
