@@ -17,6 +17,7 @@ import fencepost as f
 from fencepost.columns import schema_of
 from fencepost.judging.judge import write_verdicts
 from fencepost.reporting import Promises, RunFolder, judge_folder, read, sentence
+from fencepost_reports.one_run.causes import NAMED, NOTHING
 from fencepost_reports.one_run.faults import FaultFold
 from fencepost_reports.one_run.run import RunSource, run_tables
 from fencepost_reports.one_run.tables import BINS, Effect, RunTables
@@ -171,7 +172,7 @@ def test_a_failed_operation_is_joined_to_its_fault_and_to_the_loss_of_authority(
 ) -> None:
     first, second = (row for row in made.of["fenced"].failures if row.what == "operation")
     assert (first.outcome, first.faults, first.subject) == ("unknown", ("fault-1",), "orders-0")
-    assert first.explained_type == "broker lost: broker.state_changed"
+    assert first.explained_type == "broker lost: controller.lease_expired"
     assert first.began_ns < first.explained_at_ns < first.at_ns
     assert second.outcome == "failed"
     assert second.explained_type == "partition gained: metadata.partition"
@@ -184,7 +185,7 @@ def test_a_violation_is_explained_by_the_loss_that_its_rule_names(made: Made) ->
     assert broken
     for row in broken:
         assert row.explained_type == "broker lost: broker.state_changed"
-        assert row.how == "named by the rule"
+        assert row.how == NAMED
         assert 0 <= row.explained_by < row.position
         assert row.lines[-1].endswith("<- this broke it")
 
@@ -193,7 +194,7 @@ def test_without_a_loss_of_authority_no_loss_explains_a_violation(made: Made) ->
     found = [row for row in made.of["broken"].failures if row.what == "violation"]
     assert found
     assert {row.explained_by for row in found} == {-1}
-    assert {row.how for row in found} == {""}
+    assert {row.how for row in found} == {NOTHING}
 
 
 def test_each_moment_of_a_run_is_in_one_window(made: Made) -> None:

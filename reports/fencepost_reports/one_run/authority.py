@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -89,6 +89,11 @@ class AuthorityFold:
                 if not self._repeated(event, one):
                     self.rows.append(self._row(position, event, one))
 
+    @property
+    def nodes(self) -> Mapping[str, Sequence[str]]:
+        """process -> its nodes, in the words of a scope."""
+        return self._nodes
+
     def spans(self, ended_ns: int) -> Sequence[SpanRow]:
         """Every state of every process; a state that did not end lasts until the run's end."""
         for process, scope in list(self._open):
@@ -112,8 +117,9 @@ class AuthorityFold:
 
     def _row(self, position: int, event: Event, one: Authority) -> AuthorityRow:
         scope = self._scopes.setdefault(one.scope, _Scope())
-        was = scope.epoch
-        effect = self._effect(scope, one, self._holder(event, one))
+        was, former = scope.epoch, scope.holder
+        holder = self._holder(event, one)
+        effect = self._effect(scope, one, holder)
         return AuthorityRow(
             position=position,
             at_ns=event.at_ns,
@@ -126,7 +132,10 @@ class AuthorityFold:
             effect=effect,
             epoch=one.epoch,
             was=was,
-            holder=event.process if one.holder == "" else one.holder or "",
+            holder=holder.process,
+            node=holder.node,
+            former=former.process,
+            former_node=former.node,
             wide=one.wide,
         )
 

@@ -1,10 +1,7 @@
 """The failures of a run, and the loss of authority that explains each.
 
-The explanation of a failure is the framework's own (`fencepost.reporting.explain`): the chain of
-events that led to it. The event that explains the failure is chosen from that chain: a loss of
-authority that the rule names; else the latest loss over a scope that the failure concerns; else the
-latest loss of authority that the whole cluster depends on. If the chain has no loss of authority,
-none explains the failure.
+The lines of an explanation are the framework's own (`fencepost.reporting.explain`): the chain of
+events that led to the failure. Which loss of authority explains it is decided in `causes.py`.
 """
 
 from __future__ import annotations
@@ -24,18 +21,19 @@ from fencepost.reporting import (
     has_concerns,
     tells_operations,
 )
+from fencepost_reports.one_run.authority import taking
+from fencepost_reports.one_run.causes import NOTHING, Causes, Failed
 from fencepost_reports.one_run.history import History, Placed
-from fencepost_reports.one_run.tables import AuthorityRow, FailureRow, FaultRow
+from fencepost_reports.one_run.tables import AuthorityRow, CandidateRow, FailureRow, FaultRow
 
 VIOLATIONS = 20
 """How many violations of one clause are rows, each with its explanation."""
 OPERATIONS = 100
 """How many groups of operations are explained: the largest ones."""
 
-NAMED = "named by the rule"
-SAME = "the latest loss of authority over what it concerns"
-WIDE = "the latest loss of authority that the cluster depends on"
-
+UNEXPLAINED = CandidateRow(
+    position=-1, type="", scope="", at_ns=-1, how=NOTHING, sure=1.0, chance=0.0
+)
 _REMARKS = {"violation": BROKE, "operation": "this failed"}
 _FAILED = (OperationOutcome.FAILED, OperationOutcome.UNKNOWN)
 Ref = tuple[str, int]
@@ -146,24 +144,32 @@ def explained(
     operations: Sequence[Operations],
     *,
     authority: Sequence[AuthorityRow],
+    causes: Causes,
+    reads: Mapping[str, frozenset[str]],
     faults: Sequence[FaultRow],
     history: History,
     ended_ns: int,
 ) -> Explained:
     """Every failure of a run with its explanation; reads the history only if there is a failure.
 
-    `authority` are the changes that took authority from a holder.
+    `reads` are the kinds of event that the rules of a clause read.
     """
     failed = [*_violations(verdicts), *_operations(operations)]
     if not failed:
         return Explained((), {})
-    causes = [c for one in failed for c in (one.broken.at, *one.broken.because) if not c.request]
-    losses = {(row.process, row.node_seq): row for row in authority}
-    wanted = _Wanted(frozenset({*((c.process, c.seq) for c in causes), *losses}))
+    named = [c for one in failed for c in (one.broken.at, *one.broken.because) if not c.request]
+    wanted = _Wanted(
+        frozenset(
+            {
+                *((c.process, c.seq) for c in named),
+                *((row.process, row.node_seq) for row in taking(authority)),
+            }
+        )
+    )
     found = explain([one.broken for one in failed], wanted.passing(history.telling(wanted.refs)))
-    rows = _Rows(losses, wanted.found, faults, ended_ns)
+    rows = _Rows(causes, reads, wanted.found, faults, ended_ns)
     made = tuple(rows.make(one, chain) for one, chain in zip(failed, found, strict=True))
-    kept = {(c.process, c.seq) for c in causes} | {
+    kept = {(c.process, c.seq) for c in named} | {
         (step.event.process, step.event.node_seq)
         for chain in found
         if chain is not None
@@ -196,9 +202,10 @@ def _operations(groups: Sequence[Operations]) -> Iterable[_Failure]:
 @final
 @dataclass(slots=True)
 class _Rows:
-    """Makes rows of failures. `losses` are losses of authority, and `placed` events, by name."""
+    """Makes rows of failures; `placed` are events by name."""
 
-    losses: Mapping[Ref, AuthorityRow]
+    causes: Causes
+    reads: Mapping[str, frozenset[str]]
     placed: Mapping[Ref, tuple[int, Event]]
     faults: Sequence[FaultRow]
     ended_ns: int
@@ -211,8 +218,9 @@ class _Rows:
         position, event = self.placed.get((at.process, at.seq), (-1, None))
         moment = self.ended_ns if event is None else event.at_ns
         began_ns, at_ns = failure.span_ns or (moment, moment)
-        loss, how = self._loss(failure.broken, chain)
-        since_ns = began_ns if loss is None else min(loss.at_ns, began_ns)
+        candidates = self._candidates(failure, event, position)
+        loss = candidates[0]
+        since_ns = began_ns if loss.position < 0 else min(loss.at_ns, began_ns)
         return FailureRow(
             id=self._id(failure),
             what=failure.what,
@@ -230,30 +238,34 @@ class _Rows:
             faults=tuple(
                 f.fault_id for f in self.faults if f.from_ns <= at_ns and f.to_ns >= since_ns
             ),
-            explained_by=-1 if loss is None else loss.position,
-            explained_type="" if loss is None else loss.type,
-            explained_at_ns=-1 if loss is None else loss.at_ns,
-            how=how,
+            explained_by=loss.position,
+            explained_type=loss.type,
+            explained_at_ns=loss.at_ns,
+            how=loss.how,
+            candidates=candidates,
             lines=() if chain is None else chain.lines(_REMARKS[failure.what]),
+        )
+
+    def _candidates(
+        self, failure: _Failure, event: Event | None, position: int
+    ) -> tuple[CandidateRow, ...]:
+        if event is None:
+            return (UNEXPLAINED,)
+        named = (self.placed.get((c.process, c.seq)) for c in failure.broken.because)
+        return self.causes.candidates(
+            Failed(
+                position,
+                event,
+                tuple(one[1] for one in named if one is not None),
+                failure.broken.message,
+                self.reads.get(failure.clause) if failure.clause else None,
+            )
         )
 
     def _id(self, failure: _Failure) -> str:
         name = "@".join(filter(None, (failure.clause, str(failure.broken.at))))
         self.ids[name] += 1
         return name if self.ids[name] == 1 else f"{name}/{self.ids[name]}"
-
-    def _loss(self, broken: Broken, chain: Explanation | None) -> tuple[AuthorityRow | None, str]:
-        """The loss of authority that explains a failure, and why this loss was chosen."""
-        named = [self.losses.get((c.process, c.seq)) for c in broken.because if not c.request]
-        steps = () if chain is None else chain.steps
-        met = [self.losses.get((s.event.process, s.event.node_seq)) for s in steps]
-        wide = [one for one in met if one is not None and one.wide]
-        close = [one for one in met if one is not None and not one.wide]
-        for losses, how in ((named, NAMED), (close, SAME), (wide, WIDE)):
-            found = [one for one in losses if one is not None]
-            if found:
-                return max(found, key=lambda one: one.position), how
-        return None, ""
 
 
 def _subject(event: Event | None) -> str:

@@ -30,6 +30,7 @@ from fencepost import (
     Stalled,
     TestEnded,
     TestStarted,
+    kind_name,
 )
 from fencepost.reporting import (
     JudgedRun,
@@ -43,7 +44,8 @@ from fencepost.reporting import (
     tells_operations,
 )
 from fencepost_reports.one_run.activity import ActivityFold, sort_of
-from fencepost_reports.one_run.authority import AuthorityFold, taking
+from fencepost_reports.one_run.authority import AuthorityFold
+from fencepost_reports.one_run.causes import Causes
 from fencepost_reports.one_run.failures import OperationFold, explained
 from fencepost_reports.one_run.faults import FaultFold, windows
 from fencepost_reports.one_run.history import EventHistory, History
@@ -123,7 +125,7 @@ def run_tables(source: RunSource, promises: Promises) -> RunTables:
     reading = _Pass()
     reading.take(history)
     return reading.tables(
-        _Run(source, info, promises.plane(info.system), judged.end),
+        _Run(source, info, promises.plane(info.system), judged.end, _reads(promises)),
         judged.judgement.verdicts,
         history,
     )
@@ -141,6 +143,13 @@ def history_of(folder: RunFolder, judged: JudgedRun, promises: Promises) -> Hist
     return EventHistory(folder.path, tuple(promises.kinds))
 
 
+def _reads(promises: Promises) -> Mapping[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for rule in promises.rules:
+        found.setdefault(rule.clause, set()).update(map(kind_name, rule.kinds))
+    return {clause: frozenset(kinds) for clause, kinds in found.items()}
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class _Run:
@@ -150,6 +159,8 @@ class _Run:
     info: RunInfo
     plane: str
     end: RunEnd
+    reads: Mapping[str, frozenset[str]]
+    """The kinds of event that the rules of each clause read."""
 
 
 @final
@@ -194,11 +205,12 @@ class _Pass:
         ended_ns = run.end.ended_at_ns
         began_ns = ended_ns if self._activity.began_ns is None else self._activity.began_ns
         faults = self._faults.rows(ended_ns)
-        losses = taking(self._authority.rows)
         failed = explained(
             verdicts,
             self._operations.groups,
-            authority=losses,
+            authority=self._authority.rows,
+            causes=Causes(self._authority.rows, self._authority.nodes, ended_ns - began_ns),
+            reads=run.reads,
             faults=faults,
             history=history,
             ended_ns=ended_ns,

@@ -123,7 +123,8 @@ class AuthorityRow(Struct, frozen=True, kw_only=True):
     `wide`: the whole cluster depends on it. `holder` is the process that gained or lost it (empty:
     not known). `type` names the change in
     the words of its scope and its event kind, such as `broker lost: controller.lease_expired`.
-    `was` is the scope's epoch before (-1: none).
+    `was` is the scope's epoch before (-1: none), `former` the process that held it. `node` and
+    `former_node` name both in the words of a scope, such as `broker 2`, where that is known.
     """
 
     position: int
@@ -138,6 +139,9 @@ class AuthorityRow(Struct, frozen=True, kw_only=True):
     epoch: int
     was: int
     holder: str
+    node: str
+    former: str
+    former_node: str
     wide: bool
 
 
@@ -170,15 +174,31 @@ class DensityRow(Struct, frozen=True, kw_only=True):
     count: int
 
 
+class CandidateRow(Struct, frozen=True, kw_only=True):
+    """A loss of authority that may explain a failure; `position` -1: no loss explains it.
+
+    `how` is the reason, `sure` how likely it is, from 0 to 1, and `chance` the probability that
+    such a loss lies as near to the failure by chance, at the rate at which the run has them.
+    """
+
+    position: int
+    type: str
+    scope: str
+    at_ns: int
+    how: str
+    sure: float
+    chance: float
+
+
 class FailureRow(Struct, frozen=True, kw_only=True):
     """A broken promise, or a client's operation that failed or was left open.
 
     Operations that are alike (`process`, `says`, `subject`, `outcome` and faults) and follow one
     another are one row: `count` of them, from `began_ns` to `at_ns`; the explanation is that of the
-    first. `explained_by` is the position of the loss of authority that explains it (-1: no loss of
-    authority explains it), `how` why this loss was chosen, and `lines` the chain of events that
-    leads to the failure. `faults` are the ids of those that were active, or were healed after
-    `explained_by`.
+    first. `candidates` are what may explain it, ranked; `explained_by` is the position of the first
+    one (-1: no loss of authority explains it), `how` the reason for it, and `lines` the chain of
+    events that leads to the failure. `faults` are the ids of those that were active, or were healed
+    after `explained_by`.
     """
 
     id: str
@@ -199,6 +219,7 @@ class FailureRow(Struct, frozen=True, kw_only=True):
     explained_type: str
     explained_at_ns: int
     how: str
+    candidates: tuple[CandidateRow, ...]
     lines: tuple[str, ...]
 
 

@@ -1,0 +1,153 @@
+"""How often the report names the true cause of a failure: runs with one planted defect each.
+
+    ./dev bench correlation [--json] [--runs N] [--jobs N] [--keep FOLDER]
+
+Of each broken promise of a planted defect, the first violation is a failure. Its cause is written
+down in `planted/causes.py`, from the defect alone; runs are handed to the report without the names
+of their defects. `failures` are those whose cause is a loss of authority: `first` and `first_three`
+say how often an event of that loss is the report's first candidate, or among its first three.
+`nothing` are the failures that no loss explains: how many there are, and of how many the report
+says so. The baselines name the fault that was injected last, and the latest loss of authority.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from planted.causes import UNDECIDED, truth
+from planted.corpus import Planted, make, plans
+from report import show
+
+from fencepost import Codec
+from fencepost.campaigns.jobs import done
+from fencepost.reporting import Plugins, Promises, RunFolder, load, read, read_verdicts
+from fencepost_reports.one_run.run import run_tables, sources
+
+RUNS = 300
+GOALS = {"first": 0.95, "first_three": 0.99, "nothing": 0.95}
+_TOGETHER = 10
+"""How many runs one process explains."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was found of one failure. `rank`: the place of the true cause, from 0 (-1: not there).
+
+    `caused`: a loss of authority is the true cause.
+    """
+
+    planted: Planted
+    clause: str
+    message: str
+    caused: bool
+    rank: int
+    nearest_fault: bool
+    latest_authority: bool
+
+
+def answers(planted: Planted, runs: Path, promises: Promises) -> Sequence[Answer]:
+    """The answers for the failures of one run."""
+    path = runs / planted.run
+    verdicts = read_verdicts(path / "verdicts.json")
+    broken = [c for c in planted.breaks if c in verdicts and verdicts[c].violations]
+    if not broken:
+        return []
+    tables = run_tables(sources([path])[0], promises)
+    events = list(read(RunFolder(path), Codec(promises.kinds)))
+    found = []
+    for clause in broken:
+        violation = verdicts[clause].violations[0]
+        true = truth(planted.defect, violation, events)
+        if true is None:
+            continue
+        row = next(one for one in tables.failures if one.clause == clause)
+        right = [
+            one.position in true.losses if true.losses else one.position < 0
+            for one in row.candidates
+        ]
+        found.append(
+            Answer(
+                planted=planted,
+                clause=clause,
+                message=violation.message,
+                caused=bool(true.losses),
+                rank=right.index(True) if True in right else -1,
+                nearest_fault=bool(true.fault) and true.fault == true.nearest_fault,
+                latest_authority=true.latest_authority in true.losses,
+            )
+        )
+    return found
+
+
+def all_answers(
+    made: Sequence[Planted], runs: Path, promises: Promises, jobs: int
+) -> Sequence[Answer]:
+    """The answers for all runs whose defect has one answer."""
+    promises.fingerprint()  # once, for all processes
+    decided = [one for one in made if one.defect not in UNDECIDED]
+    parts = [decided[n : n + _TOGETHER] for n in range(0, len(decided), _TOGETHER)]
+
+    def explain(part: Sequence[Planted]) -> Sequence[Answer]:
+        return [answer for one in part for answer in answers(one, runs, promises)]
+
+    return [answer for _, some in done(explain, parts, jobs) for answer in some]
+
+
+def figures(made: Sequence[Planted], found: Sequence[Answer]) -> dict[str, object]:
+    """The object that `--json` prints."""
+    caused = [one for one in found if one.caused]
+    nothing = [one for one in found if not one.caused]
+    return {
+        "failures": len(caused),
+        "first": sum(one.rank == 0 for one in caused),
+        "first_three": sum(0 <= one.rank < 3 for one in caused),
+        "nothing": {"true": len(nothing), "said": sum(one.rank == 0 for one in nothing)},
+        "baselines": {
+            "nearest_fault": sum(one.nearest_fault for one in caused),
+            "latest_authority": sum(one.latest_authority for one in caused),
+        },
+        "runs": len(made),
+        "defects": len({(one.system, one.defect) for one in made}),
+    }
+
+
+def made_runs(plugins: Plugins, out: Path, runs: int, jobs: int) -> Sequence[Planted]:
+    """Makes the runs below the folder."""
+
+    def say(line: str) -> None:
+        print(f"\r{line}", end="", file=sys.stderr, flush=True)
+
+    made = make(plugins, plans(plugins, runs), out, jobs, say)
+    print(file=sys.stderr)
+    return made
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--runs", type=int, default=RUNS, help=f"how many, at least ({RUNS})")
+    parser.add_argument("--jobs", type=int, default=2, help="how many at a time (2)")
+    parser.add_argument("--keep", type=Path, help="keep the runs in this new folder")
+    options = parser.parse_args()
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as scratch:
+        warnings.simplefilter("ignore")
+        plugins = load()
+        out = options.keep or Path(scratch)
+        made = made_runs(plugins, out, options.runs, options.jobs)
+        found = all_answers(made, out / "runs", plugins.promises, options.jobs)
+    wrong = sorted({(a.planted.system, a.planted.defect, a.clause) for a in found if a.rank != 0})
+    if not options.json:
+        print(*(" ".join(one) for one in wrong), sep="\n", file=sys.stderr)
+    show(options, figures(made, found) if options.json else {**figures(made, found), **GOALS})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""The cause that each planted defect gives a failure, written down from the defect alone.
+
+A cause is a loss of authority over a scope that the violation names, or nothing. It is resolved in
+the history by what events say of themselves, without the job: the newest loss of that scope before
+the failure. If there is none, nothing is the cause.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
+
+from fencepost import Change, Event, FaultInjected
+from fencepost.reporting import Broken, changes_authority, has_concerns, shared_record
+
+NOTHING = "nothing"
+CONTROLLER = "controller"
+PARTITION = "partition"
+TOPIC = "topic"
+"""The partitions, or topics, that the failure concerns."""
+LEADER = "leader"
+"""The broker that led such a partition before."""
+
+_BROKERS: Mapping[str, int] = {"first broker": 0, "second broker": 1, "last broker": -1}
+"""The brokers, in the order in which the violation's sentence names them."""
+
+CAUSES: Mapping[str, Sequence[str]] = {
+    "elects-shorter-log": (CONTROLLER,),
+    "isolated-controller-stays": (CONTROLLER,),
+    "follows-bootstrap-only": (CONTROLLER,),
+    "keeps-uncommitted-state": (CONTROLLER,),
+    "fences-at-takeover": (CONTROLLER,),
+    "deposed-controller-renews": (CONTROLLER,),
+    "reuses-broker-epochs": (CONTROLLER,),
+    "former-controller-judges": (CONTROLLER,),
+    "deposed-answers-heartbeats": (CONTROLLER,),
+    "obeys-deposed-controller": (CONTROLLER,),
+    "registers-unfenced": ("first broker",),
+    "lease-under-old-epoch": ("first broker",),
+    "loser-still-counts": ("last broker",),
+    "serves-without-lease": ("first broker",),
+    "online-past-session": ("first broker",),
+    "names-fenced-brokers": ("second broker",),
+    "fenced-broker-keeps-leading": ("first broker",),
+    "deleted-broker-stays-in-isr": ("first broker",),
+    "places-on-dead-broker": ("first broker",),
+    "metadata-names-inactive": ("second broker",),
+    "elects-inactive": ("first broker",),
+    "sends-former-incarnation": ("second broker",),
+    "serves-while-fenced": ("first broker",),
+    "stays-fenced": ("first broker",),
+    "inactive-for-good": ("last broker",),
+    "takes-old-incarnation": ("last broker",),
+    "adopting-hides-bounce": ("last broker",),
+    "overwritten-changes-isr": ("last broker",),
+    "overwritten-fetch-counts": ("last broker",),
+    "refused-serves-on": ("first broker",),
+    "obeys-old-update-metadata": ("first broker",),
+    "obeys-old-stop-replica": ("first broker",),
+    "obeys-old-leader-and-isr": ("first broker",),
+    "takes-old-shutdown": ("second broker",),
+    "restarted-not-initialised": ("second broker",),
+    "misses-fast-bounce": ("second broker",),
+    "stays-without-znode": ("second broker",),
+    "metadata-names-former-leader": (PARTITION, LEADER),
+    "elects-outside-isr": (PARTITION, LEADER),
+    "elects-lowest-id": (PARTITION, LEADER, "first broker"),
+    "elects-any-live-replica": (PARTITION, LEADER),
+    "applies-stale-isr-change": (PARTITION, LEADER),
+    "never-goes-back": (PARTITION, LEADER, "first broker"),
+    "truncates-to-checkpoint": (PARTITION, LEADER),
+    "never-truncates": (PARTITION, LEADER),
+    "former-leader-writes": (PARTITION, LEADER),
+    "former-leader-changes-isr": (PARTITION, LEADER),
+    "new-leader-forgets-producers": (PARTITION, LEADER),
+    "acks-on-stepping-down": (PARTITION, LEADER),
+    "deleted-topic-comes-back": (TOPIC,),
+} | dict.fromkeys(
+    (
+        *("snapshot-misses-changes", "two-snapshots-at-once", "writes-newer-format"),
+        *("lag-stays-zero", "answers-uncommitted", "lease-by-controller-clock", "never-fences"),
+        *("keeps-stale-broker", "online-with-stale-metadata", "unauthorized-requests-accepted"),
+        *("admits-a-controllers-id", "admits-unsupporting-broker", "restart-waits-out-lease"),
+        *("shutdown-while-leading", "registers-unrecovered", "starting-broker-serves"),
+        *("stops-while-leading", "stops-never", "one-neighbour-holds-all"),
+        *("adding-moves-everything", "switches-before-caught-up", "former-replica-stays-in-isr"),
+        *("restarts-from-log-end", "appends-past-end", "followers-never-learn"),
+        *("dead-follower-blocks", "laggard-joins-isr", "commits-on-unstored-shrink"),
+        *("flushed-before-sync", "acks-before-followers", "serves-uncommitted"),
+        *("active-before-heartbeat", "refuses-while-stopping", "exits-while-leading"),
+        *("silent-stays-active", "fences-before-controller", "ignores-target"),
+        *("takes-malformed", "writes-isr-itself", "isr-shrinks-to-nothing"),
+        *("answers-before-stored", "old-protocol-heartbeats", "old-protocol-fences-itself"),
+        *("old-protocol-asks-controller", "old-protocol-registers-anew"),
+        *("legacy-declared-silent", "answers-without-effect", "refuses-without-epoch"),
+    ),
+    (NOTHING,),
+)
+"""Each defect, and what may be its cause: any of these is right."""
+
+UNDECIDED: Mapping[str, str] = {
+    "votes-twice": "whether the election that it needs follows a loss depends on the run",
+    "unfences-itself": "it needs no former fencing, and can follow one",
+    "reuses-leader-epoch": "it breaks two promises, one at a loss and one at a change of the ISR",
+    "never-fences-itself": "the loss it lacks is the controller's word, which may come or not",
+    "first-leader-and-isr-partial": "it needs a start, which may be a bounce or not",
+    "drops-update-metadata": "any change of the cluster may be what was dropped",
+}
+"""Defects without one answer; their runs are not counted."""
+
+SAME_NS = 2_000_000_000
+"""Losses of one scope within this time of each other are one."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """The events of the losses that are the cause of a failure (none: nothing is), the fault that
+    brought them about (empty: none), and what the baselines say."""
+
+    losses: frozenset[int]
+    fault: str
+    nearest_fault: str
+    latest_authority: int
+
+
+@final
+@dataclass(slots=True)
+class _Loss:
+    """The newest loss of a scope: its events, from the first that reports it."""
+
+    positions: list[int]
+    at_ns: int
+    holder: str
+    closed: bool = False
+    last_ns: int = 0
+
+
+def truth(defect: str, broken: Broken, events: Sequence[Event]) -> Truth | None:
+    """The cause of a violation in a history; None if its event is not there."""
+    places = {(e.process, e.node_seq): n for n, e in enumerate(events)}
+    at = places.get((broken.at.process, broken.at.seq))
+    if at is None:
+        return None
+    losses, latest = _losses(events[: at + (1 if _gains(events[at]) else 0)])
+    scopes = _scopes_of(CAUSES[defect], broken, events[at], losses)
+    found = [losses[scope] for scope in scopes if scope in losses]
+    faults = [e for e in events[: at + 1] if isinstance(e.body, FaultInjected)]
+    first_ns = min((one.at_ns for one in found), default=events[at].at_ns)
+    return Truth(
+        frozenset(position for one in found for position in one.positions),
+        _fault(faults, scopes, first_ns),
+        "" if not faults else faults[-1].body.fault_id,  # type: ignore[attr-defined]
+        latest,
+    )
+
+
+def _gains(event: Event) -> bool:
+    if not changes_authority(event.body):
+        return False
+    return any(one.change is Change.GAINED for one in event.body.authority())
+
+
+def _losses(events: Sequence[Event]) -> tuple[Mapping[str, _Loss], int]:
+    """The newest loss of each scope, and the position of the newest of all."""
+    held: dict[str, tuple[str, int]] = {}
+    losses: dict[str, _Loss] = {}
+    latest = -1
+    seen: set[Hashable] = set()
+    for position, event in enumerate(events):
+        if not changes_authority(event.body):
+            continue
+        record = shared_record(event)
+        if record is not None and record in seen:
+            continue
+        seen.add(record)
+        for one in event.body.authority():
+            if one.change not in (Change.GAINED, Change.LOST) or one.matter:
+                continue
+            holder, epoch = held.get(one.scope, ("", -1))
+            newer = one.epoch > epoch
+            by = one.node or one.holder or event.process
+            other = by != holder
+            taken = one.change is Change.GAINED and newer and bool(holder) and other
+            if one.change is Change.LOST and one.scope in held and one.epoch in (-1, epoch):
+                taken = True
+            if taken:
+                loss = losses.get(one.scope)
+                if loss is None or (loss.closed and event.at_ns - loss.last_ns > SAME_NS):
+                    loss = losses[one.scope] = _Loss([], event.at_ns, holder)
+                loss.positions.append(position)
+                loss.last_ns = event.at_ns
+                loss.closed = one.change is Change.GAINED
+                latest = position
+            elif one.change is Change.GAINED:
+                loss = losses.get(one.scope)
+                if loss is not None and one.epoch in (-1, epoch):
+                    if one.epoch == epoch and loss.closed:
+                        loss.positions.append(position)
+                    loss.closed = True
+            if one.change is Change.GAINED and (newer or one.epoch < 0 or one.scope not in held):
+                held[one.scope] = (by, one.epoch)
+    return losses, latest
+
+
+def _scopes_of(
+    wanted: Sequence[str], broken: Broken, event: Event, losses: Mapping[str, _Loss]
+) -> Sequence[str]:
+    named = [f"broker {n}" for n in re.findall(r"\bbroker[ -](\d+)", broken.message)]
+    concerned = list(event.body.concerns()) if has_concerns(event.body) else []
+    partitions = [scope for scope in concerned if scope.startswith("partition ")]
+    partitions += [
+        f"partition {name}" for name in re.findall(r"\b[a-z][a-z-]*-\d+\b", broken.message)
+    ]
+    found: list[str] = []
+    for one in wanted:
+        if one == CONTROLLER:
+            found.append(CONTROLLER)
+        elif one == PARTITION:
+            found += partitions
+        elif one == LEADER:
+            found += [losses[scope].holder for scope in partitions if scope in losses]
+        elif one == TOPIC:
+            found += [f"topic {name[10:].rpartition('-')[0]}" for name in partitions]
+        elif one in _BROKERS and named:
+            place = _BROKERS[one]
+            found.append(named[min(place, len(named) - 1)])
+    return list(dict.fromkeys(found))
+
+
+def _fault(faults: Sequence[Event], scopes: Sequence[str], before_ns: int) -> str:
+    """The newest fault before the loss, if possible one of those that hit a process of the
+    scopes."""
+    slots = {scope.replace(" ", "-") for scope in scopes if scope.startswith("broker ")}
+    earlier = [f.body for f in faults if f.at_ns <= before_ns and isinstance(f.body, FaultInjected)]
+    aimed = [b for b in earlier if slots & {t.partition("#")[0] for t in b.targets}]
+    chosen = (aimed or earlier)[-1:]
+    return chosen[0].fault_id if chosen else ""

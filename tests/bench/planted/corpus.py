@@ -1,0 +1,127 @@
+"""Makes simulated runs with one planted defect each, and hides which defect that is.
+
+A defect is planted in the suites' tests of the clauses that it breaks, and in random schedules with
+up to two and three faults at a time. Of a run that ends, the name of its defect is taken out of
+`run.json`, and kept in a file beside the runs, which only the comparison reads.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from fencepost import Shape
+from fencepost.campaigns.jobs import done
+from fencepost.history.files import write_whole
+from fencepost.history.run_folder import RunFolder
+from fencepost.judging.folder import judge_folder
+from fencepost.model.system.capabilities import Defect, HasDefects
+from fencepost.plugins.manager import Plugins
+from fencepost.runs.random_schedule import run_one
+from fencepost.runs.run import RunSpec, new_folder
+from fencepost.testing import test_run as testrun
+
+SYSTEMS = ("reference/quorum", "reference/legacy")
+"""The systems that can be simulated: one of each plane of the reference cluster."""
+SPAN_MS = 20_000
+AT_ONCE = (2, 3)
+ANSWERS = "planted.json"
+_TESTS = 2
+"""How many tests of the suites a defect is planted in, at most."""
+
+
+class Planted(Struct, frozen=True):
+    """A run with a planted defect, as the comparison knows it; `source` says how it was made."""
+
+    run: str
+    system: str
+    defect: str
+    breaks: tuple[str, ...]
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One piece of work: a defect in the suites (seed 0), or in a random schedule."""
+
+    system: str
+    defect: Defect
+    seed: int
+
+
+def plans(plugins: Plugins, runs: int, only: Sequence[str] = ()) -> Sequence[Plan]:
+    """The pieces of work that give at least that many runs, each defect in turn."""
+    planted = [
+        (name, defect)
+        for name in SYSTEMS
+        for defect in _defects(plugins, name)
+        if not only or defect.name in only
+    ]
+    rounds = range(max(1, -(-runs // len(planted))))
+    return [Plan(name, defect, seed) for seed in rounds for name, defect in planted]
+
+
+def _defects(plugins: Plugins, name: str) -> Sequence[Defect]:
+    system = plugins.system(name)
+    assert isinstance(system, HasDefects)
+    return [defect for defect in system.defects() if "simulated" not in defect.unseen]
+
+
+def make(
+    plugins: Plugins, chosen: Sequence[Plan], out: Path, jobs: int, say: Callable[[str], None]
+) -> Sequence[Planted]:
+    """Carries the plans out below `out`, and writes the answers into a file beside the runs."""
+
+    def carry_out(plan: Plan) -> Sequence[Planted]:
+        return list(_runs(plan, plugins, out / "runs"))
+
+    made: list[Planted] = []
+    for number, (_, planted) in enumerate(done(carry_out, chosen, jobs), 1):
+        made += planted
+        write_whole(out / ANSWERS, msgspec.json.format(msgspec.json.encode(made)))
+        say(f"{number} of {len(chosen)}: {len(made)} runs")
+    return made
+
+
+def _runs(plan: Plan, plugins: Plugins, out: Path) -> Iterator[Planted]:
+    for folder, source in (
+        _by_suites(plan, plugins, out) if plan.seed == 0 else _by_chance(plan, plugins, out)
+    ):
+        info = folder.info()
+        hidden = msgspec.structs.replace(info, defects=())
+        folder.write_info(hidden)
+        judge_folder(folder, plugins.promises)
+        shutil.rmtree(folder.data, ignore_errors=True)
+        yield Planted(folder.run, plan.system, plan.defect.name, plan.defect.breaks, source)
+
+
+def _by_chance(plan: Plan, plugins: Plugins, out: Path) -> Iterator[tuple[RunFolder, str]]:
+    at_once = AT_ONCE[plan.seed % len(AT_ONCE)]
+    shape = Shape(defects=(plan.defect.name,))
+    spec = RunSpec(plugins.system(plan.system), shape, "simulated", plan.seed, lossy=True)
+    folder = new_folder(out, f"{plan.system}-{plan.seed}")
+    conducted = run_one(spec, plugins, folder, SPAN_MS, plugins.faults, at_once=at_once)
+    if conducted.result is not None:
+        yield folder, f"random, {at_once} faults at once"
+
+
+def _by_suites(plan: Plan, plugins: Plugins, out: Path) -> Iterator[tuple[RunFolder, str]]:
+    clauses = frozenset(plan.defect.breaks)
+    collector = testrun.ResultCollector(clauses, lambda ran: len(collector.runs) >= _TESTS)
+    wanted = testrun.Wanted(
+        plan.system,
+        "simulated",
+        out,
+        seed=1,
+        defects=(plan.defect.name,),
+        clauses=clauses,
+        suite=testrun.suite_of(plugins.system(plan.system)),
+    )
+    testrun.listen_quietly(wanted, collector)
+    for ran in collector.runs:
+        yield ran.folder, f"suite: {ran.nodeid}"
