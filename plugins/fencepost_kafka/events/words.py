@@ -34,7 +34,7 @@ def partition_scope(topic: str, partition: int) -> str:
 
 
 def topic_scope(topic: str) -> str:
-    """The scope of a topic's existence: nobody holds it, and a deletion ends it."""
+    """The scope of a topic's existence: it has no holder, and a deletion ends it."""
     return f"topic {topic}"
 
 
