@@ -15,9 +15,9 @@ class ReplicaStood(Struct, frozen=True, tag="zookeeper.replica_stood", kw_only=T
     """This broker has tried to become the partition's leader in `leader_epoch`, without a
     controller, by creating the leader's znode, `path`; `won`: it has.
 
-    `isr` is the stored ISR that it stood by (empty: none was ever stored). It had known for
-    `waited_ms` that there is no leader. Unless it is the `preferred` replica, it has to wait for
-    `preferred_ms`.
+    `isr` is the stored ISR that it stood by (empty: none was ever stored), `standing` are the
+    replicas that may lead. It had known for `waited_ms` that there is no leader. Unless it is the
+    `preferred` replica, it has to wait for `preferred_ms`.
     """
 
     topic: str
@@ -30,6 +30,7 @@ class ReplicaStood(Struct, frozen=True, tag="zookeeper.replica_stood", kw_only=T
     preferred_ms: int
     won: bool
     path: str
+    standing: tuple[int, ...] = ()
 
     def sentence(self) -> str:
         outcome = "won" if self.won else "did not win"

@@ -234,7 +234,8 @@ class LeadershipsSpread(Struct, frozen=True):
         for failed in state.failed.values():
             if place in failed.due:
                 replicas = state.partitions.newest[place].replicas
-                turns = [b for b in replicas if b in failed.survivors]
+                standing = body.standing or failed.survivors
+                turns = [b for b in replicas[1:] if b in standing]
                 if body.broker_id in turns:
                     due_ms = body.preferred_ms * (turns.index(body.broker_id) + 1)
                     if body.waited_ms >= due_ms:

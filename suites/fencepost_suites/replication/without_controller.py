@@ -180,21 +180,32 @@ class ServesOnceIsrIsStored(Struct, frozen=True):
         return NOTHING
 
 
+class _Times(Struct):
+    """The times that were too long, and when each process's session has changed last."""
+
+    suspects: list[Late] = field(default_factory=list)
+    changed: dict[str, int] = field(default_factory=dict)
+
+
 @final
 class TimesAreObeyed(Struct, frozen=True):
     """RP-34. Judged by the times that nodes report beside those of their settings: two seconds
-    beyond LeaderElectionWaitTime are allowed. Exercised by a replica that had to wait for
+    beyond LeaderElectionWaitTime are allowed, if the session with ZooKeeper did not change
+    meanwhile. Exercised by a replica that had to wait for
     PreferredReplicaTime, and by a leader that had waited for LeaderElectionWaitTime."""
 
     clause: str = "RP-34"
-    kinds: frozenset[type[Struct]] = frozenset({ReplicaStood, IsrPrepared})
+    kinds: frozenset[type[Struct]] = frozenset({ReplicaStood, IsrPrepared, SessionChanged})
     keys = staticmethod(whole_run)
 
-    def start(self, key: Key) -> list[Late]:
-        return []
+    def start(self, key: Key) -> _Times:
+        return _Times()
 
-    def step(self, state: list[Late], event: Event) -> tuple[list[Late], Sequence[Finding]]:
+    def step(self, state: _Times, event: Event) -> tuple[_Times, Sequence[Finding]]:
         body = event.body
+        if isinstance(body, SessionChanged):
+            state.changed[event.process] = event.at_ns
+            return state, NOTHING
         if isinstance(body, ReplicaStood):
             if body.preferred:
                 return state, NOTHING
@@ -207,16 +218,18 @@ class TimesAreObeyed(Struct, frozen=True):
         if set(body.awaited) - set(body.isr) and body.waited_ms < body.most_ms:
             message = f"{event.process} waited {body.waited_ms} ms for the ISR of {name}, too short"
             return state, (Violated(event.ref, Evidence.SELF, message),)
-        if body.waited_ms > body.most_ms + 2_000:
+        began_ns = event.at_ns - body.waited_ms * MS
+        same = state.changed.get(event.process, -1) < began_ns
+        if same and body.waited_ms > body.most_ms + 2_000:
             message = f"{event.process} waited {body.waited_ms} ms for the ISR of {name}, too long"
             violated = Violated(event.ref, Evidence.SELF, message)
-            from_ns = event.at_ns - body.waited_ms * MS
-            state.append(Late(violated, event.process, from_ns, event.at_ns, body.most_ms * MS))
+            late = Late(violated, event.process, began_ns, event.at_ns, body.most_ms * MS)
+            state.suspects.append(late)
         done = body.waited_ms >= body.most_ms
         return state, (Exercised(event.ref, Evidence.SELF),) if done else NOTHING
 
-    def end(self, state: list[Late], end: RunEnd) -> Sequence[Finding]:
-        return judge_late(state, end)
+    def end(self, state: _Times, end: RunEnd) -> Sequence[Finding]:
+        return judge_late(state.suspects, end)
 
 
 class _Unled(Struct):

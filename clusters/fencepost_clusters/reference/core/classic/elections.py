@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 from typing import final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fencepost_clusters.reference.core.classic import settings as s
 from fencepost_clusters.reference.core.classic import writes, znodes
@@ -37,6 +38,7 @@ class _Candidacy(Struct, frozen=True):
     epoch: int
     version: int
     restarted: bool
+    standing: tuple[int, ...]
     since_ns: int
     due_ns: int
 
@@ -96,9 +98,7 @@ class Elections:
             )
             if before is None or not same or found.due_ns < before.due_ns:
                 since_ns = before.since_ns if before is not None and same else found.since_ns
-                self._candidacies[key] = _Candidacy(
-                    found.epoch, found.version, found.restarted, since_ns, found.due_ns
-                )
+                self._candidacies[key] = replace(found, since_ns=since_ns)
 
     def _candidacy(self, key: Key, one: Partition, now: Instant) -> _Candidacy | None:
         stored = self._known.isrs[key]
@@ -117,11 +117,12 @@ class Elections:
         if restarted:
             wait_ns += self._settings.ns(s.ELECTION_WAIT)
         return _Candidacy(
-            stored.content.epoch,
-            stored.version,
-            restarted,
-            now.monotonic_ns,
-            now.monotonic_ns + wait_ns,
+            epoch=stored.content.epoch,
+            version=stored.version,
+            restarted=restarted,
+            standing=standing,
+            since_ns=now.monotonic_ns,
+            due_ns=now.monotonic_ns + wait_ns,
         )
 
     def members(self, stored: StoredIsr, live: Collection[int]) -> tuple[tuple[int, ...], bool]:
@@ -213,5 +214,6 @@ class Elections:
                 preferred_ms=self._settings.ms(s.PREFERRED),
                 won=won,
                 path=znodes.leader(name, one.index),
+                standing=candidacy.standing,
             )
         )
