@@ -83,7 +83,15 @@ class FetchTopic(Struct, frozen=True, kw_only=True):
     topic_id: UUID | None = None
 
 
+class ForgottenTopic(Struct, frozen=True, kw_only=True):
+    partitions: tuple[int, ...]
+    topic_id: UUID | None = None
+
+
 class FetchRequest(Struct, frozen=True, kw_only=True):
+    """In a session (KIP-227) `topics` are the partitions that are new in it or have another
+    position, and `forgotten_topics_data` those that leave it."""
+
     max_wait: int
     min_bytes: int
     max_bytes: int
@@ -91,6 +99,7 @@ class FetchRequest(Struct, frozen=True, kw_only=True):
     replica_state: ReplicaState = ReplicaState()
     session_id: int = 0
     session_epoch: int = -1
+    forgotten_topics_data: tuple[ForgottenTopic, ...] = ()
 
 
 class EpochEndOffset(Struct, frozen=True, kw_only=True):

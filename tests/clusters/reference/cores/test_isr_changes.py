@@ -19,6 +19,7 @@ from fencepost_clusters.reference.core.replication.cluster_state import ClusterS
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
 from fencepost_clusters.reference.core.replication.replica import Replica
 from fencepost_clusters.reference.core.replication.replicas import IsrOutcome, Replicas
+from fencepost_clusters.reference.core.replication.roles import Contact
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire import records as r
@@ -94,6 +95,18 @@ class Asking:
         self._out.add(Call(call_id, ("controller-1", 9093), "isr", request, 1000))
 
 
+def fetched(one: Replica, follower: int, offset: int, now: Instant) -> None:
+    """A follower's only fetch in a session."""
+    one.fetched(
+        follower,
+        client=f"broker-{follower}#1",
+        broker_epoch=follower,
+        offset=offset,
+        contact=Contact(now.monotonic_ns),
+        now=now,
+    )
+
+
 def asked(out: Outbox) -> tuple[list[int], list[IsrChangeAsked]]:
     """The calls that were made, and the events of ISR changes that were asked for."""
     effects = out.drain()
@@ -108,21 +121,21 @@ def test_a_refused_member_that_fell_behind_meanwhile_is_not_asked_for_again(
     """RP-10: it may join at the high watermark only, which waited for it until the refusal."""
     replicas, out, image = leader
     one = replicas.by_key[KEY]
-    one.fetched(2, "broker-2#1", 2, 0, at(1))
-    one.fetched(3, "broker-3#1", 3, 0, at(1))
+    fetched(one, 2, 0, at(1))
+    fetched(one, 3, 0, at(1))
     replicas.tick(image, at(200))
     (call,), (change,) = asked(out)
     assert change.new_isr == (1, 2, 3)
     batch = record_batch.build([b"x"], 0, -1, 1)
     one.append(record_batch.parse(batch), batch)
-    one.fetched(2, "broker-2#1", 2, 1, at(210))
+    fetched(one, 2, 1, at(210))
     assert one.high_watermark == 0, "what may have been added counts"
     replicas.answered(call, IsrOutcome(Error.INELIGIBLE_REPLICA), at(220))
     assert one.high_watermark == 1
     out.drain()
     replicas.tick(image, at(400))
     assert asked(out) == ([], [])
-    one.fetched(3, "broker-3#1", 3, 1, at(410))
+    fetched(one, 3, 1, at(410))
     replicas.tick(image, at(600))
     _, (change,) = asked(out)
     assert (change.new_isr, change.ends, change.high_watermark) == ((1, 2, 3), (1, 1, 1), 1)
@@ -133,13 +146,13 @@ def test_after_an_uncertain_refusal_replicas_that_may_have_been_added_count(
 ) -> None:
     replicas, out, image = leader
     one = replicas.by_key[KEY]
-    one.fetched(2, "broker-2#1", 2, 0, at(1))
-    one.fetched(3, "broker-3#1", 3, 0, at(1))
+    fetched(one, 2, 0, at(1))
+    fetched(one, 3, 0, at(1))
     replicas.tick(image, at(200))
     (call,), _ = asked(out)
     batch = record_batch.build([b"x"], 0, -1, 1)
     one.append(record_batch.parse(batch), batch)
-    one.fetched(2, "broker-2#1", 2, 1, at(210))
+    fetched(one, 2, 1, at(210))
     replicas.answered(call, IsrOutcome(Error.NOT_CONTROLLER), at(220))
     assert one.high_watermark == 0
 
@@ -165,7 +178,7 @@ def test_a_leader_that_is_answered_the_isr_it_has_goes_on_asking() -> None:
     replicas.adopt(commands.roles, [KEY], at(0))
     one = replicas.by_key[KEY]
     for follower in (2, 3):
-        one.fetched(follower, f"broker-{follower}#1", follower, 0, at(1))
+        fetched(one, follower, 0, at(1))
     replicas.tick(image, at(200))
     (lost,), _ = asked(out)
     replicas.failed(lost, at(210))

@@ -400,13 +400,30 @@ def test_a_silent_controllers_broker_serves_up_to_the_moment_at_which_it_fences_
         assert isinstance(answer, e.Reply) is served
 
 
+def fetch_of_broker_2(broker_epoch: int, offset: int) -> m.FetchRequest:
+    part = m.FetchPartition(
+        partition=0,
+        fetch_offset=offset,
+        partition_max_bytes=1000,
+        current_leader_epoch=1,
+        last_fetched_epoch=1,
+    )
+    return m.FetchRequest(
+        max_wait=0,
+        min_bytes=0,
+        max_bytes=1000,
+        topics=(m.FetchTopic(partitions=(part,), topic="orders", topic_id=TOPIC),),
+        replica_state=m.ReplicaState(replica_id=2, replica_epoch=broker_epoch),
+        session_epoch=0,
+    )
+
+
 def test_what_a_replaced_process_has_fetched_counts_no_longer() -> None:
     """HB-24: the next process may have an empty disk."""
     bench = leader()
     bench.asks("CLIENT", PRODUCE)
     one = node(bench).replicas.by_key[TOPIC, 0]
-    epoch = node(bench).peers.known[2].epoch
-    one.fetched(2, "broker-2#1", epoch, 1, e.Instant(bench.now_ns, 0))
+    bench.asks("REPLICATION", fetch_of_broker_2(node(bench).peers.known[2].epoch, 1))
     assert one.end_of(2) == 1
     bench.write(zk.Delete(znodes.broker(2)))
     bench.registers(2)
@@ -417,21 +434,11 @@ def test_a_fetch_of_a_replaced_process_is_refused() -> None:
     """HB-24."""
     bench = leader()
     epoch = node(bench).peers.known[2].epoch
-    part = m.FetchPartition(
-        partition=0, fetch_offset=0, partition_max_bytes=1000, current_leader_epoch=1
-    )
     for replica_epoch, error in ((epoch - 1, Error.STALE_BROKER_EPOCH), (epoch, Error.NONE)):
-        fetch = m.FetchRequest(
-            max_wait=0,
-            min_bytes=0,
-            max_bytes=1000,
-            topics=(m.FetchTopic(partitions=(part,), topic="orders", topic_id=TOPIC),),
-            replica_state=m.ReplicaState(replica_id=2, replica_epoch=replica_epoch),
-        )
-        (reply,) = bench.asks("REPLICATION", fetch)
+        (reply,) = bench.asks("REPLICATION", fetch_of_broker_2(replica_epoch, 0))
         assert isinstance(reply, e.Reply)
         assert isinstance(reply.message, m.FetchResponse)
-        assert reply.message.responses[0].partitions[0].error_code == error
+        assert reply.message.error_code == error
 
 
 def test_a_broker_calls_no_controller_whose_registration_is_gone() -> None:

@@ -49,7 +49,6 @@ from fencepost_clusters.reference.core.node.effects import (
     earliest,
 )
 from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER, Settings
-from fencepost_clusters.reference.core.replication import fetching
 from fencepost_clusters.reference.core.replication.fetching import Fetching
 from fencepost_clusters.reference.core.replication.following import Following
 from fencepost_clusters.reference.core.replication.producing import Producing
@@ -116,7 +115,6 @@ class ClassicNode:
         self.producing = Producing(settings, self.replicas, self.lifecycle, rules, out)
         self.fetching = Fetching(
             self.replicas,
-            self.following,
             session=self.lifecycle,
             refuse=lambda received: refuse_fenced(received, self.lifecycle, out),
             policies=rules,
@@ -433,10 +431,8 @@ class ClassicNode:
         if not isinstance(message, m.FetchRequest):
             self._out.add(Close(received.request_id, "no request for a broker"))
             return
-        error = self.following.judge(received, message, self.known.image)
         if not self.lifecycle.registered:
-            error = Error.NOT_LEADER_OR_FOLLOWER
-        if error is not Error.NONE:
-            self._out.add(Reply(received.request_id, fetching.refused(message, error)))
+            refusal = m.FetchResponse(error_code=Error.NOT_LEADER_OR_FOLLOWER, responses=())
+            self._out.add(Reply(received.request_id, refusal))
         else:
             self.fetching.fetch(received, message, self.known.image, now)

@@ -1,25 +1,28 @@
-"""Serves fetches: a client's up to the high watermark, a follower's up to the log end; long polls.
+"""Serves fetches: a client's up to the high watermark, a follower's by its session; long polls.
 
-A client's fetch that finds fewer bytes than it wants is parked, and so is a follower's without
-news. It is checked again when its time is up, or when a replica that it asks for has changed.
+A client's fetch that finds fewer bytes than it wants is parked. It is checked again when its time
+is up, or when a replica that it asks for has changed. Clients have no sessions here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 
 from msgspec import Struct
 
 from fencepost import Cause
+from fencepost_clusters.reference.core.node.deadlines import Deadlines
 from fencepost_clusters.reference.core.node.effects import (
     LONGEST_WAIT_MS,
     Instant,
     Outbox,
     Received,
     Reply,
+    earliest,
 )
+from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER
 from fencepost_clusters.reference.core.replication.cluster_state import ClusterState, Session
-from fencepost_clusters.reference.core.replication.following import Following
+from fencepost_clusters.reference.core.replication.fetch_sessions import FetchSessions
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
 from fencepost_clusters.reference.core.replication.replica import Key, Replica
 from fencepost_clusters.reference.core.replication.replicas import Replicas
@@ -31,17 +34,13 @@ MS = 1_000_000
 
 
 class _Parked(Struct, frozen=True):
-    """A fetch of a client or a follower that waits for a change."""
+    """A client's fetch that waits for a change."""
 
     received: Received
     request: m.FetchRequest
     deadline_ns: int
     cause: Cause | None
     replicas: tuple[Key, ...]
-
-    @property
-    def of_client(self) -> bool:
-        return self.received.listener != "REPLICATION"
 
 
 class _Served(Struct, frozen=True):
@@ -61,7 +60,6 @@ class Fetching:
     def __init__(
         self,
         replicas: Replicas,
-        following: Following,
         *,
         session: Session,
         refuse: Callable[[Received], None],
@@ -69,26 +67,29 @@ class Fetching:
         out: Outbox,
     ) -> None:
         self._replicas = replicas
-        self._following = following
         self._session = session
         self._refuse = refuse
         self._policies = policies
         self._out = out
+        self._followers = FetchSessions(replicas, session, policies, out)
         self._parked: dict[int, _Parked] = {}
         """By the number of the request, in the order in which they came."""
         self._waiting: dict[Key, set[int]] = {}
         """The parked fetches that wait for a change of a replica."""
-        self._due_ns = 0
-        """When the first parked fetch has waited long enough."""
+        self._times: Deadlines[int] = Deadlines()
+        """When they have waited long enough."""
 
     def deadline_ns(self) -> int | None:
         """When the first parked fetch has waited long enough."""
-        return self._due_ns if self._parked else None
+        return earliest((self._times.earliest_ns(), self._followers.deadline_ns()))
 
     def fetch(
         self, received: Received, request: m.FetchRequest, state: ClusterState, now: Instant
     ) -> None:
         """Answers a fetch, now or once there are records to return."""
+        if received.listener == REPLICATION_LISTENER:
+            self._followers.fetch(received, request, state, now)
+            return
         if request.session_id != 0:
             answer = m.FetchResponse(error_code=Error.FETCH_SESSION_ID_NOT_FOUND, responses=())
             self._out.add(Reply(received.request_id, answer))
@@ -100,60 +101,53 @@ class Fetching:
             self._out.cause,
             _asked_for(request, state),
         )
-        if not self._try_fetch(parked, state, now, final=request.max_wait == 0):
+        if not self._try_fetch(parked, state, final=request.max_wait == 0):
             self._park(parked)
 
     def release(self, state: ClusterState, now: Instant) -> None:
         """Answers the parked fetches that have records to return, or whose time is up."""
         changed = self._replicas.changed
+        self._followers.release(changed, now)
         if self._parked:
-            serving = self._session.finishing(now)
-            if changed or not serving or now.monotonic_ns >= self._due_ns:
-                self._look(state, now, serving)
+            due = set(self._times.due(now.monotonic_ns))
+            if not self._session.finishing(now):
+                self._refuse_all()
+            else:
+                self._look(changed, due, state)
         changed.clear()
 
-    def _look(self, state: ClusterState, now: Instant, serving: bool) -> None:
-        """Answers the parked fetches whose replicas have changed, whose time is up, or whose client
-        is not served any more."""
-        look = {one for key in self._replicas.changed for one in self._waiting.get(key, ())}
-        for number, parked in self._parked.items():
-            if now.monotonic_ns >= parked.deadline_ns or (parked.of_client and not serving):
-                look.add(number)
+    def _look(self, changed: Iterable[Key], due: Collection[int], state: ClusterState) -> None:
+        """Tries the parked fetches whose replicas have changed, or whose time is up."""
+        look = {one for key in changed for one in self._waiting.get(key, ())}.union(due)
         for number in sorted(look):
             parked = self._parked[number]
-            self._out.cause = parked.cause
-            if self._answered(parked, state, now, serving):
-                self._unpark(number)
-        self._out.cause = None
-        self._due_ns = min((p.deadline_ns for p in self._parked.values()), default=0)
+            with self._out.caused_by(parked.cause):
+                if self._try_fetch(parked, state, final=number in due):
+                    self._unpark(number)
 
-    def _answered(self, parked: _Parked, state: ClusterState, now: Instant, serving: bool) -> bool:
-        """Whether a parked fetch is answered, or refused, now."""
-        if parked.of_client and not serving:
-            self._refuse(parked.received)
-            return True
-        due = now.monotonic_ns >= parked.deadline_ns
-        if not parked.of_client and not due and not self._following.has_news(parked.request):
-            return False
-        return self._try_fetch(parked, state, now, final=due or not parked.of_client)
+    def _refuse_all(self) -> None:
+        """Clients are not served any more."""
+        for number, parked in tuple(self._parked.items()):
+            with self._out.caused_by(parked.cause):
+                self._refuse(parked.received)
+            self._unpark(number)
 
     def _park(self, parked: _Parked) -> None:
         number = parked.received.request_id
-        self._due_ns = min(parked.deadline_ns, self._due_ns) if self._parked else parked.deadline_ns
         self._parked[number] = parked
+        self._times.set(number, parked.deadline_ns)
         for key in parked.replicas:
             self._waiting.setdefault(key, set()).add(number)
 
     def _unpark(self, number: int) -> None:
+        self._times.drop(number)
         for key in self._parked.pop(number).replicas:
             self._waiting[key].discard(number)
             if not self._waiting[key]:
                 del self._waiting[key]
 
-    def _try_fetch(self, parked: _Parked, state: ClusterState, now: Instant, final: bool) -> bool:
+    def _try_fetch(self, parked: _Parked, state: ClusterState, final: bool) -> bool:
         """Answers a fetch if there are as many bytes as it wants; `final`: also with fewer."""
-        if not parked.of_client:
-            return self._try_replica_fetch(parked, state, now, final)
         topics: list[m.FetchableTopicResponse] = []
         served: list[FetchServed] = []
         size = 0
@@ -253,43 +247,9 @@ class Fetching:
             records=b"",
         )
 
-    def _try_replica_fetch(
-        self, parked: _Parked, state: ClusterState, now: Instant, final: bool
-    ) -> bool:
-        request = parked.request
-        topics: list[m.FetchableTopicResponse] = []
-        for topic in request.topics:
-            parts = tuple(
-                self._following.serve(
-                    parked.received,
-                    request,
-                    topic_id=topic.topic_id,
-                    asked=asked,
-                    state=state,
-                    now=now,
-                )
-                for asked in topic.partitions
-            )
-            topics.append(
-                m.FetchableTopicResponse(partitions=parts, topic="", topic_id=topic.topic_id)
-            )
-        clean = all(p.error_code == Error.NONE for t in topics for p in t.partitions)
-        if clean and not final and not self._following.has_news(request):
-            return False
-        for answered in topics:
-            for part in answered.partitions:
-                self._following.remember_answer(request, answered.topic_id, part)
-        self._out.add(
-            Reply(
-                parked.received.request_id,
-                m.FetchResponse(error_code=Error.NONE, responses=tuple(topics)),
-            )
-        )
-        return True
-
 
 def _asked_for(request: m.FetchRequest, state: ClusterState) -> tuple[Key, ...]:
-    """The partitions of a fetch by topic id; clients send topic names only."""
+    """The partitions of a fetch by topic id; clients send topic names."""
     return tuple(
         (topic_id, asked.partition)
         for topic in request.topics

@@ -1,40 +1,50 @@
-"""Replication by fetching: a follower has one fetch in flight to each broker that leads a partition
-it follows. The leader's side is here, too."""
+"""Replication by fetching: a follower has a fetch session (KIP-227) with each broker that leads a
+partition it follows, with one fetch in flight. `fetch_sessions` is the leader's side."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from fencepost_clusters.reference.core.node.effects import (
-    Call,
     Instant,
     Outbox,
-    Received,
 )
 from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER, Settings
 from fencepost_clusters.reference.core.replication.cluster_state import ClusterState, Session
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
-from fencepost_clusters.reference.core.replication.replica import Replica
+from fencepost_clusters.reference.core.replication.replica import Key, Replica
 from fencepost_clusters.reference.core.replication.replicas import Replicas
 from fencepost_clusters.reference.core.replication.roles import Part
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.errors import Error
-from fencepost_kafka import RequestRefused
 
 MS = 1_000_000
 BACKOFF_NS = 50 * MS
 
 
+Position = tuple[int, int, int]
+"""The log end, leader epoch and last epoch of a replica: what a fetch says of it."""
+
+
 @dataclass(slots=True)
 class _Fetcher:
-    """The fetches to one leading broker."""
+    """The fetches to one leading broker, in a session. `held` are the positions that the leader has
+    of us; `look` are the replicas whose position may be another one since."""
 
     call: int | None = None
     next_ns: int = 0
-    asked: tuple[tuple[UUID, int, int], ...] = ()
-    """(topic id, partition, leader epoch) of the request: an answer of another epoch is ignored."""
+    session: int = 0
+    epoch: int = 0
+    broker_epoch: int = -1
+    held: dict[Key, Position] = field(default_factory=dict)
+    look: dict[Key, Replica] = field(default_factory=dict)
+
+    def start_over(self) -> None:
+        """The session is over: the next fetch is a full one."""
+        self.session = self.epoch = 0
 
 
 class Following:
@@ -55,30 +65,26 @@ class Following:
         self._out = out
         self._fetchers: dict[int, _Fetcher] = {}
         self._calls: dict[int, int] = {}
-        self._by_leader: dict[int, list[Replica]] = {}
+        self._by_leader: dict[int, dict[Key, Replica]] = {}
         self._version = -1
 
-    # ------------------------------------------------------------------------- the follower's side
-
-    def _followed(self) -> dict[int, list[Replica]]:
+    def _followed(self) -> dict[int, dict[Key, Replica]]:
         """The followed partitions, by leader, in the order of the leaders' ids."""
         if self._version != self._replicas.version:
             self._version = self._replicas.version
-            by_leader: dict[int, list[Replica]] = {}
+            by_leader: dict[int, dict[Key, Replica]] = {}
             for one in self._replicas.all():
                 if one.part is Part.FOLLOWER:
-                    by_leader.setdefault(one.partition.leader, []).append(one)
+                    by_leader.setdefault(one.partition.leader, {})[one.key] = one
             self._by_leader = dict(sorted(by_leader.items()))
+            for leader, several in self._by_leader.items():
+                self._fetchers.setdefault(leader, _Fetcher()).look = dict(several)
         return self._by_leader
 
     def deadline_ns(self) -> int | None:
         """When the next fetch is due."""
-        times = [
-            self._fetchers[leader].next_ns if leader in self._fetchers else 0
-            for leader in self._followed()
-            if leader not in self._fetchers or self._fetchers[leader].call is None
-        ]
-        return min(times, default=None)
+        fetchers = [self._fetchers[leader] for leader in self._followed()]
+        return min((one.next_ns for one in fetchers if one.call is None), default=None)
 
     def hurry(self, now: Instant) -> None:
         """Makes refused fetches due at once: after a change of the metadata they may be
@@ -89,7 +95,7 @@ class Following:
     def tick(self, state: ClusterState, now: Instant) -> None:
         """Sends the fetches that are due."""
         for leader, replicas in self._followed().items():
-            fetcher = self._fetchers.setdefault(leader, _Fetcher())
+            fetcher = self._fetchers[leader]
             if fetcher.call is None and now.monotonic_ns >= fetcher.next_ns:
                 self._fetch(leader, fetcher, replicas, state, now)
 
@@ -97,7 +103,7 @@ class Following:
         self,
         leader: int,
         fetcher: _Fetcher,
-        replicas: list[Replica],
+        replicas: dict[Key, Replica],
         state: ClusterState,
         now: Instant,
     ) -> None:
@@ -106,45 +112,48 @@ class Following:
         fetcher.next_ns = now.monotonic_ns + BACKOFF_NS
         if address is None or self._session.epoch < 0:
             return
-        max_bytes = self._settings.ms("replica.fetch.max.bytes")
-        topics: dict[UUID, list[m.FetchPartition]] = {}
-        for one in replicas:
-            topics.setdefault(one.partition.topic_id, []).append(
-                m.FetchPartition(
-                    partition=one.index,
-                    fetch_offset=one.log.end,
-                    partition_max_bytes=max_bytes,
-                    current_leader_epoch=one.epoch,
-                    last_fetched_epoch=one.log.last_epoch,
-                )
-            )
+        if fetcher.broker_epoch != self._session.epoch or fetcher.session == 0:
+            fetcher.start_over()
+            fetcher.broker_epoch = self._session.epoch
+            fetcher.held, fetcher.look = {}, dict(replicas)
         wait_ms = self._settings.ms("replica.fetch.wait.max.ms")
         request = m.FetchRequest(
             max_wait=wait_ms,
             min_bytes=1,
-            max_bytes=max_bytes,
-            topics=tuple(
-                m.FetchTopic(partitions=tuple(parts), topic="", topic_id=topic)
-                for topic, parts in topics.items()
-            ),
+            max_bytes=self._settings.ms("replica.fetch.max.bytes"),
+            topics=self._moved(fetcher),
             replica_state=m.ReplicaState(
                 replica_id=self._settings.node_id, replica_epoch=self._session.epoch
             ),
+            session_id=fetcher.session,
+            session_epoch=fetcher.epoch,
+            forgotten_topics_data=_forgotten(fetcher, replicas),
         )
-        call = self._out.next_call()
         timeout_ms = wait_ms + self._settings.ms("request.timeout.ms")
-        self._out.add(
-            Call(
-                call_id=call,
-                address=address,
-                channel="replication",
-                message=request,
-                timeout_ms=timeout_ms,
-            )
-        )
+        call = self._out.call(address, "replication", request, timeout_ms)
         fetcher.call = call
-        fetcher.asked = tuple((o.partition.topic_id, o.index, o.epoch) for o in replicas)
         self._calls[call] = leader
+
+    def _moved(self, fetcher: _Fetcher) -> tuple[m.FetchTopic, ...]:
+        """The partitions with another position than the leader has of us."""
+        max_bytes = self._settings.ms("replica.fetch.max.bytes")
+        topics: dict[UUID, list[m.FetchPartition]] = {}
+        for key, one in fetcher.look.items():
+            position = one.log.end, one.epoch, one.log.last_epoch
+            if fetcher.held.get(key) != position:
+                fetcher.held[key] = position
+                offset, epoch, last_epoch = position
+                topics.setdefault(key[0], []).append(
+                    m.FetchPartition(
+                        partition=key[1],
+                        fetch_offset=offset,
+                        partition_max_bytes=max_bytes,
+                        current_leader_epoch=epoch,
+                        last_fetched_epoch=last_epoch,
+                    )
+                )
+        fetcher.look = {}
+        return tuple(m.FetchTopic(partitions=tuple(p), topic_id=t) for t, p in topics.items())
 
     def failed(self, call_id: int, now: Instant) -> bool:
         """A fetch got no answer; False if the call was no fetch."""
@@ -154,6 +163,7 @@ class Following:
         fetcher = self._fetchers[leader]
         if fetcher.call == call_id:
             fetcher.call = None
+            fetcher.start_over()
             fetcher.next_ns = now.monotonic_ns + BACKOFF_NS
         return True
 
@@ -165,8 +175,11 @@ class Following:
         assert isinstance(answer, m.FetchResponse), answer
         fetcher = self._fetchers[leader]
         fetcher.call = None
-        asked = {(topic, index): epoch for topic, index, epoch in fetcher.asked}
         clean = answer.error_code == Error.NONE
+        if clean:
+            fetcher.session, fetcher.epoch = answer.session_id, fetcher.epoch + 1
+        else:
+            fetcher.start_over()
         for topic in answer.responses:
             for part in topic.partitions:
                 one = self._replicas.get(topic.topic_id, part.partition_index)
@@ -176,9 +189,11 @@ class Following:
                     one is not None
                     and one.part is Part.FOLLOWER
                     and one.partition.leader == leader
-                    and asked.get((one.partition.topic_id, one.index)) == one.epoch
+                    and one.key in fetcher.held
+                    and fetcher.held[one.key][1] == one.epoch
                 ):
                     self._store(one, part)
+                    fetcher.look[one.key] = one
         fetcher.next_ns = now.monotonic_ns + (0 if clean else BACKOFF_NS)
         return True
 
@@ -192,113 +207,13 @@ class Following:
             one.take(header, data)
         one.learn(part.high_watermark)
 
-    # --------------------------------------------------------------------------- the leader's side
 
-    def judge(self, received: Received, request: m.FetchRequest, state: ClusterState) -> Error:
-        """Whether a fetch of another broker may be served at all (QC-19)."""
-        replica = request.replica_state
-        known = state.brokers.get(replica.replica_id)
-        if known is not None and self._policies.is_past_epoch(replica.replica_epoch, known.epoch):
-            self._out.note(
-                RequestRefused(
-                    api="Fetch",
-                    topic="",
-                    partition=-1,
-                    client=received.client,
-                    requester=replica.replica_id,
-                    error=Error.STALE_BROKER_EPOCH.name,
-                    reason="stale_broker_epoch",
-                    state=self._session.state.label,
-                )
-            )
-            return Error.STALE_BROKER_EPOCH
-        return Error.NONE
-
-    def serve(
-        self,
-        received: Received,
-        request: m.FetchRequest,
-        *,
-        topic_id: UUID | None,
-        asked: m.FetchPartition,
-        state: ClusterState,
-        now: Instant,
-    ) -> m.PartitionData:
-        """Serves one partition of a follower's fetch, which also reports that follower's log
-        end."""
-        one = self._replicas.get(topic_id, asked.partition)
-        error = Error.NONE
-        if one is None or not one.serves_followers:
-            error = Error.NOT_LEADER_OR_FOLLOWER
-        elif asked.current_leader_epoch < one.epoch:
-            error = Error.FENCED_LEADER_EPOCH
-        elif asked.current_leader_epoch > one.epoch:
-            error = Error.UNKNOWN_LEADER_EPOCH
-        if one is None or error is not Error.NONE:
-            return m.PartitionData(
-                partition_index=asked.partition, error_code=error, high_watermark=-1
-            )
-        epoch, end = one.log.end_for_epoch(asked.last_fetched_epoch)
-        if asked.fetch_offset > 0 and self._policies.diverges(
-            asked.last_fetched_epoch, asked.fetch_offset, epoch, end
-        ):
-            diverging = m.EpochEndOffset(epoch=max(epoch, 0), end_offset=end)
-            return m.PartitionData(
-                partition_index=asked.partition,
-                error_code=error,
-                high_watermark=one.high_watermark,
-                last_stable_offset=-1,
-                log_start_offset=0,
-                diverging_epoch=diverging,
-                records=b"",
-            )
-        if asked.fetch_offset > one.log.end:
-            return m.PartitionData(
-                partition_index=asked.partition,
-                error_code=Error.OFFSET_OUT_OF_RANGE,
-                high_watermark=-1,
-            )
-        replica = request.replica_state
-        known = state.brokers.get(replica.replica_id)
-        epoch_now = known.epoch if known is not None else None
-        if self._policies.is_current_epoch(replica.replica_epoch, epoch_now):
-            one.fetched(
-                replica.replica_id, received.client, replica.replica_epoch, asked.fetch_offset, now
-            )
-        start, end = one.log.span(asked.fetch_offset, one.log.end, asked.partition_max_bytes)
-        records = m.LogSlice(log=one.name, start=start, end=end) if end > start else b""
-        return m.PartitionData(
-            partition_index=asked.partition,
-            error_code=error,
-            high_watermark=one.high_watermark,
-            last_stable_offset=one.high_watermark,
-            log_start_offset=one.log.start,
-            records=records,
-        )
-
-    def has_news(self, request: m.FetchRequest) -> bool:
-        """Whether the answer to a parked follower fetch would contain a change."""
-        follower = request.replica_state.replica_id
-        for topic in request.topics:
-            for asked in topic.partitions:
-                one = self._replicas.get(topic.topic_id, asked.partition)
-                if (
-                    one is None
-                    or not one.serves_followers
-                    or one.epoch != asked.current_leader_epoch
-                    or one.log.end > asked.fetch_offset
-                    or follower not in one.followers
-                    or one.followers[follower].answered_watermark < one.high_watermark
-                ):
-                    return True
-        return False
-
-    def remember_answer(
-        self, request: m.FetchRequest, topic_id: UUID | None, part: m.PartitionData
-    ) -> None:
-        """Remembers the high watermark in the last answer to a follower."""
-        one = self._replicas.get(topic_id, part.partition_index)
-        if one is not None and part.error_code == Error.NONE:
-            follower = one.followers.get(request.replica_state.replica_id)
-            if follower is not None:
-                follower.answered_watermark = part.high_watermark
+def _forgotten(fetcher: _Fetcher, replicas: Collection[Key]) -> tuple[m.ForgottenTopic, ...]:
+    """The partitions of a session that we do not follow any more, or from another leader."""
+    if len(fetcher.held) == len(replicas):  # all that we follow are in the session
+        return ()
+    topics: dict[UUID, list[int]] = {}
+    for key in [key for key in fetcher.held if key not in replicas]:
+        del fetcher.held[key]
+        topics.setdefault(key[0], []).append(key[1])
+    return tuple(m.ForgottenTopic(partitions=tuple(p), topic_id=t) for t, p in topics.items())

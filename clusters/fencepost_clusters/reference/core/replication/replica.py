@@ -23,6 +23,7 @@ from fencepost_clusters.reference.core.node.effects import (
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
 from fencepost_clusters.reference.core.replication.roles import (
+    Contact,
     CutReason,
     Follower,
     Part,
@@ -61,7 +62,7 @@ class RecoveredLog(Struct, frozen=True):
 class ReplicaHost:
     """The state that all replicas of a broker share.
 
-    `changed` gets a replica's key whenever the replica changes in a way that a fetch waits for.
+    `changed` gets a replica's key whenever the replica changes in a way that a request waits for.
     """
 
     broker: int
@@ -130,6 +131,9 @@ class Replica:
         was = self.part
         self._changed.add(self.key)
         if partition.leader == self.me:
+            for new in partition.replicas:
+                if self.serves_followers and new != self.me:
+                    self.followers.setdefault(new, Follower())
             if not self.serves_followers:
                 self._lead(now)
             elif was is Part.PREPARING and not partition.preparing:
@@ -253,6 +257,8 @@ class Replica:
             )
         )
         self.log.append(stored)
+        for follower in self.followers.values():
+            follower.fall_behind()
         self._changed.add(self.key)
         self._out.add(Append(self.name, stored.base, data))
 
@@ -292,15 +298,18 @@ class Replica:
         )
 
     def fetched(
-        self, follower: int, client: str, broker_epoch: int, offset: int, now: Instant
+        self,
+        follower: int,
+        *,
+        client: str,
+        broker_epoch: int,
+        offset: int,
+        contact: Contact,
+        now: Instant,
     ) -> None:
-        """Counts a follower's fetch from `offset`."""
+        """Counts a follower's fetch from `offset`; see `Follower.fetched`."""
         known = self.followers.setdefault(follower, Follower())
-        if offset >= self.log.end:
-            known.caught_up_ns = now.monotonic_ns
-        elif offset >= known.leader_end:
-            known.caught_up_ns = max(known.caught_up_ns, known.fetched_ns)
-        known.fetched_ns, known.leader_end = now.monotonic_ns, self.log.end
+        known.fetched(offset, self.log.end, contact, now.monotonic_ns)
         if offset == known.end and broker_epoch == known.broker_epoch:
             return
         known.end, known.broker_epoch = offset, broker_epoch
@@ -350,6 +359,18 @@ class Replica:
             and known.end >= 0
             and self._policies.may_join(known, least_end, now.monotonic_ns, lag_ns)
         )
+
+    def next_look_ns(self, lag_ns: int) -> int | None:
+        """When a leader may have to change the ISR, at the earliest; None while a request is in
+        flight, and for a follower."""
+        if not self.leading or self.asked is not None:
+            return None
+        isr = self.partition.isr
+        outside = any(r not in isr for r in self.followers)
+        if self.adding or self.unsettled or self.expelled or outside:
+            return self.retry_ns
+        times = [self.followers[r].caught_up_ns + lag_ns for r in isr if r != self.me]
+        return max(self.retry_ns, min(times)) if times else None
 
     def propose(self, isr: tuple[int, ...]) -> None:
         """This leader wants another ISR. Until that is stored, `counted_replicas` decides the high

@@ -9,12 +9,14 @@ from uuid import UUID
 from msgspec import Struct
 
 from fencepost_clusters.reference.core.log.entry import Entry
+from fencepost_clusters.reference.core.node.deadlines import Deadlines
 from fencepost_clusters.reference.core.node.effects import (
     Checkpoint,
     Delete,
     Instant,
     Outbox,
     Recovered,
+    earliest,
 )
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.replication.cluster_state import ClusterState, Partition
@@ -107,9 +109,9 @@ class Replicas:
         self._calls: dict[int, tuple[Key, int]] = {}
         """ISR request in flight -> the partition, and the leader epoch in which it was asked."""
         self._next_checkpoint_ns = 0
-        self._due_ns: int | None = 0
-        """A lower bound of the time of the next laggard, retry or checkpoint; computed again once
-        it has passed."""
+        self._looks: Deadlines[Key] = Deadlines()
+        """When to look at the ISR of a partition next: at the first time at which a member may lag,
+        or a request is made again. A member that fetches meanwhile moves that time unnoticed."""
 
     def recovered(self, found: Recovered) -> None:
         """Applies the recovered contents of the disk, before any replica is opened."""
@@ -144,7 +146,7 @@ class Replicas:
                 mine = self._open(state.names[key[0]], partition)
                 self.by_key[key] = mine
             mine.adopt(partition, now)
-        self._due_ns = now.monotonic_ns
+            self._look_at(mine)
 
     def remove(self, key: Key, reason: LossReason) -> None:
         """Stops a replica, and deletes its log."""
@@ -195,44 +197,36 @@ class Replicas:
     def expel(self, key: Key, member: int, now: Instant) -> None:
         """Takes a member out of the ISR of a partition that this broker leads, as soon as that can
         be stored."""
-        self.by_key[key].expel(member)
-        self._due_ns = now.monotonic_ns
+        one = self.by_key[key]
+        one.expel(member)
+        self._look_at(one)
 
     def deadline_ns(self) -> int | None:
         """When a Tick is wanted next: at the next laggard, retry or checkpoint, or earlier."""
-        return self._due_ns
+        checkpoint_ns = self._next_checkpoint_ns if self.by_key else None
+        return earliest((self._looks.earliest_ns(), checkpoint_ns))
 
-    def _earliest_ns(self) -> int | None:
-        lag_ns = self._settings.ns("replica.lag.time.max.ms")
-        times = [self._next_checkpoint_ns] if self.by_key else []
-        for one in self.by_key.values():
-            if one.leading and one.asked is None:
-                times.extend(
-                    one.retry_ns
-                    if r in one.expelled
-                    else max(one.retry_ns, one.followers[r].caught_up_ns + lag_ns)
-                    for r in one.partition.isr
-                    if r != self.me
-                )
-                if (
-                    one.adding
-                    or one.unsettled
-                    or any(r not in one.partition.isr for r in one.followers)
-                ):
-                    times.append(one.retry_ns)
-        return min(times, default=None)
+    def _look_at(self, one: Replica) -> None:
+        """Sets the time of the next look at a partition's ISR."""
+        at_ns = one.next_look_ns(self._settings.ns("replica.lag.time.max.ms"))
+        if at_ns is None:
+            self._looks.drop(one.key)
+        else:
+            self._looks.set(one.key, at_ns)
 
     def tick(self, state: ClusterState, now: Instant) -> None:
         """Asks for the ISR changes that are due, and checkpoints high watermarks."""
-        for one in self.all():
-            if one.leading and one.asked is None and now.monotonic_ns >= one.retry_ns:
-                self._ask(one, state, now)
+        for key in self._looks.due(now.monotonic_ns):
+            one = self.by_key.get(key)
+            if one is not None:
+                if one.leading and one.asked is None and now.monotonic_ns >= one.retry_ns:
+                    self._ask(one, state, now)
+                self._look_at(one)
         if self.by_key and now.monotonic_ns >= self._next_checkpoint_ns:
             self.checkpoint()
             self._next_checkpoint_ns = now.monotonic_ns + self._settings.ns(
                 "replica.high.watermark.checkpoint.interval.ms"
             )
-        self._due_ns = self._earliest_ns()
 
     def checkpoint(self) -> None:
         """Syncs every log, then stores the flushed offset and the high watermark of every replica
@@ -312,9 +306,15 @@ class Replicas:
         if one.asked == call_id and error is not Error.NONE:
             one.asked = None
             one.retry_ns = now.monotonic_ns + RETRY_NS
-            self._due_ns = now.monotonic_ns
+            self._look_at(one)
             if error in _CERTAIN:
                 one.refused()
+
+    def confirmed(self, key: Key) -> None:
+        """The ISR that a leader has is the stored one, by the answer to what it asked last."""
+        one = self.by_key[key]
+        one.confirmed()
+        self._look_at(one)
 
     def failed(self, call_id: int, now: Instant) -> bool:
         """An ISR request got no answer: it may be stored, so the high watermark still waits for the
@@ -327,5 +327,5 @@ class Replicas:
             one.asked = None
             one.unsettled = self._isr_requests.learns_by_answer
             one.retry_ns = now.monotonic_ns + RETRY_NS
-            self._due_ns = now.monotonic_ns
+            self._look_at(one)
         return True

@@ -27,12 +27,60 @@ class Part(Enum):
 
 
 @dataclass(slots=True)
-class Follower:
-    """The leader's knowledge of a follower; `end` is -1 until the follower has fetched."""
+class Contact:
+    """When a follower last fetched in its session, which all partitions of that session share."""
 
-    end: int = -1
-    broker_epoch: int = -1
-    caught_up_ns: int = 0
-    leader_end: int = 0
-    fetched_ns: int = 0
-    answered_watermark: int = -1
+    last_ns: int = 0
+
+
+class Follower:
+    """The leader's knowledge of a follower; `end` is -1 until the follower has fetched.
+
+    A follower that has the whole log is caught up by each fetch of its session, also by one that
+    does not name the partition. So the times of such a follower are those of its `Contact`.
+    """
+
+    __slots__ = (
+        "_caught_up_ns",
+        "_contact",
+        "_fetched_ns",
+        "_whole",
+        "broker_epoch",
+        "end",
+        "leader_end",
+    )
+
+    def __init__(self, caught_up_ns: int = 0) -> None:
+        self.end = -1
+        self.broker_epoch = -1
+        self.leader_end = 0
+        """The end of the leader's log at the fetch before."""
+        self._contact = Contact()
+        self._whole = False
+        self._caught_up_ns = caught_up_ns
+        self._fetched_ns = 0
+
+    @property
+    def caught_up_ns(self) -> int:
+        """When the follower last had all that the leader had when it fetched."""
+        return self._contact.last_ns if self._whole else self._caught_up_ns
+
+    @property
+    def fetched_ns(self) -> int:
+        """When the follower last fetched."""
+        return self._contact.last_ns if self._whole else self._fetched_ns
+
+    def fetched(self, offset: int, log_end: int, contact: Contact, now_ns: int) -> None:
+        """A fetch from `offset` has come now; `contact` is told once all of it is counted."""
+        self.fall_behind()
+        if self.leader_end <= offset < log_end:
+            self._caught_up_ns = max(self._caught_up_ns, self._fetched_ns)
+        self._whole = offset >= log_end
+        self._contact, self._fetched_ns, self.leader_end = contact, now_ns, log_end
+
+    def fall_behind(self) -> None:
+        """The leader's log grows, or the partition leaves the session: later fetches that do not
+        name it do not count."""
+        if self._whole:
+            self._caught_up_ns = self._fetched_ns = self._contact.last_ns
+            self._whole = False

@@ -50,7 +50,6 @@ from fencepost_clusters.reference.core.node.effects import (
     earliest,
 )
 from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER, Settings
-from fencepost_clusters.reference.core.replication import fetching
 from fencepost_clusters.reference.core.replication.fetching import Fetching
 from fencepost_clusters.reference.core.replication.following import Following
 from fencepost_clusters.reference.core.replication.producing import Producing
@@ -132,7 +131,6 @@ class LegacyNode:
         self.producing = Producing(settings, self.replicas, self.lifecycle, rules, out)
         self.fetching = Fetching(
             self.replicas,
-            self.following,
             session=self.lifecycle,
             refuse=lambda received: refuse_fenced(received, self.lifecycle, out),
             policies=rules,
@@ -449,11 +447,9 @@ class LegacyNode:
             return
         match message:
             case m.FetchRequest():
-                error = self.following.judge(received, message, self.commands.metadata)
                 if self.lifecycle.lost:
-                    error = Error.NOT_LEADER_OR_FOLLOWER
-                if error is not Error.NONE:
-                    self._out.add(Reply(received.request_id, fetching.refused(message, error)))
+                    lost = m.FetchResponse(error_code=Error.NOT_LEADER_OR_FOLLOWER, responses=())
+                    self._out.add(Reply(received.request_id, lost))
                 else:
                     self.fetching.fetch(received, message, self.commands.metadata, now)
             case w.LeaderAndIsrRequest() | w.UpdateMetadataRequest() | w.StopReplicaRequest():

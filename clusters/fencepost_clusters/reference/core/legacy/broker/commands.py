@@ -182,7 +182,7 @@ class Commands:
         self.roles.partitions[key[0]][key[1]] = replace(one, isr=isr)
         self.known.versions[key] = version
         self._replicas.adopt(self.roles, [key], now)
-        self._replicas.by_key[key].confirmed()
+        self._replicas.confirmed(key)
 
     # ----------------------------------------------------------------------------- UpdateMetadata
 

@@ -41,7 +41,6 @@ from fencepost_clusters.reference.core.quorum.raft.electorate import Electorate
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataLog, Snapshot
 from fencepost_clusters.reference.core.quorum.raft.raft import Raft
 from fencepost_clusters.reference.core.quorum.raft.timing import Member, Vote, raft_timing
-from fencepost_clusters.reference.core.replication import fetching
 from fencepost_clusters.reference.core.replication.fetching import Fetching
 from fencepost_clusters.reference.core.replication.following import Following
 from fencepost_clusters.reference.core.replication.producing import Producing
@@ -103,8 +102,7 @@ class BrokerNode:
         self.following = Following(settings, self.replicas, self.lifecycle, rules, self._out)
         self.producing = Producing(settings, self.replicas, self.lifecycle, rules, self._out)
         self.fetching = Fetching(
-            replicas=self.replicas,
-            following=self.following,
+            self.replicas,
             session=self.lifecycle,
             refuse=lambda received: refuse_fenced(received, self.lifecycle, self._out),
             policies=rules,
@@ -333,11 +331,7 @@ class BrokerNode:
         message = received.message
         match message:
             case m.FetchRequest():
-                error = self.following.judge(received, message, self.committed.image)
-                if error is not Error.NONE:
-                    self._out.add(Reply(received.request_id, fetching.refused(message, error)))
-                else:
-                    self.fetching.fetch(received, message, self.committed.image, now)
+                self.fetching.fetch(received, message, self.committed.image, now)
             case m.BrokerHeartbeatRequest():
                 leader = -1 if self.raft.leader is None else self.raft.leader
                 answer = m.BrokerHeartbeatResponse(

@@ -1,0 +1,49 @@
+"""The times at which the parts of a node are due next, without a look at each of them."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Deadlines(Generic[K]):
+    """One time for each key; the earliest of all is known at once."""
+
+    def __init__(self) -> None:
+        self._times: dict[K, tuple[int, int]] = {}
+        """The time of each key, and the number under which it was set."""
+        self._heap: list[tuple[int, int, K]] = []
+        """The same, and times that have been replaced since."""
+        self._numbers = 0
+
+    def set(self, key: K, at_ns: int) -> None:
+        """Gives a key its time, in place of any earlier one."""
+        self._numbers += 1
+        self._times[key] = at_ns, self._numbers
+        heapq.heappush(self._heap, (at_ns, self._numbers, key))
+
+    def drop(self, key: K) -> None:
+        """Takes a key's time away, if it has one."""
+        self._times.pop(key, None)
+
+    def earliest_ns(self) -> int | None:
+        """The earliest time; None without any."""
+        heap = self._heap
+        while heap:
+            at_ns, number, key = heap[0]
+            if self._times.get(key) == (at_ns, number):
+                return at_ns
+            heapq.heappop(heap)
+        return None
+
+    def due(self, now_ns: int) -> list[K]:
+        """The keys whose time has come, the earliest first; they have no time any more."""
+        keys = []
+        while (at_ns := self.earliest_ns()) is not None and at_ns <= now_ns:
+            _, _, key = heapq.heappop(self._heap)
+            del self._times[key]
+            keys.append(key)
+        return keys

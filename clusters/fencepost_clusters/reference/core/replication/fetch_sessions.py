@@ -1,0 +1,307 @@
+"""The leader's side of replication: the fetch sessions of followers (KIP-227).
+
+A full fetch names every partition that the follower has of this leader, and opens a session. Each
+later fetch names only the partitions whose position is another one since, and its answer only those
+with news: records, an error, the offset where the logs diverge, or a new high watermark. Of the
+partitions that neither names, the leader knows that the follower has all of the log. So neither
+side looks at a partition in which nothing happens.
+
+A fetch without news is parked. It is looked at again when its time is up, or when a replica of its
+session has changed. A high watermark alone does not end the wait (KAFKA-9731).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from fencepost import Cause
+from fencepost_clusters.reference.core.node.effects import (
+    LONGEST_WAIT_MS,
+    Instant,
+    Outbox,
+    Received,
+    Reply,
+    earliest,
+)
+from fencepost_clusters.reference.core.replication.cluster_state import ClusterState, Session
+from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
+from fencepost_clusters.reference.core.replication.replica import Key, Replica
+from fencepost_clusters.reference.core.replication.replicas import Replicas
+from fencepost_clusters.reference.core.replication.roles import Contact
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire.errors import Error
+from fencepost_kafka import RequestRefused
+
+MS = 1_000_000
+NEW_SESSION = 0
+"""The session epoch of a full fetch; -1 is that of a full fetch without a session."""
+NO_TOPIC = UUID(int=0)
+
+
+@dataclass(slots=True)
+class _Position:
+    """A partition in a session: what the follower asked for, and the high watermark that it was
+    answered."""
+
+    asked: m.FetchPartition
+    watermark: int = -1
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A parked fetch."""
+
+    received: Received
+    deadline_ns: int
+    cause: Cause | None
+
+
+@dataclass(slots=True)
+class _FetchSession:
+    """The session of one follower; it has one fetch at a time.
+
+    `open` are the partitions at which the next fetch looks: they have changed, the last answer
+    named them, or their position was not counted.
+    """
+
+    id: int
+    follower: int
+    client: str
+    epoch: int = NEW_SESSION
+    counted: bool = False
+    """Whether the last fetch was of the registered process, so that its positions count."""
+    positions: dict[Key, _Position] = field(default_factory=dict)
+    open: dict[Key, None] = field(default_factory=dict)
+    contact: Contact = field(default_factory=Contact)
+    waiting: _Waiting | None = None
+
+    def lacks(self, key: Key, part: m.PartitionData) -> bool:
+        """Whether an answer without a partition would leave out something."""
+        return _is_news(part) or part.high_watermark != self.positions[key].watermark
+
+
+class FetchSessions:
+    """See the module."""
+
+    def __init__(
+        self, replicas: Replicas, session: Session, policies: ReplicationPolicies, out: Outbox
+    ) -> None:
+        self._replicas = replicas
+        self._session = session
+        self._policies = policies
+        self._out = out
+        self._sessions: dict[int, _FetchSession] = {}
+        """By the follower's id."""
+        self._opened = 0
+
+    def deadline_ns(self) -> int | None:
+        """When the first parked fetch has waited long enough."""
+        return earliest(
+            one.waiting.deadline_ns for one in self._sessions.values() if one.waiting is not None
+        )
+
+    def fetch(
+        self, received: Received, request: m.FetchRequest, state: ClusterState, now: Instant
+    ) -> None:
+        """Answers a follower's fetch, now or once there is news."""
+        error = self._judge(received, request, state)
+        if error is Error.NONE:
+            error = self._admit(received, request)
+        if error is not Error.NONE:
+            answer = m.FetchResponse(error_code=error, responses=())
+            self._out.add(Reply(received.request_id, answer))
+            return
+        one = self._sessions[request.replica_state.replica_id]
+        whole = request.session_epoch <= NEW_SESSION
+        self._count(one, request, state, now)
+        wait_ms = 0 if whole else min(request.max_wait, LONGEST_WAIT_MS)
+        one.waiting = _Waiting(received, now.monotonic_ns + wait_ms * MS, self._out.cause)
+        self._try(one, now, whole)
+
+    def release(self, changed: Iterable[Key], now: Instant) -> None:
+        """Answers the parked fetches with news, or whose time is up."""
+        for one in self._sessions.values():
+            news = [key for key in changed if key in one.positions]
+            one.open.update(dict.fromkeys(news))
+            waiting = one.waiting
+            if waiting is not None and (news or now.monotonic_ns >= waiting.deadline_ns):
+                with self._out.caused_by(waiting.cause):
+                    self._try(one, now)
+
+    # ------------------------------------------------------------------------------------ sessions
+
+    def _judge(self, received: Received, request: m.FetchRequest, state: ClusterState) -> Error:
+        """Whether a fetch of another broker may be served at all (QC-19)."""
+        replica = request.replica_state
+        known = state.brokers.get(replica.replica_id)
+        if known is not None and self._policies.is_past_epoch(replica.replica_epoch, known.epoch):
+            self._out.note(
+                RequestRefused(
+                    api="Fetch",
+                    topic="",
+                    partition=-1,
+                    client=received.client,
+                    requester=replica.replica_id,
+                    error=Error.STALE_BROKER_EPOCH.name,
+                    reason="stale_broker_epoch",
+                    state=self._session.state.label,
+                )
+            )
+            return Error.STALE_BROKER_EPOCH
+        return Error.NONE
+
+    def _admit(self, received: Received, request: m.FetchRequest) -> Error:
+        """Finds or opens the session of a fetch, and applies what the fetch changes in it."""
+        follower = request.replica_state.replica_id
+        one = self._sessions.get(follower)
+        if request.session_epoch <= NEW_SESSION:
+            if one is not None:
+                self._close(one)
+            self._opened += 1
+            one = self._sessions[follower] = _FetchSession(self._opened, follower, received.client)
+        elif one is None or (one.id, one.client) != (request.session_id, received.client):
+            return Error.FETCH_SESSION_ID_NOT_FOUND
+        elif request.session_epoch != one.epoch:
+            return Error.INVALID_FETCH_SESSION_EPOCH
+        one.epoch += 1
+        for forgotten in request.forgotten_topics_data:
+            for index in forgotten.partitions:
+                self._forget(one, (forgotten.topic_id or NO_TOPIC, index))
+        for topic in request.topics:
+            for asked in topic.partitions:
+                key = topic.topic_id or NO_TOPIC, asked.partition
+                known = one.positions.get(key)
+                if known is None:
+                    one.positions[key] = _Position(asked)
+                else:
+                    known.asked = asked
+                one.open[key] = None
+        return Error.NONE
+
+    def _close(self, one: _FetchSession) -> None:
+        """A session ends, since its follower opens another one."""
+        for key in tuple(one.positions):
+            self._forget(one, key)
+        if one.waiting is not None:
+            ended = m.FetchResponse(error_code=Error.FETCH_SESSION_ID_NOT_FOUND, responses=())
+            self._out.add(Reply(one.waiting.received.request_id, ended))
+
+    def _forget(self, one: _FetchSession, key: Key) -> None:
+        one.open.pop(key, None)
+        if one.positions.pop(key, None) is not None and key in self._replicas.by_key:
+            known = self._replicas.by_key[key].followers.get(one.follower)
+            if known is not None:
+                known.fall_behind()
+
+    # ------------------------------------------------------------------------------------- serving
+
+    def _count(
+        self, one: _FetchSession, request: m.FetchRequest, state: ClusterState, now: Instant
+    ) -> None:
+        """Counts how far the follower has come, if it is the registered process (QC-19)."""
+        claimed = request.replica_state.replica_epoch
+        known = state.brokers.get(one.follower)
+        one.counted = self._policies.is_current_epoch(claimed, known.epoch if known else None)
+        if not one.counted:
+            one.open.update(dict.fromkeys(one.positions))
+            return
+        for key in one.open:
+            replica, asked = self._replicas.by_key.get(key), one.positions[key].asked
+            if replica is not None and self._refusal(replica, asked) is None:
+                replica.fetched(
+                    one.follower,
+                    client=one.client,
+                    broker_epoch=claimed,
+                    offset=asked.fetch_offset,
+                    contact=one.contact,
+                    now=now,
+                )
+        one.contact.last_ns = now.monotonic_ns
+
+    def _try(self, one: _FetchSession, now: Instant, whole: bool = False) -> None:
+        """Answers the waiting fetch of a session if there is news, or its time is up; `whole`: with
+        every partition."""
+        assert one.waiting is not None
+        parts = {
+            key: self._read(key, one.positions[key].asked)
+            for key in (one.positions if whole else one.open)
+        }
+        news = {key for key, part in parts.items() if _is_news(part)}
+        if whole or news or now.monotonic_ns >= one.waiting.deadline_ns:
+            self._answer(one, {k: p for k, p in parts.items() if whole or one.lacks(k, p)})
+        for key, part in parts.items():
+            if one.counted and key not in news and not one.lacks(key, part):
+                one.open.pop(key, None)
+
+    def _answer(self, one: _FetchSession, parts: dict[Key, m.PartitionData]) -> None:
+        waiting, one.waiting = one.waiting, None
+        assert waiting is not None
+        topics: dict[UUID, list[m.PartitionData]] = {}
+        for key, part in parts.items():
+            one.positions[key].watermark = part.high_watermark
+            topics.setdefault(key[0], []).append(part)
+        answer = m.FetchResponse(
+            error_code=Error.NONE,
+            session_id=one.id,
+            responses=tuple(
+                m.FetchableTopicResponse(partitions=tuple(several), topic_id=topic)
+                for topic, several in topics.items()
+            ),
+        )
+        self._out.add(Reply(waiting.received.request_id, answer))
+
+    def _read(self, key: Key, asked: m.FetchPartition) -> m.PartitionData:
+        """What a follower gets of a partition."""
+        replica = self._replicas.by_key.get(key)
+        refusal = self._refusal(replica, asked)
+        if replica is None or refusal is not None:
+            assert refusal is not None
+            return refusal
+        start, end = replica.log.span(
+            asked.fetch_offset, replica.log.end, asked.partition_max_bytes
+        )
+        return m.PartitionData(
+            partition_index=key[1],
+            error_code=Error.NONE,
+            high_watermark=replica.high_watermark,
+            last_stable_offset=replica.high_watermark,
+            log_start_offset=replica.log.start,
+            records=m.LogSlice(log=replica.name, start=start, end=end) if end > start else b"",
+        )
+
+    def _refusal(self, replica: Replica | None, asked: m.FetchPartition) -> m.PartitionData | None:
+        """The answer to a follower that cannot go on from its position: an error, or the offset
+        where its log diverges."""
+        error = Error.NONE
+        if replica is None or not replica.serves_followers:
+            error = Error.NOT_LEADER_OR_FOLLOWER
+        elif asked.current_leader_epoch < replica.epoch:
+            error = Error.FENCED_LEADER_EPOCH
+        elif asked.current_leader_epoch > replica.epoch:
+            error = Error.UNKNOWN_LEADER_EPOCH
+        else:
+            epoch, end = replica.log.end_for_epoch(asked.last_fetched_epoch)
+            if asked.fetch_offset > 0 and self._policies.diverges(
+                asked.last_fetched_epoch, asked.fetch_offset, epoch, end
+            ):
+                return m.PartitionData(
+                    partition_index=asked.partition,
+                    error_code=error,
+                    high_watermark=replica.high_watermark,
+                    last_stable_offset=-1,
+                    log_start_offset=0,
+                    diverging_epoch=m.EpochEndOffset(epoch=max(epoch, 0), end_offset=end),
+                    records=b"",
+                )
+            if asked.fetch_offset > replica.log.end:
+                error = Error.OFFSET_OUT_OF_RANGE
+        if error is Error.NONE:
+            return None
+        return m.PartitionData(partition_index=asked.partition, error_code=error, high_watermark=-1)
+
+
+def _is_news(part: m.PartitionData) -> bool:
+    """Whether a follower is told at once."""
+    return bool(part.error_code != Error.NONE or part.records or part.diverging_epoch.epoch >= 0)
