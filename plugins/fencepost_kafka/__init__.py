@@ -10,6 +10,7 @@ from __future__ import annotations
 import fencepost_kafka.kio_without_hypothesis  # noqa: F401
 from fencepost_kafka.clients.commands import (
     BEGINNING,
+    FETCH_MIN_BYTES,
     AddBrokers,
     AddVoter,
     AdminCommand,
@@ -139,6 +140,7 @@ __all__ = [
     "BEGINNING",
     "COMBINED",
     "COUNTS",
+    "FETCH_MIN_BYTES",
     "KINDS",
     "AddBrokers",
     "AddVoter",

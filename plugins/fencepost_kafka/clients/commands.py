@@ -16,6 +16,11 @@ BEGINNING = -2
 """The offset from which a consumer reads everything."""
 
 
+FETCH_MIN_BYTES = 10_000
+"""A consumer's fetch waits for so many bytes, so that it reads several messages at a time; its
+limit of time is short."""
+
+
 class ProducerOptions(
     Struct, frozen=True, kw_only=True, tag_field="kind", tag="producer", forbid_unknown_fields=True
 ):

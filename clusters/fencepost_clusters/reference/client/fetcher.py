@@ -48,7 +48,9 @@ class _Position:
 class Fetcher:
     """See the module."""
 
-    def __init__(self, routes: Routes, out: Outbox) -> None:
+    def __init__(self, routes: Routes, out: Outbox, min_bytes: int = 1) -> None:
+        """A fetch waits for `min_bytes`, but no longer than WAIT_MS."""
+        self._min_bytes = min_bytes
         self._routes = routes
         self._out = out
         self._positions: dict[Place, _Position] = {}
@@ -110,7 +112,9 @@ class Fetcher:
         several = tuple(
             m.FetchTopic(partitions=tuple(parts), topic=topic) for topic, parts in topics.items()
         )
-        return m.FetchRequest(max_wait=WAIT_MS, min_bytes=1, max_bytes=MOST_BYTES, topics=several)
+        return m.FetchRequest(
+            max_wait=WAIT_MS, min_bytes=self._min_bytes, max_bytes=MOST_BYTES, topics=several
+        )
 
     def answered(
         self, call_id: int, answer: m.Response, now: Instant

@@ -72,6 +72,8 @@ class ProducerClient:
         self._began_ns = now.monotonic_ns
         self._number = 0
         self._partitions = {place: _Partition() for place in options.partitions}
+        self._busy: dict[Place, _Partition] = {}
+        """The partitions with messages that have no outcome yet."""
         self._open: dict[str, Place] = {}
         self._calls: dict[int, tuple[_Batch, ...]] = {}
         self._stop_ns: int | None = None
@@ -96,7 +98,7 @@ class ProducerClient:
             times.append(self._stop_ns)
         if self._producer is None and self._init is None:
             times.append(self._init_ns)
-        times.extend(self._partition_ns(one) for one in self._partitions.values())
+        times.extend(self._partition_ns(one) for one in self._busy.values())
         return min((t for t in times if t is not None), default=None)
 
     def _partition_ns(self, one: _Partition) -> int | None:
@@ -128,10 +130,11 @@ class ProducerClient:
                 m.InitProducerIdRequest(transactional_id=None),
                 REQUEST_LIMIT_MS,
             )
-        for place, one in self._partitions.items():
-            if one.unsent or one.sent:
-                self._expire(one, now)
-                self._send(place, one, now)
+        for place, one in tuple(self._busy.items()):
+            self._expire(one, now)
+            self._send(place, one, now)
+            if not one.unsent and not one.sent:
+                del self._busy[place]
         if self._stop_ns is not None and (not self._open or now.monotonic_ns >= self._stop_ns):
             self._finish()
 
@@ -153,7 +156,8 @@ class ProducerClient:
         self._open[operation] = place
         value = f"{operation} ".encode().ljust(options.size, b".")
         limit_ns = now.monotonic_ns + MESSAGE_LIMIT_NS
-        self._partitions[place].unsent.append((operation, value, limit_ns))
+        self._busy[place] = self._partitions[place]
+        self._busy[place].unsent.append((operation, value, limit_ns))
 
     def _expire(self, one: _Partition, now: Instant) -> None:
         while one.unsent and one.unsent[0][2] <= now.monotonic_ns:

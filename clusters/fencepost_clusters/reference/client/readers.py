@@ -16,6 +16,7 @@ from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import (
     BEGINNING,
+    FETCH_MIN_BYTES,
     CallOutcome,
     ConsumerOptions,
     ConsumerPositioned,
@@ -38,7 +39,7 @@ class ConsumerClient:
         self.done = False
         self._routes = routes
         self._out = out
-        self._fetching = Fetcher(routes, out)
+        self._fetching = Fetcher(routes, out, FETCH_MIN_BYTES)
         for place in options.partitions:
             self._move(place, options.offset)
 

@@ -1,12 +1,13 @@
 """Serves fetches: a client's up to the high watermark, a follower's by its session; long polls.
 
-A client's fetch that finds fewer bytes than it wants is parked. It is checked again when its time
-is up, or when a replica that it asks for has changed. Clients have no sessions here.
+A client's fetch that finds fewer bytes than it wants is parked until its time is up, or there are
+enough. A replica that changes is the only one that is looked at then. Clients have no sessions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from msgspec import Struct
 
@@ -33,14 +34,17 @@ from fencepost_kafka import FetchServed
 MS = 1_000_000
 
 
-class _Parked(Struct, frozen=True):
-    """A client's fetch that waits for a change."""
+@dataclass(frozen=True, slots=True)
+class _Parked:
+    """A client's fetch that waits. `asked` has its partitions by topic id, though clients send
+    names; `sizes` are the bytes that it would get of each."""
 
     received: Received
     request: m.FetchRequest
     deadline_ns: int
     cause: Cause | None
-    replicas: tuple[Key, ...]
+    asked: Mapping[Key, tuple[str, m.FetchPartition]]
+    sizes: dict[Key, int] = field(default_factory=dict)
 
 
 class _Served(Struct, frozen=True):
@@ -51,6 +55,11 @@ class _Served(Struct, frozen=True):
     event: FetchServed | None = None
     size: int = 0
     limited: bool = False
+
+    @property
+    def urgent(self) -> bool:
+        """Whether the client gets its answer at once: more bytes will not come."""
+        return self.limited or self.part.error_code != Error.NONE
 
 
 class Fetching:
@@ -99,7 +108,7 @@ class Fetching:
             request,
             now.monotonic_ns + min(request.max_wait, LONGEST_WAIT_MS) * MS,
             self._out.cause,
-            _asked_for(request, state),
+            _by_id(request, state),
         )
         if not self._try_fetch(parked, state, final=request.max_wait == 0):
             self._park(parked)
@@ -117,13 +126,25 @@ class Fetching:
         changed.clear()
 
     def _look(self, changed: Iterable[Key], due: Collection[int], state: ClusterState) -> None:
-        """Tries the parked fetches whose replicas have changed, or whose time is up."""
-        look = {one for key in changed for one in self._waiting.get(key, ())}.union(due)
-        for number in sorted(look):
+        """Answers the parked fetches that have enough now, or whose time is up."""
+        enough = {
+            number
+            for key in changed
+            for number in self._waiting.get(key, ())
+            if number not in due and self._has_enough(self._parked[number], key, state)
+        }
+        for number in sorted(enough.union(due)):
             parked = self._parked[number]
             with self._out.caused_by(parked.cause):
-                if self._try_fetch(parked, state, final=number in due):
-                    self._unpark(number)
+                self._try_fetch(parked, state, final=True)
+            self._unpark(number)
+
+    def _has_enough(self, parked: _Parked, changed: Key, state: ClusterState) -> bool:
+        """Whether a fetch is answered now that a replica has changed."""
+        topic, asked = parked.asked[changed]
+        one = self._client_partition(parked, state, topic, asked, 0)
+        parked.sizes[changed] = one.size
+        return one.urgent or sum(parked.sizes.values()) >= parked.request.min_bytes
 
     def _refuse_all(self) -> None:
         """Clients are not served any more."""
@@ -136,18 +157,19 @@ class Fetching:
         number = parked.received.request_id
         self._parked[number] = parked
         self._times.set(number, parked.deadline_ns)
-        for key in parked.replicas:
+        for key in parked.asked:
             self._waiting.setdefault(key, set()).add(number)
 
     def _unpark(self, number: int) -> None:
         self._times.drop(number)
-        for key in self._parked.pop(number).replicas:
+        for key in self._parked.pop(number).asked:
             self._waiting[key].discard(number)
             if not self._waiting[key]:
                 del self._waiting[key]
 
     def _try_fetch(self, parked: _Parked, state: ClusterState, final: bool) -> bool:
         """Answers a fetch if there are as many bytes as it wants; `final`: also with fewer."""
+        ids = state.topics
         topics: list[m.FetchableTopicResponse] = []
         served: list[FetchServed] = []
         size = 0
@@ -158,9 +180,10 @@ class Fetching:
                 one = self._client_partition(parked, state, topic.topic, asked, size)
                 parts.append(one.part)
                 size += one.size
-                enough = enough or one.part.error_code != Error.NONE or one.limited
+                enough = enough or one.urgent
                 if one.event is not None:
                     served.append(one.event)
+                    parked.sizes[ids[topic.topic], asked.partition] = one.size
             topics.append(m.FetchableTopicResponse(partitions=tuple(parts), topic=topic.topic))
         if not enough and size < parked.request.min_bytes:
             return False
@@ -248,14 +271,16 @@ class Fetching:
         )
 
 
-def _asked_for(request: m.FetchRequest, state: ClusterState) -> tuple[Key, ...]:
-    """The partitions of a fetch by topic id; clients send topic names."""
-    return tuple(
-        (topic_id, asked.partition)
+def _by_id(
+    request: m.FetchRequest, state: ClusterState
+) -> Mapping[Key, tuple[str, m.FetchPartition]]:
+    """The partitions of a fetch by topic id, as far as there are such topics."""
+    return {
+        (topic_id, asked.partition): (topic.topic, asked)
         for topic in request.topics
-        if (topic_id := topic.topic_id or state.topics.get(topic.topic)) is not None
+        if (topic_id := state.topics.get(topic.topic)) is not None
         for asked in topic.partitions
-    )
+    }
 
 
 def refused(request: m.FetchRequest, error: Error) -> m.FetchResponse:

@@ -111,6 +111,7 @@ class BrokerNode:
         self._changed: set[tuple[UUID, int]] = set()
         self._joined = False
         self._due_ns: int | None = now.monotonic_ns
+        self._coordination_ns: int | None = now.monotonic_ns
         self.forwarding = Forwarding(settings, controllers, CHANGES, self._out)
         self._clients = ClientRequests(
             settings=settings,
@@ -132,6 +133,35 @@ class BrokerNode:
         self._out.cause = None
         if self._due_ns is not None and now.monotonic_ns >= self._due_ns:
             self._tick(now)
+        if not self._replicate(what, now):
+            self._coordinate(what, now)
+        self._out.cause = None
+        self._finish_step(now)
+        if self._due_ns is not None and now.monotonic_ns >= self._due_ns:
+            # This step may have made another action due: the next fetch, a heartbeat, an ISR
+            # change.
+            self._tick(now)
+            self._finish_step(now)
+        if self.lifecycle.granted_shutdown:
+            self._stop(now)
+        return self._out.drain()
+
+    def _replicate(self, what: Input, now: Instant) -> bool:
+        """Handles an input that concerns messages alone; False if it is another one.
+
+        Such inputs are by far the most, and no other part of this broker can be due after one.
+        """
+        match what:
+            case Received(message=m.FetchRequest() | m.ProduceRequest()):
+                self._out.cause = Cause(process=what.client, seq=what.correlation, request=True)
+                self._request(what, now)
+                return True
+            case Answered(message=m.FetchResponse()):
+                return self.following.answered(what.call_id, what.message, now)
+            case _:
+                return False
+
+    def _coordinate(self, what: Input, now: Instant) -> None:
         match what:
             case Received():
                 self._out.cause = Cause(process=what.client, seq=what.correlation, request=True)
@@ -148,20 +178,22 @@ class BrokerNode:
                 pass
         self._out.cause = None
         self._follow_metadata(now)
+        self.metrics.observe(self.raft, self.committed, self.snapshots.last_offset, now)
+        self._coordination_ns = self._coordination_due_ns()
+
+    def _finish_step(self, now: Instant) -> None:
+        """Answers what can be answered now, and sets the time of the next Tick."""
         self.producing.settle(now)
         self.fetching.release(self.committed.image, now)
-        self._due_ns = self._earliest_ns()
-        if self._due_ns is not None and now.monotonic_ns >= self._due_ns:
-            # This step may have made another action due: the next fetch, a heartbeat, an ISR
-            # change.
-            self._tick(now)
-            self.producing.settle(now)
-            self.fetching.release(self.committed.image, now)
-            self._due_ns = self._earliest_ns()
-        self.metrics.observe(self.raft, self.committed, self.snapshots.last_offset, now)
-        if self.lifecycle.granted_shutdown:
-            self._stop(now)
-        return self._out.drain()
+        self._due_ns = earliest(
+            (
+                self._coordination_ns,
+                self.producing.deadline_ns(),
+                self.fetching.deadline_ns(),
+                self.replicas.deadline_ns() if self._joined else None,
+                self.following.deadline_ns() if self._joined else None,
+            )
+        )
 
     def _take_disk(self, found: Recovered, now: Instant) -> None:
         """The recovery of the node's own disk is done; the broker registers only now (REG-02)."""
@@ -181,28 +213,28 @@ class BrokerNode:
         """The newest metrics of this node."""
         return (self.metrics.latest,)
 
-    def _earliest_ns(self) -> int | None:
+    def _coordination_due_ns(self) -> int | None:
+        """When a part is due that does not replicate messages."""
         return earliest(
             (
                 self.raft.deadline_ns(),
                 self.lifecycle.deadline_ns(),
-                self.producing.deadline_ns(),
-                self.fetching.deadline_ns(),
                 self.forwarding.deadline_ns(),
                 self.snapshots.deadline_ns(),
-                self.replicas.deadline_ns() if self._joined else None,
-                self.following.deadline_ns() if self._joined else None,
             )
         )
 
     def _tick(self, now: Instant) -> None:
-        self.raft.tick(now)
-        before = self.lifecycle.state
-        leader = self.raft.leader
-        self.lifecycle.tick(now, leader, self.committed.applied)
-        if before is BrokerState.ACTIVE and self.lifecycle.state is BrokerState.FENCED:
-            self._fenced(now)
-        self.forwarding.tick(now, leader)
+        if self._coordination_ns is not None and now.monotonic_ns >= self._coordination_ns:
+            self.raft.tick(now)
+            before = self.lifecycle.state
+            leader = self.raft.leader
+            self.lifecycle.tick(now, leader, self.committed.applied)
+            if before is BrokerState.ACTIVE and self.lifecycle.state is BrokerState.FENCED:
+                self._fenced(now)
+            self.forwarding.tick(now, leader)
+            self._follow_metadata(now)
+            self._coordination_ns = self._coordination_due_ns()
         if self._joined:
             self.replicas.tick(self.committed.image, now)
             self.following.tick(self.committed.image, now)
