@@ -175,7 +175,7 @@ def test_later_fetches_and_their_answers_name_only_what_has_changed(leader: Lead
     _, *later = leader.answers
     assert later == [], "the high watermark alone ends no wait"
     leader.at(3).append(1)
-    assert leader.answers == [(NONE, {0: (1, -1), 1: (0, 1)})], "it is told with the next records"
+    assert leader.answers == [(NONE, {0: (1, -1), 1: (0, 1)})], "the next records bring it"
     leader.fetch({1: 1}, (1, 2))
     leader.at(500)
     assert leader.answers == []
@@ -212,7 +212,7 @@ def test_records_that_a_follower_did_not_take_are_sent_again(leader: Leader) -> 
     assert leader.answers == [(NONE, {0: (0, 1)}), (NONE, {0: (0, 1)})]
 
 
-def test_an_error_is_told_until_the_follower_has_another_position(leader: Leader) -> None:
+def test_an_error_is_repeated_until_the_follower_has_another_position(leader: Leader) -> None:
     leader.fetch({0: 0}, leader_epoch=3)
     leader.fetch({}, (1, 1))
     leader.fetch({0: 0}, (1, 2), leader_epoch=4)
@@ -220,7 +220,7 @@ def test_an_error_is_told_until_the_follower_has_another_position(leader: Leader
     assert leader.answers == [(NONE, {0: (-1, -1)}), (NONE, {0: (-1, -1)}), (NONE, {0: (0, -1)})]
 
 
-def test_a_partition_that_was_forgotten_is_told_no_more(leader: Leader) -> None:
+def test_a_partition_that_was_forgotten_is_in_no_answer(leader: Leader) -> None:
     leader.fetch({0: 0, 1: 0})
     leader.fetch({}, (1, 1), forgotten=(0,))
     leader.append(0)

@@ -401,21 +401,12 @@ def test_a_silent_controllers_broker_serves_up_to_the_moment_at_which_it_fences_
 
 
 def fetch_of_broker_2(broker_epoch: int, offset: int) -> m.FetchRequest:
-    part = m.FetchPartition(
-        partition=0,
-        fetch_offset=offset,
-        partition_max_bytes=1000,
-        current_leader_epoch=1,
-        last_fetched_epoch=1,
-    )
-    return m.FetchRequest(
-        max_wait=0,
-        min_bytes=0,
-        max_bytes=1000,
-        topics=(m.FetchTopic(partitions=(part,), topic="orders", topic_id=TOPIC),),
-        replica_state=m.ReplicaState(replica_id=2, replica_epoch=broker_epoch),
-        session_epoch=0,
-    )
+    at = {"current_leader_epoch": 1, "last_fetched_epoch": 1}
+    part = m.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1000, **at)
+    topics = (m.FetchTopic(partitions=(part,), topic="orders", topic_id=TOPIC),)
+    follower = m.ReplicaState(replica_id=2, replica_epoch=broker_epoch)
+    limits = {"max_wait": 0, "min_bytes": 0, "max_bytes": 1000}
+    return m.FetchRequest(topics=topics, replica_state=follower, **limits)
 
 
 def test_what_a_replaced_process_has_fetched_counts_no_longer() -> None:

@@ -95,7 +95,7 @@ def test_nodes_that_were_left_behind_get_a_snapshot_and_have_the_same_state(
             cluster.start(newcomer)
             cluster.eventually(newcomer.active)
         cluster.eventually(standby.from_snapshot & behind.from_snapshot & newcomer.from_snapshot)
-        clients.create_topic("later", partitions=30, replication=2)  # everybody stores a snapshot
+        clients.create_topic("later", partitions=30, replication=2)  # every node stores a snapshot
         result = run.finish()
     result.check(marked=("QC-06", "QC-11", "QC-12"))
     digested = {

@@ -303,5 +303,5 @@ class FetchSessions:
 
 
 def _is_news(part: m.PartitionData) -> bool:
-    """Whether a follower is told at once."""
+    """Whether a follower gets its answer at once."""
     return bool(part.error_code != Error.NONE or part.records or part.diverging_epoch.epoch >= 0)

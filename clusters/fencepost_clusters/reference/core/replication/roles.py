@@ -71,7 +71,7 @@ class Follower:
         return self._contact.last_ns if self._whole else self._fetched_ns
 
     def fetched(self, offset: int, log_end: int, contact: Contact, now_ns: int) -> None:
-        """A fetch from `offset` has come now; `contact` is told once all of it is counted."""
+        """A fetch from `offset` has come now; `contact` has its time once all of it is counted."""
         self.fall_behind()
         if self.leader_end <= offset < log_end:
             self._caught_up_ns = max(self._caught_up_ns, self._fetched_ns)
