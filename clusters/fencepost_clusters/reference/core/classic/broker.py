@@ -344,7 +344,7 @@ class ClassicNode:
             process = self.known.process_of(broker)
             replaced = process is not None and process != content.process_of(broker)
             if replaced and broker != self.settings.node_id:
-                self.replicas.expel(key, broker, now)
+                self.replicas.expel(key, broker)
 
     def partitions_changed(self, keys: Collection[Key]) -> None:
         """Adopts the partitions that were read."""
@@ -410,7 +410,7 @@ class ClassicNode:
         self.replicas.answered(call_id, outcome, now)
         if outcome.error is Error.NONE and current and one is not None:
             self._adopt_one(key)
-            one.confirmed()
+            self.replicas.confirmed(one.key)
             self._expel_replaced(key, now)
 
     # ------------------------------------------------------------------------------------ requests

@@ -194,7 +194,7 @@ class Replicas:
 
     # --------------------------------------------------------------------------------------- ISR
 
-    def expel(self, key: Key, member: int, now: Instant) -> None:
+    def expel(self, key: Key, member: int) -> None:
         """Takes a member out of the ISR of a partition that this broker leads, as soon as that can
         be stored."""
         one = self.by_key[key]
