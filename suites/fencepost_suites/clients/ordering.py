@@ -32,8 +32,9 @@ class _Order(Struct):
 class NonmonotonicSend(Struct, frozen=True):
     """JEPSEN-nonmonotonic-send. The writes may be of one producer, or of several: then it is
     Jepsen's order in real time. Both are acknowledged with acks=all, since a leader that was
-    deposed may store what is only its own. Exercised by each write that was invoked after another
-    was acknowledged."""
+    deposed may store what is only its own. A log that was set back counts once: the order begins
+    anew with the first write behind it. Exercised by each write that was invoked after another was
+    acknowledged."""
 
     clause: str = "JEPSEN-nonmonotonic-send"
     kinds: frozenset[type[Struct]] = frozenset({ProduceInvoked, ProduceCompleted})
@@ -55,13 +56,17 @@ class NonmonotonicSend(Struct, frozen=True):
             if state.last is None or body.offset > state.last.offset:
                 state.last = _Acknowledged(body.offset, body.operation, event.at_ns, event.ref)
             if before is not None:
-                return state, self._judged(event, body, before)
+                return state, self._judged(state, event, body, before)
         return state, NOTHING
 
     @staticmethod
-    def _judged(event: Event, body: ProduceCompleted, before: _Acknowledged) -> Sequence[Finding]:
+    def _judged(
+        state: _Order, event: Event, body: ProduceCompleted, before: _Acknowledged
+    ) -> Sequence[Finding]:
         if body.offset > before.offset:
             return (Exercised(event.ref, Evidence.CLIENT),)
+        state.last = _Acknowledged(body.offset, body.operation, event.at_ns, event.ref)
+        state.before.clear()
         message = (
             f"{body.operation} is at offset {body.offset} of {body.topic}-{body.partition}, though "
             f"it was invoked after {before.operation} had been acknowledged at {before.offset}"

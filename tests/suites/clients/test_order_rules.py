@@ -79,3 +79,15 @@ def test_the_next_topic_of_that_name_begins_anew() -> None:
     invoke_named(h, "second")
     acked(h, 0, "second")
     assert verdict(h, SEND).verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_log_that_was_set_back_counts_once_until_it_is_set_back_again() -> None:
+    h = HistoryBuilder()
+    for number, offset in enumerate((900, 0, 1, 2, 1)):
+        invoke_named(h, f"write-{number}")
+        acked(h, offset, f"write-{number}")
+    found = verdict(h, SEND)
+    assert [one.message.partition(" is at ")[0] for one in found.violations] == [
+        "write-1",
+        "write-4",
+    ]
