@@ -287,6 +287,45 @@ def test_a_controlled_shutdown_stops_what_the_broker_only_follows_and_names_what
     assert stopped == [(2, (topic,))]
 
 
+def test_a_broker_that_was_granted_its_shutdown_gets_no_leadership_back(
+    bench: ControllerBench,
+) -> None:
+    """HB-05: a last fetch may arrive after the grant, and the other member of the ISR may end."""
+    assert shut_down(bench, 2).remaining_partitions == ()
+    one = bench.term.store.image.partitions[TOPIC][0]
+    assert (one.leader, one.isr) == (3, (3,))
+    wanted = w.IsrChangePartition(
+        leader_epoch=one.leader_epoch, partition_index=0, isr_nodes=(2, 3)
+    )
+    topic = w.IsrChangeTopic(topic_name="orders", partitions=(wanted,))
+    asked = w.IsrChangeRequest(broker_id=3, incarnation_id=OWN, topics=(topic,))
+    bench.controller.isr_change(bench.received(asked), asked)
+    bench.controller.go_on(bench.at(1))
+    bench.settle()
+    assert bench.term.store.image.partitions[TOPIC][0].isr == (3,)
+    bench.term.store.stored.replay([partition(0, (2, 3), (2, 3), leader=3)])
+    bench.term.add(bench.term.declare(3, w.BrokerState.INACTIVE, "silent"))
+    bench.controller.go_on(bench.at(1))
+    bench.settle()
+    assert bench.term.store.image.partitions[TOPIC][0].leader == -1
+
+
+def test_a_stopping_broker_still_extends_the_isr_of_a_partition_that_only_it_can_lead(
+    bench: ControllerBench,
+) -> None:
+    """HB-05: otherwise its shutdown would never be granted."""
+    bench.term.store.stored.replay([partition(0, (2, 3), (2,), leader=2)])
+    assert len(shut_down(bench, 2).remaining_partitions) == 1
+    wanted = w.IsrChangePartition(leader_epoch=1, partition_index=0, isr_nodes=(2, 3))
+    topic = w.IsrChangeTopic(topic_name="orders", partitions=(wanted,))
+    asked = w.IsrChangeRequest(broker_id=2, incarnation_id=OWN, topics=(topic,))
+    bench.controller.isr_change(bench.received(asked), asked)
+    bench.controller.go_on(bench.at(1))
+    bench.settle()
+    assert shut_down(bench, 2).remaining_partitions == ()
+    assert bench.term.store.image.partitions[TOPIC][0].leader == 3
+
+
 @pytest.mark.parametrize(
     ("broker", "epoch", "error"),
     [(2, OWN - 1, Error.STALE_BROKER_EPOCH), (9, OWN, Error.BROKER_ID_NOT_REGISTERED)],

@@ -27,7 +27,8 @@ class KnownBroker:
     """The controller's state of a broker.
 
     `initialised` is the broker epoch that the last broker change found, `incarnation` the newest
-    broker epoch in a heartbeat.
+    broker epoch in a heartbeat. A broker is `stopping` from its first controlled shutdown that is
+    granted: it keeps what only it can lead, and gets no other leadership or place in an ISR.
     """
 
     registration: Registration
@@ -36,6 +37,7 @@ class KnownBroker:
     incarnation: int
     heard_ns: int
     version: int
+    stopping: bool = False
 
     @property
     def cached(self) -> int:

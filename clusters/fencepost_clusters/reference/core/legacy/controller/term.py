@@ -87,7 +87,11 @@ class Term:
     @property
     def active(self) -> frozenset[int]:
         """The brokers that are active, and not stopping."""
-        return frozenset(b for b, one in self.brokers.items() if one.state is BrokerState.ACTIVE)
+        return frozenset(
+            b
+            for b, one in self.brokers.items()
+            if one.state is BrokerState.ACTIVE and not one.stopping
+        )
 
     @property
     def has_work(self) -> bool:
@@ -158,7 +162,7 @@ class Term:
         known = self.brokers[broker]
         before = old or CONTROLLER_NAMES[known.state]
         known.state = state
-        self._replay_broker(broker, not self._policies.may_lead(state))
+        self._replay_broker(broker)
         declared = (known.incarnation, before, CONTROLLER_NAMES[state])
         self._note_declared(broker, *declared, reason=reason, known=known)
 
@@ -188,7 +192,8 @@ class Term:
             )
         )
 
-    def _replay_broker(self, broker: int, fenced: bool) -> None:
+    def _replay_broker(self, broker: int) -> None:
+        """Stores in the image whether a broker may be elected and join an ISR."""
         known = self.brokers[broker]
         self.store.stored.replay(
             [
@@ -199,7 +204,7 @@ class Term:
                         r.EndPoint(name=n, host=h, port=p)
                         for n, h, p in known.registration.info.endpoints
                     ),
-                    fenced=fenced,
+                    fenced=known.stopping or not self._policies.may_lead(known.state),
                 )
             ]
         )
@@ -304,7 +309,11 @@ class Term:
             )
 
     def hand_over(self, broker: int) -> Steps:
-        """Moves leaderships off a stopping broker, and stops its other replicas (KIP-380)."""
+        """Moves leaderships off a stopping broker, and stops its other replicas (KIP-380). From now
+        on it takes part in no election, and joins no ISR: its last fetches may still reach leaders
+        after its replicas were stopped (HB-05)."""
+        self.brokers[broker].stopping = True
+        self._replay_broker(broker)
         changed = yield from self.store.carry_out(
             lambda: leadership.on_handover(self.store.image, broker, self._cluster.election)
         )
