@@ -11,9 +11,10 @@ from fencepost_clusters.reference.core.legacy.policies import (
     LegacyBrokerPolicies,
     LegacyControllerPolicies,
 )
-from fencepost_clusters.reference.core.legacy.states import LIVE, OwnState
+from fencepost_clusters.reference.core.legacy.states import LIVE
 from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
+from fencepost_clusters.reference.core.zookeeper.own_state import OwnState
 from fencepost_clusters.reference.defects.defect import PolicyDefect
 from fencepost_clusters.reference.wire.legacy import BrokerState
 

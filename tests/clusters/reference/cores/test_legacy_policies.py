@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 
 from fencepost_clusters.reference.core.legacy import policies, znodes
-from fencepost_clusters.reference.core.legacy.states import OwnState
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
+from fencepost_clusters.reference.core.zookeeper.own_state import OwnState
 from fencepost_clusters.reference.wire.legacy import BrokerState
 
 PARTITION = Partition(

@@ -14,7 +14,7 @@ from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.node.effects import Outbox
 from fencepost_clusters.reference.core.replication.cluster_state import Broker, Partition
 from fencepost_clusters.reference.core.replication.replica import Key
-from fencepost_kafka import BrokerCommitted, PartitionCommitted, TopicCommitted, TopicMarked
+from fencepost_kafka import BrokerCommitted, TopicCommitted, TopicMarked
 
 
 class Registration(Struct, frozen=True):
@@ -216,20 +216,7 @@ class Known:
         return one != before
 
     def _note_partition(self, one: Partition, offset: int) -> None:
-        self.out.note(
-            PartitionCommitted(
-                offset=offset,
-                topic=self.image.names[one.topic_id],
-                partition=one.index,
-                leader=one.leader,
-                leader_epoch=one.leader_epoch,
-                isr=one.isr,
-                replicas=one.replicas,
-                adding=one.adding,
-                removing=one.removing,
-                role="broker",
-            )
-        )
+        self.out.note(self.image.committed(one, offset, "broker"))
 
     def led_by_me(self) -> Sequence[Key]:
         """The partitions that this broker leads, by topic name and number."""

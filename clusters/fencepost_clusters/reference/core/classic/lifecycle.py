@@ -7,39 +7,13 @@ stops.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from enum import IntEnum
-
 from fencepost_clusters.reference.core.node.effects import Instant, Outbox
 from fencepost_clusters.reference.core.node.settings import Settings
-from fencepost_kafka import BrokerStateChanged, BrokerStateName, BrokerStopping, StateReason
+from fencepost_clusters.reference.core.zookeeper.own_state import OwnState
+from fencepost_kafka import BrokerStateChanged, BrokerStopping, StateReason
 
 NO_EPOCH = -1
 """The broker epoch without a registration."""
-
-
-class OwnState(IntEnum):
-    """A broker's own state."""
-
-    STARTING = 0
-    FENCED = 1
-    ACTIVE = 2
-    STOPPING = 3
-    ENDED = 4
-
-    @property
-    def label(self) -> BrokerStateName:
-        """The name of this state in events, the same in every plane."""
-        return _LABELS[self]
-
-
-_LABELS: Mapping[OwnState, BrokerStateName] = {
-    OwnState.STARTING: "INITIAL",
-    OwnState.FENCED: "FENCED",
-    OwnState.ACTIVE: "ACTIVE",
-    OwnState.STOPPING: "ACTIVE",
-    OwnState.ENDED: "SHUTDOWN",
-}
 
 
 class Lifecycle:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fencepost import UsageError
-from fencepost_clusters.reference.core.node.settings import COMMON, Settings, node_id, read_numbers
-from fencepost_clusters.reference.core.zookeeper.connect import servers_of
+from fencepost_clusters.reference.core.node.settings import COMMON, Settings, read_numbers
+from fencepost_clusters.reference.core.zookeeper.connect import settings_of
 
 PLANE = "control.plane"
 """The property that selects this plane."""
@@ -42,17 +42,4 @@ def read(properties: Mapping[str, str]) -> Settings:
     if properties.get(PLANE) != CLASSIC:
         raise UsageError(f"{PLANE} must be {CLASSIC}, not {properties.get(PLANE)!r}")
     numbers = read_numbers(properties, DEFAULTS)
-    servers, chroot = servers_of(properties.get("zookeeper.connect", ""))
-    node = node_id("broker.id", properties.get("broker.id"))
-    return Settings(
-        node_id=node,
-        roles=frozenset({"broker"}),
-        ids={"broker": node},
-        voters={},
-        bootstrap=(),
-        cluster_id=properties.get("cluster.id", "fencepost"),
-        numbers=numbers,
-        zookeeper=servers,
-        chroot=chroot,
-        plane=CLASSIC,
-    )
+    return settings_of(properties, numbers, CLASSIC)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from fencepost_clusters.reference.core.replication.cluster_state import Broker, Partition
 from fencepost_clusters.reference.wire import records as r
+from fencepost_kafka import NodeRole, PartitionCommitted
 
 K = TypeVar("K")
 
@@ -84,6 +85,21 @@ class Image:
         """A partition by topic name."""
         topic_id = self.topics.get(topic)
         return None if topic_id is None else self.partitions[topic_id].get(index)
+
+    def committed(self, one: Partition, offset: int, role: NodeRole) -> PartitionCommitted:
+        """The event that a node in this role stored or read a partition's state at `offset`."""
+        return PartitionCommitted(
+            offset=offset,
+            topic=self.names[one.topic_id],
+            partition=one.index,
+            leader=one.leader,
+            leader_epoch=one.leader_epoch,
+            isr=one.isr,
+            replicas=one.replicas,
+            adding=one.adding,
+            removing=one.removing,
+            role=role,
+        )
 
     def setting(self, topic: str, name: str) -> str | None:
         """The value of a setting that was changed: the topic's own, or that of all brokers."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from fencepost_clusters.reference.core.legacy.states import LIVE, OwnState
+from fencepost_clusters.reference.core.legacy.states import LIVE
 from fencepost_clusters.reference.core.legacy.znodes import HEARTBEAT_INFO, LEGACY_INFO
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
+from fencepost_clusters.reference.core.zookeeper.own_state import OwnState
 from fencepost_clusters.reference.wire.legacy import NO_EPOCH, BrokerState
 
 HEARTBEATS = 3

@@ -14,10 +14,9 @@ from fencepost_clusters.reference.core.legacy.policies import HEARTBEATS
 from fencepost_clusters.reference.core.node.settings import (
     COMMON,
     Settings,
-    node_id,
     read_numbers,
 )
-from fencepost_clusters.reference.core.zookeeper.connect import servers_of
+from fencepost_clusters.reference.core.zookeeper.connect import settings_of
 
 ADVERTISED = "replication.listener.advertised"
 DEFAULTS: Mapping[str, int] = {
@@ -60,16 +59,4 @@ def read(properties: Mapping[str, str]) -> Settings:
         )
     if not 1 <= numbers["inter.broker.protocol"] <= HEARTBEATS:
         raise UsageError(f"inter.broker.protocol must be 1 to {HEARTBEATS}")
-    servers, chroot = servers_of(properties.get("zookeeper.connect", ""))
-    node = node_id("broker.id", properties.get("broker.id"))
-    return Settings(
-        node_id=node,
-        roles=frozenset({"broker"}),
-        ids={"broker": node},
-        voters={},
-        bootstrap=(),
-        cluster_id=properties.get("cluster.id", "fencepost"),
-        numbers=numbers,
-        zookeeper=servers,
-        chroot=chroot,
-    )
+    return settings_of(properties, numbers)

@@ -1,9 +1,32 @@
-"""The servers of ZooKeeper that a node is given."""
+"""The settings that every node over ZooKeeper has."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fencepost import UsageError
 from fencepost_clusters.reference.core.node.effects import Address
+from fencepost_clusters.reference.core.node.settings import Settings, node_id
+
+
+def settings_of(
+    properties: Mapping[str, str], numbers: Mapping[str, int], plane: str = ""
+) -> Settings:
+    """The settings of a broker over ZooKeeper, with the plane's own numbers; raises UsageError."""
+    servers, chroot = servers_of(properties.get("zookeeper.connect", ""))
+    node = node_id("broker.id", properties.get("broker.id"))
+    return Settings(
+        node_id=node,
+        roles=frozenset({"broker"}),
+        ids={"broker": node},
+        voters={},
+        bootstrap=(),
+        cluster_id=properties.get("cluster.id", "fencepost"),
+        numbers=numbers,
+        zookeeper=servers,
+        chroot=chroot,
+        plane=plane,
+    )
 
 
 def servers_of(text: str) -> tuple[tuple[Address, ...], str]:

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies, epoch_sent
-from fencepost_clusters.reference.core.legacy.states import OwnState
 from fencepost_clusters.reference.core.node.effects import (
     Address,
     Call,
@@ -22,6 +21,7 @@ from fencepost_clusters.reference.core.node.effects import (
     earliest,
 )
 from fencepost_clusters.reference.core.node.settings import Settings
+from fencepost_clusters.reference.core.zookeeper.own_state import OwnState
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error

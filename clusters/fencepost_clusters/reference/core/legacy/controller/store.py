@@ -17,7 +17,7 @@ from fencepost_clusters.reference.core.zookeeper.contents import BadZnode, decod
 from fencepost_clusters.reference.core.zookeeper.session import certain
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.zookeeper.client import port as zk
-from fencepost_kafka import PartitionCommitted, TopicCommitted, TopicMarked, ZnodeUnreadable
+from fencepost_kafka import TopicCommitted, TopicMarked, ZnodeUnreadable
 
 Steps = Generator[zk.Request, zk.Answer, None]
 Decide = Callable[[], Sequence[r.Record]]
@@ -254,17 +254,4 @@ class Store:
                     pass
 
     def _note_partition(self, one: Partition, zxid: int) -> None:
-        self._out.note(
-            PartitionCommitted(
-                offset=zxid,
-                topic=self.image.names[one.topic_id],
-                partition=one.index,
-                leader=one.leader,
-                leader_epoch=one.leader_epoch,
-                isr=one.isr,
-                replicas=one.replicas,
-                adding=one.adding,
-                removing=one.removing,
-                role="controller",
-            )
-        )
+        self._out.note(self.image.committed(one, zxid, "controller"))

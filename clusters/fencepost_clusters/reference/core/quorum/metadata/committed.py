@@ -19,7 +19,6 @@ from fencepost_kafka import (
     BrokerDeleted,
     FeatureFinalized,
     MetadataCommitted,
-    PartitionCommitted,
     TopicCommitted,
     TopicMarked,
 )
@@ -138,20 +137,7 @@ class Committed:
             case r.PartitionRecord() | r.IsrChangeRecord():
                 assert record.topic_id is not None
                 one = self.image.partitions[record.topic_id][record.partition_id]
-                self._out.note(
-                    PartitionCommitted(
-                        offset=at,
-                        topic=self.image.names[record.topic_id],
-                        partition=one.index,
-                        leader=one.leader,
-                        leader_epoch=one.leader_epoch,
-                        isr=one.isr,
-                        replicas=one.replicas,
-                        adding=one.adding,
-                        removing=one.removing,
-                        role=self._role,
-                    )
-                )
+                self._out.note(self.image.committed(one, at, self._role))
             case r.ConfigRecord(resource_type=features.FEATURE_RESOURCE):
                 self._out.note(
                     FeatureFinalized(offset=at, feature=record.name, level=int(record.value))
