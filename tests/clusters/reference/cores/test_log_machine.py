@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from fencepost_clusters.reference.core.log.entry import Entry
 from fencepost_clusters.reference.core.log.index import LogIndex
-from fencepost_clusters.reference.core.log.producers import PRODUCER_WINDOW, check_sequence
+from fencepost_clusters.reference.core.log.producers import (
+    PRODUCER_WINDOW,
+    begins_late,
+    check_sequence,
+)
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_clusters.reference.wire.record_batch import BatchHeader
 
@@ -220,3 +225,43 @@ TestTwoLogs = TwoLogs.TestCase
 TestTwoLogs.settings = BOUNDED
 TestOneProducer = OneProducer.TestCase
 TestOneProducer.settings = BOUNDED
+
+
+@pytest.mark.parametrize(
+    ("known", "producer", "sequence", "log_start", "late"),
+    [
+        (0, 7, 5, 0, True),
+        (0, 7, 0, 0, False),
+        (1, 7, 5, 0, False),
+        (0, -1, 5, 0, False),
+        (0, 7, 5, 2, False),
+    ],
+    ids=["late", "first", "known", "no-id", "deleted"],
+)
+def test_only_in_a_whole_log_is_a_producers_first_batch_late(
+    known: int, producer: int, sequence: int, log_start: int, late: bool
+) -> None:
+    header = BatchHeader(
+        base_offset=0,
+        size=80,
+        leader_epoch=0,
+        attributes=0,
+        last_offset_delta=0,
+        max_timestamp=0,
+        producer_id=producer,
+        producer_epoch=0,
+        base_sequence=sequence,
+        count=1,
+        crc=0,
+    )
+    entry = Entry(
+        base=0,
+        end=1,
+        epoch=0,
+        size=80,
+        max_timestamp=0,
+        producer_id=producer,
+        producer_epoch=0,
+        base_sequence=0,
+    )
+    assert begins_late([entry] * known, header, log_start) is late

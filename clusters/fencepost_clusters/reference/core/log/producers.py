@@ -57,3 +57,14 @@ def check_sequence(window: Sequence[Entry], header: BatchHeader) -> Entry | Erro
         return None if header.base_sequence == 0 else Error.OUT_OF_ORDER_SEQUENCE_NUMBER
     expected = (last.base_sequence + last.end - last.base) & _SEQUENCES
     return None if header.base_sequence == expected else Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def begins_late(window: Sequence[Entry], header: BatchHeader, log_start: int) -> bool:
+    """Whether a batch is the first of its producer in a log, though the producer has sent earlier
+    ones.
+
+    They were refused, or lost with another leader, and would come too late after this one.
+    librdkafka takes them for stored as soon as this one is, and reports them as acknowledged. A log
+    without its first records does not tell, so any sequence number may follow there (KIP-360).
+    """
+    return not window and header.producer_id >= 0 and header.base_sequence > 0 and log_start == 0
