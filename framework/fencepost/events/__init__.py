@@ -35,6 +35,7 @@ from fencepost.events.processes import (
 from fencepost.events.run import (
     ClusterRecovered,
     EvidenceMissed,
+    EvidenceSupplied,
     FaultHealed,
     FaultInjected,
     FaultTookEffect,
@@ -58,6 +59,7 @@ __all__ = [
     "ConnectionClosed",
     "Event",
     "EvidenceMissed",
+    "EvidenceSupplied",
     "FaultHealed",
     "FaultInjected",
     "FaultTookEffect",

@@ -23,6 +23,7 @@ from fencepost.events.processes import (
 from fencepost.events.run import (
     ClusterRecovered,
     EvidenceMissed,
+    EvidenceSupplied,
     FaultHealed,
     FaultInjected,
     FaultTookEffect,
@@ -70,6 +71,7 @@ KINDS: tuple[type[Struct], ...] = (
     PhaseStarted,
     RunEnded,
     EvidenceMissed,
+    EvidenceSupplied,
     FaultInjected,
     FaultTookEffect,
     FaultHealed,

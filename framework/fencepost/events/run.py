@@ -56,6 +56,16 @@ class EvidenceMissed(Struct, frozen=True, tag="run.evidence_missed", kw_only=Tru
         return f"missing from this history: {self.what}"
 
 
+class EvidenceSupplied(Struct, frozen=True, tag="run.evidence_supplied", kw_only=True):
+    """What the `EvidenceMissed` that is this event's cause reports as missing was found after the
+    run, and is in the history. `what` names it and where it was found."""
+
+    what: str
+
+    def sentence(self) -> str:
+        return f"found after the run: {self.what}"
+
+
 TO = " -> "
 """Between the source and the target of a direction."""
 

@@ -8,8 +8,8 @@ sent, so its at_ns is smaller.
 
 `read` yields all whole events of a history, even if the run was killed or cut short. Then it
 reports what is missing: skipped numbers, lines that are not events, processes without a recorded
-end, what an observer reports as missed, a run without an end. A rule must not pass on such a
-history.
+end, what an observer reports as missed and no disk has supplied, a run without an end. A rule must
+not pass on such a history.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from typing import NamedTuple, final
 import msgspec
 
 from fencepost.events import (
+    Cause,
     Codec,
     Event,
     EvidenceMissed,
+    EvidenceSupplied,
     LinkFailed,
     NodeStopped,
     ProcessExited,
@@ -36,7 +38,7 @@ from fencepost.events import (
 )
 from fencepost.history import files
 from fencepost.history.files import write_whole
-from fencepost.history.run_end import HARNESS, NEVER_NS, RunEnd
+from fencepost.history.run_end import DISKS, HARNESS, NEVER_NS, RunEnd
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.disk import written_to
 from fencepost.model.errors import UsageError
@@ -73,7 +75,8 @@ class Examiner:
     unended: dict[str, None] = field(default_factory=dict)
     """Processes that were seen and whose end was not, in order of appearance."""
     stalls: list[tuple[str, int, int]] = field(default_factory=list)
-    gaps: list[tuple[str, str]] = field(default_factory=list)
+    gaps: dict[Cause, list[tuple[str, str]]] = field(default_factory=dict)
+    """Event that reports evidence as missed -> the kinds, each with what is missing."""
     doubtful_ns: int = NEVER_NS
 
     def step(self, event: Event) -> None:
@@ -82,7 +85,7 @@ class Examiner:
         due = self.expected.get(process)
         if due is None:
             due = 0
-            if process != HARNESS:
+            if process not in (HARNESS, DISKS):
                 self.unended.setdefault(process)
         if seq != due:
             self.damage.append(_jump(process, due, seq))
@@ -98,7 +101,10 @@ class Examiner:
             case EvidenceMissed(what=what, kinds=()):
                 self.damage.append(what)
             case EvidenceMissed(what=what, kinds=kinds):
-                self.gaps += [(kind, what) for kind in kinds]
+                self.gaps[event.ref] = [(kind, what) for kind in kinds]
+            case EvidenceSupplied():
+                if event.cause is not None:
+                    self.gaps.pop(event.cause, None)
             case LinkFailed(since_ns=since_ns):
                 self.damage.append(event.body.sentence())
                 self.doubtful_ns = min(self.doubtful_ns, since_ns)
@@ -118,7 +124,7 @@ class Examiner:
             ended_at_ns=self.last_ns,
             damage=tuple(damage),
             stalls=tuple(self.stalls),
-            gaps=tuple(self.gaps),
+            gaps=tuple(gap for gaps in self.gaps.values() for gap in gaps),
             doubtful_from_ns=self.doubtful_ns,
         )
 

@@ -11,6 +11,8 @@ NOTABLE_STALL_NS = 1_000_000_000
 """How long the harness must have stalled, in all, to be named by `RunEnd.stalled_in_words`."""
 HARNESS = "harness"
 """The name of the process that conducts a run."""
+DISKS = "disks"
+"""The name of what writes the events that were read from disks after the run."""
 NEVER_NS = 1 << 62
 
 

@@ -57,6 +57,7 @@ from fencepost.model.system.simulable import Simulable
 from fencepost.model.system.subject import Subject
 from fencepost.model.text import printable
 from fencepost.plugins.manager import Plugins
+from fencepost.runs.disks import supply
 from fencepost.runs.faults import Faults
 from fencepost.runs.schedule import selecting
 from fencepost.workloads.workers import BareClients, Clients, Workers
@@ -365,6 +366,7 @@ class Run:
             self.runtime.close(completed=False)
             raise
         self.runtime.close(completed=trouble is None)
+        supply(_subject(self.spec, self.plugins), self.folder)
         judgement, end = judge_folder(self.folder, self.plugins.promises)
         self.plugins.run_judged(self.folder.path)
         injected = self.faults.injected

@@ -16,6 +16,7 @@ from fencepost.events import (
     Codec,
     Event,
     EvidenceMissed,
+    EvidenceSupplied,
     NodeStarted,
     NodeStopped,
     ProcessExited,
@@ -27,6 +28,7 @@ from fencepost.events import (
 from fencepost.history import merge as history
 from fencepost.history.merge import Written, in_order
 from fencepost.history.recorder import Recorder
+from fencepost.history.run_end import DISKS
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.errors import UsageError
 from fencepost_kafka import KINDS
@@ -227,6 +229,25 @@ def test_missing_evidence_of_one_kind_is_a_gap_and_no_damage(folder: RunFolder) 
     assert reading.end.gaps == (("test.state", "a state was replaced"),)
     assert reading.end.as_read({"test.word"}) is reading.end
     assert reading.end.as_read({"test.state"}).lacks == "a state was replaced"
+
+
+@pytest.mark.parametrize("closed", [0, 1])
+def test_a_gap_that_a_disk_has_filled_is_closed(closed: int, folder: RunFolder) -> None:
+    client = "clients/one#1"
+    recorder = Recorder.open(folder.events_of(client), "run-1", client, KINDS)
+    for number in range(2):
+        what = f"the state {number} was replaced"
+        recorder.record(EvidenceMissed(what=what, kinds=("test.state",)), at_ns=450)
+    recorder.record(NodeStopped(reason="stopped"), at_ns=500)
+    recorder.close()
+    recorder = Recorder.open(folder.events_of(DISKS), "run-1", DISKS, KINDS)
+    recorder.record(EvidenceSupplied(what="a state"), Cause(client, closed), at_ns=449)
+    recorder.close()
+    reading = history.read(folder, Codec(KINDS))
+    kinds = [type(event.body) for event in reading]
+    assert kinds.index(EvidenceSupplied) > kinds.index(EvidenceMissed)
+    assert reading.end.complete
+    assert reading.end.gaps == (("test.state", f"the state {1 - closed} was replaced"),)
 
 
 def test_a_hole_in_a_history_is_named(folder: RunFolder) -> None:

@@ -23,8 +23,10 @@ from fencepost import (
     LogParser,
     Place,
     Probe,
+    Remains,
     Shape,
     Slot,
+    Supplied,
     UsageError,
     View,
     counted,
@@ -35,10 +37,12 @@ from fencepost_clusters.apache_kafka.log_parser import KafkaLogParser
 from fencepost_clusters.apache_kafka.metrics import exporter_config
 from fencepost_clusters.apache_kafka.zookeeper_mode import settings
 from fencepost_clusters.apache_kafka.zookeeper_mode.log_parser import table
+from fencepost_clusters.apache_kafka.zookeeper_mode.replaced_states import supplied
 from fencepost_clusters.zookeeper import slots as zookeeper
 from fencepost_clusters.zookeeper import view as servers
 from fencepost_clusters.zookeeper.kafka_probe import probe
 from fencepost_clusters.zookeeper.log_parser import ROLE, ServerLogParser
+from fencepost_clusters.zookeeper.transactions import logged
 from fencepost_clusters.zookeeper.view import ServersView
 from fencepost_kafka import KafkaView, Role, Timing
 from fencepost_kafka.facade.cluster import KafkaCluster
@@ -202,6 +206,13 @@ class ZooKeeperMode:
     def observers(self, shape: Shape) -> Sequence[ClientSpec]:
         """The client that watches znodes, in a session of its own, below the brokers' chroot."""
         return (ClientSpec("observer", OBSERVER, {"chroot": settings.chroot(shape.settings)}),)
+
+    def read_disks(self, remains: Remains, shape: Shape) -> Sequence[Supplied]:
+        """See `replaced_states`."""
+        servers = [disk for name, disk in remains.disks.items() if name.startswith(f"{ROLE}-")]
+        changes = [change for disk in servers for change in logged(disk)]
+        chroot = settings.chroot(shape.settings)
+        return supplied(remains.events, changes, chroot, remains.from_wall_ns)
 
     def timing(self, shape: Shape) -> Timing:
         """The durations that the settings imply; a session stands for a lease."""

@@ -6,7 +6,8 @@ assignment of a topic, and `/brokers/topics/T/partitions/P/state` the state of a
 event has the id of its transaction as its offset, so all of them are in one order.
 
 A watch fires once, and a znode may change again before it is read. The version of a partition's
-state counts its changes, so changes that were not read are recorded as missed.
+state counts its changes, so changes that were not read are recorded as missed. `replaced_states`
+supplies them once the run is over.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class Znodes:
         return (
             GetChildren(IDS, watch=True),
             GetChildren(TOPICS, watch=True),
-            *(GetData(f"{TOPICS}/{topic}", watch=True) for topic in self._topics),
+            *(GetData(topic_path(topic), watch=True) for topic in self._topics),
             *(
                 GetData(state_path(topic, int(number)), watch=True)
                 for topic, known in self._topics.items()
@@ -104,7 +105,7 @@ class Znodes:
             case GetChildren(), Children(names, stat):
                 gone_topics = [topic for topic in self._topics if topic not in names]
                 asked = [
-                    GetData(f"{TOPICS}/{name}", watch=True)
+                    GetData(topic_path(name), watch=True)
                     for name in names
                     if name not in self._topics
                 ]
@@ -177,7 +178,7 @@ class Znodes:
                 ),
             )
         moved = [
-            self._partition(stat.mzxid, topic, number, self._states[topic, number][1])
+            committed(stat.mzxid, topic, number, self._states[topic, number][1], new)
             for number in numbers.values()
             if (topic, number) in self._states and new != old
         ]
@@ -198,33 +199,40 @@ class Znodes:
         if before is not None and before[0].czxid == stat.czxid:
             next_version = before[0].version + 1
         missed = stat.version - next_version
-        news = self._partition(stat.mzxid, topic, number, state, skipped=missed)
+        news = committed(stat.mzxid, topic, number, state, self._topics[topic], skipped=missed)
         if not missed:
             return (news,)
         why = f"{missed} states of {topic}-{number} were replaced before they were read"
         return EvidenceMissed(what=why, kinds=(kind_name(PartitionCommitted),)), news
 
-    def _partition(
-        self, zxid: int, topic: str, number: int, state: State, *, skipped: int = 0
-    ) -> Struct:
-        known, name = self._topics[topic], str(number)
-        return PartitionCommitted(
-            offset=zxid,
-            topic=topic,
-            partition=number,
-            leader=state.leader,
-            leader_epoch=state.leader_epoch,
-            isr=state.isr,
-            replicas=known.partitions.get(name, ()),
-            adding=known.adding_replicas.get(name, ()),
-            removing=known.removing_replicas.get(name, ()),
-            skipped=skipped,
-        )
+
+def committed(
+    zxid: int, topic: str, number: int, state: State, assigned: Assignment, *, skipped: int = 0
+) -> PartitionCommitted:
+    """The event of a partition's state, stored by the transaction `zxid`."""
+    name = str(number)
+    return PartitionCommitted(
+        offset=zxid,
+        topic=topic,
+        partition=number,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=state.isr,
+        replicas=assigned.partitions.get(name, ()),
+        adding=assigned.adding_replicas.get(name, ()),
+        removing=assigned.removing_replicas.get(name, ()),
+        skipped=skipped,
+    )
+
+
+def topic_path(topic: str) -> str:
+    """The znode of a topic's assignment."""
+    return f"{TOPICS}/{topic}"
 
 
 def state_path(topic: str, number: int) -> str:
     """The znode of a partition's state."""
-    return f"{TOPICS}/{topic}/partitions/{number}/state"
+    return f"{topic_path(topic)}/partitions/{number}/state"
 
 
 def _id(topic: str, known: Assignment) -> str:

@@ -7,13 +7,14 @@ faults and suites that are available follow from the protocols it satisfies.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from fencepost.events import Cause, Event
 from fencepost.model.cluster import Cluster
 from fencepost.model.errors import no_such
 from fencepost.model.runtime import ClientSpec
@@ -219,6 +220,43 @@ class Observed(Protocol):
 
     def observers(self, shape: Shape) -> Sequence[ClientSpec]:
         """The clients to start in a cluster of that shape."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """What a run left when all its processes had ended.
+
+    `disks` has the disk of each slot; `events` are those of the run in order. `from_wall_ns`
+    converts nanoseconds since 1970 to the run's clock.
+    """
+
+    disks: Mapping[str, Path]
+    events: Iterable[Event]
+    from_wall_ns: Callable[[int], int]
+
+
+class Supplied(NamedTuple):
+    """An event that a disk supplies, at a time on the run's clock.
+
+    An `EvidenceSupplied` has the `EvidenceMissed` that it closes as its cause.
+    """
+
+    at_ns: int
+    body: Struct
+    cause: Cause | None = None
+
+
+@runtime_checkable
+class ReadsDisks(Protocol):
+    """A system whose nodes' disks have what its observers missed.
+
+    They are read once every process has ended, and before the run is judged.
+    """
+
+    def read_disks(self, remains: Remains, shape: Shape) -> Sequence[Supplied]:
+        """The events that fill gaps of the history, by their times. What a disk does not have, or
+        what cannot be read there, stays missing."""
         ...
 
 
