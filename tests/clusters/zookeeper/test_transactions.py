@@ -25,8 +25,7 @@ async def _write(server: RunningServer, requests: Sequence[Request]) -> None:
     await client.connected()
     for request in requests:
         await client.ask(request)
-    client.session.close()
-    await client.session.wait_closed()
+    await client.close()
 
 
 @pytest.mark.real

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+import signal
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 from zookeeper_servers import available
 
-from fencepost import Shape
+from fencepost import Codec, Event, EvidenceMissed, EvidenceSupplied, ProcessSpawned, Shape
+from fencepost.history.merge import read
 from fencepost.history.run_folder import RunFolder
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.run import Run, RunSpec
@@ -19,7 +22,7 @@ from fencepost.testing.event_log import EventLog
 from fencepost_clusters.apache_kafka.distribution import cache
 from fencepost_clusters.zookeeper.events import ServerServes, SessionExpired
 from fencepost_clusters.zookeeper.view import ServersView
-from fencepost_kafka import BrokerCommitted
+from fencepost_kafka import BrokerCommitted, IsrChangeAnswered, PartitionCommitted
 
 pytestmark = [pytest.mark.real, available]
 KEPT = ("RP-13", "JEPSEN-lost-write")
@@ -47,6 +50,26 @@ def running(plugins: Plugins, folder: Path, version: str, shape: Shape) -> Itera
     spec = RunSpec(plugins.system(f"apache/zookeeper@{version}"), shape)
     with Run.start(spec, plugins, RunFolder.create(folder)) as run:
         yield run
+
+
+@contextmanager
+def paused_observer(run: Run) -> Iterator[None]:
+    """The client that watches znodes runs no instruction meanwhile."""
+    (pid,) = (
+        one.pid
+        for one in EventLog(run.runtime).of(ProcessSpawned)
+        if one.started.startswith("clients/observer#")
+    )
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def history_of(folder: RunFolder, plugins: Plugins, kind: type[Struct]) -> Sequence[Event]:
+    """The events of a kind in a run's history."""
+    return [one for one in read(folder, Codec(plugins.event_kinds)) if isinstance(one.body, kind)]
 
 
 @pytest.mark.parametrize("version", [pytest.param(one, marks=brought(one)) for one in CHROOTS])
@@ -94,6 +117,28 @@ def test_brokers_outlive_the_leader_of_their_ensemble(tmp_path: Path, plugins: P
         with run.faults.kill(others[0]):
             run.cluster.eventually(writes.settled, within_ms=60_000)
         run.cluster.eventually(run.cluster.recovered)
-        assert writes.acked <= run.clients.read_all("orders")
+        more = run.clients.produce("orders", count=100, rate=50)
+        run.cluster.eventually(more.acked_at_least(10))
+        history = EventLog(run.runtime)
+        epoch = max(one.leader_epoch for one in history.of(PartitionCommitted))
+        with paused_observer(run):
+            with run.faults.kill(run.cluster.leader("orders", 0)):
+                run.cluster.eventually(more.settled, within_ms=60_000)
+            rejoined = history.event_where(
+                IsrChangeAnswered,
+                lambda one: (
+                    (one.topic, one.partition, len(one.isr)) == ("orders", 0, 3)
+                    and one.leader_epoch > epoch
+                ),
+                "orders-0 has a full ISR under another leader",
+            )
+            run.cluster.eventually(rejoined, within_ms=60_000)
+        run.cluster.eventually(run.cluster.recovered)
+        assert writes.acked | more.acked <= run.clients.read_all("orders")
         result = run.finish()
     result.check(("JEPSEN-lost-write",))
+    supplied = history_of(result.folder, plugins, EvidenceSupplied)
+    missed = history_of(result.folder, plugins, EvidenceMissed)
+    assert {one.cause for one in supplied} == {one.ref for one in missed}
+    assert missed, "the observer was paused for two states of a partition, and has not missed one"
+    assert result.end.gaps == ()
