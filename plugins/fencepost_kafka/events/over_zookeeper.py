@@ -325,6 +325,8 @@ class ControlRequestAnswered(
     `first`: this is the first LeaderAndIsr that the process carries out. `brokers` are the live
     brokers that the broker has read in an UpdateMetadata. `client` is the sending process (empty:
     not known). If the event has no cause, `correlation` is the sender's number of the request.
+    A broker may handle several requests at once: it worked on this one for the `handled_ns` before
+    the event (0: it decided and answered in one step).
     """
 
     api: str
@@ -342,6 +344,7 @@ class ControlRequestAnswered(
     deletes: bool = False
     brokers: tuple[int, ...] = ()
     correlation: int = -1
+    handled_ns: int = 0
 
     def sentence(self) -> str:
         return (

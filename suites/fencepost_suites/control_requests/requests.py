@@ -11,7 +11,7 @@ former process of the broker if it was sent before the current process began.
 from __future__ import annotations
 
 from collections import Counter
-from typing import final
+from typing import NamedTuple, final
 
 from msgspec import Struct, field
 
@@ -34,9 +34,10 @@ class Request(Struct, frozen=True):
 
     `asked` and `controller_epoch` are the broker epoch and controller epoch in the request: from
     the sender's event (`sent`), if it is known. `own` is the newest broker epoch under which the
-    answering process has registered (-1: none), `seen` the highest controller epoch that it has
-    obeyed. `first`: this is the first LeaderAndIsr that the process has obeyed. `early`: the
-    request has no broker epoch, and was sent before the process began.
+    answering process has registered (-1: none), `seen` the highest controller epoch that it had
+    obeyed before it began to work on this request. `first`: this is the first LeaderAndIsr that
+    the process has obeyed. `early`: the request has no broker epoch, and was sent before the
+    process began.
     """
 
     answer: ControlRequestAnswered
@@ -91,11 +92,19 @@ class Request(Struct, frozen=True):
         return tuple(at for at in (self.own_at, self.sent_at) if at is not None)
 
 
+class _Seen(NamedTuple):
+    """A controller epoch that a process has obeyed, from `at_ns` on."""
+
+    epoch: int
+    at_ns: int
+    at: Cause | None
+
+
 class _Process(Struct):
     own: int = NO_EPOCH
     own_at: Cause | None = None
-    seen: int = -1
-    seen_at: Cause | None = None
+    obeyed: list[_Seen] = field(default_factory=list)
+    """Each obeyed controller epoch that is higher than those before it."""
     has_roles: bool = False
     taken_over: bool = False
     number: int = 0
@@ -104,6 +113,7 @@ class _Process(Struct):
     """Its inter-broker protocol (-1: not known)."""
 
 
+UNSEEN = _Seen(-1, 0, None)
 Sent = tuple[ControlRequestSent, Cause, int]
 """A request, its event, and how many processes of the addressed broker had begun until then."""
 
@@ -155,6 +165,8 @@ class Requests(Struct):
             found = self.sent.get((cause.process, cause.seq))
         elif body.correlation >= 0:
             found = self.numbered.get(_identity(body))
+        began_ns = event.at_ns - body.handled_ns
+        seen = next((one for one in reversed(process.obeyed) if one.at_ns <= began_ns), UNSEEN)
         sent, sent_at, begun = found or (None, None, process.number)
         asked = body.request_epoch if sent is None else sent.broker_epoch
         request = Request(
@@ -163,8 +175,8 @@ class Requests(Struct):
             sent_at=sent_at,
             own=process.own,
             own_at=process.own_at,
-            seen=process.seen,
-            seen_at=process.seen_at,
+            seen=seen.epoch,
+            seen_at=seen.at,
             asked=asked,
             controller_epoch=body.controller_epoch if sent is None else sent.controller_epoch,
             first=body.api == "LeaderAndIsr" and body.error == "NONE" and not process.has_roles,
@@ -173,8 +185,9 @@ class Requests(Struct):
         )
         if request.obeyed:
             process.has_roles = process.has_roles or body.api == "LeaderAndIsr"
-            if request.controller_epoch >= process.seen:
-                process.seen, process.seen_at = request.controller_epoch, event.ref
+            newest = process.obeyed[-1] if process.obeyed else UNSEEN
+            if request.controller_epoch > newest.epoch:
+                process.obeyed.append(_Seen(request.controller_epoch, event.at_ns, event.ref))
         return None if process.taken_over else request
 
 

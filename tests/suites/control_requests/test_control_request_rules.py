@@ -390,6 +390,19 @@ def test_a_request_of_a_deposed_controller_must_be_refused(error: str) -> None:
     assert outcome(h, "BE-08") is (Outcome.VIOLATED if error == "NONE" else Outcome.HOLDS)
 
 
+@pytest.mark.parametrize(("handled_ms", "broken"), [(0, True), (1, True), (5, False)])
+def test_a_broker_may_handle_the_requests_of_two_controllers_at_once(
+    handled_ms: int, broken: bool
+) -> None:
+    """What it had begun before it answered the newer one was decided before."""
+    h = bounced()
+    late = send(h, "UpdateMetadata", OWN, controller_epoch=1)
+    answer(h, send(h, "UpdateMetadata", OWN, controller_epoch=2, process=NEXT))
+    h.after(3)
+    answer(h, late, controller_epoch=2, handled_ns=handled_ms * 1_000_000)
+    assert outcome(h, "BE-08") is (Outcome.VIOLATED if broken else Outcome.NOT_EXERCISED)
+
+
 def test_a_refused_request_of_a_newer_controller_does_not_depose_the_older_one() -> None:
     h = bounced()
     newer = send(h, "UpdateMetadata", OWN, controller_epoch=2, process=NEXT)

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+MS = 1_000_000
 APIS = {
     "LEADER_AND_ISR": "LeaderAndIsr",
     "STOP_REPLICA": "StopReplica",
@@ -49,12 +50,14 @@ class ControlRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
     """A request that a broker has answered, its number, and the error of the answer. `remaining`
-    are the partitions that the sender of a ControlledShutdown leads still."""
+    are the partitions that the sender of a ControlledShutdown leads still. `handled_ns` passed
+    from when the broker began to work on it until this line."""
 
     request: ControlRequest
     correlation: int
     error: str
     remaining: tuple[str, ...]
+    handled_ns: int
 
 
 _NUMBER = r"(-?\d+)"
@@ -66,6 +69,7 @@ _EARLY_ANSWER = re.compile(
     r"^Completed request:RequestHeader\(apiKey=(?P<api>\w+), apiVersion=\d+, clientId=[^,]*, "
     r"correlationId=(?P<correlation>\d+)\) -- (?P<body>.*?),response:(?P<answer>.*) from connection"
 )
+_EARLY_TIMES = re.compile(r",totalTime:(?P<total>[\d.]+),requestQueueTime:(?P<queue>[\d.]+),")
 _EARLY_ERROR = re.compile(rf"^\{{(?:throttle_time_ms=\d+,)?error_code={_NUMBER}")
 
 
@@ -91,12 +95,13 @@ def answered(message: str) -> Answered | None:
         _, _, text = message.partition("Completed request:")
         return _from_json(text) if text.startswith("{") else None
     answer = found["answer"]
-    error = _EARLY_ERROR.match(answer)
+    error, times = _EARLY_ERROR.match(answer), _EARLY_TIMES.search(message)
     return Answered(
         request=sent(found["api"], found["body"]),
         correlation=int(found["correlation"]),
         error=_named(int(error[1])) if error is not None else "UNKNOWN",
         remaining=_places(_EARLY_PLACE.finditer(answer)),
+        handled_ns=_handled_ns(times["total"], times["queue"]) if times is not None else 0,
     )
 
 
@@ -120,7 +125,13 @@ def _from_json(text: str) -> Answered:
             f"{one['topicName']}-{one['partitionIndex']}"
             for one in answer.get("remainingPartitions", ())
         ),
+        handled_ns=_handled_ns(read.get("totalTimeMs", 0), read.get("requestQueueTimeMs", 0)),
     )
+
+
+def _handled_ns(total_ms: str | float, queue_ms: str | float) -> int:
+    """The time since a request left the queue, from what Kafka prints in milliseconds."""
+    return int((float(total_ms) - float(queue_ms)) * MS)
 
 
 def _json_places(body: dict[str, Any]) -> Iterator[str]:

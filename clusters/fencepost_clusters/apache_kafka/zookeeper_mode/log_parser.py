@@ -154,6 +154,7 @@ def _answers(now: Memory, said: Match[str]) -> Bodies:
         deletes=request.deletes,
         brokers=request.brokers,
         correlation=found.correlation,
+        handled_ns=found.handled_ns,
     )
     if error == "NONE":
         now.has_roles = now.has_roles or is_first
