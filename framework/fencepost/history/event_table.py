@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, final
 
 import msgspec
@@ -53,26 +54,7 @@ class EventTable:
     @classmethod
     def of(cls, plugin_kinds: Sequence[type[Struct]] = ()) -> EventTable:
         """The table of these kinds; raises UsageError for a body that is not flat."""
-        kinds = Codec(tuple(plugin_kinds)).kinds
-        types: dict[str, pa.DataType] = {f.name: f.type for f in ENVELOPE}
-        reserved = set(types)
-        columns: dict[str, dict[str, str]] = {}
-        for name, kind in kinds.items():
-            columns[name] = {}
-            for field in msgspec.structs.fields(kind):
-                wanted = column_type(field.type)
-                if wanted is None or _holds_rows(wanted):
-                    raise UsageError(
-                        f"the event kind '{name}' is not flat: its field '{field.name}' is neither "
-                        "text, a number, a truth value nor a tuple of one of them"
-                    )
-                column = field.name
-                if column in reserved or types.get(column, wanted) != wanted:
-                    column = f"{name.replace('.', '_')}_{field.name}"
-                types[column] = wanted
-                columns[name][field.name] = column
-        body = [pa.field(c, t) for c, t in types.items() if c not in reserved]
-        return cls(kinds, columns, pa.schema([*ENVELOPE, *body]))
+        return _of(tuple(plugin_kinds))
 
     def batch(self, run: str, placed: Sequence[tuple[int, Event]]) -> pa.RecordBatch:
         """The events, each with its position, as rows in this order; `run` names their run."""
@@ -156,3 +138,28 @@ class EventTable:
 
 def _holds_rows(column: pa.DataType) -> bool:
     return bool(pa.types.is_struct(column.value_type if pa.types.is_list(column) else column))
+
+
+@lru_cache(maxsize=8)
+def _of(plugin_kinds: tuple[type[Struct], ...]) -> EventTable:
+    """See `EventTable.of`. It is kept: resolving the types of all fields takes 35 ms."""
+    kinds = Codec(plugin_kinds).kinds
+    types: dict[str, pa.DataType] = {f.name: f.type for f in ENVELOPE}
+    reserved = set(types)
+    columns: dict[str, dict[str, str]] = {}
+    for name, kind in kinds.items():
+        columns[name] = {}
+        for field in msgspec.structs.fields(kind):
+            wanted = column_type(field.type)
+            if wanted is None or _holds_rows(wanted):
+                raise UsageError(
+                    f"the event kind '{name}' is not flat: its field '{field.name}' is neither "
+                    "text, a number, a truth value nor a tuple of one of them"
+                )
+            column = field.name
+            if column in reserved or types.get(column, wanted) != wanted:
+                column = f"{name.replace('.', '_')}_{field.name}"
+            types[column] = wanted
+            columns[name][field.name] = column
+    body = [pa.field(c, t) for c, t in types.items() if c not in reserved]
+    return EventTable(kinds, columns, pa.schema([*ENVELOPE, *body]))
