@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,6 +69,12 @@ def content(folder: Path, path: Path, most: int = MOST_JSON_BYTES) -> bytes:
     if len(found) > most:
         raise UsageError(f"{path} has more than {most} bytes")
     return found
+
+
+def copied(folder: Path, path: Path, to: Path) -> None:
+    """Copies such a file; raises as `opened`, and EnvironmentFailed if it cannot be written."""
+    with opened(folder, path, MOST_EVENTS_BYTES) as file, written_to(to), created(to) as copy:
+        shutil.copyfileobj(file, copy, _BLOCK)
 
 
 def decoded(data: bytes, kind: type[Value]) -> Value:

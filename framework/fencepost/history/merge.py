@@ -169,13 +169,19 @@ def read(folder: RunFolder, codec: Codec) -> Reading:
 
     Raises UsageError when the folder has neither.
     """
-    made = files.changed_ns(folder.path, folder.history)
-    written = [files.changed_ns(folder.path, path) or 0 for path in _events(folder)]
-    if made is None and not folder.events.is_dir():
-        raise UsageError(f"{folder.path} holds no history")
-    if made is None or max(written, default=0) > made:
+    if not is_merged(folder):
         merge(folder, codec)
     return Reading(folder, codec)
+
+
+def is_merged(folder: RunFolder) -> bool:
+    """Whether the history holds all events of the run; raises UsageError when there are neither a
+    history nor events."""
+    made = files.changed_ns(folder.path, folder.history)
+    written = [files.changed_ns(folder.path, path) or 0 for path in event_files(folder)]
+    if made is None and not folder.events.is_dir():
+        raise UsageError(f"{folder.path} holds no history")
+    return made is not None and max(written, default=0) <= made
 
 
 def merge(folder: RunFolder, codec: Codec) -> RunEnd:
@@ -184,7 +190,7 @@ def merge(folder: RunFolder, codec: Codec) -> RunEnd:
     # The name includes this process: two workers of a report may both find that the history must be
     # made again.
     beside = folder.history.with_name(f".{folder.history.name}.{os.getpid()}")
-    needed = sum(path.stat().st_size for path in _events(folder))
+    needed = sum(path.stat().st_size for path in event_files(folder))
     try:
         with written_to(folder.history, needed), files.created(beside) as out:
             for event, line in in_order(_sources(folder, codec, examiner.damage)):
@@ -267,11 +273,13 @@ def _take_earliest(waiting: dict[str, list[_Head]]) -> _Head:
 
 def _sources(folder: RunFolder, codec: Codec, damage: list[str]) -> list[Iterator[Written]]:
     return [
-        _whole(files.lines(folder.path, path), path.stem, codec, damage) for path in _events(folder)
+        _whole(files.lines(folder.path, path), path.stem, codec, damage)
+        for path in event_files(folder)
     ]
 
 
-def _events(folder: RunFolder) -> Sequence[Path]:
+def event_files(folder: RunFolder) -> Sequence[Path]:
+    """The files of events, one for each process; none if there is no folder of them."""
     return files.listed(folder.path, folder.events, ".ndjson")
 
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol, final
@@ -76,7 +78,7 @@ class Promises:
         types = {*(type(rule) for rule in self.rules), *self.kinds, type(self)}
         names = sorted({f"{one.__module__}.{one.__qualname__}" for one in types})
         packages = sorted({one.__module__.partition(".")[0] for one in types})
-        digests = [_digest_of_package(package) for package in packages]
+        digests = [digest_of_package(package) for package in packages]
         if not all(digests):
             return ""
         clauses = msgspec.json.encode(sorted((c.id, repr(c)) for c in self.clauses.values()))
@@ -85,17 +87,30 @@ class Promises:
 
 
 @cache
-def _digest_of_package(package: str) -> str:
-    """Computed once per process: a program does not change its own sources."""
+def digest_of_package(package: str) -> str:
+    """A digest of the source files of an imported package or module, the same in a folder and in an
+    archive; empty for the main program and where there is no source file.
+
+    Computed once per process: a program does not change its own sources.
+    """
     module = sys.modules.get(package)
-    source = getattr(module, "__file__", None)
-    if source is None:
+    spec = getattr(module, "__spec__", None)
+    if package == "__main__" or spec is None or spec.origin is None:
         return ""
-    path = Path(source)
-    if path.name != "__init__.py":
-        return _digest([path.read_bytes()])
-    found = (p for p in sorted(path.parent.rglob("*")) if p.suffix in _SOURCES)
-    return _digest(part for p in found for part in (p.name.encode(), p.read_bytes()))
+    if spec.submodule_search_locations is None:
+        return _digest([Path(spec.origin).read_bytes()])
+    found = sorted(_sources(files(package), ""))
+    return _digest(part for name, data in found for part in (name.encode(), data))
+
+
+def _sources(folder: Traversable, below: str) -> Iterator[tuple[str, bytes]]:
+    """Each source file below a folder: its path, and its contents."""
+    for part in folder.iterdir():
+        path = f"{below}/{part.name}"
+        if part.is_dir():
+            yield from _sources(part, path)
+        elif Path(part.name).suffix in _SOURCES:
+            yield path, part.read_bytes()
 
 
 def _digest(parts: Iterable[bytes]) -> str:
