@@ -11,12 +11,24 @@ from fencepost.events.traits import (
     shared_record,
     tells_operations,
 )
-from fencepost.history.files import write_whole
-from fencepost.history.merge import Reading, read
+from fencepost.history.files import (
+    MOST_EVENTS_BYTES,
+    MOST_FILES,
+    MOST_JSON_BYTES,
+    copied,
+    write_whole,
+)
+from fencepost.history.merge import Reading, event_files, is_merged, read
 from fencepost.history.run_folder import RunFolder, RunInfo, RunSlot, mode_below
 from fencepost.judging.event_formatter import sentence, sentence_of
 from fencepost.judging.explanation import BROKE, Explanation, Step, explain
-from fencepost.judging.folder import JudgedRun, Promises, judge_folder, judged_run
+from fencepost.judging.folder import (
+    JudgedRun,
+    Promises,
+    digest_of_package,
+    judge_folder,
+    judged_run,
+)
 from fencepost.judging.judge import (
     Broken,
     Judgement,
@@ -29,10 +41,16 @@ from fencepost.judging.judge import (
 from fencepost.model.extras import check_extra
 from fencepost.model.text import printable
 from fencepost.plugins.manager import Plugins, load
+from fencepost.plugins.reports import ANY_ENGINE, Engine, ReportedRun, ReportRequest
 
 __all__ = [
+    "ANY_ENGINE",
     "BROKE",
+    "MOST_EVENTS_BYTES",
+    "MOST_FILES",
+    "MOST_JSON_BYTES",
     "Broken",
+    "Engine",
     "Explanation",
     "JudgedRun",
     "Judgement",
@@ -41,6 +59,8 @@ __all__ = [
     "Plugins",
     "Promises",
     "Reading",
+    "ReportRequest",
+    "ReportedRun",
     "RunFolder",
     "RunInfo",
     "RunSlot",
@@ -48,8 +68,12 @@ __all__ = [
     "Verdict",
     "changes_authority",
     "check_extra",
+    "copied",
+    "digest_of_package",
+    "event_files",
     "explain",
     "has_concerns",
+    "is_merged",
     "is_sourced",
     "is_telling",
     "judge",

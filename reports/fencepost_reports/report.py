@@ -1,89 +1,125 @@
 """Makes a report: reads run folders, writes tables and pages.
 
-The page of one run is made here, without Spark, since there is nothing to correlate. A report over
-more runs is a Spark job. Both use the same function of one run, `one_run.run.run_tables`.
+The report of one run is made here, without Spark, since there is nothing to correlate. A report
+over more runs is a Spark job. Both make the tables and pages of a run by the same functions
+(`making.py`).
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from importlib.util import find_spec
-from pathlib import Path
-
-from msgspec import to_builtins
+from io import BytesIO
+from typing import Any
 
 from fencepost import EnvironmentFailed, UsageError
-from fencepost.reporting import Plugins, Promises, load, mode_below
-from fencepost_reports.one_run.run import RunSource, check, run_tables, sources
-from fencepost_reports.one_run.tables import RunTables
-from fencepost_reports.pages.render import Pages
+from fencepost.reporting import Plugins, ReportRequest, load
+from fencepost_reports import places
+from fencepost_reports.making import INDEX, Report, make_alone, maker, refused
+from fencepost_reports.one_run.run import RunSource, sources
+from fencepost_reports.one_run.tables import RunSummary
+from fencepost_reports.pages.render import index_page
 
-TABLES = "tables"
+CORRELATION = "tables/correlation.parquet"
+REFUSED = "tables/refused.parquet"
+NAMED = 3
+"""How many runs are named in the error that none could be read."""
 
 
-def report(run_folders: Sequence[Path], out: Path, plugins: Plugins | None = None) -> Path:
-    """Writes tables and pages below `out`; the path of the first page. Pages of runs that an
-    earlier report wrote there, and this one does not, are removed.
+def report(request: ReportRequest, plugins: Plugins | None = None) -> str:
+    """Writes tables and pages; the place of the first page.
 
     A run that was not judged by these rules is judged, by the rules of `plugins`, or of all
-    installed plugins. Raises UsageError for no run at all, and as `check` does; EnvironmentFailed
-    if Spark is needed and does not start, or nothing can be written.
+    installed plugins. One of many that cannot be read is left out, and named. Raises UsageError if
+    no run can be read; EnvironmentFailed if Spark is needed and does not start, or nothing can be
+    written.
     """
     promises = (_installed() if plugins is None else plugins).promises
-    found = sources(run_folders)
+    found = sources(request.runs)
     if not found:
         raise UsageError("there is no run to report on")
-    for source in found:
-        check(source, promises)
-    try:
-        out.mkdir(mode_below(out.parent), parents=True, exist_ok=True)
-        (out / TABLES).mkdir(exist_ok=True)
-    except OSError as failed:
-        raise EnvironmentFailed(f"the report's folder {out}: {failed.strerror}") from failed
-    if len(found) == 1:
-        return one(found[0], promises, out)
-    return many(found, promises, out)
+    made = Report(promises, places.place(request.out), maker(promises))
+    if len(found) == 1 and not request.engine.chosen:
+        request.notify(make_alone(made, found[0]).outcome)
+    else:
+        _many(found, made, request)
+    return places.below(made.out, INDEX)
 
 
-def one(source: RunSource, promises: Promises, out: Path) -> Path:
-    """The report of one run."""
-    tables = run_tables(source, promises)
-    _write_table(tables, out / TABLES / "runs.parquet")
-    pages = Pages(out, alone=True)
-    page = pages.add(tables)
-    pages.remove_stale()
-    return page
-
-
-def _write_table(tables: RunTables, path: Path) -> None:
-    """Writes the tables of one run, if the packages of the extra `spark` are installed."""
-    if find_spec("pyarrow") is None:
-        return
-    import pyarrow as pa  # noqa: PLC0415
-    from pyarrow import parquet  # noqa: PLC0415
-
-    from fencepost.columns import schema_of  # noqa: PLC0415
-
-    row = pa.Table.from_pylist([to_builtins(tables)], schema_of(RunTables))
-    parquet.write_table(row, path)
-
-
-def many(found: Sequence[RunSource], promises: Promises, out: Path) -> Path:
+def _many(found: Sequence[RunSource], made: Report, request: ReportRequest) -> None:
     """The report of several runs."""
     # Spark takes seconds to import, and the report of one run does not need it.
-    from fencepost_reports.many_runs.job import collected, run_job  # noqa: PLC0415
+    from py4j.protocol import Py4JError  # noqa: PLC0415
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    from fencepost_reports.many_runs.correlation import correlation  # noqa: PLC0415
+    from fencepost_reports.many_runs.job import run_job, runs, table  # noqa: PLC0415
     from fencepost_reports.many_runs.session import session  # noqa: PLC0415
 
-    with session() as started:
-        made = run_job(started, found, promises, str(out / TABLES))
-        pages = Pages(out, alone=False)
-        for run in collected(made.runs):
-            pages.add(run)
-        in_order = made.correlation.orderBy("what", "fault", "type")
-        page = pages.index([row.asDict() for row in in_order.collect()])
-        pages.remove_stale()
-        return page
+    once, again = _by_id(found)
+    with session(request.engine) as spark:
+        try:
+            summaries = [*run_job(spark, once, made), *again]
+            for summary in summaries:
+                request.notify(summary.outcome)
+            rows = [summary.row for summary in summaries if summary.row]
+            if not rows:
+                raise UsageError(_nothing(summaries))
+            windows = table(runs(spark, made.out, rows), "windows")
+            across = correlation(windows).orderBy("what", "fault", "type").toArrow()
+        except (PySparkException, Py4JError) as failed:
+            # An error of py4j cannot be shown once Java has ended, so it is no cause.
+            raise EnvironmentFailed(f"Spark did not end the report: {_cause(failed)}") from None
+    _write_table(across, places.below(made.out, CORRELATION))
+    _write_refused(summaries, places.below(made.out, REFUSED))
+    sentences = {clause.id: clause.says for clause in made.promises.clauses.values()}
+    page = index_page(summaries, across.to_pylist(), sentences)
+    places.write(places.below(made.out, INDEX), page.encode())
+
+
+def _by_id(found: Sequence[RunSource]) -> tuple[Sequence[RunSource], Sequence[RunSummary]]:
+    """The runs, and those refused since a run before them has the same id."""
+    first: dict[str, RunSource] = {}
+    again = [run for run in found if first.setdefault(run.run, run) is not run]
+    return tuple(first.values()), [
+        refused(run, f"{run.where} has the id of {first[run.run].where}: rename one of the folders")
+        for run in again
+    ]
+
+
+def _nothing(summaries: Sequence[RunSummary]) -> str:
+    why = [summary.outcome.refused for summary in summaries]
+    more = f"; and {len(why) - NAMED} more" if len(why) > NAMED else ""
+    return f"there is no run that can be read: {'; '.join(why[:NAMED])}{more}"
+
+
+def _cause(failed: Exception) -> str:
+    """The line of an error of Spark that names the cause."""
+    text = [line.strip() for line in str(failed).splitlines() if line.strip()]
+    missing = [line for line in text if line.startswith("ModuleNotFoundError: ")]
+    if missing:
+        return f"its workers lack code, which --py-files brings ({missing[-1]})"
+    if any("stopped SparkContext" in line for line in text):
+        return "its master did not answer, or ended the session"
+    return text[0] if text else type(failed).__name__
+
+
+def _write_refused(summaries: Sequence[RunSummary], where: str) -> None:
+    import pyarrow as pa  # noqa: PLC0415
+
+    rows = [
+        {"run": s.outcome.run, "why": s.outcome.refused} for s in summaries if s.outcome.refused
+    ]
+    columns = pa.schema([("run", pa.string()), ("why", pa.string())])
+    _write_table(pa.Table.from_pylist(rows, columns), where)
+
+
+def _write_table(table: Any, where: str) -> None:
+    from pyarrow import parquet  # noqa: PLC0415
+
+    content = BytesIO()
+    parquet.write_table(table, content)
+    places.write(where, content.getvalue())
 
 
 def _installed() -> Plugins:

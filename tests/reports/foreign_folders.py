@@ -20,7 +20,7 @@ import sample_runs
 from fencepost.judging.folder import judge_folder
 from fencepost.model.errors import FencepostError
 from fencepost.plugins.manager import Plugins, load
-from fencepost.reporting import Promises, RunFolder
+from fencepost.reporting import Promises, ReportRequest, RunFolder
 from fencepost.runs import replay, schedule
 from fencepost.runs.schedule import Injection, Schedule
 from fencepost_reports.one_run.run import RunSource, run_tables
@@ -95,7 +95,7 @@ class Foreign:
             lambda: replay.read(run, self.plugins),
             lambda: judge_folder(run, self.promises),
             lambda: run_tables(RunSource("foreign", str(folder)), self.promises),
-            lambda: out and report([folder], out, self.plugins),
+            lambda: out and report(ReportRequest.of([folder], out), self.plugins),
         ):
             try:
                 attempt()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 
-from fencepost_reports.many_runs.job import table
+from fencepost_reports.many_runs.job import runs, table
 
 
 def worst_clauses(spark: SparkSession, report: str) -> DataFrame:
     """How often each clause was violated over all runs of a report, most often first."""
-    runs = spark.read.parquet(f"{report}/tables/runs.parquet")
-    failed = table(runs, "failures").where("what = 'violation'")
+    failed = table(runs(spark, report), "failures").where("what = 'violation'")
     return failed.groupBy("clause").count().orderBy("count", "clause", ascending=[False, True])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from acme_lamps import CLAUSES, RULES, LampSwitched
@@ -200,6 +201,13 @@ def folders(root: Path) -> dict[str, Path]:
     lines[2:3] = [b'{"not": "an event"}\n']
     write_whole(RunFolder(torn).history, b"".join(lines) + b'{"run": "cut sho')
     return made
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The part of `Plugins` that a report uses."""
+
+    promises: Promises
 
 
 def promises() -> Promises:

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from fencepost import EnvironmentFailed, UsageError
-from fencepost.reporting import Promises, RunFolder, RunInfo, load
+from fencepost import EnvironmentFailed, FencepostError, UsageError
+from fencepost.reporting import (
+    ANY_ENGINE,
+    Engine,
+    Promises,
+    ReportRequest,
+    RunFolder,
+    RunInfo,
+    load,
+)
 from fencepost_reports import report
 from fencepost_reports.many_runs import java as javas
-from fencepost_reports.many_runs.session import session
-from fencepost_reports.one_run.run import check, sources
+from fencepost_reports.many_runs.session import session, settings, user_settings
+from fencepost_reports.one_run.run import run_tables, sources
 from fencepost_reports.plugin import fencepost_report_lacks
 
 pytestmark = pytest.mark.tool
@@ -73,8 +80,10 @@ def test_only_a_report_over_several_runs_lacks_a_java_that_is_missing(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert fencepost_report_lacks(1) == ""
-    assert "Java is missing: the report needs Java 17" in fencepost_report_lacks(2)
+    assert fencepost_report_lacks(1, ANY_ENGINE) == ""
+    for runs, engine in ((2, ANY_ENGINE), (1, Engine(master="spark://there:7077"))):
+        lacks = fencepost_report_lacks(runs, engine)
+        assert "Java is missing: the report needs Java 17" in lacks
 
 
 def test_the_java_of_this_machine_will_do() -> None:
@@ -85,6 +94,50 @@ def test_a_plugin_that_reports_is_loaded_without_spark() -> None:
     code = "import fencepost_reports.plugin, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert {"pyspark", "jinja2", "pandas", "pyarrow"} & set(done.stdout.split()) == set()
+
+
+def test_what_the_user_has_set_is_set_by_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "spark-defaults.conf").write_text(
+        "# ours\nspark.driver.memory  3g\nspark.ui.enabled=true\n"
+    )
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    conf = {"spark.local.dir": "/fast", "spark.sql.shuffle.partitions": "9"}
+    found = settings(Engine(conf=conf), user_settings(), "scratch")
+    assert {"spark.driver.memory", "spark.ui.enabled"} & set(found) == set()
+    assert conf.items() <= found.items()
+    assert found["spark.master"] == "local[*]"
+
+
+def test_on_a_cluster_nothing_but_the_name_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    found = settings(Engine(master="spark://there:7077"), user_settings(), "scratch")
+    assert found == {"spark.master": "spark://there:7077", "spark.app.name": "fencepost report"}
+    (tmp_path / "spark-defaults.conf").write_text("spark.master yarn\n")
+    assert settings(ANY_ENGINE, user_settings(), "scratch") == {
+        "spark.app.name": "fencepost report"
+    }
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("sc://127.0.0.1:1", "nothing answers at sc://127.0.0.1:1: .*refused"),
+        ("http://127.0.0.1", "http://127.0.0.1 is no URL of Spark Connect"),
+    ],
+)
+def test_a_connect_server_that_is_not_there_is_named(url: str, says: str) -> None:
+    with pytest.raises(FencepostError, match=says), session(Engine(remote=url)):
+        pass
+
+
+def test_an_archive_that_is_not_there_is_named(tmp_path: Path) -> None:
+    engine = Engine(py_files=(str(tmp_path / "code.zip"),))
+    with pytest.raises(UsageError, match=r"code\.zip is no file"), session(engine):
+        pass
 
 
 def info(run: str, system: str) -> RunInfo:
@@ -103,20 +156,18 @@ def info(run: str, system: str) -> RunInfo:
     )
 
 
-def checked(paths: Sequence[Path]) -> None:
-    for source in sources(paths):
-        check(source, Promises((), {}, planes={"reference/quorum": "quorum"}))
+PROMISES = Promises((), {}, planes={"reference/quorum": "quorum"})
 
 
 def test_a_folder_without_a_run_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not a run folder"):
-        checked([tmp_path])
+        run_tables(sources([tmp_path])[0], PROMISES)
 
 
 def test_an_unknown_system_is_named_with_the_nearest(tmp_path: Path) -> None:
     RunFolder(tmp_path).write_info(info("run", "reference/quorun"))
     with pytest.raises(UsageError, match="did you mean 'reference/quorum'"):
-        checked([tmp_path])
+        run_tables(sources([tmp_path])[0], PROMISES)
 
 
 def test_no_folder_at_all_is_refused_before_spark_is_started(
@@ -125,10 +176,9 @@ def test_no_folder_at_all_is_refused_before_spark_is_started(
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(UsageError, match="no run to report on"):
-        report.report([], tmp_path / "out", load())
+        report.report(ReportRequest.of([], tmp_path / "out"), load())
 
 
-def test_runs_of_one_name_are_distinguished(tmp_path: Path) -> None:
-    paths = [tmp_path / "a" / "run", tmp_path / "b" / "run", tmp_path / "other"]
-    labels = [source.label for source in sources([*paths, paths[0]])]
-    assert labels == ["a/run", "b/run", "other"]
+def test_a_run_that_is_named_twice_is_one(tmp_path: Path) -> None:
+    found = sources([tmp_path / "run", f"file://{tmp_path}/run", f"{tmp_path}/other/"])
+    assert [source.run for source in found] == ["other", "run"]

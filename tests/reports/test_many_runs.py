@@ -2,35 +2,44 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
+from acme_lamps import CLAUSES
 from notebook import worst_clauses
 from pyarrow import parquet
 from pyspark.sql import SparkSession
+from sample_runs import NIGHT, Loaded, ended, lamps, write
 
-from fencepost import Codec
+from fencepost import Codec, UsageError
 from fencepost.columns import EventTable
-from fencepost.reporting import Promises, RunFolder, read
-from fencepost_reports.many_runs.job import Report, collected, events, run_job, table
+from fencepost.reporting import Promises, ReportedRun, ReportRequest, RunFolder, read
+from fencepost_reports.making import Report, maker
+from fencepost_reports.many_runs.job import events, run_job, table
+from fencepost_reports.many_runs.job import runs as all_runs
 from fencepost_reports.many_runs.session import session
 from fencepost_reports.one_run.run import RunSource, run_tables, sources
+from fencepost_reports.one_run.tables import RunTables
+from fencepost_reports.report import report
 
 pytestmark = pytest.mark.tool
 
 
 @dataclass(frozen=True)
 class Job:
-    """A job that was run over every sample run."""
+    """A report that was made of every sample run, in a session that is still active."""
 
     session: SparkSession
     sources: tuple[RunSource, ...]
-    report: Report
+    outcomes: Sequence[ReportedRun]
     out: Path
 
 
@@ -40,30 +49,53 @@ def job(
 ) -> Iterator[Job]:
     with session() as started:
         out = tmp_path_factory.mktemp("out")
-        found = sources(list(runs.values()))
-        yield Job(started, found, run_job(started, found, promises, str(out / "tables")), out)
+        outcomes = reported(list(runs.values()), out, promises)
+        yield Job(started, sources(list(runs.values())), outcomes, out)
+
+
+def reported(folders: Sequence[object], out: Path, promises: Promises) -> Sequence[ReportedRun]:
+    outcomes: list[ReportedRun] = []
+    request = ReportRequest(tuple(map(str, folders)), str(out), notify=outcomes.append)
+    assert report(request, Loaded(promises)) == f"{out}/report.html"
+    return outcomes
+
+
+def written(out: Path) -> Mapping[str, bytes]:
+    return {str(p.relative_to(out)): p.read_bytes() for p in out.rglob("*") if p.is_file()}
+
+
+def rows(out: Path) -> Mapping[str, dict[str, Any]]:
+    found = [parquet.ParquetFile(path).read() for path in out.glob("tables/runs/**/run.parquet")]
+    return {row["about"]["run"]: row for one in found for row in one.to_pylist()}
 
 
 def test_the_tables_are_those_of_each_run_alone(job: Job, promises: Promises) -> None:
-    made = {tables.about.run: tables for tables in collected(job.report.runs)}
-    assert made == {source.label: run_tables(source, promises) for source in job.sources}
+    made = rows(job.out)
+    for source in job.sources:
+        assert msgspec.convert(made[source.run], RunTables) == run_tables(source, promises)
 
 
-def test_the_tables_can_be_read_without_spark(job: Job) -> None:
-    rows = parquet.read_table(job.out / "tables" / "runs.parquet").to_pylist()
-    assert {row["about"]["run"] for row in rows} == {source.label for source in job.sources}
+def test_a_partition_is_a_date_and_a_run(job: Job) -> None:
+    found = {path.parent.relative_to(job.out) for path in job.out.glob("**/run.parquet")}
+    assert found == {
+        Path(f"tables/runs/date={date(source)}/run={source.run}") for source in job.sources
+    }
+
+
+def date(source: RunSource) -> str:
+    return RunFolder(Path(source.where)).info().started_at[:10]
 
 
 def test_one_table_has_the_rows_of_all_runs(job: Job, promises: Promises) -> None:
     expected = {
-        (source.label, row.id, row.explained_by)
+        (source.run, row.id, row.explained_by)
         for source in job.sources
         for row in run_tables(source, promises).failures
     }
-    failed = table(job.report.runs, "failures")
+    failed = table(all_runs(job.session, str(job.out)), "failures")
     found = {(row.run, row.id, row.explained_by) for row in failed.collect()}
     assert found == expected
-    about = table(job.report.runs, "about")
+    about = table(all_runs(job.session, str(job.out)), "about")
     assert about.count() == len(job.sources)
 
 
@@ -78,35 +110,31 @@ def test_a_notebook_asks_the_tables_of_all_runs(job: Job, promises: Promises) ->
     assert found == sorted(counted.items(), key=lambda item: (-item[1], item[0]))
 
 
-def test_two_jobs_are_enough_for_any_number_of_runs(
+def test_the_job_has_a_task_for_each_run_and_nothing_else(
     job: Job, promises: Promises, tmp_path: Path
 ) -> None:
-    def jobs(some: tuple[RunSource, ...], out: Path) -> int:
-        context = job.session.sparkContext
-        context.setJobGroup(out.name, "counted")
-        run_job(job.session, some, promises, str(out))
-        return len(context.statusTracker().getJobIdsForGroup(out.name))
-
-    # Else Spark runs one job more or less, by which part of a plan happened to end first.
-    job.session.conf.set("spark.sql.adaptive.enabled", "false")
-    try:
-        few = jobs(job.sources[:2], tmp_path / "few")
-        assert jobs(job.sources, tmp_path / "all") == few
-    finally:
-        job.session.conf.unset("spark.sql.adaptive.enabled")
+    made = Report(promises, str(tmp_path), maker(promises))
+    context = job.session.sparkContext
+    context.setJobGroup("counted", "counted")
+    run_job(job.session, job.sources, made)
+    context.setJobGroup("", "")
+    tracker = context.statusTracker()
+    (only,) = tracker.getJobIdsForGroup("counted")
+    stages = [tracker.getStageInfo(stage) for stage in tracker.getJobInfo(only).stageIds]
+    assert [stage and stage.numTasks for stage in stages] == [len(job.sources)]
 
 
 def test_every_event_is_a_row_that_says_the_same(
     job: Job, promises: Promises, runs: Mapping[str, Path]
 ) -> None:
     flat = EventTable.of(promises.kinds)
-    some = tuple(source for source in job.sources if source.label in ("fenced", "torn"))
+    some = tuple(source for source in job.sources if source.run in ("fenced", "torn"))
     rows: dict[str, list[dict[str, Any]]] = {}
     for row in events(job.session, some, promises).orderBy("run", "position").collect():
         rows.setdefault(row["run"], []).append(row.asDict())
     for source in some:
-        here = list(read(RunFolder(runs[source.label]), Codec(promises.kinds)))
-        batch = pa.Table.from_pylist(rows[source.label], flat.schema)
+        here = list(read(RunFolder(runs[source.run]), Codec(promises.kinds)))
+        batch = pa.Table.from_pylist(rows[source.run], flat.schema)
         there = [event for _, event in flat.events(batch)]
         assert [(e.process, e.node_seq, e.at_ns, e.cause, e.body) for e in there] == [
             (e.process, e.node_seq, e.at_ns, e.cause, e.body) for e in here
@@ -114,7 +142,7 @@ def test_every_event_is_a_row_that_says_the_same(
 
 
 def test_correlates_of_failure_are_counted_in_windows(job: Job, promises: Promises) -> None:
-    found = [row.asDict() for row in job.report.correlation.collect()]
+    found = parquet.read_table(job.out / "tables" / "correlation.parquet").to_pylist()
     windows = sum(len(run_tables(source, promises).windows) for source in job.sources)
     assert {row["windows"] for row in found} == {windows}
     paused = [r for r in found if r["fault"] == "pause" and r["type"] is None]
@@ -127,3 +155,145 @@ def test_correlates_of_failure_are_counted_in_windows(job: Job, promises: Promis
     assert (isolated["occurred"], isolated["both"], isolated["confidence"]) == (1, 1, 1.0)
     assert isolated["support"] == pytest.approx(1 / windows)
     assert isolated["lift"] == pytest.approx(windows / isolated["failed"])
+
+
+# ------------------------------------------------------------------------ again, and one run more
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> Sequence[Path]:
+    """Three runs."""
+    return [write(tmp_path / "runs", name, ended(lamps(*NIGHT))) for name in ("a", "b", "c")]
+
+
+def test_a_report_that_is_made_again_writes_the_same(
+    job: Job, nights: Sequence[Path], promises: Promises, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    outcomes = reported(nights, out, promises)
+    first = written(out)
+    assert reported(nights, out, promises) == outcomes
+    assert written(out) == first
+    shutil.rmtree(out)
+    reported(nights, out, promises)
+    assert written(out) == first
+
+
+def test_only_a_new_run_is_read(
+    job: Job, nights: Sequence[Path], promises: Promises, tmp_path: Path
+) -> None:
+    reported(nights[:2], tmp_path / "out", promises)
+    before = rows(tmp_path / "out")
+    for night in nights[:2]:  # a history that cannot be read, but seems to be as it was
+        history = RunFolder(night).history
+        seen = history.stat()
+        history.write_bytes(b"\n" * seen.st_size)
+        os.utime(history, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    outcomes = reported(nights, tmp_path / "out", promises)
+    assert [run.lacks for run in outcomes] == ["", "", ""]
+    after = rows(tmp_path / "out")
+    assert {name: after[name] for name in before} == before
+    assert set(after) == {"a", "b", "c"}
+
+
+def test_a_run_that_changed_is_read_again(
+    job: Job, nights: Sequence[Path], promises: Promises, tmp_path: Path
+) -> None:
+    reported(nights, tmp_path / "out", promises)
+    RunFolder(nights[1]).history.write_bytes(b"")
+    outcomes = {run.run: run.lacks for run in reported(nights, tmp_path / "out", promises)}
+    assert outcomes == {"a": "", "b": "it has no events", "c": ""}
+
+
+def test_other_rules_judge_every_run_again(
+    job: Job, nights: Sequence[Path], promises: Promises, tmp_path: Path
+) -> None:
+    reported(nights, tmp_path / "out", promises)
+    fewer = Promises(promises.rules[:-2], promises.clauses, promises.kinds, promises.planes)
+    made = rows(tmp_path / "out")
+    reported(nights, tmp_path / "out", fewer)
+    assert all(rows(tmp_path / "out")[name] != row for name, row in made.items())
+
+
+def test_a_row_that_was_cut_short_is_made_again(
+    job: Job, nights: Sequence[Path], promises: Promises, tmp_path: Path
+) -> None:
+    reported(nights, tmp_path / "out", promises)
+    first = written(tmp_path / "out")
+    row = next((tmp_path / "out").glob("**/run=b/run.parquet"))
+    row.write_bytes(row.read_bytes()[:100])
+    reported(nights, tmp_path / "out", promises)
+    assert written(tmp_path / "out") == first
+
+
+def test_no_run_folder_is_written_to(
+    job: Job, nights: Sequence[Path], promises: Promises, tmp_path: Path
+) -> None:
+    unmerged = RunFolder(nights[0])
+    unmerged.events.mkdir(exist_ok=True)
+    unmerged.history.rename(unmerged.events_of("harness"))
+    before = written(nights[0].parent)
+    outcomes = reported(nights, tmp_path / "out", promises)
+    assert written(nights[0].parent) == before
+    assert [run.lacks for run in outcomes] == ["", "", ""]
+
+
+# -------------------------------------------------------------------------------------- bad input
+
+
+def later(folder: Path) -> None:
+    path = folder / "run.json"
+    path.write_bytes(path.read_bytes().replace(b'"layout": 2', b'"layout": 3'))
+
+
+def test_what_cannot_be_reported_is_named_and_the_other_runs_are_reported(
+    job: Job, nights: Sequence[Path], promises: Promises, tmp_path: Path
+) -> None:
+    no_run = tmp_path / "no-run"
+    no_run.mkdir()
+    later(nights[1])
+    copy = tmp_path / "copies" / "a"
+    shutil.copytree(nights[0], copy)
+    unanswered = "s3a://bucket/x?scheme=http&endpoint_override=127.0.0.1:9&region=none"
+    given = [*nights, no_run, tmp_path / "nowhere", copy, unanswered, "ftp://there/y"]
+    outcomes = {run.run: run for run in reported(given, tmp_path / "out", promises)}
+    assert outcomes["c"] == ReportedRun(run="c", violated=outcomes["c"].violated, broken=True)
+    refused = {name: run.refused for name, run in outcomes.items() if run.refused}
+    assert refused["no-run"] == f"{no_run} is not a run folder: it has no run.json"
+    assert "is not a run folder" in refused["nowhere"]
+    assert "run.json has layout 3; this Fencepost knows 1 to 2" in refused["b"]
+    assert refused["x"].startswith("s3a://bucket/x/run.json?")
+    assert " does not answer: " in refused["x"]
+    assert refused["y"].startswith("ftp://there/y/run.json cannot be opened: ")
+    assert "has the id of" in refused["a"]
+    assert set(refused) == {"no-run", "nowhere", "a", "b", "x", "y"}
+    assert not any("\n" in why for why in refused.values())
+    kept = parquet.read_table(tmp_path / "out" / "tables" / "refused.parquet").to_pylist()
+    assert {row["run"]: row["why"] for row in kept} == refused
+    assert set(rows(tmp_path / "out")) == {"a", "c"}
+
+
+def test_a_report_without_any_run_that_can_be_read_is_refused(
+    job: Job, promises: Promises, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=r"there is no run that can be read: .*; and 1 more"):
+        reported([tmp_path / str(n) for n in range(4)], tmp_path / "out", promises)
+
+
+def test_a_run_that_goes_on_is_incomplete_until_it_has_ended(
+    job: Job, nights: Sequence[Path], promises: Promises, tmp_path: Path
+) -> None:
+    going = RunFolder(nights[0])
+    going.events.mkdir(exist_ok=True)
+    lines = going.history.read_bytes().splitlines(keepends=True)
+    going.history.unlink()
+    going.events_of("harness").write_bytes(b"".join(lines[:3]) + lines[3][:20])
+    outcomes = reported(nights, tmp_path / "out", promises)
+    assert "the run's end is not recorded" in outcomes[0].lacks
+    going.events_of("harness").write_bytes(b"".join(lines))
+    assert reported(nights, tmp_path / "out", promises)[0].lacks == ""
+
+
+def test_a_clause_of_the_index_has_its_sentence(job: Job) -> None:
+    index = (job.out / "report.html").read_text()
+    assert CLAUSES["ACME-1"].says in index

@@ -12,11 +12,11 @@ from xml.etree import ElementTree
 import pytest
 from msgspec import structs
 
-from fencepost.reporting import Promises
+from fencepost.reporting import Promises, ReportedRun
+from fencepost_reports.making import summary
 from fencepost_reports.one_run.run import RunSource, run_tables
-from fencepost_reports.one_run.tables import RunTables
-from fencepost_reports.pages.render import VERDICTS, Pages
-from fencepost_reports.report import report
+from fencepost_reports.one_run.tables import RunSummary, RunTables
+from fencepost_reports.pages.render import VERDICTS, index_page, run_pages
 
 CORRELATION = [
     {
@@ -55,9 +55,18 @@ def written(
         )
         for one in made
     ]
-    pages = Pages(out, alone=False)
-    paths = {one.about.run: pages.add(one) for one in marked}
-    return Written(pages.index(CORRELATION), paths, marked)
+    stamps = [summary(one, f"row-{n}", f"runs/{n}.html") for n, one in enumerate(marked)]
+    (out / "runs").mkdir()
+    (out / "timelines").mkdir()
+    for stamp, one in zip(stamps, marked, strict=True):
+        pages = run_pages(one, index="../report.html")
+        (out / stamp.page).write_text(pages.page)
+        (out / "timelines" / Path(stamp.page).name).write_text(pages.still)
+    lost = RunSummary(outcome=ReportedRun(run="lost<b>", refused="it does not answer"))
+    index = index_page([*stamps, lost], CORRELATION, {"ACME-1": "By turns."})
+    (out / "report.html").write_text(index)
+    paths = {stamp.outcome.run: out / stamp.page for stamp in stamps}
+    return Written(out / "report.html", paths, marked)
 
 
 class Elements(HTMLParser):
@@ -100,7 +109,11 @@ def test_every_link_leads_somewhere(written: Written) -> None:
 
 def test_the_index_leads_to_each_run(written: Written) -> None:
     hrefs = {a.get("href") for tag, a in Elements(written.index.read_text()).found if tag == "a"}
-    assert {page.name for page in written.pages.values()} <= hrefs
+    assert {f"runs/{page.name}" for page in written.pages.values()} <= hrefs
+
+
+def test_the_index_names_what_could_not_be_read(written: Written) -> None:
+    assert '<span class="id">lost&lt;b&gt;</span>: it does not answer' in written.index.read_text()
 
 
 def test_the_page_of_a_run_shows_its_clauses_and_failures(written: Written) -> None:
@@ -140,14 +153,13 @@ def test_event_sentences_are_text_and_never_markup(written: Written) -> None:
 
 
 def test_control_characters_of_a_run_are_escaped_in_its_page(
-    written: Written, tmp_path: Path
+    written: Written,
 ) -> None:
     first = written.runs[0]
     hostile = "seen \x1b]0;title\x07 and \u202egnp.exe and \ud800 \x00"
     verdicts = tuple(structs.replace(row, reason=hostile) for row in first.verdicts)
     about = structs.replace(first.about, run=hostile)
-    page = Pages(tmp_path, alone=True).add(structs.replace(first, about=about, verdicts=verdicts))
-    text = page.read_text()
+    text = run_pages(structs.replace(first, about=about, verdicts=verdicts)).page
     assert "seen \\x1b]0;title\\x07 and \\u202egnp.exe and \\ud800 \\x00" in text
     assert not set("\x00\x07\x1b\u202e") & set(text)
 
@@ -158,7 +170,7 @@ def test_verdicts_differ_in_sign_and_words_not_only_in_colour() -> None:
 
 
 def test_a_still_timeline_needs_no_script(written: Written) -> None:
-    stills = sorted(written.index.parent.glob("timeline-*.html"))
+    stills = sorted(written.index.parent.glob("timelines/*.html"))
     assert len(stills) == len(written.runs)
     for still in stills:
         text = still.read_text()
@@ -166,34 +178,3 @@ def test_a_still_timeline_needs_no_script(written: Written) -> None:
         svg = re.search(r'<svg class="timeline".*?</svg>', text, re.DOTALL)
         assert svg is not None
         assert ElementTree.fromstring(svg[0]).tag.endswith("svg")
-
-
-def test_a_report_removes_the_pages_of_an_earlier_one_and_no_other_file(
-    written: Written, tmp_path: Path
-) -> None:
-    assert len(written.runs) > 1
-    earlier = Pages(tmp_path, alone=False)
-    for run in written.runs:
-        earlier.add(run)
-    earlier.index(CORRELATION)
-    (tmp_path / "run-77.html").write_text("<!doctype html><title>a page of the user's</title>")
-    (tmp_path / "linked.html").write_text((tmp_path / "run-1.html").read_text())
-    (tmp_path / "run-88.html").symlink_to("linked.html")
-    now = Pages(tmp_path, alone=True)
-    now.add(written.runs[0])
-    now.remove_stale()
-    assert {path.name for path in tmp_path.iterdir()} == {
-        *("report.html", "timeline-1.html"),
-        *("run-77.html", "run-88.html", "linked.html"),
-    }
-
-
-def test_a_report_of_fewer_runs_leaves_no_page_of_a_run_that_it_does_not_list(
-    runs: Mapping[str, Path], tmp_path: Path
-) -> None:
-    several = sorted(runs.values())
-    report([several[0]], tmp_path)
-    (tmp_path / "run-2.html").write_text((tmp_path / "report.html").read_text())
-    page = report([several[0]], tmp_path)
-    assert page == tmp_path / "report.html"
-    assert [path.name for path in tmp_path.glob("*-2.html")] == []

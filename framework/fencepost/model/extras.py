@@ -8,6 +8,7 @@ from fencepost.model.errors import EnvironmentFailed
 
 EXTRAS = {
     "spark": ("pyspark", "pyarrow", "pandas"),
+    "connect": ("pyspark", "pyarrow", "pandas", "grpc"),
     "docker": ("docker",),
     "allure": ("allure",),
 }

@@ -18,6 +18,7 @@ from fencepost.judging.known_findings import KnownFinding
 from fencepost.judging.rules import Applicability, Clause, Rule
 from fencepost.model.faults.fault import FaultFactory
 from fencepost.model.system.capabilities import System
+from fencepost.plugins.reports import Engine, ReportRequest
 from fencepost.workloads.workers import Workload
 
 hookspec = pluggy.HookspecMarker("fencepost")
@@ -98,8 +99,9 @@ def fencepost_run_judged(run_folder: Path, make_report: Callable[[], Path]) -> N
 
 
 @hookspec
-def fencepost_report_lacks(runs: int) -> str:
-    """What this machine lacks for a report over that many runs, in one sentence; empty if nothing.
+def fencepost_report_lacks(runs: int, engine: Engine) -> str:
+    """What this machine lacks for a report over that many runs by this engine, in one sentence;
+    empty if nothing.
 
     It is called before a command that ends with a report begins its work.
     """
@@ -107,10 +109,10 @@ def fencepost_report_lacks(runs: int) -> str:
 
 
 @hookspec(firstresult=True)
-def fencepost_report(run_folders: Sequence[Path], out: Path) -> Path | None:
-    """Correlates any number of run folders into tables and one page below `out`; returns the page's
-    path.
+def fencepost_report(request: ReportRequest) -> str | None:
+    """Correlates any number of runs into tables and pages below `request.out`; returns the path or
+    URI of the first page.
 
-    The first implementation that returns a path is used.
+    The first implementation that returns one is used.
     """
     raise NotImplementedError

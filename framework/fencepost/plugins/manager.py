@@ -28,6 +28,7 @@ from fencepost.model.runtime import describe
 from fencepost.model.system.capabilities import System, Versioned
 from fencepost.plugins import hookspecs
 from fencepost.plugins.capabilities import check_system
+from fencepost.plugins.reports import ANY_ENGINE, Engine, ReportRequest
 from fencepost.workloads.workers import Workload
 
 GROUP = "fencepost"
@@ -117,7 +118,7 @@ class Plugins:
         """Calls `fencepost_run_judged` of every plugin; a warning names a plugin that raises."""
 
         def make_report() -> Path:
-            return self.report([run_folder], run_folder / "report")
+            return Path(self.report(ReportRequest.of([run_folder], run_folder / "report")))
 
         for impl in self._manager.hook.fencepost_run_judged.get_hookimpls():
             try:
@@ -125,19 +126,19 @@ class Plugins:
             except Exception as error:
                 _warn(impl.plugin_name, f"failed on {run_folder.name}: {_why(error)}")
 
-    def check_report(self, runs: int) -> None:
+    def check_report(self, runs: int, engine: Engine = ANY_ENGINE) -> None:
         """Raises EnvironmentFailed when a report over that many runs cannot be made here."""
         impls = self._manager.hook.fencepost_report_lacks.get_hookimpls()
-        lacks = [said for said in (_call(impl, runs=runs) for impl in impls) if said]
+        lacks = [said for said in (_call(impl, runs=runs, engine=engine) for impl in impls) if said]
         if lacks:
             raise EnvironmentFailed("; ".join(lacks))
 
-    def report(self, run_folders: Sequence[Path], out: Path) -> Path:
+    def report(self, request: ReportRequest) -> str:
         """The page of the first plugin that makes one; raises UsageError when none does."""
         for impl in self._manager.hook.fencepost_report.get_hookimpls():
-            page = _call(impl, run_folders=run_folders, out=out)
+            page = _call(impl, request=request)
             if page is not None:
-                return Path(page)
+                return str(page)
         raise UsageError("no loaded plugin makes reports")
 
     def _get(self, what: str, name: str, known: Mapping[str, T]) -> T:

@@ -23,6 +23,7 @@ from fencepost.model.errors import EnvironmentFailed, UsageError
 from fencepost.model.system.capabilities import HasDefects, System
 from fencepost.model.system.shape import Shape
 from fencepost.plugins.manager import Plugins
+from fencepost.plugins.reports import ReportRequest
 from fencepost.runs.demonstration import Demonstrable, Demonstration, Scene
 from fencepost.runs.run import Run, RunResult, RunSpec, check_runtime, new_folder
 
@@ -175,7 +176,8 @@ def demo(
         trouble = failed
     report("the Spark job correlates all histories")
     try:
-        page = plugins.report([run.result.folder.path for act in acts for run in act.runs], out)
+        folders = [run.result.folder.path for act in acts for run in act.runs]
+        page = Path(plugins.report(ReportRequest.of(folders, out)))
     except EnvironmentFailed as failed:
         trouble = trouble or failed
     return DemoResult(acts, page, trouble, elapsed_s=(now_ns() - began_ns) / 1e9)

@@ -1,17 +1,14 @@
-"""The Spark job: reads run folders, and writes one row per run and a table over all runs.
+"""The Spark job: a task makes the row of each run, and Spark correlates the rows.
 
-A task reads one run and makes its `RunTables`, which are one row: each table of the run is a column
-of it. `tables/runs.parquet` holds these rows, and `tables/correlation.parquet` the correlates of
-failure over all runs. `table` gives one table of all runs as a DataFrame.
+A task is `making.attempt`. It reads and writes files itself, so no run passes through the driver or
+a shuffle; to the driver it returns the summary of its run. `table` gives one table of all runs as a
+DataFrame.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from pathlib import Path
-from typing import final
 
 import msgspec
 import pyarrow as pa
@@ -21,62 +18,55 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from fencepost import Codec
 from fencepost.columns import EventTable, schema_of
-from fencepost.reporting import Promises, RunFolder, read
-from fencepost_reports.many_runs.correlation import correlation
-from fencepost_reports.one_run.run import RunSource, run_tables
-from fencepost_reports.one_run.tables import RunTables
+from fencepost.reporting import Promises, read
+from fencepost_reports import places
+from fencepost_reports.making import RUNS, Report, attempt
+from fencepost_reports.one_run.run import RunSource
+from fencepost_reports.one_run.tables import RunSummary, RunTables
 
 BATCH = 5_000
 """How many events are one Arrow batch."""
-_SOURCE = "label string, path string"
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The tables that a job wrote: `runs`, one row per run, and `correlation`."""
-
-    runs: DataFrame
-    correlation: DataFrame
+_SUMMARY = pa.schema([pa.field("summary", pa.binary(), nullable=False)])
 
 
 def run_job(
-    session: SparkSession, sources: Sequence[RunSource], promises: Promises, out: str
-) -> Report:
-    """Reads every run, one task each, and writes the tables below the folder `out`.
+    session: SparkSession, sources: Sequence[RunSource], report: Report
+) -> Sequence[RunSummary]:
+    """Makes the rows and pages of the runs, a task each, in one Spark job; their summaries, in
+    order."""
 
-    It starts two Spark jobs for any number of runs: one makes the rows of runs, one correlates
-    them.
-    """
-    schema = schema_of(RunTables)
+    def made(source: RunSource) -> Iterator[pa.RecordBatch]:
+        summary = msgspec.json.encode(attempt(report, source))
+        yield pa.RecordBatch.from_arrays([pa.array([summary], pa.binary())], schema=_SUMMARY)
+
+    rows = _spread(session, sources, made, _SUMMARY).collect()
+    return [msgspec.json.decode(bytes(row.summary), type=RunSummary) for row in rows]
+
+
+def _spread(
+    session: SparkSession,
+    sources: Sequence[RunSource],
+    read_one: Callable[[RunSource], Iterator[pa.RecordBatch]],
+    schema: pa.Schema,
+) -> DataFrame:
+    """What `read_one` makes of each source, a task each, so that no task has two runs while another
+    has none."""
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for source in _sources(batches):
-            made = msgspec.to_builtins(run_tables(source, promises))
-            yield pa.RecordBatch.from_pylist([made], schema)
+        for batch in batches:
+            for number in batch["id"].to_pylist():
+                yield from read_one(sources[number])
 
-    made = _spread(session, sources).mapInArrow(rows, from_arrow_schema(schema))
-    runs = _written(session, made, f"{out}/runs.parquet")
-    across = correlation(table(runs, "windows"))
-    return Report(runs, _written(session, across, f"{out}/correlation.parquet"))
+    numbered = session.range(0, len(sources), 1, max(1, len(sources)))
+    return numbered.mapInArrow(rows, from_arrow_schema(schema))
 
 
-def _written(session: SparkSession, made: DataFrame, path: str) -> DataFrame:
-    made.write.mode("overwrite").parquet(path)
-    return session.read.parquet(path)
-
-
-def _spread(session: SparkSession, sources: Sequence[RunSource]) -> DataFrame:
-    """The sources, one in each partition, so that no task has two runs while another has none."""
-    named = [(source.label, source.path) for source in sources]
-    numbered = session.createDataFrame(named, _SOURCE)
-    return numbered.repartitionByRange(max(1, len(named)), "path")
-
-
-def _sources(batches: Iterator[pa.RecordBatch]) -> Iterator[RunSource]:
-    for batch in batches:
-        for row in batch.to_pylist():
-            yield RunSource(row["label"], row["path"])
+def runs(session: SparkSession, out: str, rows: Sequence[str] | None = None) -> DataFrame:
+    """The rows of the runs in a report, each a `RunTables`; `rows` are their places below `out`, by
+    default those of every run that was ever reported there."""
+    paths = [f"{out}/{row}" for row in ((RUNS,) if rows is None else rows)]
+    reader = session.read.schema(from_arrow_schema(schema_of(RunTables)))
+    return reader.parquet(*paths)
 
 
 def table(runs: DataFrame, name: str) -> DataFrame:
@@ -94,18 +84,10 @@ def events(session: SparkSession, sources: Sequence[RunSource], promises: Promis
     written."""
     flat = EventTable.of(promises.kinds)
 
-    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        codec = Codec(promises.kinds)
-        for source in _sources(batches):
-            history = enumerate(read(RunFolder(Path(source.path)), codec))
+    def rows(source: RunSource) -> Iterator[pa.RecordBatch]:
+        with places.run_folder(source.where) as folder:
+            history = enumerate(read(folder, Codec(promises.kinds)))
             while some := list(islice(history, BATCH)):
-                yield flat.batch(source.label, some)
+                yield flat.batch(source.run, some)
 
-    return _spread(session, sources).mapInArrow(rows, from_arrow_schema(flat.schema))
-
-
-def collected(runs: DataFrame) -> Iterator[RunTables]:
-    """The rows as values, in the order in which the runs were started, one at a time."""
-    in_order = runs.orderBy("about.started_at", "about.run")
-    for row in in_order.toLocalIterator():
-        yield msgspec.convert(row.asDict(recursive=True), RunTables)
+    return _spread(session, sources, rows, flat.schema)

@@ -1,11 +1,15 @@
-"""The Spark session of a report: the active one, or else a local one that ends with the report.
+"""The Spark session of a report.
 
-Only this module makes a session: local, one task per core, small, quiet, without a user interface.
+It is, in this order, that of a Spark Connect server, if one was asked for; the active session; that
+of spark-submit, if it started this program; or a session with a Java process of its own, whose
+master is a cluster or this machine. What the user has set is never set otherwise.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -13,56 +17,125 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
+from urllib.parse import urlsplit
 
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from fencepost import EnvironmentFailed
+from fencepost import EnvironmentFailed, UsageError
+from fencepost.reporting import ANY_ENGINE, Engine
 from fencepost_reports.many_runs.java import check_java
 
 JAVA_LIMIT_S = 20
+CONNECT_PORT, ANSWER_S = 15002, 10
 LOG_LINES = 8
 PARTITIONS = 2
-"""The number of partitions of every shuffle: few, since each costs a task, and little data is
-shuffled."""
+"""The number of partitions of every shuffle on this machine: few, since each costs a task, and
+little data is shuffled."""
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+_SETTING = re.compile(r"^\s*([^#\s=:]+)\s*[=:\s]\s*(.*?)\s*$", re.MULTILINE)
 
 
 @contextmanager
-def session() -> Iterator[SparkSession]:
-    """The active Spark session, as in a notebook or under spark-submit; it is left as it is.
+def session(engine: Engine = ANY_ENGINE) -> Iterator[SparkSession]:
+    """The session of an engine, with its settings and its code for workers.
 
-    If none is active, it is a local session, which ends with the block, together with its Java
-    process. No other machine can reach it. Its logs and spilled data are removed at its end. Raises
-    EnvironmentFailed when there is no Java for it, or it does not start.
+    An active session is left open. Any other ends with the block, and so does its Java process,
+    whose logs and spilled data are removed. Raises EnvironmentFailed when there is no Java for it,
+    or it does not start; UsageError for a cluster beside an active session.
     """
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        yield active
-        return
+    for archive in engine.py_files:
+        if not Path(archive).is_file():
+            raise UsageError(f"{archive} is no file: --py-files takes archives of code")
+    with ExitStack() as ending:
+        if engine.remote or "SPARK_REMOTE" in os.environ:
+            started = ending.enter_context(_built(engine))
+        elif (active := SparkSession.getActiveSession()) is not None:
+            if engine.chosen:
+                raise UsageError("a session of Spark is active: leave out the URL of a cluster")
+            started = active
+            for name, value in engine.conf.items():
+                started.conf.set(name, value)
+        elif _SUBMITTED in os.environ:
+            started = ending.enter_context(_built(engine))
+        else:
+            started = ending.enter_context(_own(engine))
+        if engine.py_files:
+            started.addArtifacts(*engine.py_files, pyfile=True)
+        yield started
+
+
+@contextmanager
+def _built(engine: Engine) -> Iterator[SparkSession]:
+    """A session that is made of what Spark knows already: a URL of Connect, or spark-submit."""
+    builder = SparkSession.builder.config(map=dict(engine.conf))
+    if engine.remote:
+        _check_answers(engine.remote)
+        builder = builder.remote(engine.remote)
+    if engine.master:
+        builder = builder.master(engine.master)
+    try:
+        started = builder.getOrCreate()
+    except (PySparkException, ImportError) as failed:
+        raise EnvironmentFailed(f"Spark did not answer: {failed}") from failed
+    try:
+        yield started
+    finally:
+        started.stop()
+
+
+def _check_answers(url: str) -> None:
+    """Raises EnvironmentFailed if nothing listens there; a client of Connect tries for minutes."""
+    parts = urlsplit(url)
+    if parts.scheme != "sc" or not parts.hostname:
+        raise UsageError(f"{url} is no URL of Spark Connect: write sc://host:port")
+    try:
+        socket.create_connection((parts.hostname, parts.port or CONNECT_PORT), ANSWER_S).close()
+    except OSError as failed:
+        raise EnvironmentFailed(f"nothing answers at {url}: {failed}") from failed
+
+
+@contextmanager
+def _own(engine: Engine) -> Iterator[SparkSession]:
+    """A session with a Java process of its own, which ends with the block."""
     check_java()
     with tempfile.TemporaryDirectory(prefix="fencepost-spark-") as scratch, ExitStack() as ending:
         log = Path(scratch) / "spark.log"
-        conf = SparkConf().setAll(list(_settings(scratch).items()))
+        asked = settings(engine, user_settings(), scratch)
         try:
             gateway = launch_gateway(  # type: ignore[no-untyped-call]
-                conf, _speaking_into(ending.enter_context(log.open("wb")))
+                SparkConf(loadDefaults=False).setAll(list(asked.items())),
+                _speaking_into(ending.enter_context(log.open("wb"))),
             )
             ending.callback(_end, gateway)
-            context = SparkContext(conf=conf, gateway=gateway)
+            context = SparkContext(gateway=gateway)
         except Exception as failed:  # py4j's own errors, or pyspark's when the process ended
             last = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])
             raise EnvironmentFailed(f"Spark did not start: {failed}", last) from failed
         ending.callback(context.stop)
+        if "PYSPARK_PYTHON" not in os.environ:  # PySpark itself reads nothing but this
+            context.pythonExec = context.getConf().get("spark.pyspark.python", context.pythonExec)
         yield SparkSession(context)
 
 
-def _settings(scratch: str) -> Mapping[str, str]:
+def settings(engine: Engine, users: Mapping[str, str], scratch: str) -> Mapping[str, str]:
+    """The settings that a session is started with, beside those of the user's files."""
+    asked = {**engine.conf, **({"spark.master": engine.master} if engine.master else {})}
+    master = {**users, **asked}.get("spark.master", "local[*]")
+    ours = {"spark.master": master, "spark.app.name": "fencepost report"}
+    if master.startswith("local") and "PYSPARK_SUBMIT_ARGS" not in os.environ:
+        ours |= _local_settings(scratch)
+    return {**{name: value for name, value in ours.items() if name not in users}, **asked}
+
+
+def _local_settings(scratch: str) -> Mapping[str, str]:
+    """Settings of a session on this machine: small, quiet, out of reach of other machines."""
     # A short job gains nothing from the optimising compiler or a concurrent collector.
     options = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.io.tmpdir={scratch}"
     return {
-        "spark.master": "local[*]",
-        "spark.app.name": "fencepost report",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
@@ -71,13 +144,20 @@ def _settings(scratch: str) -> Mapping[str, str]:
         "spark.sql.warehouse.dir": f"{scratch}/warehouse",
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": str(PARTITIONS),
-        "spark.sql.session.timeZone": "UTC",
-        # A run named 2026 must stay text.
-        "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
         # Workers find what this process finds: its interpreter, and plugins on its path.
         "spark.pyspark.python": sys.executable,
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
     }
+
+
+def user_settings() -> Mapping[str, str]:
+    """The settings of spark-defaults.conf, which spark-submit reads too."""
+    folder = os.environ.get("SPARK_CONF_DIR") or f"{_find_spark_home()}/conf"
+    try:
+        text = (Path(folder) / "spark-defaults.conf").read_text(errors="replace")
+    except OSError:
+        return {}
+    return dict(_SETTING.findall(text))
 
 
 def _speaking_into(log: BinaryIO) -> Mapping[str, object]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
+from os import PathLike, fspath
 from typing import final
 
 from msgspec import Struct
@@ -43,6 +43,7 @@ from fencepost.reporting import (
     sentence,
     tells_operations,
 )
+from fencepost_reports import places
 from fencepost_reports.one_run.activity import ActivityFold, sort_of
 from fencepost_reports.one_run.authority import AuthorityFold
 from fencepost_reports.one_run.causes import Causes
@@ -86,49 +87,34 @@ _SHOWN: tuple[type[Struct], ...] = (
 @final
 @dataclass(frozen=True, slots=True)
 class RunSource:
-    """A run to be read: the label that it has in tables and pages, and its folder."""
+    """A run to be read: its id in tables and pages, which is its folder's name; and where it is."""
 
-    label: str
-    path: str
-
-
-def sources(paths: Sequence[Path]) -> tuple[RunSource, ...]:
-    """Each folder once, labelled by its name. If two have one name, the names of their parents are
-    added."""
-    unique = sorted({path.absolute() for path in paths})
-    names = [path.name for path in unique]
-    return tuple(
-        RunSource(
-            path.name if names.count(path.name) == 1 else f"{path.parent.name}/{path.name}",
-            str(path),
-        )
-        for path in unique
-    )
+    run: str
+    where: str
 
 
-def check(source: RunSource, promises: Promises) -> None:
-    """Raises UsageError when the source is no run folder, or of an unknown system."""
-    promises.plane(RunFolder(Path(source.path)).info().system)
+def sources(given: Iterable[str | PathLike[str]]) -> tuple[RunSource, ...]:
+    """Each run once, in the order of their places; a URI may stand for several."""
+    found = places.expanded(fspath(one) for one in given)
+    return tuple(RunSource(places.name_of(where), where) for where in found)
 
 
 def run_tables(source: RunSource, promises: Promises) -> RunTables:
     """All tables of one run; judges it unless its folder holds the verdicts.
 
-    Memory holds the changes of authority and the shown events, never the whole history. Writes only
-    the merged history, if there was none. Raises UsageError for a folder that is no run, or of an
-    unknown system.
+    Memory holds the changes of authority and the shown events, never the whole history. Nothing is
+    written into the run's folder. Raises UsageError for a folder that is no run, or of an unknown
+    system; EnvironmentFailed for a file system that does not answer.
     """
-    folder = RunFolder(Path(source.path))
-    info = folder.info()
-    judged = judged_run(folder, promises, keep=False)
-    history = history_of(folder, judged, promises)
-    reading = _Pass()
-    reading.take(history)
-    return reading.tables(
-        _Run(source, info, promises.plane(info.system), judged.end, _reads(promises)),
-        judged.judgement.verdicts,
-        history,
-    )
+    info = places.info_of(source.where)
+    plane = promises.plane(info.system)
+    with places.run_folder(source.where) as folder:
+        judged = judged_run(folder, promises, keep=False)
+        history = history_of(folder, judged, promises)
+        reading = _Pass()
+        reading.take(history)
+        run = _Run(source, info, plane, judged.end, _reads(promises))
+        return reading.tables(run, judged.judgement.verdicts, history)
 
 
 def history_of(folder: RunFolder, judged: JudgedRun, promises: Promises) -> History:
@@ -239,8 +225,8 @@ class _Pass:
 def _about(run: _Run, events: int, began_ns: int, missed: tuple[str, ...]) -> RunRow:
     info = run.info
     return RunRow(
-        run=run.source.label,
-        path=run.source.path,
+        run=run.source.run,
+        path=run.source.where,
         system=info.system,
         plane=run.plane,
         runtime=info.runtime,
@@ -254,6 +240,7 @@ def _about(run: _Run, events: int, began_ns: int, missed: tuple[str, ...]) -> Ru
         ended_ns=run.end.ended_at_ns,
         complete=run.end.complete,
         damage=run.end.damage,
+        stalled=run.end.stalled_in_words,
         missed=missed,
     )
 

@@ -9,10 +9,13 @@ in the run's history, from 0, which respects happens-before.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Literal, final
 
 from msgspec import Struct
+
+from fencepost.reporting import ReportedRun
 
 
 class Count(Struct, frozen=True, kw_only=True):
@@ -33,7 +36,8 @@ class SlotRow(Struct, frozen=True, kw_only=True):
 class RunRow(Struct, frozen=True, kw_only=True):
     """The contents of run.json, and how the history ended.
 
-    `missed` names the faults without a receipt. `damage` says what the history lacks.
+    `missed` names the faults without a receipt. `damage` says what the history lacks, `stalled` how
+    long the run's machine stood still, if that is worth a word.
     """
 
     run: str
@@ -51,6 +55,7 @@ class RunRow(Struct, frozen=True, kw_only=True):
     ended_ns: int
     complete: bool
     damage: tuple[str, ...]
+    stalled: str
     missed: tuple[str, ...]
 
 
@@ -266,6 +271,22 @@ class RunTables(Struct, frozen=True, kw_only=True):
     windows: tuple[WindowRow, ...]
     shown: tuple[EventRow, ...]
     left_out: int
+
+
+@final
+class RunSummary(Struct, frozen=True, kw_only=True):
+    """What an index needs of a run: `outcome` alone, if it could not be read.
+
+    `row` and `page` are the places of its tables and of its page, below those of the report.
+    `verdicts` maps each clause to its verdict. In `about`, no slots and no damage are listed.
+    """
+
+    outcome: ReportedRun
+    row: str = ""
+    page: str = ""
+    about: RunRow | None = None
+    faults: int = 0
+    verdicts: Mapping[str, str] = {}
 
 
 BINS = 600

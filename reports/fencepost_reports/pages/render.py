@@ -6,22 +6,21 @@ are inside each page. Timelines are drawn here; without the script they cannot b
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+from importlib.resources import files
 from typing import Any, final
 
 import jinja2
 from markupsafe import Markup
 
-from fencepost.reporting import Outcome, printable, write_whole
+from fencepost.reporting import Outcome, printable
 from fencepost_reports.one_run.failures import VIOLATIONS
 from fencepost_reports.one_run.tables import (
     FailureRow,
     FaultRow,
-    RunRow,
+    RunSummary,
     RunTables,
     VerdictRow,
 )
@@ -44,102 +43,56 @@ VERDICTS: Mapping[str, tuple[str, str]] = {
 }
 """Each verdict's sign and words, the worst first; the sign needs no colour."""
 _WORST = list(VERDICTS)
-GENERATOR = '<meta name="generator" content="Fencepost report">'
-"""In the head of every page, to recognise a page that a report wrote."""
-_HEAD_BYTES = 512
-_OF_A_RUN = re.compile(r"(run|timeline)-\d+\.html")
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """The index's entry of one run; `page` is its page's file name."""
+class RunPages:
+    """The pages of one run: with everything, and the timeline alone, which needs no script."""
 
-    about: RunRow
     page: str
-    faults: int
-    verdicts: Mapping[str, str]
-    """clause -> verdict."""
-
-    @property
-    def counts(self) -> Sequence[tuple[str, int]]:
-        """Each verdict and how many clauses have it, the worst first."""
-        found = list(self.verdicts.values())
-        return [(verdict, found.count(verdict)) for verdict in _WORST]
+    still: str
 
 
-@final
-@dataclass(slots=True)
-class Pages:
-    """Writes the pages of a report below `out`, a run at a time, and then its index.
+def run_pages(run: RunTables, index: str = "") -> RunPages:
+    """The pages of a run; `index` is the link to the page of all runs, if there is one."""
+    legend = [(state, css) for state, css in looks(run).items()]
+    about = {"legend": LEGEND, "states": legend, "svg": Markup(draw(timeline(run)))}
+    return RunPages(
+        _text("run_page.html.j2", about | {"run": _view(run), "index": index}),
+        _text("still.html.j2", about | {"name": run.about.run}),
+    )
 
-    Memory holds the index's entries, and the tables of one run.
-    """
 
-    out: Path
-    alone: bool
-    """Whether the report is of one run: its page is then the report's."""
-    _summaries: list[Summary] = field(default_factory=list)
-    _written: set[str] = field(default_factory=set)
-    _sentences: dict[str, str] = field(default_factory=dict)
+def index_page(
+    runs: Sequence[RunSummary],
+    correlation: Sequence[Mapping[str, Any]],
+    sentences: Mapping[str, str],
+) -> str:
+    """The page of all runs, with the correlates of failure over them; `sentences` has that of each
+    clause."""
+    read = [run for run in runs if run.about is not None]
+    return _text(
+        "index.html.j2",
+        {
+            "runs": read,
+            "refused": [run.outcome for run in runs if run.about is None],
+            "clauses": _clauses(read, sentences),
+            "correlation": correlation,
+        },
+    )
 
-    def add(self, run: RunTables) -> Path:
-        """Writes the page and the still timeline of a run; the page's path."""
-        number = len(self._summaries) + 1
-        name = "report.html" if self.alone else f"run-{number}.html"
-        svg = Markup(draw(timeline(run)))
-        legend = [(state, css) for state, css in looks(run).items()]
-        about = {"legend": LEGEND, "states": legend, "svg": svg}
-        still = self._text("still.html.j2", about | {"name": run.about.run})
-        self._write(f"timeline-{number}.html", still)
-        page = self._text(
-            "run_page.html.j2", about | {"run": _view(run), "index": not self.alone}
-        )  # fmt: skip
-        self._write(name, page)
-        verdicts = {row.clause: row.verdict for row in run.verdicts}
-        self._summaries.append(Summary(run.about, name, len(run.faults), verdicts))
-        self._sentences |= {row.clause: row.sentence for row in run.verdicts}
-        return self.out / name
 
-    def index(self, correlation: Sequence[Mapping[str, Any]]) -> Path:
-        """Writes the index of the runs, with the correlates of failure over all of them."""
-        page = self._text(
-            "index.html.j2",
-            {
-                "runs": self._summaries,
-                "clauses": _clauses(self._summaries, self._sentences),
-                "correlation": correlation,
-            },
-        )
-        return self._write("report.html", page)
-
-    def remove_stale(self) -> None:
-        """Removes the pages of runs that an earlier report wrote below `out` and this one did not.
-
-        A file is an earlier report's if it has the name of such a page and says so in its head.
-        """
-        for path in self.out.iterdir():
-            own = _OF_A_RUN.fullmatch(path.name) and path.name not in self._written
-            if own and path.is_file() and not path.is_symlink():
-                with path.open("rb") as page:
-                    stale = GENERATOR.encode() in page.read(_HEAD_BYTES)
-                if stale:
-                    path.unlink()
-
-    def _write(self, name: str, page: str) -> Path:
-        self._written.add(name)
-        write_whole(self.out / name, page.encode())
-        return self.out / name
-
-    def _text(self, template: str, values: Mapping[str, Any]) -> str:
-        # Escapes what a browser would obey; the templates themselves have nothing of the kind.
-        return printable(_templates().get_template(template).render(values))
+def _text(template: str, values: Mapping[str, Any]) -> str:
+    # Escapes what a browser would obey; the templates themselves have nothing of the kind.
+    return printable(_templates().get_template(template).render(values))
 
 
 @cache
 def _templates() -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("fencepost_reports.pages", "templates"),
+        # jinja2's own loader finds nothing in an archive that is on the path by a relative name.
+        loader=jinja2.FunctionLoader(_file),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -147,9 +100,9 @@ def _templates() -> jinja2.Environment:
     )
     environment.filters["seconds"] = seconds
     environment.globals.update(
+        counts_of=_counts,
         css=Markup(_file("page.css")),
         script=Markup(_file("page.js")),
-        generator=Markup(GENERATOR),
         definitions=Markup(definitions()),
         verdicts=VERDICTS,
         length_of=lambda about: (about.ended_ns - about.began_ns) / 1e6,
@@ -158,19 +111,27 @@ def _templates() -> jinja2.Environment:
 
 
 def _file(name: str) -> str:
-    return (Path(__file__).parent / "templates" / name).read_text()
+    return (files("fencepost_reports.pages") / "templates" / name).read_text()
 
 
-def _clauses(runs: Iterable[Summary], sentences: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
+def _counts(run: RunSummary) -> Sequence[tuple[str, int]]:
+    """Each verdict and how many clauses have it, the worst first."""
+    found = list(run.verdicts.values())
+    return [(verdict, found.count(verdict)) for verdict in _WORST]
+
+
+def _clauses(
+    runs: Iterable[RunSummary], sentences: Mapping[str, str]
+) -> Sequence[Mapping[str, Any]]:
     """Each clause with its verdict in every run; clauses whose verdicts differ come first."""
     found: dict[str, dict[str, str]] = {}
     for run in runs:
         for clause, verdict in run.verdicts.items():
-            found.setdefault(clause, {})[run.about.run] = verdict
+            found.setdefault(clause, {})[run.outcome.run] = verdict
     clauses = [
         {
             "clause": clause,
-            "sentence": sentences[clause],
+            "sentence": sentences.get(clause, ""),
             "counts": [(v, list(by_run.values()).count(v)) for v in _WORST if v in by_run.values()],
             "by_run": by_run,
             "telling": set(by_run.values()) - {Outcome.HOLDS, Outcome.NOT_APPLICABLE},

@@ -15,6 +15,7 @@ from fencepost.history.run_folder import RunFolder
 from fencepost.judging.judge import Judgement, Outcome, Verdict
 from fencepost.model.configuration import DEFAULTS
 from fencepost.plugins.manager import Plugins, load
+from fencepost.plugins.reports import ReportedRun, ReportRequest
 from fencepost.runs import demo as demos
 from fencepost.runs.run import RunResult
 
@@ -106,13 +107,11 @@ def test_what_the_demo_needs_is_checked_before_anything_starts(
 def test_a_report_names_what_was_violated_before_a_page_that_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    broken = Judgement({"QC-17": Verdict(Outcome.VIOLATED, 3, None, "It holds.", violated=1)})
-    monkeypatch.setattr(reports, "judge_folder", lambda *given: (broken, RunEnd(True, 0)))
-
-    def fail(*given: object) -> Path:
+    def fail(self: Plugins, request: ReportRequest) -> str:
+        request.notify(ReportedRun(run="night", violated=("QC-17",), broken=True))
         raise EnvironmentFailed("the disk is full")
 
     monkeypatch.setattr(Plugins, "report", fail)
     with pytest.raises(EnvironmentFailed, match="the disk is full"):
-        reports.report([Path("night")], Path("out"))
+        reports.report(["night"], "out")
     assert capsys.readouterr().err == "night violates QC-17\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -23,6 +23,7 @@ from fencepost import (
     no_such,
 )
 from fencepost.plugins.manager import PluginWarning, load, load_from
+from fencepost.plugins.reports import ReportRequest
 
 
 class Sneezed(Struct, frozen=True, tag="nose.sneezed"):
@@ -359,18 +360,18 @@ def test_every_plugin_is_called_for_a_judged_run_though_one_raises(tmp_path: Pat
 
 
 def test_the_first_report_wins(tmp_path: Path) -> None:
-    def reporter(page: Path | None) -> ModuleType:
+    def reporter(page: str | None) -> ModuleType:
         @hookimpl
-        def fencepost_report(run_folders: Sequence[Path], out: Path) -> Path | None:
+        def fencepost_report(request: ReportRequest) -> str | None:
             return page
 
         return module(fencepost_report=fencepost_report)
 
-    page = tmp_path / "report.html"
-    plugins = load_from((), {"a": reporter(None), "b": reporter(page)})
-    assert plugins.report([tmp_path], tmp_path) == page
+    request = ReportRequest.of([tmp_path], tmp_path)
+    plugins = load_from((), {"a": reporter(None), "b": reporter("report.html")})
+    assert plugins.report(request) == "report.html"
     with pytest.raises(UsageError, match="no loaded plugin makes reports"):
-        load_from((), {}).report([tmp_path], tmp_path)
+        load_from((), {}).report(request)
 
 
 def test_a_plugin_called_for_a_judged_run_may_make_its_report(tmp_path: Path) -> None:
@@ -381,9 +382,9 @@ def test_a_plugin_called_for_a_judged_run_may_make_its_report(tmp_path: Path) ->
         made.append(make_report())
 
     @hookimpl
-    def fencepost_report(run_folders: Sequence[Path], out: Path) -> Path | None:
-        assert list(run_folders) == [tmp_path]
-        return out / "report.html"
+    def fencepost_report(request: ReportRequest) -> str | None:
+        assert request.runs == (str(tmp_path),)
+        return f"{request.out}/report.html"
 
     plugins = load_from(
         (),

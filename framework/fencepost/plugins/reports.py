@@ -1,0 +1,74 @@
+"""What a report is asked for, and what it says of each run to the program that asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import final
+
+from msgspec import Struct
+
+
+class ReportedRun(Struct, frozen=True, kw_only=True):
+    """What became of one run in a report.
+
+    `violated` are its violated clauses; `broken`: one of their violations is not known. `lacks`
+    says why its history is not complete, `stalled` how long its machine stood still. `refused` says
+    why the run is not in the report. Each is empty where there is nothing to say.
+    """
+
+    run: str
+    violated: tuple[str, ...] = ()
+    broken: bool = False
+    lacks: str = ""
+    stalled: str = ""
+    refused: str = ""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """What computes a report over several runs.
+
+    `master` and `remote` are URLs of a Spark cluster and of a Spark Connect server; with neither,
+    it is the active session, or else this machine. `conf` are settings of Spark. `py_files` are
+    archives of code for the workers.
+    """
+
+    master: str = ""
+    remote: str = ""
+    conf: Mapping[str, str] = field(default_factory=dict)
+    py_files: tuple[str, ...] = ()
+
+    @property
+    def chosen(self) -> bool:
+        """Whether a certain cluster or server was asked for."""
+        return bool(self.master or self.remote)
+
+
+ANY_ENGINE = Engine()
+"""The active session, or else this machine."""
+
+
+def _say_nothing(run: ReportedRun) -> None:
+    pass
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ReportRequest:
+    """A report over `runs`, which are paths or URIs of run folders, in the folder or URI `out`.
+
+    `notify` is called with each run before the first page is written.
+    """
+
+    runs: tuple[str, ...]
+    out: str
+    engine: Engine = ANY_ENGINE
+    notify: Callable[[ReportedRun], None] = _say_nothing
+
+    @classmethod
+    def of(cls, folders: Sequence[Path], out: Path) -> ReportRequest:
+        """A report over folders of this machine."""
+        return cls(tuple(str(folder) for folder in folders), str(out))

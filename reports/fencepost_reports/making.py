@@ -1,0 +1,161 @@
+"""Makes what a report holds of one run: its tables, as a row, its pages, and its summary.
+
+This is what a task of a report does. It reads one run folder and writes below the report's place
+only: files whose names and contents follow from the run alone, so a task may be repeated. The row
+is written last and carries the summary and a stamp of what it was made of. While the stamp is that
+of the run and of the code, neither is the run read nor anything written again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from io import BytesIO
+from typing import final
+
+import msgspec
+from msgspec import Struct, structs, to_builtins
+
+from fencepost import FencepostError, RunEnd
+from fencepost.reporting import Outcome, Promises, ReportedRun, digest_of_package
+from fencepost_reports import places
+from fencepost_reports.one_run.run import RunSource, run_tables
+from fencepost_reports.one_run.tables import RunSummary, RunTables
+from fencepost_reports.pages.render import run_pages
+
+INDEX = "report.html"
+RUNS = "tables/runs"
+_STAMP = b"fencepost"
+
+
+def maker(promises: Promises) -> str:
+    """A digest of the code that makes a report; empty if it has no source files."""
+    rules = promises.fingerprint()
+    own = digest_of_package("fencepost_reports")
+    return rules and own and f"{rules} {own}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A report that is made: its promises, where it is written, and the digest of its code."""
+
+    promises: Promises
+    out: str
+    maker: str
+
+
+class _Stamp(Struct, frozen=True):
+    """What a row was made of, and the summary that goes with it."""
+
+    made_of: str
+    summary: RunSummary
+
+
+def attempt(report: Report, source: RunSource) -> RunSummary:
+    """As `make`, for a run of many; a run that cannot be read is refused in one sentence."""
+    try:
+        if report.maker and maker(report.promises) != report.maker:
+            return refused(source, "a worker has other code than this process: add --py-files")
+        return make(report, source)
+    except FencepostError as failed:
+        return refused(source, str(failed))
+    except OSError as failed:
+        return refused(source, f"{source.where} cannot be reported: {failed}")
+
+
+def refused(source: RunSource, why: str) -> RunSummary:
+    """The summary of a run that is not in a report."""
+    return RunSummary(outcome=ReportedRun(run=source.run, refused=why))
+
+
+def make(report: Report, source: RunSource) -> RunSummary:
+    """The row and the pages of a run of many, unless they are there already.
+
+    Raises UsageError for what is no run, or of an unknown system; EnvironmentFailed if something
+    does not answer, or cannot be written.
+    """
+    name = places.file_name(source.run)
+    row = _row(source.run, places.info_of(source.where).started_at)
+    made_of = hashlib.sha256(f"{places.mark(source.where)} {report.maker}".encode()).hexdigest()
+    known = _known(places.below(report.out, row))
+    if report.maker and known is not None and known.made_of == made_of:
+        return known.summary
+    tables = run_tables(source, report.promises)
+    made = summary(tables, row, f"runs/{name}.html")
+    pages = run_pages(tables, index=f"../{INDEX}")
+    places.write(places.below(report.out, made.page), pages.page.encode())
+    places.write(places.below(report.out, f"timelines/{name}.html"), pages.still.encode())
+    _write_row(tables, places.below(report.out, row), _Stamp(made_of, made))
+    return made
+
+
+def make_alone(report: Report, source: RunSource) -> RunSummary:
+    """The row and the pages of the only run of a report; raises as `make`."""
+    tables = run_tables(source, report.promises)
+    made = summary(tables, _row(source.run, tables.about.started_at), INDEX)
+    pages = run_pages(tables)
+    if find_spec("pyarrow") is not None:  # a plain installation writes no tables
+        _write_row(tables, places.below(report.out, made.row), _Stamp("", made))
+    places.write(places.below(report.out, "timeline-1.html"), pages.still.encode())
+    places.write(places.below(report.out, INDEX), pages.page.encode())
+    return made
+
+
+def _row(run: str, started_at: str) -> str:
+    """Where the row of a run is, below a report: in partitions by date (UTC) and run."""
+    day = datetime.fromisoformat(started_at).astimezone(UTC).date()
+    return f"{RUNS}/date={day}/run={places.file_name(run)}/run.parquet"
+
+
+def summary(tables: RunTables, row: str, page: str) -> RunSummary:
+    """The summary of a run's tables, which are at `row`, with its page at `page`."""
+    about = tables.about
+    violated = [one for one in tables.verdicts if one.verdict == Outcome.VIOLATED]
+    lacks = "" if about.complete else RunEnd(False, about.ended_ns, about.damage).lacks
+    outcome = ReportedRun(
+        run=about.run,
+        violated=tuple(one.clause for one in violated),
+        broken=any(not one.known for one in violated),
+        lacks=lacks if about.events else "it has no events",
+        stalled=about.stalled,
+    )
+    return RunSummary(
+        outcome=outcome,
+        row=row,
+        page=page,
+        about=structs.replace(about, slots=(), damage=()),
+        faults=len(tables.faults),
+        verdicts={one.clause: one.verdict for one in tables.verdicts},
+    )
+
+
+def _write_row(tables: RunTables, where: str, stamp: _Stamp) -> None:
+    import pyarrow as pa  # noqa: PLC0415
+    from pyarrow import parquet  # noqa: PLC0415
+
+    from fencepost.columns import schema_of  # noqa: PLC0415
+
+    schema = schema_of(RunTables).with_metadata({_STAMP: msgspec.json.encode(stamp)})
+    content = BytesIO()
+    row = pa.Table.from_pylist([to_builtins(tables)], schema)
+    parquet.write_table(row, content, compression="zstd")
+    places.write(where, content.getvalue())
+
+
+def _known(where: str) -> _Stamp | None:
+    """The stamp of a row that is there; None if there is none, or it is damaged."""
+    import pyarrow as pa  # noqa: PLC0415
+    from pyarrow import parquet  # noqa: PLC0415
+
+    try:
+        with places.reached(where) as (files, path), files.open_input_file(path) as row:
+            try:
+                found = parquet.read_metadata(row).metadata or {}
+                return msgspec.json.decode(found[_STAMP], type=_Stamp)
+            except (pa.ArrowInvalid, KeyError, msgspec.DecodeError):
+                return None
+    except FileNotFoundError:
+        return None
