@@ -21,6 +21,7 @@ import typer
 from typer._click import exceptions as click  # typer re-exports no base class
 
 from fencepost.commands.cluster import up
+from fencepost.commands.compare import compare
 from fencepost.commands.conformance import conformance
 from fencepost.commands.defects import defects
 from fencepost.commands.demo import demo
@@ -71,6 +72,7 @@ COMMANDS: Mapping[Callable[..., None], str] = {
     lies: "Let one node lie, and see which rules notice it.",
     conformance: "Show the verdict of each clause on each runtime.",
     soak: "Keep a system under load and faults, run after run.",
+    compare: "Run the same schedules on several systems or versions.",
     plugins: "List what the loaded plugins offer.",
     new_system: "Write a small plugin for a system of your own.",
     setup: "Build toxiproxy; fetch what systems need.",

@@ -50,6 +50,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to sta
 _OWN: Mapping[str, Collection[str]] = {
     "run": NAMES,  # pytest finds the settings itself, those of its ini file too
     "replay": ("runtime", "workload"),
+    "compare": ("system",),  # each must be named
     "conformance": ("runtime",),
     "up": ("workload",),
     "demo": ("system",),

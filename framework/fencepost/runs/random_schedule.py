@@ -2,12 +2,12 @@
 
 `conduct` lets a system's `FaultChooser` draw one fault after another against a run, and lets
 clients probe the victims in between; `run_one` is a whole run of that kind. The run's schedule.json
-records the faults, as for any run, and can be replayed.
+records the faults, as for any run; `follow_one` is a whole run that follows such a record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from random import Random  # noqa: TID251 - the schedule's own seeded stream
 from typing import final
@@ -22,6 +22,7 @@ from fencepost.plugins.manager import Plugins
 from fencepost.runs.default_faults import DefaultFaultChooser
 from fencepost.runs.faults import Active
 from fencepost.runs.run import Run, RunResult, RunSpec
+from fencepost.runs.schedule import Schedule
 
 MOST_AT_ONCE = 2
 QUIET_MS = (100, 900)
@@ -61,12 +62,33 @@ def run_one(
 ) -> Conducted:
     """One run of `spec` under load, with the offered faults for `span_ms` (none: no faults), at
     most `at_once` of them at a time."""
+
+    def draw(run: Run) -> None:
+        run.clients.load()
+        conduct(run, spec.seed, span_ms, offered, at_once=at_once)
+
+    return _conducted(spec, plugins, folder, draw)
+
+
+def follow_one(spec: RunSpec, plugins: Plugins, folder: RunFolder, planned: Schedule) -> Conducted:
+    """One run of `spec` under load, with the faults of a schedule at their times."""
+
+    def follow(run: Run) -> None:
+        run.clients.load(planned.selectors)
+        run.enter("inject")
+        run.faults.follow(planned)
+
+    return _conducted(spec, plugins, folder, follow)
+
+
+def _conducted(
+    spec: RunSpec, plugins: Plugins, folder: RunFolder, strike: Callable[[Run], None]
+) -> Conducted:
     try:
         with Run.start(spec, plugins, folder) as run:
             trouble = ""
             try:
-                run.clients.load()
-                conduct(run, spec.seed, span_ms, offered, at_once=at_once)
+                strike(run)
             except (FencepostError, Violation) as went_wrong:
                 trouble = str(went_wrong)
             result = run.finish()

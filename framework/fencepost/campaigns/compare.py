@@ -1,0 +1,279 @@
+"""`fencepost compare`: the same schedules on several systems, such as versions of one, and the
+clauses in which these differ.
+
+The systems take turns: schedule n is drawn against system n modulo their number, in a run that
+counts for that system, and its record is followed on all others. So no system has only schedules
+that another one's state has shaped. Schedules of recorded runs can be given instead.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import NormalDist
+from typing import NamedTuple, final
+
+from msgspec import Struct
+
+from fencepost.campaigns.jobs import done
+from fencepost.history.run_folder import RunFolder
+from fencepost.judging.judge import Outcome
+from fencepost.model.errors import UsageError
+from fencepost.plugins.manager import Plugins
+from fencepost.runs import schedule
+from fencepost.runs.random_schedule import Conducted, follow_one, run_one
+from fencepost.runs.run import RunSpec, new_folder
+
+CONFIDENCE = 0.95
+"""How likely an interval contains the share that it was made for."""
+DECIDED = (Outcome.VIOLATED, Outcome.HOLDS)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """What to compare: the spec of each system, equal but for the system, and the schedules.
+
+    `recorded` are the folders of runs whose schedules are followed, one after the other and from
+    the first again; without any, `runs` schedules are drawn, `span_ms` long, from the `offered`
+    faults. Each system has `runs` runs. `jobs` is how many schedules are under way at a time.
+    """
+
+    specs: Sequence[RunSpec]
+    runs: int
+    span_ms: int
+    offered: Collection[str]
+    recorded: Sequence[RunFolder] = ()
+    jobs: int = 1
+
+
+class Trial(Struct, frozen=True, kw_only=True):
+    """One run of one system. `number` is that of its schedule; `run` is its folder, which is kept
+    unless every exercised clause holds and it had no trouble."""
+
+    system: str
+    number: int
+    run: str
+    verdicts: Mapping[str, Outcome]
+    known: Mapping[str, Sequence[str]]
+    """Clause -> the known findings that explain its violations."""
+    faults: int
+    without_receipt: int
+    trouble: str = ""
+    lost: Sequence[str] = ()
+    """Clients that failed, a sentence each; the events of the others were judged."""
+    started: bool = True
+
+    @property
+    def clean(self) -> bool:
+        """Whether every exercised clause holds, and the run and its clients reached their end."""
+        broken = (Outcome.VIOLATED, Outcome.UNKNOWN)
+        return not (self.trouble or self.lost) and not any(
+            one in broken for one in self.verdicts.values()
+        )
+
+
+class Share(NamedTuple):
+    """In how many of `of` runs a clause was violated, among those that decided it, and the interval
+    that contains the true share with `CONFIDENCE` (Wilson's score interval)."""
+
+    violated: int
+    of: int
+    low: float
+    high: float
+
+
+def share(violated: int, of: int) -> Share:
+    """The share with its interval; of no run at all it is anything."""
+    if not of:
+        return Share(0, 0, 0.0, 1.0)
+    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+    seen = violated / of
+    middle = (seen + z * z / (2 * of)) / (1 + z * z / of)
+    half = z / (1 + z * z / of) * (seen * (1 - seen) / of + z * z / (4 * of * of)) ** 0.5
+    return Share(violated, of, max(0.0, middle - half), min(1.0, middle + half))
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """One clause that at least one run violated: its share on each system."""
+
+    clause: str
+    shares: Mapping[str, Share]
+    known: Sequence[str]
+    """The known findings among its violations."""
+
+    @property
+    def differs(self) -> bool:
+        """Whether the intervals of two systems have no share in common."""
+        intervals = [one for one in self.shares.values() if one.of]
+        return bool(intervals) and max(i.low for i in intervals) > min(i.high for i in intervals)
+
+
+@final
+@dataclass(slots=True)
+class Compared:
+    """All runs of a comparison, and what they show."""
+
+    systems: Sequence[str]
+    trials: list[Trial] = field(default_factory=list)
+
+    def rows(self) -> Sequence[Row]:
+        """The violated clauses: first those in which systems differ, then by name."""
+        clauses = {c for t in self.trials for c, o in t.verdicts.items() if o is Outcome.VIOLATED}
+        return sorted(map(self._row, clauses), key=lambda row: (not row.differs, row.clause))
+
+    def _row(self, clause: str) -> Row:
+        shares = {}
+        for system in self.systems:
+            outcomes = [t.verdicts.get(clause) for t in self.trials if t.system == system]
+            decided = [one for one in outcomes if one in DECIDED]
+            shares[system] = share(decided.count(Outcome.VIOLATED), len(decided))
+        known = {one for trial in self.trials for one in trial.known.get(clause, ())}
+        return Row(clause=clause, shares=shares, known=sorted(known))
+
+    def troubled(self) -> Sequence[str]:
+        """The runs that did not reach their end, a sentence each."""
+        return [f"{t.system}, schedule {t.number}: {t.trouble}" for t in self.trials if t.trouble]
+
+    def never_started(self) -> str:
+        """The system of which no run got ready, and why; empty if each has one that did."""
+        for system in self.systems:
+            own = [one for one in self.trials if one.system == system]
+            if own and not any(one.started for one in own):
+                return f"{system} did not start: {own[0].trouble}"
+        return ""
+
+    def as_json(self) -> Mapping[str, object]:
+        """The object that `fencepost compare --json` prints."""
+        return {
+            "systems": self.systems,
+            "clauses": [
+                {
+                    "clause": row.clause,
+                    "differs": row.differs,
+                    "known": row.known,
+                    "systems": {name: one._asdict() for name, one in row.shares.items()},
+                }
+                for row in self.rows()
+            ],
+            "runs": [
+                {
+                    "system": one.system,
+                    "schedule": one.number,
+                    "run": one.run,
+                    "violated": [c for c, o in one.verdicts.items() if o is Outcome.VIOLATED],
+                    "unknown": [c for c, o in one.verdicts.items() if o is Outcome.UNKNOWN],
+                    "faults": one.faults,
+                    "without_receipt": one.without_receipt,
+                    "trouble": one.trouble,
+                    "lost": one.lost,
+                }
+                for one in self.trials
+            ],
+        }
+
+
+def compare(
+    wanted: Compare,
+    plugins: Plugins,
+    out: Path,
+    report: Callable[[str], None],
+    into: Compared | None = None,
+) -> Compared:
+    """Conducts the runs; the folder of a clean run is deleted once its schedule was followed.
+
+    Each result is added to `into` at once, so that it outlives an error in a later run. It ends
+    when a system did not start with the first schedule. Raises UsageError for systems that cannot
+    be compared, or a folder without a schedule, before anything is started.
+    """
+    check(wanted.specs)
+    recorded = [schedule.read(one.schedule) for one in wanted.recorded]
+    names = [spec.system.name for spec in wanted.specs]
+    compared = Compared(names) if into is None else into
+
+    def conduct(number: int) -> Sequence[Trial]:
+        planned = recorded[number % len(recorded)] if recorded else None
+        return _one_schedule(wanted, plugins, out, number, planned)
+
+    # The first schedule alone shows whether every system starts.
+    for numbers in (range(1), range(1, wanted.runs)):
+        for _, trials in done(conduct, numbers, min(wanted.jobs, max(1, len(numbers)))):
+            compared.trials += trials
+            for one in trials:
+                report(_sentence(one))
+        if compared.never_started():
+            break
+    compared.trials.sort(key=lambda one: (one.number, names.index(one.system)))
+    return compared
+
+
+def check(specs: Sequence[RunSpec]) -> None:
+    """Raises UsageError unless a schedule of each system fits all others: they must have nodes of
+    the same names."""
+    names = [spec.system.name for spec in specs]
+    if len(set(names)) < max(2, len(names)):
+        raise UsageError("a comparison needs two systems or more, each named once")
+    first, *others = ({slot.name for slot in s.system.layout(s.shape).slots} for s in specs)
+    for name, slots in zip(names[1:], others, strict=True):
+        if first != slots:
+            differing = ", ".join(sorted(first ^ slots))
+            raise UsageError(
+                f"a schedule of {names[0]} does not fit {name}: only one of them has {differing}"
+            )
+
+
+def _one_schedule(
+    wanted: Compare,
+    plugins: Plugins,
+    out: Path,
+    number: int,
+    planned: schedule.Schedule | None,
+) -> Sequence[Trial]:
+    """The runs of all systems with one schedule, the first of which records it if none is
+    planned."""
+    first = number % len(wanted.specs)
+    trials: list[Trial] = []
+    for spec in (*wanted.specs[first:], *wanted.specs[:first]):
+        seeded = replace(spec, seed=spec.seed + number)
+        label = f"compare-{seeded.seed}-{spec.system.name}".replace("/", "-").replace("@", "-")
+        folder = new_folder(out, label)
+        if planned is None:
+            conducted = run_one(seeded, plugins, folder, wanted.span_ms, wanted.offered)
+            if conducted.result is None:
+                return [_trial(conducted, spec.system.name, number)]
+            # A run in which no fault was drawn records none.
+            written = folder.schedule.exists()
+            planned = schedule.read(folder.schedule) if written else schedule.Schedule()
+        else:
+            conducted = follow_one(seeded, plugins, folder, planned)
+        trials.append(_trial(conducted, spec.system.name, number))
+        if trials[-1].clean:
+            shutil.rmtree(folder.path)
+    return trials
+
+
+def _trial(conducted: Conducted, system: str, number: int) -> Trial:
+    result = conducted.result
+    judged = {} if result is None else result.judgement.verdicts
+    return Trial(
+        system=system,
+        number=number,
+        run=str(conducted.folder.path),
+        verdicts={clause: one.verdict for clause, one in judged.items()},
+        known={clause: tuple(one.known) for clause, one in judged.items() if one.known},
+        faults=0 if result is None else result.injected,
+        without_receipt=0 if result is None else len(result.missed),
+        trouble=conducted.trouble,
+        lost=conducted.lost,
+        started=result is not None,
+    )
+
+
+def _sentence(one: Trial) -> str:
+    violated = [c for c, outcome in one.verdicts.items() if outcome is Outcome.VIOLATED]
+    found = [f"violates {', '.join(violated)}"] if violated else []
+    found += [*one.lost, *([one.trouble] if one.trouble else [])]
+    what = f"schedule {one.number}, {one.system}, {one.faults} faults"
+    return f"{what}: {'; '.join(found) or 'no clause violated'}"

@@ -1,0 +1,116 @@
+"""`fencepost compare`: the same schedules on several systems or versions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from fencepost.campaigns import compare as comparisons
+from fencepost.campaigns.compare import Compared, Share
+from fencepost.campaigns.jobs import jobs_for
+from fencepost.commands.options import DEFAULT_OUT, Jobs, Json, Out, Runtime, Seed, Workload
+from fencepost.commands.terminal import (
+    load_plugins,
+    output,
+    print_failure,
+    print_json,
+    print_line,
+    progress,
+)
+from fencepost.history.run_folder import RunFolder
+from fencepost.model.errors import (
+    EXIT_CLEAN,
+    EXIT_ENVIRONMENT,
+    EXIT_INCONCLUSIVE,
+    EXIT_VIOLATED,
+)
+from fencepost.model.text import printable
+from fencepost.runs.run import RunSpec, check_runtime
+
+
+def compare(
+    system: Annotated[
+        list[str], typer.Option(help="A system, such as apache/kraft@3.9.2; twice or more often.")
+    ],
+    recorded: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Run folders whose schedules are followed; drawn anew if none."),
+    ] = None,
+    runtime: Runtime = "process",
+    runs: Annotated[int, typer.Option(min=1, help="How many runs of each system.")] = 5,
+    minutes: Annotated[
+        float, typer.Option(min=0.05, help="How long faults are injected, if they are drawn.")
+    ] = 3.0,
+    workload: Workload = "",
+    seed: Seed = 1,
+    jobs: Jobs = None,
+    out: Out = DEFAULT_OUT,
+    json: Json = False,
+) -> None:
+    """Runs the same schedules on several systems, such as versions of one, and shows where they
+    differ."""
+    loaded = load_plugins()
+    check_runtime(runtime)
+    wanted = comparisons.Compare(
+        specs=[
+            RunSpec(loaded.system(name), runtime=runtime, seed=seed, workload=workload, lossy=True)
+            for name in system
+        ],
+        runs=runs,
+        span_ms=round(minutes * 60_000),
+        offered=loaded.faults,
+        recorded=[RunFolder(folder.absolute()) for folder in recorded or ()],
+        jobs=jobs or jobs_for(runtime),
+    )
+    compared = Compared([spec.system.name for spec in wanted.specs])
+    try:
+        comparisons.compare(wanted, loaded, out / "compare", progress(), compared)
+    except Exception:
+        if compared.trials:
+            _show(compared, json)
+        raise
+    _show(compared, json)
+    if failure := compared.never_started():
+        print_failure(failure)
+        raise typer.Exit(EXIT_ENVIRONMENT)
+    if compared.rows():
+        raise typer.Exit(EXIT_VIOLATED)
+    raise typer.Exit(EXIT_INCONCLUSIVE if compared.troubled() else EXIT_CLEAN)
+
+
+def _show(compared: Compared, json: bool) -> None:
+    """Prints the violated clauses with their shares, and then in which of them systems differ."""
+    if json:
+        print_json(compared.as_json())
+        return
+    rows = compared.rows()
+    if rows:
+        table = Table(box=None, pad_edge=False)
+        for name in ("clause", *compared.systems, "known"):
+            table.add_column(printable(name), no_wrap=name != "known")
+        for row in rows:
+            shares = (_words(row.shares[name]) for name in compared.systems)
+            clause = f"{row.clause} *" if row.differs else row.clause
+            table.add_row(printable(clause), *shares, printable(", ".join(row.known)))
+        output().print(table)
+    for sentence in compared.troubled():
+        print_line(f"not counted as planned: {sentence}")
+    print_line(_summary([row.clause for row in rows if row.differs], len(rows)))
+
+
+def _words(one: Share) -> str:
+    if not one.of:
+        return "not exercised"
+    return f"{one.violated} of {one.of} ({one.low:.0%} to {one.high:.0%})"
+
+
+def _summary(differing: Sequence[str], violated: int) -> str:
+    found = ", ".join(differing) or "none"
+    return (
+        f"{violated} clauses violated; the systems differ (*: their intervals of "
+        f"{comparisons.CONFIDENCE:.0%} have nothing in common) in {found}"
+    )
