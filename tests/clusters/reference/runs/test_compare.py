@@ -1,4 +1,4 @@
-"""Two systems are told apart by the same schedules, without a word about where to look."""
+"""The same schedules show where two systems differ, without being shown where to look."""
 
 from __future__ import annotations
 

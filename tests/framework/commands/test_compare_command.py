@@ -1,0 +1,68 @@
+"""`fencepost compare` at the command line: its table, its object, its exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.tool
+
+COMMAND = (sys.executable, "-c", "from fencepost.commands.cli import main; main()", "compare")
+BOTH = ("--system", "reference/legacy", "--system", "reference/classic")
+SHORT = ("--runtime", "simulated", "--runs", "1", "--minutes", "0.05", "--seed", "3")
+
+
+def compared(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=180
+    )
+
+
+def test_systems_that_keep_every_promise_differ_in_none(tmp_path: Path) -> None:
+    shown = compared(tmp_path, *BOTH, *SHORT)
+    assert (shown.returncode, shown.stdout.splitlines()[-1]) == (
+        0,
+        "0 clauses violated; the systems differ (*: their intervals of 95% have nothing in common) "
+        "in none",
+    )
+    found = json.loads(compared(tmp_path, *BOTH, *SHORT, "--json").stdout)
+    assert found["systems"] == ["reference/legacy", "reference/classic"]
+    assert found["clauses"] == []
+    assert [(one["system"], one["schedule"], one["violated"]) for one in found["runs"]] == [
+        ("reference/legacy", 0, []),
+        ("reference/classic", 0, []),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            ("--system", "reference/legacy"),
+            "a comparison needs two systems or more, each named once",
+        ),
+        (
+            ("--system", "reference/legacy", "--system", "reference/quorum"),
+            "a schedule of reference/legacy does not fit reference/quorum: only one of them has "
+            "controller-1, controller-2, controller-3, zookeeper-1",
+        ),
+        (
+            ("--system", "apache/kraft@0.1", "--system", "apache/kraft"),
+            "'0.1' is not a version of Kafka, such as 4.3.1",
+        ),
+        (("none", *BOTH), "there is no schedule"),
+        ((), "Missing option '--system'."),
+    ],
+    ids=["one", "other-nodes", "no-version", "no-run", "none"],
+)
+def test_what_cannot_be_compared_is_named(
+    arguments: tuple[str, ...], says: str, tmp_path: Path
+) -> None:
+    refused = compared(tmp_path, *arguments, "--runtime", "simulated")
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(f"fencepost: {says}")
+    assert len(refused.stderr.splitlines()) == 1
