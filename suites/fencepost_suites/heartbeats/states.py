@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import final
 
 from msgspec import Struct, field
@@ -95,7 +96,12 @@ class _Silences(Struct):
     heartbeats: SentHeartbeats = field(default_factory=SentHeartbeats)
     heard_by_broker: dict[tuple[int, int], int] = field(default_factory=dict)
     """(broker, incarnation) -> when the broker last got an answer without an error."""
-    suspects: list[Late] = field(default_factory=list)
+    sent_ns: dict[Cause, int] = field(default_factory=dict)
+    """heartbeat -> when its broker sent it, until it is answered."""
+    delivered: dict[tuple[str, int], list[int]] = field(default_factory=dict)
+    """(controller process, broker) -> when the heartbeats were sent that it has answered."""
+    suspects: list[tuple[int, Late]] = field(default_factory=list)
+    """A broker, and why the controller was late to declare it inactive."""
 
 
 @final
@@ -104,9 +110,10 @@ class SilentBecomesInactive(Struct, frozen=True):
     timeouts, and no later than after 1.25 timeouts and 500 ms. The broker's evidence is that it got
     no answer meanwhile. An answer of the controller counts only if the broker's process can have
     sent the heartbeat, by its own events and by its end. The version of a registration is that
-    which the broker has recorded. A controller that loses its session may have been without
-    ZooKeeper for the session timeout, and could store nothing: its successor has to make a
-    declaration that fell due then."""
+    which the broker has recorded. A controller that has to read a registration first answers late,
+    so a heartbeat counts from when it was sent once it is answered. A controller that loses its
+    session may have been without ZooKeeper for the session timeout, and could store nothing: its
+    successor has to make a declaration that fell due then."""
 
     clause: str = "HB-09"
     kinds: frozenset[type[Struct]] = TERM_KINDS | {
@@ -124,9 +131,15 @@ class SilentBecomesInactive(Struct, frozen=True):
         state.heartbeats.take(event)
         before = state.terms.now.get(event.process)
         found = NOTHING
+        cause = event.cause
+        if isinstance(body, MetadataHeartbeatAnswered) and cause is not None:
+            sent_ns = state.sent_ns.pop(cause, -1)
+            state.delivered.setdefault((event.process, body.broker_id), []).append(sent_ns)
         match body:
             case BrokerRegistered():
                 state.registered.take(event, body)
+            case MetadataHeartbeatSent():
+                state.sent_ns[Cause(event.process, body.correlation, request=True)] = event.at_ns
             case MetadataHeartbeatReceived(error="NONE"):
                 state.heard_by_broker[body.broker_id, body.incarnation_id] = event.at_ns
             case BrokerDeclared() if before is not None:
@@ -181,28 +194,45 @@ class SilentBecomesInactive(Struct, frozen=True):
         if known.state not in LIVE or version < HEARTBEAT_INFO:
             return
         due_ns = known.heard_ns + term.timeout_ns
-        if at_ns <= due_ns + term.timeout_ns // 4 + 500 * MS:
+        if at_ns <= known.heard_ns + _latest_ns(term.timeout_ns):
             return
         message = (
             f"{process} left broker {broker} {known.state} for {span(at_ns - known.heard_ns)} "
             f"without a heartbeat; the timeout is {span(term.timeout_ns)}"
         )
-        state.suspects.append(
-            Late(
-                violated=Violated(known.ref, Evidence.PEER, message),
-                process=process,
-                from_ns=known.heard_ns,
-                to_ns=at_ns,
-                period_ns=term.timeout_ns,
-                due_ns=due_ns,
-            )
+        late = Late(
+            violated=Violated(known.ref, Evidence.PEER, message),
+            process=process,
+            from_ns=known.heard_ns,
+            to_ns=at_ns,
+            period_ns=term.timeout_ns,
+            due_ns=due_ns,
         )
+        state.suspects.append((broker, late))
 
     def end(self, state: _Silences, end: RunEnd) -> Sequence[Finding]:
         for process, term in state.terms.now.items():
             for broker in term.brokers:
                 self._overdue(state, process, broker, end.ended_at_ns)
-        return judge_late(state.suspects, end)
+        late = [
+            one
+            for broker, one in state.suspects
+            if not _was_heard(one, state.delivered.get((one.process, broker), ()))
+        ]
+        return judge_late(late, end)
+
+
+def _latest_ns(timeout_ns: int) -> int:
+    """How long after its last heartbeat a broker may be live at the controller."""
+    return timeout_ns + timeout_ns // 4 + 500 * MS
+
+
+def _was_heard(one: Late, delivered: Sequence[int]) -> bool:
+    """Whether heartbeats that were sent meanwhile, and delivered, leave no silence that is too
+    long."""
+    within = sorted(at for at in delivered if one.from_ns < at < one.to_ns)
+    times = (one.from_ns, *within, one.to_ns)
+    return all(b - a <= _latest_ns(one.period_ns) for a, b in pairwise(times))
 
 
 class _Unsettled(Struct):

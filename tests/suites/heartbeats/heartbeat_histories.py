@@ -100,14 +100,20 @@ def registered(
     )
 
 
-def sent(h: HistoryBuilder, incarnation: int = 20, target: int = 2) -> None:
+def sent(
+    h: HistoryBuilder,
+    incarnation: int = 20,
+    target: int = 2,
+    process: str = BROKER,
+    number: int = 5,
+) -> None:
     h.add(
-        BROKER,
+        process,
         MetadataHeartbeatSent(
             broker_id=2,
             incarnation_id=incarnation,
             controller=1,
-            correlation=5,
+            correlation=number,
             target_state=target,
         ),
     )

@@ -145,6 +145,37 @@ def test_a_heartbeat_that_was_under_way_when_its_broker_died_counts_once() -> No
     assert verdict(h, "HB-09") is VIOLATED
 
 
+@pytest.mark.parametrize(
+    ("answers", "second_ms", "outcome"),
+    [
+        ((6, 7), 2200, NOT_EXERCISED),
+        ((6,), 2200, VIOLATED),
+        ((7,), 2200, VIOLATED),
+        ((), 2200, VIOLATED),
+        ((6, 7), 3300, VIOLATED),
+    ],
+    ids=["both", "first", "second", "none", "late"],
+)
+def test_heartbeats_that_wait_for_a_registration_to_be_read_were_heard(
+    answers: tuple[int, ...], second_ms: int, outcome: Outcome
+) -> None:
+    """A new process has bounced; the controller reads its registration over a slow link."""
+    h = HistoryBuilder()
+    term_began(h)
+    sent(h)
+    answered(h, cause=Cause(BROKER, 5, request=True))
+    new = "broker-2#2"
+    for number in (6, 7):
+        h.after(second_ms)
+        sent(h, incarnation=40, process=new, number=number)
+    h.after(1500)
+    declared(h, "Absent", "Active", "bounced")
+    for number in answers:
+        cause = Cause(new, number, request=True)
+        answered(h, 40, "INVALID_REQUEST", "Initial", client=new, cause=cause)
+    assert verdict(h, "HB-09") is outcome
+
+
 def test_a_heartbeating_broker_that_the_controller_calls_a_legacy_one_is_judged() -> None:
     history = (registered, began, call(declared, version=4), answered, wait(20_000))
     assert judged_as("HB-09", *history) is VIOLATED
