@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from io import BytesIO
-from typing import final
+from typing import Any, final
 
 import msgspec
 from msgspec import Struct, structs, to_builtins
@@ -143,6 +143,15 @@ def _write_row(tables: RunTables, where: str, stamp: _Stamp) -> None:
     row = pa.Table.from_pylist([to_builtins(tables)], schema)
     parquet.write_table(row, content, compression="zstd")
     places.write(where, content.getvalue())
+
+
+def read_row(where: str, column: str) -> list[dict[str, Any]]:
+    """One table of the row at a place; raises OSError if it is not there any more."""
+    from pyarrow import parquet  # noqa: PLC0415
+
+    with places.reached(where) as (files, path), files.open_input_file(path) as row:
+        (found,) = parquet.read_table(row, columns=[column], use_threads=False)[column].to_pylist()
+        return list(found)
 
 
 def _known(where: str) -> _Stamp | None:

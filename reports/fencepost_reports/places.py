@@ -30,7 +30,7 @@ from fencepost.reporting import (
 )
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
-_S3 = re.compile(r"^s3[an]:", re.IGNORECASE)
+_S3 = re.compile(r"^s3[an]?:", re.IGNORECASE)
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^<>|`]")
 _BLOCK = 1 << 20
 _EVENTS = ".ndjson"
@@ -88,13 +88,21 @@ def reached(where: str) -> Iterator[tuple[Any, str]]:
         if path is not None:
             yield fs.LocalFileSystem(), str(path)
         else:
-            yield fs.FileSystem.from_uri(_S3.sub("s3:", where))
+            yield fs.FileSystem.from_uri(_for_pyarrow(where))
     except FileNotFoundError:
         raise
     except (pa.ArrowInvalid, ImportError) as unknown:
         raise UsageError(f"{where} cannot be opened: {_first_line(unknown)}") from unknown
     except OSError as failed:
         raise EnvironmentFailed(f"{where} does not answer: {_first_line(failed)}") from failed
+
+
+def _for_pyarrow(where: str) -> str:
+    """The URI by which pyarrow knows a place; in S3, a file is one request, whole or not there."""
+    if not _S3.match(where):
+        return where
+    mark = "&" if "?" in where else "?"
+    return f"{_S3.sub('s3:', where)}{mark}allow_delayed_open=true"
 
 
 def _first_line(error: BaseException) -> str:
@@ -145,7 +153,8 @@ def info_of(where: str) -> RunInfo:
     if path is not None:
         return RunFolder(path).info()
     with _scratch(where) as folder:
-        _fetch(where, folder.path, ["run.json"])
+        if "run.json" in [info.base_name for info in _seen(where)]:
+            _fetch(where, folder.path, ["run.json"])
         return folder.info()
 
 
@@ -194,8 +203,6 @@ def _copy(run: RunFolder, to: RunFolder) -> None:
 def _fetch_run(where: str, to: RunFolder) -> None:
     """Fetches the history and what was made of it, or the events if there is none."""
     there = [info.base_name for info in _seen(where)]
-    if "run.json" not in there:
-        raise UsageError(f"{where} is not a run folder: it has no run.json")
     _fetch(where, to.path, [n for n in there if n in ("run.json", *_HISTORY, *_JUDGED)])
     part, ending = ("columns", ".parquet") if _HISTORY[0] in there else ("events", _EVENTS)
     names = [i.base_name for i in _seen(below(where, part)) if i.base_name.endswith(ending)]

@@ -53,7 +53,7 @@ def _many(found: Sequence[RunSource], made: Report, request: ReportRequest) -> N
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     from fencepost_reports.many_runs.correlation import correlation  # noqa: PLC0415
-    from fencepost_reports.many_runs.job import run_job, runs, table  # noqa: PLC0415
+    from fencepost_reports.many_runs.job import run_job, windows  # noqa: PLC0415
     from fencepost_reports.many_runs.session import session  # noqa: PLC0415
 
     once, again = _by_id(found)
@@ -65,8 +65,8 @@ def _many(found: Sequence[RunSource], made: Report, request: ReportRequest) -> N
             rows = [summary.row for summary in summaries if summary.row]
             if not rows:
                 raise UsageError(_nothing(summaries))
-            windows = table(runs(spark, made.out, rows), "windows")
-            across = correlation(windows).orderBy("what", "fault", "type").toArrow()
+            cut = windows(spark, [places.below(made.out, row) for row in rows])
+            across = correlation(cut).orderBy("what", "fault", "type").toArrow()
         except (PySparkException, Py4JError) as failed:
             # An error of py4j cannot be shown once Java has ended, so it is no cause.
             raise EnvironmentFailed(f"Spark did not end the report: {_cause(failed)}") from None

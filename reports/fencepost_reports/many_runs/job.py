@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from typing import TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -20,12 +21,16 @@ from fencepost import Codec
 from fencepost.columns import EventTable, schema_of
 from fencepost.reporting import Promises, read
 from fencepost_reports import places
-from fencepost_reports.making import RUNS, Report, attempt
+from fencepost_reports.making import RUNS, Report, attempt, read_row
 from fencepost_reports.one_run.run import RunSource
-from fencepost_reports.one_run.tables import RunSummary, RunTables
+from fencepost_reports.one_run.tables import RunSummary, RunTables, WindowRow
 
+Source = TypeVar("Source")
 BATCH = 5_000
 """How many events are one Arrow batch."""
+ROWS = 100
+"""The rows of how many runs one task reads."""
+_WINDOWS = schema_of(WindowRow)
 _SUMMARY = pa.schema([pa.field("summary", pa.binary(), nullable=False)])
 
 
@@ -43,30 +48,39 @@ def run_job(
     return [msgspec.json.decode(bytes(row.summary), type=RunSummary) for row in rows]
 
 
+def windows(session: SparkSession, rows: Sequence[str]) -> DataFrame:
+    """The windows of the runs whose rows are at these places; tasks read them, as they wrote
+    them."""
+
+    def windows_of(where: str) -> Iterator[pa.RecordBatch]:
+        found = read_row(where, "windows")
+        yield pa.RecordBatch.from_pylist(found, _WINDOWS)
+
+    return _spread(session, rows, windows_of, _WINDOWS, each=ROWS)
+
+
 def _spread(
     session: SparkSession,
-    sources: Sequence[RunSource],
-    read_one: Callable[[RunSource], Iterator[pa.RecordBatch]],
+    of: Sequence[Source],
+    read_one: Callable[[Source], Iterator[pa.RecordBatch]],
     schema: pa.Schema,
+    each: int = 1,
 ) -> DataFrame:
-    """What `read_one` makes of each source, a task each, so that no task has two runs while another
-    has none."""
+    """What `read_one` makes of each source, with so many sources in `each` task."""
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch["id"].to_pylist():
-                yield from read_one(sources[number])
+                yield from read_one(of[number])
 
-    numbered = session.range(0, len(sources), 1, max(1, len(sources)))
+    numbered = session.range(0, len(of), 1, max(1, -(-len(of) // each)))
     return numbered.mapInArrow(rows, from_arrow_schema(schema))
 
 
-def runs(session: SparkSession, out: str, rows: Sequence[str] | None = None) -> DataFrame:
-    """The rows of the runs in a report, each a `RunTables`; `rows` are their places below `out`, by
-    default those of every run that was ever reported there."""
-    paths = [f"{out}/{row}" for row in ((RUNS,) if rows is None else rows)]
+def runs(session: SparkSession, out: str) -> DataFrame:
+    """The rows of all runs that were ever reported to `out`, each a `RunTables`."""
     reader = session.read.schema(from_arrow_schema(schema_of(RunTables)))
-    return reader.parquet(*paths)
+    return reader.parquet(f"{out}/{RUNS}")
 
 
 def table(runs: DataFrame, name: str) -> DataFrame:
