@@ -228,18 +228,18 @@ TestOneProducer.settings = BOUNDED
 
 
 @pytest.mark.parametrize(
-    ("known", "producer", "sequence", "log_start", "late"),
+    ("producer", "sequence", "log_start", "leader_epoch", "late"),
     [
-        (0, 7, 5, 0, True),
-        (0, 7, 0, 0, False),
-        (1, 7, 5, 0, False),
-        (0, -1, 5, 0, False),
-        (0, 7, 5, 2, False),
+        (7, 5, 0, 1, True),
+        (7, 0, 0, 1, False),
+        (-1, 5, 0, 1, False),
+        (7, 5, 2, 1, False),
+        (7, 5, 0, 0, False),
     ],
-    ids=["late", "first", "known", "no-id", "deleted"],
+    ids=["late", "first", "no-id", "deleted", "first-leader"],
 )
-def test_only_in_a_whole_log_is_a_producers_first_batch_late(
-    known: int, producer: int, sequence: int, log_start: int, late: bool
+def test_only_a_later_leader_of_a_whole_log_knows_that_a_producer_begins_late(
+    producer: int, sequence: int, log_start: int, leader_epoch: int, late: bool
 ) -> None:
     header = BatchHeader(
         base_offset=0,
@@ -254,14 +254,4 @@ def test_only_in_a_whole_log_is_a_producers_first_batch_late(
         count=1,
         crc=0,
     )
-    entry = Entry(
-        base=0,
-        end=1,
-        epoch=0,
-        size=80,
-        max_timestamp=0,
-        producer_id=producer,
-        producer_epoch=0,
-        base_sequence=0,
-    )
-    assert begins_late([entry] * known, header, log_start) is late
+    assert begins_late(header, log_start, leader_epoch) is late

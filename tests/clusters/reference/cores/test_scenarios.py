@@ -304,6 +304,30 @@ def test_an_idempotent_resend_is_stored_once(world: World) -> None:
 def test_a_batch_is_refused_while_an_earlier_one_of_its_producer_may_come_again(
     world: World,
 ) -> None:
+    """librdkafka takes the earlier batch for stored as soon as the later one is."""
+    followers = set(BROKERS) - {world.leader("orders")}
+    early, late = idempotent(7, 0, [b"a", b"b"]), idempotent(7, 2, [b"c"])
+    assert {error_of(world.answer(one, early)) for one in followers} == {
+        Error.NOT_LEADER_OR_FOLLOWER
+    }
+    world.kill(world.leader("orders"))
+    assert world.until(lambda: world.leader("orders") in followers, 10)
+    world.run(0.5)
+    new = world.leader("orders")
+    assert error_of(world.answer(new, late)) == Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert [error_of(world.answer(new, one)) for one in (early, late)] == [Error.NONE] * 2
+    assert read(world) == [b"a", b"b", b"c"]
+
+
+def test_a_producer_that_a_log_does_not_know_may_begin_with_any_sequence_number(
+    world: World,
+) -> None:
+    assert error_of(world.answer(world.leader("orders"), idempotent(7, 5, [b"a"]))) == Error.NONE
+
+
+def test_a_batch_is_refused_whose_predecessor_a_former_leader_has_lost(
+    world: World,
+) -> None:
     """librdkafka takes the earlier batch for stored as soon as the later one is. Here the former
     leader has stored the earlier one, and loses it."""
     old = world.leader("orders")

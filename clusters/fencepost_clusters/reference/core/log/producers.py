@@ -59,12 +59,14 @@ def check_sequence(window: Sequence[Entry], header: BatchHeader) -> Entry | Erro
     return None if header.base_sequence == expected else Error.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def begins_late(window: Sequence[Entry], header: BatchHeader, log_start: int) -> bool:
-    """Whether a batch is the first of its producer in a log, though the producer has sent earlier
-    ones.
+def begins_late(header: BatchHeader, log_start: int, leader_epoch: int) -> bool:
+    """Whether a producer without a batch in a log has sent earlier ones that may come again.
 
-    They were refused, or lost with another leader, and would come too late after this one.
+    A former leader has refused or lost them, and they would come too late after this one.
     librdkafka takes them for stored as soon as this one is, and reports them as acknowledged. A log
-    without its first records does not tell, so any sequence number may follow there (KIP-360).
+    without its first records does not tell, so any sequence number may follow there (KIP-360). Nor
+    does one that has had no other leader: its topic may have been deleted and made again, and a
+    producer goes on. What the leader itself has refused, `RefusedBatches` knows.
     """
-    return not window and header.producer_id >= 0 and header.base_sequence > 0 and log_start == 0
+    later = header.producer_id >= 0 and header.base_sequence > 0
+    return later and log_start == 0 and leader_epoch > 0

@@ -18,6 +18,7 @@ from fencepost_clusters.reference.core.node.effects import (
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.replication.cluster_state import ClusterState, Session
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
+from fencepost_clusters.reference.core.replication.refused_batches import RefusedBatches
 from fencepost_clusters.reference.core.replication.replica import Key as ReplicaKey
 from fencepost_clusters.reference.core.replication.replica import Replica
 from fencepost_clusters.reference.core.replication.replicas import Replicas
@@ -72,6 +73,7 @@ class Producing:
         self._session = session
         self._policies = policies
         self._out = out
+        self._refused_batches = RefusedBatches()
         self._pending: list[_Pending] = []
         self._due_ns = 0
         """When the first of them times out."""
@@ -93,6 +95,7 @@ class Producing:
                 key = (topic.name, part.index)
                 outcome = self._append(received, request, state, topic.name, part)
                 if isinstance(outcome, Error):
+                    self._refused_batches.refused(key, part.records or b"", outcome)
                     pending.done[key] = m.PartitionProduceResponse(
                         index=part.index, error_code=outcome
                     )
@@ -141,7 +144,7 @@ class Producing:
         if not batches:
             return Error.INVALID_REQUEST
         most = self._limit(state, topic, "max.message.bytes", "message.max.bytes")
-        return self._store(one, batches, most)
+        return self._store((topic, part.index), one, batches, most)
 
     def _limit(self, state: ClusterState, topic: str, name: str, of_broker: str) -> int:
         """A topic's setting, or that of this broker."""
@@ -150,6 +153,7 @@ class Producing:
 
     def _store(
         self,
+        place: Key,
         one: Replica,
         batches: tuple[tuple[BatchHeader, bytes], ...],
         most_bytes: int,
@@ -166,8 +170,12 @@ class Producing:
             return known
         if known is not None:
             return Appended(one, known.base, known.end, known.epoch, True)
-        if begins_late(window, header, one.log.start):
+        if not window and (
+            begins_late(header, one.log.start, one.epoch)
+            or self._refused_batches.precede(place, header)
+        ):
             return Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+        self._refused_batches.stored(place, header)
         stored = [one.append(header, data) for header, data in batches]
         return Appended(one, stored[0].base, stored[-1].end, one.epoch, False)
 
