@@ -157,7 +157,8 @@ class ResultCollector:
             ran = Ran(item.nodeid, report.outcome, folder)
             self.runs.append(ran)
             if self.stop_when(ran):
-                item.session.shouldstop = "found"
+                # Pytest describes no traceback then: that takes as long as a short run.
+                item.session.shouldfail = "found"
         return report
 
 
