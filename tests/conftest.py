@@ -16,6 +16,9 @@ settings.register_profile(
 )
 settings.load_profile("any machine")
 
+SELDOM = (10_000, 20, 100)
+"""Python's thresholds for a search for cycles are 700, 10 and 10."""
+
 
 @pytest.fixture(scope="session", autouse=True)
 def without_hypothesis() -> Iterator[None]:
@@ -27,7 +30,10 @@ def without_hypothesis() -> Iterator[None]:
 
 def pytest_collection_finish() -> None:
     """Histories are many small values without cycles: a tenth of a simulated run went into looking
-    for cycles among them, and among all that was imported."""
+    for cycles among them, and among all that was imported. Once is enough for a process: searches
+    and others begin sessions within a test."""
+    if gc.get_threshold() == SELDOM:
+        return
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 20, 100)
+    gc.set_threshold(*SELDOM)
