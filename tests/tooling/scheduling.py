@@ -1,5 +1,5 @@
 """A pytest plugin: how xdist hands out tests. The tests of a file stay together, as they may share
-a cluster; but a test of the suites, or of a death, shares nothing with its file."""
+a cluster; but a test of the suites, of a death or of a defect shares nothing with its file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, final
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-ALONE = ("suites/", "tests/deaths/")
+ALONE = ("suites/", "tests/deaths/", "tests/clusters/reference/runs/test_searches.py")
 
 
 @final
