@@ -1,4 +1,8 @@
-"""The command line: one sentence and the right exit code for every error."""
+"""The command line: one sentence and the right exit code for every error.
+
+A command that is refused before it starts anything is called in this process, the others are
+programs.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,8 +20,8 @@ import pytest
 import typer
 from confluent_kafka.admin import AdminClient
 
-from fencepost import Codec, RunStarted
-from fencepost.commands.cli import app
+from fencepost import Codec, Event, RunStarted
+from fencepost.commands.cli import app, main
 from fencepost.commands.options import defaults_of
 from fencepost.history.recorder import Recorder
 from fencepost.history.run_folder import RunFolder, RunInfo
@@ -27,6 +31,7 @@ pytestmark = pytest.mark.tool
 
 COMMAND = (sys.executable, "-c", "from fencepost.commands.cli import main; main()")
 LIMIT_S = 180
+Ended = subprocess.CompletedProcess[str]
 COLLECT = {"PYTEST_ADDOPTS": "--collect-only"}
 """The environment of a session of pytest that shows its settings and its tests only."""
 COLOUR = re.compile(r"\x1b\[(?:\d+;)*3[0-7](?:;\d+)*m")
@@ -66,7 +71,7 @@ def test_it(cluster):
 
 def fencepost(
     *words: str, environment: Mapping[str, str] | None = None, folder: Path | None = None
-) -> subprocess.CompletedProcess[str]:
+) -> Ended:
     return subprocess.run(
         [*COMMAND, *words],
         capture_output=True,
@@ -76,6 +81,22 @@ def fencepost(
         env={**os.environ, **(environment or {})},
         cwd=folder,
     )
+
+
+@pytest.fixture
+def called(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Ended]:
+    """As `fencepost`, without a process for it."""
+
+    def call(*words: str) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["fencepost", *words])
+        with pytest.raises(SystemExit) as exited:
+            main()
+        assert isinstance(exited.value.code, int)
+        return Ended(words, exited.value.code, *capsys.readouterr())
+
+    return call
 
 
 def test_tests_run_beside_a_conftest_that_is_not_theirs(tmp_path: Path) -> None:
@@ -119,38 +140,42 @@ def test_tests_run_beside_a_conftest_that_is_not_theirs(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_name_is_answered_in_one_line_with_the_nearest_one(
-    words: tuple[str, ...], hint: str, tmp_path: Path
+    words: tuple[str, ...], hint: str, tmp_path: Path, called: Callable[..., Ended]
 ) -> None:
-    out = ("--out", str(tmp_path)) if words[0] != "plugins" else ()
-    ended = fencepost(*words, *(out if len(words) > 1 or words[0] == "demo" else ()))
+    out = ("--out", str(tmp_path)) if len(words) > 1 else ()
+    # `run` is a session of pytest.
+    ended = (fencepost if words[0] == "run" else called)(*words, *out)
     assert ended.returncode == 2, ended.stderr
     assert hint in ended.stderr
     assert "Traceback" not in ended.stderr
 
 
-def test_the_list_of_commands_cuts_no_line_off() -> None:
+def test_the_list_of_commands_cuts_no_line_off(called: Callable[..., Ended]) -> None:
     for words in ((), ("cluster",)):
-        listed = fencepost(*words, "--help").stdout.partition("Commands:")[2].splitlines()
+        listed = called(*words, "--help").stdout.partition("Commands:")[2].splitlines()
         assert listed
         assert [line for line in listed if line and not line.endswith(".")] == []
         assert [line for line in listed if line.endswith("...")] == []
 
 
-def test_a_project_sets_the_defaults_of_options(tmp_path: Path) -> None:
+def test_a_project_sets_the_defaults_of_options(
+    tmp_path: Path, called: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+) -> None:
     project = tmp_path / "pyproject.toml"
     (tmp_path / "below").mkdir()
     project.write_text("[tool.fencepost]\nsystem = 'reference/quorun'\n")
+    monkeypatch.chdir(tmp_path / "below")
     for words in (("soak",), ("conformance",), ("cluster", "up"), ("run", "no_test.py")):
-        ended = fencepost(*words, folder=tmp_path / "below")
+        ended = (fencepost if words[0] == "run" else called)(*words)
         assert (ended.returncode, ended.stdout) == (2, "")
         assert "did you mean 'reference/quorum'?" in ended.stderr
-    ended = fencepost("demo", "--system", "apache/kraft", folder=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    ended = called("demo", "--system", "apache/kraft")
     assert "apache/kraft has no demonstration" in ended.stderr
-    given = {"FENCEPOST_SYSTEM": "etcd/clustr"}
-    ended = fencepost("soak", folder=tmp_path, environment=given)
-    assert "did you mean 'etcd/cluster'?" in ended.stderr
+    monkeypatch.setenv("FENCEPOST_SYSTEM", "etcd/clustr")
+    assert "did you mean 'etcd/cluster'?" in called("soak").stderr
     project.write_text("[tool.fencepost]\nruntme = 'simulated'\n")
-    ended = fencepost("plugins", folder=tmp_path)
+    ended = called("plugins")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == (
         f"fencepost: {project}: no key of [tool.fencepost] named 'runtme'; "
@@ -170,7 +195,7 @@ def test_what_a_command_does_without_an_option_is_left_to_it() -> None:
     assert defaults["run"] == {}
 
 
-def header(ended: subprocess.CompletedProcess[str]) -> dict[str, str]:
+def header(ended: Ended) -> dict[str, str]:
     """The settings that pytest's header names."""
     (line,) = [one for one in ended.stdout.splitlines() if one.startswith("fencepost: ")]
     return dict(word.split("=", 1) for word in line.split()[1:])
@@ -323,7 +348,7 @@ def test_a_command_that_runs_the_suites_ends_when_it_is_interrupted(tmp_path: Pa
     assert "interrupted" in error
 
 
-def matrix_of(suites: str, tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
+def matrix_of(suites: str, tmp_path: Path, *options: str) -> Ended:
     """`fencepost conformance`, with these tests for suites."""
     tests = tmp_path / "test_suites.py"
     tests.write_text(suites)
@@ -421,21 +446,14 @@ def test_a_damaged_history_is_inconclusive_and_the_damage_is_named(tmp_path: Pat
         )
     )
     recorder = Recorder.open(folder.events_of("harness"), "run", "harness")
-    recorder.record(RunStarted(system="reference/quorum", runtime="process", seed=1))
+    begun = RunStarted(system="reference/quorum", runtime="process", seed=1)
+    recorder.record(begun)
     recorder.close()
     with folder.events_of("harness").open("ab") as file:
-        file.write(Codec().encode(recorder_event())[:40])
+        file.write(Codec().encode(Event("run", "harness", 1, 5, begun))[:40])
     ended = fencepost("report", str(folder.path), "--out", str(tmp_path / "out"))
     assert ended.returncode == 3, ended.stderr
     assert "not complete" in ended.stderr
-
-
-def recorder_event() -> object:
-    from fencepost import Event  # noqa: PLC0415
-
-    return Event(
-        "run", "harness", 1, 5, RunStarted(system="reference/quorum", runtime="process", seed=1)
-    )
 
 
 LEADER_IS_KILLED = """
