@@ -168,7 +168,7 @@ def judged(events: Sequence[Event]) -> Judgement:
     return judge(events, rules.ALL, known, RunEnd(True, events[-1].at_ns), PLANE)
 
 
-def disturbed(members: Members, check_tokens: bool) -> Sequence[Event]:
+def disturbed(members: Members) -> Sequence[Event]:
     """Clients at work while a leader is cut off, a lock's holder is stopped and a leader is
     killed."""
     clients = Clients(members)
@@ -177,8 +177,7 @@ def disturbed(members: Members, check_tokens: bool) -> Sequence[Event]:
         clients.start(f"register{number}", kind="registers", serializable_every=7, limit_ms=1500)
     for number in (1, 2):
         clients.start(
-            f"locker{number}", kind="locker", ttl_s=1, writes=WRITES, every_ms=40, abandon_every=3,
-            check_tokens=check_tokens,
+            f"locker{number}", kind="locker", ttl_s=1, writes=WRITES, every_ms=40, abandon_every=3
         )  # fmt: skip
     assert poll(lambda: _last_token(clients.events("locker1")) > 0, 15.0)
     old = members.leader()
@@ -311,7 +310,7 @@ def stale(events: Sequence[Event]) -> Sequence[Event]:
 def test_a_disturbed_cluster_keeps_every_promise_and_porcupine_agrees(
     members: Members, checker: Path
 ) -> None:
-    events = disturbed(members, check_tokens=True)
+    events = disturbed(members)
     found = judged(events)
     assert {clause: one.verdict for clause, one in found.verdicts.items()} == {
         one.id: Outcome.HOLDS for one in CLAUSES
@@ -322,9 +321,3 @@ def test_a_disturbed_cluster_keeps_every_promise_and_porcupine_agrees(
     assert results(checker, altered)["r0"] == "Illegal"
     verdicts = judged(altered).verdicts
     assert [verdicts[f"ETCD-0{n}"].verdict for n in (2, 3)] == [Outcome.VIOLATED] * 2
-
-
-def test_a_store_that_checks_no_tokens_is_found(members: Members) -> None:
-    verdicts = judged(disturbed(members, check_tokens=False)).verdicts
-    broken = {clause for clause, one in verdicts.items() if one.verdict is Outcome.VIOLATED}
-    assert broken == {"ETCD-06"}
