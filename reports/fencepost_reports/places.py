@@ -20,6 +20,7 @@ from fencepost import EnvironmentFailed, UsageError
 from fencepost.reporting import (
     MOST_EVENTS_BYTES,
     MOST_FILES,
+    MOST_JSON_BYTES,
     RunFolder,
     RunInfo,
     copied,
@@ -221,6 +222,16 @@ def _fetch(where: str, to: Path, names: Iterable[str]) -> None:
                 raise UsageError(f"{path} has {size} bytes; at most {MOST_EVENTS_BYTES} are read")
             with files.open_input_stream(path) as source, (to / name).open("wb") as copy:
                 shutil.copyfileobj(source, copy, _BLOCK)
+
+
+def read(where: str) -> bytes | None:
+    """The contents of a small file; None if there is none."""
+    with reached(where) as (files, path):
+        size = files.get_file_info(path).size
+        if size is None or size > MOST_JSON_BYTES:
+            return None
+        with files.open_input_stream(path) as source:
+            return bytes(source.read())
 
 
 def write(where: str, data: bytes) -> None:

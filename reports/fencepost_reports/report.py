@@ -12,16 +12,20 @@ from collections.abc import Sequence
 from io import BytesIO
 from typing import Any
 
+import msgspec
+
 from fencepost import EnvironmentFailed, UsageError
 from fencepost.reporting import Plugins, ReportRequest, load
 from fencepost_reports import places
 from fencepost_reports.making import INDEX, Report, make_alone, maker, refused
 from fencepost_reports.one_run.run import RunSource, sources
 from fencepost_reports.one_run.tables import RunSummary
+from fencepost_reports.pages.overview import Last, last
 from fencepost_reports.pages.render import index_page
 
 CORRELATION = "tables/correlation.parquet"
 REFUSED = "tables/refused.parquet"
+LAST = "last-report.json"
 NAMED = 3
 """How many runs are named in the error that none could be read."""
 
@@ -73,8 +77,19 @@ def _many(found: Sequence[RunSource], made: Report, request: ReportRequest) -> N
     _write_table(across, places.below(made.out, CORRELATION))
     _write_refused(summaries, places.below(made.out, REFUSED))
     sentences = {clause.id: clause.says for clause in made.promises.clauses.values()}
-    page = index_page(summaries, across.to_pylist(), sentences)
+    last_report = places.below(made.out, LAST)
+    before = _last(places.read(last_report))
+    page = index_page(summaries, across.to_pylist(), sentences, before)
     places.write(places.below(made.out, INDEX), page.encode())
+    places.write(last_report, msgspec.json.encode(last(s for s in summaries if s.row)))
+
+
+def _last(found: bytes | None) -> Last | None:
+    """What the last report found; None if there was none, or it cannot be read."""
+    try:
+        return None if found is None else msgspec.json.decode(found, type=Last)
+    except msgspec.DecodeError:
+        return None
 
 
 def _by_id(found: Sequence[RunSource]) -> tuple[Sequence[RunSource], Sequence[RunSummary]]:

@@ -224,10 +224,12 @@ class _Pass:
 
 def _about(run: _Run, events: int, began_ns: int, missed: tuple[str, ...]) -> RunRow:
     info = run.info
+    family = info.system.partition("@")[0]
     return RunRow(
         run=run.source.run,
         path=run.source.where,
         system=info.system,
+        version=info.versions.get(family, info.versions.get("fencepost", "")),
         plane=run.plane,
         runtime=info.runtime,
         seed=info.seed,

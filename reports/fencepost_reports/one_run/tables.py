@@ -36,13 +36,15 @@ class SlotRow(Struct, frozen=True, kw_only=True):
 class RunRow(Struct, frozen=True, kw_only=True):
     """The contents of run.json, and how the history ended.
 
-    `missed` names the faults without a receipt. `damage` says what the history lacks, `stalled` how
+    `version` is that of the system, or Fencepost's for a system that comes with it. `missed` names
+    the faults without a receipt. `damage` says what the history lacks, `stalled` how
     long the run's machine stood still, if that is worth a word.
     """
 
     run: str
     path: str
     system: str
+    version: str
     plane: str
     runtime: str
     seed: int

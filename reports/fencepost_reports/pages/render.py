@@ -33,6 +33,7 @@ from fencepost_reports.pages.lanes import (
     timeline,
     violation_id,
 )
+from fencepost_reports.pages.overview import Last, overview
 
 VERDICTS: Mapping[str, tuple[str, str]] = {
     Outcome.VIOLATED: ("✕", "violated"),
@@ -43,6 +44,8 @@ VERDICTS: Mapping[str, tuple[str, str]] = {
 }
 """Each verdict's sign and words, the worst first; the sign needs no colour."""
 _WORST = list(VERDICTS)
+LINKS = 8
+"""How many of the runs that violate a clause an index links beside it."""
 
 
 @final
@@ -68,16 +71,16 @@ def index_page(
     runs: Sequence[RunSummary],
     correlation: Sequence[Mapping[str, Any]],
     sentences: Mapping[str, str],
+    before: Last | None = None,
 ) -> str:
     """The page of all runs, with the correlates of failure over them; `sentences` has that of each
-    clause."""
+    clause, and `before` is what the last report found."""
     read = [run for run in runs if run.about is not None]
     return _text(
         "index.html.j2",
         {
-            "runs": read,
+            "all": overview(read, sentences, before),
             "refused": [run.outcome for run in runs if run.about is None],
-            "clauses": _clauses(read, sentences),
             "correlation": correlation,
         },
     )
@@ -105,6 +108,7 @@ def _templates() -> jinja2.Environment:
         script=Markup(_file("page.js")),
         definitions=Markup(definitions()),
         verdicts=VERDICTS,
+        LINKS=LINKS,
         length_of=lambda about: (about.ended_ns - about.began_ns) / 1e6,
     )
     return environment
@@ -118,29 +122,6 @@ def _counts(run: RunSummary) -> Sequence[tuple[str, int]]:
     """Each verdict and how many clauses have it, the worst first."""
     found = list(run.verdicts.values())
     return [(verdict, found.count(verdict)) for verdict in _WORST]
-
-
-def _clauses(
-    runs: Iterable[RunSummary], sentences: Mapping[str, str]
-) -> Sequence[Mapping[str, Any]]:
-    """Each clause with its verdict in every run; clauses whose verdicts differ come first."""
-    found: dict[str, dict[str, str]] = {}
-    for run in runs:
-        for clause, verdict in run.verdicts.items():
-            found.setdefault(clause, {})[run.outcome.run] = verdict
-    clauses = [
-        {
-            "clause": clause,
-            "sentence": sentences.get(clause, ""),
-            "counts": [(v, list(by_run.values()).count(v)) for v in _WORST if v in by_run.values()],
-            "by_run": by_run,
-            "telling": set(by_run.values()) - {Outcome.HOLDS, Outcome.NOT_APPLICABLE},
-        }
-        for clause, by_run in found.items()
-    ]
-    return sorted(
-        clauses, key=lambda c: (min(_WORST.index(v) for v, _ in c["counts"]), c["clause"])
-    )
 
 
 def _view(run: RunTables) -> Mapping[str, Any]:

@@ -1,0 +1,88 @@
+"""The index: what the summaries of many runs say together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from fencepost.reporting import Promises
+from fencepost_reports.making import summary
+from fencepost_reports.one_run.run import RunSource, run_tables
+from fencepost_reports.one_run.tables import RunSummary
+from fencepost_reports.pages.overview import Cell, Last, Overview, last, overview
+from fencepost_reports.pages.render import index_page
+
+MOST_BYTES = 2_000_000
+
+
+@pytest.fixture(scope="module")
+def one(runs: Mapping[str, Path], promises: Promises) -> RunSummary:
+    tables = run_tables(RunSource("night", str(runs["night"])), promises)
+    return summary(tables, "tables/runs/date=2026-01-01/run=night/run.parquet", "runs/night.html")
+
+
+def run(one: RunSummary, name: str, system: str = "a", **verdicts: str) -> RunSummary:
+    """A run like another one, with these verdicts."""
+    assert one.about is not None
+    violated = tuple(clause for clause, verdict in verdicts.items() if verdict == "violated")
+    return structs.replace(
+        one,
+        about=structs.replace(one.about, run=name, system=system),
+        outcome=structs.replace(one.outcome, run=name, violated=violated, lacks=""),
+        verdicts=verdicts,
+    )
+
+
+def seen(*runs: RunSummary, before: Last | None = None) -> Overview:
+    return overview(runs, {}, before)
+
+
+def test_the_worst_clauses_and_the_runs_with_a_violation_come_first(one: RunSummary) -> None:
+    found = seen(
+        run(one, "clean", A="holds", B="holds", C="not-exercised", D="holds"),
+        run(one, "bad", A="holds", B="unknown", C="not-exercised", D="violated"),
+    )
+    assert [clause.id for clause in found.clauses] == ["D", "B", "C", "A"]
+    assert [one.outcome.run for one in found.runs] == ["bad", "clean"]
+
+
+def test_a_cell_counts_the_runs_of_its_system_with_the_worst_verdict(one: RunSummary) -> None:
+    found = seen(
+        run(one, "1", A="holds"),
+        run(one, "2", A="unknown"),
+        run(one, "3", A="unknown"),
+        run(one, "4", system="b", A="holds", B="holds"),
+    )
+    assert [subject.system for subject in found.subjects] == ["a", "b"]
+    cells = {clause.id: clause.cells for clause in found.clauses}
+    assert cells == {"A": [Cell("unknown", 2, 3), Cell("holds", 1, 1)], "B": [None, cells["B"][1]]}
+
+
+def test_what_is_new_is_what_no_run_of_the_last_report_had(one: RunSummary) -> None:
+    before = last([run(one, "1", A="violated", B="holds"), run(one, "2", A="holds", B="holds")])
+    now = seen(
+        run(one, "2", A="violated", B="holds"),
+        run(one, "3", A="holds", B="violated"),
+        before=before,
+    )
+    assert now.new_runs == 1
+    assert [clause.id for clause in now.clauses if clause.new] == ["B"]
+    assert not any(clause.new for clause in seen(run(one, "1", A="violated")).clauses)
+
+
+def test_a_day_counts_violations_and_what_is_undecided(one: RunSummary) -> None:
+    later = structs.replace(run(one, "3", A="unknown"), row="tables/runs/date=2026-01-02/x")
+    found = seen(run(one, "1", A="violated"), run(one, "2", A="holds"), later)
+    assert [tuple(day) for day in found.days] == [("2026-01-02", 1, 0, 1), ("2026-01-01", 2, 1, 0)]
+
+
+def test_the_index_of_a_thousand_runs_stays_small(one: RunSummary) -> None:
+    assert one.about is not None
+    clauses = {f"CLAUSE-{n}": "violated" if n < 40 else "holds" for n in range(150)}
+    many = [run(one, f"20260101-120000-a-test-of-some-length-{n}", **clauses) for n in range(1000)]
+    page = index_page(many, [], {clause: "A promise of a sentence." for clause in clauses})
+    assert len(page.encode()) < MOST_BYTES
+    assert all(one.outcome.run in page for one in many)
