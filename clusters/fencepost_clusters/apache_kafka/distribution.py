@@ -10,11 +10,13 @@ network nor Maven. Runs side by side wait for each other.
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Timer
@@ -35,7 +37,8 @@ from fencepost_clusters.java import (
 )
 
 MAIN = "kafka.Kafka"
-STARTED = "Kafka Server started"
+STARTED = re.compile(r"Kafka Server started|\[KafkaServer id=1\] started")
+"""What a node logs, with and without KRaft."""
 LOG4J = "2.25.4"
 """Without a binding of SLF4J, Kafka logs nothing. Kafka 3 also uses the classes of Log4j 1."""
 OTHER_LOGGING = ("slf4j-log4j12-*.jar", "log4j-1.2.1*.jar")
@@ -45,6 +48,11 @@ AGENT = "1.0.1"
 """The version of Prometheus's `jmx_prometheus_javaagent`."""
 AGENT_IN_IMAGE = "metrics-agent.jar"
 _AGENT = Artifact("io.prometheus.jmx", "jmx_prometheus_javaagent", AGENT)
+_ZOOKEEPER = (
+    "-Dzookeeper.admin.enableServer=false",
+    "org.apache.zookeeper.server.ZooKeeperServerMain",
+)
+"""The server that is in the jar of Kafka 2's client."""
 _JVM_LIMIT_S = 90
 
 
@@ -86,7 +94,7 @@ def installed(version: str, environment: Mapping[str, str], logging: str) -> Dis
             if not home.exists():
                 _bring(version, home, environment)
     _check(f"Kafka {version}", home / "lib", home)
-    if _has_kraft(version) and not archive.exists():
+    if not archive.exists():
         with alone(home.parent / f"{version}.lock"):
             if not archive.exists():
                 _prepare(found, logging)
@@ -133,7 +141,7 @@ def _kafka(version: str) -> str:
 
 
 def _has_kraft(version: str) -> bool:
-    """Whether a version has the tool that formats a disk, and so an archive of classes here."""
+    """Whether a version runs without ZooKeeper, and has the tool that formats a disk."""
     return _major(version) >= 3
 
 
@@ -152,37 +160,45 @@ def _bring(version: str, home: Path, environment: Mapping[str, str]) -> None:
 
 def _prepare(kafka: Distribution, logging: str) -> None:
     """Formats a disk to keep its bootstrap.checkpoint, and runs one node to archive its classes."""
-    with tempfile.TemporaryDirectory(dir=kafka.home, prefix=".node-") as made:
+    with tempfile.TemporaryDirectory(dir=kafka.home, prefix=".node-") as made, ExitStack() as after:
         folder = Path(made)
-        with socket.socket() as client, socket.socket() as controller:
-            client.bind(("127.0.0.1", 0))
-            controller.bind(("127.0.0.1", 0))
-            ports = client.getsockname()[1], controller.getsockname()[1]
+        with socket.socket() as one, socket.socket() as other:
+            one.bind(("127.0.0.1", 0))
+            other.bind(("127.0.0.1", 0))
+            ports = one.getsockname()[1], other.getsockname()[1]
         (folder / "log4j2.properties").write_text(logging)
-        (folder / "server.properties").write_text(_one_node(folder / "data", *ports))
+        settings = folder / "server.properties"
         java = [
             kafka.java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
             f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
-            "-cp", class_path(kafka.home / "lib"),
         ]  # fmt: skip
-        run(
-            [*java, "kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAZQ",
-             "-c", str(folder / "server.properties")],
-            _JVM_LIMIT_S,
-            f"StorageTool of Kafka {kafka.version} failed",
-        )  # fmt: skip
-        shutil.copyfile(
-            folder / "data" / "bootstrap.checkpoint", kafka.home / "bootstrap.checkpoint"
-        )
-        beside = kafka.archive.with_suffix(".partial")
+        classes = ["-cp", class_path(kafka.home / "lib")]
+        if _has_kraft(kafka.version):
+            settings.write_text(_one_node(folder / "data", *ports))
+            run(
+                [*java, *classes, "kafka.tools.StorageTool", "format",
+                 "-t", "AAAAAAAAAAAAAAAAAAAAZQ", "-c", str(settings)],
+                _JVM_LIMIT_S,
+                f"StorageTool of Kafka {kafka.version} failed",
+            )  # fmt: skip
+            shutil.copyfile(
+                folder / "data" / "bootstrap.checkpoint", kafka.home / "bootstrap.checkpoint"
+            )
+        else:
+            settings.write_text(_one_broker(folder / "data", *ports))
+            beside_it = [*java, *classes, *_ZOOKEEPER, str(ports[1]), str(folder / "znodes")]
+            server = after.enter_context(
+                subprocess.Popen(beside_it, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            )
+            after.callback(server.kill)
+        partial = kafka.archive.with_suffix(".partial")
         _run_until_started(
-            [*java[:-2], f"-XX:ArchiveClassesAtExit={beside}", *java[-2:], MAIN,
-             str(folder / "server.properties")],
+            [*java, f"-XX:ArchiveClassesAtExit={partial}", *classes, MAIN, str(settings)],
             kafka.version,
-        )  # fmt: skip
-        if not beside.exists():
+        )
+        if not partial.exists():
             raise EnvironmentFailed(f"{kafka.java} made no class data archive of Kafka")
-        beside.rename(kafka.archive)
+        partial.rename(kafka.archive)
 
 
 def _one_node(data: Path, client_port: int, controller_port: int) -> str:
@@ -203,6 +219,20 @@ def _one_node(data: Path, client_port: int, controller_port: int) -> str:
     )
 
 
+def _one_broker(data: Path, client_port: int, zookeeper_port: int) -> str:
+    return "\n".join(
+        [
+            "broker.id=1",
+            f"listeners=PLAINTEXT://127.0.0.1:{client_port}",
+            f"zookeeper.connect=127.0.0.1:{zookeeper_port}",
+            "zookeeper.connection.timeout.ms=60000",
+            "log.cleaner.dedupe.buffer.size=4194304",
+            f"log.dirs={data}",
+            "",
+        ]
+    )
+
+
 def _run_until_started(argv: Sequence[str], version: str) -> None:
     """Runs a node until it logs that it has started, and stops it in order."""
     said: list[str] = []
@@ -215,10 +245,10 @@ def _run_until_started(argv: Sequence[str], version: str) -> None:
         try:
             for line in node.stdout:
                 said.append(line.rstrip())
-                if STARTED in line:
+                if STARTED.search(line):
                     node.terminate()
         finally:
             watchdog.cancel()
             node.kill()
-    if not any(STARTED in line for line in said):
+    if not any(map(STARTED.search, said)):
         raise EnvironmentFailed(f"a node of Kafka {version} did not start", last_lines(said))

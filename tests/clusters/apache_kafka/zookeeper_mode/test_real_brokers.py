@@ -78,6 +78,7 @@ def test_a_controller_cut_off_from_zookeeper_is_replaced_and_comes_back_with_a_n
 ) -> None:
     below = Shape(settings={"zookeeper.connect": f"zookeeper-1:2181{CHROOTS[version]}"})
     with running(plugins, tmp_path / "run", version, below) as run:
+        assert list((cache(os.environ) / version).glob("classes-*.jsa")), "no archive of classes"
         writes = run.clients.produce("orders", count=200, rate=50)
         run.cluster.eventually(writes.acked_at_least(20))
         victim = run.cluster.active_controller
