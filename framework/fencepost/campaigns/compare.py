@@ -134,8 +134,12 @@ class Compared:
         return Row(clause=clause, shares=shares, known=sorted(known))
 
     def troubled(self) -> Sequence[str]:
-        """The runs that did not reach their end, a sentence each."""
-        return [f"{t.system}, schedule {t.number}: {t.trouble}" for t in self.trials if t.trouble]
+        """The runs that did not reach their end, a line each (`trouble` may quote a log)."""
+        return [
+            f"{t.system}, schedule {t.number}: {t.trouble.splitlines()[0]}"
+            for t in self.trials
+            if t.trouble
+        ]
 
     def never_started(self) -> str:
         """The system of which no run got ready, and why; empty if each has one that did."""
@@ -274,6 +278,6 @@ def _trial(conducted: Conducted, system: str, number: int) -> Trial:
 def _sentence(one: Trial) -> str:
     violated = [c for c, outcome in one.verdicts.items() if outcome is Outcome.VIOLATED]
     found = [f"violates {', '.join(violated)}"] if violated else []
-    found += [*one.lost, *([one.trouble] if one.trouble else [])]
+    found += [*one.lost, *one.trouble.splitlines()[:1]]
     what = f"schedule {one.number}, {one.system}, {one.faults} faults"
     return f"{what}: {'; '.join(found) or 'no clause violated'}"

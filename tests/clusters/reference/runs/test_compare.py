@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from fencepost import Shape, UsageError
@@ -127,7 +128,10 @@ def test_only_runs_that_decided_a_clause_are_counted() -> None:
     outcomes = [(broken, holds), (unknown, broken), (Outcome.NOT_EXERCISED, holds)]
     trials = [trial("one", number, A=a, B=b) for number, (a, b) in enumerate(outcomes)]
     trials += [trial("other", 0, A=holds, C=unknown)]
-    first, second = Compared(["one", "other"], trials).rows()
+    trials.append(msgspec.structs.replace(trial("other", 1), trouble="broker-2#3 ended\nits log"))
+    compared = Compared(["one", "other"], trials)
+    assert compared.troubled() == ["other, schedule 1: broker-2#3 ended"]
+    first, second = compared.rows()
     assert (first.clause, first.known, second.clause, second.known) == ("A", ["old"], "B", [])
     assert [(one.violated, one.of) for one in first.shares.values()] == [(1, 1), (0, 1)]
     assert [(one.violated, one.of) for one in second.shares.values()] == [(1, 3), (0, 0)]
