@@ -58,7 +58,7 @@ def _many(found: Sequence[RunSource], made: Report, request: ReportRequest) -> N
 
     from fencepost_reports.many_runs.correlation import correlation  # noqa: PLC0415
     from fencepost_reports.many_runs.job import run_job, windows  # noqa: PLC0415
-    from fencepost_reports.many_runs.session import session  # noqa: PLC0415
+    from fencepost_reports.many_runs.session import cause, session  # noqa: PLC0415
 
     once, again = _by_id(found)
     with session(request.engine) as spark:
@@ -73,7 +73,7 @@ def _many(found: Sequence[RunSource], made: Report, request: ReportRequest) -> N
             across = correlation(cut).orderBy("what", "fault", "type").toArrow()
         except (PySparkException, Py4JError) as failed:
             # An error of py4j cannot be shown once Java has ended, so it is no cause.
-            raise EnvironmentFailed(f"Spark did not end the report: {_cause(failed)}") from None
+            raise EnvironmentFailed(f"Spark did not end the report: {cause(failed)}") from None
     _write_table(across, places.below(made.out, CORRELATION))
     _write_refused(summaries, places.below(made.out, REFUSED))
     sentences = {clause.id: clause.says for clause in made.promises.clauses.values()}
@@ -105,18 +105,7 @@ def _by_id(found: Sequence[RunSource]) -> tuple[Sequence[RunSource], Sequence[Ru
 def _nothing(summaries: Sequence[RunSummary]) -> str:
     why = [summary.outcome.refused for summary in summaries]
     more = f"; and {len(why) - NAMED} more" if len(why) > NAMED else ""
-    return f"there is no run that can be read: {'; '.join(why[:NAMED])}{more}"
-
-
-def _cause(failed: Exception) -> str:
-    """The line of an error of Spark that names the cause."""
-    text = [line.strip() for line in str(failed).splitlines() if line.strip()]
-    missing = [line for line in text if line.startswith("ModuleNotFoundError: ")]
-    if missing:
-        return f"its workers lack code, which --py-files brings ({missing[-1]})"
-    if any("stopped SparkContext" in line for line in text):
-        return "its master did not answer, or ended the session"
-    return text[0] if text else type(failed).__name__
+    return f"no run can be reported: {'; '.join(why[:NAMED])}{more}"
 
 
 def _write_refused(summaries: Sequence[RunSummary], where: str) -> None:

@@ -277,7 +277,7 @@ def test_what_cannot_be_reported_is_named_and_the_other_runs_are_reported(
 def test_a_report_without_any_run_that_can_be_read_is_refused(
     job: Job, promises: Promises, tmp_path: Path
 ) -> None:
-    with pytest.raises(UsageError, match=r"there is no run that can be read: .*; and 1 more"):
+    with pytest.raises(UsageError, match=r"no run can be reported: .*; and 1 more"):
         reported([tmp_path / str(n) for n in range(4)], tmp_path / "out", promises)
 
 

@@ -112,13 +112,27 @@ def _own(engine: Engine) -> Iterator[SparkSession]:
             )
             ending.callback(_end, gateway)
             context = SparkContext(gateway=gateway)
+            ending.callback(context.stop)
+            started = SparkSession(context)
         except Exception as failed:  # py4j's own errors, or pyspark's when the process ended
             last = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])
-            raise EnvironmentFailed(f"Spark did not start: {failed}", last) from failed
-        ending.callback(context.stop)
+            # An error of py4j cannot be shown once Java has ended, so it is no cause.
+            raise EnvironmentFailed(f"Spark did not start: {cause(failed)}", last) from None
         if "PYSPARK_PYTHON" not in os.environ:  # PySpark itself reads nothing but this
             context.pythonExec = context.getConf().get("spark.pyspark.python", context.pythonExec)
-        yield SparkSession(context)
+        yield started
+
+
+def cause(failed: Exception) -> str:
+    """What an error of Spark says, in one line; that of Java, if there is one."""
+    text = [line.strip() for line in str(failed).splitlines() if line.strip()]
+    missing = [line for line in text if line.startswith("ModuleNotFoundError: ")]
+    if missing:
+        return f"its workers lack code, which --py-files brings ({missing[-1]})"
+    if any("stopped SparkContext" in line for line in text):
+        return "its master did not answer, or ended the session"
+    java = [line.removeprefix(": ") for line in text if line.startswith(": ")]
+    return (java or text or [type(failed).__name__])[0]
 
 
 def settings(engine: Engine, users: Mapping[str, str], scratch: str) -> Mapping[str, str]:
