@@ -63,13 +63,20 @@ def find_java(environment: Mapping[str, str], program: str) -> tuple[str, str]:
     if java is None or not os.access(java, os.X_OK):
         where = f"{java} is no program" if java else "there is no java in the PATH"
         raise EnvironmentFailed(f"{needed}, and {where}")
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    now = os.stat(java)
+    said = _said(java, now.st_size, now.st_mtime_ns)
     release = re.search(r'version "(\d+)[^"]*"', said)
     if release is None or int(release[1]) < JAVA_LEAST:
         first = said.partition("\n")[0] or "does not say its version"
         raise EnvironmentFailed(f"{needed}, and {java} is: {first}")
     build = re.search(r"\(build ([^,)]+)", said)
     return java, re.sub(r"[^A-Za-z0-9.+-]", "-", build[1] if build else release[1])
+
+
+@cache
+def _said(java: str, size: int, changed_ns: int) -> str:
+    """What this Java says of its version. It is asked before each start of a node."""
+    return subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
 
 
 def class_path(folder: Path) -> str:
