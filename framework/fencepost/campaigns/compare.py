@@ -18,6 +18,7 @@ from typing import NamedTuple, final
 from msgspec import Struct
 
 from fencepost.campaigns.jobs import done
+from fencepost.campaigns.soak import NO_FAULT
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.judge import Outcome
 from fencepost.model.errors import UsageError
@@ -140,6 +141,12 @@ class Compared:
             for t in self.trials
             if t.trouble
         ]
+
+    def undecided(self) -> Sequence[str]:
+        """The clauses that were unknown in any run, and `NO_FAULT` if that is so."""
+        unknown = {c for t in self.trials for c, o in t.verdicts.items() if o is Outcome.UNKNOWN}
+        unbroken = not any(trial.faults for trial in self.trials)
+        return [*sorted(unknown), *([NO_FAULT] if unbroken else [])]
 
     def never_started(self) -> str:
         """The system of which no run got ready, and why; empty if each has one that did."""

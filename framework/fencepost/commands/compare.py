@@ -79,7 +79,8 @@ def compare(
         raise typer.Exit(EXIT_ENVIRONMENT)
     if compared.rows():
         raise typer.Exit(EXIT_VIOLATED)
-    raise typer.Exit(EXIT_INCONCLUSIVE if compared.troubled() else EXIT_CLEAN)
+    unsure = compared.troubled() or compared.undecided()
+    raise typer.Exit(EXIT_INCONCLUSIVE if unsure else EXIT_CLEAN)
 
 
 def _show(compared: Compared, json: bool) -> None:
@@ -99,6 +100,8 @@ def _show(compared: Compared, json: bool) -> None:
         output().print(table)
     for sentence in compared.troubled():
         print_line(f"not counted as planned: {sentence}")
+    if undecided := compared.undecided():
+        print_line(f"undecided in at least one run: {', '.join(undecided)}")
     print_line(_summary([row.clause for row in rows if row.differs], len(rows)))
 
 

@@ -113,6 +113,23 @@ class TwoLogs(RuleBasedStateMachine):
         self.models[which].append(one)
 
 
+def header_of(epoch: int, sequence: int, count: int, producer: int = 7) -> BatchHeader:
+    """The header of a producer's batch of `count` messages."""
+    return BatchHeader(
+        base_offset=0,
+        size=80,
+        leader_epoch=0,
+        attributes=0,
+        last_offset_delta=count - 1,
+        max_timestamp=0,
+        producer_id=producer,
+        producer_epoch=epoch,
+        base_sequence=sequence % SEQUENCES,
+        count=count,
+        crc=0,
+    )
+
+
 class OneProducer(RuleBasedStateMachine):
     """An idempotent producer that sends, sends again, skips sequence numbers, and begins again; its
     leader's log loses batches at the end. Every batch that is stored in the model is stored in the
@@ -124,23 +141,8 @@ class OneProducer(RuleBasedStateMachine):
         self.stored: list[Entry] = []
         self.epoch = 0
 
-    def _header(self, epoch: int, sequence: int, count: int) -> BatchHeader:
-        return BatchHeader(
-            base_offset=0,
-            size=80,
-            leader_epoch=0,
-            attributes=0,
-            last_offset_delta=count - 1,
-            max_timestamp=0,
-            producer_id=7,
-            producer_epoch=epoch,
-            base_sequence=sequence % SEQUENCES,
-            count=count,
-            crc=0,
-        )
-
     def _send(self, epoch: int, sequence: int, count: int) -> Entry | Error | None:
-        return check_sequence(self.log.producer(7), self._header(epoch, sequence, count))
+        return check_sequence(self.log.producer(7), header_of(epoch, sequence, count))
 
     def _store(self, sequence: int, count: int) -> None:
         base = self.log.end
@@ -241,17 +243,5 @@ TestOneProducer.settings = BOUNDED
 def test_only_a_later_leader_of_a_whole_log_knows_that_a_producer_begins_late(
     producer: int, sequence: int, log_start: int, leader_epoch: int, late: bool
 ) -> None:
-    header = BatchHeader(
-        base_offset=0,
-        size=80,
-        leader_epoch=0,
-        attributes=0,
-        last_offset_delta=0,
-        max_timestamp=0,
-        producer_id=producer,
-        producer_epoch=0,
-        base_sequence=sequence,
-        count=1,
-        crc=0,
-    )
+    header = header_of(0, sequence, 1, producer)
     assert begins_late(header, log_start, leader_epoch) is late

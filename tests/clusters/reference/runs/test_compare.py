@@ -131,6 +131,7 @@ def test_only_runs_that_decided_a_clause_are_counted() -> None:
     trials.append(msgspec.structs.replace(trial("other", 1), trouble="broker-2#3 ended\nits log"))
     compared = Compared(["one", "other"], trials)
     assert compared.troubled() == ["other, schedule 1: broker-2#3 ended"]
+    assert compared.undecided() == ["A", "C"]
     first, second = compared.rows()
     assert (first.clause, first.known, second.clause, second.known) == ("A", ["old"], "B", [])
     assert [(one.violated, one.of) for one in first.shares.values()] == [(1, 1), (0, 1)]
