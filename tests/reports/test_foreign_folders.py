@@ -127,6 +127,13 @@ def test_a_long_line_is_not_read_to_its_end(foreign: Foreign, folder: Path) -> N
             b'"broker": 1000000000',
             "broker has the number 1000000000, not",
         ),
+        ("run.json", b'"seed": ', b'"seed": 1' + b"0" * 40, "an integer has 13. bits"),
+        (
+            "run.json",
+            b'"seed": ',
+            b'"seed": 1' + b"0" * 9000,
+            "Integer value out of range",
+        ),
         ("run.json", b'"settings": {}', b'"x": ' + b"[" * 100_000, "nested too deeply"),
         ("run.json", b'"fenced"', b'"\xff"', "not UTF-8"),
     ],

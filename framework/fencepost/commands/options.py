@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from fencepost.model.configuration import DEFAULTS, NAMES
+from fencepost.events.integers import MOST
+from fencepost.model.configuration import DEFAULTS, NAMES, seed_of
 
 System = Annotated[str, typer.Option(help="System under test; `fencepost plugins` lists them.")]
 Runtime = Annotated[str, typer.Option(help="Its runtime: process, simulated or docker.")]
@@ -18,12 +19,13 @@ Workload = Annotated[
 
 
 def _number(text: str) -> int:
-    if not str(text).isdecimal():
+    seed = seed_of(str(text))
+    if seed is None:
         raise typer.BadParameter(
-            f"{text!r} is no number: correct --seed or FENCEPOST_SEED ('last' is known to pytest, "
-            "run and conformance only)"
+            f"{text!r} is no number of 0 to {MOST}: correct --seed or FENCEPOST_SEED ('last' is "
+            "known to pytest, run and conformance only)"
         )
-    return int(text)
+    return seed
 
 
 Seed = Annotated[

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from fencepost.events.envelope import Cause, Event, Unrecognised, kind_name
+from fencepost.events.integers import check_width
 from fencepost.events.processes import (
     ClientFailed,
     ClientStarted,
@@ -112,21 +113,6 @@ def _line(body: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(msgspec.defstruct("Line", fields, frozen=True))
 
 
-_DIGITS = bytes(ord("0") if chr(byte) in "0123456789" else ord(" ") for byte in range(256))
-_WIDE = b"0" * 19
-"""What the text of an integer of more than 64 bits contains, once every digit is a 0. The search
-of a regular expression would take longer than the rest of decoding."""
-
-
-def _check_width(value: object) -> None:
-    """Raises msgspec.ValidationError for an integer of more than 64 bits: no table has room."""
-    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
-        raise msgspec.ValidationError(f"an integer has {value.bit_length()} bits")
-    if isinstance(value, list | dict):
-        for one in value.values() if isinstance(value, dict) else value:
-            _check_width(one)
-
-
 class _Tag(Struct, frozen=True):
     type: str
 
@@ -177,8 +163,7 @@ class Codec:
             raise msgspec.DecodeError("the text is nested too deeply") from None
 
     def _decoded(self, line: bytes) -> Event:
-        if _WIDE in line.translate(_DIGITS):
-            _check_width(msgspec.json.decode(line))
+        check_width(line)
         try:
             got = self._line.decode(line)
         except msgspec.ValidationError:

@@ -17,6 +17,7 @@ from typing import BinaryIO, TypeVar
 
 import msgspec
 
+from fencepost.events.integers import check_width
 from fencepost.model.disk import written_to
 from fencepost.model.errors import UsageError
 
@@ -78,8 +79,10 @@ def copied(folder: Path, path: Path, to: Path) -> None:
 
 
 def decoded(data: bytes, kind: type[Value]) -> Value:
-    """The value of a JSON text; raises msgspec.DecodeError if it is none of this kind."""
+    """The value of a JSON text; raises msgspec.DecodeError if it is none of this kind, or has an
+    integer of more than 64 bits."""
     try:
+        check_width(data)
         return msgspec.json.decode(data, type=kind)
     except UnicodeDecodeError as wrong:
         raise msgspec.DecodeError(f"the text is not UTF-8: {wrong.reason}") from wrong

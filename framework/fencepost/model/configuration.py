@@ -14,11 +14,12 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
+from fencepost.events.integers import MOST
 from fencepost.model.errors import UsageError, no_such
 
 FILE = "pyproject.toml"
@@ -33,7 +34,7 @@ class Configuration(Struct, frozen=True, kw_only=True):
     workload: str = ""
     """The workload of its clients; empty: the system's own."""
     runtime: str = "process"
-    seed: int | None = None
+    seed: Annotated[int, Meta(ge=0, le=MOST)] | None = None
     """The seed of every random choice; None: drawn anew."""
     out: str = ".fencepost"
     """The folder below which run folders are made, from the folder of pyproject.toml."""
@@ -63,6 +64,13 @@ def from_environment(variables: Mapping[str, str]) -> Mapping[str, str]:
     """The settings that variables of the environment give, by name, as text. An empty variable
     gives none."""
     return {name: variables[v] for name, v in VARIABLES.items() if variables.get(v)}
+
+
+def seed_of(text: str) -> int | None:
+    """The seed that a text names, 0 to 2^63 - 1; None if it names none."""
+    if not text.isdecimal() or len(text) > len(str(MOST)):  # int() refuses thousands of digits
+        return None
+    return seed if (seed := int(text)) <= MOST else None
 
 
 class _Tools(Struct):

@@ -18,9 +18,15 @@ from typing import Any, final
 import pytest
 
 from fencepost.events import TestEnded, TestStarted
+from fencepost.events.integers import MOST
 from fencepost.history.files import write_whole
 from fencepost.history.run_folder import RunFolder
-from fencepost.model.configuration import Configuration, configured_for, from_environment
+from fencepost.model.configuration import (
+    Configuration,
+    configured_for,
+    from_environment,
+    seed_of,
+)
 from fencepost.model.errors import (
     EXIT_INTERNAL,
     EnvironmentFailed,
@@ -171,14 +177,15 @@ def _seed(given: str, configured: int | None, out: Path) -> int:
     """The seed that was given, or else that of pyproject.toml, or else a new one."""
     if given == LAST:
         given = _last_seed(out)
-    if given and not re.fullmatch(r"\d+", given):
+    if not given:
+        return int.from_bytes(os.urandom(4)) if configured is None else configured
+    seed = seed_of(given)
+    if seed is None:
         raise pytest.UsageError(
-            f"the seed of Fencepost is a number or 'last', not {given!r}: correct "
+            f"the seed of Fencepost is 0 to {MOST}, or 'last', not {given!r}: correct "
             "--fencepost-seed, FENCEPOST_SEED or the ini file"
         )
-    if given:
-        return int(given)
-    return int.from_bytes(os.urandom(4)) if configured is None else configured
+    return seed
 
 
 def _last_seed(out: Path) -> str:

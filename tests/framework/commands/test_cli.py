@@ -23,6 +23,7 @@ from confluent_kafka.admin import AdminClient
 from fencepost import Codec, Event, RunStarted
 from fencepost.commands.cli import app, main
 from fencepost.commands.options import defaults_of
+from fencepost.events.integers import MOST
 from fencepost.history.recorder import Recorder
 from fencepost.history.run_folder import RunFolder, RunInfo
 from fencepost.model.clock import poll
@@ -243,7 +244,7 @@ def test_the_last_seed_can_come_from_the_environment(tmp_path: Path) -> None:
     assert fencepost("run", "--seed", "last", folder=tmp_path, environment=COLLECT).returncode == 0
     refused = fencepost("soak", folder=tmp_path, environment=last)
     assert refused.returncode == 2
-    assert "'last' is no number: correct --seed or FENCEPOST_SEED" in refused.stderr
+    assert f"'last' is no number of 0 to {MOST}: correct --seed or FENCEPOST_" in refused.stderr
 
 
 def test_a_replay_takes_the_runtime_of_the_run_though_a_project_names_another(

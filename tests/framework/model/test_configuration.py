@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from fencepost import UsageError
+from fencepost.events.integers import MOST
 from fencepost.model.configuration import (
     NAMES,
     configured,
     configured_for,
     from_environment,
     schema,
+    seed_of,
 )
 
 
@@ -59,10 +61,19 @@ def test_the_schema_that_editors_find_names_every_key_and_no_other() -> None:
     assert published == schema()
     assert set(published["properties"]) == set(NAMES)
     assert published["additionalProperties"] is False
-    assert published["properties"]["seed"]["anyOf"] == [{"type": "integer"}, {"type": "null"}]
+    number = {"type": "integer", "minimum": 0, "maximum": MOST}
+    assert published["properties"]["seed"]["anyOf"] == [number, {"type": "null"}]
     assert published["properties"]["defects"]["items"] == {"type": "string"}
 
 
 def test_variables_of_the_environment_give_settings_and_empty_ones_do_not() -> None:
     variables = {"FENCEPOST_SEED": "7", "FENCEPOST_OUT": "", "FENCEPOST_DOCKER": "required"}
     assert from_environment(variables) == {"seed": "7"}
+
+
+@pytest.mark.parametrize(
+    ("text", "seed"),
+    [("0", 0), (f"{MOST}", MOST), (f"{MOST + 1}", None), ("9" * 9000, None), ("-1", None)],
+)
+def test_a_seed_fits_into_a_column_of_a_table(text: str, seed: int | None) -> None:
+    assert seed_of(text) == seed

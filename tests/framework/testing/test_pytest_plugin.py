@@ -9,6 +9,8 @@ from textwrap import dedent
 
 import pytest
 
+from fencepost.events.integers import MOST
+
 pytestmark = pytest.mark.tool
 
 pytest_plugins = ["pytester"]
@@ -140,7 +142,8 @@ def test_a_variable_of_the_environment_is_stronger_than_files_and_weaker_than_an
     result = run(pytester, "--fencepost-seed=10")
     result.stdout.fnmatch_lines(["fencepost: * runtime=simulated seed=10 *"])
     monkeypatch.setenv("FENCEPOST_SEED", "soon")
-    assert "the seed of Fencepost is a number or 'last', not 'soon'" in run(pytester).stderr.str()
+    refused = run(pytester).stderr.str()
+    assert f"the seed of Fencepost is 0 to {MOST}, or 'last', not 'soon'" in refused
 
 
 def test_an_unknown_setting_is_refused_with_the_nearest_one(pytester: pytest.Pytester) -> None:
@@ -194,7 +197,7 @@ def test_an_assertion_of_a_helper_shows_its_values(pytester: pytest.Pytester) ->
         (
             ["--fencepost-seed=x"],
             "def test_it(): pass",
-            "the seed of Fencepost is a number or 'last', not 'x'",
+            f"the seed of Fencepost is 0 to {MOST}, or 'last', not 'x'",
         ),
         (
             ["--fencepost-system=reference/quorun"],
