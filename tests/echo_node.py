@@ -189,7 +189,8 @@ class EchoSystem:
         )
 
     def simulated_client(self, config: WorkerConfig, host: Host) -> SimulatedEcho:
-        name, _, port = config.bootstrap[0].partition(":")
+        number = json.loads(bytes(config.options)).get("broker", 1)
+        name, _, port = config.bootstrap[number - 1].partition(":")
         first = ClientStarted(kind="echo", library="simulated")
         return SimulatedEcho(host, config.process, first, [name], int(port))
 
@@ -366,8 +367,10 @@ async def client(path: Path) -> None:
         os.kill(os.getpid(), signal.SIGSEGV)
     if config["options"].get("fail"):
         os._exit(3)
-    address, port = config["bootstrap"][0].split(":")
-    talking = asyncio.create_task(talk(recorder, config["process"], "broker-1", address, int(port)))
+    number = config["options"].get("broker", 1)
+    address, port = config["bootstrap"][number - 1].split(":")
+    peer = f"broker-{number}"
+    talking = asyncio.create_task(talk(recorder, config["process"], peer, address, int(port)))
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         recorder.record(CommandReceived(json.loads(line)["say"]))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import final
 
 import fencepost
@@ -24,7 +25,14 @@ from fencepost import (
     one_way,
     two_way,
 )
-from fencepost_plugins.targets import Names, as_names, find_role, find_slots, node_names
+from fencepost_plugins.targets import (
+    Names,
+    as_names,
+    find_role,
+    find_slots,
+    node_names,
+    once_in_use,
+)
 
 
 @final
@@ -56,11 +64,18 @@ class Partition:
         return cut
 
     def inject(self, runtime: Runtime) -> Injected:
-        """Cuts at once; the receipt is a probe through the links that were cut."""
+        """Cuts at once; the receipt is a probe through the links that were cut, of which one must
+        be in use."""
         cut = self.directions(runtime.layout)
         targets = tuple(sorted({name for pair in cut for name in pair}))
+        links = [
+            link
+            for link in runtime.layout.links
+            if not cut.isdisjoint({(link.source, link.target), (link.target, link.source)})
+        ]
         receipt = runtime.apply_cut(cut)
-        return Injected(targets, receipt, lambda: runtime.lift_cut(cut), directions=cut)
+        measure = once_in_use(runtime, links, receipt)
+        return Injected(targets, receipt, partial(runtime.lift_cut, cut), measure, cut)
 
     def arguments(self) -> Mapping[str, object]:
         return {n: names[0] if len(names) == 1 else list(names) for n, names in self.given.items()}

@@ -21,7 +21,7 @@ from fencepost import (
     UsageError,
     hookimpl,
 )
-from fencepost_plugins.targets import Names, as_names, find_slots
+from fencepost_plugins.targets import Names, as_names, find_slots, once_in_use
 
 MOST_LATENCY_MS = 10_000
 """A proxy that holds bytes for much longer does not answer when the delay is to be removed."""
@@ -55,7 +55,8 @@ class SlowLink:
         slowed = runtime.set_links(links, self.state)
         directions = frozenset(pair for link in links for pair in _both_ways(link))
         heal = partial(runtime.set_links, links, HEALTHY)
-        return Injected(targets, slowed, heal, directions=directions)
+        measure = once_in_use(runtime, links, slowed)
+        return Injected(targets, slowed, heal, measure, directions)
 
     def arguments(self) -> Mapping[str, object]:
         return {

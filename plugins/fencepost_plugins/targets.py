@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from fencepost import (
     CLIENT,
     Condition,
     Layout,
+    Link,
     Process,
     Receipt,
     Runtime,
@@ -52,6 +54,14 @@ def find_role(layout: Layout, name: str) -> str:
 def node_names(layout: Layout) -> tuple[str, ...]:
     """Every node's name, clients and duplicates left out, in the layout's order."""
     return tuple(s.name for s in layout.slots if s.role != CLIENT and not s.duplicate)
+
+
+def once_in_use(
+    runtime: Runtime, links: Sequence[Link], receipt: Receipt
+) -> Callable[[], Receipt] | None:
+    """`Injected.measure` of a fault whose links were idle when it began: a process may connect
+    through them later, while the fault is active. None if they were not idle."""
+    return partial(runtime.in_use, links) if receipt.unused else None
 
 
 def end(runtime: Runtime, process: Process, signal: Signal, limit_ms: int) -> bool:

@@ -14,7 +14,7 @@ from typing import Protocol, final
 
 from fencepost.injection.links import Bytes
 from fencepost.injection.probes import ProbeAnswer, Prober
-from fencepost.injection.receipts import Trial, bulk, is_cut, judge, judge_release
+from fencepost.injection.receipts import Trial, bulk, is_cut, judge, judge_release, judge_use
 from fencepost.injection.toxics import DOWNSTREAM, UPSTREAM, toxics
 from fencepost.model.clock import poll
 from fencepost.model.errors import UsageError, no_such
@@ -148,6 +148,12 @@ class Network:
         toxics(state)
         self._own.update(dict.fromkeys(links, state))
         return self._change(links)
+
+    def in_use(self, links: Sequence[Link]) -> Receipt:
+        """See `Runtime.in_use`."""
+        for link in links:
+            self._known(link)
+        return judge_use(self._prober.open_connections(links))
 
     def hold(self, link: Link, what: Hold) -> None:
         """See `Runtime.hold`."""

@@ -18,6 +18,7 @@ from fencepost.model.faults.hold import HoldCounts
 from fencepost.model.runtime import HEALTHY, LinkState, Receipt
 from fencepost.model.system.topology import Link
 
+UNUSED = "no connection was open through any of these links"
 _BULK_S = 0.25
 _MOST_BULK = 32_000
 _LEAST_MEASURABLE_MS = 5.0
@@ -104,10 +105,17 @@ def judge(
     unused = bool(worsened) and not any(trial.open_before for trial in worsened)
     only_unused = unused and not problems
     if unused:
-        problems.append("no connection was open through any of these links")
+        problems.append(UNUSED)
     if problems:
         return Receipt(False, "; ".join([*problems, *notes]), only_unused)
     return Receipt(True, "; ".join([*_evidence(trials), *notes, *_beside(unasked)]))
+
+
+def judge_use(connections: Mapping[Link, int]) -> Receipt:
+    """The receipt for links that are in use, by the number of connections open through each."""
+    if count := sum(connections.values()):
+        return Receipt(True, f"open connections through these links now: {count}")
+    return Receipt(False, UNUSED, unused=True)
 
 
 def judge_release(counts: HoldCounts) -> Receipt:

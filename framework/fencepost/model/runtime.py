@@ -194,6 +194,13 @@ class Runtime(Protocol):
         cut."""
         ...
 
+    def in_use(self, links: Sequence[Link]) -> Receipt:
+        """Whether a process has a connection open through any of these links now.
+
+        It is the later receipt of a fault whose links were idle when it began (`Receipt.unused`).
+        """
+        ...
+
     def hold(self, link: Link, what: Hold) -> None:
         """Has a link choose among the messages that its source sends from now on.
 

@@ -35,6 +35,7 @@ from fencepost import (
     Condition,
     EnvironmentFailed,
     Event,
+    FaultTookEffect,
     Link,
     LinkState,
     NodeStopped,
@@ -52,7 +53,11 @@ from fencepost import (
     one_way,
     two_way,
 )
+from fencepost.plugins.manager import load_from
+from fencepost.runs import schedule as schedules
+from fencepost.runs.faults import Faults
 from fencepost_kafka import kafka_shape
+from fencepost_plugins import partition, slow_link
 
 Make = Callable[..., Runtime]
 LINK = Link("broker-1", "broker-2", echo_node.PORT)
@@ -371,6 +376,27 @@ def test_a_cut_of_a_link_without_a_connection_has_missed(pair: Runtime) -> None:
     missed = "no connection was open through any of these links"
     assert idle == Receipt(False, missed, unused=True)
     client.stop()
+
+
+def test_a_fault_of_idle_links_has_its_receipt_once_a_process_connects(
+    pair: Runtime, tmp_path: Path
+) -> None:
+    plugins = load_from((), {"partition": partition, "slow_link": slow_link})
+    select = schedules.selecting(EchoSystem(), pair.layout)
+    faults = Faults(pair, plugins, tmp_path / "schedule.json", select)
+    first = pair.client(ClientSpec("first", "echo"))
+    assert advance(pair, answered(first.process)), "the client does not talk"
+    cut = faults.partition("clients", "broker-2")
+    slowed = faults.slow_link("clients", "broker-2", latency_ms=40)
+    assert cut.receipt.unused
+    assert not cut.await_receipt(limit_ms=100).true
+    late = pair.client(ClientSpec("late", "echo", {"broker": 2}))
+    assert cut.await_receipt() == Receipt(True, "open connections through these links now: 1")
+    faults.heal_all()
+    effects = [event.body for event in pair.events() if isinstance(event.body, FaultTookEffect)]
+    assert [effect.fault_id for effect in effects] == [cut.fault_id, slowed.fault_id]
+    first.stop()
+    late.stop()
 
 
 def test_a_cut_of_a_dead_process_has_missed(pair: Runtime) -> None:

@@ -101,8 +101,7 @@ class ProcessRuntime:
         system = subject.system
         if not isinstance(system, Launchable):
             raise UsageError(f"{system.name} cannot be started as processes")
-        self._subject, self._launchable = subject, system
-        self._folder = folder
+        self._subject, self._launchable, self._folder = subject, system, folder
         self._workloads = dict(workloads or {})
         self._layout = system.layout(subject.shape)
         check_layout(self._layout)
@@ -360,6 +359,9 @@ class ProcessRuntime:
     def lift_cut(self, cut: Cut) -> Receipt:
         return self._on_links(self._network.ends(cut), lambda: self._network.lift_cut(cut))
 
+    def in_use(self, links: Sequence[Link]) -> Receipt:
+        return self._network.in_use(links)
+
     def hold(self, link: Link, what: Hold) -> None:
         self._network.hold(link, what)
 
@@ -370,7 +372,6 @@ class ProcessRuntime:
         return self._network.release(link)
 
     def heal_links(self) -> Receipt:
-        """See `Runtime.heal_links`."""
         return self._on_links({slot.name for slot in self._layout.slots}, self._network.heal)
 
     # -------------------------------------------------------------------------------------- end

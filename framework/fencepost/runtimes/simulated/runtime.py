@@ -317,6 +317,9 @@ class SimulatedRuntime:
     def lift_cut(self, cut: Cut) -> Receipt:
         return self._on_links(self._network.ends(cut), lambda: self._network.lift_cut(cut))
 
+    def in_use(self, links: Sequence[Link]) -> Receipt:
+        return self._network.in_use(links)
+
     def hold(self, link: Link, what: Hold) -> None:
         self._network.hold(link, what)
 
