@@ -30,6 +30,7 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from tests.go_tool import go
 
 from fencepost import Event
 from fencepost_kafka import (
@@ -79,7 +80,7 @@ class Judged(Struct, frozen=True):
 def build(folder: Path) -> Path:
     """Builds the checker below `folder`."""
     program = folder / "porcupine"
-    subprocess.run(["go", "build", "-o", str(program), "."], cwd=HERE, check=True, timeout=300)
+    go("build", "-o", str(program), ".", cwd=HERE).check_returncode()
     return program
 
 

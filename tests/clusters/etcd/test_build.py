@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+from tests.go_tool import go
 
 from fencepost import EnvironmentFailed
 from fencepost_clusters.etcd import build
@@ -62,7 +62,5 @@ def test_other_sources_are_another_program(tmp_path: Path) -> None:
 @pytest.mark.tool
 @pytest.mark.skipif(shutil.which("go") is None, reason="needs Go")
 def test_names_are_resolved_by_the_hosts_file_of_the_process() -> None:
-    done = subprocess.run(
-        ["go", "test", "./hosts"], cwd=build.SOURCES, capture_output=True, text=True, check=False
-    )
+    done = go("test", "./hosts", cwd=build.SOURCES)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.go_tool import go
 
 from fencepost.injection import toxiproxies
 
@@ -22,7 +23,7 @@ pytestmark = [
     "asked", [["vet", "./..."], ["test", "./..."], ["mod", "verify"]], ids=lambda words: words[0]
 )
 def test_go_finds_nothing_wrong(asked: list[str]) -> None:
-    done = subprocess.run(["go", *asked], cwd=MODULE, capture_output=True, text=True, check=False)
+    done = go(*asked, cwd=MODULE)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
