@@ -39,12 +39,13 @@ class Read:
 
     refused: int
     slowest_s: float
+    slowest: int
     growth_mb: float
 
 
 def read(foreign: Foreign, root: Path, seed: int, numbers: range) -> Read:
     """Makes and reads the folders with these numbers; raises any error but ours."""
-    refused, slowest_s, warm_kb = 0, 0.0, 0
+    refused, slowest_s, slowest, warm_kb = 0, 0.0, 0, 0
     for place, number in enumerate(numbers):
         with tempfile.TemporaryDirectory(dir=root) as made:
             folder, out = Path(made, "run"), Path(made, "out")
@@ -56,11 +57,11 @@ def read(foreign: Foreign, root: Path, seed: int, numbers: range) -> Read:
             except BaseException:
                 print(f"the folder {number} of seed {seed}:", file=sys.stderr)
                 raise
-            slowest_s = max(slowest_s, time.perf_counter() - from_s)
+            slowest_s, slowest = max((slowest_s, slowest), (time.perf_counter() - from_s, number))
         if place == WARM:
             warm_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     grown_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - warm_kb
-    return Read(refused, slowest_s, grown_kb / KB_OF_MB)
+    return Read(refused, slowest_s, slowest, grown_kb / KB_OF_MB)
 
 
 def main() -> None:
@@ -84,7 +85,7 @@ def main() -> None:
                 lambda part: read(foreign, Path(root), options.seed, part), parts, options.jobs
             )
         ]
-    slowest_s = max(one.slowest_s for one in found)
+    slowest_s, slowest = max((one.slowest_s, one.slowest) for one in found)
     growth_mb = max(one.growth_mb for one in found)
     show(
         options,
@@ -96,6 +97,7 @@ def main() -> None:
             "jobs": options.jobs,
             "folders_per_s": round(options.folders / (time.perf_counter() - began)),
             "slowest_s": round(slowest_s, 2),
+            "slowest_folder": slowest,
             "goal_s": GOAL_S,
             "growth_mb": round(growth_mb, 1),
             "goal_growth_mb": GOAL_GROWTH_MB,
