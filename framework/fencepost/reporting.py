@@ -38,6 +38,7 @@ from fencepost.judging.judge import (
     judge,
     read_verdicts,
 )
+from fencepost.judging.rules import applied
 from fencepost.model.extras import check_extra
 from fencepost.model.text import printable
 from fencepost.plugins.manager import Plugins, load
@@ -66,6 +67,7 @@ __all__ = [
     "RunSlot",
     "Step",
     "Verdict",
+    "applied",
     "changes_authority",
     "check_extra",
     "copied",

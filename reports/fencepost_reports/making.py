@@ -23,9 +23,8 @@ from fencepost.reporting import Outcome, Promises, ReportedRun, digest_of_packag
 from fencepost_reports import places
 from fencepost_reports.one_run.run import RunSource, run_tables
 from fencepost_reports.one_run.tables import RunSummary, RunTables
-from fencepost_reports.pages.render import run_pages
+from fencepost_reports.pages.render import INDEX, run_pages
 
-INDEX = "report.html"
 RUNS = "tables/runs"
 _STAMP = b"fencepost"
 

@@ -17,11 +17,11 @@ import msgspec
 from fencepost import EnvironmentFailed, UsageError
 from fencepost.reporting import Plugins, ReportRequest, load
 from fencepost_reports import places
-from fencepost_reports.making import INDEX, Report, make_alone, maker, refused
+from fencepost_reports.making import Report, make_alone, maker, refused
 from fencepost_reports.one_run.run import RunSource, sources
 from fencepost_reports.one_run.tables import RunSummary
 from fencepost_reports.pages.overview import Last, last
-from fencepost_reports.pages.render import index_page
+from fencepost_reports.pages.render import INDEX, report_pages
 
 CORRELATION = "tables/correlation.parquet"
 REFUSED = "tables/refused.parquet"
@@ -76,11 +76,12 @@ def _many(found: Sequence[RunSource], made: Report, request: ReportRequest) -> N
             raise EnvironmentFailed(f"Spark did not end the report: {cause(failed)}") from None
     _write_table(across, places.below(made.out, CORRELATION))
     _write_refused(summaries, places.below(made.out, REFUSED))
-    sentences = {clause.id: clause.says for clause in made.promises.clauses.values()}
     last_report = places.below(made.out, LAST)
     before = _last(places.read(last_report))
-    page = index_page(summaries, across.to_pylist(), sentences, before)
-    places.write(places.below(made.out, INDEX), page.encode())
+    pages = report_pages(summaries, across.to_pylist(), made.promises, before)
+    for place, page in pages.clauses.items():
+        places.write(places.below(made.out, place), page.encode())
+    places.write(places.below(made.out, INDEX), pages.index.encode())
     places.write(last_report, msgspec.json.encode(last(s for s in summaries if s.row)))
 
 

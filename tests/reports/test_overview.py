@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from fencepost import Clause
 from fencepost.reporting import Promises
 from fencepost_reports.making import summary
 from fencepost_reports.one_run.run import RunSource, run_tables
 from fencepost_reports.one_run.tables import RunSummary
+from fencepost_reports.pages.clauses import clause_pages
 from fencepost_reports.pages.overview import Cell, Last, Overview, last, overview
-from fencepost_reports.pages.render import index_page
+from fencepost_reports.pages.render import report_pages
 
 MOST_BYTES = 2_000_000
 
@@ -34,6 +36,11 @@ def run(one: RunSummary, name: str, system: str = "a", **verdicts: str) -> RunSu
         outcome=structs.replace(one.outcome, run=name, violated=violated, lacks=""),
         verdicts=verdicts,
     )
+
+
+def run_of(one: RunSummary, test: str) -> RunSummary:
+    assert one.about is not None
+    return structs.replace(one, about=structs.replace(one.about, test=test))
 
 
 def seen(*runs: RunSummary, before: Last | None = None) -> Overview:
@@ -83,6 +90,37 @@ def test_the_index_of_a_thousand_runs_stays_small(one: RunSummary) -> None:
     assert one.about is not None
     clauses = {f"CLAUSE-{n}": "violated" if n < 40 else "holds" for n in range(150)}
     many = [run(one, f"20260101-120000-a-test-of-some-length-{n}", **clauses) for n in range(1000)]
-    page = index_page(many, [], {clause: "A promise of a sentence." for clause in clauses})
-    assert len(page.encode()) < MOST_BYTES
-    assert all(one.outcome.run in page for one in many)
+    promised = {name: Clause(name, "", (), "A promise of a sentence.") for name in clauses}
+    pages = report_pages(many, [], Promises((), promised))
+    assert len(pages.index.encode()) < MOST_BYTES
+    assert all(one.outcome.run in pages.index for one in many)
+    assert all(len(page.encode()) < MOST_BYTES / 10 for page in pages.clauses.values())
+
+
+def test_a_clauses_page_has_its_runs_its_tests_and_how_it_is_judged(
+    one: RunSummary, promises: Promises
+) -> None:
+    some = [
+        run_of(run(one, "1", **{"RP-05": "violated"}), "test_a"),
+        run_of(run(one, "2", **{"RP-05": "holds"}), "test_b"),
+        run_of(run(one, "3", **{"RP-05": "holds"}), "test_b"),
+        run_of(run(one, "4", **{"RP-05": "not-exercised"}), "test_c"),
+        run(one, "5", system="b", **{"RP-05": "unknown", "GONE-1": "holds"}),
+    ]
+    pages = clause_pages(seen(*some), promises)
+    assert list(pages) == ["clauses/RP-05.html", "clauses/GONE-1.html"]
+    found = pages["clauses/RP-05.html"]
+    assert found.promise == promises.clauses["RP-05"]
+    assert [(v.subject.system, v.counts) for v in found.verdicts] == [
+        ("a", [("violated", 1), ("not-exercised", 1), ("holds", 2)]),
+        ("b", [("unknown", 1)]),
+    ]
+    assert [one.outcome.run for one in found.violated] == ["1"]
+    assert [one.outcome.run for one in found.undecided] == ["5"]
+    assert found.tests == [("test_b", 2), ("test_a", 1)]
+    (rule,) = found.rules
+    assert rule.name == "fencepost_suites.replication.logs.ReplicasAgree"
+    assert rule.how
+    assert not rule.how[0].startswith("RP-05")
+    unknown = pages["clauses/GONE-1.html"]
+    assert (unknown.promise, unknown.rules) == (None, ())

@@ -16,7 +16,7 @@ from fencepost.reporting import Promises, ReportedRun
 from fencepost_reports.making import summary
 from fencepost_reports.one_run.run import RunSource, run_tables
 from fencepost_reports.one_run.tables import RunSummary, RunTables
-from fencepost_reports.pages.render import VERDICTS, index_page, run_pages
+from fencepost_reports.pages.render import VERDICTS, report_pages, run_pages
 
 CORRELATION = [
     {
@@ -63,8 +63,11 @@ def written(
         (out / stamp.page).write_text(pages.page)
         (out / "timelines" / Path(stamp.page).name).write_text(pages.still)
     lost = RunSummary(outcome=ReportedRun(run="lost<b>", refused="it does not answer"))
-    index = index_page([*stamps, lost], CORRELATION, {"ACME-1": "By turns."})
-    (out / "report.html").write_text(index)
+    of_all = report_pages([*stamps, lost], CORRELATION, promises)
+    (out / "report.html").write_text(of_all.index)
+    (out / "clauses").mkdir()
+    for place, text in of_all.clauses.items():
+        (out / place).write_text(text)
     paths = {stamp.outcome.run: out / stamp.page for stamp in stamps}
     return Written(out / "report.html", paths, marked)
 
@@ -82,7 +85,8 @@ class Elements(HTMLParser):
 
 
 def every(written: Written) -> Sequence[Path]:
-    return [written.index, *written.pages.values()]
+    clauses = sorted(written.index.parent.glob("clauses/*.html"))
+    return [written.index, *written.pages.values(), *clauses]
 
 
 def test_each_page_is_whole_and_needs_no_network(written: Written) -> None:
@@ -112,6 +116,16 @@ def test_the_index_leads_to_each_run(written: Written) -> None:
     assert {f"runs/{page.name}" for page in written.pages.values()} <= hrefs
 
 
+def test_the_index_leads_to_the_page_of_each_clause(written: Written) -> None:
+    hrefs = {a.get("href") for tag, a in Elements(written.index.read_text()).found if tag == "a"}
+    clauses = {row.clause for run in written.runs for row in run.verdicts}
+    assert {f"clauses/{clause}.html" for clause in clauses} <= hrefs
+    page = (written.index.parent / "clauses" / "ACME-1.html").read_text()
+    assert '<h2 id="clause">ACME-1</h2>' in page
+    assert "acme_lamps." in page
+    assert '<a href="../runs/' in page
+
+
 def test_the_index_names_what_could_not_be_read(written: Written) -> None:
     assert '<span class="id">lost&lt;b&gt;</span>: it does not answer' in written.index.read_text()
 
@@ -127,6 +141,16 @@ def test_the_page_of_a_run_shows_its_clauses_and_failures(written: Written) -> N
     assert "broker-1#1 went from ACTIVE to FENCED" in re.sub(
         r": ", " ", written.pages["defect"].read_text()
     )
+
+
+def test_the_page_of_a_run_with_faults_has_the_command_that_injects_them_again(
+    written: Written,
+) -> None:
+    for run in written.runs:
+        text = written.pages[run.about.run].read_text()
+        command = f"<code>fencepost replay {run.about.path}</code>"
+        assert (command in text) == bool(run.faults)
+    assert any(run.faults for run in written.runs)
 
 
 def test_states_of_a_run_are_named_in_its_legend(written: Written) -> None:

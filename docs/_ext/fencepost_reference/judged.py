@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from fencepost import Clause, kind_name
+from fencepost.reporting import applied
 from fencepost_reference.loaded import plugins
 from fencepost_reference.text import code, docstring, line, prose, table
 
@@ -40,8 +41,8 @@ def _described(clause: Clause, tests: Sequence[str]) -> Iterator[str]:
     rules = [rule for rule in plugins().rules if rule.clause == clause.id]
     for rule in rules:
         kinds = ", ".join(code(kind_name(kind)) for kind in sorted(rule.kinds, key=kind_name))
-        says = docstring(type(rule))
-        yield f"* Rule {code(type(rule).__name__)}: {line(says)} It reads {kinds}."
+        kind = type(applied(rule))
+        yield f"* Rule {code(kind.__name__)}: {line(docstring(kind))} It reads {kinds}."
     if not rules:
         yield "* Rule: none."
     yield f"* Tests: {', '.join(map(code, tests)) or 'none'}.\n"

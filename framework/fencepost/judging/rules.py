@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -103,6 +103,13 @@ class Rule(Protocol[S]):
     def end(self, state: S, end: RunEnd) -> Sequence[Finding]:
         """The findings that a key's last state has at the end of the run."""
         ...
+
+
+def applied(rule: Rule[Any]) -> Rule[Any]:
+    """The rule that says how a clause is judged: a rule that applies another one, as
+    `OfPresentTopic` does, has it as its attribute `rule`."""
+    other: Any = getattr(rule, "rule", None)
+    return applied(other) if hasattr(other, "clause") else rule
 
 
 class Promise(StrEnum):

@@ -160,6 +160,7 @@ class _Pass:
         self._operations = OperationFold()
         self._shown: dict[int, Event] = {}
         self._phases: list[PhaseRow] = []
+        self._test = ""
 
     def take(self, history: History) -> None:
         """Reads the whole history."""
@@ -170,6 +171,8 @@ class _Pass:
             self._activity.apply(position, event)
             if isinstance(body, PhaseStarted):
                 self._phases.append(PhaseRow(phase=body.phase, from_ns=event.at_ns))
+            if isinstance(body, TestStarted):
+                self._test = body.nodeid
             if isinstance(body, (FaultInjected, FaultTookEffect, FaultHealed)):
                 self._faults.apply(event)
             if tells_operations(body):
@@ -201,7 +204,8 @@ class _Pass:
             history=history,
             ended_ns=ended_ns,
         )
-        about = _about(run, self._activity.events, began_ns, self._faults.missed())
+        missed = self._faults.missed()
+        about = _about(run, self._test, self._activity.events, began_ns, missed)
         candidates = {**self._shown, **failed.events}
         shown = _shown(candidates, self._authority.rows, {r.explained_by for r in failed.rows})
         return RunTables(
@@ -222,7 +226,7 @@ class _Pass:
         )  # fmt: skip
 
 
-def _about(run: _Run, events: int, began_ns: int, missed: tuple[str, ...]) -> RunRow:
+def _about(run: _Run, test: str, events: int, began_ns: int, missed: tuple[str, ...]) -> RunRow:
     info = run.info
     family = info.system.partition("@")[0]
     return RunRow(
@@ -233,6 +237,7 @@ def _about(run: _Run, events: int, began_ns: int, missed: tuple[str, ...]) -> Ru
         plane=run.plane,
         runtime=info.runtime,
         seed=info.seed,
+        test=test,
         counts=_counts(info),
         defects=info.defects,
         started_at=info.started_at,

@@ -36,9 +36,10 @@ class SlotRow(Struct, frozen=True, kw_only=True):
 class RunRow(Struct, frozen=True, kw_only=True):
     """The contents of run.json, and how the history ended.
 
-    `version` is that of the system, or Fencepost's for a system that comes with it. `missed` names
-    the faults without a receipt. `damage` says what the history lacks, `stalled` how
-    long the run's machine stood still, if that is worth a word.
+    `version` is that of the system, or Fencepost's for a system that comes with it. `test` is the
+    pytest id of the test that the run belongs to (empty: none). `missed` names the faults without a
+    receipt. `damage` says what the history lacks, `stalled` how long the run's machine stood still,
+    if that is worth a word.
     """
 
     run: str
@@ -48,6 +49,7 @@ class RunRow(Struct, frozen=True, kw_only=True):
     plane: str
     runtime: str
     seed: int
+    test: str
     counts: tuple[Count, ...]
     defects: tuple[str, ...]
     started_at: str

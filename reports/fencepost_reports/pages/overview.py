@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from fencepost.reporting import Outcome
 from fencepost_reports.one_run.tables import RunSummary
+from fencepost_reports.places import file_name
 
 WORST = (
     Outcome.VIOLATED,
@@ -65,6 +66,11 @@ class Clause:
     new: bool
 
     @property
+    def page(self) -> str:
+        """The place of its page, below that of the report."""
+        return f"clauses/{file_name(self.id)}.html"
+
+    @property
     def worst(self) -> str:
         """Its worst verdict."""
         return min((cell.verdict for cell in self.cells if cell), key=_badness)
@@ -101,7 +107,7 @@ def overview(
     runs: Sequence[RunSummary], sentences: Mapping[str, str], before: Last | None
 ) -> Overview:
     """The overview of runs that could be read; `sentences` has that of each clause."""
-    subjects = sorted({_subject(run) for run in runs})
+    subjects = sorted({subject_of(run) for run in runs})
     former = frozenset() if before is None else frozenset(before.runs)
     return Overview(
         runs=sorted(runs, key=lambda run: (not run.outcome.violated, _started(run))),
@@ -122,7 +128,7 @@ def _clauses(
     counts: dict[str, dict[Subject, Counter[str]]] = {}
     violated: dict[str, list[RunSummary]] = {}
     for run in runs:
-        subject = _subject(run)
+        subject = subject_of(run)
         for clause, verdict in run.verdicts.items():
             counts.setdefault(clause, {}).setdefault(subject, Counter())[verdict] += 1
         for clause in run.outcome.violated:
@@ -149,7 +155,8 @@ def _badness(verdict: str) -> int:
     return WORST.index(Outcome(verdict))
 
 
-def _subject(run: RunSummary) -> Subject:
+def subject_of(run: RunSummary) -> Subject:
+    """The subject of a run that could be read."""
     assert run.about is not None
     return Subject(run.about.system, run.about.version, run.about.runtime)
 

@@ -1,11 +1,13 @@
 """Makes pages from the tables of runs: HTML files that open without a network.
 
-Each run has a page of its own. With more than one run, an index leads to them. Styles and script
-are inside each page. Timelines are drawn here; without the script they cannot be moved or zoomed.
+Each run has a page of its own. With more than one run, an index leads to them, and to a page of
+each clause. Styles and script are inside each page. Timelines are drawn here; without the script
+they cannot be moved or zoomed.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -13,9 +15,9 @@ from importlib.resources import files
 from typing import Any, final
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from fencepost.reporting import Outcome, printable
+from fencepost.reporting import Outcome, Promises, printable
 from fencepost_reports.one_run.failures import VIOLATIONS
 from fencepost_reports.one_run.tables import (
     FailureRow,
@@ -24,6 +26,7 @@ from fencepost_reports.one_run.tables import (
     RunTables,
     VerdictRow,
 )
+from fencepost_reports.pages.clauses import clause_pages
 from fencepost_reports.pages.drawing import LEGEND, definitions, draw, seconds
 from fencepost_reports.pages.lanes import (
     looks,
@@ -34,6 +37,7 @@ from fencepost_reports.pages.lanes import (
     violation_id,
 )
 from fencepost_reports.pages.overview import Last, overview
+from fencepost_reports.places import local
 
 VERDICTS: Mapping[str, tuple[str, str]] = {
     Outcome.VIOLATED: ("✕", "violated"),
@@ -44,8 +48,12 @@ VERDICTS: Mapping[str, tuple[str, str]] = {
 }
 """Each verdict's sign and words, the worst first; the sign needs no colour."""
 _WORST = list(VERDICTS)
+INDEX = "report.html"
+"""The page of the only run, or of all runs, below the report."""
 LINKS = 8
 """How many of the runs that violate a clause an index links beside it."""
+LISTED = 200
+"""How many runs of one verdict the page of a clause lists."""
 
 
 @final
@@ -55,6 +63,15 @@ class RunPages:
 
     page: str
     still: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ReportPages:
+    """The pages over all runs: the index, and that of each clause by its place."""
+
+    index: str
+    clauses: Mapping[str, str]
 
 
 def run_pages(run: RunTables, index: str = "") -> RunPages:
@@ -67,21 +84,24 @@ def run_pages(run: RunTables, index: str = "") -> RunPages:
     )
 
 
-def index_page(
+def report_pages(
     runs: Sequence[RunSummary],
     correlation: Sequence[Mapping[str, Any]],
-    sentences: Mapping[str, str],
+    promises: Promises,
     before: Last | None = None,
-) -> str:
-    """The page of all runs, with the correlates of failure over them; `sentences` has that of each
-    clause, and `before` is what the last report found."""
+) -> ReportPages:
+    """The pages of a report over runs; `before` is what the last report found."""
     read = [run for run in runs if run.about is not None]
-    return _text(
-        "index.html.j2",
+    all_runs = overview(read, {c.id: c.says for c in promises.clauses.values()}, before)
+    refused = [run.outcome for run in runs if run.about is None]
+    return ReportPages(
+        _text(
+            "index.html.j2",
+            {"all": all_runs, "refused": refused, "correlation": correlation},
+        ),
         {
-            "all": overview(read, sentences, before),
-            "refused": [run.outcome for run in runs if run.about is None],
-            "correlation": correlation,
+            place: _text("clause_page.html.j2", {"clause": clause, "index": f"../{INDEX}"})
+            for place, clause in clause_pages(all_runs, promises).items()
         },
     )
 
@@ -101,7 +121,7 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters["seconds"] = seconds
+    environment.filters |= {"seconds": seconds, "prose": _prose}
     environment.globals.update(
         counts_of=_counts,
         css=Markup(_file("page.css")),
@@ -109,9 +129,19 @@ def _templates() -> jinja2.Environment:
         definitions=Markup(definitions()),
         verdicts=VERDICTS,
         LINKS=LINKS,
+        LISTED=LISTED,
         length_of=lambda about: (about.ended_ns - about.began_ns) / 1e6,
     )
     return environment
+
+
+def _prose(text: str) -> Markup:
+    """A text of a clause or of a docstring as one sentence or more: names in backticks are code."""
+    parts = text.removesuffix(".").split("`")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if number % 2 else escape(part)
+        for number, part in enumerate(parts)
+    ) + Markup(".")
 
 
 def _file(name: str) -> str:
@@ -130,6 +160,7 @@ def _view(run: RunTables) -> Mapping[str, Any]:
     operations = [row for row in run.failures if row.what == "operation"]
     return {
         "about": run.about,
+        "replay": _replay(run),
         "length": ms(run, run.about.ended_ns),
         "left_out": run.left_out,
         "counts": [(v, sum(row.verdict == v for row in verdicts)) for v in _WORST],
@@ -141,6 +172,13 @@ def _view(run: RunTables) -> Mapping[str, Any]:
         "operations": [_failure(run, row) for row in operations],
         "failed_operations": sum(row.count for row in operations),
     }
+
+
+def _replay(run: RunTables) -> str:
+    """The command that injects the faults of a run again; empty without faults, or for a run that
+    is not on this machine."""
+    path = local(run.about.path)
+    return f"fencepost replay {shlex.quote(str(path))}" if run.faults and path is not None else ""
 
 
 def _violated(run: RunTables, verdict: VerdictRow) -> Mapping[str, Any]:
