@@ -206,6 +206,25 @@ def test_a_node_that_needs_a_session_does_not_end_while_a_server_serves_none(fau
     assert ended(over_server(needs_session=False), SERVER.name)
 
 
+def test_a_broker_without_a_session_is_not_asked_to_end_nor_cut_off_from_a_server() -> None:
+    def drawn(view: View, fault: str, *, needs_session: bool = True) -> list[Planned]:
+        found = drawn_by(over_server(needs_session=needs_session), view, fault)
+        return [one for one in found if fault == "terminate" or SERVER.name in one.ends]
+
+    view = begun()
+    lost = BrokerStateChanged(
+        broker_id=2, old="ACTIVE", new="FENCED", broker_epoch=5, reason="lease_expired"
+    )
+    record(view, "broker-2#1", lost)
+    for fault in ("terminate", "partition", "slow_link"):
+        assert any("broker-2" in one.victims for one in drawn(begun(), fault))
+        assert not any("broker-2" in one.victims for one in drawn(view, fault))
+        assert any("broker-1" in one.victims for one in drawn(view, fault))
+        anyhow = drawn(view, fault, needs_session=False)
+        assert any("broker-2" in one.victims for one in anyhow)
+    assert any("broker-2" in one.victims for one in drawn_by(over_server(), view, "kill"))
+
+
 def test_links_to_a_server_that_does_not_serve_are_left_alone() -> None:
     def cut(chooser: KafkaFaultChooser, view: View, hit: str = "") -> bool:
         drawn = drawn_by(chooser, view, "partition", "slow_link", hit=hit)

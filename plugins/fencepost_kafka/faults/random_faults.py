@@ -347,7 +347,8 @@ class KafkaFaultChooser:
     faults are injected there, too. `needs_session`: a process that loses its session while it
     starts exits, one that is asked to end without a session does not end, and one whose
     predecessor has a session still does not start. So no fault affects a server while a process is
-    starting or dead, and none ends while a server does not serve. `control_requests`: the
+    starting or dead, none ends while a server does not serve, and one that lost its session is not
+    asked to end, nor cut off from a server: it may never dial one again. `control_requests`: the
     controller commands brokers by requests, which are held, too.
     """
 

@@ -70,17 +70,20 @@ class Situation:
 
     def lacks_session(self, planned: Planned) -> bool:
         """Whether a process would lose its session while it starts, or be asked to end without one,
-        or be followed by one that starts before its session is over."""
+        or be followed by one that starts before its session is over; or whether a link to a server
+        changes that a process without a session may never dial again."""
         if planned.victims & self.servers:
             brokers = (slot.name for slot in self.layout.of(Role.BROKER))
             return bool(self.starting) or not all(map(self.runs, brokers))
         match planned.fault:
             case "pause":
                 return bool(planned.victims & self.starting)
-            case "terminate" | "kill":
+            case "terminate":
+                return bool(planned.victims & self.expired) or not self.servers <= self.serving
+            case "kill":
                 return not self.servers <= self.serving
             case _:
-                return False
+                return bool(planned.ends & self.servers and planned.ends & self.expired)
 
     def connects(self, planned: Planned) -> bool:
         """Whether a link that a fault changes is certainly in use, where brokers are controllers: a
@@ -129,6 +132,13 @@ class Situation:
             s.name for s in held if self.kafka.state.get(self.view.newest[s.name]) == "ACTIVE"
         )
         return frozenset(active) - self.moment.mending
+
+    @property
+    def expired(self) -> frozenset[str]:
+        """The slots of brokers that have lost their lease, by their own report."""
+        brokers = self.layout.of(Role.BROKER)
+        state = {s.name: self.kafka.state.get(self.view.newest.get(s.name, "")) for s in brokers}
+        return frozenset(name for name, is_now in state.items() if is_now == "FENCED")
 
     @property
     def starting(self) -> frozenset[str]:
