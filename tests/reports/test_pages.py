@@ -10,6 +10,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+import sample_runs
 from msgspec import structs
 
 from fencepost.reporting import Promises, ReportedRun
@@ -151,6 +152,22 @@ def test_the_page_of_a_run_with_faults_has_the_command_that_injects_them_again(
         command = f"<code>fencepost replay {run.about.path}</code>"
         assert (command in text) == bool(run.faults)
     assert any(run.faults for run in written.runs)
+
+
+def test_a_failure_and_its_explanation_name_the_recorded_events(
+    written: Written, runs: Mapping[str, Path]
+) -> None:
+    run = next(one for one in written.runs if one.about.run == "defect")
+    text = written.pages["defect"].read_text()
+    lines = (runs["defect"] / "history.ndjson").read_bytes().splitlines()
+    codec = sample_runs.CODEC
+    for row in (row for row in run.failures if row.what == "violation"):
+        found = codec.decode(lines[row.position])
+        assert (found.process, found.node_seq) == (row.process, row.node_seq)
+        assert f'<span class="mono">history.ndjson:{row.position + 1}</span>' in text
+        assert f'<span class="mono">history.ndjson:{row.explained_by + 1}</span>' in text
+    first = run.shown[0]
+    assert f"(history.ndjson:{first.position + 1})" in text
 
 
 def test_states_of_a_run_are_named_in_its_legend(written: Written) -> None:

@@ -32,6 +32,11 @@ def ms(run: RunTables, at_ns: int) -> float:
     return (at_ns - run.about.began_ns) / 1e6
 
 
+def raw(position: int) -> str:
+    """The place of the recorded event at a position: a file of the run's folder, and its line."""
+    return f"history.ndjson:{position + 1}"
+
+
 def mark_id(position: int) -> str:
     """The id by which links find the event at a position."""
     return f"e{position}"
@@ -101,7 +106,8 @@ class _Order:
 
 
 def _mark(run: RunTables, event: EventRow) -> Mark:
-    title = f"{seconds(ms(run, event.at_ns))} {event.process}: {event.sentence}"
+    at = seconds(ms(run, event.at_ns))
+    title = f"{at} {event.process}: {event.sentence} ({raw(event.position)})"
     return Mark(ms(run, event.at_ns), event.shape, title, mark_id(event.position))
 
 

@@ -32,6 +32,7 @@ from fencepost_reports.pages.lanes import (
     looks,
     mark_id,
     ms,
+    raw,
     scopes,
     timeline,
     violation_id,
@@ -202,6 +203,8 @@ def _failure(run: RunTables, row: FailureRow) -> Mapping[str, Any]:
         "t": ms(run, row.began_ns),
         "until": ms(run, row.at_ns),
         "loss": mark_id(row.explained_by) if row.explained_by >= 0 else "",
+        "loss_raw": raw(row.explained_by) if row.explained_by >= 0 else "",
+        "raw": raw(row.position),
         "earlier": (row.began_ns - row.explained_at_ns) / 1e6,
         "faults": _faults(run.faults, row),
     }
