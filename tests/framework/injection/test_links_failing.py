@@ -32,6 +32,7 @@ from fencepost import HEALTHY, EnvironmentFailed, Layout, Link, LinkState
 from fencepost.injection import toxiproxies as module
 from fencepost.injection.toxiproxies import HostToxiproxies, Reply, find_toxiproxy
 from fencepost.model.clock import SECOND, now_ns, poll
+from fencepost.supervision.launcher import state_of
 
 
 @pytest.fixture
@@ -72,6 +73,9 @@ def hang(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]
         pid = process_of(bench, slot)
         stopped.add(pid)
         os.kill(pid, signal.SIGSTOP)
+        # A thread that has not been scheduled since still answers.
+        threads = Path(f"/proc/{pid}/task")
+        assert poll(lambda: {state_of(int(one.name)) for one in threads.iterdir()} == {"T"}, 10)
 
     monkeypatch.setattr(HostToxiproxies, "ask", ask_patiently)
     return stop
