@@ -68,13 +68,8 @@ class Partition:
         be in use."""
         cut = self.directions(runtime.layout)
         targets = tuple(sorted({name for pair in cut for name in pair}))
-        links = [
-            link
-            for link in runtime.layout.links
-            if not cut.isdisjoint({(link.source, link.target), (link.target, link.source)})
-        ]
         receipt = runtime.apply_cut(cut)
-        measure = once_in_use(runtime, links, receipt)
+        measure = once_in_use(runtime, runtime.layout.crossed(cut), receipt)
         return Injected(targets, receipt, partial(runtime.lift_cut, cut), measure, cut)
 
     def arguments(self) -> Mapping[str, object]:

@@ -116,11 +116,7 @@ class Network:
         for name in sorted({name for direction in cut for name in direction}):
             if name not in known:
                 raise no_such("slot", name, known)
-        return [
-            link
-            for link in self._layout.links
-            if (link.source, link.target) in cut or (link.target, link.source) in cut
-        ]
+        return self._layout.crossed(cut)
 
     def ends(self, cut: Cut) -> Collection[str]:
         """The slots at the ends of those links; raises UsageError as `crossed` does."""

@@ -113,6 +113,14 @@ class Layout:
             if s.role != CLIENT and (duplicates or not s.duplicate) and (spares or not s.spare)
         )
 
+    def crossed(self, cut: Cut) -> Sequence[Link]:
+        """The links that carry any of these directions, in order."""
+        return [
+            link
+            for link in self.links
+            if not cut.isdisjoint({(link.source, link.target), (link.target, link.source)})
+        ]
+
     @property
     def roles(self) -> tuple[str, ...]:
         """The roles of nodes, in the order of their first slots."""
