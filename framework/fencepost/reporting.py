@@ -40,7 +40,7 @@ from fencepost.judging.judge import (
 )
 from fencepost.judging.rules import applied
 from fencepost.model.extras import check_extra
-from fencepost.model.text import printable
+from fencepost.model.text import docstring, printable
 from fencepost.plugins.manager import Plugins, load
 from fencepost.plugins.reports import ANY_ENGINE, Engine, ReportedRun, ReportRequest
 
@@ -72,6 +72,7 @@ __all__ = [
     "check_extra",
     "copied",
     "digest_of_package",
+    "docstring",
     "event_files",
     "explain",
     "has_concerns",

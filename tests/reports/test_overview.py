@@ -38,7 +38,7 @@ def run(one: RunSummary, name: str, system: str = "a", **verdicts: str) -> RunSu
     )
 
 
-def run_of(one: RunSummary, test: str) -> RunSummary:
+def with_test(one: RunSummary, test: str) -> RunSummary:
     assert one.about is not None
     return structs.replace(one, about=structs.replace(one.about, test=test))
 
@@ -101,10 +101,10 @@ def test_a_clauses_page_has_its_runs_its_tests_and_how_it_is_judged(
     one: RunSummary, promises: Promises
 ) -> None:
     some = [
-        run_of(run(one, "1", **{"RP-05": "violated"}), "test_a"),
-        run_of(run(one, "2", **{"RP-05": "holds"}), "test_b"),
-        run_of(run(one, "3", **{"RP-05": "holds"}), "test_b"),
-        run_of(run(one, "4", **{"RP-05": "not-exercised"}), "test_c"),
+        with_test(run(one, "1", **{"RP-05": "violated"}), "test_a"),
+        with_test(run(one, "2", **{"RP-05": "holds"}), "test_b"),
+        with_test(run(one, "3", **{"RP-05": "holds"}), "test_b"),
+        with_test(run(one, "4", **{"RP-05": "not-exercised"}), "test_c"),
         run(one, "5", system="b", **{"RP-05": "unknown", "GONE-1": "holds"}),
     ]
     pages = clause_pages(seen(*some), promises)

@@ -161,7 +161,9 @@ def test_a_failure_and_its_explanation_name_the_recorded_events(
     text = written.pages["defect"].read_text()
     lines = (runs["defect"] / "history.ndjson").read_bytes().splitlines()
     codec = sample_runs.CODEC
-    for row in (row for row in run.failures if row.what == "violation"):
+    violations = [row for row in run.failures if row.what == "violation"]
+    assert violations
+    for row in violations:
         found = codec.decode(lines[row.position])
         assert (found.process, found.node_seq) == (row.process, row.node_seq)
         assert f'<span class="mono">history.ndjson:{row.position + 1}</span>' in text

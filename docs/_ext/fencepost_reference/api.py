@@ -8,8 +8,9 @@ from typing import Any
 
 from fencepost.model.configuration import DEFAULTS
 from fencepost.plugins import hookspecs
+from fencepost.reporting import docstring
 from fencepost.testing import pytest_plugin
-from fencepost_reference.text import code, docstring, line, prose, signature, source, table
+from fencepost_reference.text import code, line, prose, signature, source, table
 
 
 def hooks() -> str:

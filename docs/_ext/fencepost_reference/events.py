@@ -9,8 +9,9 @@ from msgspec import Struct
 
 from fencepost import AuthorityChange, Concerning, OperationEvent, Sourced, Unrecognised, kind_name
 from fencepost.events import KINDS
+from fencepost.reporting import docstring
 from fencepost_reference.loaded import plugins
-from fencepost_reference.text import attribute_docstrings, code, docstring, line, prose, table
+from fencepost_reference.text import attribute_docstrings, code, line, prose, table
 
 TRAITS = {
     "authority": AuthorityChange,

@@ -9,9 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from fencepost import Clause, kind_name
-from fencepost.reporting import applied
+from fencepost.reporting import applied, docstring
 from fencepost_reference.loaded import plugins
-from fencepost_reference.text import code, docstring, line, prose, table
+from fencepost_reference.text import code, line, prose, table
 
 DEFAULT_SUITE = "fencepost_suites"
 

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Iterator, Mapping
 
 from fencepost import Configured, HasDefects, Versioned
+from fencepost.reporting import docstring
 from fencepost_reference.loaded import plugins
-from fencepost_reference.text import code, docstring, line, prose, table
+from fencepost_reference.text import code, line, prose, table
 
 SMALLEST: Mapping[str, Mapping[str, str]] = {
     "quorum": {

@@ -15,6 +15,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, get_origin
 from msgspec import Struct
 
 from fencepost.events import KINDS
+from fencepost.reporting import docstring
 from fencepost_reference.definitions import (
     OURS,
     assigned,
@@ -28,7 +29,6 @@ from fencepost_reference.text import (
     attribute_docstrings,
     class_source,
     code,
-    docstring,
     first_paragraph,
     first_sentence,
     line,

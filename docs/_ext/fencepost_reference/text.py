@@ -28,14 +28,6 @@ def code(text: object) -> str:
     return "`" + str(text).replace("|", "\\|") + "`" if str(text) else ""
 
 
-def docstring(thing: Any) -> str:
-    """An object's own docstring: an inherited one, and the signature of a dataclass, do not
-    count."""
-    own = vars(thing).get("__doc__") if inspect.isclass(thing) else getattr(thing, "__doc__", "")
-    text = own or ""
-    return "" if text.startswith(f"{getattr(thing, '__name__', '')}(") else inspect.cleandoc(text)
-
-
 def first_sentence(text: str) -> str:
     """Up to the first full stop that ends a sentence."""
     return re.split(r"(?<=[.])\s", " ".join(text.split()), maxsplit=1)[0]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
 from fencepost import Clause, Rule
-from fencepost.reporting import Outcome, Promises, applied
+from fencepost.reporting import Outcome, Promises, applied, docstring
 from fencepost_reports.one_run.tables import RunSummary
-from fencepost_reports.pages.overview import WORST, Overview, Subject, subject_of
+from fencepost_reports.pages.overview import WORST, Overview, Subject
 
 
 class Judge(NamedTuple):
@@ -59,7 +58,7 @@ def clause_pages(all: Overview, promises: Promises) -> Mapping[str, ClausePage]:
             id=clause.id,
             promise=promises.clauses.get(clause.id),
             rules=rules.get(clause.id, ()),
-            verdicts=_verdicts(clause.id, all),
+            verdicts=_verdicts(clause.counts),
             violated=clause.violated,
             undecided=[run for run in all.runs if run.verdicts.get(clause.id) == Outcome.UNKNOWN],
             tests=_tests(clause.id, all.runs),
@@ -70,16 +69,12 @@ def clause_pages(all: Overview, promises: Promises) -> Mapping[str, ClausePage]:
 
 def _judge(rule: Rule[Any]) -> Judge:
     kind = type(applied(rule))
-    text = (inspect.getdoc(kind) or "").removeprefix(f"{rule.clause}. ")
+    text = docstring(kind).removeprefix(f"{rule.clause}. ")
     paragraphs = [" ".join(one.split()) for one in text.split("\n\n")]
     return Judge(f"{kind.__module__}.{kind.__qualname__}", [one for one in paragraphs if one])
 
 
-def _verdicts(clause: str, all: Overview) -> Sequence[Verdicts]:
-    counts: dict[Subject, Counter[str]] = {}
-    for run in all.runs:
-        if clause in run.verdicts:
-            counts.setdefault(subject_of(run), Counter())[run.verdicts[clause]] += 1
+def _verdicts(counts: Mapping[Subject, Counter[str]]) -> Sequence[Verdicts]:
     return [
         Verdicts(subject, [(verdict, found[verdict]) for verdict in WORST if found[verdict]])
         for subject, found in sorted(counts.items())

@@ -62,6 +62,8 @@ class Clause:
     sentence: str
     cells: Sequence[Cell | None]
     """By subject; None where it has no verdict."""
+    counts: Mapping[Subject, Counter[str]]
+    """By subject: in how many runs it has each verdict."""
     violated: Sequence[RunSummary]
     new: bool
 
@@ -107,7 +109,7 @@ def overview(
     runs: Sequence[RunSummary], sentences: Mapping[str, str], before: Last | None
 ) -> Overview:
     """The overview of runs that could be read; `sentences` has that of each clause."""
-    subjects = sorted({subject_of(run) for run in runs})
+    subjects = sorted({_subject(run) for run in runs})
     former = frozenset() if before is None else frozenset(before.runs)
     return Overview(
         runs=sorted(runs, key=lambda run: (not run.outcome.violated, _started(run))),
@@ -128,7 +130,7 @@ def _clauses(
     counts: dict[str, dict[Subject, Counter[str]]] = {}
     violated: dict[str, list[RunSummary]] = {}
     for run in runs:
-        subject = subject_of(run)
+        subject = _subject(run)
         for clause, verdict in run.verdicts.items():
             counts.setdefault(clause, {}).setdefault(subject, Counter())[verdict] += 1
         for clause in run.outcome.violated:
@@ -138,6 +140,7 @@ def _clauses(
             id=clause,
             sentence=sentences.get(clause, ""),
             cells=[_cell(found[one]) if one in found else None for one in subjects],
+            counts=found,
             violated=violated.get(clause, ()),
             new=before is not None and clause in violated and clause not in before.violated,
         )
@@ -155,7 +158,7 @@ def _badness(verdict: str) -> int:
     return WORST.index(Outcome(verdict))
 
 
-def subject_of(run: RunSummary) -> Subject:
+def _subject(run: RunSummary) -> Subject:
     """The subject of a run that could be read."""
     assert run.about is not None
     return Subject(run.about.system, run.about.version, run.about.runtime)
