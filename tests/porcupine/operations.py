@@ -80,7 +80,8 @@ class Judged(Struct, frozen=True):
 def build(folder: Path) -> Path:
     """Builds the checker below `folder`."""
     program = folder / "porcupine"
-    go("build", "-o", str(program), ".", cwd=HERE).check_returncode()
+    done = go("build", "-o", str(program), ".", cwd=HERE)
+    assert done.returncode == 0, done.stderr
     return program
 
 

@@ -136,9 +136,10 @@ class Situation:
     @property
     def expired(self) -> frozenset[str]:
         """The slots of brokers that have lost their lease, by their own report."""
-        brokers = self.layout.of(Role.BROKER)
-        state = {s.name: self.kafka.state.get(self.view.newest.get(s.name, "")) for s in brokers}
-        return frozenset(name for name, is_now in state.items() if is_now == "FENCED")
+        process = self.view.newest
+        fenced = {one for one, state in self.kafka.state.items() if state == "FENCED"}
+        brokers = (slot.name for slot in self.layout.of(Role.BROKER))
+        return frozenset(name for name in brokers if process.get(name) in fenced)
 
     @property
     def starting(self) -> frozenset[str]:
