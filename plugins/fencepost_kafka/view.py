@@ -72,6 +72,9 @@ class KafkaView:
     completed: Counter[tuple[str, str]] = field(default_factory=Counter)
     """(client process, outcome) -> produces completed."""
     polled: Counter[str] = field(default_factory=Counter)
+    shown: dict[TopicPartition, int] = field(default_factory=dict)
+    """The end of each partition by the offsets that clients got, or were acknowledged with
+    acks=all."""
     read_completed: dict[TopicPartition, str] = field(default_factory=dict)
 
     def apply(self, view: View, event: Event) -> None:
@@ -152,6 +155,7 @@ def _gone(
         del kafka.topics[body.topic]
         for key in [k for k in kafka.partitions if k[0] == body.topic]:
             del kafka.partitions[key]
+            kafka.shown.pop(key, None)
     # A node that replays the deletion late may have begun to lead a deleted partition.
     me = view.ids.get((event.process, "broker"))
     for key in [
@@ -238,10 +242,18 @@ def _invoked(kafka: KafkaView, view: View, event: Event, body: e.ProduceInvoked)
 
 def _produced(kafka: KafkaView, view: View, event: Event, body: e.ProduceCompleted) -> None:
     kafka.completed[event.process, body.outcome] += 1
+    if body.acks == -1:
+        _show(kafka, (body.topic, body.partition), body.offset)
 
 
 def _polled(kafka: KafkaView, view: View, event: Event, body: e.Polled) -> None:
     kafka.polled[event.process] += len(body.offsets)
+    _show(kafka, (body.topic, body.partition), max(body.offsets, default=-1))
+
+
+def _show(kafka: KafkaView, place: TopicPartition, offset: int) -> None:
+    if offset >= kafka.shown.get(place, 0):
+        kafka.shown[place] = offset + 1
 
 
 def _read(kafka: KafkaView, view: View, event: Event, body: e.ReadCompleted) -> None:

@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 
 from fencepost import Condition, Violation
+from fencepost.model.clock import MS
 from fencepost.plugins.manager import load_from
 from fencepost.runs.run import Run, RunSpec, new_folder
 from fencepost.testing.event_log import EventLog
@@ -19,6 +20,7 @@ from fencepost_kafka import (
     Polled,
     ProduceCompleted,
     ReadCompleted,
+    ReaderOptions,
     kafka_shape,
 )
 from fencepost_kafka import plugin as kafka
@@ -132,6 +134,7 @@ def test_a_consumer_reads_each_partition_in_order_and_again_after_a_seek(
     beyond, begun = history.of(ConsumerPositioned, reads.process)[-2:]
     assert (beyond.offset, beyond.out_of_range) == (500, False)
     assert (begun.partition, begun.offset, begun.out_of_range) == (1, -2, True)
+    assert begun.refused_by == cluster.leader("consumed", 1).id
     reads.stop()
 
 
@@ -179,12 +182,20 @@ def test_a_dead_broker_answers_no_probe(
 def test_the_final_reading_covers_every_partition(
     run: Run, clients: KafkaClients, history: EventLog
 ) -> None:
-    """The last test of the module: it stops every client."""
+    """The last test of the module: it stops every client. A leader that names an end below what
+    clients were shown is asked again until ends have settled, and then believed."""
     run.workers.drain()
+    kafka, late = run.runtime.view.of(KafkaView), ("probed", 0)
+    kafka.shown[late] += 10
     assert list(clients.read_finally()) == []
-    read = {(r.topic, r.partition): r.outcome for r in history.of(ReadCompleted)}
-    assert set(read) == set(run.runtime.view.of(KafkaView).partitions)
-    assert set(read.values()) == {"ok"}
+    read = {(r.topic, r.partition): r for r in history.of(ReadCompleted)}
+    assert set(read) == set(kafka.partitions)
+    assert {one.outcome for one in read.values()} == {"ok"}
+    assert read[late].end == kafka.shown[late] - 10
+    first_ns = min(one.asked_ns for one in read.values())
+    settled_ns = ReaderOptions(partitions=(), final=True).settle_ms * MS
+    asked_late = {place for place, one in read.items() if one.asked_ns >= first_ns + settled_ns}
+    assert asked_late == {late}
     finals = [p for p in history.of(Polled) if p.final]
     assert {o for p in finals for o in p.operations} >= {
         c.operation for c in history.of(ProduceCompleted) if c.outcome == "ok"

@@ -61,10 +61,17 @@ class ReaderOptions(
     `final` marks the reading after the run, by which lost writes are judged: it records a
     read_completed for each partition, with the outcome unknown if `limit_ms` was too short. Any
     other reading that is incomplete records a client.failed.
+
+    `shown` has for each partition the end by the offsets that clients were shown; none: not known.
+    A leader that names a lower one is asked again for `settle_ms`, and then believed: a new
+    leader's high watermark may lag behind the former one's, and releases of Kafka before KIP-207
+    name it at once.
     """
 
     partitions: tuple[tuple[str, int], ...]
     final: bool
+    shown: tuple[int, ...] = ()
+    settle_ms: int = 5_000
     limit_ms: int = 30_000
     settings: Mapping[str, str] = {}
 

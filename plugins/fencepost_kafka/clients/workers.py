@@ -379,7 +379,7 @@ class KafkaClients:
         self._runtime.advance(self._cluster.all_committed, self._runtime.now_ns() + bound_ns)
         places = tuple(sorted(self._kafka.partitions))
         if places:
-            self._read(places, final=True)
+            self._read(places, final=True, shown=[self._kafka.shown.get(p, 0) for p in places])
         read = self._kafka.read_completed
         return [f"{topic}-{n}" for topic, n in places if read.get((topic, n)) != "ok"]
 
@@ -474,10 +474,14 @@ class KafkaClients:
         self._workers.command(session, plain(command), answered, limit_ms)
         return self._runtime.view.latest[session.process, kind]
 
-    def _read(self, places: Sequence[tuple[str, int]], final: bool) -> str | None:
+    def _read(
+        self, places: Sequence[tuple[str, int]], final: bool, shown: Sequence[int] = ()
+    ) -> str | None:
         """Reads these partitions with a reader of its own; returns its process, or None if it
         hung."""
-        options = ReaderOptions(partitions=tuple(places), final=final, limit_ms=READ_LIMIT_MS)
+        options = ReaderOptions(
+            partitions=tuple(places), final=final, shown=tuple(shown), limit_ms=READ_LIMIT_MS
+        )
         session = self._start("reader", options)
         ended = self._workers.await_end([session], READ_LIMIT_MS + END_LIMIT_MS)
         return session.process if ended else None

@@ -29,8 +29,10 @@ ASK_S = 2.0
 @final
 @dataclass(slots=True)
 class Progress:
-    """The progress in one partition: its bounds, once received, and the offsets seen."""
+    """The progress in one partition: its bounds, once received, and the offsets seen. `shown` is
+    the end by the offsets that clients were shown."""
 
+    shown: int = 0
     start: int = -1
     end: int = -1
     asked_ns: int = 0
@@ -59,7 +61,10 @@ class ReaderWork:
         self._session = session
         self._options = options
         self._consumer: Consumer = make_consumer(session, options.settings.items())
-        self._progress = {place: Progress() for place in options.partitions}
+        shown = options.shown or (0,) * len(options.partitions)
+        self._progress = {
+            place: Progress(end) for place, end in zip(options.partitions, shown, strict=True)
+        }
 
     def run(self, now: Callable[[], float]) -> None:
         """Reads until everything was seen, the limit has passed, or it is asked to stop."""
@@ -68,7 +73,8 @@ class ReaderWork:
         def left() -> float:
             return 0.0 if self._session.stopping.is_set() else max(0.0, deadline - now())
 
-        self._ask_bounds(left)
+        settled = min(deadline, now() + self._options.settle_ms / 1000)
+        self._ask_bounds(left, lambda: now() >= settled)
         self._consumer.assign(
             [TopicPartition(*place, p.start) for place, p in self._progress.items() if p.bounded]
         )
@@ -82,8 +88,9 @@ class ReaderWork:
         for place, progress in self._progress.items():
             self._report(place, progress)
 
-    def _ask_bounds(self, left: Callable[[], float]) -> None:
-        """Asks every partition's leader for its bounds, again while there is time."""
+    def _ask_bounds(self, left: Callable[[], float], settled: Callable[[], bool]) -> None:
+        """Asks every partition's leader for its bounds, again while there is time. An end below
+        what clients were shown counts only once ends have settled."""
         unasked = list(self._progress)
         while unasked and left():
             for place in list(unasked):
@@ -97,9 +104,11 @@ class ReaderWork:
                     progress.error = named(failed.args[0])
                     self._consumer.poll(SLICE_S)
                 else:
-                    if bounds is not None:
+                    if bounds is not None and (bounds[1] >= progress.shown or settled()):
                         progress.start, progress.end = bounds
                         unasked.remove(place)
+                    elif bounds is not None:
+                        self._consumer.poll(SLICE_S)
 
     def _report(self, place: tuple[str, int], progress: Progress) -> None:
         outcome: CallOutcome

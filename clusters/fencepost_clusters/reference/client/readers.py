@@ -43,11 +43,15 @@ class ConsumerClient:
         for place in options.partitions:
             self._move(place, options.offset)
 
-    def _move(self, place: Place, offset: int, out_of_range: bool = False) -> None:
+    def _move(self, place: Place, offset: int, refused: Refused | None = None) -> None:
         topic, partition = place
         self._out.note(
             ConsumerPositioned(
-                topic=topic, partition=partition, offset=offset, out_of_range=out_of_range
+                topic=topic,
+                partition=partition,
+                offset=offset,
+                out_of_range=refused is not None,
+                refused_by=-1 if refused is None else refused.broker_id,
             )
         )
         self._fetching.move(place, offset)
@@ -81,7 +85,7 @@ class ConsumerClient:
                 self._out.note(
                     ClientFailed(error=f"_AUTO_OFFSET_RESET: {one.error.name}", fatal=False)
                 )
-                self._move(one.place, BEGINNING, out_of_range=True)
+                self._move(one.place, BEGINNING, refused=one)
         return found is not None
 
     def failed(self, call_id: int, now: Instant) -> bool:
@@ -92,8 +96,9 @@ class ConsumerClient:
 @dataclass(slots=True)
 class _Progress:
     """The progress in one partition: its bounds, once they are known, and the offset read so
-    far."""
+    far. `shown` is the end by the offsets that clients were shown."""
 
+    shown: int = 0
     start: int = -1
     end: int = -1
     seen: int = 0
@@ -120,7 +125,12 @@ class ReaderClient:
         self._routes = routes
         self._out = out
         self._fetching = Fetcher(routes, out)
-        self._progress = {place: _Progress() for place in options.partitions}
+        shown = options.shown or (0,) * len(options.partitions)
+        self._progress = {
+            place: _Progress(shown=end)
+            for place, end in zip(options.partitions, shown, strict=True)
+        }
+        self._settled_ns = now.monotonic_ns + options.settle_ms * MS
         self._limit_ns = now.monotonic_ns + options.limit_ms * MS
         self._calls: dict[int, Place] = {}
 
@@ -201,6 +211,9 @@ class ReaderClient:
         one.asking = False
         if one.start < 0:
             one.start = part.offset
+            return
+        if part.offset < one.shown and now.monotonic_ns < self._settled_ns:
+            one.not_before_ns = now.monotonic_ns + ASK_AGAIN_NS
             return
         one.end = part.offset
         if one.missing:

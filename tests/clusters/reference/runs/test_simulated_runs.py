@@ -9,11 +9,22 @@ import pytest
 
 from fencepost import Condition, Shape, Spare, View, kind_name
 from fencepost.history.run_folder import RunFolder
+from fencepost.model.clock import MS
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs import schedule
 from fencepost.runs.random_schedule import run_one
 from fencepost.runs.run import Run, RunSpec
-from fencepost_kafka import KafkaView, MetadataDigest, Role, SnapshotStored, kafka_shape
+from fencepost.testing.event_log import EventLog
+from fencepost_kafka import (
+    ConsumerPositioned,
+    KafkaView,
+    MetadataDigest,
+    ReadCompleted,
+    ReaderOptions,
+    Role,
+    SnapshotStored,
+    kafka_shape,
+)
 
 OFTEN = {"metadata.snapshot.interval.records": "20", "metadata.snapshot.slice.records": "2"}
 
@@ -67,6 +78,37 @@ def test_no_fault_begins_before_the_cluster_has_noticed_the_fault_of_a_disk(
     for one, following in pairwise(injected):
         assert one.for_ms is not None
         assert following.at_ms >= one.at_ms + one.for_ms + 6_000
+
+
+def test_a_simulated_reader_asks_again_for_an_end_below_what_clients_were_shown(
+    plugins: Plugins, tmp_path: Path
+) -> None:
+    """As the reader in a process does. A consumer names the broker that refused its offset, too."""
+    spec = RunSpec(plugins.system("reference/quorum"), kafka_shape(), "simulated", seed=1)
+    with Run.start(spec, plugins, RunFolder.create(tmp_path / "run")) as run:
+        cluster, clients, history = run.cluster, run.clients, EventLog(run.runtime)
+        clients.create_topic("orders", partitions=2)
+        writes, reads = clients.produce("orders", count=40, rate=200), clients.consume("orders")
+        cluster.eventually(writes.settled & reads.polled_at_least(40))
+        reads.seek("orders", 1, 500)
+        cluster.eventually(reads.polled_at_least(41))
+        assert history.of(ConsumerPositioned, reads.process)[-1] == ConsumerPositioned(
+            topic="orders",
+            partition=1,
+            offset=-2,
+            out_of_range=True,
+            refused_by=cluster.leader("orders", 1).id,
+        )
+        run.workers.drain()
+        ends = dict(run.runtime.view.of(KafkaView).shown)
+        assert sum(ends.values()) == len(writes.acked)
+        run.runtime.view.of(KafkaView).shown["orders", 0] += 10
+        assert list(clients.read_finally()) == []
+        first, late = sorted(history.of(ReadCompleted), key=lambda one: one.asked_ns)
+    assert [(one.partition, one.outcome) for one in (first, late)] == [(1, "ok"), (0, "ok")]
+    assert {(one.topic, one.partition): one.end for one in (first, late)} == ends
+    settle_ms = ReaderOptions(partitions=(), final=True).settle_ms
+    assert late.asked_ns - first.asked_ns >= settle_ms * MS
 
 
 def test_nodes_that_were_left_behind_get_a_snapshot_and_have_the_same_state(
