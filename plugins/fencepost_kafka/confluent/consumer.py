@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import final
 
@@ -72,6 +73,12 @@ def operation_in(value: bytes | str | None) -> str:
     return text.split(" ", 1)[0]
 
 
+def broker_in(said: str) -> int:
+    """The id of the broker that librdkafka names at the end of an error (-1: it names none)."""
+    found = re.search(r"\(broker (\d+)\)$", said)
+    return int(found[1]) if found else -1
+
+
 @final
 class ConsumerWork:
     """One consumer's work, until it is asked to stop."""
@@ -100,17 +107,28 @@ class ConsumerWork:
                     self._failed(message, error)
         self._consumer.close()
 
-    def _record_position(
-        self, topic: str, partition: int, offset: int, out_of_range: bool = False
-    ) -> None:
+    def _record_position(self, topic: str, partition: int, offset: int) -> None:
+        place = ConsumerPositioned(topic=topic, partition=partition, offset=offset)
+        self._session.recorder.record(place)
+
+    def _begin_anew(self, topic: str, partition: int, error: KafkaError) -> None:
+        """After a broker refused the consumer's offset as out of range."""
         self._session.recorder.record(
             ConsumerPositioned(
-                topic=topic, partition=partition, offset=offset, out_of_range=out_of_range
+                topic=topic,
+                partition=partition,
+                offset=BEGINNING,
+                out_of_range=True,
+                refused_by=broker_in(error.str()),
             )
         )
+        self._move(topic, partition, BEGINNING)
 
-    def _seek(self, topic: str, partition: int, offset: int, out_of_range: bool = False) -> None:
-        self._record_position(topic, partition, offset, out_of_range)
+    def _seek(self, topic: str, partition: int, offset: int) -> None:
+        self._record_position(topic, partition, offset)
+        self._move(topic, partition, offset)
+
+    def _move(self, topic: str, partition: int, offset: int) -> None:
         self._consumer.incremental_unassign([TopicPartition(topic, partition)])
         self._consumer.incremental_assign([TopicPartition(topic, partition, offset)])
 
@@ -120,4 +138,4 @@ class ConsumerWork:
             self._session.recorder.record(ClientFailed(error=said, fatal=False))
             self._last_error = said
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
-            self._seek(*partition_of(message), BEGINNING, out_of_range=True)
+            self._begin_anew(*partition_of(message), error)

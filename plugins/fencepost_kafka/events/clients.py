@@ -118,17 +118,20 @@ class ConsumerPositioned(Struct, frozen=True, tag="client.positioned", kw_only=T
     """A consumer was assigned or sought to `offset` (-2 the beginning, -1 the end).
 
     `out_of_range`: no command sent it there. A broker refused the offset at which it was, so it
-    begins anew by itself. The messages that it had got up to there may be gone.
+    begins anew by itself. The messages that it had got up to there may be gone, or that broker
+    leads no more and lacks them. `refused_by` is its id (-1: not known).
     """
 
     topic: str
     partition: int
     offset: int
     out_of_range: bool = False
+    refused_by: int = -1
 
     def sentence(self) -> str:
         where = {-2: "the beginning", -1: "the end"}.get(self.offset, f"offset {self.offset}")
         why = ", since its offset was out of range" if self.out_of_range else ""
+        why += f" at broker {self.refused_by}" if self.refused_by >= 0 else ""
         return f"continues in {at(self)} from {where}{why}"
 
     def concerns(self) -> Sequence[str]:

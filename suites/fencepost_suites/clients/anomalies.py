@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Undecided, Violated
 from fencepost_kafka import (
     ConsumerPositioned,
+    PartitionCommitted,
     Polled,
     ProduceCompleted,
     ReadCompleted,
@@ -320,38 +321,62 @@ class _Position(Struct):
     ref: Cause | None = None
 
 
-_Positions = dict[str, _Position]
-"""consumer -> its position."""
+class _Positions(Struct):
+    """The positions of the consumers of a partition, and its leader."""
+
+    of: dict[str, _Position] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    """consumer -> how a broker refused its offset as out of range since its last poll."""
+    leader: int = -1
+    record: int = -1
+    """The offset of the newest committed metadata about the leader."""
+
+    def refuse(self, consumer: str, broker: int) -> None:
+        """A broker refused the consumer's offset; one that has been deposed may lack messages."""
+        deposed = self.leader >= 0 and broker != self.leader
+        which = (
+            f"broker {broker}, which broker {self.leader} had deposed,"
+            if deposed
+            else (f"broker {broker}")
+        )
+        self.refused[consumer] = f": {which} refused that as out of range" if broker >= 0 else ""
 
 
 @final
 class NonmonotonicPoll(Struct, frozen=True):
     """JEPSEN-nonmonotonic-poll. Offsets grow within a poll, too. A consumer that begins anew since
     a broker refused its offset as out of range was not sent elsewhere: messages that it had got are
-    gone. Exercised by every poll after a consumer's first."""
+    gone, or that broker has been deposed and lacks them. Exercised by every poll after a consumer's
+    first."""
 
     clause: str = "JEPSEN-nonmonotonic-poll"
-    kinds: frozenset[type[Struct]] = frozenset({Polled, ConsumerPositioned})
+    kinds: frozenset[type[Struct]] = frozenset({Polled, ConsumerPositioned, PartitionCommitted})
     keys = staticmethod(by_partition)
 
     def start(self, key: Key) -> _Positions:
-        return {}
+        return _Positions()
 
     def step(self, state: _Positions, event: Event) -> tuple[_Positions, Sequence[Finding]]:
         body = event.body
-        if isinstance(body, ConsumerPositioned) and not body.out_of_range:
-            state.pop(event.process, None)
+        if isinstance(body, PartitionCommitted) and body.offset > state.record:
+            state.leader, state.record = body.leader, body.offset
+        elif isinstance(body, ConsumerPositioned) and body.out_of_range:
+            state.refuse(event.process, body.refused_by)
+        elif isinstance(body, ConsumerPositioned):
+            state.of.pop(event.process, None)
+            state.refused.pop(event.process, None)
         if not isinstance(body, Polled) or not body.offsets:
             return state, NOTHING
         offsets = body.offsets
-        known = state.get(event.process, _Position())
+        known = state.of.get(event.process, _Position())
+        refused = state.refused.pop(event.process, "")
         before, because = known.last, known.ref
-        state[event.process] = _Position(offsets[-1], event.ref)
+        state.of[event.process] = _Position(offsets[-1], event.ref)
         back = next((b for a, b in pairwise((before, *offsets)) if b <= a), None)
         if back is not None:
             message = (
                 f"{event.process} got offset {back} of {body.topic}-{body.partition} after "
-                f"{max(before, *offsets)}"
+                f"{max(before, *offsets)}{refused}"
             )
             refs = () if because is None else (because,)
             return state, (Violated(event.ref, CLIENT, message, refs),)

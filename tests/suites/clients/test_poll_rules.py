@@ -14,9 +14,7 @@ from tests.suites.clients.client_histories import (
 )
 
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import (
-    ConsumerPositioned,
-)
+from fencepost_kafka import ConsumerPositioned, PartitionCommitted
 
 # ----------------------------------------------------------------------------- nonmonotonic-poll
 
@@ -51,9 +49,30 @@ def test_a_consumer_sent_back_may_go_back() -> None:
     assert verdict(h, "nonmonotonic-poll").verdict is Outcome.NOT_EXERCISED
 
 
-def out_of_range(h: HistoryBuilder) -> None:
+def out_of_range(h: HistoryBuilder, broker: int = -1) -> None:
     """A broker refuses the consumer's offset, and the consumer begins anew by itself."""
-    h.add(A, ConsumerPositioned(topic="orders", partition=0, offset=-2, out_of_range=True))
+    h.add(
+        A,
+        ConsumerPositioned(
+            topic="orders", partition=0, offset=-2, out_of_range=True, refused_by=broker
+        ),
+    )
+
+
+def lead(h: HistoryBuilder, broker: int, offset: int) -> None:
+    """It is committed that the broker leads."""
+    h.add(
+        "controller-1#1",
+        PartitionCommitted(
+            offset=offset,
+            topic="orders",
+            partition=0,
+            leader=broker,
+            leader_epoch=offset,
+            isr=(broker,),
+            replicas=(1, 2),
+        ),
+    )
 
 
 def test_a_consumer_that_begins_anew_by_itself_is_nonmonotonic() -> None:
@@ -64,6 +83,32 @@ def test_a_consumer_that_begins_anew_by_itself_is_nonmonotonic() -> None:
     assert "got offset 0 of orders-0 after 5" in (
         verdict(h, "nonmonotonic-poll").violations[0].message
     )
+
+
+@pytest.mark.parametrize(
+    ("broker", "says"),
+    [
+        (1, ": broker 1, which broker 2 had deposed, refused that as out of range"),
+        (2, ": broker 2 refused that as out of range"),
+        (-1, ""),
+    ],
+)
+def test_a_nonmonotonic_poll_names_the_broker_that_refused_the_offset(
+    broker: int, says: str
+) -> None:
+    h = HistoryBuilder()
+    lead(h, 1, 6)
+    poll(h, A, 4, 5)
+    lead(h, 2, 7)
+    lead(h, 1, 6)  # another node replays the older record later
+    out_of_range(h, broker)
+    poll(h, A, 0, 1)
+    poll(h, A, 0, 1)
+    violations = verdict(h, "nonmonotonic-poll").violations
+    assert [one.message.partition(" got ")[2] for one in violations] == [
+        f"offset 0 of orders-0 after 5{says}",
+        "offset 0 of orders-0 after 1",
+    ]
 
 
 def test_a_consumer_of_a_topic_that_was_deleted_may_begin_anew() -> None:

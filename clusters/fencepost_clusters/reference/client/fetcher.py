@@ -30,10 +30,12 @@ class Came:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A partition that its leader would not read, by Kafka's error."""
+    """A partition that its leader would not read, by Kafka's error; the leader's id (-1: not
+    known)."""
 
     place: Place
     error: Error
+    broker_id: int
 
 
 @dataclass(slots=True)
@@ -131,7 +133,7 @@ class Fetcher:
             if place in self._positions and self._positions[place].turn == turn
         }
         if isinstance(answer, m.ListOffsetsResponse):
-            return self._bounds(answer, current, now)
+            return self._bounds(address, answer, current, now)
         assert isinstance(answer, m.FetchResponse), answer
         found: list[Came | Refused] = []
         for topic in answer.responses:
@@ -140,7 +142,7 @@ class Fetcher:
                 if place not in current:
                     continue
                 if part.error_code != Error.NONE:
-                    found.extend(self._refused(place, Error(part.error_code), now))
+                    found.extend(self._refused(place, Error(part.error_code), address, now))
                 elif isinstance(part.records, bytes) and part.records:
                     came = _messages(place, part.records, self._positions[place].offset)
                     if came is not None:
@@ -162,7 +164,7 @@ class Fetcher:
         return True
 
     def _bounds(
-        self, answer: m.ListOffsetsResponse, current: set[Place], now: Instant
+        self, address: Address, answer: m.ListOffsetsResponse, current: set[Place], now: Instant
     ) -> Sequence[Refused]:
         refused: list[Refused] = []
         for topic in answer.topics:
@@ -173,15 +175,19 @@ class Fetcher:
                 if part.error_code == Error.NONE:
                     self._positions[place].offset = part.offset
                 else:
-                    refused.extend(self._refused(place, Error(part.error_code), now))
+                    refused.extend(self._refused(place, Error(part.error_code), address, now))
         return refused
 
-    def _refused(self, place: Place, error: Error, now: Instant) -> Sequence[Refused]:
+    def _refused(
+        self, place: Place, error: Error, address: Address, now: Instant
+    ) -> Sequence[Refused]:
         """Looks for another leader; an error that no other leader can remove is returned to the
         caller."""
         self._positions[place].not_before_ns = now.monotonic_ns + BACKOFF_NS
         self._routes.stale(now)
-        return [Refused(place, error)] if error is Error.OFFSET_OUT_OF_RANGE else []
+        if error is not Error.OFFSET_OUT_OF_RANGE:
+            return []
+        return [Refused(place, error, self._routes.broker_at(address))]
 
 
 def _list_offsets(places: Iterable[Place]) -> m.ListOffsetsRequest:

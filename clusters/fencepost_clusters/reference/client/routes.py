@@ -41,6 +41,11 @@ class Routes:
         found = self._leaders.get(place)
         return found[1] if found is not None else -1
 
+    def broker_at(self, address: Address) -> int:
+        """The id of the broker at that address, by the newest metadata; -1 if it has none there."""
+        brokers = self.known.brokers if self.known is not None else ()
+        return next((b.node_id for b in brokers if (b.host, b.port) == address), -1)
+
     def any_broker(self) -> Address:
         """A broker for a request that any broker can answer; another broker each time."""
         addresses = self._brokers or self._bootstrap
