@@ -321,25 +321,44 @@ class _Position(Struct):
     ref: Cause | None = None
 
 
+class _Refusal(Struct, frozen=True):
+    """How a broker refused a consumer's offset as out of range, and the committed metadata by which
+    it had been deposed."""
+
+    message: str
+    because: tuple[Cause, ...] = ()
+
+
 class _Positions(Struct):
     """The positions of the consumers of a partition, and its leader."""
 
     of: dict[str, _Position] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
-    """consumer -> how a broker refused its offset as out of range since its last poll."""
+    refused: dict[str, _Refusal] = field(default_factory=dict)
+    """consumer -> the refusal of its offset since its last poll."""
     leader: int = -1
+    elected: Cause | None = None
+    """The committed metadata by which the leader leads."""
     record: int = -1
-    """The offset of the newest committed metadata about the leader."""
+    """The offset of the newest committed metadata."""
+
+    def commit(self, event: Event, body: PartitionCommitted) -> None:
+        """Takes the leader from committed metadata, if these are newer."""
+        if body.offset <= self.record:
+            return
+        if body.leader != self.leader:
+            self.leader, self.elected = body.leader, event.ref
+        self.record = body.offset
 
     def refuse(self, consumer: str, broker: int) -> None:
         """A broker refused the consumer's offset; one that has been deposed may lack messages."""
-        deposed = self.leader >= 0 and broker != self.leader
-        which = (
-            f"broker {broker}, which broker {self.leader} had deposed,"
-            if deposed
-            else (f"broker {broker}")
-        )
-        self.refused[consumer] = f": {which} refused that as out of range" if broker >= 0 else ""
+        if broker < 0:
+            return
+        says = f"broker {broker}"
+        because: tuple[Cause, ...] = ()
+        if self.elected is not None and broker != self.leader >= 0:
+            says += f", which broker {self.leader} had deposed,"
+            because = (self.elected,)
+        self.refused[consumer] = _Refusal(f": {says} refused that as out of range", because)
 
 
 @final
@@ -358,8 +377,8 @@ class NonmonotonicPoll(Struct, frozen=True):
 
     def step(self, state: _Positions, event: Event) -> tuple[_Positions, Sequence[Finding]]:
         body = event.body
-        if isinstance(body, PartitionCommitted) and body.offset > state.record:
-            state.leader, state.record = body.leader, body.offset
+        if isinstance(body, PartitionCommitted):
+            state.commit(event, body)
         elif isinstance(body, ConsumerPositioned) and body.out_of_range:
             state.refuse(event.process, body.refused_by)
         elif isinstance(body, ConsumerPositioned):
@@ -369,17 +388,17 @@ class NonmonotonicPoll(Struct, frozen=True):
             return state, NOTHING
         offsets = body.offsets
         known = state.of.get(event.process, _Position())
-        refused = state.refused.pop(event.process, "")
+        refused = state.refused.pop(event.process, _Refusal(""))
         before, because = known.last, known.ref
         state.of[event.process] = _Position(offsets[-1], event.ref)
         back = next((b for a, b in pairwise((before, *offsets)) if b <= a), None)
         if back is not None:
             message = (
                 f"{event.process} got offset {back} of {body.topic}-{body.partition} after "
-                f"{max(before, *offsets)}{refused}"
+                f"{max(before, *offsets)}{refused.message}"
             )
             refs = () if because is None else (because,)
-            return state, (Violated(event.ref, CLIENT, message, refs),)
+            return state, (Violated(event.ref, CLIENT, message, (*refs, *refused.because)),)
         return state, (Exercised(event.ref, CLIENT),) if before >= 0 else NOTHING
 
     def end(self, state: _Positions, end: RunEnd) -> Sequence[Finding]:

@@ -100,6 +100,8 @@ def test_a_nonmonotonic_poll_names_the_broker_that_refused_the_offset(
     lead(h, 1, 6)
     poll(h, A, 4, 5)
     lead(h, 2, 7)
+    deposed = h.events()[-1].ref
+    lead(h, 2, 8)
     lead(h, 1, 6)  # another node replays the older record later
     out_of_range(h, broker)
     poll(h, A, 0, 1)
@@ -109,6 +111,7 @@ def test_a_nonmonotonic_poll_names_the_broker_that_refused_the_offset(
         f"offset 0 of orders-0 after 5{says}",
         "offset 0 of orders-0 after 1",
     ]
+    assert (deposed in violations[0].because) == ("deposed" in says)
 
 
 def test_a_consumer_of_a_topic_that_was_deleted_may_begin_anew() -> None:
