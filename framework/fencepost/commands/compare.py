@@ -69,11 +69,9 @@ def compare(
     compared = Compared([spec.system.name for spec in wanted.specs])
     try:
         comparisons.compare(wanted, loaded, out / "compare", progress(), compared)
-    except Exception:
+    finally:  # an error or an interrupt, too: what was found cost hours
         if compared.trials:
             _show(compared, json)
-        raise
-    _show(compared, json)
     if failure := compared.never_started():
         print_failure(failure)
         raise typer.Exit(EXIT_ENVIRONMENT)

@@ -70,11 +70,9 @@ def soak(
     soaked = soaks.Soaked(with_faults=faults)
     try:
         soaks.soak(wanted, loaded, out / "soak", progress(), soaked)
-    except Exception:
+    finally:  # an error or an interrupt, too: what was found cost hours
         if soaked.runs:
             _show(soaked, json)
-        raise
-    _show(soaked, json)
     violated, undecided = soaked.violated(), soaked.undecided()
     if failure := soaked.never_started():
         print_failure(failure)
