@@ -69,14 +69,15 @@ class FormerStopReplicaHarmsNot(Struct, frozen=True):
         cause = event.cause
         found = state.sent.get((cause.process, cause.seq)) if cause is not None else None
         asked = body.request_epoch if found is None else found[0].broker_epoch
-        if process is None or asked == NO_EPOCH or asked >= process.own:
+        if process is None or asked == NO_EPOCH or asked >= process.own.epoch:
             return NOTHING
         evidence = Evidence.SELF if found is None else Evidence.PEER
         message = (
-            f"{event.process} with broker epoch {process.own} took {body.topic}-{body.partition} "
-            f"offline by a StopReplica for {asked}, the epoch of a former process"
+            f"{event.process} with broker epoch {process.own.epoch} took "
+            f"{body.topic}-{body.partition} offline by a StopReplica for {asked}, the epoch of a "
+            f"former process"
         )
-        because = (process.own_at,) if process.own_at is not None else ()
+        because = (process.own.at,) if process.own.at is not None else ()
         return (Violated(event.ref, evidence, message, because),)
 
     def end(self, state: Requests, end: RunEnd) -> Sequence[Finding]:

@@ -90,15 +90,15 @@ class FormerGenerationRefused(Struct, frozen=True):
         if request is None:
             return state, NOTHING
         answer = request.answer
-        asked, own = request.asked, request.own
+        asked, newest = request.asked, request.newest
         if request.former and request.obeyed:
             message = (
                 f"{event.process} obeyed the {answer.api} of {request.sender}, {request.meant_for}"
             )
-        elif not request.former and answer.error == STALE_EPOCH:
+        elif not request.stale and answer.error == STALE_EPOCH:
             message = (
                 f"{event.process} refused the {answer.api} of {request.sender} for broker epoch "
-                f"{asked} as stale; its own is {own}"
+                f"{asked} as stale; its own is {newest}"
             )
             if asked == NO_EPOCH:
                 return state, NOTHING  # BE-10 judges it
@@ -347,11 +347,11 @@ class CurrentRequestsProcessed(Struct, frozen=True):
         done = state.done.pop(event.process, set())
         hosted = state.hosted.setdefault(event.process, set())
         if not request.obeyed:
-            if request.asked != request.own or request.deposed:
+            if request.asked != request.newest or request.deposed:
                 return NOTHING
             message = (
                 f"{event.process} refused the {answer.api} of {answer.client} with {answer.error}, "
-                f"though it was meant for its broker epoch {request.own}"
+                f"though it was meant for its broker epoch {request.newest}"
             )
             return (Violated(event.ref, request.evidence, message, request.because),)
         named = set(answer.partitions if request.sent is None else request.sent.partitions)

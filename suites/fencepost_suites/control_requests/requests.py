@@ -2,7 +2,8 @@
 broker that answers it.
 
 The fields of a request are those in the controller's event. If that event is missing, they are
-those in the broker's event. The broker's own epoch is that of its newest registration.
+those in the broker's event. The broker's own epoch is that of its newest registration when it began
+to work on the request: it decides then, and may register anew before it answers.
 
 Releases before KIP-380 have no broker epochs. A request without a broker epoch is meant for a
 former process of the broker if it was sent before the current process began.
@@ -11,6 +12,7 @@ former process of the broker if it was sent before the current process began.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple, final
 
 from msgspec import Struct, field
@@ -34,8 +36,9 @@ class Request(Struct, frozen=True):
 
     `asked` and `controller_epoch` are the broker epoch and controller epoch in the request: from
     the sender's event (`sent`), if it is known. `own` is the newest broker epoch under which the
-    answering process has registered (-1: none), `seen` the highest controller epoch that it had
-    obeyed before it began to work on this request. `first`: this is the first LeaderAndIsr that
+    answering process had registered (-1: none), and `seen` the highest controller epoch that it had
+    obeyed, before it began to work on this request; `newest` is its newest broker epoch when it
+    answered. `first`: this is the first LeaderAndIsr that
     the process has obeyed. `early`: the request has no broker epoch, and was sent before the
     process began.
     """
@@ -45,6 +48,7 @@ class Request(Struct, frozen=True):
     sent_at: Cause | None
     own: int
     own_at: Cause | None
+    newest: int
     seen: int
     seen_at: Cause | None
     asked: int
@@ -66,6 +70,12 @@ class Request(Struct, frozen=True):
     def former(self) -> bool:
         """Whether the request was meant for an earlier process of the broker."""
         return self.early or (self.asked != NO_EPOCH and self.asked < self.own)
+
+    @property
+    def stale(self) -> bool:
+        """Whether the broker may have found the request stale: it was meant for an epoch before its
+        newest one."""
+        return self.early or (self.asked != NO_EPOCH and self.asked < self.newest)
 
     @property
     def meant_for(self) -> str:
@@ -92,8 +102,8 @@ class Request(Struct, frozen=True):
         return tuple(at for at in (self.own_at, self.sent_at) if at is not None)
 
 
-class _Seen(NamedTuple):
-    """A controller epoch that a process has obeyed, from `at_ns` on."""
+class _Since(NamedTuple):
+    """An epoch from `at_ns` on: of a controller that a process has obeyed, or its own."""
 
     epoch: int
     at_ns: int
@@ -101,9 +111,9 @@ class _Seen(NamedTuple):
 
 
 class _Process(Struct):
-    own: int = NO_EPOCH
-    own_at: Cause | None = None
-    obeyed: list[_Seen] = field(default_factory=list)
+    registered: list[_Since] = field(default_factory=list)
+    """The broker epochs under which it has registered."""
+    obeyed: list[_Since] = field(default_factory=list)
     """Each obeyed controller epoch that is higher than those before it."""
     has_roles: bool = False
     taken_over: bool = False
@@ -112,8 +122,13 @@ class _Process(Struct):
     protocol: int = -1
     """Its inter-broker protocol (-1: not known)."""
 
+    @property
+    def own(self) -> _Since:
+        """Its newest broker epoch."""
+        return self.registered[-1] if self.registered else NEVER
 
-UNSEEN = _Seen(-1, 0, None)
+
+NEVER = _Since(NO_EPOCH, 0, None)
 Sent = tuple[ControlRequestSent, Cause, int]
 """A request, its event, and how many processes of the addressed broker had begun until then."""
 
@@ -142,7 +157,7 @@ class Requests(Struct):
                 self.numbered[_identity(body)] = sent
             case BrokerRegistered():
                 process = self._process(event)
-                process.own, process.own_at = body.broker_epoch, event.ref
+                process.registered.append(_Since(body.broker_epoch, event.at_ns, event.ref))
                 process.protocol = body.protocol
             case BrokerStateChanged(reason="taken_over"):
                 self._process(event).taken_over = True
@@ -166,15 +181,18 @@ class Requests(Struct):
         elif body.correlation >= 0:
             found = self.numbered.get(_identity(body))
         began_ns = event.at_ns - body.handled_ns
-        seen = next((one for one in reversed(process.obeyed) if one.at_ns <= began_ns), UNSEEN)
+        seen = _at(process.obeyed, began_ns)
+        # A process works on no request before it has registered.
+        own = _at(process.registered, began_ns, *process.registered[:1])
         sent, sent_at, begun = found or (None, None, process.number)
         asked = body.request_epoch if sent is None else sent.broker_epoch
         request = Request(
             answer=body,
             sent=sent,
             sent_at=sent_at,
-            own=process.own,
-            own_at=process.own_at,
+            own=own.epoch,
+            own_at=own.at,
+            newest=process.own.epoch,
             seen=seen.epoch,
             seen_at=seen.at,
             asked=asked,
@@ -185,10 +203,15 @@ class Requests(Struct):
         )
         if request.obeyed:
             process.has_roles = process.has_roles or body.api == "LeaderAndIsr"
-            newest = process.obeyed[-1] if process.obeyed else UNSEEN
+            newest = process.obeyed[-1] if process.obeyed else NEVER
             if request.controller_epoch > newest.epoch:
-                process.obeyed.append(_Seen(request.controller_epoch, event.at_ns, event.ref))
+                process.obeyed.append(_Since(request.controller_epoch, event.at_ns, event.ref))
         return None if process.taken_over else request
+
+
+def _at(epochs: Sequence[_Since], at_ns: int, before: _Since = NEVER) -> _Since:
+    """The newest of them at that time, or the one `before` them all."""
+    return next((one for one in reversed(epochs) if one.at_ns <= at_ns), before)
 
 
 def _identity(body: ControlRequestSent | ControlRequestAnswered) -> tuple[object, ...]:

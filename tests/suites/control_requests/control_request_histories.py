@@ -45,6 +45,18 @@ def register(
     broker: int = 1,
 ) -> None:
     h.add(process, NodeStarted(role="broker", node_id=broker, incarnation=process, log_end=-1))
+    again(h, process, epoch, version, protocol, broker)
+
+
+def again(
+    h: HistoryBuilder,
+    process: str,
+    epoch: int,
+    version: int = 5,
+    protocol: int = -1,
+    broker: int = 1,
+) -> None:
+    """The process registers, for the first time or anew."""
     h.add(
         process,
         BrokerRegistered(

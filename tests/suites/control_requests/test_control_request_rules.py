@@ -11,6 +11,7 @@ from tests.suites.control_requests.control_request_histories import (
     NEXT,
     OLD,
     OWN,
+    again,
     answer,
     begin,
     bounced,
@@ -376,6 +377,23 @@ def test_a_leader_and_isr_for_the_former_process_must_be_refused(error: str) -> 
     h = bounced()
     answer(h, send(h, "LeaderAndIsr", FORMER), error)
     assert outcome(h, "BE-07") is (Outcome.VIOLATED if error == "NONE" else Outcome.HOLDS)
+
+
+@pytest.mark.parametrize("clause", ["BE-02", "BE-03", "BE-07", "BE-09"])
+@pytest.mark.parametrize("error", ["NONE", "STALE_BROKER_EPOCH"])
+@pytest.mark.parametrize(("handled_ms", "began_before"), [(0, False), (1, False), (5, True)])
+def test_a_broker_may_register_anew_while_it_works_on_a_request(
+    clause: str, error: str, handled_ms: int, began_before: bool
+) -> None:
+    """It decides by the epoch that it has then: by the former one if it had begun before."""
+    h = bounced()
+    api = {"BE-02": "UpdateMetadata", "BE-03": "StopReplica"}.get(clause, "LeaderAndIsr")
+    request = send(h, api, OWN)
+    again(h, NEW, OWN + 10)
+    h.after(3)
+    answer(h, request, error, handled_ns=handled_ms * 1_000_000)
+    obeyed = error == "NONE" and not began_before and clause != "BE-09"
+    assert (outcome(h, clause) is Outcome.VIOLATED) is obeyed
 
 
 # ------------------------------------------------------------------------------------------ BE-08
