@@ -97,7 +97,8 @@ class KnownFinding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     the fault was aimed at; without that group, it is the process of the violation's event.
 
     A violation is this finding only if its cause is there too: its `trigger`, and all its `marks`.
-    Whatever fits only partly is new.
+    Whatever fits only partly is new. A finding that any fault may cause has no trigger and no
+    marks: its message must name the evidence of its cause.
 
     `then` are violations that follow. Such a violation is known in the same run, in a scope of
     authority where this finding appeared, for numbers that it affected: by its message, or by the

@@ -15,6 +15,7 @@ from msgspec import structs
 from fencepost import Event, FaultHealed, FaultInjected, KnownFinding, Mark, Trigger
 from fencepost.events import Codec
 from fencepost.history import merge
+from fencepost.history.run_end import RunEnd
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.attribution import attributed
 from fencepost.judging.folder import judge_folder
@@ -23,6 +24,7 @@ from fencepost.model.clock import SECOND
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.schedule import read
 from fencepost_clusters.apache_kafka.findings import known_findings
+from fencepost_kafka import PartitionCommitted
 
 
 @pytest.fixture(scope="module")
@@ -113,8 +115,9 @@ COUNTER = (without_the_fault, with_other_arguments, at_other_processes, an_hour_
     [
         (finding, change)
         for finding in known_findings()
+        if finding.trigger is not None
         for change in COUNTER
-        if change is not with_other_arguments or (finding.trigger and finding.trigger.arguments)
+        if change is not with_other_arguments or finding.trigger.arguments
     ],
     ids=lambda one: one.id if isinstance(one, KnownFinding) else one.__name__,
 )
@@ -142,6 +145,26 @@ def test_the_same_violations_without_a_mark_of_the_mechanism_are_new(
     assert attributed(judgement, [finding], events).broken == ()
     changed = [event for event in events if event.kind != mark.kind]
     assert set(attributed(judgement, [finding], changed).broken) >= set(finding.clauses)
+
+
+@pytest.mark.parametrize(
+    "finding", [one for one in known_findings() if one.trigger is None], ids=lambda one: one.id
+)
+def test_a_consumer_that_was_sent_back_by_no_deposed_leader_is_new(
+    finding: KnownFinding, plugins: Plugins, judged: Judged
+) -> None:
+    """The finding has no trigger: the rule's message has the evidence of the committed metadata."""
+    assert finding.clauses == ("JEPSEN-nonmonotonic-poll",)
+    judgement, events = judged(finding)
+    assert attributed(judgement, [finding], events).broken == ()
+    # The broker that refused the offset still leads: the messages are gone.
+    led = [event for event in events if not isinstance(event.body, PartitionCommitted)]
+    promises = plugins.promises
+    plane = promises.plane(finding.system)
+    end = RunEnd(complete=True, ended_at_ns=led[-1].at_ns)
+    others = judge(led, promises.rules, promises.clauses, lambda: end, plane)
+    assert others.verdicts["JEPSEN-nonmonotonic-poll"].verdict is Outcome.VIOLATED
+    assert set(attributed(others, [finding], led).broken) >= {"JEPSEN-nonmonotonic-poll"}
 
 
 @pytest.mark.parametrize("finding", known_findings(), ids=lambda one: one.id)

@@ -45,7 +45,7 @@ def register(
     broker: int = 1,
 ) -> None:
     h.add(process, NodeStarted(role="broker", node_id=broker, incarnation=process, log_end=-1))
-    again(h, process, epoch, version, protocol, broker)
+    again(h, process, epoch, version=version, protocol=protocol, broker=broker)
 
 
 def again(
