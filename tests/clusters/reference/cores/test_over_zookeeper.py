@@ -9,7 +9,8 @@ import pytest
 from fencepost.history.run_folder import RunFolder
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.run import Run, RunSpec
-from fencepost_kafka import kafka_shape
+from fencepost.testing.event_log import EventLog
+from fencepost_kafka import BrokerDeclared, KafkaView, kafka_shape
 
 
 @pytest.fixture(scope="module")
@@ -65,3 +66,42 @@ def test_a_broker_that_reaches_zookeeper_but_not_the_controller_fences_itself_an
         cluster.eventually(cluster.recovered)
         result = run.finish()
     result.check(marked=("JEPSEN-lost-write",))
+
+
+def test_a_broker_that_ends_in_order_checkpoints_its_high_watermarks(
+    plugins: Plugins, tmp_path: Path
+) -> None:
+    """The next process begins with them, and not with those of the last interval."""
+    with start(plugins, 1, tmp_path / "run") as run:
+        cluster, kafka = run.cluster, run.runtime.view.of(KafkaView)
+        writes = run.clients.produce("orders", acks="all", count=40, rate=400)
+        cluster.eventually(writes.settled)
+        leader = cluster.leader("orders", 0)
+        process = leader.process(run.runtime.view)
+        committed = kafka.partitions["orders", 0].high_watermark
+        assert kafka.checkpointed.get((process, "orders", 0), 0) < committed
+        with run.faults.terminate(leader):
+            assert kafka.checkpointed[process, "orders", 0] == committed
+
+
+def test_a_new_controller_declares_a_dead_broker_with_replicas_absent(
+    plugins: Plugins, tmp_path: Path
+) -> None:
+    """HB-02: every broker has a state in a term, one without a registration too."""
+    with start(plugins, 1, tmp_path / "run") as run:
+        cluster, history = run.cluster, EventLog(run.runtime)
+        run.clients.create_topic("orders", partitions=3)
+        controller = cluster.active_controller
+        dead = next(b for b in cluster.brokers if b.name != controller.name)
+        with run.faults.kill(dead):
+            cluster.eventually(dead.fenced_by_controller)
+            absent = history.event_where(
+                BrokerDeclared,
+                lambda body: (body.broker_id, body.old, body.new) == (dead.id, "Absent", "Absent"),
+                f"{dead} to be declared absent",
+            )
+            with run.faults.kill(controller):
+                declared = cluster.eventually(absent)
+                assert declared.process == cluster.active_controller.process(run.runtime.view)
+    assert isinstance(declared.body, BrokerDeclared)
+    assert declared.body.reason == "controller_elected"

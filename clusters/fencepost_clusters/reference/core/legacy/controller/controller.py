@@ -124,7 +124,6 @@ class Controller:
             clock=self._clock,
         )
         self.term = term
-        self.queues.close_all()
         self._next_balance_ns = self._clock.now.monotonic_ns + self._settings.ns(
             "leader.imbalance.check.interval.ms"
         )

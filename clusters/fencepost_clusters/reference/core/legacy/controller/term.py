@@ -141,7 +141,6 @@ class Term:
 
     def _meet(self, one: Registration, state: BrokerState, reason: DeclaredFor) -> None:
         """Adds a broker's process that this term has not known, in its first state."""
-        self.store.image.brokers.pop(one.broker, None)
         self.brokers[one.broker] = KnownBroker(
             registration=one,
             state=BrokerState.INITIAL,
