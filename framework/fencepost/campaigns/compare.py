@@ -25,6 +25,7 @@ from fencepost.model.errors import UsageError
 from fencepost.plugins.manager import Plugins
 from fencepost.runs import schedule
 from fencepost.runs.random_schedule import Conducted, follow_one, run_one
+from fencepost.runs.replay import recorded_shape
 from fencepost.runs.run import RunSpec, new_folder
 
 CONFIDENCE = 0.95
@@ -38,8 +39,9 @@ class Compare:
     """What to compare: the spec of each system, equal but for the system, and the schedules.
 
     `recorded` are the folders of runs whose schedules are followed, one after the other and from
-    the first again; without any, `runs` schedules are drawn, `span_ms` long, from the `offered`
-    faults. Each system has `runs` runs. `jobs` is how many schedules are under way at a time.
+    the first again, in clusters of the shape that these runs had, without their defects; without
+    any, `runs` schedules are drawn, `span_ms` long, from the `offered` faults. Each system has
+    `runs` runs. `jobs` is how many schedules are under way at a time.
     """
 
     specs: Sequence[RunSpec]
@@ -200,13 +202,13 @@ def compare(
     be compared, or a folder without a schedule, before anything is started.
     """
     check(wanted.specs)
-    recorded = [schedule.read(one.schedule) for one in wanted.recorded]
+    recorded = [_followed(wanted.specs, one) for one in wanted.recorded]
     names = [spec.system.name for spec in wanted.specs]
     compared = Compared(names) if into is None else into
 
     def conduct(number: int) -> Sequence[Trial]:
-        planned = recorded[number % len(recorded)] if recorded else None
-        return _one_schedule(wanted, plugins, out, number, planned)
+        specs, planned = recorded[number % len(recorded)] if recorded else (wanted.specs, None)
+        return _one_schedule(replace(wanted, specs=specs), plugins, out, number, planned)
 
     # The first schedule alone shows whether every system starts.
     for numbers in (range(1), range(1, wanted.runs)):
@@ -218,6 +220,17 @@ def compare(
             break
     compared.trials.sort(key=lambda one: (one.number, names.index(one.system)))
     return compared
+
+
+def _followed(
+    specs: Sequence[RunSpec], recorded: RunFolder
+) -> tuple[Sequence[RunSpec], schedule.Schedule]:
+    """The specs, with the shape of a recorded run and their own defects, and its schedule."""
+    planned = schedule.read(recorded.schedule)
+    shape = recorded_shape(recorded.info())
+    shaped = [replace(one, shape=replace(shape, defects=one.shape.defects)) for one in specs]
+    check(shaped)
+    return shaped, planned
 
 
 def check(specs: Sequence[RunSpec]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from fencepost.history.run_folder import REDACTED, RunFolder
+from fencepost.history.run_folder import REDACTED, RunFolder, RunInfo
 from fencepost.model.errors import UsageError, no_such
 from fencepost.model.system.capabilities import counted
 from fencepost.model.system.shape import Shape, Spare
@@ -25,19 +25,24 @@ def read(
     """
     info = recorded.info()
     planned = schedule.read(recorded.schedule)
-    spares = tuple(Spare(slot.role, slot.node_id) for slot in info.slots if slot.spare)
-    shape = Shape(info.counts, info.settings, info.defects, spares, info.own)
-    for name, value in [*info.settings.items(), *(p for o in info.own.values() for p in o.items())]:
-        if value == REDACTED:
-            raise UsageError(f"the setting {name} of this run is a secret, which it did not record")
+    shape = recorded_shape(info)
     system = plugins.system(info.system)
     counted(system, shape)
     laid_out = system.layout(replace(shape, spares=())).slots
     roles = {role for slot in laid_out for role in (slot.role, *(role for role, _ in slot.also))}
-    for spare in spares:
+    for spare in shape.spares:
         if spare.role not in roles:
             raise no_such("role", spare.role, roles)
     return RunSpec(system, shape, runtime or info.runtime, info.seed, workload), planned
+
+
+def recorded_shape(info: RunInfo) -> Shape:
+    """The shape of the cluster that a run had; raises UsageError if it did not record a secret."""
+    for name, value in [*info.settings.items(), *(p for o in info.own.values() for p in o.items())]:
+        if value == REDACTED:
+            raise UsageError(f"the setting {name} of this run is a secret, which it did not record")
+    spares = tuple(Spare(slot.role, slot.node_id) for slot in info.slots if slot.spare)
+    return Shape(info.counts, info.settings, info.defects, spares, info.own)
 
 
 def replay(

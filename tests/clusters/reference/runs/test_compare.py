@@ -15,6 +15,7 @@ from fencepost.history.run_folder import RunFolder
 from fencepost.judging.judge import Outcome
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs import schedule
+from fencepost.runs.random_schedule import run_one
 from fencepost.runs.run import RunSpec
 
 BROKEN, SOUND = "reference/legacy", "reference/classic"
@@ -56,6 +57,23 @@ def test_a_defect_of_one_system_is_where_they_differ(plugins: Plugins, tmp_path:
     planned = schedule.read(recorded[3].schedule)
     assert {one.faults for one in followed.trials} == {len(planned.injections)}
     assert "RP-04" in [one.clause for one in followed.rows()]
+
+
+@pytest.mark.slow
+def test_recorded_schedules_are_followed_in_clusters_of_the_recorded_shape(
+    plugins: Plugins, tmp_path: Path
+) -> None:
+    """But without its defects: these are a system's own."""
+    shape = Shape({"broker": 4}, {"replica.lag.time.max.ms": "900"})
+    sound = RunSpec(plugins.system(SOUND), shape, "simulated", seed=5)
+    recorded = RunFolder.create(tmp_path / "recorded")
+    run_one(sound, plugins, recorded, 5_000, plugins.faults)
+    wanted = Compare(specs(plugins, "acks-before-followers"), 1, 1_000, (), [recorded])
+    found = compare(wanted, plugins, tmp_path / "runs", print)
+    assert (found.troubled(), found.never_started()) == ([], "")
+    (broken,) = [RunFolder(Path(one.run)).info() for one in found.trials if not one.clean]
+    assert (broken.system, broken.defects) == (BROKEN, ("acks-before-followers",))
+    assert (broken.counts, broken.settings) == (shape.counts, shape.settings)
 
 
 def test_systems_with_other_nodes_are_refused_before_anything_starts(
