@@ -18,8 +18,10 @@ def plugins() -> Plugins:
     return load()
 
 
-def start(plugins: Plugins, seed: int, folder: Path) -> Run:
-    spec = RunSpec(plugins.system("reference/legacy"), kafka_shape(), "simulated", seed)
+def start(plugins: Plugins, seed: int, folder: Path, **settings: str) -> Run:
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    shape = kafka_shape(settings=named)
+    spec = RunSpec(plugins.system("reference/legacy"), shape, "simulated", seed)
     return Run.start(spec, plugins, RunFolder.create(folder))
 
 
@@ -105,3 +107,29 @@ def test_a_new_controller_declares_a_dead_broker_with_replicas_absent(
                 assert declared.process == cluster.active_controller.process(run.runtime.view)
     assert isinstance(declared.body, BrokerDeclared)
     assert declared.body.reason == "controller_elected"
+
+
+def test_a_dead_broker_is_elected_by_no_later_change_and_gets_no_replicas(
+    plugins: Plugins, tmp_path: Path
+) -> None:
+    """It stays in the ISR that only it is in, so a controller that took it for live would elect
+    it."""
+    soon = "1000"  # its session is over before its heartbeats are missed
+    with start(plugins, 1, tmp_path / "run", zookeeper_session_timeout_ms=soon) as run:
+        cluster, kafka = run.cluster, run.runtime.view.of(KafkaView)
+        run.clients.create_topic("alone", partitions=3, replication=1)
+        dead, other = (b for b in cluster.brokers if b.name != cluster.active_controller.name)
+        led = next(place for place, one in kafka.partitions.items() if one.leader == dead.id)
+        with run.faults.kill(dead):
+            cluster.eventually(cluster.leaderless(*led))
+            with run.faults.kill(other):
+                cluster.eventually(other.fenced_by_controller)
+            cluster.eventually(other.active)
+            assert not cluster.comes_to(cluster.led(*led), within_ms=10_000)
+            run.clients.create_topic("later", partitions=6, replication=2)
+            placed = [
+                one.replicas for (name, _), one in kafka.partitions.items() if name == "later"
+            ]
+            assert len(placed) == 6
+            assert all(dead.id not in replicas for replicas in placed)
+        cluster.eventually(cluster.led(*led))
