@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from threading import Timer
 from xml.sax.saxutils import escape
 
 from fencepost import EnvironmentFailed
@@ -213,6 +214,28 @@ def run(argv: Sequence[str], limit_s: int, failure: str) -> None:
         raise EnvironmentFailed(f"{failure}: it was not done after {limit_s} s") from None
     if ran.returncode:
         raise EnvironmentFailed(failure, last_lines(ran.stdout.splitlines()))
+
+
+def run_until(argv: Sequence[str], started: re.Pattern[str], limit_s: int, failure: str) -> None:
+    """Runs a server until it prints a line with this pattern, and stops it in order; raises
+    EnvironmentFailed with its last lines if it ends before, or prints none in time."""
+    said: list[str] = []
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL
+    ) as server:
+        assert server.stdout is not None
+        watchdog = Timer(limit_s, server.kill)
+        watchdog.start()
+        try:
+            for line in server.stdout:
+                said.append(line.rstrip())
+                if started.search(line):
+                    server.terminate()
+        finally:
+            watchdog.cancel()
+            server.kill()
+    if not any(map(started.search, said)):
+        raise EnvironmentFailed(failure, last_lines(said))
 
 
 @contextmanager

@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Timer
 
 from fencepost import EnvironmentFailed
 from fencepost_clusters.java import (
@@ -32,8 +31,8 @@ from fencepost_clusters.java import (
     download_one,
     find_java,
     known_jars,
-    last_lines,
     run,
+    run_until,
 )
 
 MAIN = "kafka.Kafka"
@@ -192,9 +191,11 @@ def _prepare(kafka: Distribution, logging: str) -> None:
             )
             after.callback(server.kill)
         partial = kafka.archive.with_suffix(".partial")
-        _run_until_started(
+        run_until(
             [*java, f"-XX:ArchiveClassesAtExit={partial}", *classes, MAIN, str(settings)],
-            kafka.version,
+            STARTED,
+            _JVM_LIMIT_S,
+            f"a node of Kafka {kafka.version} did not start",
         )
         if not partial.exists():
             raise EnvironmentFailed(f"{kafka.java} made no class data archive of Kafka")
@@ -231,24 +232,3 @@ def _one_broker(data: Path, client_port: int, zookeeper_port: int) -> str:
             "",
         ]
     )
-
-
-def _run_until_started(argv: Sequence[str], version: str) -> None:
-    """Runs a node until it logs that it has started, and stops it in order."""
-    said: list[str] = []
-    with subprocess.Popen(
-        argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL
-    ) as node:
-        assert node.stdout is not None
-        watchdog = Timer(_JVM_LIMIT_S, node.kill)
-        watchdog.start()
-        try:
-            for line in node.stdout:
-                said.append(line.rstrip())
-                if STARTED.search(line):
-                    node.terminate()
-        finally:
-            watchdog.cancel()
-            node.kill()
-    if not any(map(STARTED.search, said)):
-        raise EnvironmentFailed(f"a node of Kafka {version} did not start", last_lines(said))

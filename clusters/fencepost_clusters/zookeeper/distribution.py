@@ -2,14 +2,18 @@
 
 `<cache>/zookeeper/<version>/lib` holds seven jars, each with the SHA-256 below. The last two are
 not among the dependencies that Maven finds: without metrics-core the server does not start, without
-snappy-java it starts but accepts no session.
+snappy-java it starts but accepts no session. Beside `lib` are class data archives, one per Java,
+which save two fifths of the cost of a start.
 """
 
 from __future__ import annotations
 
+import os
+import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 
 from fencepost import EnvironmentFailed
@@ -18,8 +22,10 @@ from fencepost_clusters.java import (
     alone,
     cache_folder,
     check_jars,
+    class_path,
     download,
     find_java,
+    run_until,
     sha256,
 )
 
@@ -47,23 +53,29 @@ JARS: Mapping[Artifact, str] = {
         "0f3f1857ed33116583f480b4df5c0218836c47bfbc9c6221c0d73f356decf37b"
     ),
 }
+MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+_STARTED = re.compile("ZooKeeper audit is ")
+"""What a server alone logs last when it starts."""
+_JVM_LIMIT_S = 90
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """ZooKeeper, ready to start: `home/lib` is its class path."""
+    """ZooKeeper, ready to start: `home/lib` is its class path, and `archive` the class data archive
+    for `java`. A server starts without the archive, too."""
 
     home: Path
     java: str
+    archive: Path
 
 
 def installed(environment: Mapping[str, str]) -> Distribution:
-    """ZooKeeper, downloaded if necessary, which takes some seconds.
+    """ZooKeeper, downloaded and prepared if necessary, which takes some seconds.
 
     Raises EnvironmentFailed without a Java of 17 or newer; without Maven if ZooKeeper is not in the
-    cache; or if a jar is missing there, or has another checksum.
+    cache; if a jar is missing there, or has another checksum; or if a server does not start.
     """
-    java, _ = find_java(environment, "ZooKeeper")
+    java, java_version = find_java(environment, "ZooKeeper")
     home = cache(environment) / VERSION
     if not home.exists():
         home.parent.mkdir(parents=True, exist_ok=True)
@@ -72,12 +84,23 @@ def installed(environment: Mapping[str, str]) -> Distribution:
                 _bring(home, environment)
     wanted = {one.jar: digest for one, digest in JARS.items()}
     check_jars(f"ZooKeeper {VERSION}", home / "lib", wanted, home)
-    return Distribution(home, java)
+    found = Distribution(home, java, home / f"classes-{java_version}.jsa")
+    if not found.archive.exists() and os.access(home.parent, os.W_OK):
+        with alone(home.parent / f"{VERSION}.lock"):
+            if not found.archive.exists():
+                _archive_classes(found)
+    return found
 
 
 def in_image() -> Distribution:
     """ZooKeeper where `images/zookeeper/Dockerfile` puts it."""
-    return Distribution(Path("/opt/zookeeper"), "java")
+    home = Path("/opt/zookeeper")
+    return Distribution(home, "java", home / "classes.jsa")
+
+
+def resource(name: str) -> str:
+    """A file beside this one."""
+    return files("fencepost_clusters.zookeeper").joinpath(name).read_text(encoding="utf-8")
 
 
 def cache(environment: Mapping[str, str]) -> Path:
@@ -98,3 +121,26 @@ def _bring(home: Path, environment: Mapping[str, str]) -> None:
             if sha256(jar) != digest:
                 raise EnvironmentFailed(f"{artifact.jar}, as Maven downloaded it, is another file")
         whole.rename(home)
+
+
+def _archive_classes(zookeeper: Distribution) -> None:
+    """Runs one server until it has started, to archive the classes that it loads."""
+    with tempfile.TemporaryDirectory(dir=zookeeper.home, prefix=".server-") as made:
+        config, partial = Path(made) / "zoo.cfg", Path(made) / "classes.jsa"
+        config.write_text(
+            f"dataDir={made}/data\nclientPort=0\nclientPortAddress=127.0.0.1\n"
+            "admin.enableServer=false\n4lw.commands.whitelist=srvr\n"
+        )
+        logging = Path(made) / "logback.xml"
+        logging.write_text(resource("logback.xml"))
+        run_until(
+            [zookeeper.java, "-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+             f"-XX:ArchiveClassesAtExit={partial}", f"-Dlogback.configurationFile={logging}",
+             "-cp", class_path(zookeeper.home / "lib"), MAIN, str(config)],
+            _STARTED,
+            _JVM_LIMIT_S,
+            f"a server of ZooKeeper {VERSION} did not start",
+        )  # fmt: skip
+        if not partial.exists():
+            raise EnvironmentFailed(f"{zookeeper.java} made no class data archive of ZooKeeper")
+        partial.rename(zookeeper.archive)

@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.resources import files
 
 from fencepost import Command, UsageError
-from fencepost_clusters.zookeeper.distribution import Distribution
+from fencepost_clusters.zookeeper.distribution import Distribution, resource
 
 CLIENT_PORT, PEER_PORT, ELECTION_PORT = 2181, 2888, 3888
 _JVM_OPTIONS = ("-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
@@ -95,11 +94,12 @@ def command(zookeeper: Distribution, server: Server) -> Command:
             "ZOOKEEPER_HOME": str(zookeeper.home),
             "JAVA": zookeeper.java,
             "JVM_OPTIONS": " ".join(_JVM_OPTIONS),
+            "ARCHIVE": str(zookeeper.archive),
             "CLASSPATH": "",
         },
         {
-            "start.sh": _resource("start.sh"),
-            "logback.xml": _resource("logback.xml"),
+            "start.sh": resource("start.sh"),
+            "logback.xml": resource("logback.xml"),
             "hosts": "".join(f"{address} {name}\n" for name, address in hosts.items()),
             "zoo.cfg": config(server),
         },
@@ -114,7 +114,3 @@ def mode(srvr: str) -> str | None:
     """
     found = re.search(r"^Mode: (\w+)$", srvr, re.MULTILINE)
     return found[1] if found else None
-
-
-def _resource(name: str) -> str:
-    return files("fencepost_clusters.zookeeper").joinpath(name).read_text(encoding="utf-8")

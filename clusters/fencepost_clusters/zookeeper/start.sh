@@ -8,5 +8,5 @@ for jar in "$ZOOKEEPER_HOME"/lib/*.jar; do
 done
 export CLASSPATH
 # The words in JVM_OPTIONS are meant to be split.
-exec "$JAVA" $JVM_OPTIONS -Djdk.net.hosts.file=hosts -Dlogback.configurationFile=logback.xml \
-  org.apache.zookeeper.server.quorum.QuorumPeerMain zoo.cfg
+exec "$JAVA" $JVM_OPTIONS "-XX:SharedArchiveFile=$ARCHIVE" -Djdk.net.hosts.file=hosts \
+  -Dlogback.configurationFile=logback.xml org.apache.zookeeper.server.quorum.QuorumPeerMain zoo.cfg

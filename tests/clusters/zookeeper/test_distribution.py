@@ -79,12 +79,22 @@ def test_jars_in_the_cache_that_are_damaged_or_removed_are_named(
         (library / artifact.jar).write_text(artifact.jar)
     digests = {one: hashlib.sha256(one.jar.encode()).hexdigest() for one in JARS}
     monkeypatch.setattr(distribution, "JARS", digests)
+    (library.parent / "classes-17.jsa").touch()
     assert installed(environment).home == library.parent
     snappy = library / "snappy-java-1.1.10.5.jar"
     snappy.write_text("other")
     assert refused(environment).startswith(f"{snappy.name} of ZooKeeper {VERSION} is damaged")
     snappy.unlink()
     assert f"lacks {snappy.name}: remove" in refused(environment)
+
+
+def test_a_server_that_does_not_start_leaves_no_archive_of_classes(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (cache(environment) / VERSION / "lib").mkdir(parents=True)
+    monkeypatch.setattr(distribution, "JARS", {})
+    assert refused(environment).startswith(f"a server of ZooKeeper {VERSION} did not start")
+    assert [one.name for one in (cache(environment) / VERSION).iterdir()] == ["lib"]
 
 
 def test_seven_jars_are_wanted_with_a_digest_each() -> None:
