@@ -60,12 +60,15 @@ def tool(cluster: Nodes) -> Tool:
     with alone(jar.with_suffix(".lock")):
         if not jar.exists():
             download_one(TOOLS, jar, os.environ)
-    java, _ = find_java(os.environ, "Kafka")
+    java, java_version = find_java(os.environ, "Kafka")
+    # The archive of a node's classes has many of a tool's. It begins with the same class path.
+    archive = cache(os.environ) / DEFAULT_VERSION / f"classes-{java_version}.jsa"
+    options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-XX:SharedArchiveFile={archive}")
 
     def run(name: str, arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [
-                *(java, "-XX:TieredStopAtLevel=1", "-cp", f"{jar}:{class_path(kafka)}"),
+                *(java, *options, "-cp", f"{class_path(kafka)}:{jar}"),
                 *(f"org.apache.kafka.tools.{name}", "--bootstrap-server", cluster.bootstrap),
                 *arguments.split(),
             ],
