@@ -176,7 +176,6 @@ def test_a_leader_and_isr_for_the_former_process_is_not_obeyed(
 
 
 @OUTLASTING_LEASE
-@physical("signals")
 @clause("BE-02")
 def test_an_update_metadata_for_the_former_process_is_not_obeyed(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog

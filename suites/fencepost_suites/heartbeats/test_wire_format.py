@@ -24,10 +24,8 @@ from fencepost_suites.heartbeats import wire_format as w
 from fencepost_suites.heartbeats.wire_format import WantedIsr
 
 clause = pytest.mark.clause
-pytestmark = [
-    pytest.mark.only("reference/legacy", reason="KIP-343 is of the plane over ZooKeeper"),
-    pytest.mark.physical("sockets"),
-]
+physical = pytest.mark.physical
+pytestmark = pytest.mark.only("reference/legacy", reason="KIP-343 is of the plane over ZooKeeper")
 STRANGER = 59
 NO_STATE = 9
 HIDDEN = {"replication.listener.advertised": "0"}
@@ -59,6 +57,7 @@ def incarnation(history: EventLog, broker: KafkaNode) -> int:
     return max(b.broker_epoch for b in history.of(BrokerRegistered) if b.broker_id == broker.id)
 
 
+@physical("sockets")
 @clause("HB-26", "HB-27")
 def test_a_heartbeat_and_its_answer_have_the_fields_of_the_document(
     cluster: KafkaCluster, clients: KafkaClients, history: EventLog
@@ -83,7 +82,10 @@ def test_a_heartbeat_and_its_answer_have_the_fields_of_the_document(
 
 @pytest.mark.parametrize(
     ("broker", "target"),
-    [(-1, w.ACTIVE), (None, w.INITIAL), (None, w.INACTIVE), (None, NO_STATE)],
+    [
+        pytest.param(-1, w.ACTIVE, marks=physical("sockets")),
+        *((None, target) for target in (w.INITIAL, w.INACTIVE, NO_STATE)),
+    ],
     ids=["negative-id", "to-initial", "to-inactive", "to-no-state"],
 )
 @clause("HB-15")
@@ -114,7 +116,11 @@ def test_a_malformed_heartbeat_is_refused_and_changes_nothing(
     [Shape(own={f"broker-{number}#2": HIDDEN for number in (1, 2, 3)})],
     ids=["hidden"],
 )
-@pytest.mark.parametrize("slow_watch", [False, True], ids=["at-once", "before-its-watch"])
+@pytest.mark.parametrize(
+    "slow_watch",
+    [False, pytest.param(True, marks=physical("sockets"))],
+    ids=["at-once", "before-its-watch"],
+)
 @clause("HB-15")
 def test_heartbeats_for_a_registration_without_an_address_are_refused(
     slow_watch: bool,
@@ -144,6 +150,7 @@ def test_heartbeats_for_a_registration_without_an_address_are_refused(
     cluster.eventually(cluster.recovered)
 
 
+@physical("sockets")
 @clause("HB-18", "HB-19", "HB-20", "HB-26")
 def test_invalid_isr_changes_are_refused_in_the_order_of_the_request(
     cluster: KafkaCluster, clients: KafkaClients, history: EventLog

@@ -13,8 +13,8 @@ from fencepost_kafka import ControllerElected, ControllerResigned, HeartbeatAnsw
 from fencepost_kafka.testing import KafkaClients, KafkaCluster, KafkaNode
 from fencepost_suites.quorum import wire_format as w
 
-pytestmark = pytest.mark.physical("sockets")
 clause = pytest.mark.clause
+physical = pytest.mark.physical
 
 NOT_CONTROLLER, NOT_REGISTERED = 41, 102
 STRANGER = 59
@@ -44,6 +44,7 @@ def of_active(
             return active, answer
 
 
+@physical("sockets")
 @clause("QC-34", "QC-22")
 def test_heartbeats_have_the_seeds_fields_and_are_served_to_no_client(
     cluster: KafkaCluster, clients: KafkaClients, history: EventLog
@@ -97,6 +98,7 @@ def test_an_unknown_state_is_read_as_unknown(
     assert cluster.holds(active.alive)
 
 
+@physical("sockets")
 @clause("QC-23")
 def test_the_requests_of_zookeepers_controllers_are_not_served(
     cluster: KafkaCluster, clients: KafkaClients, history: EventLog
@@ -111,6 +113,7 @@ def test_the_requests_of_zookeepers_controllers_are_not_served(
             )
 
 
+@physical("sockets")
 @clause("QC-10")
 def test_metadata_records_are_written_as_the_seed_has_them(
     cluster: KafkaCluster, clients: KafkaClients, history: EventLog
