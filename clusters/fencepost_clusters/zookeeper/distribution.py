@@ -85,7 +85,8 @@ def installed(environment: Mapping[str, str]) -> Distribution:
     wanted = {one.jar: digest for one, digest in JARS.items()}
     check_jars(f"ZooKeeper {VERSION}", home / "lib", wanted, home)
     found = Distribution(home, java, home / f"classes-{java_version}.jsa")
-    if not found.archive.exists() and os.access(home.parent, os.W_OK):
+    writable = all(os.access(one, os.W_OK) for one in (home.parent, home))
+    if writable and not found.archive.exists():
         with alone(home.parent / f"{VERSION}.lock"):
             if not found.archive.exists():
                 _archive_classes(found)

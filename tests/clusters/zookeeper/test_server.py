@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from fencepost_clusters.zookeeper.client.port import (
     Unknown,
     Unsent,
 )
+from fencepost_clusters.zookeeper.distribution import installed
 from fencepost_clusters.zookeeper.probe import server_probe, zookeeper_probe
 from fencepost_clusters.zookeeper.server import CLIENT_PORT, ELECTION_PORT, Server, config, mode
 from fencepost_kafka.layout import Ports
@@ -70,6 +72,8 @@ def test_a_real_server_serves_and_its_probe_makes_no_transaction(tmp_path: Path)
     address, port = server.server.address, server.server.port
     try:
         assert server.mode() == "standalone"
+        # Java starts without an archive that does not fit, and does not say so.
+        assert server.has_mapped(installed(os.environ).archive)
         before = re.search("Zxid: .*", server.said("srvr"))
         for size in (0, 20_000):
             assert zookeeper_probe(address, port, 5.0, size)

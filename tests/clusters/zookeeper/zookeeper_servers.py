@@ -69,6 +69,10 @@ class RunningServer:
     def log(self) -> str:
         return (self._folder / "log").read_text()
 
+    def has_mapped(self, file: Path) -> bool:
+        """Whether the process has this file in its memory."""
+        return str(file) in Path(f"/proc/{self._process.pid}/maps").read_text()
+
     def end(self) -> None:
         self._process.kill()
         self._process.wait()
