@@ -41,7 +41,8 @@ class Compare:
     `recorded` are the folders of runs whose schedules are followed, one after the other and from
     the first again, in clusters of the shape that these runs had, without their defects; without
     any, `runs` schedules are drawn, `span_ms` long, from the `offered` faults. Each system has
-    `runs` runs. `jobs` is how many schedules are under way at a time.
+    `runs` runs. `jobs` is how many schedules are under way at a time. The folder of a clean run is
+    deleted unless `keep`.
     """
 
     specs: Sequence[RunSpec]
@@ -50,11 +51,12 @@ class Compare:
     offered: Collection[str]
     recorded: Sequence[RunFolder] = ()
     jobs: int = 1
+    keep: bool = False
 
 
 class Trial(Struct, frozen=True, kw_only=True):
-    """One run of one system. `number` is that of its schedule; `run` is its folder, which is kept
-    unless every exercised clause holds and it had no trouble."""
+    """One run of one system. `number` is that of its schedule; `run` is its folder, which is always
+    kept unless every exercised clause holds and it had no trouble."""
 
     system: str
     number: int
@@ -195,7 +197,7 @@ def compare(
     report: Callable[[str], None],
     into: Compared | None = None,
 ) -> Compared:
-    """Conducts the runs; the folder of a clean run is deleted once its schedule was followed.
+    """Conducts the runs.
 
     Each result is added to `into` at once, so that it outlives an error in a later run. It ends
     when a system did not start with the first schedule. Raises UsageError for systems that cannot
@@ -273,7 +275,7 @@ def _one_schedule(
         else:
             conducted = follow_one(seeded, plugins, folder, planned)
         trials.append(_trial(conducted, spec.system.name, number))
-        if trials[-1].clean:
+        if trials[-1].clean and not wanted.keep:
             shutil.rmtree(folder.path)
     return trials
 

@@ -31,7 +31,8 @@ class Soak:
     """How many runs, how long each is, which faults are drawn in a run of `spec` (none: no faults),
     and how many runs take place at a time.
 
-    Run n, counted from 0, has the seed of the spec plus n.
+    Run n, counted from 0, has the seed of the spec plus n. The folder of a clean run is deleted
+    unless `keep`.
     """
 
     spec: RunSpec
@@ -39,10 +40,11 @@ class Soak:
     span_ms: int
     offered: Collection[str]
     jobs: int = 1
+    keep: bool = False
 
 
 class SoakRun(Struct, frozen=True, kw_only=True):
-    """The result of one run. `run` is its folder, which is kept if anything was found."""
+    """The result of one run. `run` is its folder, which is always kept if anything was found."""
 
     seed: int
     run: str
@@ -115,7 +117,7 @@ def soak(
     report: Callable[[str], None],
     into: Soaked | None = None,
 ) -> Soaked:
-    """Conducts the runs, as many at a time as there are jobs; the folder of a clean run is deleted.
+    """Conducts the runs, as many at a time as there are jobs.
 
     Each result is added to `into` at once, so that it outlives an error in a later run.
     """
@@ -125,7 +127,7 @@ def soak(
         folder = new_folder(out, f"soak-{spec.seed}")
         conducted = run_one(spec, plugins, folder, wanted.span_ms, wanted.offered)
         one = _result_of(conducted, spec.seed)
-        if one.clean and not one.known and not one.lost:
+        if one.clean and not one.known and not one.lost and not wanted.keep:
             shutil.rmtree(folder.path)
         return one
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from fencepost.campaigns import compare as comparisons
 from fencepost.campaigns.compare import Compared, Share
 from fencepost.campaigns.jobs import jobs_for
-from fencepost.commands.options import DEFAULT_OUT, Jobs, Json, Out, Runtime, Seed, Workload
+from fencepost.commands.options import DEFAULT_OUT, Jobs, Json, Keep, Out, Runtime, Seed, Workload
 from fencepost.commands.terminal import (
     load_plugins,
     output,
@@ -48,6 +48,7 @@ def compare(
     workload: Workload = "",
     seed: Seed = 1,
     jobs: Jobs = None,
+    keep: Keep = False,
     out: Out = DEFAULT_OUT,
     json: Json = False,
 ) -> None:
@@ -65,6 +66,7 @@ def compare(
         offered=loaded.faults,
         recorded=[RunFolder(folder.absolute()) for folder in recorded or ()],
         jobs=jobs or jobs_for(runtime),
+        keep=keep,
     )
     compared = Compared([spec.system.name for spec in wanted.specs])
     try:

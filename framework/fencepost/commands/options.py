@@ -46,6 +46,10 @@ Jobs = Annotated[
         help="How many runs at a time; not given: one a core if they are simulated, else one.",
     ),
 ]
+Keep = Annotated[
+    bool,
+    typer.Option("--keep", help="Keep the folders of clean runs, too: a report counts them then."),
+]
 Out = Annotated[Path, typer.Option(help="Folder below which run folders are made.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to standard output.")]
 

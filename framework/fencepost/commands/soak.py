@@ -13,6 +13,7 @@ from fencepost.commands.options import (
     DEFAULT_SYSTEM,
     Jobs,
     Json,
+    Keep,
     Out,
     Runtime,
     Seed,
@@ -51,6 +52,7 @@ def soak(
     workload: Workload = "",
     seed: Seed = 1,
     jobs: Jobs = None,
+    keep: Keep = False,
     out: Out = DEFAULT_OUT,
     json: Json = False,
 ) -> None:
@@ -65,7 +67,8 @@ def soak(
         runs,
         round(minutes * 60_000),
         loaded.faults if faults else (),
-        jobs or jobs_for(runtime),
+        jobs=jobs or jobs_for(runtime),
+        keep=keep,
     )
     soaked = soaks.Soaked(with_faults=faults)
     try:

@@ -29,7 +29,9 @@ def test_systems_that_keep_every_promise_differ_in_none(tmp_path: Path) -> None:
         "0 clauses violated; the systems differ (*: their intervals of 95% have nothing in common) "
         "in none",
     )
-    found = json.loads(compared(tmp_path, *BOTH, *SHORT, "--json").stdout)
+    assert list(tmp_path.glob("**/run.json")) == []
+    found = json.loads(compared(tmp_path, *BOTH, *SHORT, "--json", "--keep").stdout)
+    assert len(list(tmp_path.glob("**/run.json"))) == 2
     assert found["systems"] == ["reference/legacy", "reference/classic"]
     assert found["clauses"] == []
     assert [(one["system"], one["schedule"], one["violated"]) for one in found["runs"]] == [

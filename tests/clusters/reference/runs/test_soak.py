@@ -21,11 +21,18 @@ def plugins() -> Plugins:
     return load()
 
 
-def soaked(plugins: Plugins, out: Path, *defects: str, runs: int, quiet: bool = False) -> Soaked:
+def soaked(
+    plugins: Plugins,
+    out: Path,
+    *defects: str,
+    runs: int,
+    quiet: bool = False,
+    keep: bool = False,
+) -> Soaked:
     shape = Shape(defects=defects)
     spec = RunSpec(plugins.system("reference/quorum"), shape, "simulated", seed=5)
     offered = () if quiet else plugins.faults
-    return soak(Soak(spec, runs, 20_000, offered), plugins, out, lambda line: None)
+    return soak(Soak(spec, runs, 20_000, offered, keep=keep), plugins, out, lambda line: None)
 
 
 @pytest.mark.parametrize("quiet", [True, False], ids=["without faults", "with faults"])
@@ -37,6 +44,14 @@ def test_a_healthy_cluster_comes_out_clean_and_leaves_no_folder(
     assert all((run.faults == 0) is quiet for run in found.runs)
     assert (found.violated(), found.undecided(), found.never_started()) == ([], [], "")
     assert [path.name for path in tmp_path.iterdir()] == [".gitignore"]
+
+
+def test_the_folder_of_a_clean_run_is_kept_if_that_is_asked_for(
+    plugins: Plugins, tmp_path: Path
+) -> None:
+    (run,) = soaked(plugins, tmp_path, runs=1, quiet=True, keep=True).runs
+    assert run.clean
+    assert (Path(run.run) / "verdicts.json").exists()
 
 
 def test_the_violations_of_a_run_are_reported_with_its_folder(
