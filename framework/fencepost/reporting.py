@@ -42,7 +42,14 @@ from fencepost.judging.rules import applied
 from fencepost.model.extras import check_extra
 from fencepost.model.text import docstring, printable
 from fencepost.plugins.manager import Plugins, load
-from fencepost.plugins.reports import ANY_ENGINE, Engine, ReportedRun, ReportRequest
+from fencepost.plugins.reports import (
+    ANY_ENGINE,
+    Engine,
+    Following,
+    ReportedRun,
+    ReportRequest,
+    ReportUpdate,
+)
 
 __all__ = [
     "ANY_ENGINE",
@@ -53,6 +60,7 @@ __all__ = [
     "Broken",
     "Engine",
     "Explanation",
+    "Following",
     "JudgedRun",
     "Judgement",
     "OnFinding",
@@ -61,6 +69,7 @@ __all__ = [
     "Promises",
     "Reading",
     "ReportRequest",
+    "ReportUpdate",
     "ReportedRun",
     "RunFolder",
     "RunInfo",

@@ -18,7 +18,7 @@ from typing import Any, final
 import msgspec
 from msgspec import Struct, structs, to_builtins
 
-from fencepost import FencepostError, RunEnd
+from fencepost import FencepostError, RunEnd, UsageError
 from fencepost.reporting import Outcome, Promises, ReportedRun, digest_of_package
 from fencepost_reports import places
 from fencepost_reports.one_run.run import RunSource, run_tables
@@ -46,10 +46,11 @@ class Report:
     maker: str
 
 
-class _Stamp(Struct, frozen=True):
-    """What a row was made of, and the summary that goes with it."""
+class Stamp(Struct, frozen=True):
+    """What a row was made of and by which code, and the summary that goes with it."""
 
     made_of: str
+    maker: str
     summary: RunSummary
 
 
@@ -73,21 +74,25 @@ def refused(source: RunSource, why: str) -> RunSummary:
 def make(report: Report, source: RunSource) -> RunSummary:
     """The row and the pages of a run of many, unless they are there already.
 
-    Raises UsageError for what is no run, or of an unknown system; EnvironmentFailed if something
-    does not answer, or cannot be written.
+    Raises UsageError for what is no run, or of an unknown system, and for a run that is removed
+    while it is read; EnvironmentFailed if something does not answer, or cannot be written.
     """
     name = places.file_name(source.run)
     row = _row(source.run, places.info_of(source.where).started_at)
-    made_of = hashlib.sha256(f"{places.mark(source.where)} {report.maker}".encode()).hexdigest()
-    known = _known(places.below(report.out, row))
+    recorded = places.recorded(source.where)
+    made_of = hashlib.sha256(f"{places.mark(recorded)} {report.maker}".encode()).hexdigest()
+    known = stamp_of(places.below(report.out, row))
     if report.maker and known is not None and known.made_of == made_of:
         return known.summary
     tables = run_tables(source, report.promises)
+    if not recorded.keys() <= places.recorded(source.where).keys():
+        # No file of a run ever goes, unless all of them do.
+        raise UsageError(f"{source.where} was removed while it was read")
     made = summary(tables, row, f"runs/{name}.html")
     pages = run_pages(tables, index=f"../{INDEX}")
     places.write(places.below(report.out, made.page), pages.page.encode())
     places.write(places.below(report.out, f"timelines/{name}.html"), pages.still.encode())
-    _write_row(tables, places.below(report.out, row), _Stamp(made_of, made))
+    _write_row(tables, places.below(report.out, row), Stamp(made_of, report.maker, made))
     return made
 
 
@@ -97,7 +102,7 @@ def make_alone(report: Report, source: RunSource) -> RunSummary:
     made = summary(tables, _row(source.run, tables.about.started_at), INDEX)
     pages = run_pages(tables)
     if find_spec("pyarrow") is not None:  # a plain installation writes no tables
-        _write_row(tables, places.below(report.out, made.row), _Stamp("", made))
+        _write_row(tables, places.below(report.out, made.row), Stamp("", "", made))
     places.write(places.below(report.out, "timeline-1.html"), pages.still.encode())
     places.write(places.below(report.out, INDEX), pages.page.encode())
     return made
@@ -131,7 +136,7 @@ def summary(tables: RunTables, row: str, page: str) -> RunSummary:
     )
 
 
-def _write_row(tables: RunTables, where: str, stamp: _Stamp) -> None:
+def _write_row(tables: RunTables, where: str, stamp: Stamp) -> None:
     import pyarrow as pa  # noqa: PLC0415
     from pyarrow import parquet  # noqa: PLC0415
 
@@ -153,7 +158,7 @@ def read_row(where: str, column: str) -> list[dict[str, Any]]:
         return list(found)
 
 
-def _known(where: str) -> _Stamp | None:
+def stamp_of(where: str) -> Stamp | None:
     """The stamp of a row that is there; None if there is none, or it is damaged."""
     import pyarrow as pa  # noqa: PLC0415
     from pyarrow import parquet  # noqa: PLC0415
@@ -162,7 +167,7 @@ def _known(where: str) -> _Stamp | None:
         with places.reached(where) as (files, path), files.open_input_file(path) as row:
             try:
                 found = parquet.read_metadata(row).metadata or {}
-                return msgspec.json.decode(found[_STAMP], type=_Stamp)
+                return msgspec.json.decode(found[_STAMP], type=Stamp)
             except (pa.ArrowInvalid, KeyError, msgspec.DecodeError):
                 return None
     except FileNotFoundError:

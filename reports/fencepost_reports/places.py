@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -34,6 +34,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _S3 = re.compile(r"^s3[an]?:", re.IGNORECASE)
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^<>|`]")
 _BLOCK = 1 << 20
+_INFO = "run.json"
 _EVENTS = ".ndjson"
 _JUDGED = ("verdicts.json", "judged.json")
 _HISTORY = ("history.ndjson", "damage.json")
@@ -68,6 +69,12 @@ def below(where: str, *parts: str) -> str:
     """A path or URI below another one; the query of a URI stays at its end."""
     head, mark, query = where.partition("?") if local(where) is None else (where, "", "")
     return "/".join((head, *parts)) + mark + query
+
+
+def is_below(where: str, root: str) -> bool:
+    """Whether a path or URI is below another one."""
+    head = root.partition("?")[0] if local(root) is None else root
+    return where.startswith(f"{head}/")
 
 
 def file_name(text: str) -> str:
@@ -137,15 +144,52 @@ def _is_folder(info: Any) -> bool:
     return bool(info.type == fs.FileType.Directory)
 
 
-def mark(where: str) -> str:
+def recorded(where: str) -> Mapping[str, tuple[int, int]]:
+    """The files that a run's history is made of: name -> (bytes, when it was written, in ns)."""
+    own = {i.base_name: i for i in _seen(where) if i.base_name in (_INFO, *_HISTORY)}
+    events = {f"events/{i.base_name}": i for i in _seen(below(where, "events"))}
+    return {
+        name: (info.size, info.mtime_ns)
+        for name, info in {**own, **events}.items()
+        if name in own or name.endswith(_EVENTS)
+    }
+
+
+def mark(files: Mapping[str, tuple[int, int]]) -> str:
     """A digest of the names, sizes and times of the files that a run's history is made of: while it
     stays, so does the history."""
-    files = (i for i in _seen(where) if i.base_name in ("run.json", *_HISTORY))
-    events = (i for i in _seen(below(where, "events")) if i.base_name.endswith(_EVENTS))
     digest = hashlib.sha256()
-    for one in (*files, *events):
-        digest.update(f"{one.base_name}\0{one.size}\0{one.mtime_ns}\n".encode())
+    for name, (size, mtime_ns) in files.items():
+        digest.update(f"{name}\0{size}\0{mtime_ns}\n".encode())
     return digest.hexdigest()
+
+
+def is_folder(where: str) -> bool:
+    """Whether there is a folder; an object store has one where there is something below it."""
+    with reached(where) as (files, path):
+        return _is_folder(files.get_file_info(path))
+
+
+def folders_in(where: str) -> Sequence[str]:
+    """The folders in a folder, by name; none if it is not there."""
+    return [below(where, info.base_name) for info in _seen(where) if _is_folder(info)]
+
+
+def runs_in(where: str, done: Collection[str], but: str) -> Iterator[tuple[str, bool]]:
+    """The run folders in a folder, and in the folders in it: the place of each, and whether it is
+    judged. Those that are `done` are left out, and so is the folder `but`."""
+    for one in folders_in(where):
+        if one in done or one == but:
+            continue
+        names = {info.base_name for info in _seen(one)}
+        if _INFO in names:
+            yield one, names.issuperset(_JUDGED)
+            continue
+        for each in folders_in(one):
+            if each not in done and each != but:
+                names = {info.base_name for info in _seen(each)}
+                if _INFO in names:
+                    yield each, names.issuperset(_JUDGED)
 
 
 def info_of(where: str) -> RunInfo:
@@ -154,8 +198,8 @@ def info_of(where: str) -> RunInfo:
     if path is not None:
         return RunFolder(path).info()
     with _scratch(where) as folder:
-        if "run.json" in [info.base_name for info in _seen(where)]:
-            _fetch(where, folder.path, ["run.json"])
+        if _INFO in [info.base_name for info in _seen(where)]:
+            _fetch(where, folder.path, [_INFO])
         return folder.info()
 
 
@@ -195,7 +239,7 @@ def _scratch(where: str) -> Iterator[RunFolder]:
 
 def _copy(run: RunFolder, to: RunFolder) -> None:
     """Copies run.json and the events: the history is to be made of them."""
-    copied(run.path, run.path / "run.json", to.path / "run.json")
+    copied(run.path, run.path / _INFO, to.path / _INFO)
     to.events.mkdir()
     for file in event_files(run):
         copied(run.path, file, to.events / file.name)
@@ -204,7 +248,7 @@ def _copy(run: RunFolder, to: RunFolder) -> None:
 def _fetch_run(where: str, to: RunFolder) -> None:
     """Fetches the history and what was made of it, or the events if there is none."""
     there = [info.base_name for info in _seen(where)]
-    _fetch(where, to.path, [n for n in there if n in ("run.json", *_HISTORY, *_JUDGED)])
+    _fetch(where, to.path, [n for n in there if n in (_INFO, *_HISTORY, *_JUDGED)])
     part, ending = ("columns", ".parquet") if _HISTORY[0] in there else ("events", _EVENTS)
     names = [i.base_name for i in _seen(below(where, part)) if i.base_name.endswith(ending)]
     if len(names) > MOST_FILES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,12 +32,13 @@ LIMIT_S = 300
 @dataclass(frozen=True)
 class Here:
     """Reports that this machine has made: of all runs, with the rules of a plugin of this module;
-    and of a few, with installed plugins only."""
+    and of a few, and of the sample runs, with installed plugins only."""
 
     outcomes: Sequence[ReportedRun]
     files: Mapping[str, bytes]
     few: Sequence[str]
     few_files: Mapping[str, bytes]
+    sample_files: Mapping[str, bytes]
 
 
 @pytest.fixture(scope="module")
@@ -90,12 +92,13 @@ def here(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Here:
     """The reports that this machine makes."""
-    out, installed = tmp_path_factory.mktemp("here"), tmp_path_factory.mktemp("installed")
+    out, installed, all_ = (tmp_path_factory.mktemp(name) for name in ("here", "installed", "all"))
     few = (runs["defect"], runs["fenced"])
     with session():
         outcomes = reported(many, out, promises)
         reported(few, installed, load().promises)
-    return Here(outcomes, written(out), tuple(map(str, few)), written(installed))
+        reported(tuple(runs.values()), all_, load().promises)
+    return Here(outcomes, written(out), tuple(map(str, few)), written(installed), written(all_))
 
 
 def test_a_cluster_that_lacks_the_code_makes_the_same_report_though_an_executor_is_killed(
@@ -111,11 +114,10 @@ def test_a_cluster_that_lacks_the_code_makes_the_same_report_though_an_executor_
 
     def kill() -> None:
         for _ in spark_cluster.ticks():
-            rows = list(out.glob("tables/runs/*/*/run.parquet"))
-            executors = cluster.executors()
-            if rows and executors:
+            made_rows, executors = rows(out), cluster.executors()
+            if made_rows and executors:
                 spark_cluster.kill(executors[0])
-                made.append(len(rows))
+                made.append(len(made_rows))
                 return
 
     def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -148,6 +150,7 @@ def command(words: Sequence[str], **environment: str) -> subprocess.CompletedPro
     )
 
 
+INTERRUPTED = "fencepost: interrupted; everything that was started has ended"
 FENCEPOST = "from fencepost.commands.cli import main; main()"
 
 
@@ -165,6 +168,39 @@ def test_a_connect_server_makes_the_same_report(
     assert ended.returncode == 1, ended.stderr
     assert json.loads(ended.stdout) == {"report": f"{out}/report.html", "refused": {}}
     assert written(out) == here.few_files
+
+
+def test_a_follower_that_is_interrupted_leaves_whole_files_and_goes_on_where_it_stopped(
+    here: Here, runs: Mapping[str, Path], tmp_path: Path
+) -> None:
+    root, out = runs["night"].parent, tmp_path / "out"
+    pace = ["--every", "0.2", "--patience", "1"]  # most of these runs are not judged
+    words = [sys.executable, "-c", FENCEPOST, "report", "--follow", str(root), *pace]
+    for number, until in ((signal.SIGTERM, 1), (signal.SIGINT, len(runs))):
+        with subprocess.Popen(
+            [*words, "--out", str(out), "--json"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as follower:
+            for _ in spark_cluster.ticks():
+                if follower.poll() is not None or len(rows(out)) >= until:
+                    break
+            assert follower.stdout is not None
+            while until > 1 and json.loads(follower.stdout.readline())["runs"] < until:
+                pass
+            follower.send_signal(number)
+            _, error = follower.communicate(timeout=LIMIT_S)
+        assert (follower.returncode, error.splitlines()[-1:]) == (130, [INTERRUPTED])
+        assert "Traceback" not in error
+        for row in rows(out):
+            assert row.read_bytes() == here.sample_files[str(row.relative_to(out))]
+    index = "report.html"  # it says what is new since the interrupt
+    assert {**written(out), index: b""} == {**here.sample_files, index: b""}
+
+
+def rows(out: Path) -> Sequence[Path]:
+    return list(out.glob("tables/runs/*/*/run.parquet"))
 
 
 def test_spark_submit_makes_the_same_report(here: Here, tmp_path: Path) -> None:

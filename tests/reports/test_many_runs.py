@@ -14,6 +14,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 from acme_lamps import CLAUSES
+from followed import EVERY_S, PATIENCE_S, arrive, followed
 from notebook import worst_clauses
 from pyarrow import parquet
 from pyspark.sql import SparkSession
@@ -21,7 +22,15 @@ from sample_runs import NIGHT, Loaded, ended, lamps, write
 
 from fencepost import Codec, UsageError
 from fencepost.columns import EventTable
-from fencepost.reporting import Promises, ReportedRun, ReportRequest, RunFolder, read
+from fencepost.reporting import (
+    Following,
+    Promises,
+    ReportedRun,
+    ReportRequest,
+    RunFolder,
+    read,
+)
+from fencepost_reports import making, places
 from fencepost_reports.making import Report, maker
 from fencepost_reports.many_runs import classes
 from fencepost_reports.many_runs.job import events, run_job, table
@@ -248,6 +257,158 @@ def test_no_run_folder_is_written_to(
     outcomes = reported(nights, tmp_path / "out", promises)
     assert written(nights[0].parent) == before
     assert [run.lacks for run in outcomes] == ["", "", ""]
+
+
+# --------------------------------------------------------------------------- a folder is followed
+
+
+def test_a_followed_folder_has_the_report_of_its_runs(
+    job: Job, nights: Sequence[Path], promises: Promises, tmp_path: Path
+) -> None:
+    root = tmp_path / "nightly"
+    (root / "soak").mkdir(parents=True)
+    said = followed(
+        root,
+        tmp_path / "out",
+        promises,
+        [
+            lambda: None,
+            lambda: arrive(nights[0], root, promises),
+            lambda: [arrive(night, root / "soak", promises) for night in nights[1:]],
+            lambda: None,
+        ],
+    )
+    assert [(one.read, one.runs) for one in said.updates] == [(("a",), 1), (("b", "c"), 3)]
+    assert [one.run for one in said.outcomes] == ["a", "b", "c"]
+    reported([root / "a", root / "soak" / "b", root / "soak" / "c"], tmp_path / "once", promises)
+    assert written(tmp_path / "out") == written(tmp_path / "once")
+
+
+def test_a_follower_goes_on_where_it_stopped_though_the_folders_of_runs_are_gone(
+    job: Job, nights: Sequence[Path], promises: Promises, tmp_path: Path
+) -> None:
+    root = tmp_path / "nightly"
+    root.mkdir()
+    here = [arrive(night, root, promises) for night in nights]
+    for runs in (here[:2], here):
+        reported(runs, tmp_path / "twice", promises)
+    shutil.rmtree(here[2])
+    followed(root, tmp_path / "out", promises)
+
+    arrive(nights[2], root, promises)
+    once = followed(root, tmp_path / "out", promises)
+    assert [one.runs for one in once.updates] == [3]
+    assert written(tmp_path / "out") == written(tmp_path / "twice")
+    shutil.rmtree(here[0])
+    index = tmp_path / "out" / "report.html"
+    index.write_text("older: an interrupt came before it was written")
+    again = followed(root, tmp_path / "out", promises)
+    assert [(one.read, one.runs) for one in again.updates] == [(("b", "c"), 3)]
+    assert "runs/a.html" in index.read_text()
+
+
+def test_what_other_code_has_made_of_a_run_that_is_gone_is_left_out(
+    job: Job, nights: Sequence[Path], promises: Promises, tmp_path: Path
+) -> None:
+    root = tmp_path / "nightly"
+    root.mkdir()
+    here = [arrive(night, root, promises) for night in nights]
+    followed(root, tmp_path / "out", promises)
+    shutil.rmtree(here[0])
+    fewer = Promises(promises.rules[:-2], promises.clauses, promises.kinds, promises.planes)
+    again = followed(root, tmp_path / "out", fewer)
+    assert [one.runs for one in again.updates] == [2]
+
+
+def test_a_run_that_is_removed_before_or_while_it_is_read_is_not_in_the_report(
+    job: Job,
+    nights: Sequence[Path],
+    promises: Promises,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    root = tmp_path / "nightly"
+    root.mkdir()
+    clean = arrive(nights[1], root, promises)
+    found = places.runs_in
+
+    def removed(*given: Any) -> Iterator[tuple[str, bool]]:
+        """Finds the runs, of which one is removed before any task begins."""
+        yield from list(found(*given))
+        shutil.rmtree(clean, ignore_errors=True)
+
+    monkeypatch.setattr(places, "runs_in", removed)
+    out = tmp_path / "out"
+    said = followed(root, out, promises, [lambda: arrive(nights[0], root, promises)])
+    assert [(one.read, one.removed, one.refused) for one in said.updates] == [(("a",), 1, {})]
+    assert set(rows(out)) == {"a"}
+
+    monkeypatch.undo()
+    half = arrive(nights[2], root, promises)
+    reads = making.run_tables
+
+    def removing(source: RunSource, by: Promises) -> RunTables:
+        tables = reads(source, by)
+        shutil.rmtree(half)
+        return tables
+
+    monkeypatch.setattr(making, "run_tables", removing)
+    with pytest.raises(UsageError, match="was removed while it was read"):
+        making.make(Report(promises, str(out), ""), sources([half])[0])
+    assert set(rows(out)) == {"a"}
+
+
+def test_a_run_that_goes_on_is_waited_for_and_named_if_it_never_ends(
+    job: Job, nights: Sequence[Path], promises: Promises, tmp_path: Path
+) -> None:
+    root = tmp_path / "nightly"
+    root.mkdir()
+    for name in ("b", "c"):
+        unended = write(root, name, lamps(*NIGHT).events())
+        RunFolder(unended).history.rename(RunFolder(unended).events_of("harness"))
+
+    def ends() -> None:
+        shutil.rmtree(root / "b")
+        arrive(nights[1], root, promises)
+
+    steps = [lambda: arrive(nights[0], root, promises), ends]
+    steps += [lambda: None] * int(PATIENCE_S / EVERY_S)
+    said = followed(root, tmp_path / "out", promises, steps)
+    assert [(one.read, one.waiting) for one in said.updates] == [
+        (("a",), 2), (("b",), 1), (("c",), 0)
+    ]  # fmt: skip
+    assert {one.run: one.lacks for one in said.outcomes if one.lacks} == {
+        "c": "the run's end is not recorded"
+    }
+    reported([root / name for name in ("a", "b", "c")], tmp_path / "once", promises)
+    assert written(tmp_path / "out") == written(tmp_path / "once")
+
+
+def test_a_run_with_the_id_of_another_one_and_what_is_no_run_are_named(
+    job: Job, nights: Sequence[Path], promises: Promises, tmp_path: Path
+) -> None:
+    root = tmp_path / "nightly"
+    (root / "copies").mkdir(parents=True)
+    arrive(nights[0], root, promises)
+
+    def more() -> None:
+        arrive(nights[0], root / "copies", promises)
+        later(arrive(nights[1], root, promises))
+
+    said = followed(root, tmp_path / "out", promises, [more])
+    assert said.updates[-1].runs == 1
+    assert "has the id of" in said.updates[-1].refused["a"]
+    assert "this Fencepost knows" in said.updates[-1].refused["b"]
+    here = [root / "a", root / "b", root / "copies" / "a"]
+    reported(here, tmp_path / "once", promises)
+    assert written(tmp_path / "out") == written(tmp_path / "once")
+
+
+def test_a_folder_that_is_not_there_cannot_be_followed(promises: Promises, tmp_path: Path) -> None:
+    following = Following(every_s=1, patience_s=1, updated=lambda update: None)
+    request = ReportRequest((str(tmp_path / "no"),), str(tmp_path), following=following)
+    with pytest.raises(UsageError, match="no is no folder: make it before it is followed"):
+        report(request, Loaded(promises))
 
 
 # -------------------------------------------------------------------------------------- bad input

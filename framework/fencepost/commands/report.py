@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, NoReturn
 
 import typer
+from msgspec import to_builtins
 
 from fencepost.commands.options import DEFAULT_OUT, Json
 from fencepost.commands.terminal import (
@@ -16,15 +20,25 @@ from fencepost.commands.terminal import (
     progress,
     show,
 )
-from fencepost.model.errors import EXIT_CLEAN, EXIT_INCONCLUSIVE, EXIT_VIOLATED
-from fencepost.plugins.reports import Engine, ReportedRun, ReportRequest
+from fencepost.model.errors import EXIT_CLEAN, EXIT_INCONCLUSIVE, EXIT_VIOLATED, UsageError
+from fencepost.plugins.manager import Plugins
+from fencepost.plugins.reports import (
+    Engine,
+    Following,
+    ReportedRun,
+    ReportRequest,
+    ReportUpdate,
+)
+
+_SEVERAL = 2
+"""A report that follows a folder is over more than one run."""
 
 
 def report(
     runs: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(help="Run folders, any number: paths, or URIs such as s3a://bucket/run."),
-    ],
+    ] = None,
     out: Annotated[
         str, typer.Option(help="Folder or URI in which the tables and the pages are made.")
     ] = str(DEFAULT_OUT / "report"),
@@ -41,6 +55,24 @@ def report(
         list[str] | None,
         typer.Option(metavar="ARCHIVE", help="Code for Spark's workers, as .zip; repeatable."),
     ] = None,
+    follow: Annotated[
+        str,
+        typer.Option(
+            metavar="FOLDER",
+            help="Report each run that is made below this folder, until this is interrupted.",
+        ),
+    ] = "",
+    every: Annotated[
+        float, typer.Option(min=0.1, help="With --follow: seconds between two looks at the folder.")
+    ] = 5.0,
+    patience: Annotated[
+        float,
+        typer.Option(
+            min=1,
+            help="With --follow: seconds without a new event after which a run that has not ended "
+            "is reported as it is.",
+        ),
+    ] = 300.0,
     json: Json = False,
 ) -> None:
     """Makes tables and pages of runs, and explains each failure; judges a run without a valid
@@ -48,8 +80,28 @@ def report(
     engine = Engine(
         master=master, remote=remote, conf=_settings(conf or ()), py_files=tuple(py_files or ())
     )
+    given = tuple(runs or ())
+    if bool(follow) == bool(given):
+        raise UsageError(
+            "name the runs to report, or with --follow the folder that they are made in"
+        )
     plugins = load_plugins()
-    plugins.check_report(len(runs), engine)
+    plugins.check_report(_SEVERAL if follow else len(given), engine)
+    if follow:
+        following = Following(every_s=every, patience_s=patience, updated=partial(_updated, json))
+        _follow(ReportRequest((follow,), out, engine, _show, following), plugins)
+    _report(ReportRequest(given, out, engine), plugins, json)
+
+
+def _follow(request: ReportRequest, plugins: Plugins) -> NoReturn:
+    """Makes the report anew until it is interrupted."""
+    progress()("wait for runs; an interrupt ends this")
+    plugins.report(request)
+    raise UsageError("no loaded plugin makes a report that follows a folder")
+
+
+def _report(request: ReportRequest, plugins: Plugins, json: bool) -> NoReturn:
+    """Makes the report once, and ends with its exit code."""
     reported: list[ReportedRun] = []
 
     def take(run: ReportedRun) -> None:
@@ -57,7 +109,7 @@ def report(
         _show(run)
 
     progress()("read the runs")
-    page = plugins.report(ReportRequest(tuple(runs), out, engine, take))
+    page = plugins.report(replace(request, notify=take))
     refused = {run.run: run.refused for run in reported if run.refused}
     print_json({"report": page, "refused": refused}) if json else print_line(page)
     if any(run.broken for run in reported):
@@ -71,6 +123,19 @@ def _settings(given: Sequence[str]) -> Mapping[str, str]:
         if not one.partition("=")[0] or "=" not in one:
             raise typer.BadParameter(f"{one!r} is no setting: write --conf KEY=VALUE")
     return {name: value for name, _, value in (one.partition("=") for one in given)}
+
+
+def _updated(json: bool, update: ReportUpdate) -> None:
+    """Prints one line for each new state of a report that follows a folder."""
+    if json:
+        print_json(to_builtins(update))
+    else:
+        removed = f", {update.removed} removed before they were read" if update.removed else ""
+        print_line(
+            f"{update.report}: {update.runs} runs, {len(update.read)} of them new; "
+            f"{update.waiting} go on{removed}"
+        )
+    sys.stdout.flush()  # a pipe is read while the command goes on
 
 
 def _show(run: ReportedRun) -> None:

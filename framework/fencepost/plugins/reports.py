@@ -51,6 +51,37 @@ ANY_ENGINE = Engine()
 """The active session, or else this machine."""
 
 
+class ReportUpdate(Struct, frozen=True, kw_only=True):
+    """A report that follows a folder was made anew: its page, over how many runs it is, and the
+    names of those that were read since the last time.
+
+    `refused` says by run why it is not in the report. `waiting` is the number of runs that go on,
+    `removed` of those whose folders were removed before they were read, since the start.
+    """
+
+    report: str
+    runs: int
+    read: tuple[str, ...]
+    refused: Mapping[str, str]
+    waiting: int
+    removed: int
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Following:
+    """That a report follows a folder: it is made anew whenever runs were added below it.
+
+    The folder is looked at every `every_s` seconds. A run that is not judged is waited for; one
+    into whose folder nothing is written for `patience_s` seconds is reported as it is. `updated` is
+    called after each time that the report was made.
+    """
+
+    every_s: float
+    patience_s: float
+    updated: Callable[[ReportUpdate], None]
+
+
 def _say_nothing(run: ReportedRun) -> None:
     pass
 
@@ -60,13 +91,15 @@ def _say_nothing(run: ReportedRun) -> None:
 class ReportRequest:
     """A report over `runs`, which are paths or URIs of run folders, in the folder or URI `out`.
 
-    `notify` is called with each run before the first page is written.
+    `notify` is called with each run before the first page is written. With `following`, `runs` is
+    one folder below which runs are made, and the report goes on until it is interrupted.
     """
 
     runs: tuple[str, ...]
     out: str
     engine: Engine = ANY_ENGINE
     notify: Callable[[ReportedRun], None] = _say_nothing
+    following: Following | None = None
 
     @classmethod
     def of(cls, folders: Sequence[Path], out: Path) -> ReportRequest:

@@ -21,7 +21,7 @@ from fencepost import Codec
 from fencepost.columns import EventTable, schema_of
 from fencepost.reporting import Promises, read
 from fencepost_reports import places
-from fencepost_reports.making import RUNS, Report, attempt, read_row
+from fencepost_reports.making import RUNS, Report, attempt, read_row, stamp_of
 from fencepost_reports.one_run.run import RunSource
 from fencepost_reports.one_run.tables import RunSummary, RunTables, WindowRow
 
@@ -41,11 +41,30 @@ def run_job(
     order."""
 
     def made(source: RunSource) -> Iterator[pa.RecordBatch]:
-        summary = msgspec.json.encode(attempt(report, source))
-        yield pa.RecordBatch.from_arrays([pa.array([summary], pa.binary())], schema=_SUMMARY)
+        yield _batch(attempt(report, source))
 
-    rows = _spread(session, sources, made, _SUMMARY).collect()
-    return [msgspec.json.decode(bytes(row.summary), type=RunSummary) for row in rows]
+    return _summaries(_spread(session, sources, made, _SUMMARY))
+
+
+def _batch(summary: RunSummary) -> pa.RecordBatch:
+    found = pa.array([msgspec.json.encode(summary)], pa.binary())
+    return pa.RecordBatch.from_arrays([found], schema=_SUMMARY)
+
+
+def _summaries(frame: DataFrame) -> Sequence[RunSummary]:
+    return [msgspec.json.decode(bytes(row.summary), type=RunSummary) for row in frame.collect()]
+
+
+def written(session: SparkSession, rows: Sequence[str], maker: str) -> Sequence[RunSummary]:
+    """The summaries of the rows at these places that this code has made; those of other code, and
+    damaged ones, are left out."""
+
+    def summary_of(where: str) -> Iterator[pa.RecordBatch]:
+        stamp = stamp_of(where)
+        if maker and stamp is not None and stamp.maker == maker:
+            yield _batch(stamp.summary)
+
+    return _summaries(_spread(session, rows, summary_of, _SUMMARY, each=ROWS))
 
 
 def windows(session: SparkSession, rows: Sequence[str]) -> DataFrame:

@@ -7,6 +7,7 @@ master is a cluster or this machine. What the user has set is never set otherwis
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import socket
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.find_spark_home import _find_spark_home
@@ -51,7 +53,7 @@ def session(engine: Engine = ANY_ENGINE) -> Iterator[SparkSession]:
     for archive in engine.py_files:
         if not Path(archive).is_file():
             raise UsageError(f"{archive} is no file: --py-files takes archives of code")
-    with ExitStack() as ending:
+    with _interrupts_unlogged(), ExitStack() as ending:
         if engine.remote or "SPARK_REMOTE" in os.environ:
             started = ending.enter_context(_built(engine))
         elif (active := SparkSession.getActiveSession()) is not None:
@@ -88,6 +90,25 @@ def _built(engine: Engine) -> Iterator[SparkSession]:
         started.stop()
 
 
+@contextmanager
+def _interrupts_unlogged() -> Iterator[None]:
+    """Keeps py4j from logging, with a traceback, that a call of Java was interrupted: the interrupt
+    is raised, and its receiver reports it."""
+
+    def is_ours(record: logging.LogRecord) -> bool:
+        return Path(record.pathname).parent.name != "py4j"
+
+    own = logging.getLogger("py4j")
+    level = own.level
+    own.setLevel(logging.CRITICAL)
+    logging.root.addFilter(is_ours)  # py4j logs an interrupt there
+    try:
+        yield
+    finally:
+        logging.root.removeFilter(is_ours)
+        own.setLevel(level)
+
+
 def _check_answers(url: str) -> None:
     """Raises EnvironmentFailed if nothing listens there; a client of Connect tries for minutes."""
     parts = urlsplit(url)
@@ -122,6 +143,16 @@ def _own(engine: Engine) -> Iterator[SparkSession]:
         if "PYSPARK_PYTHON" not in os.environ:  # PySpark itself reads nothing but this
             context.pythonExec = context.getConf().get("spark.pyspark.python", context.pythonExec)
         yield started
+
+
+@contextmanager
+def failures_named() -> Iterator[None]:
+    """Raises EnvironmentFailed, with its cause, for an error of Spark in the block."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as failed:
+        # An error of py4j cannot be shown once Java has ended, so it is no cause.
+        raise EnvironmentFailed(f"Spark did not end the report: {cause(failed)}") from None
 
 
 def cause(failed: Exception) -> str:

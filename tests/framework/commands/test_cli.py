@@ -137,6 +137,8 @@ def test_tests_run_beside_a_conftest_that_is_not_theirs(tmp_path: Path) -> None:
         (("cluster", "up", "--count", "broker=0"), "as many brokers"),
         (("replay", "no-such-folder"), "no run"),
         (("report", "no-such-folder"), "no run"),
+        (("report",), "name the runs to report, or with --follow"),
+        (("report", "--follow", "no-such-folder"), "is no folder"),
         (("run", "no_such_test.py"), "no_such_test.py"),
     ],
 )
