@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from math import isnan
 from typing import Annotated, NoReturn
 
 import typer
@@ -63,7 +64,10 @@ def report(
         ),
     ] = "",
     every: Annotated[
-        float, typer.Option(min=0.1, help="With --follow: seconds between two looks at the folder.")
+        float,
+        typer.Option(
+            min=0.1, max=86_400, help="With --follow: seconds between two looks at the folder."
+        ),
     ] = 5.0,
     patience: Annotated[
         float,
@@ -85,6 +89,8 @@ def report(
         raise UsageError(
             "name the runs to report, or with --follow the folder that they are made in"
         )
+    if isnan(every) or isnan(patience):
+        raise UsageError("--every and --patience are seconds, and nan is no number of them")
     plugins = load_plugins()
     plugins.check_report(_SEVERAL if follow else len(given), engine)
     if follow:
@@ -130,11 +136,10 @@ def _updated(json: bool, update: ReportUpdate) -> None:
     if json:
         print_json(to_builtins(update))
     else:
-        removed = f", {update.removed} removed before they were read" if update.removed else ""
-        print_line(
-            f"{update.report}: {update.runs} runs, {len(update.read)} of them new; "
-            f"{update.waiting} go on{removed}"
-        )
+        said = [f"runs: {update.runs}", f"new: {len(update.read)}"]
+        said += [f"not judged yet: {update.waiting}"] if update.waiting else []
+        said += [f"removed before they were read: {update.removed}"] if update.removed else []
+        print_line(f"{update.report} ({', '.join(said)})")
     sys.stdout.flush()  # a pipe is read while the command goes on
 
 
