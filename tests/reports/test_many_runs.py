@@ -395,11 +395,17 @@ def test_a_run_with_the_id_of_another_one_and_what_is_no_run_are_named(
         arrive(nights[0], root / "copies", promises)
         later(arrive(nights[1], root, promises))
 
-    said = followed(root, tmp_path / "out", promises, [more])
-    assert said.updates[-1].runs == 1
-    assert "has the id of" in said.updates[-1].refused["a"]
-    assert "this Fencepost knows" in said.updates[-1].refused["b"]
-    here = [root / "a", root / "b", root / "copies" / "a"]
+    def one_is_gone() -> None:
+        shutil.rmtree(root / "b")
+        arrive(nights[2], root, promises)
+
+    said = followed(root, tmp_path / "out", promises, [more, one_is_gone])
+    _, second, third = said.updates
+    assert (second.runs, set(second.refused)) == (1, {"a", "b"})
+    assert "has the id of" in second.refused["a"]
+    assert "this Fencepost knows" in second.refused["b"]
+    assert (third.runs, set(third.refused)) == (2, {"a"})
+    here = [root / "a", root / "c", root / "copies" / "a"]
     reported(here, tmp_path / "once", promises)
     assert written(tmp_path / "out") == written(tmp_path / "once")
 

@@ -156,7 +156,17 @@ class _Follower:
             self._read[source.where] = summary
             self._request.notify(summary.outcome)
             names.append(source.run)
+        self._forget_refused()
         return names
+
+    def _forget_refused(self) -> None:
+        """Forgets the runs that could not be read and are gone: their removal may have begun before
+        they were read, and ended after it."""
+        self._read = {
+            where: summary
+            for where, summary in self._read.items()
+            if not summary.outcome.refused or places.is_folder(where)
+        }
 
     def _by_id(self) -> tuple[Sequence[RunSummary], Sequence[RunSummary]]:
         """What was read of all runs, in the order of one report over them; and those that have the
