@@ -4,6 +4,7 @@ breaks it, and one in which its situation does not occur."""
 from __future__ import annotations
 
 import pytest
+from msgspec import Struct
 from tests.suites.heartbeats.heartbeat_histories import (
     BROKER,
     CONTROLLER,
@@ -35,10 +36,11 @@ from tests.suites.heartbeats.heartbeat_histories import (
     term_began,
     verdict,
     wait,
+    whole_verdict,
     wrote,
 )
 
-from fencepost import ProcessExited, Stalled
+from fencepost import Evidence, NodeStopped, ProcessExited, Stalled
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
     ControllerEnded,
@@ -223,3 +225,53 @@ def test_an_isr_change_that_adds_an_inactive_broker_breaks_hb_20() -> None:
     stored(h, isr=(2, 3), offset=60)
     judged(h)
     assert verdict(h, "HB-20") is Outcome.VIOLATED
+
+
+def test_a_broker_that_died_need_not_fence_itself() -> None:
+    h = HistoryBuilder()
+    steps(active_broker, wait(2900), killed, wait(60_000))(h)
+    assert verdict(h, "HB-06") is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(
+    "end", [ControllerEnded(epoch=1, reason="deposed"), NodeStopped(reason="asked to")]
+)
+def test_a_controller_whose_term_has_ended_declares_no_broker_inactive(end: Struct) -> None:
+    h = HistoryBuilder()
+    steps(term_began, answered)(h)
+    h.add(CONTROLLER, end)
+    h.after(60_000)
+    assert verdict(h, "HB-09") is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(("ms", "evidence"), [(999, Evidence.SELF), (1000, Evidence.PEER)])
+def test_a_broker_that_heard_nothing_for_half_the_timeout_confirms_its_silence(
+    ms: int, evidence: Evidence
+) -> None:
+    h = HistoryBuilder()
+    steps(term_began, answered, wait(2000 - ms), received, wait(ms), silence)(h)
+    found = whole_verdict(h, "HB-09")
+    assert (found.verdict, found.evidence) == (Outcome.HOLDS, evidence)
+
+
+def test_the_first_answer_after_the_return_is_the_brokers_evidence_of_hb_10() -> None:
+    h = HistoryBuilder()
+    steps(term_began, wait(2000), silence, back, received, received)(h)
+    found = whole_verdict(h, "HB-10")
+    assert (found.verdict, found.evidence, found.exercised) == (Outcome.HOLDS, Evidence.PEER, 2)
+
+
+def test_a_broker_that_was_never_inactive_returns_from_nothing() -> None:
+    h = HistoryBuilder()
+    steps(term_began, active_broker, answered, received)(h)
+    assert verdict(h, "HB-10") is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(("target", "known"), [(7, 20), (2, 10)])
+def test_a_heartbeat_with_another_target_or_incarnation_reaches_no_target(
+    target: int, known: int
+) -> None:
+    """Other clauses judge that it was accepted."""
+    h = HistoryBuilder()
+    steps(term_began, call(answered, target=target, known=known))(h)
+    assert verdict(h, "HB-14") is Outcome.NOT_EXERCISED

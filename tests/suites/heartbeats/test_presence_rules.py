@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from fencepost import Cause, Event
-from fencepost.testing import HistoryBuilder, Outcome, judge
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_clusters.zookeeper.events import SessionExpired
 from fencepost_kafka import (
     BrokerDeclared,
@@ -28,9 +28,13 @@ CLAUSES = {clause.id: clause for clause in clauses()}
 CONTROLLER, BROKER, OTHER, SERVER = "broker-1#1", "broker-2#1", "broker-3#1", "zookeeper-1#1"
 
 
-def verdict(h: HistoryBuilder, clause: str) -> Outcome:
+def whole_verdict(h: HistoryBuilder, clause: str) -> Verdict:
     chosen = [rule for rule in rules.ALL if rule.clause == clause]
-    return judge(h.events(), chosen, CLAUSES, h.end(), "legacy").verdicts[clause].verdict
+    return judge(h.events(), chosen, CLAUSES, h.end(), "legacy").verdicts[clause]
+
+
+def verdict(h: HistoryBuilder, clause: str) -> Outcome:
+    return whole_verdict(h, clause).verdict
 
 
 def begin(h: HistoryBuilder) -> None:
@@ -156,6 +160,36 @@ def test_an_inactive_broker_that_is_elected_leader_breaks_hb_03() -> None:
     declare(h, 2, "Inactive")
     lead(h, 2, 2, 6)
     assert verdict(h, "HB-03") is Outcome.VIOLATED
+
+
+def test_a_broken_hb_03_names_the_declaration_that_the_broker_is_inactive() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    declare(h, 2, "Inactive")
+    declaration = h.events()[-1]
+    send(h, 1, (1, 3))
+    answer(h, 1, (1, 2, 3))
+    assert whole_verdict(h, "HB-03").violations[0].because == (declaration.ref,)
+
+
+def test_metadata_that_name_a_broker_that_is_active_again_do_not_break_hb_03() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    declare(h, 2, "Inactive")
+    declare(h, 2, "Active")
+    send(h, 1, (1, 2, 3))
+    answer(h, 1, (1, 2, 3))
+    lead(h, 2, 1, 5)
+    assert verdict(h, "HB-03") is Outcome.NOT_EXERCISED
+
+
+def test_a_leader_that_becomes_inactive_is_not_elected_by_a_change_of_its_isr() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    lead(h, 2, 1, 5)
+    declare(h, 2, "Inactive")
+    lead(h, 2, 1, 6)
+    assert verdict(h, "HB-03") is Outcome.NOT_EXERCISED
 
 
 def test_metadata_that_waited_in_the_queue_do_not_exercise_hb_03() -> None:

@@ -101,3 +101,11 @@ def test_a_stall_of_the_broker_excuses_a_late_reaction(clause: str) -> None:
     assert found.verdict is NOT_EXERCISED
     assert found.excused == 1
     assert "but broker-2#1 stalled for" in found.reason
+
+
+def test_accepted_heartbeats_whose_answers_a_broker_does_not_record_demand_no_fence() -> None:
+    assert judged_as("HB-29", active, *[steps(beat, answered)] * 20) is NOT_EXERCISED
+
+
+def test_refusals_of_a_broker_that_is_fenced_already_demand_no_fence() -> None:
+    assert judged_as("HB-29", fenced, *[steps(beat, refuses)] * 20) is NOT_EXERCISED
