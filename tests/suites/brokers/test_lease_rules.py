@@ -269,6 +269,16 @@ def test_a_new_controller_gives_every_lease_a_full_period() -> None:
     assert verdict(h, "QC-14").verdict is Outcome.NOT_EXERCISED
 
 
+def test_a_second_election_in_the_same_epoch_gives_no_lease_a_new_period() -> None:
+    h = HistoryBuilder()
+    active_broker(h)
+    h.add("harness", ProcessExited(ended=BROKER, exit_code=-9, signal=9, expected=True))
+    h.after(2500)
+    h.add(TWO, ControllerElected(epoch=1, log_end=6, last_epoch=1))
+    h.after(2500)
+    assert "controller-1#1 left broker 1 unfenced" in verdict(h, "QC-14").violations[0].message
+
+
 def test_a_new_controller_owes_nothing_to_a_broker_that_is_fenced_already() -> None:
     h = HistoryBuilder()
     active_broker(h)

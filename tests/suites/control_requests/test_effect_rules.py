@@ -21,7 +21,13 @@ from tests.suites.control_requests.control_request_histories import (
 
 from fencepost import Cause, Event, FaultHealed, FaultInjected, ProcessExited, Stalled
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import ControllerEnded, FollowingStarted, LeadershipStarted, PartitionCommitted
+from fencepost_kafka import (
+    ControllerEnded,
+    FollowingStarted,
+    LeadershipStarted,
+    PartitionCommitted,
+    TopicMarked,
+)
 
 HOLDS, VIOLATED, NOT_EXERCISED = Outcome.HOLDS, Outcome.VIOLATED, Outcome.NOT_EXERCISED
 REFUSED = "STALE_BROKER_EPOCH"
@@ -159,6 +165,27 @@ def test_a_leadership_of_a_former_leader_epoch_does_not_count() -> None:
     answer(h, send(h, "LeaderAndIsr", OWN))
     h.after(60_000)
     assert outcome(h, "BE-09") is VIOLATED
+
+
+def test_a_leadership_stays_due_when_another_partition_of_the_topic_is_stored() -> None:
+    h = current()
+    answer(h, send(h, "LeaderAndIsr", OWN))
+    h.after(100)
+    store(h, 1)
+    h.after(60_000)
+    assert outcome(h, "BE-09") is VIOLATED
+
+
+@pytest.mark.parametrize(("topic", "verdict"), [("orders", HOLDS), ("invoices", VIOLATED)])
+def test_a_leadership_is_no_longer_due_once_its_own_topic_is_marked(
+    topic: str, verdict: Outcome
+) -> None:
+    h = current()
+    answer(h, send(h, "LeaderAndIsr", OWN))
+    h.after(100)
+    h.add(CONTROLLER, TopicMarked(offset=8, topic=topic, topic_id=""))
+    h.after(60_000)
+    assert outcome(h, "BE-09") is verdict
 
 
 @pytest.mark.parametrize("end", ["begins", "moves", "killed", "fault", "stalled"])

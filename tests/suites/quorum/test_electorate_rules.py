@@ -176,9 +176,7 @@ def test_a_broker_that_asked_without_an_answer_does_not_break_qc_29() -> None:
     assert verdict(h, "QC-29").verdict is Outcome.NOT_EXERCISED
 
 
-def test_a_lease_of_the_new_controller_keeps_qc_29() -> None:
-    h = HistoryBuilder()
-    replaced(h)
+def grant(h: HistoryBuilder) -> None:
     h.add(
         BROKER,
         LeaseGranted(
@@ -191,6 +189,20 @@ def test_a_lease_of_the_new_controller_keeps_qc_29() -> None:
             controller_epoch=2,
         ),
     )
+
+
+def test_each_broker_exercises_qc_29_once_in_a_controllers_term() -> None:
+    h = HistoryBuilder()
+    replaced(h)
+    grant(h)
+    grant(h)
+    assert verdict(h, "QC-29").exercised == 1
+
+
+def test_a_lease_of_the_new_controller_keeps_qc_29() -> None:
+    h = HistoryBuilder()
+    replaced(h)
+    grant(h)
     assert verdict(h, "QC-29").verdict is Outcome.HOLDS
     assert verdict(h, "QC-29", complete=False).verdict is Outcome.UNKNOWN
 

@@ -108,6 +108,28 @@ def test_a_whole_snapshot_and_the_same_state_from_it_keep_qc_11(h: HistoryBuilde
     assert (found.verdict, found.exercised) == (Outcome.HOLDS, 2)
 
 
+@pytest.mark.parametrize(("peer", "evidence"), [(ONE, Evidence.SELF), (TWO, Evidence.PEER)])
+def test_a_snapshot_is_compared_with_another_nodes_state_if_there_is_one(
+    h: HistoryBuilder, peer: str, evidence: Evidence
+) -> None:
+    h.add(peer, MetadataDigest(offset=32, entities=5, digest="aa"))
+    written(h, "aa", 5)
+    found = verdict(h, "QC-11")
+    assert (found.verdict, found.evidence) == (Outcome.HOLDS, evidence)
+
+
+@pytest.mark.parametrize(
+    ("process", "evidence"), [("controller-1#2", Evidence.SELF), (TWO, Evidence.PEER)]
+)
+def test_a_state_from_a_snapshot_is_compared_with_another_nodes_if_there_is_one(
+    h: HistoryBuilder, process: str, evidence: Evidence
+) -> None:
+    h.add(ONE, MetadataDigest(offset=32, entities=5, digest="aa"))
+    h.add(process, SnapshotLoaded(offset=32, epoch=1, digest="aa"))
+    found = verdict(h, "QC-11")
+    assert (found.verdict, found.evidence) == (Outcome.HOLDS, evidence)
+
+
 def test_a_snapshot_that_nothing_changed_under_does_not_exercise_qc_11(h: HistoryBuilder) -> None:
     h.add(ONE, MetadataDigest(offset=32, entities=5, digest="aa"))
     h.add(ONE, SnapshotStarted(offset=32, entities=5, controller_epoch=1))
@@ -253,6 +275,18 @@ def test_a_broker_kept_active_far_behind_breaks_qc_15(h: HistoryBuilder) -> None
     found = verdict(h, "QC-15").violations
     assert len(found) == 1
     assert "10 records behind" in found[0].message
+
+
+@pytest.mark.parametrize(
+    ("offset", "outcome"), [(14, Outcome.NOT_EXERCISED), (13, Outcome.VIOLATED)]
+)
+def test_a_broker_may_be_as_many_records_behind_as_is_configured(
+    h: HistoryBuilder, offset: int, outcome: Outcome
+) -> None:
+    h.add(ONE, MetadataCommitted(offset=19, epoch=1, kind="Topic", digest="aa"))
+    for _ in range(3):
+        answered(h, offset=offset)
+    assert verdict(h, "QC-15").verdict is outcome
 
 
 def test_a_broker_that_does_not_support_a_level_breaks_qc_15(h: HistoryBuilder) -> None:
