@@ -22,6 +22,7 @@ from fencepost import Evidence
 from fencepost.testing import HistoryBuilder, Outcome, Verdict
 from fencepost_kafka import (
     LogTruncated,
+    ReplicaRemoved,
     TopicCommitted,
 )
 
@@ -48,6 +49,15 @@ def test_a_batch_at_the_end_of_a_log_that_was_cut_or_begun_anew_keeps_rp_05() ->
     store(h, B2, 1)
     follow(h, B2, log_end=7, mark=0)
     store(h, B2, 7)
+    assert verdict(h, "RP-05").violated == 0
+
+
+def test_a_replica_that_was_removed_begins_with_an_empty_log() -> None:
+    h = HistoryBuilder()
+    store(h, B2, 0)
+    store(h, B2, 1)
+    h.add(B2, ReplicaRemoved(topic="orders", partition=0, topic_id="t", reason="unassigned"))
+    store(h, B2, 0)
     assert verdict(h, "RP-05").violated == 0
 
 

@@ -23,6 +23,15 @@ def test_a_high_watermark_that_the_node_never_reported_breaks_rp_08() -> None:
     assert "broker-1 never reported one above 3" in verdict(h, "RP-08").violations[0].message
 
 
+def test_a_broken_rp_08_names_the_first_report_of_the_highest_high_watermark() -> None:
+    h = HistoryBuilder()
+    mark(h, B1, 3)
+    first = h.events()[-1]
+    mark(h, B1, 3)
+    follow(h, B1_AGAIN, 5, 5, leader=2)
+    assert verdict(h, "RP-08").violations[0].because == (first.ref,)
+
+
 def test_a_high_watermark_above_the_log_breaks_rp_08() -> None:
     h = HistoryBuilder()
     mark(h, B1, 9)

@@ -373,6 +373,14 @@ def test_a_resend_known_to_the_new_leader_and_one_cut_off_and_stored_anew_keep_r
     assert verdict(h, "RP-12", complete=False).verdict is Outcome.UNKNOWN
 
 
+def test_a_new_write_at_the_offset_of_a_lost_one_does_not_exercise_rp_12() -> None:
+    h = HistoryBuilder()
+    store(h, B1, 0, sequence=0)
+    store(h, B2, 0, sequence=1, crc="bb", epoch=2)
+    answer(h, B2, 1)
+    assert verdict(h, "RP-12").verdict is Outcome.NOT_EXERCISED
+
+
 # ------------------------------------------------------------------------------------------ RP-31
 
 ASKED = Cause(CLIENT, 9, True)

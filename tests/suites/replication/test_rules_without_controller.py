@@ -3,7 +3,7 @@ history."""
 
 from __future__ import annotations
 
-from fencepost import NodeStarted, Stalled
+from fencepost import FaultInjected, NodeStarted, Stalled
 from fencepost.testing import HistoryBuilder, Outcome, judge
 from fencepost_kafka import (
     BrokerCommitted,
@@ -367,6 +367,16 @@ def test_rp_30_a_broker_without_a_session_reads_no_topics() -> None:
     h.add(B2, SessionChanged(session=5, state="suspended"))
     h.after(10_000)
     assert verdict(h, "RP-30") is Outcome.NOT_EXERCISED
+
+
+def test_rp_30_a_fault_gives_every_broker_its_time_anew() -> None:
+    fault = FaultInjected(fault_id="f", fault="cut", targets=(B2,), receipt=True, evidence="")
+    h = missed_topic(8_000)
+    h.add("harness", fault)
+    h.after(8_000)
+    assert verdict(h, "RP-30") is Outcome.NOT_EXERCISED
+    h.after(3_000)
+    assert verdict(h, "RP-30") is Outcome.VIOLATED
 
 
 # ------------------------------------------------------------- what other planes' rules must know

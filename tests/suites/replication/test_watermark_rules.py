@@ -150,6 +150,18 @@ def test_a_follower_that_learns_a_little_late_keeps_rp_27() -> None:
     assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.PEER)
 
 
+def test_a_follower_learns_nothing_while_a_slower_one_holds_back_the_high_watermark() -> None:
+    h = HistoryBuilder()
+    lead(h)
+    mark(h, 5, 5)
+    follow(h, log_end=5, own=5)
+    for offset in range(5, 60):
+        store(h, B1, offset)
+        store(h, B2, offset)
+        h.after(100)
+    assert verdict(h, "RP-27").verdict is Outcome.NOT_EXERCISED
+
+
 def test_a_high_watermark_capped_by_the_followers_own_log_exercises_rp_27() -> None:
     h = HistoryBuilder()
     follow(h)

@@ -11,9 +11,11 @@ from fencepost_kafka import (
     AdminCompleted,
     BrokerCommitted,
     BrokerDeleted,
+    ControllerBegan,
     ControllerElected,
     HeartbeatAnswered,
     HeartbeatSent,
+    MetadataHeartbeatAnswered,
     PartitionCommitted,
     TopicCommitted,
     TopicMarked,
@@ -112,6 +114,13 @@ def test_replicas_placed_by_the_formula_keep_rp_01() -> None:
     found = verdict(log.h, "RP-01")
     assert (found.verdict, found.exercised) == (Outcome.HOLDS, 1)
     assert verdict(log.h, "RP-01", complete=False).verdict is Outcome.UNKNOWN
+
+
+def test_a_single_replica_has_no_neighbours_to_turn_by_rp_01() -> None:
+    log = Log()
+    for number, broker in enumerate((1, 2, 3, 1)):
+        log.partition(number, (broker,))
+    assert verdict(log.h, "RP-01").verdict is Outcome.NOT_EXERCISED
 
 
 # ------------------------------------------------------------------------------------------ RP-28
@@ -271,6 +280,33 @@ def looked(log: Log) -> None:
     )
 
 
+def began_again(log: Log) -> None:
+    log.h.add(
+        C1,
+        ControllerBegan(
+            epoch=2, broker_id=3, first=False, heartbeat_timeout_ms=2000, balance_ms=1000
+        ),
+    )
+
+
+def heard(log: Log) -> None:
+    """The controller over ZooKeeper accepts a heartbeat."""
+    log.h.add(
+        C1,
+        MetadataHeartbeatAnswered(
+            client=B2,
+            broker_id=2,
+            incarnation_id=20,
+            known=20,
+            target_state=2,
+            error="NONE",
+            state="Active",
+            controller_epoch=2,
+            active=True,
+        ),
+    )
+
+
 def test_leadership_that_never_goes_back_breaks_rp_21() -> None:
     log = led_by_another()
     log.h.after(5_000)
@@ -315,6 +351,26 @@ def test_leadership_need_not_go_back_to_a_broker_that_cannot_have_it(why: str) -
     assert verdict(log.h, "RP-21").verdict is Outcome.NOT_EXERCISED
 
 
+def test_a_partition_that_is_deleted_need_not_be_led_by_its_preferred_replica() -> None:
+    log = led_by_another()
+    log.topic(deleted=True)
+    log.h.after(60_000)
+    looked(log)
+    assert verdict(log.h, "RP-21").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_new_controller_over_zookeeper_has_its_whole_time_to_move_leadership_back() -> None:
+    log = led_by_another()
+    log.h.after(60_000)
+    began_again(log)
+    log.h.after(3_900)
+    heard(log)
+    assert verdict(log.h, "RP-21").verdict is Outcome.NOT_EXERCISED
+    log.h.after(200)
+    heard(log)
+    assert verdict(log.h, "RP-21").verdict is Outcome.VIOLATED
+
+
 # ------------------------------------------------------------------------------------------ QC-26
 
 
@@ -334,6 +390,29 @@ def test_a_deleted_broker_that_left_keeps_qc_26_and_a_last_member_may_stay() -> 
     log.partition(0, ALL3, 1, 1, isr=(1, 3))
     log.partition(1, (2, 3, 1), -1, 4, isr=(2,))
     assert verdict(log.h, "QC-26").verdict is Outcome.HOLDS
+
+
+def test_a_deleted_broker_owes_nothing_to_partitions_without_it() -> None:
+    log = Log()
+    log.partition(0, ALL3)
+    log.partition(1, (2, 3))
+    log.deleted_broker(1)
+    log.partition(0, ALL3, 2, 1, isr=(2, 3))
+    assert verdict(log.h, "QC-26").verdict is Outcome.HOLDS
+
+
+def test_a_deleted_broker_that_still_leads_as_the_last_member_breaks_qc_26() -> None:
+    log = Log()
+    log.partition(0, ALL3, 1, isr=(1,))
+    log.deleted_broker(1)
+    assert "kept its place in orders-0" in verdict(log.h, "QC-26").violations[0].message
+
+
+def test_a_deleted_broker_may_be_the_last_member_of_a_partition_that_has_no_leader() -> None:
+    log = Log()
+    log.partition(0, ALL3, -1, isr=(1,))
+    log.deleted_broker(1)
+    assert verdict(log.h, "QC-26").verdict is Outcome.NOT_EXERCISED
 
 
 def marked() -> Log:

@@ -1,0 +1,47 @@
+"""Histories of leaders that step down, and of what they still may do then: RP-18."""
+
+from __future__ import annotations
+
+import pytest
+from tests.suites.partition_histories import B1, CLIENT, lead, verdict
+
+from fencepost.testing import HistoryBuilder, Outcome
+from fencepost_kafka import FetchServed, LeadershipEnded
+
+
+def steps_down(h: HistoryBuilder) -> None:
+    body = LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="metadata")
+    h.add(B1, body)
+
+
+def serves(h: HistoryBuilder) -> None:
+    body = FetchServed(
+        topic="orders",
+        partition=0,
+        client=CLIENT,
+        from_offset=0,
+        to_offset=7,
+        high_watermark=7,
+        leader_epoch=1,
+        state="ACTIVE",
+    )
+    h.add(B1, body)
+
+
+@pytest.mark.parametrize(("ms", "outcome"), [(0, Outcome.NOT_EXERCISED), (1000, Outcome.VIOLATED)])
+def test_a_fetch_that_waited_at_a_leader_may_be_answered_just_after_it_stepped_down(
+    ms: int, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    lead(h, B1, 1)
+    steps_down(h)
+    h.after(ms)
+    serves(h)
+    assert verdict(h, "RP-18").verdict is outcome
+
+
+def test_a_broker_that_never_led_does_not_step_down() -> None:
+    h = HistoryBuilder()
+    steps_down(h)
+    serves(h)
+    assert "never began to lead" in verdict(h, "RP-18").violations[0].message
