@@ -62,12 +62,13 @@ def declared(
     reason: str = "heartbeat",
     incarnation: int = 20,
     version: int = 5,
+    broker: int = 2,
 ) -> None:
     silent_ms = TIMEOUT_MS if reason == "silent" else 0
     h.add(
         CONTROLLER,
         BrokerDeclared(
-            broker_id=2,
+            broker_id=broker,
             incarnation_id=incarnation,
             old=old,  # type: ignore[arg-type]
             new=new,  # type: ignore[arg-type]

@@ -249,14 +249,16 @@ def test_a_broker_that_heard_nothing_for_half_the_timeout_confirms_its_silence(
     ms: int, evidence: Evidence
 ) -> None:
     h = HistoryBuilder()
-    steps(term_began, answered, wait(2000 - ms), received, wait(ms), silence)(h)
+    steps(term_began, answered, wait(2000 - ms))(h)
+    steps(received, wait(ms), silence)(h)
     found = whole_verdict(h, "HB-09")
     assert (found.verdict, found.evidence) == (Outcome.HOLDS, evidence)
 
 
 def test_the_first_answer_after_the_return_is_the_brokers_evidence_of_hb_10() -> None:
     h = HistoryBuilder()
-    steps(term_began, wait(2000), silence, back, received, received)(h)
+    steps(term_began, wait(2000), silence, back)(h)
+    steps(received, received)(h)
     found = whole_verdict(h, "HB-10")
     assert (found.verdict, found.evidence, found.exercised) == (Outcome.HOLDS, Evidence.PEER, 2)
 
@@ -275,3 +277,39 @@ def test_a_heartbeat_with_another_target_or_incarnation_reaches_no_target(
     h = HistoryBuilder()
     steps(term_began, call(answered, target=target, known=known))(h)
     assert verdict(h, "HB-14") is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(("ms", "outcome"), [(1799, Outcome.HOLDS), (1798, Outcome.VIOLATED)])
+def test_a_silent_broker_may_be_declared_inactive_after_nine_tenths_of_the_timeout(
+    ms: int, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    steps(term_began, answered, wait(ms), silence)(h)
+    assert verdict(h, "HB-09") is outcome
+
+
+@pytest.mark.parametrize(
+    ("ms", "outcome"), [(1799, Outcome.NOT_EXERCISED), (1798, Outcome.VIOLATED)]
+)
+def test_a_new_controller_declares_no_broker_inactive_before_nine_tenths_of_the_timeout(
+    ms: int, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    steps(began, wait(ms), silence)(h)
+    assert verdict(h, "HB-02") is outcome
+
+
+def test_a_refused_heartbeat_of_a_newer_incarnation_is_no_bounce() -> None:
+    h = HistoryBuilder()
+    steps(term_began, call(answered, incarnation=30, error="INVALID_REQUEST"), wait(3000))(h)
+    assert verdict(h, "HB-13") is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(
+    ("state", "outcome"), [("Active", Outcome.NOT_EXERCISED), ("Inactive", Outcome.VIOLATED)]
+)
+def test_an_isr_change_may_add_a_broker_only_if_it_is_active(state: str, outcome: Outcome) -> None:
+    h = HistoryBuilder()
+    steps(term_began, call(stored, isr=(2,)), call(declared, new=state, broker=3))(h)
+    steps(call(stored, offset=60), judged)(h)
+    assert verdict(h, "HB-20") is outcome
