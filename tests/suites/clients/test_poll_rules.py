@@ -188,3 +188,28 @@ def test_a_gap_that_was_never_read_again_leaves_skips_undecided() -> None:
     found = verdict(h, "poll-skip")
     assert found.verdict is Outcome.UNKNOWN
     assert "jumped from 2 to 3" in found.reason
+
+
+def test_the_very_first_messages_can_be_skipped_too() -> None:
+    h = HistoryBuilder()
+    h.add(A, ConsumerPositioned(topic="orders", partition=0, offset=0))
+    poll(h, A, 2)
+    poll(h, B, 0, 1, 2)
+    assert verdict(h, "poll-skip").verdict is Outcome.VIOLATED
+
+
+@pytest.mark.parametrize(
+    ("out_of_range", "outcome"), [(False, Outcome.HOLDS), (True, Outcome.VIOLATED)]
+)
+def test_a_consumer_skips_messages_only_if_it_did_not_ask_to_go_on_beyond_them(
+    out_of_range: bool, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    poll(h, A, 0, 1)
+    h.add(
+        A,
+        ConsumerPositioned(topic="orders", partition=0, offset=4, out_of_range=out_of_range),
+    )
+    poll(h, A, 4, 5)
+    poll(h, B, 2, 3)
+    assert verdict(h, "poll-skip").verdict is outcome

@@ -87,6 +87,7 @@ def acknowledge(
     acks: int = -1,
     duplicate: bool = False,
     process: str = B1,
+    error: str = "NONE",
 ) -> None:
     isr = ALL3[: len(ends)]
     h.add(
@@ -96,7 +97,7 @@ def acknowledge(
             partition=0,
             client=CLIENT,
             acks=acks,
-            error="NONE",
+            error=error,
             base_offset=end - 1,
             log_end=end,
             leader_epoch=1,

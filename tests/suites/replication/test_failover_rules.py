@@ -248,6 +248,27 @@ def test_a_write_that_never_reaches_the_new_leader_breaks_rp_11() -> None:
     assert "and was never reached" in verdict(h, "RP-11").violations[0].message
 
 
+def test_a_late_replay_of_the_leaders_own_election_does_not_depose_it() -> None:
+    h = HistoryBuilder()
+    sought(h)
+    h.after(1_000)
+    partition(h, 9, leader=2, epoch=2)
+    h.after(10_000)
+    completed(h, "unknown", -1)
+    assert verdict(h, "RP-11").verdict is Outcome.VIOLATED
+
+
+def test_a_leader_is_deposed_by_the_first_later_epoch_that_is_stored() -> None:
+    h = HistoryBuilder()
+    sought(h)
+    h.after(1_000)
+    partition(h, 9, leader=1, epoch=3)
+    h.after(10_000)
+    partition(h, 10, leader=1, epoch=4)
+    completed(h, "unknown", -1)
+    assert verdict(h, "RP-11").verdict is Outcome.NOT_EXERCISED
+
+
 def test_a_write_still_open_when_an_unreached_leader_leaves_breaks_rp_11() -> None:
     h = HistoryBuilder()
     sought(h)
@@ -392,6 +413,14 @@ def test_a_waiting_write_acknowledged_on_stepping_down_breaks_rp_31() -> None:
     h.add(B1, LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="metadata"))
     answer(h, B1, 1, cause=ASKED)
     assert "after it had stopped leading" in verdict(h, "RP-31").violations[0].message
+
+
+def test_a_waiting_write_below_the_high_watermark_may_be_acknowledged_on_stepping_down() -> None:
+    h = HistoryBuilder()
+    store(h, B1, 0, cause=ASKED)
+    h.add(B1, LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="metadata"))
+    answer(h, B1, 1, marked=1, cause=ASKED)
+    assert verdict(h, "RP-31").verdict is Outcome.NOT_EXERCISED
 
 
 def test_a_waiting_write_that_is_never_answered_breaks_rp_31() -> None:

@@ -141,3 +141,16 @@ def test_a_leader_that_joins_the_isr_of_a_fenced_leader_breaks_qc_30(
     messages = [one.message for one in verdict(h, "QC-30").violations]
     unclean = [one for one in messages if "cannot have asked" in one]
     assert bool(unclean) is (fenced - change <= 1)
+
+
+def test_a_fencing_may_come_after_all_the_changes_that_it_causes() -> None:
+    """The records of one decision: the changes of two partitions, and then the fencing."""
+    h = HistoryBuilder()
+    live(h, (1, 2))
+    for offset in (6, 7):
+        record(h, offset)
+        partition(h, offset, leader=3, epoch=offset - 4, isr=ALL3)
+    record(h, 8)
+    broker(h, 8, 1, fenced=True)
+    messages = [one.message for one in verdict(h, "QC-30").violations]
+    assert any("cannot have asked" in one for one in messages)

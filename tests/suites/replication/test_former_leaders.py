@@ -6,7 +6,12 @@ import pytest
 from tests.suites.partition_histories import B1, CLIENT, lead, verdict
 
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import FetchServed, LeadershipEnded
+from fencepost_kafka import (
+    FetchServed,
+    LeadershipEnded,
+    ProbeCompleted,
+    RequestRefused,
+)
 
 
 def steps_down(h: HistoryBuilder) -> None:
@@ -28,7 +33,7 @@ def serves(h: HistoryBuilder) -> None:
     h.add(B1, body)
 
 
-@pytest.mark.parametrize(("ms", "outcome"), [(0, Outcome.NOT_EXERCISED), (1000, Outcome.VIOLATED)])
+@pytest.mark.parametrize(("ms", "outcome"), [(998, Outcome.NOT_EXERCISED), (999, Outcome.VIOLATED)])
 def test_a_fetch_that_waited_at_a_leader_may_be_answered_just_after_it_stepped_down(
     ms: int, outcome: Outcome
 ) -> None:
@@ -45,3 +50,61 @@ def test_a_broker_that_never_led_does_not_step_down() -> None:
     steps_down(h)
     serves(h)
     assert "never began to lead" in verdict(h, "RP-18").violations[0].message
+
+
+@pytest.mark.parametrize(
+    ("later_ms", "outcome"), [(0, Outcome.NOT_EXERCISED), (1, Outcome.VIOLATED)]
+)
+def test_a_probe_that_was_sent_after_the_leader_stepped_down_must_not_be_answered(
+    later_ms: int, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    lead(h, B1, 1)
+    steps_down(h)
+    stepped_down_ns = h.events()[-1].at_ns
+    h.after(10)
+    h.add(
+        "clients/probe-1#1",
+        ProbeCompleted(
+            operation="p",
+            api="Fetch",
+            broker=1,
+            slot="broker-1",
+            topic="orders",
+            partition=0,
+            outcome="answered",
+            error="",
+            records=0,
+            base_offset=-1,
+            sent_at_ns=stepped_down_ns + later_ms * 1_000_000,
+        ),
+    )
+    assert verdict(h, "RP-18").verdict is outcome
+
+
+@pytest.mark.parametrize(
+    ("leads", "reason", "outcome"),
+    [
+        (False, "not_leader", Outcome.HOLDS),
+        (False, "fenced", Outcome.NOT_EXERCISED),
+        (True, "not_leader", Outcome.NOT_EXERCISED),
+    ],
+)
+def test_only_the_refusal_of_a_broker_that_does_not_lead_exercises_rp_18(
+    leads: bool, reason: str, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    if leads:
+        lead(h, B1, 1)
+    body = RequestRefused(
+        api="Produce",
+        topic="orders",
+        partition=0,
+        client=CLIENT,
+        requester=-1,
+        error="NOT_LEADER_OR_FOLLOWER",
+        reason=reason,  # type: ignore[arg-type]
+        state="ACTIVE",
+    )
+    h.add(B1, body)
+    assert verdict(h, "RP-18").verdict is outcome

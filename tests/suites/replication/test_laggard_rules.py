@@ -153,3 +153,16 @@ def test_a_stall_of_the_leader_leaves_rp_09_undecided() -> None:
     h.add(B1, Stalled(stalled_ns=3000 * MS))
     time_out(h)
     assert verdict(h, "RP-09").verdict is Outcome.UNKNOWN
+
+
+def test_refusals_before_a_commit_are_not_counted_for_a_later_write() -> None:
+    h = HistoryBuilder()
+    lead(h, keep_ms=2000)
+    store(h, B1, 0)
+    ask(h, (1, 2))
+    refuse(h, "INVALID_REQUEST")
+    mark(h, 1, 1)
+    store(h, B1, 1)
+    h.after(7000)
+    time_out(h)
+    assert "asked to drop no follower" in verdict(h, "RP-09").violations[0].message

@@ -74,6 +74,13 @@ def test_a_leader_that_names_a_smaller_isr_than_the_stored_one_breaks_rp_04(
     assert verdict(h, "RP-04").verdict is expected
 
 
+def test_an_error_acknowledges_nothing() -> None:
+    h = HistoryBuilder()
+    store(h, B1, 0, as_leader=True)
+    acknowledge(h, 1, ends=(1, 0, 0), mark=0, error="NOT_ENOUGH_REPLICAS_AFTER_APPEND")
+    assert verdict(h, "RP-04").verdict is Outcome.NOT_EXERCISED
+
+
 def test_acks_one_before_the_leader_has_it_breaks_rp_04() -> None:
     h = HistoryBuilder()
     lead(h, B1, 1, log_end=0)

@@ -3,6 +3,8 @@ history."""
 
 from __future__ import annotations
 
+import pytest
+
 from fencepost import FaultInjected, NodeStarted, Stalled
 from fencepost.testing import HistoryBuilder, Outcome, judge
 from fencepost_kafka import (
@@ -207,11 +209,12 @@ def test_rp_14_one_process_wins_in_an_epoch() -> None:
     assert verdict(h, "RP-14") is Outcome.VIOLATED
 
 
-def test_rp_14_the_log_of_a_new_leader_is_committed_when_it_serves() -> None:
+@pytest.mark.parametrize("high_watermark", [4, 0])
+def test_rp_14_the_log_of_a_new_leader_is_committed_when_it_serves(high_watermark: int) -> None:
     h = HistoryBuilder()
     stands(h, B2)
     leads(h)
-    serves(h, 4)
+    serves(h, high_watermark)
     assert verdict(h, "RP-14") is Outcome.VIOLATED
 
 
@@ -359,14 +362,18 @@ def missed_topic(after_ms: int) -> HistoryBuilder:
 
 
 def test_rp_30_a_broker_must_not_miss_a_new_topic() -> None:
+    assert verdict(missed_topic(9_999), "RP-30") is Outcome.NOT_EXERCISED
     assert verdict(missed_topic(10_000), "RP-30") is Outcome.VIOLATED
 
 
 def test_rp_30_a_broker_without_a_session_reads_no_topics() -> None:
-    h = missed_topic(9_000)
+    h = missed_topic(9_999)
     h.add(B2, SessionChanged(session=5, state="suspended"))
     h.after(10_000)
     assert verdict(h, "RP-30") is Outcome.NOT_EXERCISED
+    h = missed_topic(10_000)
+    h.add(B2, SessionChanged(session=5, state="suspended"))
+    assert verdict(h, "RP-30") is Outcome.VIOLATED
 
 
 def test_rp_30_a_fault_gives_every_broker_its_time_anew() -> None:
