@@ -303,6 +303,22 @@ def test_a_refusal_for_a_dead_process_breaks_qc_35() -> None:
     assert "was dead and had 3.0 s of its lease left" in found.message
 
 
+@pytest.mark.parametrize(
+    ("ms", "outcome"), [(LEASE_MS - 4, Outcome.VIOLATED), (LEASE_MS - 3, Outcome.NOT_EXERCISED)]
+)
+def test_a_refusal_once_the_old_lease_has_ended_does_not_break_qc_35(
+    ms: int, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    bounced(h)
+    h.after(ms)
+    refused = HeartbeatRefused(
+        broker_id=1, broker_epoch=-1, error="DUPLICATE_BROKER_REGISTRATION", controller=101
+    )
+    h.add(NEW, refused)
+    assert verdict(h, "QC-35").verdict is outcome
+
+
 def test_an_id_regained_within_the_old_lease_keeps_qc_35() -> None:
     h = HistoryBuilder()
     bounced(h)

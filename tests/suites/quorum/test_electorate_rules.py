@@ -130,10 +130,10 @@ def test_a_broker_that_was_given_all_addresses_does_not_exercise_qc_05() -> None
     assert verdict(h, "QC-05").verdict is Outcome.NOT_EXERCISED
 
 
-def replaced(h: HistoryBuilder) -> None:
+def replaced(h: HistoryBuilder, address: str = THERE) -> None:
     """Controller 104 is the active one, at an address that the broker was not configured with."""
     begin(h, FOUR, 104)
-    learn(h, FOUR, THERE)
+    learn(h, FOUR, address)
     learn(h, BROKER, HERE, HERE)
     h.add(FOUR, ControllerElected(epoch=2, log_end=9, last_epoch=1))
 
@@ -189,6 +189,13 @@ def grant(h: HistoryBuilder) -> None:
             controller_epoch=2,
         ),
     )
+
+
+def test_a_lease_of_a_controller_at_a_configured_address_does_not_exercise_qc_29() -> None:
+    h = HistoryBuilder()
+    replaced(h, HERE)
+    grant(h)
+    assert verdict(h, "QC-29").verdict is Outcome.NOT_EXERCISED
 
 
 def test_each_broker_exercises_qc_29_once_in_a_controllers_term() -> None:

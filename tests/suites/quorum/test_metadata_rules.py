@@ -229,6 +229,16 @@ def test_records_on_either_side_of_a_raised_level_keep_qc_33(h: HistoryBuilder) 
     assert verdict(h, "QC-33").verdict is Outcome.HOLDS
 
 
+def test_a_snapshot_ends_right_before_the_record_at_its_offset(h: HistoryBuilder) -> None:
+    h.add(ONE, FeatureFinalized(offset=21, feature="metadata.format", level=2))
+    for offset, level in ((21, 1), (22, 2)):
+        h.add(
+            ONE,
+            SnapshotStored(offset=offset, epoch=1, records=5, entities=5, level=level, digest="aa"),
+        )
+    assert verdict(h, "QC-33").verdict is Outcome.NOT_EXERCISED
+
+
 def test_qc_33_is_undecided_in_a_history_cut_short(h: HistoryBuilder) -> None:
     assert verdict(h, "QC-33", complete=False).verdict is Outcome.UNKNOWN
 
@@ -387,6 +397,24 @@ def test_a_broker_online_without_a_checkpoint_breaks_reg_04(h: HistoryBuilder) -
 def test_a_broker_online_once_it_has_its_registration_keeps_reg_04(h: HistoryBuilder) -> None:
     joining(h, 8)
     assert verdict(h, "REG-04").verdict is Outcome.HOLDS
+
+
+@pytest.mark.parametrize(("offset", "outcome"), [(9, Outcome.HOLDS), (8, Outcome.VIOLATED)])
+def test_a_broker_may_have_its_registration_from_a_snapshot(
+    h: HistoryBuilder, offset: int, outcome: Outcome
+) -> None:
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="inc", log_end=0))
+    h.add(
+        ONE, BrokerCommitted(offset=8, broker_id=1, broker_epoch=8, fenced=True, incarnation="inc")
+    )
+    h.add(BROKER, SnapshotLoaded(offset=offset, epoch=1, digest="aa"))
+    h.add(
+        BROKER,
+        BrokerStateChanged(
+            broker_id=1, old="FENCED", new="ACTIVE", broker_epoch=8, reason="unfenced"
+        ),
+    )
+    assert verdict(h, "REG-04").verdict is outcome
 
 
 def test_a_controller_that_replays_beside_the_broker_keeps_reg_04(h: HistoryBuilder) -> None:

@@ -16,6 +16,7 @@ from fencepost_kafka import (
     HeartbeatAnswered,
     HeartbeatSent,
     MetadataHeartbeatAnswered,
+    MetadataHeartbeatSent,
     PartitionCommitted,
     TopicCommitted,
     TopicMarked,
@@ -222,6 +223,28 @@ def test_a_cancelled_reassignment_needs_no_replica_to_catch_up() -> None:
     assert verdict(log.h, "RP-20").verdict is Outcome.NOT_EXERCISED
 
 
+def test_replicas_that_change_in_one_step_break_rp_20_unless_they_are_in_the_isr() -> None:
+    log = Log(live=(1, 2, 3, 4))
+    log.partition(0, ALL3)
+    log.partition(0, (4, 2, 3), 2, 1, isr=(2, 3))
+    assert "while brokers [4] were not in the ISR" in verdict(log.h, "RP-20").violations[0].message
+
+
+def test_a_replica_that_leaves_the_isr_and_returns_is_no_reassignment() -> None:
+    log = Log()
+    log.partition(0, ALL3)
+    log.partition(0, ALL3, 1, 1, isr=(1, 2))
+    log.partition(0, ALL3, 1, 2)
+    assert verdict(log.h, "RP-20").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_topic_that_is_made_again_ends_no_reassignment_of_its_former_one() -> None:
+    log = moving(ALL3)
+    log.topic(deleted=True)
+    log.partition(0, (4, 2, 3))
+    assert verdict(log.h, "RP-20").verdict is Outcome.NOT_EXERCISED
+
+
 # ------------------------------------------------------------------------------------------ RP-02
 
 
@@ -323,7 +346,7 @@ def test_leadership_that_goes_back_keeps_rp_21() -> None:
     assert verdict(log.h, "RP-21", complete=False).verdict is Outcome.UNKNOWN
 
 
-@pytest.mark.parametrize("why", ["fenced", "stopping", "out", "new controller"])
+@pytest.mark.parametrize("why", ["fenced", "stopping", "over zookeeper", "out", "new"])
 def test_leadership_need_not_go_back_to_a_broker_that_cannot_have_it(why: str) -> None:
     log = led_by_another()
     log.h.after(2_500)
@@ -342,12 +365,23 @@ def test_leadership_need_not_go_back_to_a_broker_that_cannot_have_it(why: str) -
                 metadata_offset=5,
             ),
         )
+    elif why == "over zookeeper":
+        stops = MetadataHeartbeatSent(
+            broker_id=1, incarnation_id=10, controller=3, correlation=9, target_state=3
+        )
+        log.h.add("broker-1#1", stops)
     elif why == "out":
         log.partition(0, ALL3, 2, 2, isr=(2, 3))
     else:
         log.h.add(C1, ControllerElected(epoch=2, log_end=9, last_epoch=1))
     log.h.after(2_500)
     looked(log)
+    assert verdict(log.h, "RP-21").verdict is Outcome.NOT_EXERCISED
+
+
+def test_leadership_that_leaves_a_broker_that_could_not_go_on_does_not_exercise_rp_21() -> None:
+    log = led_by_another()
+    log.partition(0, ALL3, 1, 2, isr=(1, 3))
     assert verdict(log.h, "RP-21").verdict is Outcome.NOT_EXERCISED
 
 

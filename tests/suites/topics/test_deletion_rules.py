@@ -89,6 +89,21 @@ def test_a_broker_that_returns_and_removes_it_keeps_rp_25() -> None:
     assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.SELF)
 
 
+@pytest.mark.parametrize(("process", "outcome"), [(B2, Outcome.VIOLATED), (C1, Outcome.UNKNOWN)])
+def test_a_running_broker_must_remove_a_deleted_topic_once_it_has_replayed_that(
+    process: str, outcome: Outcome
+) -> None:
+    h = follows()
+    h.add(process, TopicCommitted(offset=7, topic="orders", topic_id="t", deleted=True))
+    h.add(
+        B2,
+        BrokerStateChanged(
+            broker_id=2, old="FENCED", new="ACTIVE", broker_epoch=8, reason="unfenced"
+        ),
+    )
+    assert verdict(h).verdict is outcome
+
+
 def test_a_replica_that_stored_nothing_has_no_log_that_rp_25_asks_for() -> None:
     h = deleted_while_away(stored=False)
     back(h, removes=False)
