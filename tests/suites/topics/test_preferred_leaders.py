@@ -1,0 +1,212 @@
+"""The rules of elections: that leaderships spread, and that the preferred replica leads again. Each
+has a violation, a near miss and an undecided history."""
+
+from __future__ import annotations
+
+import pytest
+from tests.suites.topics.topic_histories import ALL3, B2, C1, Log, verdict
+
+from fencepost.testing import Outcome
+from fencepost_kafka import (
+    ControllerBegan,
+    ControllerElected,
+    HeartbeatAnswered,
+    HeartbeatSent,
+    MetadataHeartbeatAnswered,
+    MetadataHeartbeatSent,
+)
+
+# ------------------------------------------------------------------------------------------ RP-02
+
+
+def eligible_leaders(*leaders: int) -> Log:
+    log = Log()
+    for number, replicas in enumerate(((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2))):
+        log.partition(number, replicas)
+    log.broker(1, fenced=True)
+    for number, leader in zip((0, 3), leaders, strict=False):
+        log.partition(number, (1, 2, 3), leader, 1, (2, 3))
+    return log
+
+
+def test_leaderships_that_all_go_to_one_survivor_break_rp_02() -> None:
+    assert "[2, 3] got [2, 0]" in verdict(eligible_leaders(2, 2).h, "RP-02").violations[0].message
+
+
+def test_leaderships_shared_by_the_survivors_keep_rp_02() -> None:
+    assert verdict(eligible_leaders(2, 3).h, "RP-02").verdict is Outcome.HOLDS
+    assert verdict(eligible_leaders(2, 3).h, "RP-02", complete=False).verdict is Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("leaders", "outcome"), [((2, 3, 2), Outcome.HOLDS), ((2, 2, 2), Outcome.VIOLATED)]
+)
+def test_survivors_may_differ_by_one_leadership(leaders: tuple[int, ...], outcome: Outcome) -> None:
+    log = Log()
+    lists = ((1, 2, 3), (1, 3, 2), (1, 2, 3))
+    for number, replicas in enumerate(lists):
+        log.partition(number, replicas)
+    log.broker(1, fenced=True)
+    for number, replicas in enumerate(lists):
+        log.partition(number, replicas, leaders[number], 1, (2, 3))
+    assert verdict(log.h, "RP-02").verdict is outcome
+
+
+def test_until_all_have_moved_rp_02_is_not_exercised() -> None:
+    assert verdict(eligible_leaders(2).h, "RP-02").verdict is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ RP-21
+
+
+def led_by_another() -> Log:
+    log = Log()
+    log.partition(0, ALL3)
+    log.partition(0, ALL3, 2, 1)
+    return log
+
+
+def looked(log: Log) -> None:
+    log.h.add(
+        C1,
+        HeartbeatAnswered(
+            client=B2,
+            broker_id=2,
+            incarnation="u2",
+            request_epoch=5,
+            broker_epoch=5,
+            error="NONE",
+            next_state="ACTIVE",
+            lease_start_ms=0,
+            lease_end_ms=3000,
+            lease_period_ms=3000,
+            controller_epoch=1,
+            active_controller=101,
+            active=True,
+            balance_ms=1000,
+        ),
+    )
+
+
+def began_again(log: Log) -> None:
+    log.h.add(
+        C1,
+        ControllerBegan(
+            epoch=2, broker_id=3, first=False, heartbeat_timeout_ms=2000, balance_ms=1000
+        ),
+    )
+
+
+def heard(log: Log) -> None:
+    """The controller over ZooKeeper accepts a heartbeat."""
+    log.h.add(
+        C1,
+        MetadataHeartbeatAnswered(
+            client=B2,
+            broker_id=2,
+            incarnation_id=20,
+            known=20,
+            target_state=2,
+            error="NONE",
+            state="Active",
+            controller_epoch=2,
+            active=True,
+        ),
+    )
+
+
+def test_leadership_that_never_goes_back_breaks_rp_21() -> None:
+    log = led_by_another()
+    log.h.after(5_000)
+    looked(log)
+    assert "and broker 2 leads" in verdict(log.h, "RP-21").violations[0].message
+
+
+def test_a_leadership_that_stays_away_is_reported_once_in_each_time() -> None:
+    log = led_by_another()
+    log.h.after(5_000)
+    looked(log)
+    looked(log)
+    assert verdict(log.h, "RP-21").violated == 1
+    log.h.after(5_000)
+    looked(log)
+    assert verdict(log.h, "RP-21").violated == 2
+
+
+def test_a_preferred_replica_that_was_fenced_gets_its_leadership_in_the_whole_time() -> None:
+    log = led_by_another()
+    log.h.after(2_500)
+    log.broker(1, fenced=True)
+    looked(log)
+    log.broker(1)
+    log.h.after(3_900)
+    looked(log)
+    assert verdict(log.h, "RP-21").verdict is Outcome.NOT_EXERCISED
+
+
+def test_leadership_that_goes_back_keeps_rp_21() -> None:
+    log = led_by_another()
+    log.partition(0, ALL3, 1, 2)
+    log.h.after(5_000)
+    looked(log)
+    assert verdict(log.h, "RP-21").verdict is Outcome.HOLDS
+    assert verdict(log.h, "RP-21", complete=False).verdict is Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize("why", ["fenced", "stopping", "over zookeeper", "out", "new"])
+def test_leadership_need_not_go_back_to_a_broker_that_cannot_have_it(why: str) -> None:
+    log = led_by_another()
+    log.h.after(2_500)
+    if why == "fenced":
+        log.broker(1, fenced=True)
+    elif why == "stopping":
+        log.h.add(
+            "broker-1#1",
+            HeartbeatSent(
+                broker_id=1,
+                broker_epoch=5,
+                controller=101,
+                correlation=9,
+                target_state="SHUTDOWN",
+                lease_start_ms=0,
+                metadata_offset=5,
+            ),
+        )
+    elif why == "over zookeeper":
+        stops = MetadataHeartbeatSent(
+            broker_id=1, incarnation_id=10, controller=3, correlation=9, target_state=3
+        )
+        log.h.add("broker-1#1", stops)
+    elif why == "out":
+        log.partition(0, ALL3, 2, 2, isr=(2, 3))
+    else:
+        log.h.add(C1, ControllerElected(epoch=2, log_end=9, last_epoch=1))
+    log.h.after(2_500)
+    looked(log)
+    assert verdict(log.h, "RP-21").verdict is Outcome.NOT_EXERCISED
+
+
+def test_leadership_that_leaves_a_broker_that_could_not_go_on_does_not_exercise_rp_21() -> None:
+    log = led_by_another()
+    log.partition(0, ALL3, 1, 2, isr=(1, 3))
+    assert verdict(log.h, "RP-21").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_partition_that_is_deleted_need_not_be_led_by_its_preferred_replica() -> None:
+    log = led_by_another()
+    log.topic(deleted=True)
+    log.h.after(60_000)
+    looked(log)
+    assert verdict(log.h, "RP-21").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_new_controller_over_zookeeper_has_its_whole_time_to_move_leadership_back() -> None:
+    log = led_by_another()
+    log.h.after(60_000)
+    began_again(log)
+    log.h.after(3_900)
+    heard(log)
+    assert verdict(log.h, "RP-21").verdict is Outcome.NOT_EXERCISED
+    log.h.after(200)
+    heard(log)
+    assert verdict(log.h, "RP-21").verdict is Outcome.VIOLATED
