@@ -7,6 +7,7 @@ from typing import Any
 from fencepost import Cause, Event, NodeStarted
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_kafka import (
+    BrokerCommitted,
     BrokerDeclared,
     BrokerRegistered,
     BrokerStopping,
@@ -196,3 +197,11 @@ def bounced() -> HistoryBuilder:
     declare(h, "Absent", "Active", FORMER, "registered")
     register(h, NEW, OWN)
     return h
+
+
+def read_znode(h: HistoryBuilder, epoch: int) -> None:
+    """An observer reads the znode of broker 1."""
+    znode = BrokerCommitted(
+        offset=9, broker_id=1, broker_epoch=epoch, fenced=False, incarnation=str(epoch)
+    )
+    h.add("clients/observer#1", znode)

@@ -17,6 +17,7 @@ from tests.suites.control_requests.control_request_histories import (
     bounced,
     declare,
     outcome,
+    read_znode,
     register,
     send,
     shut_down,
@@ -28,7 +29,6 @@ from tests.suites.control_requests.control_request_histories import (
 from fencepost import Cause, FaultHealed, FaultInjected, ProcessExited
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
-    BrokerCommitted,
     BrokerStateChanged,
     ControllerBegan,
     ReplicaRemoved,
@@ -70,13 +70,14 @@ def test_a_broker_may_record_its_registration_after_the_first_request_for_it() -
     assert outcome(h, "BE-01") is Outcome.HOLDS
 
 
-def test_a_znode_shows_a_registration_whose_answer_the_broker_never_got() -> None:
+@pytest.mark.parametrize("znode_first", [True, False])
+def test_a_znode_shows_a_registration_whose_answer_the_broker_never_got(znode_first: bool) -> None:
     h = bounced()
+    if znode_first:
+        read_znode(h, OWN + 5)
     answer(h, send(h, "UpdateMetadata", OWN + 5))
-    znode = BrokerCommitted(
-        offset=9, broker_id=1, broker_epoch=OWN + 5, fenced=False, incarnation="25"
-    )
-    h.add("clients/observer#1", znode)
+    if not znode_first:
+        read_znode(h, OWN + 5)
     assert outcome(h, "BE-01") is Outcome.HOLDS
 
 

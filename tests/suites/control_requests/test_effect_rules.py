@@ -159,6 +159,15 @@ def test_a_partition_that_a_broker_does_not_begin_to_follow_breaks_be_09() -> No
     assert outcome(h, "BE-09") is HOLDS
 
 
+def test_a_leadership_may_begin_before_the_request_is_answered() -> None:
+    h = current()
+    asked = send(h, "LeaderAndIsr", OWN)
+    lead(h)
+    answer(h, asked)
+    h.after(60_000)
+    assert outcome(h, "BE-09") is HOLDS
+
+
 def test_a_leadership_of_a_former_leader_epoch_does_not_count() -> None:
     h = current()
     lead(h, epoch=-1)
