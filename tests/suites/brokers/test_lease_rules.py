@@ -409,6 +409,15 @@ def test_a_controller_that_resigns_before_its_successor_keeps_qc_36() -> None:
     assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.PEER)
 
 
+def test_a_resignation_exercises_qc_36_at_the_next_election_only() -> None:
+    h = HistoryBuilder()
+    isolated(h)
+    h.add(ONE, ControllerResigned(epoch=1, reason="no_majority"))
+    h.add(TWO, ControllerElected(epoch=2, log_end=6, last_epoch=1))
+    h.add(ONE, ControllerElected(epoch=3, log_end=7, last_epoch=2))
+    assert verdict(h, "QC-36").exercised == 1
+
+
 def test_an_answer_in_flight_at_the_successors_election_keeps_qc_36() -> None:
     h = HistoryBuilder()
     isolated(h)

@@ -107,6 +107,15 @@ def test_a_lag_from_an_offset_that_was_never_committed_breaks_qc_25(h: HistoryBu
     assert verdict(h).verdict is Outcome.VIOLATED
 
 
+def test_a_broken_qc_25_names_the_first_report_of_an_offset_that_was_never_committed(
+    h: HistoryBuilder,
+) -> None:
+    report = MetricsReported(role="broker", node_id=1, metadata_lag=7, last_stable=11, replayed=4)
+    first = h.add(BROKER, report)
+    h.add(BROKER, report)
+    assert verdict(h).violations[0].at == first.ref
+
+
 def test_the_commits_own_event_may_come_later_and_a_history_cut_short_leaves_it_undecided(
     h: HistoryBuilder,
 ) -> None:

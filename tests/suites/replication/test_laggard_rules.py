@@ -55,6 +55,20 @@ def test_a_leader_that_lets_writes_wait_forever_breaks_rp_09() -> None:
     assert "asked to drop no follower" in verdict(h, "RP-09").violations[0].message
 
 
+def test_a_leader_breaks_rp_09_once_for_each_time_in_which_writes_wait() -> None:
+    h = HistoryBuilder()
+    lead(h)
+    store(h, B1, 0)
+    h.after(60_000)
+    time_out(h)
+    time_out(h)
+    assert verdict(h, "RP-09").violated == 1
+    store(h, B1, 1)
+    h.after(60_000)
+    time_out(h)
+    assert verdict(h, "RP-09").violated == 2
+
+
 def test_a_leader_that_reports_no_time_is_held_to_kafkas_default() -> None:
     h = HistoryBuilder()
     lead(h, keep_ms=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.suites.partition_histories import ALL3, B1, CLIENT, lead, verdict
+from tests.suites.partition_histories import ALL3, B1, CLIENT, lead, partition, verdict
 from tests.suites.replication.replication_histories import store
 
 from fencepost import Stalled
@@ -96,6 +96,25 @@ def test_a_leader_that_was_deposed_in_what_is_stored_was_not_to_be_found(
         B1, LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="metadata")
     )
     assert (verdict(h, "RP-11").verdict is Outcome.VIOLATED) is violated
+
+
+@pytest.mark.parametrize(
+    ("deposed_ms", "outcome"), [(7_600, Outcome.NOT_EXERCISED), (8_300, Outcome.VIOLATED)]
+)
+def test_a_former_leader_was_to_be_found_until_its_successors_epoch_is_stored(
+    deposed_ms: int, outcome: Outcome
+) -> None:
+    """RP-11: the successor's own event comes first."""
+    h = HistoryBuilder()
+    lead(h, B1, 1)
+    h.add(CLIENT, ProduceInvoked(operation="op-1", topic="orders", partition=0, acks=-1))
+    h.after(7_500)
+    lead(h, "broker-2#1", 2)
+    h.after(deposed_ms - 7_500)
+    partition(h, 9, leader=2, epoch=2)
+    h.after(8_450 - deposed_ms)
+    h.add(B1, LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="metadata"))
+    assert verdict(h, "RP-11").verdict is outcome
 
 
 def test_a_leader_whose_own_next_epoch_is_stored_goes_on_leading() -> None:

@@ -162,6 +162,18 @@ def test_shutdown_held_back_until_the_handover_keeps_qc_18() -> None:
     assert verdict(h, "QC-18").verdict is Outcome.HOLDS
 
 
+def test_a_later_shutdown_that_is_granted_at_once_does_not_exercise_qc_18() -> None:
+    h = HistoryBuilder()
+    partition(h, 3, leader=1, epoch=0)
+    ask(h)
+    answer(h, "ACTIVE")
+    partition(h, 4, leader=2, epoch=1)
+    answer(h, "SHUTDOWN")
+    ask(h, 2)
+    answer(h, "SHUTDOWN")
+    assert verdict(h, "QC-18").exercised == 1
+
+
 def test_a_broker_fenced_for_its_silence_may_shut_down_at_once() -> None:
     h = HistoryBuilder()
     partition(h, 3, leader=1, epoch=0)

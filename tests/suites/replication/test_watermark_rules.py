@@ -162,6 +162,16 @@ def test_a_follower_learns_nothing_while_a_slower_one_holds_back_the_high_waterm
     assert verdict(h, "RP-27").verdict is Outcome.NOT_EXERCISED
 
 
+def test_a_follower_exercises_rp_27_once_for_each_leader() -> None:
+    h = HistoryBuilder()
+    for _ in range(2):
+        follow(h)
+        mark(h, 9, 9)
+        learn(h, 3, 5)
+        learn(h, 4, 5)
+    assert verdict(h, "RP-27").exercised == 2
+
+
 def test_a_high_watermark_capped_by_the_followers_own_log_exercises_rp_27() -> None:
     h = HistoryBuilder()
     follow(h)
