@@ -22,6 +22,7 @@ from fencepost_kafka import (
     Polled,
     ProbeCompleted,
     ProduceCompleted,
+    ProduceInvoked,
     ProducerEpochChanged,
     ReadCompleted,
 )
@@ -360,6 +361,26 @@ def test_an_operation_in_flight_when_its_producers_epoch_changed_may_be_stored_t
 
 def test_an_operation_that_had_ended_before_the_epoch_changed_may_not() -> None:
     assert verdict(again_in_another_epoch(since_ms=1_000), "duplicate").violated == 2
+
+
+@pytest.mark.parametrize(("ms", "violated"), [(59_999, 0), (60_000, 1)])
+def test_an_operation_that_ended_is_remembered_for_a_minute(ms: int, violated: int) -> None:
+    h = HistoryBuilder()
+    invoke(h)
+    later = ProduceInvoked(operation="later", topic="orders", partition=0, acks=-1, idempotent=True)
+    h.add(PRODUCER, later)
+    acked(h, 4, "op")
+    since_ns = h.events()[-1].at_ns
+    h.after(ms)
+    acked(h, 6, "later")
+    h.add(
+        PRODUCER,
+        ProducerEpochChanged(
+            topic="orders", partition=0, producer_id=7, epoch=1, since_ns=since_ns
+        ),
+    )
+    poll(h, A, 4, 5, o4="op", o5="op")
+    assert verdict(h, "duplicate").violated == violated
 
 
 def test_another_producers_epoch_excuses_nothing() -> None:

@@ -313,3 +313,19 @@ def test_an_isr_change_may_add_a_broker_only_if_it_is_active(state: str, outcome
     steps(term_began, call(stored, isr=(2,)), call(declared, new=state, broker=3))(h)
     steps(call(stored, offset=60), judged)(h)
     assert verdict(h, "HB-20") is outcome
+
+
+def test_a_broken_hb_27_names_no_end_of_a_former_term() -> None:
+    h = HistoryBuilder()
+    steps(term_began, suspended, call(began, epoch=2), call(answered, active=False))(h)
+    (violation,) = whole_verdict(h, "HB-27").violations
+    assert violation.because == ()
+
+
+def test_a_broken_hb_27_names_the_end_of_the_term() -> None:
+    h = HistoryBuilder()
+    steps(term_began, suspended)(h)
+    end = h.events()[-1]
+    answered(h)
+    (violation,) = whole_verdict(h, "HB-27").violations
+    assert violation.because == (end.ref,)

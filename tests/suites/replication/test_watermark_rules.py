@@ -75,6 +75,15 @@ def test_a_fetch_that_stops_at_the_high_watermark_keeps_rp_07() -> None:
     assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 2, Evidence.CLIENT)
 
 
+def test_a_consumer_exercises_rp_07_once_for_each_fetch_that_held_messages_back() -> None:
+    h = HistoryBuilder()
+    mark(h, 5, 6)
+    serve(h, to=5, high_watermark=5)
+    poll(h, 3)
+    poll(h, 4)
+    assert verdict(h, "RP-07").exercised == 2
+
+
 def test_a_fetch_of_a_log_all_committed_does_not_exercise_rp_07() -> None:
     h = HistoryBuilder()
     mark(h, 5, 5)
