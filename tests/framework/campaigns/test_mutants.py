@@ -72,6 +72,19 @@ def test_a_change_that_nothing_reaches_is_not_tried(campaign: Campaign) -> None:
         assert (tried.noticed_by, tried.reached_by) == ("", 0)
 
 
+@pytest.mark.tool
+def test_a_change_of_a_module_that_only_tests_import_is_tried(campaign: Campaign) -> None:
+    suites = Path(__file__).parents[2] / "suites"
+    changed = replace(
+        campaign,
+        modules=["fencepost_suites.quorum.wire_format"],
+        paths=[str(suites / "quorum" / "test_record_values.py")],
+    )
+    drawn = [one for one in changed.drawn(10**6, 1) if one.was == "start += size"]
+    (tried,) = changed.run(drawn, changed.healthy(drawn)).mutants
+    assert "test_record_values" in tried.noticed_by
+
+
 def test_what_nothing_noticed_comes_first() -> None:
     missed = Tried(file="m", line=3, was="a", now="b", noticed_by="", seconds=1.0, reached_by=2)
     seen = Tried(file="l", line=9, was="a", now="b", noticed_by="test_a", seconds=1.0, reached_by=1)

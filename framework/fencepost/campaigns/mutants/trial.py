@@ -156,6 +156,9 @@ def serve(forks: Forks) -> None:
 
     setting, out = forks.setting, forks.out
     plugins = load()
+    for module in setting.sources:
+        # Pytest's own finder, which comes first once it runs, would execute the file instead.
+        importlib.import_module(module)
     paths = list(setting.paths)
     wanted = testrun.Wanted(
         setting.system,
