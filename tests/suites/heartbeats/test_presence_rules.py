@@ -172,6 +172,18 @@ def test_a_broken_hb_03_names_the_declaration_that_the_broker_is_inactive() -> N
     assert whole_verdict(h, "HB-03").violations[0].because == (declaration.ref,)
 
 
+def test_metadata_that_are_sent_once_the_queue_is_empty_again_are_judged_by_hb_03() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    send(h, 1, (1, 2, 3))
+    answer(h, 1, (1, 2, 3))
+    h.after(200)
+    declare(h, 2, "Inactive")
+    send(h, 2, (1, 2, 3))
+    answer(h, 2, (1, 2, 3))
+    assert verdict(h, "HB-03") is Outcome.VIOLATED
+
+
 def test_metadata_that_name_a_broker_that_is_active_again_do_not_break_hb_03() -> None:
     h = HistoryBuilder()
     begin(h)
