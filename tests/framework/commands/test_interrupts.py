@@ -38,7 +38,7 @@ def test_a_command_of_many_runs_shows_those_that_have_ended_when_it_is_interrupt
     ) as search:
         # The folder of the third run is there, so the first has ended; clean ones are deleted.
         begun = poll(lambda: any(tmp_path.glob(f"{command[0]}/*-3*/run.json")), LIMIT_S)
-        search.send_signal(signal.SIGINT)
+        search.send_signal(signal.SIGTERM)
         said, error = search.communicate(timeout=60)
     assert begun
     assert search.returncode == 130, error
