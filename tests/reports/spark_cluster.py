@@ -20,11 +20,10 @@ from typing import final
 
 from pyspark.find_spark_home import _find_spark_home
 
-from fencepost_reports.many_runs.classes import java_options
-
 LIMIT_S = 180
 TICK_S = 0.05
-LEAN = java_options(os.environ)
+# Short-lived processes gain nothing from the optimising compiler or a concurrent collector.
+LEAN = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 CONF: Mapping[str, str] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +19,6 @@ from fencepost.reporting import (
     load,
 )
 from fencepost_reports import report
-from fencepost_reports.many_runs import classes
 from fencepost_reports.many_runs import java as javas
 from fencepost_reports.many_runs.session import session, settings, user_settings
 from fencepost_reports.one_run.run import run_tables, sources
@@ -90,30 +88,6 @@ def test_only_a_report_over_several_runs_lacks_a_java_that_is_missing(
 
 def test_the_java_of_this_machine_will_do() -> None:
     javas.check_java()
-
-
-def test_an_archive_of_classes_is_used_once_it_is_there(tmp_path: Path) -> None:
-    """The cache's folder may have a blank in its name, at which Spark divides options."""
-    environment = {"XDG_CACHE_HOME": f"{tmp_path}/a cache", "JAVA_HOME": f"{tmp_path}/java"}
-    archive = classes.archive(environment)
-    assert classes.java_options(environment) == " ".join(classes.LEAN)
-    archive.parent.mkdir(parents=True)
-    archive.touch()
-    used = f'"-XX:SharedArchiveFile={archive}"'
-    assert classes.java_options(environment) == " ".join([*classes.LEAN, used])
-    assert classes.make(environment) == archive
-    assert classes.archive({**environment, "JAVA_HOME": f"{tmp_path}/other"}) != archive
-
-
-def test_a_java_that_makes_no_archive_of_classes_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    says = 'echo \'openjdk version "17.0.2"\' >&2; [ "$1" = -version ]'
-    monkeypatch.setenv("JAVA_HOME", str(java(tmp_path, says)))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with pytest.raises(EnvironmentFailed, match="Java made no archive of Spark's classes"):
-        classes.make(os.environ)
-    assert list(classes.archive(os.environ).parent.iterdir()) == []
 
 
 def test_a_plugin_that_reports_is_loaded_without_spark() -> None:

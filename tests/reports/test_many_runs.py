@@ -32,7 +32,6 @@ from fencepost.reporting import (
 )
 from fencepost_reports import making, places
 from fencepost_reports.making import Report, maker
-from fencepost_reports.many_runs import classes
 from fencepost_reports.many_runs.job import events, run_job, table
 from fencepost_reports.many_runs.job import runs as all_runs
 from fencepost_reports.many_runs.session import session
@@ -61,15 +60,6 @@ def job(
         out = tmp_path_factory.mktemp("out")
         outcomes = reported(list(runs.values()), out, promises)
         yield Job(started, sources(list(runs.values())), outcomes, out)
-
-
-def test_the_session_starts_from_the_archive_of_classes(job: Job) -> None:
-    """Java starts without an archive that does not fit, and does not say so."""
-    archive = classes.archive(os.environ)
-    if not archive.exists():
-        pytest.skip("./dev setup has made no archive of Spark's classes")
-    java: Any = job.session.sparkContext._gateway
-    assert str(archive) in Path(f"/proc/{java.proc.pid}/maps").read_text()
 
 
 def reported(folders: Sequence[object], out: Path, promises: Promises) -> Sequence[ReportedRun]:

@@ -29,7 +29,6 @@ from pyspark.sql import SparkSession
 
 from fencepost import EnvironmentFailed, UsageError
 from fencepost.reporting import ANY_ENGINE, Engine
-from fencepost_reports.many_runs.classes import java_options
 from fencepost_reports.many_runs.java import check_java
 
 JAVA_LIMIT_S = 20
@@ -179,7 +178,8 @@ def settings(engine: Engine, users: Mapping[str, str], scratch: str) -> Mapping[
 
 def _local_settings(scratch: str) -> Mapping[str, str]:
     """Settings of a session on this machine: small, quiet, out of reach of other machines."""
-    options = f"{java_options(os.environ)} -Djava.io.tmpdir={scratch}"
+    # A short job gains nothing from the optimising compiler or a concurrent collector.
+    options = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.io.tmpdir={scratch}"
     return {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
