@@ -75,6 +75,12 @@ class ReaderOptions(
     limit_ms: int = 30_000
     settings: Mapping[str, str] = {}
 
+    @property
+    def ends(self) -> Mapping[tuple[str, int], int]:
+        """Each partition, with the end that clients were shown (0: not known)."""
+        shown = self.shown or (0,) * len(self.partitions)
+        return dict(zip(self.partitions, shown, strict=True))
+
 
 class AdminOptions(
     Struct, frozen=True, kw_only=True, tag_field="kind", tag="admin", forbid_unknown_fields=True

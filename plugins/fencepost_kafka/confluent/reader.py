@@ -61,10 +61,7 @@ class ReaderWork:
         self._session = session
         self._options = options
         self._consumer: Consumer = make_consumer(session, options.settings.items())
-        shown = options.shown or (0,) * len(options.partitions)
-        self._progress = {
-            place: Progress(end) for place, end in zip(options.partitions, shown, strict=True)
-        }
+        self._progress = {place: Progress(end) for place, end in options.ends.items()}
 
     def run(self, now: Callable[[], float]) -> None:
         """Reads until everything was seen, the limit has passed, or it is asked to stop."""

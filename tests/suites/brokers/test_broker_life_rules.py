@@ -370,18 +370,7 @@ def test_a_broker_that_registers_again_and_again_breaks_reg_02_once() -> None:
     h = HistoryBuilder()
     h.add(BROKER, RecoveryStarted(node_id=1))
     for _ in range(3):
-        h.add(
-            BROKER,
-            HeartbeatSent(
-                broker_id=1,
-                broker_epoch=-1,
-                controller=102,
-                correlation=1,
-                target_state="ACTIVE",
-                lease_start_ms=0,
-                metadata_offset=-1,
-            ),
-        )
+        register(h)
     assert verdict(h, "REG-02").violated == 1
 
 

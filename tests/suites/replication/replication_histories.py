@@ -11,9 +11,12 @@ from fencepost_kafka import (
     HighWatermarkAdvanced,
     LogAppended,
     LogTruncated,
+    ProbeCompleted,
     ProduceAnswered,
     ProduceCompleted,
 )
+
+PROBE = "clients/probe#1"
 
 
 def store(
@@ -135,5 +138,25 @@ def truncate(h: HistoryBuilder, to: int, end: int, mark: int, reason: str = "lea
             high_watermark=mark,
             leader_epoch=2,
             reason=reason,
+        ),
+    )
+
+
+def probe(h: HistoryBuilder, outcome: str, sent_ns: int) -> None:
+    """A fetch that a client sent directly to broker 1 at that time has ended."""
+    h.add(
+        PROBE,
+        ProbeCompleted(
+            operation="p",
+            api="Fetch",
+            broker=1,
+            slot="broker-1",
+            topic="orders",
+            partition=0,
+            outcome=outcome,
+            error="NOT_LEADER_OR_FOLLOWER" if outcome == "refused" else "",
+            records=0,
+            base_offset=-1,
+            sent_at_ns=sent_ns,
         ),
     )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from tests.suites.partition_histories import B1, CLIENT, lead, verdict
+from tests.suites.replication.replication_histories import probe
 
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
     FetchServed,
     LeadershipEnded,
-    ProbeCompleted,
     RequestRefused,
 )
 
@@ -63,22 +63,7 @@ def test_a_probe_that_was_sent_after_the_leader_stepped_down_must_not_be_answere
     steps_down(h)
     stepped_down_ns = h.events()[-1].at_ns
     h.after(10)
-    h.add(
-        "clients/probe-1#1",
-        ProbeCompleted(
-            operation="p",
-            api="Fetch",
-            broker=1,
-            slot="broker-1",
-            topic="orders",
-            partition=0,
-            outcome="answered",
-            error="",
-            records=0,
-            base_offset=-1,
-            sent_at_ns=stepped_down_ns + later_ms * 1_000_000,
-        ),
-    )
+    probe(h, "answered", stepped_down_ns + later_ms * 1_000_000)
     assert verdict(h, "RP-18").verdict is outcome
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.suites.replication.replication_histories import PROBE, probe
 
 from fencepost import Evidence
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
@@ -17,7 +18,6 @@ from fencepost_kafka import (
     LeaseExpired,
     LogAppended,
     PartitionCommitted,
-    ProbeCompleted,
     RequestRefused,
     TopicCommitted,
 )
@@ -26,7 +26,7 @@ from fencepost_suites.clauses import clauses
 
 CLAUSES = {clause.id: clause for clause in clauses()}
 CONTROLLER, OTHER = "controller-1#1", "controller-2#1"
-B1, B2, PROBE = "broker-1#1", "broker-2#1", "clients/probe#1"
+B1, B2 = "broker-1#1", "broker-2#1"
 ALL3 = (1, 2, 3)
 MS = 1_000_000
 
@@ -302,27 +302,6 @@ def store(h: HistoryBuilder, process: str = B1, as_leader: bool = True) -> None:
     )
 
 
-def probe(h: HistoryBuilder, outcome: str, ago_ms: int) -> None:
-    error = "NOT_LEADER_OR_FOLLOWER" if outcome == "refused" else ""
-    sent_ns = h.now_ns - ago_ms * MS
-    h.add(
-        PROBE,
-        ProbeCompleted(
-            operation="p",
-            api="Fetch",
-            broker=1,
-            slot="broker-1",
-            topic="orders",
-            partition=0,
-            outcome=outcome,
-            error=error,
-            records=0,
-            base_offset=-1,
-            sent_at_ns=sent_ns,
-        ),
-    )
-
-
 def replaced(h: HistoryBuilder) -> None:
     partition(h, 3, leader=1, epoch=0, process=B1)
     lead(h, B1, 0)
@@ -383,7 +362,7 @@ def test_a_probe_answered_by_a_follower_breaks_rp_18() -> None:
         ),
     )
     h.after(10)
-    probe(h, "answered", ago_ms=5)
+    probe(h, "answered", h.now_ns - 5 * MS)
     assert verdict(h, "RP-18").violations[0].evidence is Evidence.CLIENT
 
 
@@ -410,7 +389,7 @@ def test_requests_refused_by_a_former_leader_keep_rp_18() -> None:
         state="ACTIVE",
     )
     h.add(B1, refused)
-    probe(h, "refused", ago_ms=3)
+    probe(h, "refused", h.now_ns - 3 * MS)
     found = verdict(h, "RP-18")
     assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 2, Evidence.CLIENT)
 

@@ -125,11 +125,7 @@ class ReaderClient:
         self._routes = routes
         self._out = out
         self._fetching = Fetcher(routes, out)
-        shown = options.shown or (0,) * len(options.partitions)
-        self._progress = {
-            place: _Progress(shown=end)
-            for place, end in zip(options.partitions, shown, strict=True)
-        }
+        self._progress = {place: _Progress(end) for place, end in options.ends.items()}
         self._settled_ns = now.monotonic_ns + options.settle_ms * MS
         self._limit_ns = now.monotonic_ns + options.limit_ms * MS
         self._calls: dict[int, Place] = {}
