@@ -47,6 +47,16 @@ def listed(
     return found
 
 
+def epoch_end(world: World, wanted: int, known: int) -> m.OffsetForLeaderResult:
+    """The leader's answer to a client that knows leader epoch `known`: where `wanted` ended."""
+    part = m.OffsetForLeaderPartition(partition=0, leader_epoch=wanted, current_leader_epoch=known)
+    topics = (m.OffsetForLeaderTopic(topic="orders", partitions=(part,)),)
+    answer = world.answer(world.leader("orders"), m.OffsetForLeaderEpochRequest(topics=topics))
+    assert isinstance(answer, m.OffsetForLeaderEpochResponse)
+    (found,) = answer.topics[0].partitions
+    return found
+
+
 def offset(world: World, timestamp: int, topic: str = "orders") -> tuple[int, int, int]:
     """(error, offset, time) of the answer."""
     found = listed(world, timestamp, topic)
@@ -87,9 +97,13 @@ def test_an_answer_is_of_the_leader_epoch_that_the_client_knows(world: World) ->
     assert listed(world, -1, epoch=epoch).leader_epoch == epoch
     assert listed(world, BASE_MS, epoch=epoch).leader_epoch == epoch
     assert listed(world, -1, epoch=epoch + 1).error_code == Error.UNKNOWN_LEADER_EPOCH
+    assert epoch_end(world, epoch, epoch).end_offset == 13
+    assert epoch_end(world, epoch, epoch + 1).error_code == Error.UNKNOWN_LEADER_EPOCH
     world.kill(world.leader("orders"))
     assert world.until(lambda: world.partition("orders").leader_epoch > epoch)
     world.run(3)
     assert listed(world, BASE_MS, epoch=epoch).error_code == Error.FENCED_LEADER_EPOCH
+    assert epoch_end(world, epoch, epoch).error_code == Error.FENCED_LEADER_EPOCH
+    assert epoch_end(world, epoch, -1).end_offset == 13
     assert listed(world, BASE_MS).leader_epoch == epoch, "the record's own epoch"
     assert listed(world, -1).leader_epoch > epoch

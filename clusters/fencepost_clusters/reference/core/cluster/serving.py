@@ -107,12 +107,9 @@ def _offset(
         return m.ListOffsetsPartitionResponse(
             partition_index=index, error_code=Error.NOT_LEADER_OR_FOLLOWER
         )
-    if asked.current_leader_epoch >= 0 and asked.current_leader_epoch != one.epoch:
-        older = asked.current_leader_epoch < one.epoch
-        return m.ListOffsetsPartitionResponse(
-            partition_index=index,
-            error_code=Error.FENCED_LEADER_EPOCH if older else Error.UNKNOWN_LEADER_EPOCH,
-        )
+    error = one.epoch_error(asked.current_leader_epoch)
+    if error is not Error.NONE:
+        return m.ListOffsetsPartitionResponse(partition_index=index, error_code=error)
     if asked.timestamp < GREATEST:  # tiered storage's, which does not exist here
         return m.ListOffsetsPartitionResponse(
             partition_index=index, error_code=Error.UNSUPPORTED_VERSION
@@ -159,30 +156,33 @@ def offset_for_leader_epoch(
     image: Image, replicas: Replicas, request: m.OffsetForLeaderEpochRequest
 ) -> m.OffsetForLeaderEpochResponse:
     """The end offset of an epoch, for clients that check for truncation (KIP-320)."""
-    topics: list[m.OffsetForLeaderTopicResult] = []
-    for topic in request.topics:
-        parts: list[m.OffsetForLeaderResult] = []
-        for asked in topic.partitions:
-            known = image.partition(topic.topic, asked.partition)
-            one = replicas.get(known.topic_id, asked.partition) if known is not None else None
-            if one is None or not one.leading:
-                parts.append(
-                    m.OffsetForLeaderResult(
-                        error_code=Error.NOT_LEADER_OR_FOLLOWER, partition=asked.partition
-                    )
-                )
-                continue
-            epoch, end = one.log.end_for_epoch(asked.leader_epoch)
-            parts.append(
-                m.OffsetForLeaderResult(
-                    error_code=Error.NONE,
-                    partition=asked.partition,
-                    leader_epoch=epoch,
-                    end_offset=end,
-                )
-            )
-        topics.append(m.OffsetForLeaderTopicResult(topic=topic.topic, partitions=tuple(parts)))
-    return m.OffsetForLeaderEpochResponse(topics=tuple(topics))
+    topics = tuple(
+        m.OffsetForLeaderTopicResult(
+            topic=topic.topic,
+            partitions=tuple(
+                _epoch_end(image, replicas, topic.topic, asked) for asked in topic.partitions
+            ),
+        )
+        for topic in request.topics
+    )
+    return m.OffsetForLeaderEpochResponse(topics=topics)
+
+
+def _epoch_end(
+    image: Image, replicas: Replicas, topic: str, asked: m.OffsetForLeaderPartition
+) -> m.OffsetForLeaderResult:
+    known = image.partition(topic, asked.partition)
+    one = replicas.get(known.topic_id, asked.partition) if known is not None else None
+    if one is None or not one.leading:
+        error = Error.NOT_LEADER_OR_FOLLOWER
+        return m.OffsetForLeaderResult(error_code=error, partition=asked.partition)
+    error = one.epoch_error(asked.current_leader_epoch)
+    if error is not Error.NONE:
+        return m.OffsetForLeaderResult(error_code=error, partition=asked.partition)
+    epoch, end = one.log.end_for_epoch(asked.leader_epoch)
+    return m.OffsetForLeaderResult(
+        error_code=error, partition=asked.partition, leader_epoch=epoch, end_offset=end
+    )
 
 
 def describe_log_dirs(

@@ -211,10 +211,8 @@ class Fetching:
             error = Error.UNKNOWN_TOPIC_OR_PARTITION
         elif one is None or not one.leading:
             error = Error.NOT_LEADER_OR_FOLLOWER
-        elif 0 <= asked.current_leader_epoch < one.epoch:
-            error = Error.FENCED_LEADER_EPOCH
-        elif asked.current_leader_epoch > one.epoch:
-            error = Error.UNKNOWN_LEADER_EPOCH
+        else:
+            error = one.epoch_error(asked.current_leader_epoch)
         if one is None or error is not Error.NONE:
             return _Served(
                 m.PartitionData(

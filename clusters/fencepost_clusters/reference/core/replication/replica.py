@@ -30,6 +30,7 @@ from fencepost_clusters.reference.core.replication.roles import (
     RetireReason,
 )
 from fencepost_clusters.reference.wire import record_batch
+from fencepost_clusters.reference.wire.errors import Error
 from fencepost_clusters.reference.wire.record_batch import BatchHeader
 from fencepost_kafka import (
     FollowerFetched,
@@ -113,6 +114,13 @@ class Replica:
     @property
     def leading(self) -> bool:
         return self.part is Part.LEADER
+
+    def epoch_error(self, current_leader_epoch: int) -> Error:
+        """The answer to a client that knows the partition in this leader epoch (-1: in none), by
+        KIP-320: an older one is fenced, and of a newer one this replica has not heard yet."""
+        if 0 <= current_leader_epoch < self.epoch:
+            return Error.FENCED_LEADER_EPOCH
+        return Error.UNKNOWN_LEADER_EPOCH if current_leader_epoch > self.epoch else Error.NONE
 
     @property
     def serves_followers(self) -> bool:
