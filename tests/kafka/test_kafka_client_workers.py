@@ -8,7 +8,6 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -16,21 +15,18 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-import msgspec
 import pytest
 from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka_worker import HOST, WORKER, Worker
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v11 import response as fetch_response
 from kio.serial import entity_writer
 from msgspec import Struct
 
 from fencepost import ClientFailed, ClientStarted, NodeStopped
-from fencepost.events import Codec
-from fencepost.model.clock import poll
 from fencepost_kafka import (
-    KINDS,
     AdminCompleted,
     AdminOptions,
     ClientOptions,
@@ -52,11 +48,7 @@ from fencepost_kafka.confluent.consumer import operation_in
 from fencepost_kafka.confluent.probe import ExchangeResult, build, count_records, exchange
 from fencepost_kafka.confluent.reader import Progress
 
-WORKER = [sys.executable, "-m", "fencepost_kafka.confluent"]
-HOST = "127.0.0.1"
-LIMIT_S = 30
-"""How long a worker may take to start, or to end: both are slow on a busy machine."""
-Start = Callable[[ClientOptions, int], "Worker"]
+Start = Callable[[ClientOptions, int], Worker]
 
 
 @contextmanager
@@ -81,49 +73,6 @@ def one_answer(answer: bytes) -> Iterator[int]:
         thread.start()
         yield server.getsockname()[1]
         thread.join()
-
-
-class Worker:
-    """A worker as the harness starts one."""
-
-    def __init__(self, folder: Path, options: ClientOptions, port: int) -> None:
-        self.events = folder / "events.ndjson"
-        config = folder / "config.json"
-        content = {
-            "run": "run-1",
-            "process": "clients/one#1",
-            "events": str(self.events),
-            "bootstrap": [f"{HOST}:{port}"],
-            "hosts": {"broker-1": HOST},
-            "client_port": port,
-            "options": msgspec.to_builtins(options),
-        }
-        config.write_text(json.dumps(content))
-        self.process = subprocess.Popen(
-            [*WORKER, str(config)], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
-
-    def bodies(self) -> list[Struct]:
-        """Every whole event so far."""
-        if not self.events.exists():
-            return []
-        lines = self.events.read_bytes().splitlines(keepends=True)
-        return [Codec(KINDS).decode(line).body for line in lines if line.endswith(b"\n")]
-
-    def wait_for(self, kind: type[Struct], count: int = 1) -> None:
-        assert poll(lambda: sum(isinstance(b, kind) for b in self.bodies()) >= count, LIMIT_S), kind
-
-    def tell(self, command: Struct) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(msgspec.json.encode(command) + b"\n")
-        self.process.stdin.flush()
-
-    def close_input(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-
-    def wait(self) -> int:
-        return self.process.wait(timeout=LIMIT_S)
 
 
 @pytest.fixture

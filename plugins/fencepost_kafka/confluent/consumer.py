@@ -79,6 +79,14 @@ def broker_in(said: str) -> int:
     return int(found[1]) if found else -1
 
 
+def truncation_in(said: str) -> bool:
+    """Whether librdkafka itself reports that the log was truncated, by comparing its position with
+    the end of an epoch that a broker named (KIP-320). No broker has refused the position then, and
+    the report may be wrong: an answer may have been compared with a position that is newer than
+    its question."""
+    return said.startswith("Partition log truncation detected at")
+
+
 @final
 class ConsumerWork:
     """One consumer's work, until it is asked to stop."""
@@ -88,6 +96,8 @@ class ConsumerWork:
         self._options = options
         self._consumer = make_consumer(session, options.settings.items())
         self._last_error = ""
+        self._next: dict[tuple[str, int], int] = {}
+        """The offset at which each partition is read on."""
 
     def run(self) -> None:
         """Polls, and carries out `Seek` commands, until it is asked to stop."""
@@ -100,7 +110,10 @@ class ConsumerWork:
                 if isinstance(command, Seek):
                     self._seek(command.topic, command.partition, command.offset)
             messages = self._consumer.consume(BATCH, SLICE_S)
-            record_polled(self._session, [m for m in messages if m.error() is None], False)
+            came = [message for message in messages if message.error() is None]
+            record_polled(self._session, came, False)
+            for message in came:
+                self._next[partition_of(message)] = offset_of(message) + 1
             for message in messages:
                 error = message.error()
                 if error is not None:
@@ -108,11 +121,13 @@ class ConsumerWork:
         self._consumer.close()
 
     def _record_position(self, topic: str, partition: int, offset: int) -> None:
+        self._next[topic, partition] = offset
         place = ConsumerPositioned(topic=topic, partition=partition, offset=offset)
         self._session.recorder.record(place)
 
     def _begin_anew(self, topic: str, partition: int, error: KafkaError) -> None:
         """After a broker refused the consumer's offset as out of range."""
+        self._next[topic, partition] = BEGINNING
         self._session.recorder.record(
             ConsumerPositioned(
                 topic=topic,
@@ -137,5 +152,10 @@ class ConsumerWork:
         if said != self._last_error:
             self._session.recorder.record(ClientFailed(error=said, fatal=False))
             self._last_error = said
-        if error.code() == KafkaError._AUTO_OFFSET_RESET:
-            self._begin_anew(*partition_of(message), error)
+        if error.code() != KafkaError._AUTO_OFFSET_RESET:
+            return
+        place = partition_of(message)
+        if truncation_in(error.str()):
+            self._move(*place, self._next[place])  # if it is gone, the broker refuses it
+        else:
+            self._begin_anew(*place, error)
