@@ -53,6 +53,21 @@ def cache_folder(environment: Mapping[str, str]) -> Path:
     return Path(root) / "fencepost"
 
 
+def resolver_files(addresses: Mapping[str, str]) -> Mapping[str, str]:
+    """The files by which a JVM resolves names: `hosts` and `java.security`.
+
+    For the options `-Djdk.net.hosts.file=hosts -Djava.security.properties=java.security`. A JVM
+    reads the hosts file at each lookup. If its thread is interrupted meanwhile, as Kafka interrupts
+    one that sends requests to a broker that is gone, the name counts as unknown. By default a JVM
+    remembers that for ten seconds, so it must not.
+    """
+    hosts = {**addresses, "localhost": "127.0.0.1"}
+    return {
+        "hosts": "".join(f"{address} {name}\n" for name, address in hosts.items()),
+        "java.security": "networkaddress.cache.negative.ttl=0\n",
+    }
+
+
 def find_java(environment: Mapping[str, str], program: str) -> tuple[str, str]:
     """The `java` of JAVA_HOME, or of the PATH, and its version.
 

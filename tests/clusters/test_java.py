@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
 import zipfile
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from fencepost_clusters.java import (
     find_java,
     known_jars,
     pom,
+    resolver_files,
     sha256,
 )
 
@@ -121,3 +124,36 @@ def test_a_digest_follows_a_file_that_changes(tmp_path: Path) -> None:
 def test_missing_jars_are_named(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFailed, match=r"^Kafka lacks a\.jar, b\.jar: remove /there"):
         check_jars("Kafka", tmp_path, {"a.jar": "", "b.jar": ""}, Path("/there"))
+
+
+LOOKUP = """
+import java.net.InetAddress;
+import java.net.UnknownHostException;
+
+class Lookup {
+    public static void main(String[] names) throws Exception {
+        Thread.currentThread().interrupt();
+        try {
+            InetAddress.getByName(names[0]);
+        } catch (UnknownHostException unknown) {
+            System.out.print("unknown ");
+        }
+        Thread.interrupted();
+        System.out.print(InetAddress.getByName(names[0]).getHostAddress());
+    }
+}
+"""
+
+
+@pytest.mark.tool
+def test_a_lookup_that_was_interrupted_is_forgotten_at_once(tmp_path: Path) -> None:
+    java, _ = find_java(os.environ, "a test")
+    (tmp_path / "Lookup.java").write_text(LOOKUP)
+    for name, text in resolver_files({"broker-3": "127.0.9.3"}).items():
+        (tmp_path / name).write_text(text)
+    options = ["-Djdk.net.hosts.file=hosts", "-Djava.security.properties=java.security"]
+    found = subprocess.run(
+        [java, *options, "Lookup.java", "broker-3"],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert found.stdout == "unknown 127.0.9.3"

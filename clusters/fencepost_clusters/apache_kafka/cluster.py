@@ -34,6 +34,7 @@ from fencepost import (
 from fencepost_clusters.apache_kafka import distribution, settings
 from fencepost_clusters.apache_kafka.log_parser import KafkaLogParser
 from fencepost_clusters.apache_kafka.metrics import exporter_config
+from fencepost_clusters.java import resolver_files
 from fencepost_kafka import COMBINED, COUNTS, KafkaView, Role, Timing
 from fencepost_kafka.facade.cluster import KafkaCluster
 from fencepost_kafka.faults.random_faults import KafkaFaultChooser
@@ -164,7 +165,6 @@ class KRaft:
             if place.image
             else distribution.installed(self.version, os.environ, resource("log4j2.properties"))
         )
-        hosts = {**place.hosts, "localhost": "127.0.0.1"}
         return Command(
             ("/bin/sh", "start.sh"),
             {
@@ -180,7 +180,7 @@ class KRaft:
                 "start.sh": resource("start.sh"),
                 "log4j2.properties": resource("log4j2.properties"),
                 "metrics.json": exporter_config(),
-                "hosts": "".join(f"{address} {name}\n" for name, address in hosts.items()),
+                **resolver_files(place.hosts),
                 "server.properties": _lines(self.properties(place, shape)),
                 "meta.properties": _lines(_formatted(place)),
             },

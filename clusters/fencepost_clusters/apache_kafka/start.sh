@@ -12,4 +12,5 @@ done
 export CLASSPATH
 # The words in JVM_OPTIONS are meant to be split.
 exec "$JAVA" $JVM_OPTIONS "-XX:SharedArchiveFile=$ARCHIVE" "-javaagent:$AGENT" -Djdk.net.hosts.file=hosts \
+  -Djava.security.properties=java.security \
   -Dlog4j2.configurationFile=log4j2.properties kafka.Kafka server.properties

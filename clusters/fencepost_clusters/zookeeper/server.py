@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fencepost import Command, UsageError
+from fencepost_clusters.java import resolver_files
 from fencepost_clusters.zookeeper.distribution import Distribution, resource
 
 CLIENT_PORT, PEER_PORT, ELECTION_PORT = 2181, 2888, 3888
@@ -85,7 +86,6 @@ def config(server: Server) -> str:
 
 def command(zookeeper: Distribution, server: Server) -> Command:
     """The command of this server; its work folder is the process's own."""
-    hosts = {**server.hosts, "localhost": "127.0.0.1"}
     return Command(
         ("/bin/sh", "start.sh"),
         {
@@ -100,7 +100,7 @@ def command(zookeeper: Distribution, server: Server) -> Command:
         {
             "start.sh": resource("start.sh"),
             "logback.xml": resource("logback.xml"),
-            "hosts": "".join(f"{address} {name}\n" for name, address in hosts.items()),
+            **resolver_files(server.hosts),
             "zoo.cfg": config(server),
         },
     )

@@ -9,4 +9,5 @@ done
 export CLASSPATH
 # The words in JVM_OPTIONS are meant to be split.
 exec "$JAVA" $JVM_OPTIONS "-XX:SharedArchiveFile=$ARCHIVE" -Djdk.net.hosts.file=hosts \
+  -Djava.security.properties=java.security \
   -Dlogback.configurationFile=logback.xml org.apache.zookeeper.server.quorum.QuorumPeerMain zoo.cfg

@@ -38,6 +38,7 @@ from fencepost_clusters.apache_kafka.metrics import exporter_config
 from fencepost_clusters.apache_kafka.zookeeper_mode import settings
 from fencepost_clusters.apache_kafka.zookeeper_mode.log_parser import table
 from fencepost_clusters.apache_kafka.zookeeper_mode.replaced_states import supplied
+from fencepost_clusters.java import resolver_files
 from fencepost_clusters.zookeeper import slots as zookeeper
 from fencepost_clusters.zookeeper import view as servers
 from fencepost_clusters.zookeeper.kafka_probe import probe
@@ -170,7 +171,6 @@ class ZooKeeperMode:
             if place.image
             else distribution.installed(self.version, os.environ, logging)
         )
-        hosts = {**place.hosts, "localhost": "127.0.0.1"}
         lines = self.properties(place, shape).items()
         return Command(
             ("/bin/sh", "start.sh"),
@@ -188,7 +188,7 @@ class ZooKeeperMode:
                 "start.sh": _resource("start.sh"),
                 "log4j2.properties": logging,
                 "metrics.json": exporter_config(),
-                "hosts": "".join(f"{address} {name}\n" for name, address in hosts.items()),
+                **resolver_files(place.hosts),
                 "server.properties": "".join(f"{name}={value}\n" for name, value in lines),
             },
         )
