@@ -83,6 +83,8 @@ def test_a_selector_is_resolved_when_the_injection_is_due(selector: str, names: 
         ("@follower/orders/0", view(2, isr=(2,))),
         ("@active-controller", view(2, controller=None)),
         ("@other-broker/0", view(2, controller=None)),
+        ("@other-controller/0", view(2, controller=None)),
+        ("@other-controller/0", view(2)),
         ("@other-broker/2", view(2)),
     ],
 )
@@ -101,6 +103,17 @@ def test_the_active_controller_is_no_other_broker() -> None:
     layout = Layout(tuple(brokers), ())
     assert select("@other-broker/0", view(2, controller=2), layout) == ["broker-3"]
     assert select("@other-broker/0", view(2, controller=3), layout) == ["broker-2"]
+
+
+def test_the_active_controller_is_no_other_controller() -> None:
+    slots = (Slot(f"controller-{n}", Role.CONTROLLER, 100 + n, n) for n in (1, 2, 3))
+    layout = Layout(tuple(slots), ())
+    for active, others in ((101, (2, 3)), (102, (1, 3)), (103, (1, 2))):
+        found = [
+            select(f"@other-controller/{n}", view(2, controller=active), layout) for n in (0, 1)
+        ]
+        assert found == [[f"controller-{n}"] for n in others]
+    assert select("@other-controller/2", view(2, controller=101), layout) == []
 
 
 def test_a_record_comes_back_as_written(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 @leader/TOPIC/PARTITION     the partition's leader
 @follower/TOPIC/PARTITION   the first replica in its ISR that does not lead
 @active-controller          the active controller
+@other-controller/N         the N-th controller, from 0 on, that is not the active one
 @other-broker/N             the N-th broker, from 0 on, that is not the active controller
 @controllers, @brokers      every node of that role
 """
@@ -19,6 +20,7 @@ SELECTORS = (
     "@leader",
     "@follower",
     "@active-controller",
+    "@other-controller",
     "@other-broker",
     "@controllers",
     "@brokers",
@@ -41,12 +43,13 @@ def select(selector: str, view: View, layout: Layout) -> Sequence[str] | None:
                 for s in layout.of(Role.CONTROLLER, spares=True)
                 if s.id_as(Role.CONTROLLER) == kafka.active_controller
             ]
-        case "@other-broker", [number] if number.isdecimal():
+        case (("@other-controller" | "@other-broker"), [number]) if number.isdecimal():
             if kafka.active_controller is None:
                 return []
+            role = Role.CONTROLLER if kind == "@other-controller" else Role.BROKER
             others = [
                 slot.name
-                for slot in layout.of(Role.BROKER)
+                for slot in layout.of(role)
                 if slot.id_as(Role.CONTROLLER) != kafka.active_controller
             ]
             return others[int(number) :][:1]
