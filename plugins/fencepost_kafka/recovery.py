@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from fencepost import Layout, View, describe
+from fencepost import Layout, View, describe, kind_name
+from fencepost_kafka.events import ControllerElected, ControllerFollowed
 from fencepost_kafka.facade.node import serving
 from fencepost_kafka.view import KafkaView
 from fencepost_kafka.vocabulary import Role
+
+_IN_QUORUM = (kind_name(ControllerElected), kind_name(ControllerFollowed))
+
+
+def in_quorum(view: View, process: str) -> bool:
+    """Whether a controller's process has led the quorum, or has learned its leader."""
+    return any((process, kind) in view.latest for kind in _IN_QUORUM)
 
 
 def missing(view: View, layout: Layout) -> tuple[str, ...]:
@@ -13,6 +21,11 @@ def missing(view: View, layout: Layout) -> tuple[str, ...]:
     kafka, lacks = view.of(KafkaView), []
     if kafka.active_controller is None and layout.of(Role.CONTROLLER):
         lacks.append("no controller is active")
+    for slot in layout.slots:
+        process = view.newest.get(slot.name, "")
+        controls = slot.role is Role.CONTROLLER and process in view.alive
+        if controls and not in_quorum(view, process):
+            lacks.append(f"{slot.name} does not know the active controller yet")
     for slot in layout.of(Role.BROKER, spares=True):
         process = view.newest.get(slot.name, "")
         if slot.spare and process not in kafka.state:

@@ -10,7 +10,18 @@ from typing import cast
 import pytest
 from tests.kafka.kafka_views import kafka_view
 
-from fencepost import Cluster, Condition, Layout, NodeStarted, Runtime, Shape, Slot, Stalled, View
+from fencepost import (
+    Cluster,
+    Condition,
+    Layout,
+    NodeStarted,
+    Runtime,
+    Shape,
+    Slot,
+    Stalled,
+    View,
+    kind_name,
+)
 from fencepost.events import Event
 from fencepost.model.cluster import stalled_since
 from fencepost_kafka import (
@@ -29,12 +40,16 @@ CONTROLLER = Slot("controller-1", Role.CONTROLLER, 1, 1)
 LAYOUT = Layout((CONTROLLER, BROKER, DUPLICATE, Slot("clients", Role.CLIENT, 0, 4)), ())
 
 
+ELECTED = Event("r", "controller-1#1", 0, 0, ControllerElected(epoch=1, log_end=0, last_epoch=0))
+
+
 def healthy() -> View:
     led = PartitionView(1, 2, 5, (2,), (2,), serving=2, serving_epoch=5)
     return kafka_view(
         active_controller=1,
         alive={"broker-2#1", "controller-1#1"},
         newest={"broker-2": "broker-2#1", "controller-1": "controller-1#1"},
+        latest={("controller-1#1", kind_name(ControllerElected)): ELECTED},
         state={"broker-2#1": "ACTIVE"},
         fenced={2: False},
         partitions={("orders", 0): led},
@@ -47,6 +62,11 @@ def test_a_healthy_cluster_lacks_nothing() -> None:
 
 def no_controller(view: View) -> None:
     view.of(KafkaView).active_controller = None
+
+
+def controller_restarted(view: View) -> None:
+    view.newest["controller-1"] = "controller-1#2"
+    view.alive.add("controller-1#2")
 
 
 def dead(view: View) -> None:
@@ -87,6 +107,7 @@ def shrunk(view: View) -> None:
     ("harm", "says"),
     [
         (no_controller, "no controller is active"),
+        (controller_restarted, "controller-1 does not know the active controller yet"),
         (dead, "broker-2 is dead"),
         (restarted, "broker-2 is not started"),
         (fenced, "broker-2 is FENCED"),

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import final
 
 from fencepost import Layout, Moment, Planned, Slot, View, kind_name
-from fencepost_kafka.events import BrokerStateChanged, ControllerElected, ControllerFollowed
+from fencepost_kafka.events import BrokerStateChanged
+from fencepost_kafka.recovery import in_quorum
 from fencepost_kafka.view import KafkaView
 from fencepost_kafka.vocabulary import Role, Timing
 
@@ -168,11 +169,8 @@ def _has_begun(view: View, slot: Slot) -> bool:
     if process not in view.alive or slot.role not in (Role.BROKER, Role.CONTROLLER):
         return True
     if slot.role is Role.CONTROLLER:
-        return any((process, kind) in view.latest for kind in _IN_QUORUM)
+        return in_quorum(view, process)
     changed = view.latest.get((process, kind_name(BrokerStateChanged)))
     if changed is None or not isinstance(changed.body, BrokerStateChanged):
         return False
     return "ACTIVE" in (changed.body.old, changed.body.new)
-
-
-_IN_QUORUM = (kind_name(ControllerElected), kind_name(ControllerFollowed))
