@@ -44,7 +44,9 @@ from fencepost_kafka.probe import kafka_probe
 from fencepost_kafka.recovery import missing
 
 DEFAULT_VERSION = "4.3.1"
-OLDEST = (3, 9)
+OLDEST = (3, 3)
+ADVERTISING = (3, 9)
+"""The first release whose controllers advertise an address (KIP-853)."""
 PORTS = Ports(metrics=9095)
 OBSERVER = "kraft_observer"
 METRICS_READER = "kraft_metrics_reader"
@@ -62,13 +64,20 @@ class KRaft:
     plane: str = "kraft"
 
     def at(self, version: str) -> KRaft:
-        """Another version of Kafka; raises UsageError for one that is older than 3.9."""
+        """Another version of Kafka; raises UsageError for one that is older than 3.3."""
         numbers = version.split(".")
         if not all(number.isdigit() for number in numbers) or len(numbers) != 3:
             raise UsageError(f"{version!r} is not a version of Kafka, such as {DEFAULT_VERSION}")
-        if tuple(map(int, numbers[:2])) < OLDEST:
-            raise UsageError(f"{self.name} knows Kafka 3.9 and newer, not {version}")
-        return replace(self, version=version, name=f"apache/kraft@{version}")
+        other = replace(self, version=version, name=f"apache/kraft@{version}")
+        if other._release < OLDEST:
+            oldest = ".".join(map(str, OLDEST))
+            raise UsageError(f"{self.name} knows Kafka {oldest} and newer, not {version}")
+        return other
+
+    @property
+    def _release(self) -> tuple[int, ...]:
+        """The release that a version is of, such as (4, 3)."""
+        return tuple(map(int, self.version.split(".")[:2]))
 
     def layout(self, shape: Shape) -> Layout:
         """Controllers, brokers with a duplicate each, and the clients' slot.
@@ -145,7 +154,7 @@ class KRaft:
             "listener.security.protocol.map": (
                 "CLIENT:PLAINTEXT,REPLICATION:PLAINTEXT,CONTROLLER:PLAINTEXT"
             ),
-            **_listeners(slot, address, place.advertised),
+            **_listeners(slot, address, place.advertised, self._release),
             "log.dirs": str(place.data_dir),
             **settings.given(shape.own_of(slot.name, place.process)),
         }
@@ -192,7 +201,10 @@ class KRaft:
 
     def log_parser(self, slot: Slot, shape: Shape) -> LogParser:
         """Makes events of a node's standard output."""
-        return KafkaLogParser(slot, self.timing(shape).lease_ms)
+        read = {**settings.SUITE_SETTINGS, **settings.given(shape.settings)}
+        fetch_timeout_ms = int(read["controller.quorum.fetch.timeout.ms"])
+        session_ms = self.timing(shape).lease_ms
+        return KafkaLogParser(slot, session_ms, fetch_timeout_ms=fetch_timeout_ms)
 
     def observers(self, shape: Shape) -> Sequence[ClientSpec]:
         """The clients that read the metadata log from the controllers, and all metrics pages."""
@@ -240,13 +252,16 @@ def resource(name: str) -> str:
     return files("fencepost_clusters.apache_kafka").joinpath(name).read_text(encoding="utf-8")
 
 
-def _listeners(slot: Slot, address: str, advertised: str) -> dict[str, str]:
-    """The addresses on which a node listens, and the address that it advertises."""
+def _listeners(
+    slot: Slot, address: str, advertised: str, release: tuple[int, ...]
+) -> dict[str, str]:
+    """The addresses on which a node listens, and the address that it advertises. Controllers
+    before Kafka 3.9 accept none to advertise: all know them by the list of voters."""
     if slot.role is Role.CONTROLLER:
-        return {
-            "listeners": f"CONTROLLER://{address}:{PORTS.controller}",
-            "advertised.listeners": f"CONTROLLER://{slot.name}:{PORTS.controller}",
-        }
+        listens = {"listeners": f"CONTROLLER://{address}:{PORTS.controller}"}
+        if release < ADVERTISING:
+            return listens
+        return {**listens, "advertised.listeners": f"CONTROLLER://{slot.name}:{PORTS.controller}"}
     replication = f"REPLICATION://{slot.name}:{PORTS.replication}"
     return {
         "listeners": f"CLIENT://{address}:{PORTS.client},REPLICATION://{address}:{PORTS.replication}",

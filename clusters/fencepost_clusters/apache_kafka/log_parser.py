@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from re import Match, Pattern
 from typing import final
@@ -19,6 +19,11 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import NodeStarted, NodeStopped, ParsedEvent, Slot
+from fencepost_clusters.apache_kafka.log_memory import (
+    Memory,
+    QuorumConfigured,
+    SessionConfigured,
+)
 from fencepost_kafka import (
     BrokerStateChanged,
     BrokerStateName,
@@ -51,52 +56,8 @@ LINE = re.compile(r"@(\d+) [A-Z]+ (\S+) (.*)")
 CONTROLLED_SHUTDOWN_MS = 300_000
 """How long a broker waits for its shutdown to be granted; Kafka has no setting for it."""
 
-TopicPartition = tuple[str, int]
 Bodies = Iterator[Struct]
 MakeEvents = Callable[["Memory", Match[str]], Bodies]
-
-
-class SessionConfigured(Struct, frozen=True, tag="apache_kafka.session", kw_only=True):
-    """A broker's process began; the controllers keep its session for `timeout_ms`."""
-
-    broker_id: int
-    timeout_ms: int
-
-
-@final
-@dataclass(slots=True)
-class Memory:
-    """Facts that later lines of a node's log do not repeat."""
-
-    node_id: int
-    session_ms: int
-    registers: bool = False
-    """Whether the node is a broker."""
-    at_ns: int = 0
-    """The time of the present line."""
-    state: BrokerStateName = "INITIAL"
-    broker_epoch: int = -1
-    active_epoch: int = -1
-    """The epoch in which it is the active controller (-1: it is not)."""
-    majority_lost: bool = False
-    stopping: bool = False
-    stopped: bool = False
-    seen_epoch: int = -1
-    """The highest controller epoch in the control requests that it has obeyed."""
-    has_roles: bool = False
-    """Whether it has obeyed a LeaderAndIsr."""
-    image: MetadataApplied | None = None
-    """The newest metadata that it has replayed."""
-    counts: bool = False
-    """Whether this is a controller that has begun to count brokers and partitions."""
-    led: dict[TopicPartition, LeadershipStarted] = field(default_factory=dict)
-    """The partitions that the node leads, each with the event of when it began to."""
-    followed: dict[TopicPartition, FollowingStarted] = field(default_factory=dict)
-
-    def epoch_led(self, place: TopicPartition) -> int:
-        """The epoch in which it leads a partition (-1: it does not)."""
-        led = self.led.get(place)
-        return -1 if led is None else led.leader_epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +75,16 @@ class KafkaLogParser:
     """The log parser of one process of the node in a slot; see the module."""
 
     def __init__(
-        self, slot: Slot, session_ms: int, table: Sequence[LogPattern] | None = None
+        self,
+        slot: Slot,
+        session_ms: int,
+        *,
+        fetch_timeout_ms: int = -1,
+        table: Sequence[LogPattern] | None = None,
     ) -> None:
         """`table` are the kinds of line, those of KRaft mode unless given."""
-        self._memory = Memory(slot.node_id, session_ms, registers=slot.role is Role.BROKER)
+        registers = slot.role is Role.BROKER
+        self._memory = Memory(slot.node_id, session_ms, fetch_timeout_ms, registers)
         self._rows = _by_logger(tuple(TABLE if table is None else table))
 
     def parse(self, line: str) -> Sequence[ParsedEvent]:
@@ -199,7 +166,8 @@ def _stopped(now: Memory, said: Match[str]) -> Bodies:
 
 
 def _controller_started(now: Memory, said: Match[str]) -> Bodies:
-    yield NodeStarted(role="controller", node_id=int(said[1]), incarnation="", log_end=-1)
+    yield NodeStarted(role="controller", node_id=now.node_id, incarnation="", log_end=-1)
+    yield QuorumConfigured(node_id=now.node_id, fetch_timeout_ms=now.fetch_timeout_ms)
 
 
 def _election(now: Memory, said: Match[str]) -> Bodies:
@@ -221,9 +189,16 @@ def _voted(now: Memory, said: Match[str]) -> Bodies:
     )
 
 
+def _won(now: Memory, said: Match[str]) -> Bodies:
+    now.elected_at = int(said[1])
+    yield from ()
+
+
 def _elected(now: Memory, said: Match[str]) -> Bodies:
     now.active_epoch, now.majority_lost = int(said[1]), False
-    yield ControllerElected(epoch=int(said[1]), log_end=int(said[2]), last_epoch=-1)
+    # Before Kafka 3.4, only the line of the won election says where the log ends.
+    end = now.elected_at if said[2] is None else int(said[2])
+    yield ControllerElected(epoch=int(said[1]), log_end=end, last_epoch=-1)
 
 
 def _majority_lost(now: Memory, said: Match[str]) -> Bodies:
@@ -450,16 +425,18 @@ TABLE: Sequence[LogPattern] = (
          r"Broker (\d+) sent a heartbeat request but received error (\w+)", _refused),
     row("BrokerLifecycleManager", r"Transitioning from RECOVERY to RUNNING", _unfenced),
     row("BrokerLifecycleManager", r"Transitioning from \w+ to SHUTTING_DOWN", _shuts_down),
-    row("ControllerServer", r"\[ControllerServer id=(\d+)\] Starting controller",
+    row("ControllerServer", r"^(?:\[ControllerServer id=\d+\] )?Starting controller$",
          _controller_started),
     row("QuorumState", r"Completed transition to CandidateState\(.*?\bepoch=(\d+)", _election),
+    row("QuorumState", r"Completed transition to Leader\(.*?\bepochStartOffset=(\d+)", _won),
     row("KafkaRaftClient",
          r"Vote request .*(?:replica|candidate)Epoch=(?P<epoch>\d+), "
          r"(?:replica|candidate)Id=(?P<candidate>\d+),"
          r".*lastOffsetEpoch=(?P<last>\d+), lastOffset=(?P<end>\d+)(?:, preVote=false)?\)\]\)\]\)"
          r" with epoch \d+ is (?P<answer>granted|rejected)", _voted),
     row("QuorumController",
-         r"Becoming the active controller at epoch (\d+), next write offset (\d+)", _elected),
+         r"Becoming the active controller at epoch (\d+)(?:, next write offset (\d+))?",
+         _elected),
     row("LeaderState", r"Did not receive fetch request from the majority", _majority_lost),
     row("QuorumController", r"Renouncing the leadership.* We were the leader at epoch (\d+)",
          _resigned),

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from fencepost import FaultHealed, FaultInjected, NodeStarted, ProcessExited
 from fencepost.testing import HistoryBuilder, Verdict, judge
-from fencepost_clusters.apache_kafka.log_parser import SessionConfigured
+from fencepost_clusters.apache_kafka.log_memory import SessionConfigured
 from fencepost_clusters.apache_kafka.rules.promises import CLAUSES, RULES
 from fencepost_kafka import (
     BrokerCommitted,

@@ -107,7 +107,7 @@ def glean_logs(folder: Path, version: str, wanted: set[str]) -> None:
                 for n in range(1, 100)
                 if not (path := SAMPLES / f"{version}-{node[1]}-{n}.txt").exists()
             )
-            log_parser = KafkaLogParser(slot_of(free), session_ms=3_000)
+            log_parser = KafkaLogParser(slot_of(free), session_ms=3_000, fetch_timeout_ms=1_500)
             kept = list(some(printed, found))
             free.write_text(
                 "".join(block(line, (one.body for one in log_parser.parse(line))) for line in kept)

@@ -176,8 +176,9 @@ def test_kafka_3_gets_a_bridge_from_log4j_1() -> None:
 def test_a_version_is_named_after_the_system() -> None:
     assert KRaft().at("3.9.2").name == "apache/kraft@3.9.2"
     assert KRaft().at("3.9.2").version == "3.9.2"
+    assert KRaft().at("3.3.2").version == "3.3.2"
     for version, why in (
-        ("3.8.1", "3.9 and newer"),
+        ("3.2.3", "3.3 and newer"),
         ("4", "not a version"),
         ("4.x.1", "not a version"),
     ):

@@ -10,7 +10,8 @@ from kafka_samples import LOGS, blocks, rows_of, slot_of
 
 from fencepost import NodeStopped, Slot
 from fencepost.events import Codec, Event
-from fencepost_clusters.apache_kafka.log_parser import KafkaLogParser, SessionConfigured
+from fencepost_clusters.apache_kafka.log_memory import QuorumConfigured, SessionConfigured
+from fencepost_clusters.apache_kafka.log_parser import KafkaLogParser
 from fencepost_kafka import KINDS, FollowingStarted, LeadershipStarted, Role
 
 BROKER = Slot("broker-1", Role.BROKER, 1, 4)
@@ -18,8 +19,8 @@ BROKER = Slot("broker-1", Role.BROKER, 1, 4)
 
 @pytest.mark.parametrize("sample", LOGS, ids=lambda sample: sample.stem)
 def test_the_events_of_a_nodes_log(sample: Path) -> None:
-    log_parser = KafkaLogParser(slot_of(sample), session_ms=3_000)
-    codec = Codec((SessionConfigured, *KINDS))
+    log_parser = KafkaLogParser(slot_of(sample), session_ms=3_000, fetch_timeout_ms=1_500)
+    codec = Codec((SessionConfigured, QuorumConfigured, *KINDS))
     for line, expected in blocks(sample):
         heard = log_parser.parse(line)
         assert [msgspec.json.encode(one.body).decode() for one in heard] == expected, line

@@ -184,7 +184,7 @@ class Metadata:
             adding=tuple(values["AddingReplicas"]),
             removing=tuple(values["RemovingReplicas"]),
         )
-        elrs = tuple(values[_ELR] or ()), tuple(values[_LAST_ELR] or ())
+        elrs = tuple(values.get(_ELR) or ()), tuple(values.get(_LAST_ELR) or ())
         yield self._now((topic_id, number), body, elrs)
 
     def _partition_changed(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
@@ -193,7 +193,8 @@ class Metadata:
         moved = values["Leader"] != _UNCHANGED
 
         def now(name: str, before: tuple[int, ...]) -> tuple[int, ...]:
-            return before if values[name] is None else tuple(values[name])
+            found = values.get(name)  # a release from before KIP-966 knows no eligible replicas
+            return before if found is None else tuple(found)
 
         body = PartitionCommitted(
             offset=offset,
@@ -251,5 +252,5 @@ TABLE: Mapping[str, Callable[[Metadata, int, Mapping[str, Any]], Iterator[Struct
 """Every kind of record that makes an event beyond `metadata.committed`.
 
 FenceBrokerRecord and UnfenceBrokerRecord are missing: BrokerRegistrationChangeRecord has replaced
-them in every metadata.version that 3.9 or newer formats a disk with.
+them in every metadata.version that 3.3 or newer formats a disk with.
 """

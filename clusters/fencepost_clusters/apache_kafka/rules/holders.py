@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from fencepost import Event, FaultHealed, FaultInjected, NodeStarted, ProcessExited
-from fencepost_clusters.apache_kafka.log_parser import SessionConfigured
+from fencepost_clusters.apache_kafka.log_memory import SessionConfigured
 from fencepost_clusters.apache_kafka.rules.keys import MS
 from fencepost_kafka import BrokerCommitted, BrokerStopping
 from fencepost_kafka.active_faults import ActiveFault, ActiveFaults, slot_of

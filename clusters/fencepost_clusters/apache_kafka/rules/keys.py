@@ -10,6 +10,8 @@ from fencepost import Event, Finding, Key
 MS = 1_000_000
 SECOND = 1_000 * MS
 NOTHING: Sequence[Finding] = ()
+STALL_SHARE = 10
+"""A bound proves nothing if stalls took more than a tenth of it."""
 
 
 def whole_run(event: Event) -> Sequence[Key]:

@@ -24,9 +24,15 @@ from fencepost import (
     Undecided,
     Violated,
 )
-from fencepost_clusters.apache_kafka.log_parser import SessionConfigured
+from fencepost_clusters.apache_kafka.log_memory import SessionConfigured
 from fencepost_clusters.apache_kafka.rules.holders import KINDS, IdHolders
-from fencepost_clusters.apache_kafka.rules.keys import MS, NOTHING, SECOND, whole_run
+from fencepost_clusters.apache_kafka.rules.keys import (
+    MS,
+    NOTHING,
+    SECOND,
+    STALL_SHARE,
+    whole_run,
+)
 from fencepost_kafka import BrokerCommitted, ControllerElected, ControllerResigned, HeartbeatRefused
 from fencepost_kafka.active_faults import ActiveFault, ActiveFaults, slot_of
 
@@ -40,8 +46,6 @@ _CUTS = frozenset(
     }
 )
 """Faults that let no data pass in their directions."""
-_STALL_SHARE = 10
-"""A bound proves nothing if stalls took more than a tenth of it."""
 
 
 @final
@@ -270,7 +274,7 @@ class SilentIsFenced:
                 self._late(state, broker, silence, end.ended_at_ns, silence.ref)
         return tuple(
             violated
-            if end.stalled_ns(from_ns, to_ns) * _STALL_SHARE <= bound_ns
+            if end.stalled_ns(from_ns, to_ns) * STALL_SHARE <= bound_ns
             else Undecided(f"{violated.message}, while processes stalled", violated.at)
             for violated, from_ns, to_ns, bound_ns in state.suspects
         )

@@ -201,7 +201,7 @@ class ZooKeeperMode:
         """The parser of a server's log, or of a broker's."""
         if slot.role == ROLE:
             return ServerLogParser(slot.node_id)
-        return KafkaLogParser(slot, self.timing(shape).lease_ms, table(self.version))
+        return KafkaLogParser(slot, self.timing(shape).lease_ms, table=table(self.version))
 
     def observers(self, shape: Shape) -> Sequence[ClientSpec]:
         """The client that watches znodes, in a session of its own, below the brokers' chroot."""

@@ -13,10 +13,10 @@ from re import Match
 from msgspec import Struct
 
 from fencepost import NodeStarted, NodeStopped
+from fencepost_clusters.apache_kafka.log_memory import Memory
 from fencepost_clusters.apache_kafka.log_parser import (
     BROKER_ROWS,
     LogPattern,
-    Memory,
     becomes,
     recovery_began,
     row,

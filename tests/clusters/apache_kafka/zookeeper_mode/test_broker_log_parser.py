@@ -28,7 +28,7 @@ def parsed(sample: Path) -> Sequence[ParsedEvent]:
     sample."""
     version, _, broker = sample.stem.split("-")[:3]
     slot = Slot(f"broker-{broker}", Role.BROKER, int(broker), 1)
-    parser = KafkaLogParser(slot, 3000, table(version))
+    parser = KafkaLogParser(slot, 3000, table=table(version))
     return [event for line in sample.read_text().splitlines() for event in parser.parse(line)]
 
 

@@ -1,0 +1,66 @@
+"""Facts that a Kafka node's later log lines leave out, and the events that say how it is set up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost_kafka import BrokerStateName, FollowingStarted, LeadershipStarted, MetadataApplied
+
+TopicPartition = tuple[str, int]
+
+
+class SessionConfigured(Struct, frozen=True, tag="apache_kafka.session", kw_only=True):
+    """A broker's process began; the controllers keep its session for `timeout_ms`."""
+
+    broker_id: int
+    timeout_ms: int
+
+
+class QuorumConfigured(Struct, frozen=True, tag="apache_kafka.quorum", kw_only=True):
+    """A controller's process began; a voter becomes a candidate after `fetch_timeout_ms` without an
+    answer of its leader."""
+
+    node_id: int
+    fetch_timeout_ms: int
+
+
+@final
+@dataclass(slots=True)
+class Memory:
+    """Facts that later lines of a node's log do not repeat."""
+
+    node_id: int
+    session_ms: int
+    fetch_timeout_ms: int = -1
+    registers: bool = False
+    """Whether the node is a broker."""
+    at_ns: int = 0
+    """The time of the present line."""
+    state: BrokerStateName = "INITIAL"
+    broker_epoch: int = -1
+    active_epoch: int = -1
+    """The epoch in which it is the active controller (-1: it is not)."""
+    elected_at: int = -1
+    """Where its metadata log ended when it won the newest election."""
+    majority_lost: bool = False
+    stopping: bool = False
+    stopped: bool = False
+    seen_epoch: int = -1
+    """The highest controller epoch in the control requests that it has obeyed."""
+    has_roles: bool = False
+    """Whether it has obeyed a LeaderAndIsr."""
+    image: MetadataApplied | None = None
+    """The newest metadata that it has replayed."""
+    counts: bool = False
+    """Whether this is a controller that has begun to count brokers and partitions."""
+    led: dict[TopicPartition, LeadershipStarted] = field(default_factory=dict)
+    """The partitions that the node leads, each with the event of when it began to."""
+    followed: dict[TopicPartition, FollowingStarted] = field(default_factory=dict)
+
+    def epoch_led(self, place: TopicPartition) -> int:
+        """The epoch in which it leads a partition (-1: it does not)."""
+        led = self.led.get(place)
+        return -1 if led is None else led.leader_epoch
