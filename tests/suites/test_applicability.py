@@ -10,7 +10,7 @@ from fencepost.plugins.manager import load
 from fencepost_suites import plugin, rules
 from fencepost_suites.clauses import applicability, clauses
 
-OWN = ("KR-01", "KR-02", "KR-03", "KR-04", "KR-05", "KR-06", "KR-07", "KR-08")
+OWN = tuple(f"KR-{number:02}" for number in range(1, 12))
 LEAST = 20
 """The least number of characters of an entry's `how`."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import Condition, Event, Shape, View
+from fencepost import Condition, Event, FaultHealed, FaultInjected, Shape, View
 from fencepost.testing import EventLog, Faults
 from fencepost_clusters.apache_kafka.metrics import MetricsObserved, figures
 from fencepost_clusters.apache_kafka.rules.metrics import SETTLED_NS
 from fencepost_clusters.apache_kafka.rules.serving import APPLIED_WITHIN_NS
-from fencepost_kafka import kafka_shape
+from fencepost_kafka import ControllerResigned, KafkaView, kafka_shape
 from fencepost_kafka.testing import KafkaClients, KafkaCluster, KafkaNode
 
 clause = pytest.mark.clause
@@ -21,6 +21,8 @@ LONG_SESSION = pytest.mark.parametrize(
     ids=["long-session"],
 )
 """A session that outlasts the start of a JVM, on a busy machine too."""
+AWAY_NS = 4_000_000_000
+"""More than two fetch timeouts of the suites: a voter that is away for it becomes a candidate."""
 
 
 def keeps_showing(node: KafkaNode, **shown: int) -> Condition:
@@ -36,6 +38,15 @@ def keeps_showing(node: KafkaNode, **shown: int) -> Condition:
         return page.slot == node.name and settled and agrees
 
     return Condition(f"{node.name}'s metrics page to keep showing {shown}", holds)
+
+
+def out_of_isr(node: KafkaNode, topic: str, partition: int) -> Condition:
+    """The node's replica is in the ISR no longer, by the committed metadata."""
+
+    def holds(view: View) -> bool:
+        return node.id not in view.of(KafkaView).partitions[topic, partition].isr
+
+    return Condition(f"{node.name} to leave the ISR of {topic}-{partition}", holds)
 
 
 def past(event: Event, by_ns: int) -> Condition:
@@ -201,3 +212,40 @@ def test_the_metrics_of_nodes_agree_with_the_history(
         new = cluster.active_controller
         cluster.eventually(keeps_showing(new, active_controllers=1))
     cluster.eventually(keeps_showing(old, active_controllers=0, active_brokers=3))
+
+
+@clause("KR-09")
+def test_a_controller_that_no_majority_reaches_gives_its_leadership_up(
+    cluster: KafkaCluster, faults: Faults, history: EventLog
+) -> None:
+    old = cluster.active_controller
+    resigned = history.event_where(ControllerResigned, lambda _: True, f"{old.name} to resign")
+    with faults.cut_from_role(old, "controller"):
+        cluster.eventually(resigned)
+        cluster.eventually(cluster.another_controller(old))
+    cluster.eventually(cluster.recovered)
+
+
+@clause("KR-10")
+def test_a_follower_leaves_the_isr_and_the_leader_goes_on_in_its_epoch(
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
+) -> None:
+    writes = clients.produce("orders")
+    victim = cluster.followers("orders", 0)[0]
+    with faults.pause(victim):
+        cluster.eventually(out_of_isr(victim, "orders", 0))
+        cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
+    cluster.eventually(cluster.recovered)
+
+
+@clause("KR-11")
+def test_a_controller_that_was_cut_off_returns_and_deposes_no_other(
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
+) -> None:
+    clients.produce("orders")
+    away = next(one for one in cluster.controllers if one != cluster.active_controller)
+    injected = history.event_where(FaultInjected, lambda _: True, f"{away.name} to be cut off")
+    healed = history.event_where(FaultHealed, lambda _: True, f"{away.name} to be back")
+    with faults.cut_from_role(away, "controller"):
+        cluster.eventually(past(cluster.eventually(injected), AWAY_NS))
+    cluster.eventually(past(cluster.eventually(healed), AWAY_NS))

@@ -4,7 +4,7 @@ rules.
 `KR-01` is about two processes with one id (in KIP-631 the newer one wins), and `KR-06` about the
 consequence. `KR-02` is Kafka's fencing, which only the controllers do. `KR-03`, `KR-04` and `KR-05`
 are promises of the seed documents, as far as Kafka gives evidence of them. `KR-07` and `KR-08` are
-about its metrics.
+about its metrics. `KR-09`, `KR-10` and `KR-11` are about epochs, and tell releases apart.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fencepost import Clause, Rule
+from fencepost_clusters.apache_kafka.rules import epochs as rules_epochs
 from fencepost_clusters.apache_kafka.rules import holding as rules_holding
 from fencepost_clusters.apache_kafka.rules import metrics as rules_metrics
 from fencepost_clusters.apache_kafka.rules import serving as rules_serving
@@ -61,6 +62,21 @@ CLAUSES: Sequence[Clause] = tuple(
             "ActiveControllerCount is 1 while a controller is active and 0 otherwise; no "
             "broker's BrokerState is RUNNING before its incarnation was unfenced.",
         ),
+        (
+            "KR-09",
+            "An active controller that no majority of the voters reaches gives its leadership up "
+            "after one and a half fetch timeouts (KIP-595, KAFKA-15489).",
+        ),
+        (
+            "KR-10",
+            "While its leader stays and no replica leaves it, a partition begins no leader epoch, "
+            "whatever its ISR becomes (KAFKA-15021).",
+        ),
+        (
+            "KR-11",
+            "A voter that was cut off from all others and returns deposes no active controller "
+            "(KIP-996).",
+        ),
     )
 )
 
@@ -73,4 +89,7 @@ RULES: Sequence[Rule[Any]] = (
     rules_holding.RefusedChangesNothing(),
     rules_metrics.CountsTheMetadata(),
     rules_metrics.ReportsItsState(),
+    rules_epochs.WithoutMajorityResigns(),
+    rules_epochs.IsrBeginsNoEpoch(),
+    rules_epochs.ReturnDeposesNone(),
 )

@@ -1,0 +1,357 @@
+"""Rules about which epochs begin, and which end in time (KR-09, KR-10, KR-11)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    FaultHealed,
+    FaultInjected,
+    Finding,
+    Key,
+    NodeStarted,
+    ProcessExited,
+    RunEnd,
+    Undecided,
+    Violated,
+)
+from fencepost_clusters.apache_kafka.log_memory import QuorumConfigured
+from fencepost_clusters.apache_kafka.rules.keys import (
+    MS,
+    NOTHING,
+    SECOND,
+    STALL_SHARE,
+    by_partition,
+    whole_run,
+)
+from fencepost_kafka import ControllerElected, ControllerResigned, PartitionCommitted
+from fencepost_kafka.active_faults import ActiveFault, ActiveFaults, slot_of
+
+
+@dataclass(slots=True)
+class _Voters:
+    """The controllers, those that are active, and the links between them."""
+
+    fetch_timeout_ns: int = 0
+    processes: dict[str, str] = field(default_factory=dict)
+    """The slot of each controller -> its living process (empty: it has none)."""
+    active: dict[str, int] = field(default_factory=dict)
+    """Each process that was elected and has not resigned -> its epoch. There may be several: one
+    that is cut off, and its successor."""
+    faults: ActiveFaults = field(default_factory=ActiveFaults)
+
+    def learn(self, event: Event) -> None:
+        match event.body:
+            case QuorumConfigured() as body:
+                self.fetch_timeout_ns = body.fetch_timeout_ms * MS
+            case NodeStarted(role="controller"):
+                self.processes[slot_of(event.process)] = event.process
+            case ProcessExited() as body if self.processes.get(slot_of(body.ended)) == body.ended:
+                self.processes[slot_of(body.ended)] = ""
+                self.active.pop(body.ended, None)
+            case FaultInjected(receipt=True) | FaultHealed():
+                self.faults.take(event)
+            case ControllerElected() as body:
+                self.active[event.process] = body.epoch
+            case ControllerResigned():
+                self.active.pop(event.process, None)
+
+    def unheard(self, listener: str) -> Iterator[str]:
+        """The other controllers from which nothing reaches a slot: dead, stopped or cut off."""
+        faults = self.faults.now.values()
+        for slot, process in self.processes.items():
+            silent = not process or any(
+                one.hits(process) or (slot, listener) in one.directions for one in faults
+            )
+            if slot != listener and silent:
+                yield slot
+
+    def starved(self, process: str) -> bool:
+        """Whether a controller is unaffected itself, and no majority can reach it."""
+        if any(one.hits(process) for one in self.faults.now.values()):
+            return False
+        heard = len(self.processes) - len(set(self.unheard(slot_of(process))))
+        return 2 * heard <= len(self.processes)
+
+
+_QUORUM: frozenset[type[Struct]] = frozenset(
+    {
+        *(QuorumConfigured, NodeStarted, ProcessExited, FaultInjected, FaultHealed),
+        *(ControllerElected, ControllerResigned),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Excess:
+    """A controller was active for too long: since when no majority reached it, and until when."""
+
+    violated: Violated
+    since_ns: int
+    at_ns: int
+
+
+@dataclass(slots=True)
+class _Starved:
+    voters: _Voters = field(default_factory=_Voters)
+    since: dict[tuple[str, int], tuple[int, Cause]] = field(default_factory=dict)
+    """Each active controller that no majority reaches, with its epoch -> since when."""
+    reported: set[tuple[str, int]] = field(default_factory=set)
+    late: list[_Excess] = field(default_factory=list)
+
+    @property
+    def bound_ns(self) -> int:
+        """One and a half fetch timeouts, and a second for the log line."""
+        return self.voters.fetch_timeout_ns * 3 // 2 + SECOND
+
+    def overdue(self, at_ns: int, at: Cause | None) -> None:
+        """Notes the controllers that were still active at that time, if that was too long. None:
+        the end of the run; a finding is then about the event that began the excess."""
+        for (process, epoch), (since_ns, by) in list(self.since.items()):
+            took_ns = at_ns - since_ns
+            if not self.voters.fetch_timeout_ns or took_ns <= self.bound_ns:
+                continue
+            message = (
+                f"{process} was active in epoch {epoch} for {took_ns / SECOND:.1f} s though no "
+                f"majority of the voters reached it; it may be for {self.bound_ns / SECOND:.1f} s"
+            )
+            violated = Violated(at or by, Evidence.SELF, message, (by,))
+            self.late.append(_Excess(violated, since_ns, at_ns))
+            self.reported.add((process, epoch))
+            del self.since[process, epoch]
+
+    def healed(self, began_ns: int) -> None:
+        """Links answer again before the harness has measured all of them: what was late only after
+        that moment is none."""
+        self.late = [
+            one
+            for one in self.late
+            if one.at_ns <= began_ns or began_ns - one.since_ns > self.bound_ns
+        ]
+
+    def look(self, event: Event) -> None:
+        """Notes which active controllers no majority reaches now."""
+        terms = set(self.voters.active.items()) - self.reported
+        starved = {term for term in terms if self.voters.starved(term[0])}
+        began = (event.at_ns, event.ref)
+        self.since = {term: self.since.get(term, began) for term in sorted(starved)}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class WithoutMajorityResigns:
+    """KR-09. Judged by the controller's own log lines: nothing else says that it gave its
+    leadership up. While a fault stops the controller itself it is not judged, since its clock
+    stands still, too. Exercised by each controller that lost its majority and resigned."""
+
+    clause: str = "KR-09"
+    kinds: frozenset[type[Struct]] = _QUORUM
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Starved:
+        return _Starved()
+
+    def step(self, state: _Starved, event: Event) -> tuple[_Starved, Sequence[Finding]]:
+        body = event.body
+        began_ns = body.began_at_ns if isinstance(body, FaultInjected | FaultHealed) else 0
+        state.overdue(began_ns or event.at_ns, event.ref)
+        if isinstance(body, FaultHealed):
+            state.healed(began_ns or event.at_ns)
+        resigned = isinstance(body, ControllerResigned) and (event.process, body.epoch)
+        found = (Exercised(event.ref, Evidence.SELF),) if resigned in state.since else ()
+        state.voters.learn(event)
+        state.look(event)
+        return state, found
+
+    def end(self, state: _Starved, end: RunEnd) -> Sequence[Finding]:
+        if end.complete:
+            state.overdue(end.ended_at_ns, None)
+        return tuple(
+            undecided_if_stalled(end, one.violated, one.since_ns, one.at_ns) for one in state.late
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class IsrBeginsNoEpoch:
+    """KR-10. Judged by two states of a partition in the metadata log, one after the other. An epoch
+    that is higher by more than one is not judged: the observer may have missed a state. Exercised
+    by each ISR that a replica left while the leader stayed."""
+
+    clause: str = "KR-10"
+    kinds: frozenset[type[Struct]] = frozenset({PartitionCommitted})
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> PartitionCommitted | None:
+        return None
+
+    def step(
+        self, state: PartitionCommitted | None, event: Event
+    ) -> tuple[PartitionCommitted | None, Sequence[Finding]]:
+        now = event.body
+        assert isinstance(now, PartitionCommitted)
+        if state is None or now.offset <= state.offset:
+            return state or now, NOTHING
+        stays = now.leader == state.leader >= 0 and set(state.replicas) <= set(now.replicas)
+        if stays and now.leader_epoch == state.leader_epoch + 1:
+            message = (
+                f"leader epoch {now.leader_epoch} of {now.topic}-{now.partition} began at offset "
+                f"{now.offset}, though broker {now.leader} goes on as the leader: its ISR became "
+                f"{list(now.isr)}, from {list(state.isr)}"
+            )
+            return now, (Violated(event.ref, Evidence.PEER, message),)
+        shrunk = not set(state.isr) <= set(now.isr)
+        if stays and shrunk and now.leader_epoch == state.leader_epoch:
+            return now, (Exercised(event.ref, Evidence.PEER),)
+        return now, NOTHING
+
+    def end(self, state: PartitionCommitted | None, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class _Return:
+    """A voter that was cut off from all others returned: when, and under which controller."""
+
+    voter: str
+    began_ns: int
+    until_ns: int
+    active: str
+    epoch: int
+    by: Cause
+
+
+@dataclass(slots=True)
+class _Returns:
+    voters: _Voters = field(default_factory=_Voters)
+    terms: list[tuple[int, str, int]] = field(default_factory=list)
+    """Each election: when, which process, in which epoch."""
+    resigned: dict[tuple[str, int], tuple[int, ControllerResigned, Cause]] = field(
+        default_factory=dict
+    )
+    returned: _Return | None = None
+    found: list[tuple[Violated, int, int]] = field(default_factory=list)
+
+    def returning(self, event: Event, body: FaultHealed) -> _Return | None:
+        """The return of a voter that a fault ended by healing, if nothing else acts upon the
+        quorum."""
+        fault = self.voters.faults.now.get(body.fault_id)
+        began_ns = body.began_at_ns or event.at_ns
+        away_ns = 2 * self.voters.fetch_timeout_ns
+        if fault is None or not away_ns or began_ns - fault.began_ns < away_ns:
+            return None
+        terms = [term for term in self.terms if term[0] <= began_ns]
+        slots = set(self.voters.processes)
+        alone = [one for one in slots if _around(one, slots) <= fault.directions]
+        if len(alone) != 1 or len(slots) < 3 or not terms or self._disturbed(body.fault_id):
+            return None
+        _, active, epoch = terms[-1]
+        gone = self.resigned.get((active, epoch))
+        if slot_of(active) == alone[0] or (gone is not None and gone[0] < began_ns):
+            return None
+        until_ns = event.at_ns + away_ns
+        return _Return(
+            voter=alone[0],
+            began_ns=began_ns,
+            until_ns=until_ns,
+            active=active,
+            epoch=epoch,
+            by=event.ref,
+        )
+
+    def _disturbed(self, but: str) -> bool:
+        """Whether another fault acts upon a controller, or upon a link between two, or one is
+        dead."""
+        slots = set(self.voters.processes)
+        return not all(self.voters.processes.values()) or any(
+            touches(one, slots) for one in self.voters.faults.now.values() if one.fault_id != but
+        )
+
+    def judge(self, at_ns: int) -> Sequence[Finding]:
+        """The finding about the newest return, once there is one."""
+        back = self.returned
+        if back is None:
+            return NOTHING
+        gone = self.resigned.get((back.active, back.epoch))
+        if gone is None and at_ns <= back.until_ns:
+            return NOTHING
+        self.returned = None
+        if gone is None or gone[0] > back.until_ns:
+            return (Exercised(back.by, Evidence.SELF),)
+        if gone[1].reason == "higher_epoch":
+            message = (
+                f"{back.active} lost the leadership of epoch {back.epoch} when {back.voter} "
+                "returned, which had been cut off from all other voters"
+            )
+            violated = Violated(gone[2], Evidence.SELF, message, (back.by,))
+            self.found.append((violated, back.began_ns, gone[0]))
+        return NOTHING
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ReturnDeposesNone:
+    """KR-11. A voter was cut off from all others for two fetch timeouts or more, while nothing else
+    acted upon the quorum. Judged by the log line in which the active controller gives its
+    leadership up for a higher epoch, within two fetch timeouts of the return. Exercised by each
+    return under a controller that goes on."""
+
+    clause: str = "KR-11"
+    kinds: frozenset[type[Struct]] = _QUORUM
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Returns:
+        return _Returns()
+
+    def step(self, state: _Returns, event: Event) -> tuple[_Returns, Sequence[Finding]]:
+        body = event.body
+        found = state.judge(event.at_ns)
+        back = state.returning(event, body) if isinstance(body, FaultHealed) else None
+        state.voters.learn(event)
+        match body:
+            case ControllerElected():
+                state.terms.append((event.at_ns, event.process, body.epoch))
+            case ControllerResigned():
+                state.resigned[event.process, body.epoch] = event.at_ns, body, event.ref
+            case ProcessExited() if slot_of(body.ended) in state.voters.processes:
+                state.returned = None
+            case FaultInjected() if (one := state.voters.faults.now.get(body.fault_id)) is not None:
+                if touches(one, state.voters.processes):
+                    state.returned = None
+            case FaultHealed() if back is not None:
+                state.returned = back
+        return state, (*found, *state.judge(event.at_ns))
+
+    def end(self, state: _Returns, end: RunEnd) -> Sequence[Finding]:
+        last = state.judge(end.ended_at_ns) if end.complete else NOTHING
+        return (*last, *(undecided_if_stalled(end, *one) for one in state.found))
+
+
+def _around(slot: str, slots: Collection[str]) -> frozenset[tuple[str, str]]:
+    """Both directions of every link between a slot and the others."""
+    others = [one for one in slots if one != slot]
+    return frozenset(pair for one in others for pair in ((slot, one), (one, slot)))
+
+
+def touches(fault: ActiveFault, slots: Collection[str]) -> bool:
+    """Whether a fault acts upon one of these slots, or upon a link between two of them."""
+    if not fault.directions:
+        return not fault.slots.isdisjoint(slots)
+    return any(a in slots and b in slots for a, b in fault.directions)
+
+
+def undecided_if_stalled(
+    end: RunEnd, violated: Violated, from_ns: int, to_ns: int
+) -> Violated | Undecided:
+    """The violation, unless processes stalled for more than a tenth of that time."""
+    if end.stalled_ns(from_ns, to_ns) * STALL_SHARE <= to_ns - from_ns:
+        return violated
+    return Undecided(f"{violated.message}, while processes stalled", violated.at)
