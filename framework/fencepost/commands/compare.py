@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from fencepost.campaigns import compare as comparisons
-from fencepost.campaigns.compare import Compared, Share
+from fencepost.campaigns.compare import Compared, Row, Share
 from fencepost.campaigns.jobs import jobs_for
 from fencepost.commands.options import DEFAULT_OUT, Jobs, Json, Keep, Out, Runtime, Seed, Workload
 from fencepost.commands.terminal import (
@@ -90,19 +90,26 @@ def _show(compared: Compared, json: bool) -> None:
         return
     rows = compared.rows()
     if rows:
-        table = Table(box=None, pad_edge=False)
-        for name in ("clause", *compared.systems, "known"):
-            table.add_column(printable(name), no_wrap=name != "known")
-        for row in rows:
-            shares = (_words(row.shares[name]) for name in compared.systems)
-            clause = f"{row.clause} *" if row.differs else row.clause
-            table.add_row(printable(clause), *shares, printable(", ".join(row.known)))
-        output().print(table)
+        output().print(table_of(rows, compared.systems))
     for sentence in compared.troubled():
         print_line(f"not counted as planned: {sentence}")
     if undecided := compared.undecided():
         print_line(f"undecided in at least one run: {', '.join(undecided)}")
     print_line(_summary([row.clause for row in rows if row.differs], len(rows)))
+
+
+def table_of(rows: Sequence[Row], systems: Sequence[str]) -> Table:
+    """A line for each clause and system: columns would be cut off where there are many systems."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("clause", "system", "violated", "known"):
+        table.add_column(name, no_wrap=name != "known")
+    for row in rows:
+        first = (f"{row.clause} *" if row.differs else row.clause, ", ".join(row.known))
+        for number, system in enumerate(systems):
+            clause, known = first if number == 0 else ("", "")
+            cells = (clause, system, _words(row.shares[system]), known)
+            table.add_row(*map(printable, cells))
+    return table
 
 
 def _words(one: Share) -> str:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+
+from fencepost.campaigns.compare import Row, share
+from fencepost.commands.compare import table_of
 
 pytestmark = pytest.mark.tool
 
@@ -38,6 +43,24 @@ def test_systems_that_keep_every_promise_differ_in_none(tmp_path: Path) -> None:
         ("reference/legacy", 0, []),
         ("reference/classic", 0, []),
     ]
+
+
+def test_the_table_shows_every_system_however_many_there_are() -> None:
+    systems = [f"apache/kraft@4.{number}.0" for number in range(9)]
+    shares = {name: share(number % 2 * 4, 4) for number, name in enumerate(systems)}
+    row = Row(clause="RP-04", shares=shares, known=("old",))
+    shown = io.StringIO()
+    Console(file=shown, width=200).print(table_of([row], systems))
+    header, *lines = (line.split() for line in shown.getvalue().splitlines())
+    assert header == ["clause", "system", "violated", "known"]
+    assert lines[0] == ["RP-04", "*", systems[0], *"0 of 4 (0% to 49%) old".split()]
+    assert (
+        lines[1:]
+        == [
+            [name, *("4 of 4 (51% to 100%)" if number % 2 else "0 of 4 (0% to 49%)").split()]
+            for number, name in enumerate(systems)
+        ][1:]
+    )
 
 
 @pytest.mark.parametrize(
