@@ -173,6 +173,14 @@ def test_dead_and_stopped_voters_reach_nothing() -> None:
     assert verdict(h, "KR-09").violated == 0
 
 
+def test_half_of_the_voters_are_no_majority() -> None:
+    h = quorum()
+    h.add("controller-4#1", NodeStarted(role="controller", node_id=104, incarnation="", log_end=-1))
+    cut(h, [("controller-2", "controller-1"), ("controller-3", "controller-1")])
+    h.after(BOUND_MS + 2_000)
+    assert verdict(h, "KR-09").violated == 1
+
+
 def test_a_controller_that_is_stopped_itself_is_not_judged_by_kr_09() -> None:
     h = quorum()
     cut(h, around("controller-1"))
@@ -247,6 +255,13 @@ def test_an_epoch_that_begins_with_a_shrunk_isr_breaks_kr_10() -> None:
         "leader epoch 4 of orders-0 began at offset 20, though broker 1 goes on as the leader: its "
         "ISR became [1, 2], from [1, 2, 3]"
     )
+
+
+def test_a_broker_with_the_id_0_leads_like_any_other() -> None:
+    h = HistoryBuilder()
+    led(h, 10, 3, (0, 2, 3), leader=0)
+    led(h, 20, 4, (0, 2), leader=0)
+    assert verdict(h, "KR-10").violated == 1
 
 
 def test_a_shrunk_isr_in_the_same_epoch_exercises_kr_10() -> None:
