@@ -39,6 +39,10 @@ BROKE = "this broke it"
 """The remark behind the offending event of an explanation."""
 EXPLAINED = 3
 """How many violations of one clause are explained."""
+HORIZON = 30_000
+"""How many changes of authority, and events with shared names, an explanation looks back over at
+least. Before them it knows faults, restarts, and the last holder of each scope, so that memory does
+not grow with the run."""
 
 Ref = tuple[str, int]
 
@@ -90,10 +94,17 @@ class Explanation:
 @final
 @dataclass(slots=True)
 class _Chronicle:
-    """The events that explanations are made of: changes of authority, faults, and named origins."""
+    """The events that explanations are made of: changes of authority, faults, and named origins.
 
-    wanted: frozenset[Ref]
-    began_ns: int | None = None
+    About twice the horizon of them is kept. Before older ones are dropped, the violations whose
+    events were read are explained.
+    """
+
+    violations: Sequence[Broken]
+    horizon: int
+    most: int
+    """How many events are kept before older ones are dropped."""
+    began_ns: int = 0
     kept: list[Event] = field(default_factory=list)
     place: dict[Ref, int] = field(default_factory=dict)
     """A named event -> how many events had been kept when it happened."""
@@ -102,17 +113,31 @@ class _Chronicle:
     """A shared name -> its first source."""
     nodes: dict[str, str] = field(default_factory=dict)
     """The process of a node -> the scope of its own id (`broker 2`)."""
+    found: dict[int, Explanation] = field(default_factory=dict)
 
     def take(self, events: Iterable[Event]) -> None:
-        """Reads a history."""
-        for event in events:
-            if self.began_ns is None:
+        """Reads a history, up to the last event that a violation names."""
+        wanted = {(c.process, c.seq) for one in self.violations for c in (one.at, *one.because)}
+        for number, event in enumerate(events):
+            if number == 0:
                 self.began_ns = event.at_ns
             self._keep(event, event.body)
             ref = (event.process, event.node_seq)
-            if ref in self.wanted:
+            if ref in wanted:
                 self.named[ref] = event
                 self.place[ref] = len(self.kept)
+                if len(self.named) == len(wanted):
+                    break
+            if len(self.kept) >= self.most:
+                self.explain()
+                self._forget()
+        self.explain()
+
+    def explain(self) -> None:
+        """Explains each violation whose event was read since this was called before."""
+        for number, one in enumerate(self.violations):
+            if (one.at.process, one.at.seq) in self.place:
+                self.found[number] = _explain(one, self)
 
     def _keep(self, event: Event, body: Struct) -> None:
         sourced = is_sourced(body)
@@ -125,14 +150,56 @@ class _Chronicle:
         if isinstance(body, NodeStarted):
             self.nodes[event.process] = f"{body.role} {body.node_id}"
 
+    def _forget(self) -> None:
+        """Drops what lies beyond the horizon."""
+        old = self.kept[: -self.horizon]
+        holders: dict[str, int] = {}
+        for number, event in enumerate(old):
+            holders.update((scope, number) for scope in _gained(event))
+        last = set(holders.values())
+        always = (FaultInjected, FaultHealed, *_RESTARTS)
+        self.kept = [
+            *(e for n, e in enumerate(old) if n in last or isinstance(e.body, always)),
+            *self.kept[-self.horizon :],
+        ]
+        names = {name for event in self.kept for name in _names(event)}
+        self.first = {name: ref for name, ref in self.first.items() if name in names}
+        self.place.clear()
+        self.most = len(self.kept) + self.horizon
 
-def explain(violations: Sequence[Broken], events: Iterable[Event]) -> Sequence[Explanation | None]:
-    """Explains each violation from its history, read once; None if its event is not in the
-    history."""
-    wanted = {(c.process, c.seq) for one in violations for c in (one.at, *one.because)}
-    chronicle = _Chronicle(frozenset(wanted))
+
+def _gained(event: Event) -> Iterable[str]:
+    """The scopes of which an event names the new holder."""
+    if changes_authority(event.body):
+        for one in event.body.authority():
+            if one.change is Change.GAINED and (one.node or one.holder is not None):
+                yield one.scope
+
+
+def _names(event: Event) -> Iterable[Hashable]:
+    """The names that an event shares with others."""
+    if is_sourced(event.body):
+        yield from event.body.source_of(event.process)
+        yield from (origin.name for origin in event.body.came_from(event.process))
+
+
+def bears_on_explanations(kind: type[Struct]) -> bool:
+    """Whether `explain` needs all events of this kind."""
+    own = (FaultInjected, FaultHealed, *_RESTARTS)
+    return issubclass(kind, own) or hasattr(kind, "authority") or hasattr(kind, "source_of")
+
+
+def explain(
+    violations: Sequence[Broken], events: Iterable[Event], horizon: int = HORIZON
+) -> Sequence[Explanation | None]:
+    """Explains each violation from its history, read at most once, and no further than needed; None
+    if its event is not in the history.
+
+    Memory holds about twice as many events as the `horizon` says, and those that violations name.
+    """
+    chronicle = _Chronicle(violations, horizon, 2 * horizon)
     chronicle.take(events)
-    return [_explain(one, chronicle) for one in violations]
+    return [chronicle.found.get(number) for number in range(len(violations))]
 
 
 def explained(verdicts: Mapping[str, Verdict], events: Iterable[Event]) -> Mapping[str, Verdict]:
@@ -159,11 +226,9 @@ def explained(verdicts: Mapping[str, Verdict], events: Iterable[Event]) -> Mappi
     return result
 
 
-def _explain(violation: Broken, chronicle: _Chronicle) -> Explanation | None:
+def _explain(violation: Broken, chronicle: _Chronicle) -> Explanation:
     at = (violation.at.process, violation.at.seq)
-    offending = chronicle.named.get(at)
-    if offending is None or chronicle.began_ns is None:
-        return None
+    offending = chronicle.named[at]
     because = [
         chronicle.named[c.process, c.seq]
         for c in violation.because

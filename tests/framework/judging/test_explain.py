@@ -433,3 +433,51 @@ def test_a_repeated_request_is_shown_once() -> None:
     ]
     steps = steps_of(why(h, serve(h)))
     assert [event for event in steps if event in asked] == asked[-1:]
+
+
+def led(topic: str, offset: int) -> PartitionCommitted:
+    return PartitionCommitted(
+        offset=offset,
+        topic=topic,
+        partition=0,
+        leader=1,
+        leader_epoch=offset,
+        isr=ALL3,
+        replicas=ALL3,
+    )
+
+
+@pytest.mark.parametrize("horizon", [4, 10, 1_000])
+def test_beyond_the_horizon_faults_restarts_and_holders_are_known(horizon: int) -> None:
+    h = HistoryBuilder("run")
+    begin(h)
+    h.add(CONTROLLER, ControllerElected(epoch=1, log_end=0, last_epoch=0))
+    h.add(CONTROLLER, led("orders", 1))
+    h.add(
+        "harness",
+        FaultInjected(
+            fault_id="fault-1", fault="pause", targets=("broker-1",), receipt=True, evidence="it is"
+        ),
+    )
+    early = serve(h)
+    for offset in range(2, 60):
+        h.add(CONTROLLER, led("others", offset))
+    late = serve(h)
+    violations = [Broken(event.ref, Evidence.SELF, "it broke") for event in (early, late)]
+    assert explain(violations, h.events(), horizon) == explain(violations, h.events())
+
+
+def test_beyond_the_horizon_a_former_holder_is_forgotten() -> None:
+    h = HistoryBuilder("run")
+    begin(h)
+    former = h.add(CONTROLLER, led("orders", 1))
+    h.add(CONTROLLER, led("orders", 2))
+    for offset in range(3, 60):
+        h.add(CONTROLLER, led("others", offset))
+    late = Broken(serve(h).ref, Evidence.SELF, "it broke")
+    [whole] = explain([late], h.events())
+    [bounded] = explain([late], h.events(), 10)
+    assert whole is not None
+    assert bounded is not None
+    assert former in steps_of(whole)
+    assert former not in steps_of(bounded)
