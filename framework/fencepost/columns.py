@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from fencepost.history.columns import column_type, schema_of
 from fencepost.history.event_table import ENVELOPE, EventTable
-from fencepost.judging.columnar import Columns, confirmed
+from fencepost.judging.columnar import CHANGES, EVENTS, OPERATIONS, Columns, confirmed
 
-__all__ = ["ENVELOPE", "Columns", "EventTable", "column_type", "confirmed", "schema_of"]
+__all__ = [
+    "CHANGES",
+    "ENVELOPE",
+    "EVENTS",
+    "OPERATIONS",
+    "Columns",
+    "EventTable",
+    "column_type",
+    "confirmed",
+    "schema_of",
+]

@@ -7,7 +7,6 @@ from fencepost.events.traits import (
     changes_authority,
     has_concerns,
     is_sourced,
-    is_telling,
     shared_record,
     tells_operations,
 )
@@ -21,7 +20,14 @@ from fencepost.history.files import (
 from fencepost.history.merge import Reading, event_files, is_merged, read
 from fencepost.history.run_folder import RunFolder, RunInfo, RunSlot, mode_below
 from fencepost.judging.event_formatter import sentence, sentence_of
-from fencepost.judging.explanation import BROKE, Explanation, Step, explain
+from fencepost.judging.explanation import (
+    BROKE,
+    Explanation,
+    Step,
+    bears_on_explanations,
+    explain,
+)
+from fencepost.judging.facts import ChangeRow, OperationRow, OperationsFold, changes_of
 from fencepost.judging.folder import (
     JudgedRun,
     Promises,
@@ -58,12 +64,15 @@ __all__ = [
     "MOST_FILES",
     "MOST_JSON_BYTES",
     "Broken",
+    "ChangeRow",
     "Engine",
     "Explanation",
     "Following",
     "JudgedRun",
     "Judgement",
     "OnFinding",
+    "OperationRow",
+    "OperationsFold",
     "Outcome",
     "Plugins",
     "Promises",
@@ -77,7 +86,9 @@ __all__ = [
     "Step",
     "Verdict",
     "applied",
+    "bears_on_explanations",
     "changes_authority",
+    "changes_of",
     "check_extra",
     "copied",
     "digest_of_package",
@@ -87,7 +98,6 @@ __all__ = [
     "has_concerns",
     "is_merged",
     "is_sourced",
-    "is_telling",
     "judge",
     "judge_folder",
     "judged_run",

@@ -9,6 +9,7 @@ of the run and of the code, neither is the run read nor anything written again.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -19,13 +20,23 @@ import msgspec
 from msgspec import Struct, structs, to_builtins
 
 from fencepost import FencepostError, RunEnd, UsageError
-from fencepost.reporting import Outcome, Promises, ReportedRun, digest_of_package
+from fencepost.reporting import (
+    MOST_EVENTS_BYTES,
+    Outcome,
+    Promises,
+    ReportedRun,
+    digest_of_package,
+)
 from fencepost_reports import places
-from fencepost_reports.one_run.run import RunSource, run_tables
+from fencepost_reports.one_run.history import Share
+from fencepost_reports.one_run.run import RunSource, opened, run_tables
+from fencepost_reports.one_run.shares import Folded, merged, reread, written
 from fencepost_reports.one_run.tables import RunSummary, RunTables
 from fencepost_reports.pages.render import INDEX, run_pages
 
-RUNS = "tables/runs"
+RUNS, SHARES = "tables/runs", "tables/shares"
+EVENTS_OF_A_TASK = 5_000_000
+"""A run with more events is folded by several tasks."""
 _STAMP = b"fencepost"
 
 
@@ -44,6 +55,8 @@ class Report:
     promises: Promises
     out: str
     maker: str
+    most: int = EVENTS_OF_A_TASK
+    """The most events of one run that a task folds."""
 
 
 class Stamp(Struct, frozen=True):
@@ -54,16 +67,43 @@ class Stamp(Struct, frozen=True):
     summary: RunSummary
 
 
-def attempt(report: Report, source: RunSource) -> RunSummary:
+class Attempt(Struct, frozen=True):
+    """What came of a run: its summary, or that it is to be folded in so many shares before."""
+
+    summary: RunSummary | None = None
+    shares: int = 0
+
+
+def attempt(report: Report, source: RunSource) -> Attempt:
     """As `make`, for a run of many; a run that cannot be read is refused in one sentence."""
+    return _attempted(report, source, lambda: make(report, source))
+
+
+def attempt_share(report: Report, source: RunSource, share: Share) -> Attempt:
+    """As `fold_share`; a run that cannot be read is refused in one sentence."""
+
+    def made() -> Attempt:
+        fold_share(report, source, share)
+        return Attempt(shares=share.of)
+
+    return _attempted(report, source, made)
+
+
+def attempt_joined(report: Report, source: RunSource, shares: int) -> Attempt:
+    """As `make_joined`; a run that cannot be read is refused in one sentence."""
+    return _attempted(report, source, lambda: Attempt(make_joined(report, source, shares)))
+
+
+def _attempted(report: Report, source: RunSource, made: Callable[[], Attempt]) -> Attempt:
     try:
         if report.maker and maker(report.promises) != report.maker:
-            return refused(source, "a worker has other code than this process: add --py-files")
-        return make(report, source)
+            why = "a worker has other code than this process: add --py-files"
+            return Attempt(refused(source, why))
+        return made()
     except FencepostError as failed:
-        return refused(source, str(failed))
+        return Attempt(refused(source, str(failed)))
     except OSError as failed:
-        return refused(source, f"{source.where} cannot be reported: {failed}")
+        return Attempt(refused(source, f"{source.where} cannot be reported: {failed}"))
 
 
 def refused(source: RunSource, why: str) -> RunSummary:
@@ -71,28 +111,86 @@ def refused(source: RunSource, why: str) -> RunSummary:
     return RunSummary(outcome=ReportedRun(run=source.run, refused=why))
 
 
-def make(report: Report, source: RunSource) -> RunSummary:
-    """The row and the pages of a run of many, unless they are there already.
+def make(report: Report, source: RunSource) -> Attempt:
+    """The row and the pages of a run of many, unless they are there already, or the run is too
+    large for one task: then it is to be split.
 
     Raises UsageError for what is no run, or of an unknown system, and for a run that is removed
     while it is read; EnvironmentFailed if something does not answer, or cannot be written.
     """
-    name = places.file_name(source.run)
-    row = _row(source.run, places.info_of(source.where).started_at)
-    recorded = places.recorded(source.where)
-    made_of = hashlib.sha256(f"{places.mark(recorded)} {report.maker}".encode()).hexdigest()
-    known = stamp_of(places.below(report.out, row))
-    if report.maker and known is not None and known.made_of == made_of:
-        return known.summary
-    tables = run_tables(source, report.promises)
-    if not recorded.keys() <= places.recorded(source.where).keys():
+    target = _Target.of(report, source)
+    known = stamp_of(places.below(report.out, target.row))
+    if report.maker and known is not None and known.made_of == target.made_of:
+        return Attempt(known.summary)
+    with opened(source, report.promises) as run:
+        shares = run.history.shares(report.most)
+        if shares > 1:
+            return Attempt(shares=shares)
+        return Attempt(_write(report, target, run.tables(run.folded())))
+
+
+def fold_share(report: Report, source: RunSource, share: Share) -> None:
+    """Folds a share of a run into a file below the report; raises as `make`."""
+    with opened(source, report.promises) as run:
+        places.write(_share_file(report, source, share), written(run.folded(share)))
+
+
+def make_joined(report: Report, source: RunSource, shares: int) -> RunSummary:
+    """The row and the pages of a run all shares of which were folded; raises as `make`."""
+    target = _Target.of(report, source)
+    with opened(source, report.promises) as run:
+        files = [_share_file(report, source, Share(n, shares)) for n in range(shares)]
+        made = _write(report, target, run.tables(merged(map(_reread, files))))
+    places.remove(_share_folder(report, source))
+    return made
+
+
+def _share_folder(report: Report, source: RunSource) -> str:
+    return places.below(report.out, SHARES, f"run={places.file_name(source.run)}")
+
+
+def _share_file(report: Report, source: RunSource, share: Share) -> str:
+    return places.below(_share_folder(report, source), f"{share.number}-of-{share.of}.ndjson")
+
+
+def _reread(where: str) -> Folded:
+    text = places.read(where, MOST_EVENTS_BYTES)
+    try:
+        return reread(text or b"")
+    except msgspec.DecodeError as broken:
+        raise UsageError(f"{where} is not what a task has written: {broken}") from broken
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Where the row of a run goes, and what it is made of: the files of the run, and the code."""
+
+    source: RunSource
+    row: str
+    recorded: Mapping[str, tuple[int, int]]
+    made_of: str
+
+    @classmethod
+    def of(cls, report: Report, source: RunSource) -> _Target:
+        row = _row(source.run, places.info_of(source.where).started_at)
+        recorded = places.recorded(source.where)
+        stamped = f"{places.mark(recorded)} {report.maker}".encode()
+        return cls(source, row, recorded, hashlib.sha256(stamped).hexdigest())
+
+
+def _write(report: Report, target: _Target, tables: RunTables) -> RunSummary:
+    where = target.source.where
+    if not target.recorded.keys() <= places.recorded(where).keys():
         # No file of a run ever goes, unless all of them do.
-        raise UsageError(f"{source.where} was removed while it was read")
-    made = summary(tables, row, f"runs/{name}.html")
+        raise UsageError(f"{where} was removed while it was read")
+    name = places.file_name(target.source.run)
+    made = summary(tables, target.row, f"runs/{name}.html")
     pages = run_pages(tables, index=f"../{INDEX}")
     places.write(places.below(report.out, made.page), pages.page.encode())
     places.write(places.below(report.out, f"timelines/{name}.html"), pages.still.encode())
-    _write_row(tables, places.below(report.out, row), Stamp(made_of, report.maker, made))
+    stamp = Stamp(target.made_of, report.maker, made)
+    _write_row(tables, places.below(report.out, target.row), stamp)
     return made
 
 
@@ -142,11 +240,29 @@ def _write_row(tables: RunTables, where: str, stamp: Stamp) -> None:
 
     from fencepost.columns import schema_of  # noqa: PLC0415
 
-    schema = schema_of(RunTables).with_metadata({_STAMP: msgspec.json.encode(stamp)})
+    schema = schema_of(RunTables)
+    arrays = [_cell(getattr(tables, field.name), field.type) for field in schema]
+    row = pa.Table.from_arrays(
+        arrays, schema=schema.with_metadata({_STAMP: msgspec.json.encode(stamp)})
+    )
     content = BytesIO()
-    row = pa.Table.from_pylist([to_builtins(tables)], schema)
     parquet.write_table(row, content, compression="zstd")
     places.write(where, content.getvalue())
+
+
+def _cell(value: Any, column: Any) -> Any:
+    """One cell, as a column. A table in it is built column by column, since it may be long."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    if not pa.types.is_list(column):
+        return pa.array([to_builtins(value)], column)
+    fields = list(column.value_type)
+    columns = [
+        pa.array([to_builtins(getattr(one, field.name)) for one in value], field.type)
+        for field in fields
+    ]
+    rows = pa.StructArray.from_arrays(columns, fields=fields)
+    return pa.ListArray.from_arrays(pa.array([0, len(value)], pa.int32()), rows, type=column)
 
 
 def read_row(where: str, column: str) -> list[dict[str, Any]]:

@@ -268,11 +268,11 @@ def _fetch(where: str, to: Path, names: Iterable[str]) -> None:
                 shutil.copyfileobj(source, copy, _BLOCK)
 
 
-def read(where: str) -> bytes | None:
-    """The contents of a small file; None if there is none."""
+def read(where: str, most: int = MOST_JSON_BYTES) -> bytes | None:
+    """The contents of a file; None if there is none, or it has more than `most` bytes."""
     with reached(where) as (files, path):
         size = files.get_file_info(path).size
-        if size is None or size > MOST_JSON_BYTES:
+        if size is None or size > most:
             return None
         with files.open_input_stream(path) as source:
             return bytes(source.read())
@@ -295,3 +295,10 @@ def write(where: str, data: bytes) -> None:
         files.create_dir(target.rpartition("/")[0], recursive=True)
         with files.open_output_stream(target) as out:
             out.write(data)
+
+
+def remove(where: str) -> None:
+    """Removes a folder and everything in it, if it is there."""
+    with reached(where) as (files, path):
+        if _is_folder(files.get_file_info(path)):
+            files.delete_dir(path)

@@ -119,7 +119,7 @@ def test_a_receipt_may_come_after_the_injection() -> None:
         ),
     )
     for number, body in enumerate(bodies):
-        fold.apply(f.Event("run", "harness", number, number, body))
+        fold.apply(number, f.Event("run", "harness", number, number, body))
     assert fold.missed() == ("hold (hold-2)",)
     assert [(row.receipt, row.evidence) for row in fold.rows(9)] == [
         (True, "1 taken: 1 held"),

@@ -17,6 +17,7 @@ from fencepost.reporting import Promises, ReportedRun
 from fencepost_reports.making import summary
 from fencepost_reports.one_run.run import RunSource, run_tables
 from fencepost_reports.one_run.tables import RunSummary, RunTables
+from fencepost_reports.pages import lanes
 from fencepost_reports.pages.render import VERDICTS, report_pages, run_pages
 
 CORRELATION = [
@@ -221,3 +222,16 @@ def test_a_still_timeline_needs_no_script(written: Written) -> None:
         svg = re.search(r'<svg class="timeline".*?</svg>', text, re.DOTALL)
         assert svg is not None
         assert ElementTree.fromstring(svg[0]).tag.endswith("svg")
+
+
+def test_a_long_run_draws_the_states_of_nodes_and_the_longest_and_says_how_many_it_leaves_out(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (run,) = [one for one in written.runs if one.about.run == "defect"]
+    assert "further states" not in run_pages(run).page
+    others = [span for span in run.spans if not span.own]
+    longest = max(others, key=lambda span: span.to_ns - span.from_ns)
+    own = [span for span in run.spans if span.own]
+    monkeypatch.setattr(lanes, "STATES", len(own) + 1)
+    assert {*lanes.drawn(run)} == {*own, longest}
+    assert f"{len(others) - 1} further states are not drawn" in run_pages(run).page

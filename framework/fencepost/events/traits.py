@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache, partial
+from functools import cache
 from typing import Protocol, TypeGuard, runtime_checkable
 
 from msgspec import Struct
@@ -190,12 +190,6 @@ def is_sourced(body: Struct) -> TypeGuard[Sourced]:
     """As `isinstance(body, Sourced)`."""
     kind = type(body)
     return _has(kind, "source_of") and _has(kind, "came_from")
-
-
-def is_telling(kind: type[Struct]) -> bool:
-    """Whether events of this kind may change an authority, tell of operations, or share a name
-    with another event."""
-    return any(map(partial(_has, kind), ("authority", "client_operations", "source_of")))
 
 
 def shared_record(event: Event) -> Hashable:

@@ -69,6 +69,7 @@ class Examiner:
 
     damage: list[str] = field(default_factory=list)
     completed: bool | None = None
+    first_ns: int = NEVER_NS
     last_ns: int = 0
     expected: dict[str, int] = field(default_factory=dict)
     """process -> the node_seq its next event must have."""
@@ -90,6 +91,7 @@ class Examiner:
         if seq != due:
             self.damage.append(_jump(process, due, seq))
         self.expected[process] = max(due, seq + 1)
+        self.first_ns = min(self.first_ns, event.at_ns)
         self.last_ns = max(self.last_ns, event.at_ns)
         match event.body:
             case ProcessSpawned(started=started):
@@ -126,6 +128,7 @@ class Examiner:
             stalls=tuple(self.stalls),
             gaps=tuple(gap for gaps in self.gaps.values() for gap in gaps),
             doubtful_from_ns=self.doubtful_ns,
+            began_at_ns=min(self.first_ns, self.last_ns),
         )
 
 

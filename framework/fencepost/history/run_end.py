@@ -22,7 +22,8 @@ class RunEnd:
 
     `complete` is false if the history is damaged or the run was cut short: then a promise that
     still waits for an event is undecided, not broken. `gaps` are (event kind, what is missing), if
-    only events of that kind are missing. `ended_at_ns` is the time of the last event.
+    only events of that kind are missing. `began_at_ns` and `ended_at_ns` are the times of the first
+    and of the last event (0: there is none).
     `stalls` are (process, from_ns, to_ns): during this time a process, or the machine, did not run.
     """
 
@@ -33,6 +34,7 @@ class RunEnd:
     gaps: tuple[tuple[str, str], ...] = ()
     doubtful_from_ns: int = NEVER_NS
     """From when on a link may have failed without a fault: no violation is certain from then on."""
+    began_at_ns: int = 0
 
     def as_read(self, kinds: Collection[str]) -> RunEnd:
         """The end for a rule that reads events of these kinds: if some are missing, the history is

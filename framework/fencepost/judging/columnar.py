@@ -1,4 +1,5 @@
-"""The columnar part of a judged run: its events, findings, operations and verdicts as Parquet.
+"""The columnar part of a judged run as Parquet: its events, changes of authority, operations,
+findings and verdicts.
 
 It is written in the pass that judges the run, one row group after the other, so memory does not
 grow with the run. `judged.json` has the digest of each file, beside the digest of the history and
@@ -13,7 +14,8 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self, final
@@ -24,24 +26,26 @@ from msgspec import Struct
 from pyarrow import compute, parquet
 
 from fencepost.events import Event
-from fencepost.events.traits import tells_operations
 from fencepost.history.columns import schema_of
 from fencepost.history.event_table import EventTable
 from fencepost.history.files import MOST_EVENTS_BYTES, opened
+from fencepost.judging.facts import ChangeRow, OperationRow, OperationsFold, changes_of
 from fencepost.judging.judge import AT_END, Verdict
 from fencepost.judging.rules import Exercised, Finding, Violated
 from fencepost.model.errors import UsageError
 
 FOLDER = "columns"
-EVENTS, FINDINGS, OPERATIONS, VERDICTS = "events", "findings", "operations", "verdicts"
-TABLES = (EVENTS, FINDINGS, OPERATIONS, VERDICTS)
+EVENTS, CHANGES, OPERATIONS = "events", "changes", "operations"
+FINDINGS, VERDICTS = "findings", "verdicts"
+TABLES = (EVENTS, CHANGES, OPERATIONS, FINDINGS, VERDICTS)
 ROWS = 20_000
 """How many events are one row group."""
 _COMPRESSION = "zstd"
 _BLOCK = 1 << 20
-_ENVELOPE = ("process", "position", "at_ns", "kind")
+_NAME = ("process", "node_seq")
 
 Ref = tuple[str, int]
+Placed = tuple[int, Event]
 
 
 class FindingRow(Struct, frozen=True, kw_only=True):
@@ -59,23 +63,6 @@ class FindingRow(Struct, frozen=True, kw_only=True):
     evidence: str
     message: str
     because: tuple[str, ...]
-
-
-class OperationRow(Struct, frozen=True, kw_only=True):
-    """An operation of a client, at its end, or at the run's if it had none (`outcome` is empty).
-
-    `position` is that of its last event.
-    """
-
-    position: int
-    process: str
-    name: str
-    what: str
-    subject: str
-    outcome: str
-    error: str
-    began_ns: int
-    ended_ns: int
 
 
 class ClauseRow(Struct, frozen=True, kw_only=True):
@@ -106,8 +93,8 @@ class ColumnsWriter:
         self._path = folder / f".{FOLDER}.{os.getpid()}"
         self._position = -1
         self._events: list[tuple[int, Event]] = []
-        self._rows: dict[str, list[Struct]] = {FINDINGS: [], OPERATIONS: [], VERDICTS: []}
-        self._invoked: dict[str, OperationRow] = {}
+        self._rows: dict[str, list[Struct]] = {name: [] for name in TABLES if name != EVENTS}
+        self._operations = OperationsFold()
         self._files: dict[str, parquet.ParquetWriter] = {}
 
     def __enter__(self) -> Self:
@@ -115,8 +102,9 @@ class ColumnsWriter:
         self._path.mkdir()
         schemas = {
             EVENTS: self._table.schema,
-            FINDINGS: schema_of(FindingRow),
+            CHANGES: schema_of(ChangeRow),
             OPERATIONS: schema_of(OperationRow),
+            FINDINGS: schema_of(FindingRow),
             VERDICTS: schema_of(ClauseRow),
         }
         for name, schema in schemas.items():
@@ -145,8 +133,8 @@ class ColumnsWriter:
     def _event(self, event: Event) -> None:
         self._position += 1
         self._events.append((self._position, event))
-        if tells_operations(event.body):
-            self._operations(event)
+        self._rows[CHANGES] += changes_of(self._position, event)
+        self._rows[OPERATIONS] += self._operations.apply(self._position, event)
         if len(self._events) >= ROWS:
             self._flush()
 
@@ -182,37 +170,13 @@ class ColumnsWriter:
             )
             for clause, one in verdicts.items()
         )
-        self._rows[OPERATIONS] += (
-            msgspec.structs.replace(one, ended_ns=ended_ns) for one in self._invoked.values()
-        )
+        self._rows[OPERATIONS] += self._operations.unended(ended_ns)
         self._flush()
         for file in self._files.values():
             file.close()
         _remove(self._final)
         self._path.rename(self._final)
         return {name: _digest(self._final.parent, name) for name in self._files}
-
-    def _operations(self, event: Event) -> None:
-        assert tells_operations(event.body)
-        for one in event.body.client_operations():
-            row = OperationRow(
-                position=self._position,
-                process=event.process,
-                name=one.name,
-                what=one.what,
-                subject=one.subject,
-                outcome=str(one.outcome or ""),
-                error=one.error,
-                began_ns=event.at_ns,
-                ended_ns=event.at_ns,
-            )
-            if one.outcome is None:
-                self._invoked[one.name] = row
-                continue
-            invoked = self._invoked.pop(one.name, None) if one.name else None
-            if invoked is not None:
-                row = msgspec.structs.replace(row, began_ns=invoked.began_ns)
-            self._rows[OPERATIONS].append(row)
 
     def _flush(self) -> None:
         if self._events:
@@ -254,51 +218,86 @@ class Columns:
         self._table = table
 
     def path(self, name: str) -> Path:
-        """The Parquet file of a table: `events`, `findings`, `operations` or `verdicts`."""
+        """The Parquet file of a table: one of `TABLES`."""
         return self._folder / f"{name}.parquet"
 
-    def events(
-        self, kinds: Collection[str], refs: Collection[tuple[str, int]] = ()
-    ) -> Iterator[tuple[int, Event]]:
+    def __len__(self) -> int:
+        """How many events there are."""
+        with self._opened(EVENTS) as found:
+            return int(found.metadata.num_rows)
+
+    def events(self, kinds: Collection[str], refs: Collection[Ref] = ()) -> Iterator[Placed]:
         """The events of some kinds, and those with some names, each with its position, in order.
 
         The first event is always among them, since times are counted from it.
         """
-        needed = set(kinds)
-        for group in self._groups(("process", "node_seq", "position", "kind")):
-            needed.update(group.filter(_chosen(group, (), refs))["kind"].to_pylist())
-        for group in self._groups(self._table.columns_of(needed)):
-            yield from self._table.events(group.filter(_chosen(group, kinds, refs)))
+        names = pa.array(sorted(kinds), pa.string())
 
-    def other_than(self, kinds: Collection[str]) -> Iterator[pa.Table]:
-        """The columns of the envelope of all events that `events` leaves out, in order."""
-        for group in self._groups(_ENVELOPE):
-            yield group.filter(compute.invert(_chosen(group, kinds, ())))
+        def chosen(group: pa.Table) -> pa.Array:
+            listed = compute.is_in(group["kind"], names)
+            rows = compute.indices_nonzero(compute.or_(listed, compute.equal(group["position"], 0)))
+            if not refs:
+                return rows
+            return pa.array(sorted({*rows.to_pylist(), *_named(group, refs)}), pa.int64())
 
-    def _groups(self, columns: Collection[str] | None) -> Iterator[pa.Table]:
+        return self._chosen((*(_NAME if refs else ()), "position", "kind"), chosen)
+
+    def at(self, positions: Collection[int]) -> Iterator[Placed]:
+        """The events at these positions, in order."""
+        wanted = pa.array(sorted(positions), pa.int64())
+        return self._chosen(
+            ("position", "kind"),
+            lambda group: compute.indices_nonzero(compute.is_in(group["position"], wanted)),
+        )
+
+    def rows(
+        self, name: str, columns: Sequence[str], share: tuple[int, int] = (0, 1)
+    ) -> Iterator[pa.Table]:
+        """Some columns of a table, in its order; of its row groups, the `share` (n, of so many)."""
+        part, parts = share
+        with self._opened(name) as found:
+            for number in range(part, found.num_row_groups, parts):
+                yield _group(found, number, columns)
+
+    def _chosen(
+        self, by: Sequence[str], choose: Callable[[pa.Table], pa.Array]
+    ) -> Iterator[Placed]:
+        """The events that are chosen by some columns: only row groups, and columns, of chosen
+        events are read."""
+        with self._opened(EVENTS) as found:
+            for number in range(found.num_row_groups):
+                group = _group(found, number, by)
+                places = choose(group)
+                if len(places):
+                    kinds = group["kind"].take(places).unique().to_pylist()
+                    whole = _group(found, number, self._table.columns_of(kinds))
+                    yield from self._table.events(whole.take(places))
+
+    @contextmanager
+    def _opened(self, name: str) -> Iterator[parquet.ParquetFile]:
         with (
-            opened(self._folder.parent, self.path(EVENTS), MOST_EVENTS_BYTES) as file,
+            opened(self._folder.parent, self.path(name), MOST_EVENTS_BYTES) as file,
             parquet.ParquetFile(file) as found,
         ):
-            wanted = None if columns is None else list(columns)
-            for number in range(found.num_row_groups):
-                # Threads of pyarrow would not survive a fork.
-                yield found.read_row_group(number, columns=wanted, use_threads=False)
+            yield found
 
 
-def _chosen(
-    group: pa.Table, kinds: Collection[str], refs: Collection[Ref]
-) -> pa.Array | pa.ChunkedArray:
-    """Which rows are of these kinds, have one of these names, or are the first of all."""
-    listed = compute.is_in(group["kind"], pa.array(sorted(kinds), pa.string()))
-    chosen = compute.or_(listed, compute.equal(group["position"], 0))
-    if not refs:
-        return chosen
-    processes = pa.array(sorted({process for process, _ in refs}), pa.string())
-    near = compute.is_in(group["process"], processes).to_pylist()
-    names = zip(group["process"].to_pylist(), group["node_seq"].to_pylist(), strict=True)
-    named = [maybe and name in refs for maybe, name in zip(near, names, strict=True)]
-    return compute.or_(chosen, pa.array(named, pa.bool_()))
+def _group(file: parquet.ParquetFile, number: int, columns: Sequence[str]) -> pa.Table:
+    # Threads of pyarrow would not survive a fork.
+    return file.read_row_group(number, columns=list(columns), use_threads=False)
+
+
+def _named(group: pa.Table, refs: Collection[Ref]) -> Iterator[int]:
+    """Which rows have one of these names."""
+    process, seq = _NAME
+    processes = pa.array(sorted({name for name, _ in refs}), pa.string())
+    numbers = pa.array(sorted({number for _, number in refs}), pa.int64())
+    near = compute.indices_nonzero(
+        compute.and_(compute.is_in(group[seq], numbers), compute.is_in(group[process], processes))
+    )
+    some = group.select(_NAME).take(near)
+    found = zip(near.to_pylist(), *(c.to_pylist() for c in some.columns), strict=True)
+    return (row for row, *ref in found if tuple(ref) in refs)
 
 
 def confirmed(

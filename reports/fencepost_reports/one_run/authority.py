@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from fencepost import Authority, Change, Event, NodeStarted, ProcessExited
-from fencepost.reporting import changes_authority, is_sourced, shared_record
+from fencepost import Change, Event, NodeStarted, ProcessExited
+from fencepost.reporting import ChangeRow, changes_of
 from fencepost_reports.one_run.tables import AuthorityRow, Effect, SpanRow
 
 
@@ -69,25 +69,33 @@ class AuthorityFold:
     def __init__(self) -> None:
         self.rows: list[AuthorityRow] = []
         self._scopes: dict[str, _Scope] = {}
-        self._records: set[Hashable] = set()
+        self._records: set[tuple[str, str]] = set()
         self._matters: dict[tuple[str, str], str] = {}
         self._nodes: dict[str, list[str]] = {}
         self._open: dict[tuple[str, str], _Open] = {}
         self._spans: list[SpanRow] = []
+        self._words: dict[str, str] = {}
 
     def apply(self, position: int, event: Event) -> None:
         """Applies one event, which changes authority, or begins or ends a process."""
+        self.process(event)
+        for change in changes_of(position, event):
+            self.change(change)
+
+    def process(self, event: Event) -> None:
+        """Applies the event by which a process began or ended; others change nothing."""
         body = event.body
         if isinstance(body, NodeStarted):
             self._nodes.setdefault(event.process, []).append(f"{body.role} {body.node_id}")
         elif isinstance(body, ProcessExited):
             for process, scope in [key for key in self._open if key[0] == body.ended]:
                 self._close(process, scope, event.at_ns)
-        elif changes_authority(body):
-            for one in body.authority():
-                self._span(event, one)
-                if not self._repeated(event, one):
-                    self.rows.append(self._row(position, event, one))
+
+    def change(self, one: ChangeRow) -> None:
+        """Applies a change."""
+        self._span(one)
+        if not self._repeated(one):
+            self.rows.append(self._row(one))
 
     @property
     def nodes(self) -> Mapping[str, Sequence[str]]:
@@ -95,61 +103,61 @@ class AuthorityFold:
         return self._nodes
 
     def spans(self, ended_ns: int) -> Sequence[SpanRow]:
-        """Every state of every process; a state that did not end lasts until the run's end."""
+        """Every state of every process, in order; a state that did not end lasts until the run's
+        end."""
         for process, scope in list(self._open):
             self._close(process, scope, ended_ns)
-        return self._spans
+        return sorted(self._spans, key=begun)
 
     # ------------------------------------------------------------------------------------ changes
 
-    def _repeated(self, event: Event, one: Authority) -> bool:
-        if is_sourced(event.body):
-            record = shared_record(event)
-            if record is not None:
-                key = (record, one.scope)
-                if key in self._records:
-                    return True
-                self._records.add(key)
-        place = (event.process, one.scope)
+    def _repeated(self, one: ChangeRow) -> bool:
+        if one.record:
+            key = (one.record, one.scope)
+            if key in self._records:
+                return True
+            self._records.add(key)
+        place = (one.process, one.scope)
         repeated = bool(one.matter) and self._matters.get(place) == one.matter
         self._matters[place] = one.matter
         return repeated
 
-    def _row(self, position: int, event: Event, one: Authority) -> AuthorityRow:
+    def _row(self, one: ChangeRow) -> AuthorityRow:
         scope = self._scopes.setdefault(one.scope, _Scope())
         was, former = scope.epoch, scope.holder
-        holder = self._holder(event, one)
+        holder = _Holder(one.holder, one.node or next(iter(self._nodes.get(one.holder, ())), ""))
         effect = self._effect(scope, one, holder)
+        same = self._same
         return AuthorityRow(
-            position=position,
-            at_ns=event.at_ns,
-            process=event.process,
-            node_seq=event.node_seq,
-            kind=event.kind,
-            type=f"{one.scope.partition(' ')[0]} {one.change}: {event.kind}",
-            scope=one.scope,
-            change=one.change,
+            position=one.position,
+            at_ns=one.at_ns,
+            process=same(one.process),
+            node_seq=one.node_seq,
+            kind=same(one.kind),
+            type=same(f"{one.scope.partition(' ')[0]} {one.change}: {one.kind}"),
+            scope=same(one.scope),
+            change=same(one.change),
             effect=effect,
             epoch=one.epoch,
             was=was,
-            holder=holder.process,
-            node=holder.node,
-            former=former.process,
-            former_node=former.node,
+            holder=same(holder.process),
+            node=same(holder.node),
+            former=same(former.process),
+            former_node=same(former.node),
             wide=one.wide,
         )
 
-    def _holder(self, event: Event, one: Authority) -> _Holder:
-        process = event.process if one.holder == "" else one.holder or ""
-        return _Holder(process, one.node or next(iter(self._nodes.get(process, ())), ""))
+    def _same(self, word: str) -> str:
+        """The word, kept once for all rows."""
+        return self._words.setdefault(word, word)
 
-    def _effect(self, scope: _Scope, one: Authority, holder: _Holder) -> Effect:
-        if one.change is Change.REFUSED:
+    def _effect(self, scope: _Scope, one: ChangeRow, holder: _Holder) -> Effect:
+        if one.change == Change.REFUSED:
             return Effect.REFUSES
-        if one.change is Change.NOTED or (one.epoch >= 0 and one.epoch < scope.epoch):
+        if one.change == Change.NOTED or (one.epoch >= 0 and one.epoch < scope.epoch):
             return Effect.NOTES
         same = scope.holder.same(holder)
-        if one.change is Change.LOST:
+        if one.change == Change.LOST:
             if not scope.ever or (scope.held and same is False):
                 return Effect.NOTES
             scope.held = False
@@ -168,20 +176,20 @@ class AuthorityFold:
 
     # -------------------------------------------------------------------------------------- spans
 
-    def _span(self, event: Event, one: Authority) -> None:
-        if one.holder is None or one.change is Change.REFUSED:
+    def _span(self, one: ChangeRow) -> None:
+        process = one.holder
+        if not process or one.change == Change.REFUSED:
             return
-        process = one.holder or event.process
-        if not one.state and one.change is not Change.LOST:
+        if not one.state and one.change != Change.LOST:
             return  # the process stays in the state that it is in
         found = self._open.get((process, one.scope))
         if found is not None and (found.state, found.epoch) == (one.state, one.epoch):
             return
-        self._close(process, one.scope, event.at_ns)
+        self._close(process, one.scope, one.at_ns)
         if one.state:
             own = one.wide or one.scope in self._nodes.get(process, ())
-            held = one.change is Change.GAINED
-            self._open[process, one.scope] = _Open(one.state, one.epoch, held, own, event.at_ns)
+            held = one.change == Change.GAINED
+            self._open[process, one.scope] = _Open(one.state, one.epoch, held, own, one.at_ns)
 
     def _close(self, process: str, scope: str, at_ns: int) -> None:
         found = self._open.pop((process, scope), None)
@@ -200,6 +208,6 @@ class AuthorityFold:
             )
 
 
-def taking(rows: Iterable[AuthorityRow]) -> Sequence[AuthorityRow]:
-    """The changes that took authority from a holder, and so may explain a failure."""
-    return [row for row in rows if row.effect is Effect.TAKES]
+def begun(span: SpanRow) -> tuple[int, int, str, str]:
+    """The order of states."""
+    return span.from_ns, span.to_ns, span.process, span.scope

@@ -7,24 +7,25 @@ events that led to the failure. Which loss of authority explains it is decided i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, final
 
-from fencepost import Event, Evidence, OperationOutcome
+from msgspec import Struct
+
+from fencepost import Cause, Event, Evidence
 from fencepost.reporting import (
     BROKE,
     Broken,
     Explanation,
+    OperationRow,
     Verdict,
     explain,
     has_concerns,
-    tells_operations,
 )
-from fencepost_reports.one_run.authority import taking
 from fencepost_reports.one_run.causes import NOTHING, Causes, Failed
-from fencepost_reports.one_run.history import History, Placed
-from fencepost_reports.one_run.tables import AuthorityRow, CandidateRow, FailureRow, FaultRow
+from fencepost_reports.one_run.history import Placed, Ref
+from fencepost_reports.one_run.tables import CandidateRow, FailureRow, FaultRow
 
 VIOLATIONS = 20
 """How many violations of one clause are rows, each with its explanation."""
@@ -35,20 +36,18 @@ UNEXPLAINED = CandidateRow(
     position=-1, type="", scope="", at_ns=-1, how=NOTHING, sure=1.0, chance=0.0
 )
 _REMARKS = {"violation": BROKE, "operation": "this failed"}
-_FAILED = (OperationOutcome.FAILED, OperationOutcome.UNKNOWN)
-Ref = tuple[str, int]
 
 
-@final
-@dataclass(slots=True, kw_only=True)
-class Operations:
-    """Consecutive operations of one sort that failed or were left open; see `FailureRow`."""
+class Operations(Struct, kw_only=True):
+    """Consecutive operations of one sort that failed or were left open; see `FailureRow`. `seq` and
+    `position` are those of the event by which the first of them ended."""
 
-    first: Event
+    process: str
+    seq: int
     position: int
     says: str
     subject: str
-    outcome: OperationOutcome
+    outcome: str
     faults: tuple[str, ...]
     began_ns: int
     at_ns: int
@@ -57,45 +56,52 @@ class Operations:
 
 @final
 class OperationFold:
-    """A fold over the events of client operations, in order; `groups` are the operations that did
-    not succeed."""
+    """A fold over the operations that failed or were left open, in order."""
 
     def __init__(self) -> None:
-        self.groups: list[Operations] = []
-        self._invoked: dict[str, int] = {}
+        self._ended: list[Operations] = []
         self._newest: dict[tuple[str, str, str], Operations] = {}
 
-    def apply(self, position: int, event: Event, active: tuple[str, ...]) -> None:
-        """Applies one event; `active` are the ids of the faults that are active."""
-        if not tells_operations(event.body):
+    def apply(self, one: OperationRow, active: tuple[str, ...]) -> None:
+        """Applies one operation; `active` are the ids of the faults that were active."""
+        says = " ".join(filter(None, (one.what, one.outcome, one.error)))
+        key = (one.process, says, one.subject)
+        group = self._newest.get(key)
+        if group is not None and group.faults == active:
+            group.at_ns = one.ended_ns
+            group.began_ns = min(group.began_ns, one.began_ns)
+            group.count += 1
             return
-        for one in event.body.client_operations():
-            if one.outcome is None:
-                self._invoked[one.name] = event.at_ns
-                continue
-            began_ns = self._invoked.pop(one.name, event.at_ns) if one.name else event.at_ns
-            if one.outcome not in _FAILED:
-                continue
-            says = " ".join(filter(None, (one.what, one.outcome, one.error)))
-            key = (event.process, says, one.subject)
-            group = self._newest.get(key)
-            if group is not None and group.faults == active:
-                group.at_ns = event.at_ns
-                group.began_ns = min(group.began_ns, began_ns)
-                group.count += 1
-                continue
-            found = Operations(
-                first=event,
-                position=position,
-                says=says,
-                subject=one.subject,
-                outcome=one.outcome,
-                faults=active,
-                began_ns=began_ns,
-                at_ns=event.at_ns,
-            )
-            self._newest[key] = found
-            self.groups.append(found)
+        if group is not None:
+            self._ended.append(group)
+            if len(self._ended) > 2 * OPERATIONS:
+                self._ended = largest(self._ended)
+        self._newest[key] = Operations(
+            process=one.process,
+            seq=one.seq,
+            position=one.position,
+            says=says,
+            subject=one.subject,
+            outcome=one.outcome,
+            faults=active,
+            began_ns=one.began_ns,
+            at_ns=one.ended_ns,
+        )
+
+    @property
+    def groups(self) -> list[Operations]:
+        """The largest groups, in order."""
+        return largest([*self._ended, *self._newest.values()])
+
+
+def largest(groups: Iterable[Operations]) -> list[Operations]:
+    """The largest groups, at most `OPERATIONS`, in the order of their first operations."""
+    chosen = sorted(groups, key=lambda one: (-one.count, *_first(one)))[:OPERATIONS]
+    return sorted(chosen, key=_first)
+
+
+def _first(group: Operations) -> tuple[int, str, str]:
+    return group.position, group.says, group.subject
 
 
 @final
@@ -133,50 +139,36 @@ class _Wanted:
 @final
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """The failures of a run, and the events that they and their explanations name, by position."""
+    """The failures of a run, and the positions of the events that they name."""
 
     rows: tuple[FailureRow, ...]
-    events: Mapping[int, Event]
+    named: frozenset[int]
 
 
 def explained(
     verdicts: Mapping[str, Verdict],
     operations: Sequence[Operations],
     *,
-    authority: Sequence[AuthorityRow],
     causes: Causes,
     reads: Mapping[str, frozenset[str]],
     faults: Sequence[FaultRow],
-    history: History,
+    events: Callable[[Collection[Ref]], Iterable[Placed]],
     ended_ns: int,
 ) -> Explained:
     """Every failure of a run with its explanation; reads the history only if there is a failure.
 
-    `reads` are the kinds of event that the rules of a clause read.
+    `reads` are the kinds of event that the rules of a clause read; `events` gives the events that
+    explanations are made of, and those with some names.
     """
     failed = [*_violations(verdicts), *_operations(operations)]
     if not failed:
-        return Explained((), {})
+        return Explained((), frozenset())
     named = [c for one in failed for c in (one.broken.at, *one.broken.because) if not c.request]
-    wanted = _Wanted(
-        frozenset(
-            {
-                *((c.process, c.seq) for c in named),
-                *((row.process, row.node_seq) for row in taking(authority)),
-            }
-        )
-    )
-    found = explain([one.broken for one in failed], wanted.passing(history.telling(wanted.refs)))
+    wanted = _Wanted(frozenset((c.process, c.seq) for c in named))
+    found = explain([one.broken for one in failed], wanted.passing(events(wanted.refs)))
     rows = _Rows(causes, reads, wanted.found, faults, ended_ns)
     made = tuple(rows.make(one, chain) for one, chain in zip(failed, found, strict=True))
-    kept = {(c.process, c.seq) for c in named} | {
-        (step.event.process, step.event.node_seq)
-        for chain in found
-        if chain is not None
-        for step in chain.steps
-    }
-    placed = (wanted.found[ref] for ref in kept if ref in wanted.found)
-    return Explained(made, dict(placed))
+    return Explained(made, frozenset(position for position, _ in wanted.found.values()))
 
 
 def _violations(verdicts: Mapping[str, Verdict]) -> Iterable[_Failure]:
@@ -185,11 +177,10 @@ def _violations(verdicts: Mapping[str, Verdict]) -> Iterable[_Failure]:
             yield _Failure(one, "violation", clause, "violated", "")
 
 
-def _operations(groups: Sequence[Operations]) -> Iterable[_Failure]:
-    largest = sorted(groups, key=lambda one: -one.count)[:OPERATIONS]
-    for group in sorted(largest, key=lambda one: one.position):
+def _operations(groups: Iterable[Operations]) -> Iterable[_Failure]:
+    for group in groups:
         yield _Failure(
-            broken=Broken(group.first.ref, Evidence.CLIENT, group.says),
+            broken=Broken(Cause(group.process, group.seq), Evidence.CLIENT, group.says),
             what="operation",
             clause="",
             outcome=group.outcome,

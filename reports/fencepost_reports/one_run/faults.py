@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import final
 
@@ -19,21 +20,26 @@ class FaultFold:
         """fault id -> (when it was healed last, whether any of its healings was measured)."""
         self._late: dict[str, str] = {}
         """fault id -> the evidence of a receipt that came after the injection."""
-        self.active: tuple[str, ...] = ()
-        """The ids of the faults that are active now."""
+        self._active: list[tuple[int, tuple[str, ...]]] = [(-1, ())]
+        """The ids of the faults that are active from a position on."""
 
-    def apply(self, event: Event) -> None:
+    def apply(self, position: int, event: Event) -> None:
         """Applies one event."""
         body = event.body
         if isinstance(body, FaultInjected):
             self._injected.append((body.began_at_ns or event.at_ns, body))
-            self.active = (*self.active, body.fault_id)
+            self._active.append((position, (*self._active[-1][1], body.fault_id)))
         elif isinstance(body, FaultTookEffect):
             self._late[body.fault_id] = body.evidence
         elif isinstance(body, FaultHealed):
             _, measured = self._healed.get(body.fault_id, (0, False))
             self._healed[body.fault_id] = (event.at_ns, measured or body.receipt)
-            self.active = tuple(name for name in self.active if name != body.fault_id)
+            left = tuple(name for name in self._active[-1][1] if name != body.fault_id)
+            self._active.append((position, left))
+
+    def active(self, position: int) -> tuple[str, ...]:
+        """The ids of the faults that were active at a position."""
+        return self._active[bisect_right(self._active, position, key=lambda one: one[0]) - 1][1]
 
     def missed(self) -> tuple[str, ...]:
         """The faults without a receipt."""

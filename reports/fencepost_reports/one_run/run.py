@@ -3,59 +3,39 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass
+from functools import cached_property
+from heapq import nsmallest
 from importlib.util import find_spec
 from os import PathLike, fspath
 from typing import final
 
-from msgspec import Struct
-
-from fencepost import (
-    ClientFailed,
-    ClusterRecovered,
-    ConnectionClosed,
-    Event,
-    FaultHealed,
-    FaultInjected,
-    FaultTookEffect,
-    NodeStarted,
-    NodeStopped,
-    PhaseStarted,
-    ProcessExited,
-    ProcessSpawned,
-    RunEnd,
-    RunEnded,
-    RunStarted,
-    Stalled,
-    TestEnded,
-    TestStarted,
-    kind_name,
-)
+from fencepost import Codec, Event, ProcessExited, ProcessSpawned, kind_name
 from fencepost.reporting import (
     JudgedRun,
     Promises,
     RunFolder,
     RunInfo,
     Verdict,
-    changes_authority,
+    bears_on_explanations,
     judged_run,
     sentence,
-    tells_operations,
 )
 from fencepost_reports import places
-from fencepost_reports.one_run.activity import ActivityFold, sort_of
-from fencepost_reports.one_run.authority import AuthorityFold
+from fencepost_reports.one_run.activity import processes
 from fencepost_reports.one_run.causes import Causes
-from fencepost_reports.one_run.failures import OperationFold, explained
-from fencepost_reports.one_run.faults import FaultFold, windows
-from fencepost_reports.one_run.history import EventHistory, History
+from fencepost_reports.one_run.failures import Explained, explained
+from fencepost_reports.one_run.faults import windows
+from fencepost_reports.one_run.history import EventHistory, History, Placed, Ref, Share, Span
+from fencepost_reports.one_run.shares import WHOLE, Folded, folded
+from fencepost_reports.one_run.story import Story, story_of
 from fencepost_reports.one_run.tables import (
     AuthorityRow,
     Count,
     Effect,
     EventRow,
-    PhaseRow,
     RunRow,
     RunTables,
     SlotRow,
@@ -64,24 +44,6 @@ from fencepost_reports.one_run.tables import (
 
 MARKS = 4_000
 """How many events of one run are shown by themselves."""
-_SHOWN: tuple[type[Struct], ...] = (
-    RunStarted,
-    RunEnded,
-    TestStarted,
-    TestEnded,
-    ClusterRecovered,
-    FaultInjected,
-    FaultTookEffect,
-    FaultHealed,
-    ProcessSpawned,
-    ProcessExited,
-    Stalled,
-    NodeStarted,
-    NodeStopped,
-    ConnectionClosed,
-    ClientFailed,
-)
-"""Kinds of which every event is shown by itself, beside changes of authority and failures."""
 
 
 @final
@@ -102,19 +64,23 @@ def sources(given: Iterable[str | PathLike[str]]) -> tuple[RunSource, ...]:
 def run_tables(source: RunSource, promises: Promises) -> RunTables:
     """All tables of one run; judges it unless its folder holds the verdicts.
 
-    Memory holds the changes of authority and the shown events, never the whole history. Nothing is
-    written into the run's folder. Raises UsageError for a folder that is no run, or of an unknown
-    system; EnvironmentFailed for a file system that does not answer.
+    Memory holds the rows of the tables and the events that explanations look back over, never the
+    whole history. Nothing is written into the run's folder. Raises UsageError for a folder that is
+    no run, or of an unknown system; EnvironmentFailed for a file system that does not answer.
     """
+    with opened(source, promises) as run:
+        return run.tables(run.folded())
+
+
+@contextmanager
+def opened(source: RunSource, promises: Promises) -> Iterator[Run]:
+    """A run that is judged, to be read in the block; raises as `run_tables`."""
     info = places.info_of(source.where)
     plane = promises.plane(info.system)
     with places.run_folder(source.where) as folder:
         judged = judged_run(folder, promises, keep=False)
         history = history_of(folder, judged, promises)
-        reading = _Pass()
-        reading.take(history)
-        run = _Run(source, info, plane, judged.end, _reads(promises))
-        return reading.tables(run, judged.judgement.verdicts, history)
+        yield Run(source, info, plane, judged, promises, history)
 
 
 def history_of(folder: RunFolder, judged: JudgedRun, promises: Promises) -> History:
@@ -129,105 +95,105 @@ def history_of(folder: RunFolder, judged: JudgedRun, promises: Promises) -> Hist
     return EventHistory(folder.path, tuple(promises.kinds))
 
 
+@final
+@dataclass(frozen=True)
+class Run:
+    """A run that is judged and can be read."""
+
+    source: RunSource
+    info: RunInfo
+    plane: str
+    judged: JudgedRun
+    promises: Promises
+    history: History
+
+    @cached_property
+    def story(self) -> Story:
+        """The few events that everything else refers to; reads the history once."""
+        return story_of(self.history)
+
+    @property
+    def span(self) -> Span:
+        """The time of the run."""
+        end = self.judged.end
+        return Span(end.began_at_ns, end.ended_at_ns)
+
+    def folded(self, share: Share = WHOLE) -> Folded:
+        """The facts of a share of the run; reads the history."""
+        return folded(self.history, self.story, self.span, share)
+
+    def tables(self, facts: Folded) -> RunTables:
+        """The tables, of the facts of the whole run; reads the history if there is a failure, and
+        the events that are shown."""
+        story, (began_ns, ended_ns) = self.story, astuple(self.span)
+        verdicts = self.judged.judgement.verdicts
+        faults = story.faults.rows(ended_ns)
+        failed = explained(
+            verdicts,
+            facts.operations,
+            causes=Causes(facts.authority, story.nodes, ended_ns - began_ns),
+            reads=_reads(self.promises),
+            faults=faults,
+            events=self._bearing,
+            ended_ns=ended_ns,
+        )
+        about = _about(self, sum(one.events for one in facts.seen))
+        shown, left_out = self._shown(facts.authority, failed)
+        return RunTables(
+            about=about,
+            verdicts=tuple(_verdict(clause, one) for clause, one in verdicts.items()),
+            processes=tuple(processes(facts.seen, story.exited, about.slots)),
+            phases=tuple(story.phases),
+            faults=tuple(faults),
+            authority=tuple(facts.authority),
+            spans=tuple(facts.spans),
+            density=tuple(facts.density),
+            failures=failed.rows,
+            windows=tuple(windows(faults, facts.authority, failed.rows, began_ns, ended_ns)),
+            shown=shown,
+            left_out=left_out,
+        )
+
+    def _bearing(self, refs: Collection[Ref]) -> Iterable[Placed]:
+        """The events that explanations are made of, and those with these names."""
+        kinds = Codec(self.promises.kinds).kinds.values()
+        return self.history.events([k for k in kinds if bears_on_explanations(k)], refs)
+
+    def _shown(
+        self, authority: Iterable[AuthorityRow], failed: Explained
+    ) -> tuple[tuple[EventRow, ...], int]:
+        """The most important of the events that could be shown, in their order, and how many are
+        left out.
+
+        Chosen first are events that explain a failure, then losses of authority, then all others
+        by position.
+        """
+        changes = {row.position: row for row in authority}
+        explaining = {row.explained_by for row in failed.rows} - {-1}
+        candidates = self.story.shown | failed.named | explaining
+        candidates |= {r.position for r in authority if r.effect is not Effect.REFUSES}
+
+        def rank(position: int) -> tuple[int, int]:
+            if position in explaining:
+                return 0, position
+            change = changes.get(position)
+            return (1 if change is not None and change.effect is Effect.TAKES else 2), position
+
+        chosen = frozenset(nsmallest(MARKS, candidates, key=rank))
+        rows = (_event(p, event, changes.get(p)) for p, event in self.history.at(chosen))
+        return tuple(rows), len(candidates) - len(chosen)
+
+
 def _reads(promises: Promises) -> Mapping[str, frozenset[str]]:
+    """The kinds of event that the rules of each clause read."""
     found: dict[str, set[str]] = {}
     for rule in promises.rules:
         found.setdefault(rule.clause, set()).update(map(kind_name, rule.kinds))
     return {clause: frozenset(kinds) for clause, kinds in found.items()}
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """The facts of a run besides its events."""
-
-    source: RunSource
-    info: RunInfo
-    plane: str
-    end: RunEnd
-    reads: Mapping[str, frozenset[str]]
-    """The kinds of event that the rules of each clause read."""
-
-
-@final
-class _Pass:
-    """One reading of a history, for all folds that need only one."""
-
-    def __init__(self) -> None:
-        self._authority = AuthorityFold()
-        self._faults = FaultFold()
-        self._activity = ActivityFold()
-        self._operations = OperationFold()
-        self._shown: dict[int, Event] = {}
-        self._phases: list[PhaseRow] = []
-        self._test = ""
-
-    def take(self, history: History) -> None:
-        """Reads the whole history."""
-        for some in history.others():
-            self._activity.apply_counted(some)
-        for position, event in history.telling():
-            body = event.body
-            self._activity.apply(position, event)
-            if isinstance(body, PhaseStarted):
-                self._phases.append(PhaseRow(phase=body.phase, from_ns=event.at_ns))
-            if isinstance(body, TestStarted):
-                self._test = body.nodeid
-            if isinstance(body, (FaultInjected, FaultTookEffect, FaultHealed)):
-                self._faults.apply(event)
-            if tells_operations(body):
-                self._operations.apply(position, event, self._faults.active)
-            if changes_authority(body) or isinstance(body, (NodeStarted, ProcessExited)):
-                rows = len(self._authority.rows)
-                self._authority.apply(position, event)
-                new = self._authority.rows[rows:]
-                if any(row.effect is not Effect.REFUSES for row in new):
-                    self._shown[position] = event
-            if isinstance(body, _SHOWN):
-                self._shown[position] = event
-            sort = sort_of(event)
-            if sort is not None:
-                self._activity.count(event, sort)
-
-    def tables(self, run: _Run, verdicts: Mapping[str, Verdict], history: History) -> RunTables:
-        """The tables; `history` is read once more if there is a failure."""
-        ended_ns = run.end.ended_at_ns
-        began_ns = ended_ns if self._activity.began_ns is None else self._activity.began_ns
-        faults = self._faults.rows(ended_ns)
-        failed = explained(
-            verdicts,
-            self._operations.groups,
-            authority=self._authority.rows,
-            causes=Causes(self._authority.rows, self._authority.nodes, ended_ns - began_ns),
-            reads=run.reads,
-            faults=faults,
-            history=history,
-            ended_ns=ended_ns,
-        )
-        missed = self._faults.missed()
-        about = _about(run, self._test, self._activity.events, began_ns, missed)
-        candidates = {**self._shown, **failed.events}
-        shown = _shown(candidates, self._authority.rows, {r.explained_by for r in failed.rows})
-        return RunTables(
-            about=about,
-            verdicts=tuple(_verdict(clause, one) for clause, one in verdicts.items()),
-            processes=tuple(self._activity.processes(about.slots)),
-            phases=tuple(self._phases),
-            faults=tuple(faults),
-            authority=tuple(self._authority.rows),
-            spans=tuple(self._authority.spans(ended_ns)),
-            density=tuple(self._activity.density(began_ns, ended_ns)),
-            failures=failed.rows,
-            windows=tuple(
-                windows(faults, self._authority.rows, failed.rows, began_ns, ended_ns)
-            ),
-            shown=shown,
-            left_out=len(candidates) - len(shown),
-        )  # fmt: skip
-
-
-def _about(run: _Run, test: str, events: int, began_ns: int, missed: tuple[str, ...]) -> RunRow:
-    info = run.info
+def _about(run: Run, events: int) -> RunRow:
+    info, end = run.info, run.judged.end
     family = info.system.partition("@")[0]
     return RunRow(
         run=run.source.run,
@@ -237,18 +203,18 @@ def _about(run: _Run, test: str, events: int, began_ns: int, missed: tuple[str, 
         plane=run.plane,
         runtime=info.runtime,
         seed=info.seed,
-        test=test,
+        test=run.story.test,
         counts=_counts(info),
         defects=info.defects,
         started_at=info.started_at,
         slots=tuple(SlotRow(name=s.name, role=s.role, node_id=s.node_id) for s in info.slots),
         events=events,
-        began_ns=began_ns,
-        ended_ns=run.end.ended_at_ns,
-        complete=run.end.complete,
-        damage=run.end.damage,
-        stalled=run.end.stalled_in_words,
-        missed=missed,
+        began_ns=end.began_at_ns,
+        ended_ns=end.ended_at_ns,
+        complete=end.complete,
+        damage=end.damage,
+        stalled=end.stalled_in_words,
+        missed=run.story.faults.missed(),
     )
 
 
@@ -273,26 +239,6 @@ def _verdict(clause: str, verdict: Verdict) -> VerdictRow:
 
 
 # ------------------------------------------------------------------ events shown by themselves
-
-
-def _shown(
-    events: Mapping[int, Event], authority: Iterable[AuthorityRow], explaining: set[int]
-) -> tuple[EventRow, ...]:
-    """The most important of the events that could be shown, in their order.
-
-    Chosen first are events that explain a failure, then losses of authority, then all others by
-    position.
-    """
-    changes = {row.position: row for row in authority}
-
-    def rank(position: int) -> tuple[int, int]:
-        if position in explaining:
-            return 0, position
-        change = changes.get(position)
-        return (1 if change is not None and change.effect is Effect.TAKES else 2), position
-
-    chosen = sorted(sorted(events, key=rank)[:MARKS])
-    return tuple(_event(p, events[p], changes.get(p)) for p in chosen)
 
 
 def _event(position: int, event: Event, change: AuthorityRow | None) -> EventRow:

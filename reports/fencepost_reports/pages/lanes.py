@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from heapq import nlargest
 
 from fencepost import FaultInjected
 from fencepost.reporting import sentence_of
@@ -21,6 +22,8 @@ from fencepost_reports.pages.drawing import Lane, Mark, Span, Timeline, Window, 
 
 TARGETS = 2
 """How many targets of a fault its label names."""
+STATES = 5_000
+"""How many states a timeline draws at most: those of nodes first, then the longest."""
 LOOKS = 5
 """How many states have a colour of their own; further ones share the last."""
 _UNMARKED = frozenset({"fault.injected", "fault.healed"})
@@ -60,7 +63,15 @@ def looks(run: RunTables) -> Mapping[str, str]:
 
 def scopes(run: RunTables) -> Sequence[str]:
     """The scopes that a reader may choose to see, besides those that are always shown."""
-    return sorted({span.scope for span in run.spans if not span.own})
+    return sorted({span.scope for span in drawn(run) if not span.own})
+
+
+def drawn(run: RunTables) -> Sequence[SpanRow]:
+    """The states that the timeline draws, in order."""
+    if len(run.spans) <= STATES:
+        return run.spans
+    chosen = nlargest(STATES, run.spans, key=lambda span: (span.own, span.to_ns - span.from_ns))
+    return sorted(chosen, key=lambda span: span.from_ns)
 
 
 def timeline(run: RunTables) -> Timeline:
@@ -122,7 +133,7 @@ def _spans(run: RunTables) -> dict[str, Sequence[Span]]:
     look = looks(run)
     own = {span.process for span in run.spans if span.own}
     spans: dict[str, list[Span]] = {}
-    for row in sorted(run.spans, key=lambda row: (row.process, row.from_ns)):
+    for row in sorted(drawn(run), key=lambda row: (row.process, row.from_ns)):
         shown = row.own or row.process not in own
         spans.setdefault(row.process, []).append(_span(run, row, look, "" if shown else row.scope))
     return dict(spans)

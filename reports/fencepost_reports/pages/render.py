@@ -29,6 +29,7 @@ from fencepost_reports.one_run.tables import (
 from fencepost_reports.pages.clauses import clause_pages
 from fencepost_reports.pages.drawing import LEGEND, definitions, draw, seconds
 from fencepost_reports.pages.lanes import (
+    drawn,
     looks,
     mark_id,
     ms,
@@ -164,6 +165,7 @@ def _view(run: RunTables) -> Mapping[str, Any]:
         "replay": _replay(run),
         "length": ms(run, run.about.ended_ns),
         "left_out": run.left_out,
+        "states_left_out": len(run.spans) - len(drawn(run)),
         "counts": [(v, sum(row.verdict == v for row in verdicts)) for v in _WORST],
         "verdicts": verdicts,
         "scopes": scopes(run),

@@ -28,7 +28,7 @@ from fencepost.runs.run import RunSpec, new_folder
 SYSTEM, DEFECT = "reference/quorum", "serves-without-lease"
 _ONCE = r"^(run|fault|test|cluster)\."
 _LINKED = ("damage.json", "verdicts.json", "history.ndjson")
-_COLUMNS = ("events", "findings", "operations", "verdicts")
+_COLUMNS = ("events", "changes", "operations", "findings", "verdicts")
 _BLOCK = 1 << 20
 
 
@@ -71,32 +71,50 @@ def _copied(of: RunFolder, to: Path, later: timedelta) -> Path:
 def repeated(of: RunFolder, to: Path, plugins: Plugins, events: int) -> Path:
     """A run of at least so many events. Its history is that of `of`: only its columns are long."""
     _copied(of, to, timedelta())
-    long = to / "columns" / "events.parquet"
-    long.unlink()
     first = parquet.read_table(of.path / "columns" / "events.parquet")
-    more = first.filter(compute.invert(compute.match_substring_regex(first["kind"], _ONCE)))
+    more = first.filter(_often(first["kind"]))
     length_ns = compute.max(first["at_ns"]).as_py() - compute.min(first["at_ns"]).as_py() + 1
     numbers = compute.max(first["node_seq"]).as_py() + 1
-    with parquet.ParquetWriter(long, first.schema, compression="zstd") as file:
-        file.write_table(first)
-        written, part = first.num_rows, 1
-        while written < events:
-            shifted = _plus(more, "node_seq", numbers * part)
-            shifted = _plus(shifted, "cause_seq", numbers * part)
-            shifted = _plus(shifted, "at_ns", length_ns * part)
-            at = shifted.schema.get_field_index("position")
-            positions = pa.array(range(written, written + more.num_rows), pa.int64())
-            file.write_table(shifted.set_column(at, shifted.schema.field(at), positions))
-            written, part = written + more.num_rows, part + 1
-    _rejudge(of, to, ended_ns=length_ns * part)
+    parts = -(-(events - first.num_rows) // more.num_rows)
+    # The position of an event in a repetition, from 0, by its position in the first part.
+    nth = dict(zip(more["position"].to_pylist(), range(more.num_rows), strict=True))
+    shifts = {"at_ns": length_ns, "began_ns": length_ns, "ended_ns": length_ns}
+    shifts |= dict.fromkeys(("node_seq", "seq", "cause_seq"), numbers)
+    for name in ("events", "changes", "operations"):
+        table = parquet.read_table(of.path / "columns" / f"{name}.parquet")
+        (to / "columns" / f"{name}.parquet").unlink()
+        again = table.filter(compute.is_in(table["position"], pa.array(list(nth))))
+        again = _with(again, "position", [nth[p] for p in again["position"].to_pylist()])
+        again = _plus(again, "position", first.num_rows)
+        with parquet.ParquetWriter(
+            to / "columns" / f"{name}.parquet", table.schema, compression="zstd"
+        ) as file:
+            file.write_table(table)
+            for _ in range(parts):
+                for column in shifts.keys() & set(table.column_names):
+                    again = _plus(again, column, shifts[column])
+                file.write_table(again)
+                again = _plus(again, "position", more.num_rows)
+    _rejudge(of, to, ended_ns=length_ns * parts)
     # The judgement is of the run that was repeated, and must be valid as it is.
     assert judged_run(RunFolder(to), plugins.promises, keep=False).columns
     return to
 
 
+def _often(kinds: pa.ChunkedArray) -> pa.ChunkedArray:
+    return compute.invert(compute.match_substring_regex(kinds, _ONCE))
+
+
 def _plus(table: pa.Table, name: str, more: int) -> pa.Table:
+    return _with(table, name, compute.add(table[name], more))
+
+
+def _with(table: pa.Table, name: str, values: Any) -> pa.Table:
     at = table.schema.get_field_index(name)
-    return table.set_column(at, table.schema.field(at), compute.add(table[name], more))
+    field = table.schema.field(at)
+    return table.set_column(
+        at, field, pa.array(values, field.type) if isinstance(values, list) else values
+    )
 
 
 def _rejudge(of: RunFolder, to: Path, ended_ns: int | None = None) -> None:
@@ -105,7 +123,8 @@ def _rejudge(of: RunFolder, to: Path, ended_ns: int | None = None) -> None:
     judged["history"] = _digest(to, ("run.json", "history.ndjson", "damage.json"))
     if ended_ns is not None:
         judged["end"]["ended_at_ns"] += ended_ns
-        judged["columns"]["events"] = _sha256(to / "columns" / "events.parquet").hexdigest()
+        for name in judged["columns"]:
+            judged["columns"][name] = _sha256(to / "columns" / f"{name}.parquet").hexdigest()
     (to / "judged.json").write_bytes(msgspec.json.encode(judged))
 
 

@@ -26,17 +26,19 @@ _SID, _UTIME, _STIME, _RSS = 3, 11, 12, 21
 @dataclass(frozen=True, slots=True)
 class Cost:
     """What a program took; `peak_mb` is the most memory of all its processes together, in which
-    pages that they share count for each."""
+    pages that they share count for each, and `own_mb` that of its first process alone."""
 
     wall_s: float
     cpu_s: float
     peak_mb: float
+    own_mb: float
 
     def rounded(self) -> dict[str, float]:
         return {
             "wall_s": round(self.wall_s, 1),
             "cpu_s": round(self.cpu_s, 1),
             "peak_mb": round(self.peak_mb),
+            "own_mb": round(self.own_mb),
         }
 
 
@@ -58,7 +60,8 @@ def cost(words: Sequence[str], answer: Path, folder: Path) -> Cost:
     watching.join()
     if started.returncode not in (0, 1, 3):
         raise SystemExit(f"{words[:2]} ended with {started.returncode}")
-    return Cost(wall_s, sum(session.cpu_s.values()), session.peak / (1 << 20))
+    cpu_s = sum(session.cpu_s.values())
+    return Cost(wall_s, cpu_s, session.peak / (1 << 20), session.own / (1 << 20))
 
 
 class _Session:
@@ -66,8 +69,8 @@ class _Session:
 
     def __init__(self, sid: int) -> None:
         self.cpu_s: dict[int, float] = {}
-        self.peak = 0
-        self._sid = str(sid)
+        self.peak = self.own = 0
+        self._leader, self._sid = sid, str(sid)
 
     def watch(self, ended: Event) -> None:
         """Looks at them until the program has ended."""
@@ -77,7 +80,10 @@ class _Session:
                 if fields[_SID] == self._sid:
                     used = (int(fields[_UTIME]) + int(fields[_STIME])) / _TICKS_S
                     self.cpu_s[process] = max(used, self.cpu_s.get(process, 0.0))
-                    memory += int(fields[_RSS]) * _PAGE
+                    used_bytes = int(fields[_RSS]) * _PAGE
+                    memory += used_bytes
+                    if process == self._leader:
+                        self.own = max(self.own, used_bytes)
             self.peak = max(self.peak, memory)
 
 
