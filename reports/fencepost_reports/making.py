@@ -257,10 +257,11 @@ def _cell(value: Any, column: Any) -> Any:
     if not pa.types.is_list(column):
         return pa.array([to_builtins(value)], column)
     fields = list(column.value_type)
-    columns = [
-        pa.array([to_builtins(getattr(one, field.name)) for one in value], field.type)
-        for field in fields
-    ]
+    columns = []
+    for field in fields:
+        values = [getattr(one, field.name) for one in value]
+        plain = to_builtins(values) if pa.types.is_nested(field.type) else values
+        columns.append(pa.array(plain, field.type))
     rows = pa.StructArray.from_arrays(columns, fields=fields)
     return pa.ListArray.from_arrays(pa.array([0, len(value)], pa.int32()), rows, type=column)
 

@@ -67,21 +67,21 @@ def changes_of(position: int, event: Event) -> Sequence[ChangeRow]:
     record = shared_record(event) if found else None
     return [
         ChangeRow(
-            position,
-            event.at_ns,
-            event.process,
-            event.node_seq,
-            event.kind,
-            one.scope,
-            str(one.change),
-            one.epoch,
-            event.process if one.holder == "" else one.holder or "",
-            one.node,
-            one.state,
-            one.wide,
-            one.matter,
-            "" if record is None else repr(record),
-            refuses and number == 0,
+            position=position,
+            at_ns=event.at_ns,
+            process=event.process,
+            node_seq=event.node_seq,
+            kind=event.kind,
+            scope=one.scope,
+            change=str(one.change),
+            epoch=one.epoch,
+            holder=event.process if one.holder == "" else one.holder or "",
+            node=one.node,
+            state=one.state,
+            wide=one.wide,
+            matter=one.matter,
+            record="" if record is None else repr(record),
+            refusal=refuses and number == 0,
         )
         for number, one in enumerate(found)
     ]

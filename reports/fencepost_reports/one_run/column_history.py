@@ -77,9 +77,9 @@ class ColumnHistory:
 
     def _others(self, group: pa.Table) -> pa.Table:
         """The events that are neither clients' nor operations."""
-        told = compute.is_in(group["kind"], pa.array(sorted(self.operations), pa.string()))
+        operations = compute.is_in(group["kind"], pa.array(sorted(self.operations), pa.string()))
         clients = compute.starts_with(group["process"], CLIENTS)
-        return group.filter(compute.invert(compute.or_(told, clients)))
+        return group.filter(compute.invert(compute.or_(operations, clients)))
 
 
 def recorded(folder: RunFolder, judged: JudgedRun, promises: Promises) -> ColumnHistory | None:

@@ -80,7 +80,7 @@ def opened(source: RunSource, promises: Promises) -> Iterator[Run]:
     with places.run_folder(source.where) as folder:
         judged = judged_run(folder, promises, keep=False)
         history = history_of(folder, judged, promises)
-        yield Run(source, info, plane, judged, promises, history)
+        yield Run(source, info, plane, judged, promises, history=history)
 
 
 def history_of(folder: RunFolder, judged: JudgedRun, promises: Promises) -> History:

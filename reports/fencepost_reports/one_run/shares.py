@@ -104,7 +104,7 @@ class _Facts:
         self.activity.count(some)
 
     def end(self) -> Sequence[SpanRow]:
-        """Every state, once all is told."""
+        """Every state, once all facts were taken."""
         self._live_until(NEVER)
         return self.authority.spans(self.span.ended_ns)
 

@@ -91,4 +91,12 @@ def story_of(history: History) -> Story:
                 lives.append((position, event))
         if isinstance(event.body, SHOWN):
             shown.add(position)
-    return Story(faults, phases, test, lives, nodes, exited, frozenset(shown))
+    return Story(
+        faults=faults,
+        phases=phases,
+        test=test,
+        lives=lives,
+        nodes=nodes,
+        exited=exited,
+        shown=frozenset(shown),
+    )
