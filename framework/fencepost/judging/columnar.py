@@ -35,7 +35,12 @@ from fencepost.judging.rules import Exercised, Finding, Violated
 from fencepost.model.errors import UsageError
 
 FOLDER = "columns"
-EVENTS, CHANGES, OPERATIONS = "events", "changes", "operations"
+EVENTS = "events"
+"""The table of events (`EventTable`)."""
+CHANGES = "changes"
+"""The table of changes of authority (`ChangeRow`)."""
+OPERATIONS = "operations"
+"""The table of clients' operations (`OperationRow`)."""
 FINDINGS, VERDICTS = "findings", "verdicts"
 TABLES = (EVENTS, CHANGES, OPERATIONS, FINDINGS, VERDICTS)
 ROWS = 20_000
@@ -45,7 +50,6 @@ _BLOCK = 1 << 20
 _NAME = ("process", "node_seq")
 
 Ref = tuple[str, int]
-Placed = tuple[int, Event]
 
 
 class FindingRow(Struct, frozen=True, kw_only=True):
@@ -226,7 +230,9 @@ class Columns:
         with self._opened(EVENTS) as found:
             return int(found.metadata.num_rows)
 
-    def events(self, kinds: Collection[str], refs: Collection[Ref] = ()) -> Iterator[Placed]:
+    def events(
+        self, kinds: Collection[str], refs: Collection[tuple[str, int]] = ()
+    ) -> Iterator[tuple[int, Event]]:
         """The events of some kinds, and those with some names, each with its position, in order.
 
         The first event is always among them, since times are counted from it.
@@ -242,7 +248,7 @@ class Columns:
 
         return self._chosen((*(_NAME if refs else ()), "position", "kind"), chosen)
 
-    def at(self, positions: Collection[int]) -> Iterator[Placed]:
+    def at(self, positions: Collection[int]) -> Iterator[tuple[int, Event]]:
         """The events at these positions, in order."""
         wanted = pa.array(sorted(positions), pa.int64())
         return self._chosen(
@@ -261,7 +267,7 @@ class Columns:
 
     def _chosen(
         self, by: Sequence[str], choose: Callable[[pa.Table], pa.Array]
-    ) -> Iterator[Placed]:
+    ) -> Iterator[tuple[int, Event]]:
         """The events that are chosen by some columns: only row groups, and columns, of chosen
         events are read."""
         with self._opened(EVENTS) as found:
