@@ -36,7 +36,8 @@ from fencepost_reports.making import Report, maker
 from fencepost_reports.many_runs.job import events, run_job, table
 from fencepost_reports.many_runs.job import runs as all_runs
 from fencepost_reports.many_runs.session import session
-from fencepost_reports.one_run.run import RunSource, run_tables, sources
+from fencepost_reports.one_run.run import Run, RunSource, run_tables, sources
+from fencepost_reports.one_run.shares import Folded
 from fencepost_reports.one_run.tables import RunTables
 from fencepost_reports.report import report
 
@@ -360,14 +361,14 @@ def test_a_run_that_is_removed_before_or_while_it_is_read_is_not_in_the_report(
 
     monkeypatch.undo()
     half = arrive(nights[2], root, promises)
-    reads = making.run_tables
+    reads = Run.tables
 
-    def removing(source: RunSource, by: Promises) -> RunTables:
-        tables = reads(source, by)
+    def removing(run: Run, facts: Folded) -> RunTables:
+        tables = reads(run, facts)
         shutil.rmtree(half)
         return tables
 
-    monkeypatch.setattr(making, "run_tables", removing)
+    monkeypatch.setattr(Run, "tables", removing)
     with pytest.raises(UsageError, match="was removed while it was read"):
         making.make(Report(promises, str(out), ""), sources([half])[0])
     assert set(rows(out)) == {"a"}
