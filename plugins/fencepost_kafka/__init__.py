@@ -44,6 +44,7 @@ from fencepost_kafka.clients.commands import (
 from fencepost_kafka.events import (
     KINDS,
     AdminCompleted,
+    BoundsStated,
     BrokerChangeHandled,
     BrokerCommitted,
     BrokerDeclared,
@@ -148,6 +149,7 @@ __all__ = [
     "AdminCompleted",
     "AdminOptions",
     "AlterSettings",
+    "BoundsStated",
     "BrokerChangeHandled",
     "BrokerCommitted",
     "BrokerDeclared",

@@ -12,7 +12,8 @@ from fencepost import Applicability, Clause, Promise
 
 @cache
 def clauses() -> tuple[Clause, ...]:
-    """Every clause of clauses.toml, in the file's order."""
+    """Every clause of the seed documents and of clients, and those of our own, in the order of the
+    files."""
     return tuple(
         Clause(
             id=entry["id"],
@@ -22,7 +23,8 @@ def clauses() -> tuple[Clause, ...]:
             defect=entry["defect"],
             note=entry.get("note", ""),
         )
-        for entry in tomllib.loads(_text("clauses.toml"))["clause"]
+        for name in ("clauses.toml", "availability.toml")
+        for entry in tomllib.loads(_text(name))["clause"]
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from fencepost import Rule
+from fencepost_suites.availability import fencing as availability
+from fencepost_suites.availability import recovery, writing
 from fencepost_suites.brokers import (
     fencing,
     global_state,
@@ -175,4 +177,7 @@ ALL: tuple[Rule[Any], ...] = (
     of_clients(anomalies.NonmonotonicPoll()),
     of_clients(anomalies.PollSkip()),
     aborted.AbortedRead(),
+    writing.WritableAgain(),
+    availability.DeadIsFenced(),
+    recovery.RecoversInTime(),
 )

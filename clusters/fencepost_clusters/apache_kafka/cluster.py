@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 
+from msgspec import Struct
+
 from fencepost import (
     ClientSpec,
     Cluster,
@@ -36,6 +38,7 @@ from fencepost_clusters.apache_kafka.log_parser import KafkaLogParser
 from fencepost_clusters.apache_kafka.metrics import exporter_config
 from fencepost_clusters.java import resolver_files
 from fencepost_kafka import COMBINED, COUNTS, KafkaView, Role, Timing
+from fencepost_kafka.bounds import availability
 from fencepost_kafka.facade.cluster import KafkaCluster
 from fencepost_kafka.faults.random_faults import KafkaFaultChooser
 from fencepost_kafka.faults.selectors import SELECTORS, select
@@ -223,7 +226,14 @@ class KRaft:
             lease_ms=lease_ms,
             election_ms=int(read["controller.quorum.election.timeout.ms"]),
             recovery_bound_ms=3 * lease_ms + _RESTART_MS,
+            takeover_ms=int(read["controller.quorum.fetch.timeout.ms"])
+            + 4 * int(read["controller.quorum.election.timeout.ms"]),
         )
+
+    def stated(self, shape: Shape) -> Sequence[Struct]:
+        """The bounds of its availability."""
+        read = {**settings.SUITE_SETTINGS, **settings.given(shape.settings)}
+        return (availability(self.timing(shape), lambda name: int(read[name])),)
 
 
 def image_of(version: str) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from fencepost import (
     Cluster,
     Command,
@@ -44,6 +46,7 @@ from fencepost_clusters.zookeeper.server import Timing as ServerTiming
 from fencepost_clusters.zookeeper.view import ServersView, serving
 from fencepost_clusters.zookeeper.view import missing as servers_missing
 from fencepost_kafka import KafkaView, Timing
+from fencepost_kafka.bounds import availability
 from fencepost_kafka.facade.cluster import KafkaCluster
 from fencepost_kafka.faults.random_faults import KafkaFaultChooser
 from fencepost_kafka.faults.selectors import SELECTORS, select
@@ -205,7 +208,12 @@ class ReferenceClassic:
             lease_ms=session_ms,
             election_ms=settings.ms(s.ELECTION_WAIT) + 3 * settings.ms(s.PREFERRED),
             recovery_bound_ms=9 * session_ms + 10_000,
+            takeover_ms=settings.ms(s.ELECTION_WAIT) + 3 * settings.ms(s.PREFERRED),
         )
+
+    def stated(self, shape: Shape) -> Sequence[Struct]:
+        """The bounds of its availability."""
+        return (availability(self.timing(shape), _settings(shape).ms),)
 
 
 def _settings(shape: Shape) -> Settings:

@@ -13,6 +13,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from fencepost import (
     Cluster,
     Command,
@@ -41,6 +43,7 @@ from fencepost_clusters.reference.core.node.settings import (
 from fencepost_clusters.reference.defects.catalogue import DEFECTS, policies_with
 from fencepost_clusters.reference.wire.codec import CLIENT_CALLS, NODE_CALLS
 from fencepost_kafka import COUNTS, KafkaView, Role, Timing
+from fencepost_kafka.bounds import availability
 from fencepost_kafka.demo import demonstration
 from fencepost_kafka.facade.cluster import KafkaCluster
 from fencepost_kafka.faults.random_faults import KafkaFaultChooser
@@ -262,7 +265,13 @@ class ReferenceQuorum:
             lease_ms=settings.lease_ms,
             election_ms=settings.ms("controller.quorum.election.timeout.ms"),
             recovery_bound_ms=3 * settings.lease_ms + 10_000,
+            takeover_ms=settings.ms("controller.quorum.fetch.timeout.ms")
+            + 4 * settings.ms("controller.quorum.election.timeout.ms"),
         )
+
+    def stated(self, shape: Shape) -> Sequence[Struct]:
+        """The bounds of its availability."""
+        return (availability(self.timing(shape), self._settings(shape).ms),)
 
     def _settings(self, shape: Shape) -> s.Settings:
         return s.read(

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from fencepost import (
     Cluster,
     Command,
@@ -47,6 +49,7 @@ from fencepost_clusters.zookeeper.server import Timing as ServerTiming
 from fencepost_clusters.zookeeper.view import ServersView, serving
 from fencepost_clusters.zookeeper.view import missing as servers_missing
 from fencepost_kafka import KafkaView, Role, Timing
+from fencepost_kafka.bounds import availability
 from fencepost_kafka.facade.cluster import KafkaCluster
 from fencepost_kafka.faults.random_faults import KafkaFaultChooser
 from fencepost_kafka.faults.selectors import SELECTORS, select
@@ -219,7 +222,12 @@ class ReferenceLegacy:
             lease_ms=lease_ms,
             election_ms=session_ms,
             recovery_bound_ms=3 * (lease_ms + session_ms) + 10_000,
+            takeover_ms=session_ms * 5 // 4,
         )
+
+    def stated(self, shape: Shape) -> Sequence[Struct]:
+        """The bounds of its availability."""
+        return (availability(self.timing(shape), _settings(shape).ms),)
 
 
 _SESSION = "zookeeper.session.timeout.ms"

@@ -49,6 +49,7 @@ from fencepost.model.system.capabilities import (
     Faceted,
     Launchable,
     Observed,
+    StatesBounds,
     System,
     counted,
 )
@@ -310,6 +311,9 @@ class Run:
             run = cls(runtime, spec, plugins, folder)
             run._on_phase = on_phase
             run.enter("start")
+            if isinstance(spec.system, StatesBounds):
+                for body in spec.system.stated(spec.shape):
+                    run.record(body)
             run._start_nodes()
             run.enter("load")
         except BaseException:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from fencepost_kafka.events.bounds import BoundsStated
 from fencepost_kafka.events.clients import (
     AdminCompleted,
     ConsumerPositioned,
@@ -95,6 +96,7 @@ from fencepost_kafka.events.without_controller import (
 )
 
 KINDS: tuple[type[Struct], ...] = (
+    BoundsStated,
     ElectionStarted,
     VoteAnswered,
     ControllerElected,
@@ -175,6 +177,7 @@ KINDS: tuple[type[Struct], ...] = (
 __all__ = [
     "KINDS",
     "AdminCompleted",
+    "BoundsStated",
     "BrokerChangeHandled",
     "BrokerCommitted",
     "BrokerDeclared",

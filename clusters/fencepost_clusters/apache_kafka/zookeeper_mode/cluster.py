@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 
+from msgspec import Struct
+
 from fencepost import (
     ClientSpec,
     Cluster,
@@ -46,6 +48,7 @@ from fencepost_clusters.zookeeper.log_parser import ROLE, ServerLogParser
 from fencepost_clusters.zookeeper.transactions import logged
 from fencepost_clusters.zookeeper.view import ServersView
 from fencepost_kafka import KafkaView, Role, Timing
+from fencepost_kafka.bounds import availability
 from fencepost_kafka.facade.cluster import KafkaCluster
 from fencepost_kafka.faults.random_faults import KafkaFaultChooser
 from fencepost_kafka.faults.selectors import SELECTORS, select
@@ -223,7 +226,13 @@ class ZooKeeperMode:
             lease_ms=session_ms,
             election_ms=session_ms,
             recovery_bound_ms=3 * session_ms + _RESTART_MS,
+            takeover_ms=session_ms * 5 // 4,
         )
+
+    def stated(self, shape: Shape) -> Sequence[Struct]:
+        """The bounds of its availability."""
+        read = {**settings.SUITE_SETTINGS, **settings.given(shape.settings)}
+        return (availability(self.timing(shape), lambda name: int(read[name])),)
 
     def _listeners(self, place: Place) -> dict[str, str]:
         """The addresses on which a broker listens, and those that it advertises."""

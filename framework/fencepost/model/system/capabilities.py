@@ -261,6 +261,16 @@ class ReadsDisks(Protocol):
 
 
 @runtime_checkable
+class StatesBounds(Protocol):
+    """A system whose rules depend on its configuration, such as on a timeout."""
+
+    def stated(self, shape: Shape) -> Sequence[Struct]:
+        """What rules must know of the configuration of a cluster of that shape: events of the
+        system's own kinds. The harness records them when a run begins."""
+        ...
+
+
+@runtime_checkable
 class Versioned(Protocol):
     """A system that exists in several versions, named `name@version`."""
 

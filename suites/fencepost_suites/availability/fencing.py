@@ -1,0 +1,208 @@
+"""A dead broker leads nothing, and is fenced, soon after its death, whichever server decides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from msgspec import Struct, field
+
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Excused,
+    Exercised,
+    Finding,
+    Key,
+    PhaseStarted,
+    ProcessExited,
+    ProcessSpawned,
+    RunEnd,
+    Violated,
+)
+from fencepost_kafka import (
+    BoundsStated,
+    BrokerCommitted,
+    BrokerDeclared,
+    BrokerDeleted,
+    PartitionCommitted,
+    TopicCommitted,
+    TopicMarked,
+)
+from fencepost_kafka.active_faults import slot_of
+from fencepost_suites.availability.overdue import Overdue, judged
+from fencepost_suites.availability.surroundings import SURROUNDINGS, Surroundings
+from fencepost_suites.common.committed import Brokers, Partitions
+from fencepost_suites.common.keys import NOTHING, whole_run
+from fencepost_suites.common.words import named, span
+
+MS = 1_000_000
+
+
+class _Dead(Struct):
+    """A broker without a process, that was in the cluster or led something."""
+
+    at_ns: int
+    ref: Cause
+    calm_ns: int | None
+    """Since when servers have been able to decide, undisturbed; not before its death."""
+    excuse: str = ""
+    """What disturbed them since its death."""
+    excused: str = ""
+    """The excuse that was printed."""
+    done: bool = False
+    """Whether it is out of the cluster and leads nothing."""
+    reported: bool = False
+
+
+class _Deaths(Struct):
+    around: Surroundings = field(default_factory=Surroundings)
+    bounds: BoundsStated | None = None
+    brokers: Brokers = field(default_factory=Brokers)
+    partitions: Partitions = field(default_factory=Partitions)
+    marked: set[str] = field(default_factory=set)
+    """The topics that are being deleted: nothing is decided about their leaders any more."""
+    dead: dict[int, _Dead] = field(default_factory=dict)
+    suspects: list[Overdue] = field(default_factory=list)
+    over: bool = False
+
+    def left(self, broker: int) -> str:
+        """What a dead broker still is by committed metadata, in words; empty if nothing."""
+        known = self.brokers.newest.get(broker)
+        led = [place for place in self.partitions.led_by(broker) if place[0] not in self.marked]
+        words = ["is not fenced"] if known is not None and not known.fenced else []
+        words += [f"leads {named(led)}"] if led else []
+        return " and ".join(words)
+
+
+@final
+class DeadIsFenced(Struct, frozen=True):
+    """AVAIL-fenced. Death is the harness's word, and what a broker is and leads is committed
+    metadata. Another controller starts no new bound: only a fault does that affects a server that
+    decides, or that server's own end or start, and it is the excuse. So a chain of controllers of
+    which each gives a dead broker a full lease breaks this promise. Exercised by a broker that was
+    fenced and leads nothing in time."""
+
+    clause: str = "AVAIL-fenced"
+    kinds: frozenset[type[Struct]] = SURROUNDINGS | {
+        *(BoundsStated, BrokerCommitted, BrokerDeclared, BrokerDeleted, PartitionCommitted),
+        *(TopicCommitted, TopicMarked, PhaseStarted),
+    }
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Deaths:
+        return _Deaths()
+
+    def step(self, state: _Deaths, event: Event) -> tuple[_Deaths, Sequence[Finding]]:
+        body = event.body
+        if state.over:
+            return state, NOTHING
+        if isinstance(body, BoundsStated):
+            state.bounds = body
+        elif isinstance(body, PhaseStarted):
+            if body.phase == "end":
+                found = self._late(state, event.at_ns, event.ref)
+                state.over = True
+                return state, found
+        elif type(body) in SURROUNDINGS:
+            return state, self._changed(state, event)
+        else:
+            # What is late by now stays so, whatever this record changes.
+            found = self._late(state, event.at_ns, event.ref)
+            self._learn(state, body)
+            return state, (*found, *self._settled(state, event))
+        return state, NOTHING
+
+    @staticmethod
+    def _learn(state: _Deaths, body: Struct) -> None:
+        match body:
+            case PartitionCommitted():
+                news, _ = state.partitions.take(body)
+                elected = state.dead.get(body.leader)
+                if news:
+                    state.marked.discard(body.topic)
+                if news and elected is not None and not elected.reported:
+                    elected.done = False
+            case BrokerCommitted() | BrokerDeclared():
+                state.brokers.take(body)
+            case BrokerDeleted():
+                state.brokers.forget(body)
+            case TopicCommitted():
+                state.partitions.forget(body)
+            case TopicMarked():
+                state.marked.add(body.topic)
+
+    @staticmethod
+    def _settled(state: _Deaths, event: Event) -> Sequence[Finding]:
+        """The dead brokers that committed metadata no longer name."""
+        found: list[Finding] = []
+        for broker, dead in state.dead.items():
+            if dead.done or state.left(broker):
+                continue
+            dead.done = True
+            if state.bounds is not None and not dead.reported and not dead.excused:
+                found.append(Exercised(event.ref, Evidence.PEER))
+        return found
+
+    def _changed(self, state: _Deaths, event: Event) -> Sequence[Finding]:
+        """A process, a fault or the acting controller changed."""
+        body = event.body
+        began_ns = getattr(body, "began_at_ns", 0) or event.at_ns
+        found = self._late(state, min(began_ns, event.at_ns), event.ref)
+        disturbance = state.around.take(event)
+        if isinstance(body, ProcessSpawned) and body.slot in state.around.brokers:
+            state.dead.pop(body.node_id, None)
+        reason = state.around.undecided()
+        for dead in state.dead.values():
+            if reason:
+                dead.calm_ns, dead.excuse = None, reason
+            elif dead.calm_ns is None:
+                dead.calm_ns = event.at_ns
+            elif disturbance is not None and disturbance.touches(state.around.needed()):
+                dead.calm_ns, dead.excuse = event.at_ns, disturbance.words
+        if isinstance(body, ProcessExited):
+            self._died(state, event, body, reason)
+        return found
+
+    @staticmethod
+    def _died(state: _Deaths, event: Event, body: ProcessExited, reason: str) -> None:
+        broker = state.around.brokers.get(slot_of(body.ended))
+        if broker is None or state.around.slots(broker) or broker in state.dead:
+            return
+        calm_ns = None if reason else event.at_ns
+        dead = _Dead(event.at_ns, event.ref, calm_ns, reason, done=not state.left(broker))
+        state.dead[broker] = dead
+
+    @staticmethod
+    def _late(state: _Deaths, at_ns: int, at: Cause) -> Sequence[Finding]:
+        """Takes note of the dead brokers that are something for too long by now. Returns those that
+        are excused."""
+        if state.bounds is None:
+            return NOTHING
+        bound_ns = state.bounds.fenced_ms * MS
+        found: list[Finding] = []
+        for broker, dead in state.dead.items():
+            took_ns = at_ns - dead.at_ns
+            if dead.done or dead.reported or took_ns <= bound_ns:
+                continue
+            message = f"{span(took_ns)} after its death broker {broker} {state.left(broker)}"
+            if dead.calm_ns is None or at_ns - dead.calm_ns <= bound_ns:
+                if dead.excused != dead.excuse:
+                    found.append(Excused(at, f"{message}; {dead.excuse}"))
+                dead.excused = dead.excuse
+                continue
+            calm_ns = at_ns - dead.calm_ns
+            message = f"{message}; nothing disturbed what decides for {span(calm_ns)} of that"
+            violated = Violated(at, Evidence.PEER, message, (dead.ref,))
+            needed = state.around.needed()
+            state.suspects.append(Overdue(violated, dead.calm_ns, at_ns, bound_ns, needed))
+            dead.reported = True
+        return found
+
+    def end(self, state: _Deaths, end: RunEnd) -> Sequence[Finding]:
+        found: Sequence[Finding] = NOTHING
+        if not state.over and state.dead:
+            last = max((dead.ref for dead in state.dead.values()), key=lambda ref: ref.seq)
+            found = self._late(state, end.ended_at_ns, last)
+        return (*found, *judged(state.suspects, end))

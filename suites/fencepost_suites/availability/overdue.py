@@ -1,0 +1,58 @@
+"""Promises with a time bound that were not kept in time: judged at the end, when all stalls are
+known."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import Finding, RunEnd, Undecided, Violated
+from fencepost_kafka.active_faults import slot_of
+from fencepost_suites.common.words import span
+
+HARNESS = "harness"
+_STALL_SHARE = 10
+"""A time proves nothing if stalls took more than a tenth of the bound."""
+
+
+@final
+class Overdue(Struct, frozen=True):
+    """A promise that was not kept between two moments, and the slots that had to keep it."""
+
+    violated: Violated
+    from_ns: int
+    to_ns: int
+    bound_ns: int
+    slots: frozenset[str]
+
+
+def judged(suspects: Sequence[Overdue], end: RunEnd) -> Sequence[Finding]:
+    """The suspects as findings. One is undecided if a process that it needs, or the harness,
+    stalled for more than a tenth of the bound, or if the history lacks events."""
+    found: list[Finding] = []
+    for one in suspects:
+        stalled = _stalled(one, end)
+        if not end.complete:
+            message = f"{one.violated.message}; but the history is not complete"
+            found.append(Undecided(message, one.violated.at))
+        elif stalled:
+            found.append(Undecided(f"{one.violated.message}; but {stalled}", one.violated.at))
+        else:
+            found.append(one.violated)
+    return found
+
+
+def _stalled(one: Overdue, end: RunEnd) -> str:
+    for process in sorted({name for name, _, _ in end.stalls}):
+        if process == HARNESS or _among(process, one.slots):
+            stalled_ns = end.stalled_ns(one.from_ns, one.to_ns, process)
+            if stalled_ns * _STALL_SHARE > one.bound_ns:
+                return f"{process} stalled for {span(stalled_ns)} of that time"
+    return ""
+
+
+def _among(process: str, slots: Collection[str]) -> bool:
+    slot = slot_of(process)
+    return slot in slots or slot.partition("/")[0] in slots

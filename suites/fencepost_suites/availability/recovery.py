@@ -1,0 +1,189 @@
+"""The cluster is whole again soon after the last fault healed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from msgspec import Struct, field
+
+from fencepost import (
+    Cause,
+    ClusterRecovered,
+    Event,
+    Evidence,
+    Exercised,
+    FaultHealed,
+    Finding,
+    Key,
+    PhaseStarted,
+    ProcessExited,
+    ProcessSpawned,
+    RunEnd,
+    Violated,
+)
+from fencepost_kafka import (
+    BoundsStated,
+    BrokerCommitted,
+    BrokerDeclared,
+    BrokerDeleted,
+    PartitionCommitted,
+    TopicCommitted,
+    TopicMarked,
+)
+from fencepost_kafka.active_faults import slot_of
+from fencepost_suites.availability.overdue import Overdue, judged
+from fencepost_suites.availability.surroundings import SURROUNDINGS, Surroundings
+from fencepost_suites.common.committed import Brokers, Partitions
+from fencepost_suites.common.keys import DUPLICATES, NOTHING, whole_run
+from fencepost_suites.common.words import span
+
+MS = 1_000_000
+
+
+class _Healing(Struct):
+    around: Surroundings = field(default_factory=Surroundings)
+    bounds: BoundsStated | None = None
+    brokers: Brokers = field(default_factory=Brokers)
+    partitions: Partitions = field(default_factory=Partitions)
+    marked: set[str] = field(default_factory=set)
+    """The topics that are being deleted."""
+    known: set[str] = field(default_factory=set)
+    """The slots in which a node has run, without duplicates."""
+    quiet_ns: int | None = None
+    """Since when no fault has acted, and every node has run; None: that is not so."""
+    healed: Cause | None = None
+    """The last healing, until the cluster is whole after it, or this was judged."""
+    broken: bool = False
+    """Whether the cluster was not whole since the fault that was healed."""
+    suspects: list[Overdue] = field(default_factory=list)
+    over: bool = False
+
+    def quiet(self) -> bool:
+        """Whether no fault acts and every node runs, once."""
+        running = self.around.living.keys()
+        return not self.around.faults.now and self.known == set(running)
+
+    def lacks(self) -> str:
+        """The first thing that the cluster lacks by committed metadata; empty if it is whole."""
+        fenced = (b for b, one in self.brokers.newest.items() if one.fenced)
+        for broker in fenced:
+            if self.around.slots(broker):
+                return f"broker {broker} is fenced"
+        for (topic, partition), one in self.partitions.newest.items():
+            if topic in self.marked or one.adding or one.removing:
+                continue
+            if not self.around.slots(one.leader):
+                return f"{topic}-{partition} has no live leader"
+            if set(one.isr) != set(one.replicas):
+                return f"the ISR of {topic}-{partition} is {list(one.isr)} of {list(one.replicas)}"
+        return ""
+
+
+@final
+class RecoversInTime(Struct, frozen=True):
+    """AVAIL-recovered. Judged by committed metadata: every live broker is unfenced, and every
+    partition has a live leader and all its replicas in the ISR, at some time between the last
+    healing and the end of the bound. The bound counts anew from each fault and each end or start of
+    a node. Exercised if something was lacking after a fault. If the harness reports that the
+    cluster has not recovered, that breaks the promise as well."""
+
+    clause: str = "AVAIL-recovered"
+    kinds: frozenset[type[Struct]] = SURROUNDINGS | {
+        *(BoundsStated, BrokerCommitted, BrokerDeclared, BrokerDeleted, PartitionCommitted),
+        *(TopicCommitted, TopicMarked, ClusterRecovered, PhaseStarted),
+    }
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Healing:
+        return _Healing()
+
+    def step(self, state: _Healing, event: Event) -> tuple[_Healing, Sequence[Finding]]:
+        body = event.body
+        if state.over:
+            return state, NOTHING
+        began_ns = getattr(body, "began_at_ns", 0) or event.at_ns
+        self._late(state, min(began_ns, event.at_ns))
+        match body:
+            case BoundsStated():
+                state.bounds = body
+            case PhaseStarted():
+                state.over = body.phase == "end"
+            case ClusterRecovered():
+                if not body.recovered:
+                    self._reported(state, event, body)
+            case PartitionCommitted():
+                if state.partitions.take(body)[0]:
+                    state.marked.discard(body.topic)
+            case BrokerCommitted() | BrokerDeclared():
+                state.brokers.take(body)
+            case BrokerDeleted():
+                state.brokers.forget(body)
+            case TopicCommitted():
+                state.partitions.forget(body)
+            case TopicMarked():
+                state.marked.add(body.topic)
+            case _:
+                self._changed(state, event)
+        return state, self._whole(state, event)
+
+    @staticmethod
+    def _changed(state: _Healing, event: Event) -> None:
+        """A process, a fault or the acting controller changed."""
+        around, body = state.around, event.body
+        disturbance = around.take(event)
+        slot = ""
+        if isinstance(body, ProcessSpawned):
+            slot = body.slot
+            if slot in around.nodes() and not slot.endswith(DUPLICATES):
+                state.known.add(slot)
+        elif isinstance(body, ProcessExited):
+            slot = slot_of(body.ended)
+        elif isinstance(body, FaultHealed):
+            state.healed = event.ref
+        elif disturbance is None:
+            return
+        if not slot or slot in around.nodes():
+            state.quiet_ns = event.at_ns if state.quiet() else None
+
+    @staticmethod
+    def _whole(state: _Healing, event: Event) -> Sequence[Finding]:
+        """Looks whether the cluster is whole, while that is awaited."""
+        if state.healed is None and not state.around.faults.now:
+            return NOTHING
+        if state.lacks():
+            state.broken = True
+            return NOTHING
+        if state.quiet_ns is None or state.healed is None:
+            return NOTHING
+        was, state.broken, state.healed = state.broken, False, None
+        return (Exercised(event.ref, Evidence.PEER),) if was and state.bounds else NOTHING
+
+    def _late(self, state: _Healing, at_ns: int) -> None:
+        """Takes note of what the cluster still lacks when the bound is over."""
+        if state.healed is None or state.quiet_ns is None or state.bounds is None:
+            return
+        bound_ns, took_ns = state.bounds.recovered_ms * MS, at_ns - state.quiet_ns
+        lacks = state.lacks() if took_ns > bound_ns else ""
+        if not lacks:
+            return
+        message = f"{span(took_ns)} after the last healing {lacks}"
+        self._suspect(state, Violated(state.healed, Evidence.PEER, message), at_ns, bound_ns)
+
+    def _reported(self, state: _Healing, event: Event, body: ClusterRecovered) -> None:
+        message = f"{body.bound_ms} ms after everything healed: {'; '.join(body.missing)}"
+        because = () if state.healed is None else (state.healed,)
+        violated = Violated(event.ref, Evidence.PEER, message, because)
+        self._suspect(state, violated, event.at_ns, body.bound_ms * MS)
+
+    @staticmethod
+    def _suspect(state: _Healing, violated: Violated, to_ns: int, bound_ns: int) -> None:
+        from_ns = to_ns - bound_ns if state.quiet_ns is None else state.quiet_ns
+        slots = frozenset(state.known)
+        state.suspects.append(Overdue(violated, from_ns, to_ns, bound_ns, slots))
+        state.healed, state.broken = None, False
+
+    def end(self, state: _Healing, end: RunEnd) -> Sequence[Finding]:
+        if not state.over:
+            self._late(state, end.ended_at_ns)
+        return judged(state.suspects, end)

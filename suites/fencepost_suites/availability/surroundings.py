@@ -1,0 +1,213 @@
+"""Which nodes run, and which of them faults affect, by the harness's events alone.
+
+What a promise of availability needs: brokers, the servers that decide about them (controllers,
+ZooKeeper's servers), and the clients' links to all of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import final
+
+from msgspec import Struct, field
+
+from fencepost import (
+    Event,
+    FaultHealed,
+    FaultInjected,
+    NodeStarted,
+    ProcessExited,
+    ProcessSpawned,
+)
+from fencepost_kafka import ControllerBegan, PartitionCommitted
+from fencepost_kafka.active_faults import ActiveFault, ActiveFaults, slot_of
+
+SURROUNDINGS: frozenset[type[Struct]] = frozenset(
+    {ProcessSpawned, ProcessExited, FaultInjected, FaultHealed, NodeStarted, ControllerBegan}
+)
+"""The events that `Surroundings.take` applies."""
+BROKER = "broker"
+CLIENTS = "clients"
+_DECIDING = ("controller", "zookeeper")
+
+
+class Disturbance(Struct, frozen=True):
+    """What an event changed: the slots, or the pairs of slots whose links it affects; in words."""
+
+    words: str
+    began_ns: int
+    slots: frozenset[str] = frozenset()
+    pairs: frozenset[tuple[str, str]] = frozenset()
+
+    def touches(self, needed: Collection[str]) -> bool:
+        """Whether it affects one of these slots, or a link between two of them."""
+        return not self.slots.isdisjoint(needed) or any(
+            one in needed and other in needed for one, other in self.pairs
+        )
+
+
+@final
+class Surroundings(Struct):
+    """The processes and faults of a run."""
+
+    brokers: dict[str, int] = field(default_factory=dict)
+    """slot -> broker id; a duplicate's slot has the id of its original."""
+    deciding: set[str] = field(default_factory=set)
+    """The slots of controllers and of ZooKeeper's servers."""
+    living: dict[str, str] = field(default_factory=dict)
+    """slot -> its live process."""
+    acting: str = ""
+    """The slot of the broker that began to act as the controller last; only over ZooKeeper."""
+    faults: ActiveFaults = field(default_factory=ActiveFaults)
+    """Those that act upon something; a fault that ended a process is over with it."""
+
+    # ------------------------------------------------------------------------------------- events
+
+    def take(self, event: Event) -> Disturbance | None:
+        """Applies an event. Returns what it disturbed; None if it disturbed nothing."""
+        match event.body:
+            case ProcessSpawned() as body:
+                return self._spawned(event, body)
+            case ProcessExited() as body:
+                slot = slot_of(body.ended)
+                if self.living.get(slot) == body.ended:
+                    del self.living[slot]
+                return Disturbance(f"{body.ended} ended", event.at_ns, frozenset({slot}))
+            case NodeStarted(role="controller"):
+                self.deciding.add(slot_of(event.process))
+            case ControllerBegan():
+                self.acting = slot_of(event.process)
+            case FaultInjected() as body:
+                if not body.directions and all(map(self._ended, body.targets)):
+                    return None
+                self.faults.take(event)
+                fault = self.faults.now[body.fault_id]
+                return _by(fault, f"{body.fault_id} began", fault.began_ns)
+            case FaultHealed() as body:
+                healed = self.faults.take(event)
+                began_ns = body.began_at_ns or event.at_ns
+                return healed and _by(healed, f"{body.fault_id} was healed", began_ns)
+        return None
+
+    def _ended(self, target: str) -> bool:
+        """Whether a fault's target is a process that has ended. Its end is what the fault did."""
+        return "#" in target and self.living.get(slot_of(target)) != target
+
+    def _spawned(self, event: Event, body: ProcessSpawned) -> Disturbance | None:
+        if body.role == BROKER:
+            self.brokers[body.slot] = body.node_id
+        elif body.role in _DECIDING:
+            self.deciding.add(body.slot)
+        else:
+            return None
+        self.living[body.slot] = body.started
+        if body.slot not in self.deciders():
+            return None
+        return Disturbance(f"{body.started} began", event.at_ns, frozenset({body.slot}))
+
+    # ------------------------------------------------------------------------------------- answers
+
+    def deciders(self) -> frozenset[str]:
+        """The slots of the servers that decide about brokers now."""
+        return frozenset({*self.deciding, *([self.acting] if self.acting else [])})
+
+    def nodes(self) -> frozenset[str]:
+        """The slots of nodes that have run."""
+        return frozenset({*self.brokers, *self.deciding})
+
+    def slots(self, broker: int) -> Sequence[str]:
+        """The slots in which a process with that id runs."""
+        return [slot for slot, one in self.brokers.items() if one == broker and slot in self.living]
+
+    def needed(self, brokers: Iterable[int] = ()) -> frozenset[str]:
+        """The slots of the deciding servers, of these brokers, and of the clients."""
+        wanted = frozenset(brokers)
+        slots = (slot for slot, one in self.brokers.items() if one in wanted)
+        return frozenset({*self.deciders(), CLIENTS, *slots})
+
+    def undecided(self) -> str:
+        """Why no server may be able to decide about brokers, in words; empty if one can.
+
+        A majority of the servers must run, and no fault may affect one that runs, or a link between
+        them, or the links by which clients observe them.
+        """
+        for role in {one.partition("-")[0] for one in self.deciding}:
+            servers = [one for one in self.deciding if one.partition("-")[0] == role]
+            running = [one for one in servers if one in self.living]
+            if 2 * len(running) <= len(servers):
+                return f"{len(running)} of {len(servers)} servers {role} ran"
+        running = [one for one in self.deciders() if one in self.living]
+        return self._affected(running) or self._between({*running, CLIENTS})
+
+    def unfit(self, record: PartitionCommitted, least: int) -> str:
+        """Why the partition may have no live, connected majority in its ISR, in words; empty if it
+        has one, of at least that size.
+
+        Its leader must be dead or a part of that majority, since a leader that lives and is
+        affected may go on leading.
+        """
+        reason = self.undecided()
+        if reason:
+            return reason
+        members = self._connected(record)
+        wanted = max(least, len(record.replicas) // 2 + 1)
+        if len(members) < wanted:
+            place = f"{record.topic}-{record.partition}"
+            return f"the ISR {list(record.isr)} of {place} had {len(members)} unaffected members"
+        if record.leader not in members and self.slots(record.leader):
+            return f"broker {record.leader}, which led, was affected by a fault"
+        return ""
+
+    def _connected(self, record: PartitionCommitted) -> Sequence[int]:
+        """The members of the ISR that run, once each, and reach each other and the others."""
+        others = {*self.deciders(), CLIENTS}
+        at: dict[str, int] = {}
+        for broker in record.isr:
+            slots = self.slots(broker)
+            if len(slots) == 1 and not self._affected(slots):
+                at[slots[0]] = broker
+        for slot in list(at):
+            if self._cut(slot, others):
+                del at[slot]
+        while at:
+            # A member that the leader does not reach goes first, then the one with most cuts.
+            cuts = {slot: len(self._cut(slot, at)) for slot in at}
+            worst = max(at, key=lambda slot: (cuts[slot], at[slot] != record.leader))
+            if not cuts[worst]:
+                break
+            leader = next((slot for slot, one in at.items() if one == record.leader), "")
+            away = self._cut(leader, at) if leader else ()
+            del at[away[0] if away else worst]
+        return [*at.values()]
+
+    def _affected(self, slots: Iterable[str]) -> str:
+        for fault in self.faults.now.values():
+            for slot in slots:
+                if fault.hits(slot):
+                    return f"{fault.fault_id} acted upon {slot}"
+        return ""
+
+    def _cut(self, slot: str, others: Iterable[str]) -> Sequence[str]:
+        """The slots among the others whose link to this one a fault affects."""
+        return [
+            other
+            for other in others
+            if other != slot
+            and any(
+                fault.directions and fault.between(slot, other)
+                for fault in self.faults.now.values()
+            )
+        ]
+
+    def _between(self, slots: Collection[str]) -> str:
+        for fault in self.faults.now.values():
+            for one, other in sorted(fault.directions):
+                if one in slots and other in slots:
+                    return f"{fault.fault_id} acted upon the link of {one} and {other}"
+        return ""
+
+
+def _by(fault: ActiveFault, words: str, began_ns: int) -> Disturbance:
+    if fault.directions:
+        return Disturbance(words, began_ns, pairs=fault.directions)
+    return Disturbance(words, began_ns, slots=fault.slots)

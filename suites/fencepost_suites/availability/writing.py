@@ -1,0 +1,294 @@
+"""A partition can be written to while a majority of it lives, and again soon after its leader
+died."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import final
+
+from msgspec import Struct, field
+
+from fencepost import (
+    Cause,
+    ClientFailed,
+    Event,
+    Evidence,
+    Excused,
+    Exercised,
+    Finding,
+    Key,
+    PhaseStarted,
+    ProcessExited,
+    RunEnd,
+    Violated,
+)
+from fencepost_kafka import (
+    BoundsStated,
+    PartitionCommitted,
+    ProduceCompleted,
+    ProduceInvoked,
+    TopicCommitted,
+    TopicMarked,
+)
+from fencepost_suites.availability.overdue import Overdue, judged
+from fencepost_suites.availability.surroundings import SURROUNDINGS, Disturbance, Surroundings
+from fencepost_suites.common.committed import Partitions, TopicPartition
+from fencepost_suites.common.keys import NOTHING, whole_run
+from fencepost_suites.common.words import span
+
+MS = 1_000_000
+PAUSE_NS = 1_000 * MS
+LONG_AGO_NS = -(1 << 62)
+"""A partition that clients did not write to for longer is tried anew by the next write."""
+REFUSED_FOR_GOOD = frozenset(
+    {
+        *("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD", "MSG_SIZE_TOO_LARGE"),
+        *("TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", "_QUEUE_FULL"),
+    }
+)
+"""Errors of a write that no cluster would accept."""
+
+
+class Death(Struct, frozen=True):
+    """The death of a partition's leader."""
+
+    at_ns: int
+    ref: Cause
+    broker: int
+
+
+class Wanted(Struct):
+    """The writes that clients want of one partition."""
+
+    open: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """operation -> when it was invoked, and by which process."""
+    since_ns: int = 0
+    """Since when clients have wanted to write, and none could."""
+    asked: Cause | None = None
+    """The newest of them."""
+    idle_ns: int | None = LONG_AGO_NS
+    """When the last open write ended, while none is open."""
+    fit_ns: int | None = None
+    """Since when the partition has had a live, connected majority in its ISR, undisturbed."""
+    unfit: str = "nothing was committed about it"
+    """Why it had none before."""
+    death: Death | None = None
+    """The death of its leader, until a write that was invoked after it is acknowledged."""
+    reported: bool = False
+    excuse: str = ""
+    """The excuse that was printed since clients could write last."""
+
+    def begin(self, at_ns: int) -> None:
+        """Clients could write at this time, or begin to want it."""
+        self.since_ns, self.reported, self.excuse = at_ns, False, ""
+
+
+class _Writing(Struct):
+    around: Surroundings = field(default_factory=Surroundings)
+    bounds: BoundsStated | None = None
+    partitions: Partitions = field(default_factory=Partitions)
+    wanted: dict[TopicPartition, Wanted] = field(default_factory=dict)
+    suspects: list[Overdue] = field(default_factory=list)
+    over: bool = False
+    """Whether the run has begun to end its processes."""
+
+    def least(self) -> int:
+        """The least size of an ISR that takes writes with acks=all."""
+        return self.bounds.least_in_sync if self.bounds else 1
+
+
+@final
+class WritableAgain(Struct, frozen=True):
+    """AVAIL-writable. Judged by writes with acks=all: clients have wanted to write to a partition,
+    and none could, for longer than the bound, all of which time the partition had an undisturbed
+    majority. A disturbance of something that it needs starts the bound anew, and is the excuse.
+    Exercised by an acknowledged write that was invoked after the death of the leader."""
+
+    clause: str = "AVAIL-writable"
+    kinds: frozenset[type[Struct]] = SURROUNDINGS | {
+        *(BoundsStated, PartitionCommitted, TopicCommitted, TopicMarked, ProduceInvoked),
+        *(ProduceCompleted, ClientFailed, PhaseStarted),
+    }
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Writing:
+        return _Writing()
+
+    def step(self, state: _Writing, event: Event) -> tuple[_Writing, Sequence[Finding]]:
+        body = event.body
+        if state.over:
+            return state, NOTHING
+        if isinstance(body, ProduceInvoked):
+            if body.acks == -1:
+                self._invoked(state, event, body)
+        elif isinstance(body, ProduceCompleted):
+            if body.acks == -1:
+                return state, self._completed(state, event, body)
+        elif isinstance(body, PartitionCommitted):
+            if state.partitions.take(body)[0]:
+                self._look(state, event.at_ns, ((body.topic, body.partition),))
+        elif isinstance(body, TopicCommitted | TopicMarked):
+            self._gone(state, body)
+        elif isinstance(body, BoundsStated):
+            state.bounds = body
+        elif isinstance(body, ClientFailed):
+            if body.fatal:
+                self._left(state, event.process)
+        elif isinstance(body, PhaseStarted):
+            if body.phase == "end":
+                found = self._late(state, state.wanted, event.at_ns, event.ref)
+                state.over = True
+                return state, found
+        else:
+            return state, self._changed(state, event)
+        return state, NOTHING
+
+    # ------------------------------------------------------------------------------------- clients
+
+    @staticmethod
+    def _invoked(state: _Writing, event: Event, body: ProduceInvoked) -> None:
+        place = (body.topic, body.partition)
+        wanted = state.wanted.get(place)
+        if wanted is None:
+            wanted = state.wanted[place] = Wanted()
+            WritableAgain._look(state, event.at_ns, (place,))
+        if wanted.idle_ns is not None:
+            if event.at_ns - wanted.idle_ns > PAUSE_NS:
+                wanted.begin(event.at_ns)
+            wanted.idle_ns = None
+        wanted.asked = event.ref
+        wanted.open[body.operation] = (event.at_ns, event.process)
+
+    def _completed(
+        self, state: _Writing, event: Event, body: ProduceCompleted
+    ) -> Sequence[Finding]:
+        place = (body.topic, body.partition)
+        wanted = state.wanted.get(place)
+        if wanted is None or body.operation not in wanted.open:
+            return NOTHING
+        found = list(self._late(state, (place,), event.at_ns, event.ref))
+        invoked_ns, _ = wanted.open.pop(body.operation)
+        if not wanted.open:
+            wanted.idle_ns = event.at_ns
+        if body.outcome == "ok":
+            death, late = wanted.death, wanted.reported
+            wanted.begin(event.at_ns)
+            if death is not None and invoked_ns > death.at_ns:
+                wanted.death = None
+                if not late and not found and state.bounds is not None:
+                    found.append(Exercised(event.ref, Evidence.CLIENT))
+        elif body.error in REFUSED_FOR_GOOD and not wanted.open:
+            wanted.idle_ns = LONG_AGO_NS
+        return found
+
+    @staticmethod
+    def _left(state: _Writing, process: str) -> None:
+        """A client ended: its open writes are no longer wanted."""
+        for wanted in state.wanted.values():
+            for operation, (_, client) in list(wanted.open.items()):
+                if client == process:
+                    del wanted.open[operation]
+                    if not wanted.open:
+                        wanted.idle_ns = LONG_AGO_NS
+
+    # ------------------------------------------------------------------------------------- cluster
+
+    @staticmethod
+    def _gone(state: _Writing, body: TopicCommitted | TopicMarked) -> None:
+        if isinstance(body, TopicMarked) or state.partitions.forget(body):
+            for place in [one for one in state.wanted if one[0] == body.topic]:
+                del state.wanted[place]
+
+    def _changed(self, state: _Writing, event: Event) -> Sequence[Finding]:
+        """A process, a fault or the acting controller changed."""
+        began_ns = getattr(event.body, "began_at_ns", 0) or event.at_ns
+        found = self._late(state, state.wanted, min(began_ns, event.at_ns), event.ref)
+        disturbance = state.around.take(event)
+        if isinstance(event.body, ProcessExited):
+            self._left(state, event.body.ended)
+            self._died(state, event, event.body)
+        self._look(state, event.at_ns, state.wanted, disturbance)
+        return found
+
+    @staticmethod
+    def _died(state: _Writing, event: Event, body: ProcessExited) -> None:
+        broker = state.around.brokers.get(body.ended.partition("#")[0])
+        if broker is None or state.around.slots(broker):
+            return
+        for place, wanted in state.wanted.items():
+            record = state.partitions.newest.get(place)
+            if record is not None and record.leader == broker:
+                wanted.death = Death(event.at_ns, event.ref, broker)
+
+    @staticmethod
+    def _look(
+        state: _Writing,
+        at_ns: int,
+        places: Iterable[TopicPartition],
+        disturbance: Disturbance | None = None,
+    ) -> None:
+        """Looks again whether partitions have a majority, and whether it was disturbed."""
+        for place in places:
+            wanted, record = state.wanted.get(place), state.partitions.newest.get(place)
+            if wanted is None:
+                continue
+            reason = (
+                state.around.unfit(record, state.least())
+                if record is not None
+                else f"nothing is committed about {place[0]}-{place[1]}"
+            )
+            if reason:
+                wanted.fit_ns, wanted.unfit = None, reason
+            elif wanted.fit_ns is None:
+                wanted.fit_ns = at_ns
+            elif disturbance is not None and record is not None:
+                needed = state.around.needed(record.replicas)
+                if disturbance.touches(needed):
+                    wanted.fit_ns, wanted.unfit = at_ns, disturbance.words
+
+    # ------------------------------------------------------------------------------------ judgement
+
+    @staticmethod
+    def _late(
+        state: _Writing, places: Iterable[TopicPartition], at_ns: int, at: Cause
+    ) -> Sequence[Finding]:
+        """Takes note of the partitions that clients could not write to for too long by now.
+        Returns those that are excused."""
+        if state.bounds is None:
+            return NOTHING
+        bound_ns = state.bounds.writable_ms * MS
+        found: list[Finding] = []
+        for place in places:
+            wanted = state.wanted[place]
+            waited_ns = at_ns - wanted.since_ns
+            if not wanted.open or waited_ns <= bound_ns or wanted.reported:
+                continue
+            message = (
+                f"no write to {place[0]}-{place[1]} was acknowledged for {span(waited_ns)}, though "
+                "clients wanted to write"
+            )
+            from_ns = max(wanted.since_ns, wanted.fit_ns or 0)
+            if wanted.fit_ns is None or at_ns - from_ns <= bound_ns:
+                if wanted.excuse != wanted.unfit:
+                    found.append(Excused(at, f"{message}; {wanted.unfit}"))
+                wanted.excuse = wanted.unfit
+                continue
+            record = state.partitions.newest[place]
+            because = () if wanted.death is None else (wanted.death.ref,)
+            died = "" if wanted.death is None else f" and broker {wanted.death.broker} had died"
+            message = (
+                f"{message}{died}; {span(at_ns - from_ns)} of that its ISR {list(record.isr)} had "
+                "a live, connected majority"
+            )
+            violated = Violated(at, Evidence.CLIENT, message, because)
+            slots = state.around.needed(record.replicas)
+            state.suspects.append(Overdue(violated, from_ns, at_ns, bound_ns, slots))
+            wanted.reported = True
+        return found
+
+    def end(self, state: _Writing, end: RunEnd) -> Sequence[Finding]:
+        found: list[Finding] = []
+        for place, wanted in state.wanted.items():
+            if wanted.asked is not None and not state.over:
+                found += self._late(state, (place,), end.ended_at_ns, wanted.asked)
+        return (*found, *judged(state.suspects, end))

@@ -1,0 +1,277 @@
+"""AVAIL-recovered: the cluster is whole again within a bound of the last healing."""
+
+from __future__ import annotations
+
+import pytest
+from tests.suites.availability.availability_histories import (
+    CONTROLLER,
+    HARNESS,
+    RECOVERED_MS,
+    Story,
+    began,
+    ended,
+    recovered,
+)
+
+from fencepost import ClusterRecovered, NodeStarted, Stalled
+from fencepost.testing import Outcome
+from fencepost_kafka import BrokerDeleted
+
+LATE_MS = RECOVERED_MS + 500
+IN_TIME_MS = RECOVERED_MS - 100
+
+
+def healed(ms: int, story: Story | None = None) -> Story:
+    """Broker 1 is cut off and leaves the ISR; then the cut heals."""
+    story = story or Story()
+    story.fault("cut-1", "broker-1", "broker-2", directions=("broker-1 -> broker-2",))
+    story.partition(2, (2, 3))
+    story.after(1_000).heal("cut-1")
+    return story.after(ms)
+
+
+# --------------------------------------------------------------------------- the three histories
+
+
+def test_an_isr_that_is_not_full_long_after_the_last_healing_is_a_violation() -> None:
+    found = recovered(healed(LATE_MS))
+    assert (found.verdict, found.violated) == (Outcome.VIOLATED, 1)
+    assert found.violations[0].message == (
+        "20.5 s after the last healing the ISR of orders-0 is [2, 3] of [1, 2, 3]"
+    )
+    assert found.violations[0].at.process == HARNESS
+
+
+def test_a_cluster_that_is_whole_in_time_exercises_the_promise() -> None:
+    story = healed(IN_TIME_MS)
+    story.partition(2, (2, 3, 1))
+    found = recovered(story.after(LATE_MS))
+    assert (found.verdict, found.exercised) == (Outcome.HOLDS, 1)
+
+
+@pytest.mark.parametrize("process", [HARNESS, "broker-3#1", "controller-2#1"])
+def test_a_bound_that_a_stall_ate_is_undecided(process: str) -> None:
+    story = healed(LATE_MS)
+    story.h.add(process, Stalled(stalled_ns=3_000_000_000))
+    assert recovered(story).verdict is Outcome.UNKNOWN
+
+
+def test_a_stall_before_the_healing_excuses_nothing() -> None:
+    story = Story()
+    story.after(9_000).h.add(HARNESS, Stalled(stalled_ns=9_000_000_000))
+    assert recovered(healed(LATE_MS, story)).verdict is Outcome.VIOLATED
+
+
+def test_an_incomplete_history_decides_nothing() -> None:
+    assert recovered(healed(LATE_MS), complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------ what is lacking
+
+
+def test_a_live_broker_that_stays_fenced_is_a_violation() -> None:
+    story = Story()
+    story.broker(1, fenced=True)
+    story.fault("pause-1", "broker-1#1")
+    story.after(1_000).heal("pause-1")
+    found = recovered(story.after(LATE_MS))
+    assert "broker 1 is fenced" in found.violations[0].message
+
+
+def test_a_fenced_broker_that_was_deleted_lacks_nothing() -> None:
+    story = Story()
+    story.broker(1, fenced=True)
+    story.h.add(CONTROLLER, BrokerDeleted(offset=story.offset(), broker_id=1))
+    story.fault("pause-1", "broker-1#1")
+    story.after(1_000).heal("pause-1")
+    assert recovered(story.after(LATE_MS)).verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_partition_without_a_leader_is_a_violation() -> None:
+    story = Story()
+    story.partition(-1)
+    story.fault("pause-1", "broker-1#1")
+    story.after(1_000).heal("pause-1")
+    found = recovered(story.after(LATE_MS))
+    assert "orders-0 has no live leader" in found.violations[0].message
+
+
+def test_the_order_of_replicas_does_not_matter() -> None:
+    story = healed(IN_TIME_MS)
+    story.partition(2, (3, 1, 2))
+    assert recovered(story.after(LATE_MS)).verdict is Outcome.HOLDS
+
+
+def test_a_partition_that_moves_is_not_judged() -> None:
+    story = healed(1_000)
+    story.partition(2, (2, 3), replicas=(1, 2, 3, 4), adding=(4,))
+    assert recovered(story.after(LATE_MS)).verdict is Outcome.HOLDS
+
+
+@pytest.mark.parametrize("how", ["delete", "mark"])
+def test_a_deleted_topic_is_not_judged(how: str) -> None:
+    story = healed(1_000)
+    story.delete() if how == "delete" else story.mark()
+    assert recovered(story.after(LATE_MS)).verdict is Outcome.HOLDS
+
+
+def test_a_topic_that_was_made_again_is_judged() -> None:
+    story = Story()
+    story.mark()
+    assert recovered(healed(LATE_MS, story)).verdict is Outcome.VIOLATED
+
+
+def test_an_older_record_changes_nothing() -> None:
+    story = healed(IN_TIME_MS)
+    record = next(e.body for e in story.h.events() if e.kind == "metadata.partition")
+    story.h.add("broker-2#1", record)
+    assert recovered(story.after(LATE_MS)).verdict is Outcome.VIOLATED
+
+
+def test_what_breaks_again_after_it_was_whole_is_another_matter() -> None:
+    story = healed(1_000)
+    story.partition(2, (2, 3, 1))
+    story.partition(2, (2, 3))
+    assert recovered(story.after(LATE_MS)).verdict is Outcome.HOLDS
+
+
+def test_a_cluster_that_stayed_whole_exercises_nothing() -> None:
+    story = Story()
+    story.fault("slow-1", "broker-1", "broker-2", directions=("broker-1 -> broker-2",))
+    story.after(1_000).heal("slow-1")
+    assert recovered(story.after(LATE_MS)).verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_cluster_that_became_whole_before_the_healing_exercises_nothing_later() -> None:
+    story = healed(1_000)
+    story.partition(2, (2, 3, 1))
+    story.fault("slow-2", "broker-1", "broker-2", directions=("broker-1 -> broker-2",))
+    story.after(1_000).heal("slow-2")
+    assert recovered(story.after(LATE_MS)).exercised == 1
+
+
+# ----------------------------------------------------------------------------- when it is quiet
+
+
+def test_another_fault_starts_the_bound_anew() -> None:
+    story = healed(IN_TIME_MS)
+    story.fault("slow-2", "broker-1", "broker-2", directions=("broker-1 -> broker-2",))
+    story.heal("slow-2")
+    story.after(IN_TIME_MS).partition(2, (2, 3, 1))
+    assert recovered(story).verdict is Outcome.HOLDS
+
+
+def test_what_was_late_when_a_fault_began_stays_so() -> None:
+    story = healed(LATE_MS + 2_000)
+    story.fault("cut-2", "broker-1", "broker-2", directions=("broker-1 -> broker-2",), ago_ms=2_000)
+    assert recovered(story).verdict is Outcome.VIOLATED
+
+
+def test_a_fault_that_began_in_time_starts_the_bound_anew() -> None:
+    story = healed(LATE_MS)
+    story.fault("cut-2", "broker-1", "broker-2", directions=("broker-1 -> broker-2",), ago_ms=2_000)
+    assert recovered(story.after(LATE_MS)).verdict is Outcome.NOT_EXERCISED
+
+
+def test_while_one_of_two_faults_acts_nothing_is_owed() -> None:
+    story = Story()
+    story.fault("pause-2", "broker-3#1")
+    assert recovered(healed(LATE_MS, story)).verdict is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize("slot", ["broker-3", "controller-2"])
+def test_while_a_node_is_down_nothing_is_owed(slot: str) -> None:
+    story = Story()
+    story.die(slot)
+    healed(LATE_MS, story)
+    assert recovered(story).verdict is Outcome.NOT_EXERCISED
+    story.spawn(slot)
+    assert recovered(story.after(IN_TIME_MS)).verdict is Outcome.NOT_EXERCISED
+    assert recovered(story.after(LATE_MS)).verdict is Outcome.VIOLATED
+
+
+def test_while_a_duplicate_runs_nothing_is_owed() -> None:
+    story = Story()
+    story.spawn("broker-3-duplicate")
+    healed(LATE_MS, story)
+    assert recovered(story).verdict is Outcome.NOT_EXERCISED
+    story.die("broker-3-duplicate")
+    assert recovered(story.after(LATE_MS)).verdict is Outcome.VIOLATED
+
+
+def test_the_end_of_a_client_starts_nothing_anew() -> None:
+    story = healed(IN_TIME_MS)
+    story.h.add(HARNESS, ended("clients/producer#1"))
+    assert recovered(story.after(LATE_MS - IN_TIME_MS)).verdict is Outcome.VIOLATED
+
+
+def test_a_nodes_own_word_starts_nothing_anew() -> None:
+    story = healed(IN_TIME_MS)
+    story.h.add("controller-2#1", NodeStarted(role="controller", node_id=102))
+    story.h.add("broker-2#1", began(2))
+    assert recovered(story.after(LATE_MS - IN_TIME_MS)).verdict is Outcome.VIOLATED
+
+
+def test_a_cluster_that_starts_has_not_been_healed() -> None:
+    story = Story()
+    story.partition(2, (2, 3))
+    assert recovered(story.after(LATE_MS)).verdict is Outcome.NOT_EXERCISED
+
+
+def test_without_stated_bounds_nothing_is_judged() -> None:
+    story = healed(LATE_MS, Story(stated=False))
+    assert recovered(story).verdict is Outcome.NOT_EXERCISED
+    story.partition(2, (2, 3, 1))
+    assert recovered(story).verdict is Outcome.NOT_EXERCISED
+
+
+def test_what_the_end_of_the_run_stops_is_not_judged() -> None:
+    story = healed(1_000)
+    story.phase("end")
+    assert recovered(story.after(LATE_MS)).verdict is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize("phase", ["read", "end"])
+def test_what_was_late_when_a_phase_began_is_judged(phase: str) -> None:
+    story = healed(LATE_MS)
+    story.phase(phase)
+    assert recovered(story).verdict is Outcome.VIOLATED
+
+
+# ------------------------------------------------------------------------- the harness's own word
+
+
+def reported(*missing: str) -> ClusterRecovered:
+    return ClusterRecovered(
+        recovered=not missing, took_ms=RECOVERED_MS, bound_ms=RECOVERED_MS, missing=missing
+    )
+
+
+def test_a_cluster_that_the_harness_did_not_see_recover_breaks_the_promise() -> None:
+    story = healed(1_000)
+    story.partition(2, (2, 3, 1))
+    story.h.add(HARNESS, reported("broker-2 is FENCED"))
+    found = recovered(story)
+    assert (found.verdict, found.violated) == (Outcome.VIOLATED, 1)
+    assert found.violations[0].message == "20000 ms after everything healed: broker-2 is FENCED"
+
+
+def test_both_words_about_one_recovery_are_one_violation() -> None:
+    story = healed(IN_TIME_MS)
+    story.h.add(HARNESS, reported("broker-2 is FENCED"))
+    found = recovered(story.after(LATE_MS))
+    assert found.violated == 1
+    assert found.violations[0].because
+
+
+def test_the_harness_acquits_no_cluster_that_is_not_whole() -> None:
+    story = healed(1_000)
+    story.h.add(HARNESS, reported())
+    assert recovered(story.after(LATE_MS)).verdict is Outcome.VIOLATED
+
+
+def test_a_report_after_a_stall_is_undecided() -> None:
+    story = Story()
+    story.h.after(RECOVERED_MS).add(HARNESS, Stalled(stalled_ns=5_000_000_000))
+    story.h.add(HARNESS, reported("broker-2 is FENCED"))
+    assert recovered(story).verdict is Outcome.UNKNOWN
