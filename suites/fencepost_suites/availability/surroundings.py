@@ -86,7 +86,8 @@ class Surroundings(Struct):
             case FaultHealed() as body:
                 healed = self.faults.take(event)
                 began_ns = body.began_at_ns or event.at_ns
-                return healed and _by(healed, f"{body.fault_id} was healed", began_ns)
+                if healed is not None:
+                    return _by(healed, f"{body.fault_id} was healed", began_ns)
         return None
 
     def _ended(self, target: str) -> bool:

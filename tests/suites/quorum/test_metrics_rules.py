@@ -65,6 +65,21 @@ def test_a_node_that_is_behind_and_reports_another_lag_breaks_qc_25(
     assert found.evidence is Evidence.PEER
 
 
+def test_a_peer_is_the_evidence_only_if_it_has_replayed_what_is_reported(h: HistoryBuilder) -> None:
+    h.add(
+        BROKER,
+        MetricsReported(role="broker", node_id=1, metadata_lag=5, last_stable=10, replayed=4),
+    )
+    by_peer = verdict(h).violations[0]
+    assert (by_peer.evidence, [one.process for one in by_peer.because]) == (Evidence.PEER, [ACTIVE])
+
+
+def test_without_such_a_peer_the_node_itself_is_the_evidence(h: HistoryBuilder) -> None:
+    h.add(ACTIVE, controller(metadata_lag=1))
+    alone = verdict(h).violations[0]
+    assert (alone.evidence, alone.because) == (Evidence.SELF, ())
+
+
 def test_a_lag_hidden_by_a_replay_that_did_not_happen_breaks_qc_25(
     h: HistoryBuilder,
 ) -> None:

@@ -61,10 +61,10 @@ def test_a_topic_created_while_all_brokers_were_live_does_not_exercise_rp_28() -
 # ------------------------------------------------------------------------------------------ RP-03
 
 
-def added(log: Log, outcome: str = "ok") -> None:
+def added(log: Log, outcome: str = "ok", brokers: str = "4", api: str = "add_brokers") -> None:
     log.h.add(
         "clients/admin#1",
-        AdminCompleted(operation="op", api="add_brokers", subject="4", outcome=outcome, error=""),
+        AdminCompleted(operation="op", api=api, subject=brokers, outcome=outcome, error=""),
     )
 
 
@@ -102,6 +102,26 @@ def test_moves_to_the_new_broker_alone_keep_rp_03() -> None:
     added(log)
     assert verdict(log.h, "RP-03").verdict is Outcome.HOLDS
     assert verdict(log.h, "RP-03", complete=False).verdict is Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize("api", ["add_brokers", "rebalance", "reassign"])
+def test_moves_of_an_earlier_call_are_not_of_the_next_one(api: str) -> None:
+    log = three_on_three()
+    log.partition(0, (4, 2, 1), 1, 1, isr=(1, 2), adding=(4,), removing=(1,))
+    log.partition(1, (2, 4, 3), 2, 1, isr=(2, 3), adding=(4,), removing=(3,))
+    added(log, api=api)
+    log.broker(5)
+    log.partition(2, (3, 5, 1), 3, 1, isr=(3, 1), adding=(5,), removing=(1,))
+    added(log, brokers="5")
+    assert verdict(log.h, "RP-03").verdict is Outcome.HOLDS
+
+
+def test_moves_before_a_call_of_another_kind_are_of_this_one() -> None:
+    log = three_on_three()
+    log.partition(0, (4, 3, 1, 2), 1, 1, isr=(1, 2), adding=(4, 3), removing=(1, 2))
+    added(log, api="create_topic")
+    added(log)
+    assert verdict(log.h, "RP-03").verdict is Outcome.VIOLATED
 
 
 # ------------------------------------------------------------------------------------------ RP-20
