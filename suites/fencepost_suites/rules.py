@@ -17,7 +17,14 @@ from fencepost_suites.brokers import (
     starting,
     stopping,
 )
-from fencepost_suites.clients import aborted, anomalies, duplicates, ordering
+from fencepost_suites.clients import (
+    aborted,
+    anomalies,
+    cycles,
+    duplicates,
+    one_leader,
+    ordering,
+)
 from fencepost_suites.common import surfaces
 from fencepost_suites.common.generations import of_clients, of_replicas
 from fencepost_suites.control_requests import bounces, obeying, shutdowns
@@ -177,6 +184,8 @@ ALL: tuple[Rule[Any], ...] = (
     of_clients(anomalies.NonmonotonicPoll()),
     of_clients(anomalies.PollSkip()),
     aborted.AbortedRead(),
+    of_clients(one_leader.LostByOneLeader()),
+    of_clients(cycles.CircularFlow()),
     writing.WritableAgain(),
     availability.DeadIsFenced(),
     recovery.RecoversInTime(),

@@ -32,7 +32,7 @@ ANOMALIES = {
     f"JEPSEN-{name}"
     for name in (
         *("lost-write", "duplicate", "inconsistent-offsets", "nonmonotonic-poll", "poll-skip"),
-        *("unseen", "aborted-read", "nonmonotonic-send"),
+        *("unseen", "aborted-read", "nonmonotonic-send", "lost-write-acks1", "G1c-realtime"),
     )
 }
 OURS = {"AVAIL-writable", "AVAIL-fenced", "AVAIL-recovered"}

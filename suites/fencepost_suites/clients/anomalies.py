@@ -33,7 +33,7 @@ class _Write(Struct, frozen=True):
     seq: int
 
 
-class _Unread(Struct):
+class Unread(Struct):
     """The acknowledged writes of a partition that the current reading has not returned yet."""
 
     waiting: dict[int, list[_Write]] = field(default_factory=dict)
@@ -58,10 +58,10 @@ class LostWrite(Struct, frozen=True):
     kinds: frozenset[type[Struct]] = frozenset({ProduceCompleted, Polled, ReadCompleted})
     keys = staticmethod(by_partition)
 
-    def start(self, key: Key) -> _Unread:
-        return _Unread()
+    def start(self, key: Key) -> Unread:
+        return Unread()
 
-    def step(self, state: _Unread, event: Event) -> tuple[_Unread, Sequence[Finding]]:
+    def step(self, state: Unread, event: Event) -> tuple[Unread, Sequence[Finding]]:
         body = event.body
         if isinstance(body, ProduceCompleted):
             if body.acks != -1 or body.outcome != "ok":
@@ -81,7 +81,7 @@ class LostWrite(Struct, frozen=True):
         return state, NOTHING
 
     @staticmethod
-    def _read(state: _Unread, event: Event, body: Polled) -> Sequence[Finding]:
+    def _read(state: Unread, event: Event, body: Polled) -> Sequence[Finding]:
         lost: list[tuple[int, _Write, str]] = []
         if state.owed is None:
             state.owed = frozenset(state.unplaced)
@@ -99,7 +99,7 @@ class LostWrite(Struct, frozen=True):
         return _lost(event, body, lost)
 
     @staticmethod
-    def _completed(state: _Unread, event: Event, body: ReadCompleted) -> Sequence[Finding]:
+    def _completed(state: Unread, event: Event, body: ReadCompleted) -> Sequence[Finding]:
         state.early.clear()
         owed, state.owed = state.owed or frozenset(), None
         if body.outcome != "ok":
@@ -120,7 +120,7 @@ class LostWrite(Struct, frozen=True):
         state.error, state.confirmed = "", 0
         return found
 
-    def end(self, state: _Unread, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Unread, end: RunEnd) -> Sequence[Finding]:
         if state.waiting and state.error:
             message = (
                 f"{len(state.waiting)} acknowledged writes could not be read back: {state.error}"

@@ -8,7 +8,7 @@ from typing import final
 from msgspec import Struct, field
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
-from fencepost_kafka import ProduceCompleted, ProduceInvoked
+from fencepost_kafka import ProduceCompleted, ProduceInvoked, ProducerEpochChanged
 from fencepost_suites.common.keys import NOTHING, by_partition
 
 
@@ -21,23 +21,58 @@ class _Acknowledged(Struct, frozen=True):
     ref: Cause
 
 
+class _Sent(Struct, frozen=True):
+    """An acknowledged write of an idempotent producer, and its number in the order of sending."""
+
+    number: int
+    write: _Acknowledged
+
+
+class _Suspect(Struct, frozen=True):
+    """Two writes of a producer in the wrong order, unless its epoch changed meanwhile."""
+
+    process: str
+    at_ns: int
+    violated: Violated
+
+
 class _Order(Struct):
     last: _Acknowledged | None = None
     """The acknowledged write with the highest offset."""
     before: dict[str, _Acknowledged] = field(default_factory=dict)
     """operation in flight -> the last write when it was invoked."""
+    invoked: int = 0
+    """How many writes idempotent producers have invoked."""
+    numbers: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """operation in flight of an idempotent producer -> its process, and its number."""
+    newest: dict[str, _Sent] = field(default_factory=dict)
+    """process -> its acknowledged write that it sent last."""
+    suspects: list[_Suspect] = field(default_factory=list)
+
+    def changed(self, event: Event, body: ProducerEpochChanged) -> None:
+        """A producer began a new epoch: what was in flight then may be sent again behind what came
+        later (KIP-360)."""
+        mine = event.process
+        self.numbers = {op: sent for op, sent in self.numbers.items() if sent[0] != mine}
+        self.newest.pop(mine, None)
+        self.suspects = [
+            one for one in self.suspects if one.process != mine or one.at_ns < body.since_ns
+        ]
 
 
 @final
 class NonmonotonicSend(Struct, frozen=True):
     """JEPSEN-nonmonotonic-send. The writes may be of one producer, or of several: then it is
     Jepsen's order in real time. Both are acknowledged with acks=all, since a leader that was
-    deposed may store what is only its own. A log that was set back counts once: the order begins
-    anew with the first write behind it. Exercised by each write that was invoked after another was
-    acknowledged."""
+    deposed may store what is only its own. The writes of one idempotent producer keep the order in
+    which it has sent them, those in flight too, within one producer epoch. A log that was set back
+    counts once: the order begins anew with the first write behind it. Exercised by each write that
+    was invoked after another was acknowledged."""
 
     clause: str = "JEPSEN-nonmonotonic-send"
-    kinds: frozenset[type[Struct]] = frozenset({ProduceInvoked, ProduceCompleted})
+    kinds: frozenset[type[Struct]] = frozenset(
+        {ProduceInvoked, ProduceCompleted, ProducerEpochChanged}
+    )
     keys = staticmethod(by_partition)
 
     def start(self, key: Key) -> _Order:
@@ -49,14 +84,26 @@ class NonmonotonicSend(Struct, frozen=True):
             last = state.last
             if last is not None and last.at_ns < event.at_ns and body.acks == -1:
                 state.before[body.operation] = last
+            if body.idempotent:
+                state.invoked += 1
+                state.numbers[body.operation] = (event.process, state.invoked)
         elif isinstance(body, ProduceCompleted):
             before = state.before.pop(body.operation, None)
+            _, number = state.numbers.pop(body.operation, ("", 0))
             if body.acks != -1 or body.outcome != "ok" or body.offset < 0:
                 return state, NOTHING
+            write = _Acknowledged(body.offset, body.operation, event.at_ns, event.ref)
             if state.last is None or body.offset > state.last.offset:
-                state.last = _Acknowledged(body.offset, body.operation, event.at_ns, event.ref)
+                state.last = write
+            set_back = before is not None and body.offset <= before.offset
+            if set_back:
+                state.newest.clear()
+            if number:
+                self._sent(state, event, body, _Sent(number, write))
             if before is not None:
                 return state, self._judged(state, event, body, before)
+        elif isinstance(body, ProducerEpochChanged):
+            state.changed(event, body)
         return state, NOTHING
 
     @staticmethod
@@ -73,5 +120,24 @@ class NonmonotonicSend(Struct, frozen=True):
         )
         return (Violated(event.ref, Evidence.CLIENT, message, (before.ref,)),)
 
+    @staticmethod
+    def _sent(state: _Order, event: Event, body: ProduceCompleted, sent: _Sent) -> None:
+        """Compares a write with the one that its producer has sent last."""
+        newest = state.newest.get(event.process)
+        if newest is None or sent.number > newest.number:
+            state.newest[event.process] = sent
+        if newest is None:
+            return
+        first, second = sorted((newest, sent), key=lambda one: one.number)
+        if first.write.offset <= second.write.offset:
+            return
+        message = (
+            f"{second.write.operation} is at offset {second.write.offset} of "
+            f"{body.topic}-{body.partition}, before {first.write.operation} at "
+            f"{first.write.offset}, which {event.process} had sent first"
+        )
+        violated = Violated(event.ref, Evidence.CLIENT, message, (newest.write.ref,))
+        state.suspects.append(_Suspect(event.process, event.at_ns, violated))
+
     def end(self, state: _Order, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
+        return tuple(one.violated for one in state.suspects)

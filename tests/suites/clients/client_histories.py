@@ -67,10 +67,11 @@ def acked(
     operation: str = "",
     acks: int = -1,
     outcome: Literal["ok", "failed"] = "ok",
+    process: str = PRODUCER,
 ) -> None:
     name = operation or f"op-{offset}"
     h.add(
-        PRODUCER,
+        process,
         ProduceCompleted(
             operation=name,
             topic="orders",

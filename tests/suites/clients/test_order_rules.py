@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from tests.suites.clients.client_histories import acked, delete_topic, invoke_named, verdict
+from tests.suites.clients.client_histories import (
+    PRODUCER,
+    acked,
+    delete_topic,
+    invoke_named,
+    verdict,
+)
 
 from fencepost.testing import HistoryBuilder, Outcome
+from fencepost_kafka import ProduceInvoked, ProducerEpochChanged
 
 SEND = "nonmonotonic-send"
 
@@ -91,3 +98,133 @@ def test_a_log_that_was_set_back_counts_once_until_it_is_set_back_again() -> Non
         "write-1",
         "write-4",
     ]
+
+
+# ------------------------------------------------------------------ the order of one producer
+
+
+def sends(h: HistoryBuilder, *operations: str, process: str = PRODUCER) -> None:
+    """An idempotent producer sends these, one after the other, before any is acknowledged."""
+    for operation in operations:
+        h.add(
+            process,
+            ProduceInvoked(
+                operation=operation, topic="orders", partition=0, acks=-1, idempotent=True
+            ),
+        )
+
+
+def begins_epoch(h: HistoryBuilder, ago_ms: int = 0, process: str = PRODUCER) -> None:
+    since_ns = h.now_ns - ago_ms * 1_000_000
+    h.add(
+        process,
+        ProducerEpochChanged(
+            topic="orders", partition=0, producer_id=1, epoch=1, since_ns=since_ns
+        ),
+    )
+
+
+@pytest.mark.parametrize("answered", [("first", "second"), ("second", "first")])
+def test_an_idempotent_producer_whose_writes_change_places_breaks_the_order(
+    answered: tuple[str, str],
+) -> None:
+    h = HistoryBuilder()
+    sends(h, "first", "second")
+    for operation in answered:
+        acked(h, 7 if operation == "first" else 5, operation)
+    found = verdict(h, SEND)
+    assert found.violated == 1
+    assert found.violations[0].message == (
+        "second is at offset 5 of orders-0, before first at 7, which clients/producer#1 had sent "
+        "first"
+    )
+    assert found.violations[0].because
+
+
+@pytest.mark.parametrize("answered", [("first", "second"), ("second", "first")])
+def test_an_idempotent_producer_keeps_the_order(answered: tuple[str, str]) -> None:
+    h = HistoryBuilder()
+    sends(h, "first", "second")
+    for operation in answered:
+        acked(h, 5 if operation == "first" else 7, operation)
+    assert verdict(h, SEND).verdict is Outcome.NOT_EXERCISED
+
+
+def test_writes_of_one_batch_may_share_a_place_until_another_rule_looks() -> None:
+    h = HistoryBuilder()
+    sends(h, "first", "second")
+    acked(h, 5, "first")
+    acked(h, 5, "second")
+    assert verdict(h, SEND).verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_write_behind_its_predecessor_is_compared_with_the_newest_one() -> None:
+    h = HistoryBuilder()
+    sends(h, "a", "b", "c")
+    acked(h, 1, "a")
+    acked(h, 9, "c")
+    acked(h, 10, "b")
+    assert "before b at 10" in verdict(h, SEND).violations[0].message
+
+
+def test_the_writes_of_two_producers_have_any_order() -> None:
+    h = HistoryBuilder()
+    sends(h, "first", process="clients/other#1")
+    sends(h, "second")
+    acked(h, 5, "second")
+    acked(h, 7, "first", process="clients/other#1")
+    assert verdict(h, SEND).verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_new_epoch_of_the_producer_may_change_what_was_in_flight() -> None:
+    h = HistoryBuilder()
+    sends(h, "first", "second")
+    begins_epoch(h)
+    acked(h, 7, "first")
+    acked(h, 5, "second")
+    assert verdict(h, SEND).verdict is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(("ago_ms", "expected"), [(1, "violated"), (10, "not-exercised")])
+def test_an_epoch_that_began_before_the_acknowledgement_may_explain_it(
+    ago_ms: int, expected: str
+) -> None:
+    h = HistoryBuilder()
+    sends(h, "first", "second")
+    acked(h, 7, "first")
+    acked(h, 5, "second")
+    h.after(2)
+    begins_epoch(h, ago_ms)
+    assert verdict(h, SEND).verdict == expected
+
+
+def test_the_epoch_of_another_producer_explains_nothing() -> None:
+    h = HistoryBuilder()
+    sends(h, "first", "second")
+    begins_epoch(h, process="clients/other#1")
+    acked(h, 7, "first")
+    acked(h, 5, "second")
+    begins_epoch(h, 10, process="clients/other#1")
+    assert verdict(h, SEND).verdict is Outcome.VIOLATED
+
+
+def test_the_order_begins_anew_with_a_new_epoch() -> None:
+    h = HistoryBuilder()
+    sends(h, "a", "b")
+    acked(h, 9, "a")
+    begins_epoch(h)
+    acked(h, 5, "b")
+    sends(h, "c", "d")
+    acked(h, 12, "c")
+    acked(h, 11, "d")
+    assert verdict(h, SEND).violated == 1
+
+
+def test_a_log_that_was_set_back_is_one_violation_for_a_producer_too() -> None:
+    h = HistoryBuilder()
+    sends(h, "a")
+    acked(h, 900, "a")
+    sends(h, "b", "c")
+    acked(h, 0, "b")
+    acked(h, 1, "c")
+    assert verdict(h, SEND).violated == 1

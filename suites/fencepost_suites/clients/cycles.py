@@ -1,0 +1,117 @@
+"""Circular information flow, as far as the order of one partition shows it (a Jepsen anomaly).
+
+Elle finds cycles in what transactions have read and written. Here an operation is one message, so
+two edges are left beside the order of the log: a consumer has got a message, and the clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from msgspec import Struct, field
+
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost_kafka import Polled, ProduceCompleted, ProduceInvoked
+from fencepost_suites.common.keys import NOTHING, by_partition
+
+CLIENT = Evidence.CLIENT
+
+
+class _Got(Struct, frozen=True):
+    """A message that a consumer had got, with the highest offset so far."""
+
+    offset: int
+    operation: str
+    process: str
+    ref: Cause
+
+
+class _Flow(Struct):
+    top: _Got | None = None
+    invoked: set[str] = field(default_factory=set)
+    before: dict[str, _Got] = field(default_factory=dict)
+    """operation without a place -> the highest message that was got when it was invoked."""
+    early: dict[str, Cause] = field(default_factory=dict)
+    """operation that was read and not invoked -> the poll."""
+
+
+@final
+class CircularFlow(Struct, frozen=True):
+    """JEPSEN-G1c-realtime. A consumer gets only what is committed, so a message that is invoked
+    after a poll lies behind all that the poll returned: whatever its own acknowledgement, and
+    whoever wrote the others. A log that was set back counts once. Exercised by a poll that returns
+    a message, for the first time, that was invoked after another poll."""
+
+    clause: str = "JEPSEN-G1c-realtime"
+    kinds: frozenset[type[Struct]] = frozenset({ProduceInvoked, ProduceCompleted, Polled})
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Flow:
+        return _Flow()
+
+    def step(self, state: _Flow, event: Event) -> tuple[_Flow, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, ProduceInvoked):
+            return state, self._invoked(state, event, body)
+        if isinstance(body, ProduceCompleted):
+            if body.outcome == "failed":
+                state.before.pop(body.operation, None)
+            elif body.outcome == "ok" and body.acks == -1 and body.offset >= 0:
+                return state, self._placed(state, event, body, (body.offset,), (body.operation,))
+        elif isinstance(body, Polled) and body.offsets:
+            known = len(state.before)
+            found = self._placed(state, event, body, body.offsets, body.operations)
+            if not found and len(state.before) < known:
+                found = (Exercised(event.ref, CLIENT),)
+            self._got(state, event, body)
+            return state, found
+        return state, NOTHING
+
+    @staticmethod
+    def _invoked(state: _Flow, event: Event, body: ProduceInvoked) -> Sequence[Finding]:
+        state.invoked.add(body.operation)
+        if state.top is not None:
+            state.before[body.operation] = state.top
+        poll = state.early.get(body.operation)
+        if poll is None:
+            return NOTHING
+        message = (
+            f"{body.operation} to {body.topic}-{body.partition} was invoked after {poll.process} "
+            "had read it"
+        )
+        return (Violated(event.ref, CLIENT, message, (poll,)),)
+
+    @staticmethod
+    def _placed(
+        state: _Flow,
+        event: Event,
+        body: Polled | ProduceCompleted,
+        offsets: Sequence[int],
+        operations: Sequence[str],
+    ) -> Sequence[Finding]:
+        """Judges the messages of which the place is known now, by what was got before them."""
+        for offset, operation in zip(offsets, operations, strict=True):
+            before = state.before.pop(operation, None)
+            if before is None or offset > before.offset:
+                continue
+            state.before.clear()
+            state.top = None
+            message = (
+                f"{operation} is at offset {offset} of {body.topic}-{body.partition}, though it "
+                f"was invoked after {before.process} had got {before.operation} at {before.offset}"
+            )
+            return (Violated(event.ref, CLIENT, message, (before.ref,)),)
+        return NOTHING
+
+    @staticmethod
+    def _got(state: _Flow, event: Event, body: Polled) -> None:
+        for operation in body.operations:
+            if operation not in state.invoked:
+                state.early[operation] = event.ref
+        last, operation = body.offsets[-1], body.operations[-1]
+        if state.top is None or last > state.top.offset:
+            state.top = _Got(last, operation, event.process, event.ref)
+
+    def end(self, state: _Flow, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING

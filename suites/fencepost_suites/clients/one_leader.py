@@ -1,0 +1,62 @@
+"""Writes that the leader alone has acknowledged, while that is a promise: as long as one broker has
+led the partition (a Jepsen anomaly)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from fencepost import Event, Finding, Key, RunEnd
+from fencepost_kafka import PartitionCommitted, Polled, ProduceCompleted, ReadCompleted
+from fencepost_suites.clients.anomalies import LostWrite, Unread
+from fencepost_suites.common.keys import NOTHING, by_partition
+
+NONE = -1
+"""The leader of a partition without one."""
+_WITH_ALL = LostWrite()
+
+
+class _Led(Struct):
+    unread: Unread
+    """The writes with acks=1, to the rule about those with acks=all."""
+    leaders: set[int] = field(default_factory=set)
+    """The leaders by committed metadata."""
+    found: list[Finding] = field(default_factory=list)
+
+
+@final
+class LostByOneLeader(Struct, frozen=True):
+    """JEPSEN-lost-write-acks1. A write with acks=1 may be lost with its leader. As long as the
+    partition has had no other one by committed metadata, and was never without one, it must be
+    read where it was acknowledged, as a write with acks=all must. A new leader may be recorded
+    later than what clients saw of it, so this is judged at the end."""
+
+    clause: str = "JEPSEN-lost-write-acks1"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {ProduceCompleted, Polled, ReadCompleted, PartitionCommitted}
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Led:
+        return _Led(_WITH_ALL.start(key))
+
+    def step(self, state: _Led, event: Event) -> tuple[_Led, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, PartitionCommitted):
+            state.leaders |= {body.leader, NONE} if body.skipped else {body.leader}
+            return state, NOTHING
+        if isinstance(body, ProduceCompleted):
+            if body.acks != 1:
+                return state, NOTHING
+            event = replace(event, body=replace(body, acks=-1))
+        state.unread, found = _WITH_ALL.step(state.unread, event)
+        state.found += found
+        return state, NOTHING
+
+    def end(self, state: _Led, end: RunEnd) -> Sequence[Finding]:
+        if len(state.leaders) != 1 or NONE in state.leaders:
+            return NOTHING
+        return (*state.found, *_WITH_ALL.end(state.unread, end))
