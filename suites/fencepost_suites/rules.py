@@ -6,7 +6,7 @@ from typing import Any
 
 from fencepost import Rule
 from fencepost_suites.availability import fencing as availability
-from fencepost_suites.availability import recovery, writing
+from fencepost_suites.availability import reading, recovery, writing
 from fencepost_suites.brokers import (
     fencing,
     global_state,
@@ -187,6 +187,7 @@ ALL: tuple[Rule[Any], ...] = (
     of_clients(one_leader.LostByOneLeader()),
     of_clients(cycles.CircularFlow()),
     writing.WritableAgain(),
+    reading.ReadableAgain(),
     availability.DeadIsFenced(),
     recovery.RecoversInTime(),
 )

@@ -35,7 +35,7 @@ ANOMALIES = {
         *("unseen", "aborted-read", "nonmonotonic-send", "lost-write-acks1", "G1c-realtime"),
     )
 }
-OURS = {"AVAIL-writable", "AVAIL-fenced", "AVAIL-recovered"}
+OURS = {"AVAIL-writable", "AVAIL-readable", "AVAIL-fenced", "AVAIL-recovered"}
 """The promises of no document and of no other tool."""
 
 

@@ -212,3 +212,42 @@ def _by(fault: ActiveFault, words: str, began_ns: int) -> Disturbance:
     if fault.directions:
         return Disturbance(words, began_ns, pairs=fault.directions)
     return Disturbance(words, began_ns, slots=fault.slots)
+
+
+@final
+class Fit(Struct):
+    """Since when a partition has had a live, connected majority in its ISR, undisturbed."""
+
+    since_ns: int | None = None
+    """None: it has none."""
+    why_not: str = ""
+    """What disturbed it last, or why it had none."""
+
+    def look(
+        self,
+        around: Surroundings,
+        place: tuple[str, int],
+        record: PartitionCommitted | None,
+        least: int,
+    ) -> bool:
+        """Looks at it again; whether it has a majority."""
+        if record is None:
+            reason = f"nothing is committed about {place[0]}-{place[1]}"
+        else:
+            reason = around.unfit(record, least)
+        if reason:
+            self.since_ns, self.why_not = None, reason
+        return not reason
+
+    def disturbed(
+        self, at_ns: int, disturbance: Disturbance | None, needed: frozenset[str]
+    ) -> None:
+        """Counts anew if it has just got its majority, or if that was disturbed."""
+        if self.since_ns is None:
+            self.since_ns = at_ns
+        elif disturbance is not None and disturbance.touches(needed):
+            self.since_ns, self.why_not = at_ns, disturbance.words
+
+    def excuses(self, from_ns: int, at_ns: int, bound_ns: int) -> bool:
+        """Whether it had its majority for no longer than the bound in this time."""
+        return self.since_ns is None or at_ns - max(from_ns, self.since_ns) <= bound_ns

@@ -31,7 +31,7 @@ from fencepost_kafka import (
     TopicMarked,
 )
 from fencepost_suites.availability.overdue import Overdue, judged
-from fencepost_suites.availability.surroundings import SURROUNDINGS, Disturbance, Surroundings
+from fencepost_suites.availability.surroundings import SURROUNDINGS, Disturbance, Fit, Surroundings
 from fencepost_suites.common.committed import Partitions, TopicPartition
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import span
@@ -68,10 +68,7 @@ class Wanted(Struct):
     """The newest of them."""
     idle_ns: int | None = LONG_AGO_NS
     """When the last open write ended, while none is open."""
-    fit_ns: int | None = None
-    """Since when the partition has had a live, connected majority in its ISR, undisturbed."""
-    unfit: str = "nothing was committed about it"
-    """Why it had none before."""
+    fit: Fit = field(default_factory=Fit)
     death: Death | None = None
     """The death of its leader, until a write that was invoked after it is acknowledged."""
     reported: bool = False
@@ -230,21 +227,10 @@ class WritableAgain(Struct, frozen=True):
         """Looks again whether partitions have a majority, and whether it was disturbed."""
         for place in places:
             wanted, record = state.wanted.get(place), state.partitions.newest.get(place)
-            if wanted is None:
+            if wanted is None or not wanted.fit.look(state.around, place, record, state.least()):
                 continue
-            reason = (
-                state.around.unfit(record, state.least())
-                if record is not None
-                else f"nothing is committed about {place[0]}-{place[1]}"
-            )
-            if reason:
-                wanted.fit_ns, wanted.unfit = None, reason
-            elif wanted.fit_ns is None:
-                wanted.fit_ns = at_ns
-            elif disturbance is not None and record is not None:
-                needed = state.around.needed(record.replicas)
-                if disturbance.touches(needed):
-                    wanted.fit_ns, wanted.unfit = at_ns, disturbance.words
+            replicas = () if record is None else record.replicas
+            wanted.fit.disturbed(at_ns, disturbance, state.around.needed(replicas))
 
     # ------------------------------------------------------------------------------------ judgement
 
@@ -267,12 +253,12 @@ class WritableAgain(Struct, frozen=True):
                 f"no write to {place[0]}-{place[1]} was acknowledged for {span(waited_ns)}, though "
                 "clients wanted to write"
             )
-            from_ns = max(wanted.since_ns, wanted.fit_ns or 0)
-            if wanted.fit_ns is None or at_ns - from_ns <= bound_ns:
-                if wanted.excuse != wanted.unfit:
-                    found.append(Excused(at, f"{message}; {wanted.unfit}"))
-                wanted.excuse = wanted.unfit
+            if wanted.fit.excuses(wanted.since_ns, at_ns, bound_ns):
+                if wanted.excuse != wanted.fit.why_not:
+                    found.append(Excused(at, f"{message}; {wanted.fit.why_not}"))
+                wanted.excuse = wanted.fit.why_not
                 continue
+            from_ns = max(wanted.since_ns, wanted.fit.since_ns or 0)
             record = state.partitions.newest[place]
             because = () if wanted.death is None else (wanted.death.ref,)
             died = "" if wanted.death is None else f" and broker {wanted.death.broker} had died"

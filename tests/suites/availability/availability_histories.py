@@ -12,8 +12,10 @@ from fencepost_kafka import (
     BoundsStated,
     BrokerCommitted,
     BrokerDeclared,
+    ConsumerPositioned,
     ControllerBegan,
     PartitionCommitted,
+    Polled,
     ProduceCompleted,
     ProduceInvoked,
     TopicCommitted,
@@ -27,6 +29,7 @@ FENCED_MS, WRITABLE_MS, RECOVERED_MS = 8_000, 18_000, 20_000
 STATED = BoundsStated(
     fenced_ms=FENCED_MS, writable_ms=WRITABLE_MS, recovered_ms=RECOVERED_MS, least_in_sync=2
 )
+CONSUMER, OTHER = "clients/consumer-1#1", "clients/consumer-2#1"
 HARNESS, CONTROLLER, PRODUCER = "harness", "controller-1#1", "clients/producer#1"
 
 
@@ -167,6 +170,28 @@ class Story:
         )
         self.h.add(client, body)
 
+    def ack(self, offset: int, acks: int = -1, outcome: Literal["ok", "unknown"] = "ok") -> None:
+        body = ProduceCompleted(
+            operation=f"op-{offset}",
+            topic="orders",
+            partition=0,
+            acks=acks,
+            outcome=outcome,
+            offset=offset,
+            error="",
+        )
+        self.h.add(PRODUCER, body)
+
+    def poll(self, *offsets: int, by: str = CONSUMER, final: bool = False) -> None:
+        operations = tuple(f"op-{offset}" for offset in offsets)
+        body = Polled(
+            topic="orders", partition=0, offsets=offsets, operations=operations, final=final
+        )
+        self.h.add(by, body)
+
+    def position(self, offset: int, by: str = CONSUMER) -> None:
+        self.h.add(by, ConsumerPositioned(topic="orders", partition=0, offset=offset))
+
     def write(self, operation: str) -> None:
         self.invoke(operation)
         self.complete(operation)
@@ -178,6 +203,7 @@ def verdict(story: Story, clause: str, complete: bool = True) -> Verdict:
     return judged.verdicts[clause]
 
 
+readable = functools.partial(verdict, clause="AVAIL-readable")
 writable = functools.partial(verdict, clause="AVAIL-writable")
 fenced = functools.partial(verdict, clause="AVAIL-fenced")
 recovered = functools.partial(verdict, clause="AVAIL-recovered")

@@ -1,0 +1,277 @@
+"""A consumer goes on reading: none is stuck before messages that were acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from msgspec import Struct, field
+
+from fencepost import (
+    Cause,
+    ClientFailed,
+    Event,
+    Evidence,
+    Excused,
+    Exercised,
+    Finding,
+    Key,
+    PhaseStarted,
+    ProcessExited,
+    RunEnd,
+    Violated,
+)
+from fencepost_kafka import (
+    BoundsStated,
+    ConsumerPositioned,
+    PartitionCommitted,
+    Polled,
+    ProduceCompleted,
+    TopicCommitted,
+    TopicMarked,
+)
+from fencepost_suites.availability.overdue import Overdue, judged
+from fencepost_suites.availability.surroundings import SURROUNDINGS, Disturbance, Fit, Surroundings
+from fencepost_suites.common.committed import Partitions, TopicPartition
+from fencepost_suites.common.keys import NOTHING, whole_run
+from fencepost_suites.common.words import span
+
+MS = 1_000_000
+BEGINNING = -2
+
+
+class _Reading(Struct):
+    """A consumer of a partition."""
+
+    ref: Cause
+    """Its last poll, or the event that positioned it."""
+    next: int | None
+    """The offset that it reads next; None: not known."""
+    behind_ns: int | None = None
+    """Since when it has got nothing, with acknowledged messages before it; None: it has read
+    all."""
+    new_from: int | None = None
+    """The first offset that was not acknowledged yet when the leader died; None: it has not died,
+    or the consumer has got such a message since."""
+    excuse: str = ""
+    reported: bool = False
+
+
+class _Stuck(Struct, frozen=True):
+    """A consumer that got nothing for too long, if others found a message there."""
+
+    place: TopicPartition
+    next: int
+    overdue: Overdue
+
+
+class _Partition(Struct):
+    """A partition, as far as clients read it."""
+
+    acked: int = -1
+    """The highest offset that was acknowledged with acks=all."""
+    shown: int = -1
+    """The highest offset that any reader got."""
+    fit: Fit = field(default_factory=Fit)
+    readers: dict[str, _Reading] = field(default_factory=dict)
+
+
+class _Consumers(Struct):
+    around: Surroundings = field(default_factory=Surroundings)
+    bounds: BoundsStated | None = None
+    partitions: Partitions = field(default_factory=Partitions)
+    read: dict[TopicPartition, _Partition] = field(default_factory=dict)
+    suspects: list[_Stuck] = field(default_factory=list)
+    over: bool = False
+
+    def of(self, place: TopicPartition, at_ns: int) -> _Partition:
+        """What is known of a partition."""
+        if place not in self.read:
+            self.read[place] = _Partition()
+            self.look(self.read[place], place, at_ns)
+        return self.read[place]
+
+    def look(
+        self, one: _Partition, place: TopicPartition, at_ns: int, why: Disturbance | None = None
+    ) -> None:
+        """Looks again whether a partition has its majority, and whether it was disturbed."""
+        record = self.partitions.newest.get(place)
+        least = self.bounds.least_in_sync if self.bounds else 1
+        if one.fit.look(self.around, place, record, least) and record is not None:
+            one.fit.disturbed(at_ns, why, self.around.needed(record.replicas))
+
+
+@final
+class ReadableAgain(Struct, frozen=True):
+    """AVAIL-readable. A consumer is stuck if it has got nothing of a partition for longer than the
+    bound, with messages before it that were acknowledged with acks=all and that another reader got,
+    all of which time the partition had an undisturbed majority. Judged for each consumer by itself.
+    Exercised by a poll after the death of the leader."""
+
+    clause: str = "AVAIL-readable"
+    kinds: frozenset[type[Struct]] = SURROUNDINGS | {
+        *(BoundsStated, PartitionCommitted, TopicCommitted, TopicMarked, ProduceCompleted, Polled),
+        *(ConsumerPositioned, ClientFailed, PhaseStarted),
+    }
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Consumers:
+        return _Consumers()
+
+    def step(self, state: _Consumers, event: Event) -> tuple[_Consumers, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, ProduceCompleted):
+            if body.acks == -1 and body.outcome == "ok":
+                self._acknowledged(state, event, body)
+        elif isinstance(body, Polled):
+            return state, self._polled(state, event, body)
+        elif isinstance(body, ConsumerPositioned):
+            at = body.offset if body.offset >= 0 else 0 if body.offset == BEGINNING else None
+            self._positioned(state, event, (body.topic, body.partition), at)
+        elif isinstance(body, PartitionCommitted):
+            if state.partitions.take(body)[0]:
+                place = (body.topic, body.partition)
+                state.look(state.of(place, event.at_ns), place, event.at_ns)
+        elif isinstance(body, TopicCommitted | TopicMarked):
+            if isinstance(body, TopicMarked) or state.partitions.forget(body):
+                state.read = {p: one for p, one in state.read.items() if p[0] != body.topic}
+        elif isinstance(body, BoundsStated):
+            state.bounds = body
+        elif isinstance(body, ClientFailed):
+            if body.fatal:
+                self._left(state, event.process)
+        elif isinstance(body, PhaseStarted):
+            if body.phase in ("drain", "end") and not state.over:
+                found = self._late(state, event.at_ns)
+                state.over = True
+                return state, found
+        else:
+            return state, self._changed(state, event)
+        return state, NOTHING
+
+    # ------------------------------------------------------------------------------------- clients
+
+    @staticmethod
+    def _acknowledged(state: _Consumers, event: Event, body: ProduceCompleted) -> None:
+        one = state.of((body.topic, body.partition), event.at_ns)
+        if body.offset <= one.acked:
+            return
+        one.acked = body.offset
+        for reader in one.readers.values():
+            if reader.behind_ns is None and reader.next is not None:
+                reader.behind_ns = event.at_ns
+
+    @staticmethod
+    def _positioned(
+        state: _Consumers, event: Event, place: TopicPartition, offset: int | None
+    ) -> None:
+        one = state.of(place, event.at_ns)
+        known = one.readers.get(event.process)
+        behind = offset is not None and offset <= one.acked
+        since_ns = event.at_ns if behind else None
+        new_from = None if known is None else known.new_from
+        one.readers[event.process] = _Reading(event.ref, offset, since_ns, new_from)
+
+    def _polled(self, state: _Consumers, event: Event, body: Polled) -> Sequence[Finding]:
+        if not body.offsets:
+            return NOTHING
+        place = (body.topic, body.partition)
+        one = state.of(place, event.at_ns)
+        one.shown = max(one.shown, body.offsets[-1])
+        if body.final or state.over:
+            return NOTHING
+        found = list(self._late(state, event.at_ns, place, event.process))
+        known = one.readers.get(event.process)
+        self._positioned(state, event, place, body.offsets[-1] + 1)
+        if known is None or known.new_from is None or body.offsets[-1] < known.new_from:
+            return found
+        one.readers[event.process].new_from = None
+        if state.bounds is not None and not known.reported and not known.excuse:
+            found.append(Exercised(event.ref, Evidence.CLIENT))
+        return found
+
+    @staticmethod
+    def _left(state: _Consumers, process: str) -> None:
+        for one in state.read.values():
+            one.readers.pop(process, None)
+
+    # ------------------------------------------------------------------------------------- cluster
+
+    def _changed(self, state: _Consumers, event: Event) -> Sequence[Finding]:
+        """A process, a fault or the acting controller changed."""
+        body = event.body
+        began_ns = getattr(body, "began_at_ns", 0) or event.at_ns
+        found = self._late(state, min(began_ns, event.at_ns))
+        disturbance = state.around.take(event)
+        if isinstance(body, ProcessExited):
+            self._left(state, body.ended)
+            self._died(state, event, body)
+        for place, one in state.read.items():
+            state.look(one, place, event.at_ns, disturbance)
+        return found
+
+    @staticmethod
+    def _died(state: _Consumers, event: Event, body: ProcessExited) -> None:
+        broker = state.around.brokers.get(body.ended.partition("#")[0])
+        if broker is None or state.around.slots(broker):
+            return
+        for place in state.partitions.led_by(broker):
+            one = state.of(place, event.at_ns)
+            for reader in one.readers.values():
+                reader.new_from = one.acked + 1
+
+    # ----------------------------------------------------------------------------------- judgement
+
+    def _late(
+        self,
+        state: _Consumers,
+        at_ns: int,
+        place: TopicPartition | None = None,
+        process: str = "",
+    ) -> Sequence[Finding]:
+        """Takes note of the consumers that have been stuck for too long by now: of all, or of one.
+        Returns what is excused."""
+        if state.bounds is None or state.over:
+            return NOTHING
+        bound_ns = state.bounds.writable_ms * MS
+        found: list[Finding] = []
+        for where, one in state.read.items() if place is None else ((place, state.read[place]),):
+            for name, reader in one.readers.items():
+                if process and name != process:
+                    continue
+                since_ns = reader.behind_ns
+                if since_ns is None or at_ns - since_ns <= bound_ns or reader.reported:
+                    continue
+                found += self._stuck(state, where, name, at_ns)
+        return found
+
+    @staticmethod
+    def _stuck(
+        state: _Consumers, place: TopicPartition, name: str, at_ns: int
+    ) -> Sequence[Finding]:
+        assert state.bounds is not None
+        bound_ns = state.bounds.writable_ms * MS
+        one = state.read[place]
+        reader = one.readers[name]
+        since_ns, offset = reader.behind_ns or 0, reader.next or 0
+        message = (
+            f"{name} got nothing of {place[0]}-{place[1]} from offset {offset} on for "
+            f"{span(at_ns - since_ns)}, though {one.acked} was acknowledged"
+        )
+        if one.fit.excuses(since_ns, at_ns, bound_ns):
+            was, reader.excuse = reader.excuse, one.fit.why_not
+            excused = Excused(reader.ref, f"{message}; {reader.excuse}")
+            return NOTHING if was == reader.excuse else (excused,)
+        from_ns = max(since_ns, one.fit.since_ns or 0)
+        slots = state.around.needed(state.partitions.newest[place].replicas)
+        violated = Violated(reader.ref, Evidence.CLIENT, message)
+        overdue = Overdue(violated, from_ns, at_ns, bound_ns, slots)
+        state.suspects.append(_Stuck(place, offset, overdue))
+        reader.reported = True
+        return NOTHING
+
+    def end(self, state: _Consumers, end: RunEnd) -> Sequence[Finding]:
+        found = self._late(state, end.ended_at_ns)
+        shown = {place: one.shown for place, one in state.read.items()}
+        suspects = [one.overdue for one in state.suspects if shown.get(one.place, -1) >= one.next]
+        return (*found, *judged(suspects, end))
