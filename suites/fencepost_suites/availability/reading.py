@@ -97,8 +97,7 @@ class _Consumers(Struct):
         """Looks again whether a partition has its majority, and whether it was disturbed."""
         record = self.partitions.newest.get(place)
         least = self.bounds.least_in_sync if self.bounds else 1
-        if one.fit.look(self.around, place, record, least) and record is not None:
-            one.fit.disturbed(at_ns, why, self.around.needed(record.replicas))
+        one.fit.look(self.around, record, least, at_ns, why)
 
 
 @final

@@ -35,7 +35,6 @@ class Disturbance(Struct, frozen=True):
     """What an event changed: the slots, or the pairs of slots whose links it affects; in words."""
 
     words: str
-    began_ns: int
     slots: frozenset[str] = frozenset()
     pairs: frozenset[tuple[str, str]] = frozenset()
 
@@ -72,7 +71,7 @@ class Surroundings(Struct):
                 slot = slot_of(body.ended)
                 if self.living.get(slot) == body.ended:
                     del self.living[slot]
-                return Disturbance(f"{body.ended} ended", event.at_ns, frozenset({slot}))
+                return Disturbance(f"{body.ended} ended", frozenset({slot}))
             case NodeStarted(role="controller"):
                 self.deciding.add(slot_of(event.process))
             case ControllerBegan():
@@ -82,12 +81,11 @@ class Surroundings(Struct):
                     return None
                 self.faults.take(event)
                 fault = self.faults.now[body.fault_id]
-                return _by(fault, f"{body.fault_id} began", fault.began_ns)
+                return _by(fault, f"{body.fault_id} began")
             case FaultHealed() as body:
                 healed = self.faults.take(event)
-                began_ns = body.began_at_ns or event.at_ns
                 if healed is not None:
-                    return _by(healed, f"{body.fault_id} was healed", began_ns)
+                    return _by(healed, f"{body.fault_id} was healed")
         return None
 
     def _ended(self, target: str) -> bool:
@@ -104,7 +102,7 @@ class Surroundings(Struct):
         self.living[body.slot] = body.started
         if body.slot not in self.deciders():
             return None
-        return Disturbance(f"{body.started} began", event.at_ns, frozenset({body.slot}))
+        return Disturbance(f"{body.started} began", frozenset({body.slot}))
 
     # ------------------------------------------------------------------------------------- answers
 
@@ -173,7 +171,7 @@ class Surroundings(Struct):
         while at:
             # A member that the leader does not reach goes first, then the one with most cuts.
             cuts = {slot: len(self._cut(slot, at)) for slot in at}
-            worst = max(at, key=lambda slot: (cuts[slot], at[slot] != record.leader))
+            worst = max(at, key=cuts.__getitem__)
             if not cuts[worst]:
                 break
             leader = next((slot for slot, one in at.items() if one == record.leader), "")
@@ -208,10 +206,10 @@ class Surroundings(Struct):
         return ""
 
 
-def _by(fault: ActiveFault, words: str, began_ns: int) -> Disturbance:
+def _by(fault: ActiveFault, words: str) -> Disturbance:
     if fault.directions:
-        return Disturbance(words, began_ns, pairs=fault.directions)
-    return Disturbance(words, began_ns, slots=fault.slots)
+        return Disturbance(words, pairs=fault.directions)
+    return Disturbance(words, slots=fault.slots)
 
 
 @final
@@ -226,26 +224,22 @@ class Fit(Struct):
     def look(
         self,
         around: Surroundings,
-        place: tuple[str, int],
         record: PartitionCommitted | None,
         least: int,
-    ) -> bool:
-        """Looks at it again; whether it has a majority."""
+        at_ns: int,
+        disturbance: Disturbance | None,
+    ) -> None:
+        """Looks again whether it has a majority, of at least that size, and whether it was
+        disturbed just now."""
         if record is None:
-            reason = f"nothing is committed about {place[0]}-{place[1]}"
-        else:
-            reason = around.unfit(record, least)
+            self.since_ns, self.why_not = None, "nothing is committed about it"
+            return
+        reason = around.unfit(record, least)
         if reason:
             self.since_ns, self.why_not = None, reason
-        return not reason
-
-    def disturbed(
-        self, at_ns: int, disturbance: Disturbance | None, needed: frozenset[str]
-    ) -> None:
-        """Counts anew if it has just got its majority, or if that was disturbed."""
-        if self.since_ns is None:
+        elif self.since_ns is None:
             self.since_ns = at_ns
-        elif disturbance is not None and disturbance.touches(needed):
+        elif disturbance is not None and disturbance.touches(around.needed(record.replicas)):
             self.since_ns, self.why_not = at_ns, disturbance.words
 
     def excuses(self, from_ns: int, at_ns: int, bound_ns: int) -> bool:

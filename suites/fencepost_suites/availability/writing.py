@@ -227,10 +227,8 @@ class WritableAgain(Struct, frozen=True):
         """Looks again whether partitions have a majority, and whether it was disturbed."""
         for place in places:
             wanted, record = state.wanted.get(place), state.partitions.newest.get(place)
-            if wanted is None or not wanted.fit.look(state.around, place, record, state.least()):
-                continue
-            replicas = () if record is None else record.replicas
-            wanted.fit.disturbed(at_ns, disturbance, state.around.needed(replicas))
+            if wanted is not None:
+                wanted.fit.look(state.around, record, state.least(), at_ns, disturbance)
 
     # ------------------------------------------------------------------------------------ judgement
 

@@ -39,9 +39,9 @@ class _Flow(Struct):
 @final
 class CircularFlow(Struct, frozen=True):
     """JEPSEN-G1c-realtime. A consumer gets only what is committed, so a message that is invoked
-    after a poll lies behind all that the poll returned: whatever its own acknowledgement, and
-    whoever wrote the others. A log that was set back counts once. Exercised by a poll that returns
-    a message, for the first time, that was invoked after another poll."""
+    after a poll lies behind all that the poll returned, whatever its own acknowledgement, and
+    whichever client wrote the others. A log that was set back counts once. Exercised by a poll that
+    returns a message, for the first time, that was invoked after another poll."""
 
     clause: str = "JEPSEN-G1c-realtime"
     kinds: frozenset[type[Struct]] = frozenset({ProduceInvoked, ProduceCompleted, Polled})

@@ -342,3 +342,24 @@ def test_what_was_late_when_the_end_began_is_judged() -> None:
 def test_a_run_that_is_cut_short_by_nothing_is_judged_to_its_last_event() -> None:
     assert fenced(dead(LATE_MS)).verdict is Outcome.VIOLATED
     assert fenced(dead(FENCED_MS - 100)).verdict is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------- to the millisecond
+
+
+@pytest.mark.parametrize(("more_ms", "expected"), [(0, "holds"), (1, "violated")])
+def test_the_bound_belongs_to_the_time_allowed(more_ms: int, expected: str) -> None:
+    story = Story()
+    story.broker(1, fenced=True)
+    story.die("broker-1")
+    story.after(FENCED_MS - 1 + more_ms).partition(2, (2, 3))
+    assert fenced(story).verdict == expected
+
+
+@pytest.mark.parametrize(("more_ms", "expected"), [(0, "not-exercised"), (1, "violated")])
+def test_so_it_does_after_a_disturbance(more_ms: int, expected: str) -> None:
+    story = dead(1_000)
+    story.broker(1, fenced=True)
+    story.die("controller-1")
+    story.after(FENCED_MS - 1 + more_ms).partition(2, (2, 3))
+    assert fenced(story).verdict == expected

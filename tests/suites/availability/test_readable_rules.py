@@ -62,7 +62,7 @@ def test_an_incomplete_history_decides_nothing() -> None:
     assert readable(behind(), complete=False).verdict is Outcome.UNKNOWN
 
 
-# -------------------------------------------------------------------------------- who is behind
+# ------------------------------------------------------------------------- which one is behind
 
 
 def test_what_it_gets_too_late_is_one_violation_and_no_exercise() -> None:
@@ -330,3 +330,13 @@ def test_a_partition_of_which_nothing_is_committed_is_not_judged() -> None:
     story.after(STUCK_MS).poll(4, by=OTHER)
     found = readable(story)
     assert (found.verdict, found.excused) == (Outcome.NOT_EXERCISED, 1)
+
+
+@pytest.mark.parametrize(("more_ms", "expected"), [(0, "not-exercised"), (1, "violated")])
+def test_the_bound_belongs_to_the_time_allowed(more_ms: int, expected: str) -> None:
+    story = Story()
+    story.poll(3)
+    story.ack(4)
+    story.poll(4, by=OTHER)
+    story.after(WRITABLE_MS - 2 + more_ms).poll(4)
+    assert readable(story).verdict == expected

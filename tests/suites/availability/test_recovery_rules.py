@@ -275,3 +275,10 @@ def test_a_report_after_a_stall_is_undecided() -> None:
     story.h.after(RECOVERED_MS).add(HARNESS, Stalled(stalled_ns=5_000_000_000))
     story.h.add(HARNESS, reported("broker-2 is FENCED"))
     assert recovered(story).verdict is Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize(("more_ms", "expected"), [(0, "holds"), (1, "violated")])
+def test_the_bound_belongs_to_the_time_allowed(more_ms: int, expected: str) -> None:
+    story = healed(RECOVERED_MS - 1 + more_ms)
+    story.partition(2, (2, 3, 1))
+    assert recovered(story).verdict == expected
