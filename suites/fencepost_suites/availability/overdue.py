@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import Finding, RunEnd, Undecided, Violated
 from fencepost_kafka.active_faults import slot_of
+from fencepost_suites.common.keys import NOTHING
 from fencepost_suites.common.words import span
 
 HARNESS = "harness"
@@ -30,14 +31,14 @@ class Overdue(Struct, frozen=True):
 
 def judged(suspects: Sequence[Overdue], end: RunEnd) -> Sequence[Finding]:
     """The suspects as findings. One is undecided if a process that it needs, or the harness,
-    stalled for more than a tenth of the bound, or if the history lacks events."""
+    stalled for more than a tenth of the bound. A history that lacks events shows no omission: then
+    nothing is found, and the clause is unknown."""
+    if not end.complete:
+        return NOTHING
     found: list[Finding] = []
     for one in suspects:
         stalled = _stalled(one, end)
-        if not end.complete:
-            message = f"{one.violated.message}; but the history is not complete"
-            found.append(Undecided(message, one.violated.at))
-        elif stalled:
+        if stalled:
             found.append(Undecided(f"{one.violated.message}; but {stalled}", one.violated.at))
         else:
             found.append(one.violated)

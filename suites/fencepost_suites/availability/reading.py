@@ -157,7 +157,7 @@ class ReadableAgain(Struct, frozen=True):
             return
         one.acked = body.offset
         for reader in one.readers.values():
-            if reader.behind_ns is None and reader.next is not None:
+            if reader.behind_ns is None and reader.next is not None and reader.next <= one.acked:
                 reader.behind_ns = event.at_ns
 
     @staticmethod
@@ -179,7 +179,7 @@ class ReadableAgain(Struct, frozen=True):
         one.shown = max(one.shown, body.offsets[-1])
         if body.final or state.over:
             return NOTHING
-        found = list(self._late(state, event.at_ns, place, event.process))
+        found = list(self._late(state, event.at_ns, place))
         known = one.readers.get(event.process)
         self._positioned(state, event, place, body.offsets[-1] + 1)
         if known is None or known.new_from is None or body.offsets[-1] < known.new_from:
@@ -222,22 +222,16 @@ class ReadableAgain(Struct, frozen=True):
     # ----------------------------------------------------------------------------------- judgement
 
     def _late(
-        self,
-        state: _Consumers,
-        at_ns: int,
-        place: TopicPartition | None = None,
-        process: str = "",
+        self, state: _Consumers, at_ns: int, place: TopicPartition | None = None
     ) -> Sequence[Finding]:
-        """Takes note of the consumers that have been stuck for too long by now: of all, or of one.
-        Returns what is excused."""
+        """Takes note of the consumers that have been stuck for too long by now, of one partition or
+        of all. Returns what is excused."""
         if state.bounds is None or state.over:
             return NOTHING
         bound_ns = state.bounds.writable_ms * MS
         found: list[Finding] = []
         for where, one in state.read.items() if place is None else ((place, state.read[place]),):
             for name, reader in one.readers.items():
-                if process and name != process:
-                    continue
                 since_ns = reader.behind_ns
                 if since_ns is None or at_ns - since_ns <= bound_ns or reader.reported:
                     continue

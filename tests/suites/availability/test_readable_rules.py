@@ -340,3 +340,53 @@ def test_the_bound_belongs_to_the_time_allowed(more_ms: int, expected: str) -> N
     story.poll(4, by=OTHER)
     story.after(WRITABLE_MS - 2 + more_ms).poll(4)
     assert readable(story).verdict == expected
+
+
+def test_a_message_that_it_had_got_before_its_acknowledgement_is_not_before_it() -> None:
+    story = Story()
+    story.poll(3, 4)
+    story.ack(4)
+    story.after(STUCK_MS).ack(5)
+    story.after(1_000).poll(5, by=OTHER)
+    assert readable(story).verdict is Outcome.NOT_EXERCISED
+
+
+def test_what_was_not_yet_stuck_when_a_fault_began_is_excused() -> None:
+    story = Story()
+    story.poll(3)
+    story.ack(4)
+    story.after(STUCK_MS).fault("pause-2", "broker-2#1", ago_ms=2_000)
+    story.poll(4, by=OTHER)
+    assert readable(story).verdict is Outcome.NOT_EXERCISED
+
+
+def test_an_isr_that_shrank_is_an_excuse() -> None:
+    story = Story()
+    story.poll(3)
+    story.ack(4)
+    story.after(1_000).partition(2, (2,))
+    story.after(STUCK_MS).poll(4, by=OTHER)
+    found = readable(story)
+    assert (found.verdict, found.excused) == (Outcome.NOT_EXERCISED, 1)
+
+
+def test_an_older_record_is_none() -> None:
+    story = Story()
+    record = next(e.body for e in story.h.events() if e.kind == "metadata.partition")
+    story.partition(2, (2,))
+    story.poll(3)
+    story.ack(4)
+    story.h.add("broker-2#1", record)
+    story.after(STUCK_MS).poll(4, by=OTHER)
+    assert readable(story).verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_stall_before_the_disturbance_says_nothing_of_the_time_after_it() -> None:
+    story = Story()
+    story.poll(3)
+    story.ack(4)
+    story.after(9_000).h.add(HARNESS, Stalled(stalled_ns=8_000_000_000))
+    story.fault("pause-2", "broker-2#1")
+    story.heal("pause-2")
+    story.after(STUCK_MS).poll(4, by=OTHER)
+    assert readable(story).verdict is Outcome.VIOLATED
