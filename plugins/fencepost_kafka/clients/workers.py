@@ -62,6 +62,7 @@ from fencepost_kafka.view import KafkaView
 MS = 1_000_000
 LOADED_TOPICS = ("orders", "audit")
 LOAD_RATE = 20.0
+CONSUMERS = 2
 ACKS = {"all": -1, "1": 1, "0": 0}
 ADMIN_LIMIT_MS = 15_000
 PROBE_LIMIT_MS = 5_000
@@ -335,7 +336,8 @@ class KafkaClients:
     # ------------------------------------------------------------- what the framework asks for
 
     def load(self, selectors: Sequence[str] = ()) -> None:
-        """Two topics of three partitions, two producers with different acks, a consumer.
+        """Two topics of three partitions, two producers with different acks, two consumers: what one
+        of them gets and the other does not is evidence.
 
         If selectors name topics (`@leader/orders/0`), these are used instead. librdkafka sometimes
         crashes when a leader is lost; the run goes on with the other clients.
@@ -347,7 +349,8 @@ class KafkaClients:
         self._loaded = topics
         self.produce(*topics, acks="all", rate=LOAD_RATE, may_die=True)
         self.produce(topics[-1], acks="1", rate=LOAD_RATE, may_die=True)
-        self.consume(*topics, may_die=True)
+        for _ in range(CONSUMERS):
+            self.consume(*topics, may_die=True)
 
     def probe(self, random: Random, victims: Sequence[str]) -> None:
         """Sends a request directly to a broker: to one that a fault affects, if there is one."""

@@ -33,6 +33,7 @@ def outcomes(folder: Path, system: str, *defects: str) -> Mapping[str, Outcome]:
         clients = run.clients
         clients.create_topic("orders")
         clients.produce("orders")
+        clients.consume("orders")
         run.faults.kill(cluster.leader("orders", 0))
         let_pass_until(run.runtime, run.runtime.now_ns() + DEAD_MS * 1_000_000)
         verdicts = run.finish().judgement.verdicts
