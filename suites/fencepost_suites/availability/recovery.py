@@ -154,7 +154,7 @@ class RecoversInTime(Struct, frozen=True):
         if state.lacks():
             state.broken = True
             return NOTHING
-        if state.quiet_ns is None or state.healed is None:
+        if state.quiet_ns is None:
             return NOTHING
         was, state.broken, state.healed = state.broken, False, None
         return (Exercised(event.ref, Evidence.PEER),) if was and state.bounds else NOTHING
@@ -168,19 +168,21 @@ class RecoversInTime(Struct, frozen=True):
         if not lacks:
             return
         message = f"{span(took_ns)} after the last healing {lacks}"
-        self._suspect(state, Violated(state.healed, Evidence.PEER, message), at_ns, bound_ns)
+        violated = Violated(state.healed, Evidence.PEER, message)
+        self._suspect(state, violated, state.quiet_ns, at_ns, bound_ns)
 
     def _reported(self, state: _Healing, event: Event, body: ClusterRecovered) -> None:
         message = f"{body.bound_ms} ms after everything healed: {'; '.join(body.missing)}"
         because = () if state.healed is None else (state.healed,)
         violated = Violated(event.ref, Evidence.PEER, message, because)
-        self._suspect(state, violated, event.at_ns, body.bound_ms * MS)
+        bound_ns = body.bound_ms * MS
+        self._suspect(state, violated, event.at_ns - bound_ns, event.at_ns, bound_ns)
 
     @staticmethod
-    def _suspect(state: _Healing, violated: Violated, to_ns: int, bound_ns: int) -> None:
-        from_ns = to_ns - bound_ns if state.quiet_ns is None else state.quiet_ns
-        slots = frozenset(state.known)
-        state.suspects.append(Overdue(violated, from_ns, to_ns, bound_ns, slots))
+    def _suspect(
+        state: _Healing, violated: Violated, from_ns: int, to_ns: int, bound_ns: int
+    ) -> None:
+        state.suspects.append(Overdue(violated, from_ns, to_ns, bound_ns, frozenset(state.known)))
         state.healed, state.broken = None, False
 
     def end(self, state: _Healing, end: RunEnd) -> Sequence[Finding]:

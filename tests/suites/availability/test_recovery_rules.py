@@ -282,3 +282,20 @@ def test_the_bound_belongs_to_the_time_allowed(more_ms: int, expected: str) -> N
     story = healed(RECOVERED_MS - 1 + more_ms)
     story.partition(2, (2, 3, 1))
     assert recovered(story).verdict == expected
+
+
+def test_a_cluster_that_is_whole_while_a_fault_acts_has_not_recovered_from_it() -> None:
+    story = Story()
+    story.fault("pause-2", "broker-3#1")
+    healed(1_000, story)
+    story.partition(2, (2, 3, 1))
+    assert recovered(story).verdict is Outcome.NOT_EXERCISED
+    story.heal("pause-2")
+    assert recovered(story).exercised == 1
+
+
+def test_a_stall_before_the_bound_of_a_report_excuses_nothing() -> None:
+    story = Story()
+    story.after(9_000).h.add(HARNESS, Stalled(stalled_ns=9_000_000_000))
+    story.after(RECOVERED_MS).h.add(HARNESS, reported("broker-2 is FENCED"))
+    assert recovered(story).verdict is Outcome.VIOLATED
