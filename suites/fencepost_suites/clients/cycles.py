@@ -29,11 +29,10 @@ class _Got(Struct, frozen=True):
 
 class _Flow(Struct):
     top: _Got | None = None
-    invoked: set[str] = field(default_factory=set)
     before: dict[str, _Got] = field(default_factory=dict)
     """operation without a place -> the highest message that was got when it was invoked."""
-    early: dict[str, Cause] = field(default_factory=dict)
-    """operation that was read and not invoked -> the poll."""
+    read: dict[str, Cause] = field(default_factory=dict)
+    """operation -> the first poll that returned it."""
 
 
 @final
@@ -70,10 +69,9 @@ class CircularFlow(Struct, frozen=True):
 
     @staticmethod
     def _invoked(state: _Flow, event: Event, body: ProduceInvoked) -> Sequence[Finding]:
-        state.invoked.add(body.operation)
         if state.top is not None:
             state.before[body.operation] = state.top
-        poll = state.early.get(body.operation)
+        poll = state.read.get(body.operation)
         if poll is None:
             return NOTHING
         message = (
@@ -107,8 +105,7 @@ class CircularFlow(Struct, frozen=True):
     @staticmethod
     def _got(state: _Flow, event: Event, body: Polled) -> None:
         for operation in body.operations:
-            if operation not in state.invoked:
-                state.early[operation] = event.ref
+            state.read.setdefault(operation, event.ref)
         last, operation = body.offsets[-1], body.operations[-1]
         if state.top is None or last > state.top.offset:
             state.top = _Got(last, operation, event.process, event.ref)

@@ -61,6 +61,23 @@ def test_an_acknowledgement_by_all_shows_the_place_too() -> None:
     assert verdict(h, FLOW).violated == 1
 
 
+def test_the_first_place_of_a_log_is_one() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 0)
+    invoke_named(h, "late")
+    acked(h, 0, "late")
+    assert verdict(h, FLOW).violated == 1
+
+
+def test_the_first_client_that_got_it_is_named() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 7)
+    poll(h, B, 7)
+    invoke_named(h, "late")
+    acked(h, 5, "late")
+    assert "after clients/consumer-a#1 had got op-7" in verdict(h, FLOW).violations[0].message
+
+
 @pytest.mark.parametrize(("acks", "offset"), [(1, 5), (-1, -1)])
 def test_an_acknowledgement_of_no_certain_place_shows_none(acks: int, offset: int) -> None:
     h = HistoryBuilder()
