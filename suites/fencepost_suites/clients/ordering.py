@@ -54,7 +54,6 @@ class _Order(Struct):
         later (KIP-360)."""
         mine = event.process
         self.numbers = {op: sent for op, sent in self.numbers.items() if sent[0] != mine}
-        self.newest.pop(mine, None)
         self.suspects = [
             one for one in self.suspects if one.process != mine or one.at_ns < body.since_ns
         ]
@@ -95,13 +94,10 @@ class NonmonotonicSend(Struct, frozen=True):
             write = _Acknowledged(body.offset, body.operation, event.at_ns, event.ref)
             if state.last is None or body.offset > state.last.offset:
                 state.last = write
-            set_back = before is not None and body.offset <= before.offset
-            if set_back:
-                state.newest.clear()
+            found = NOTHING if before is None else self._judged(state, event, body, before)
             if number:
                 self._sent(state, event, body, _Sent(number, write))
-            if before is not None:
-                return state, self._judged(state, event, body, before)
+            return state, found
         elif isinstance(body, ProducerEpochChanged):
             state.changed(event, body)
         return state, NOTHING
@@ -114,6 +110,7 @@ class NonmonotonicSend(Struct, frozen=True):
             return (Exercised(event.ref, Evidence.CLIENT),)
         state.last = _Acknowledged(body.offset, body.operation, event.at_ns, event.ref)
         state.before.clear()
+        state.newest.clear()
         message = (
             f"{body.operation} is at offset {body.offset} of {body.topic}-{body.partition}, though "
             f"it was invoked after {before.operation} had been acknowledged at {before.offset}"
@@ -123,12 +120,9 @@ class NonmonotonicSend(Struct, frozen=True):
     @staticmethod
     def _sent(state: _Order, event: Event, body: ProduceCompleted, sent: _Sent) -> None:
         """Compares a write with the one that its producer has sent last."""
-        newest = state.newest.get(event.process)
-        if newest is None or sent.number > newest.number:
-            state.newest[event.process] = sent
-        if newest is None:
-            return
+        newest = state.newest.get(event.process, sent)
         first, second = sorted((newest, sent), key=lambda one: one.number)
+        state.newest[event.process] = second
         if first.write.offset <= second.write.offset:
             return
         message = (

@@ -185,7 +185,7 @@ def test_a_new_epoch_of_the_producer_may_change_what_was_in_flight() -> None:
     assert verdict(h, SEND).verdict is Outcome.NOT_EXERCISED
 
 
-@pytest.mark.parametrize(("ago_ms", "expected"), [(1, "violated"), (10, "not-exercised")])
+@pytest.mark.parametrize(("ago_ms", "expected"), [(2, "violated"), (3, "not-exercised")])
 def test_an_epoch_that_began_before_the_acknowledgement_may_explain_it(
     ago_ms: int, expected: str
 ) -> None:
@@ -228,3 +228,24 @@ def test_a_log_that_was_set_back_is_one_violation_for_a_producer_too() -> None:
     acked(h, 0, "b")
     acked(h, 1, "c")
     assert verdict(h, SEND).violated == 1
+
+
+def test_a_write_at_the_very_time_of_an_acknowledgement_may_have_come_before_it() -> None:
+    h = HistoryBuilder()
+    invoke_named(h, "first")
+    acked(h, 7, "first")
+    h.after(-1)
+    invoke_named(h, "second")
+    acked(h, 5, "second")
+    assert verdict(h, SEND).verdict is Outcome.NOT_EXERCISED
+
+
+def test_of_two_writes_at_one_place_the_first_is_named() -> None:
+    h = HistoryBuilder()
+    for name in ("first", "same"):
+        invoke_named(h, name)
+    for name in ("first", "same"):
+        acked(h, 7, name)
+    invoke_named(h, "late")
+    acked(h, 5, "late")
+    assert "after first had been" in verdict(h, SEND).violations[0].message
