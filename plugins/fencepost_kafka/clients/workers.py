@@ -336,8 +336,8 @@ class KafkaClients:
     # ------------------------------------------------------------- what the framework asks for
 
     def load(self, selectors: Sequence[str] = ()) -> None:
-        """Two topics of three partitions, two producers with different acks, two consumers: what one
-        of them gets and the other does not is evidence.
+        """Two topics of three partitions, two producers with different acks, two consumers: it is
+        evidence if only one of them gets a message.
 
         If selectors name topics (`@leader/orders/0`), these are used instead. librdkafka sometimes
         crashes when a leader is lost; the run goes on with the other clients.

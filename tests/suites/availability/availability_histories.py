@@ -26,6 +26,8 @@ from fencepost_suites.clauses import clauses
 
 CLAUSES = {clause.id: clause for clause in clauses()}
 FENCED_MS, WRITABLE_MS, RECOVERED_MS = 8_000, 18_000, 20_000
+STUCK_MS = WRITABLE_MS + 1_000
+"""Longer than that bound."""
 STATED = BoundsStated(
     fenced_ms=FENCED_MS, writable_ms=WRITABLE_MS, recovered_ms=RECOVERED_MS, least_in_sync=2
 )
@@ -217,3 +219,12 @@ def ended(process: str) -> ProcessExited:
 def began(broker: int) -> ControllerBegan:
     """The word of a broker that it is the controller, over ZooKeeper."""
     return ControllerBegan(epoch=1, broker_id=broker, first=True, heartbeat_timeout_ms=2_000)
+
+
+def stuck(story: Story, ms: int = STUCK_MS) -> Story:
+    """Clients write; the leader dies; then a write is open for so long."""
+    story.write("first")
+    story.die("broker-1")
+    story.fault("kill-1", "broker-1#1")
+    story.invoke("next")
+    return story.after(ms)

@@ -7,6 +7,7 @@ from tests.suites.availability.availability_histories import (
     CONSUMER,
     HARNESS,
     OTHER,
+    STUCK_MS,
     WRITABLE_MS,
     Story,
     ended,
@@ -15,8 +16,6 @@ from tests.suites.availability.availability_histories import (
 
 from fencepost import ClientFailed, Stalled
 from fencepost.testing import Outcome
-
-STUCK_MS = WRITABLE_MS + 1_000
 
 
 def behind(story: Story | None = None, ms: int = STUCK_MS) -> Story:

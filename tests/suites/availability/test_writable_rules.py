@@ -8,28 +8,17 @@ import pytest
 from tests.suites.availability.availability_histories import (
     HARNESS,
     PRODUCER,
+    STUCK_MS,
     WRITABLE_MS,
     Story,
     began,
     ended,
+    stuck,
     writable,
 )
 
 from fencepost import ClientFailed, NodeStarted, Stalled
 from fencepost.testing import Outcome
-
-STUCK_MS = WRITABLE_MS + 1_000
-"""Longer than the bound."""
-
-
-def stuck(story: Story, ms: int = STUCK_MS) -> Story:
-    """Clients write; the leader dies; then a write is open for so long."""
-    story.write("first")
-    story.die("broker-1")
-    story.fault("kill-1", "broker-1#1")
-    story.invoke("next")
-    return story.after(ms)
-
 
 # --------------------------------------------------------------------------- the three histories
 
@@ -455,147 +444,3 @@ def test_over_zookeeper_a_dead_controller_is_replaced_within_the_bound() -> None
     story.spawn("zookeeper-1")
     story.h.add("broker-1#1", began(1))
     assert writable(stuck(story)).verdict is Outcome.VIOLATED
-
-
-# ------------------------------------------------------------------------------- to the millisecond
-
-
-@pytest.mark.parametrize(("more_ms", "expected"), [(0, "not-exercised"), (1, "violated")])
-def test_the_bound_belongs_to_the_time_allowed(more_ms: int, expected: str) -> None:
-    story = Story()
-    story.write("first")
-    story.invoke("next")
-    # The first write was acknowledged 2 ms ago.
-    story.after(WRITABLE_MS - 2 + more_ms).complete("next")
-    assert writable(story).verdict == expected
-
-
-@pytest.mark.parametrize(("more_ms", "expected"), [(0, "not-exercised"), (1, "violated")])
-def test_so_it_does_after_a_disturbance(more_ms: int, expected: str) -> None:
-    story = stuck(Story(), 10_000)
-    story.fault("pause-2", "broker-2#1")
-    story.heal("pause-2")
-    story.after(WRITABLE_MS - 1 + more_ms).complete("next")
-    assert writable(story).verdict == expected
-
-
-@pytest.mark.parametrize(("pause_ms", "expected"), [(1_000, "violated"), (1_001, "not-exercised")])
-def test_a_pause_is_longer_than_a_second(pause_ms: int, expected: str) -> None:
-    story = Story()
-    story.invoke("one")
-    story.after(WRITABLE_MS - 500).complete("one", "unknown")
-    story.after(pause_ms - 1).invoke("two")
-    story.after(500)
-    assert writable(story).verdict == expected
-
-
-def test_a_write_at_the_very_time_of_the_death_may_have_been_answered_before_it() -> None:
-    story = Story()
-    story.die("broker-1")
-    story.after(-1).invoke("same")
-    story.complete("same")
-    assert writable(story).exercised == 0
-
-
-def test_the_time_of_a_majority_is_what_the_message_says() -> None:
-    story = stuck(Story(), 10_000)
-    story.fault("pause-2", "broker-2#1")
-    story.heal("pause-2")
-    story.after(STUCK_MS).complete("next")
-    assert "; 19.0 s of that its ISR" in writable(story).violations[0].message
-
-
-# ------------------------------------------------------------------------------------ odds and ends
-
-
-def test_a_death_is_exercised_once() -> None:
-    story = stuck(Story(), 100)
-    story.complete("next")
-    story.write("more")
-    assert writable(story).exercised == 1
-
-
-def test_an_answer_to_an_unknown_write_is_no_evidence() -> None:
-    story = Story()
-    story.complete("unknown")
-    story.write("known")
-    story.complete("unknown")
-    assert writable(story).verdict is Outcome.NOT_EXERCISED
-
-
-def test_an_id_of_which_another_process_lives_has_not_died() -> None:
-    story = Story()
-    story.write("first")
-    story.spawn("broker-1-duplicate")
-    story.die("broker-1")
-    story.write("next")
-    assert writable(story).exercised == 0
-
-
-def test_a_phase_before_the_end_ends_nothing() -> None:
-    story = stuck(Story(), 1_000)
-    story.phase("drain")
-    story.after(STUCK_MS)
-    assert writable(story).verdict is Outcome.VIOLATED
-
-
-def test_a_broker_that_is_a_controller_too_is_needed() -> None:
-    story = Story()
-    story.spawn("broker-4")
-    story.h.add("broker-4#1", NodeStarted(role="controller", node_id=104))
-    stuck(story, 1_000)
-    story.fault("pause-2", "broker-4#1")
-    story.after(STUCK_MS)
-    assert "pause-2 acted upon broker-4" in writable(story).reason
-
-
-def test_half_of_the_controllers_are_no_majority() -> None:
-    story = stuck(Story(controllers=4), 1_000)
-    story.die("controller-1")
-    story.die("controller-2")
-    story.after(STUCK_MS)
-    assert "2 of 4 servers controller ran" in writable(story).reason
-
-
-def follower_left_out(story: Story) -> None:
-    """The leader does not reach one of two followers."""
-    story.fault("cut-2", "broker-1", "broker-3", directions=("broker-3 -> broker-1",))
-
-
-def follower_paused(story: Story) -> None:
-    story.fault("pause-2", "broker-3#1")
-
-
-@pytest.mark.parametrize(
-    ("disturb", "excuse"), [(follower_left_out, "cut-2 began"), (follower_paused, "pause-2 began")]
-)
-def test_a_fault_upon_what_is_needed_starts_the_bound_anew_though_a_majority_is_left(
-    disturb: Callable[[Story], None], excuse: str
-) -> None:
-    story = Story()
-    story.write("first")
-    story.invoke("next")
-    story.after(WRITABLE_MS // 2)
-    disturb(story)
-    story.after(STUCK_MS - WRITABLE_MS // 2)
-    found = writable(story)
-    assert (found.verdict, found.excused) == (Outcome.NOT_EXERCISED, 1)
-    assert excuse in found.reason
-
-
-def test_a_refusal_for_good_says_nothing_of_writes_that_are_open() -> None:
-    story = Story()
-    story.invoke("small")
-    story.invoke("large")
-    story.after(WRITABLE_MS - 100).complete("large", "failed", error="MESSAGE_TOO_LARGE")
-    story.after(1_000)
-    assert writable(story).verdict is Outcome.VIOLATED
-
-
-def test_a_wish_that_no_cluster_would_fulfil_is_forgotten() -> None:
-    story = Story()
-    story.invoke("large")
-    story.after(WRITABLE_MS - 100).complete("large", "failed", error="MESSAGE_TOO_LARGE")
-    story.after(100).invoke("small")
-    story.after(1_000).complete("small", "unknown")
-    assert writable(story).verdict is Outcome.NOT_EXERCISED

@@ -106,7 +106,7 @@ def test_a_write_that_failed_is_for_another_rule() -> None:
     assert verdict(h, FLOW).verdict is Outcome.NOT_EXERCISED
 
 
-def test_the_highest_message_counts_whoever_got_it() -> None:
+def test_the_highest_message_counts_whichever_client_got_it() -> None:
     h = HistoryBuilder()
     poll(h, A, 7)
     poll(h, B, 2, 3)
