@@ -6,9 +6,12 @@ from collections.abc import Callable
 
 import pytest
 from tests.suites.availability.availability_histories import (
+    HARNESS,
+    PRODUCER,
     STUCK_MS,
     WRITABLE_MS,
     Story,
+    ended,
     stuck,
     writable,
 )
@@ -26,7 +29,8 @@ def test_the_bound_belongs_to_the_time_allowed(more_ms: int, expected: str) -> N
     story.invoke("next")
     # The first write was acknowledged 2 ms ago.
     story.after(WRITABLE_MS - 2 + more_ms).complete("next")
-    assert writable(story).verdict == expected
+    found = writable(story)
+    assert (found.verdict, found.excused) == (expected, 0)
 
 
 @pytest.mark.parametrize(("more_ms", "expected"), [(0, "not-exercised"), (1, "violated")])
@@ -50,6 +54,7 @@ def test_a_pause_is_longer_than_a_second(pause_ms: int, expected: str) -> None:
 
 def test_a_write_at_the_very_time_of_the_death_may_have_been_answered_before_it() -> None:
     story = Story()
+    story.write("first")
     story.die("broker-1")
     story.after(-1).invoke("same")
     story.complete("same")
@@ -157,4 +162,13 @@ def test_a_wish_that_no_cluster_would_fulfil_is_forgotten() -> None:
     story.after(WRITABLE_MS - 100).complete("large", "failed", error="MESSAGE_TOO_LARGE")
     story.after(100).invoke("small")
     story.after(1_000).complete("small", "unknown")
+    assert writable(story).verdict is Outcome.NOT_EXERCISED
+
+
+def test_after_a_client_has_ended_the_next_wish_is_another_one() -> None:
+    story = Story()
+    story.invoke("open")
+    story.after(WRITABLE_MS - 100).h.add(HARNESS, ended(PRODUCER))
+    story.invoke("other", client="clients/other#1")
+    story.after(1_000).complete("other", "unknown", client="clients/other#1")
     assert writable(story).verdict is Outcome.NOT_EXERCISED
