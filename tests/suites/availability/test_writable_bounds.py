@@ -172,3 +172,14 @@ def test_after_a_client_has_ended_the_next_wish_is_another_one() -> None:
     story.invoke("other", client="clients/other#1")
     story.after(1_000).complete("other", "unknown", client="clients/other#1")
     assert writable(story).verdict is Outcome.NOT_EXERCISED
+
+
+def test_what_was_disturbed_before_the_last_write_is_no_excuse_at_the_bound() -> None:
+    story = Story()
+    story.write("first")
+    story.fault("pause-2", "controller-2#1")
+    story.heal("pause-2")
+    story.write("second")
+    story.invoke("next")
+    story.after(WRITABLE_MS - 2).complete("next")
+    assert writable(story).excused == 0
