@@ -153,9 +153,7 @@ class ReadableAgain(Struct, frozen=True):
     @staticmethod
     def _acknowledged(state: _Consumers, event: Event, body: ProduceCompleted) -> None:
         one = state.of((body.topic, body.partition), event.at_ns)
-        if body.offset <= one.acked:
-            return
-        one.acked = body.offset
+        one.acked = max(one.acked, body.offset)
         for reader in one.readers.values():
             if reader.behind_ns is None and reader.next is not None and reader.next <= one.acked:
                 reader.behind_ns = event.at_ns

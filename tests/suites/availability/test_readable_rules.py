@@ -389,3 +389,14 @@ def test_a_stall_before_the_disturbance_says_nothing_of_the_time_after_it() -> N
     story.heal("pause-2")
     story.after(STUCK_MS).poll(4, by=OTHER)
     assert readable(story).verdict is Outcome.VIOLATED
+
+
+def test_what_was_disturbed_before_it_was_behind_is_no_excuse_at_the_bound() -> None:
+    story = Story()
+    story.poll(3)
+    story.fault("pause-2", "controller-2#1")
+    story.heal("pause-2")
+    story.ack(4)
+    story.poll(4, by=OTHER)
+    story.after(WRITABLE_MS - 2).poll(4)
+    assert readable(story).excused == 0
