@@ -49,5 +49,5 @@ class Timing:
     lease_ms: int
     election_ms: int
     recovery_bound_ms: int
-    takeover_ms: int
-    """How long until others decide about brokers, after the one that did is gone."""
+    takeover_ms: int = 0
+    """How long until others decide about brokers, after the one that did is gone (0: at once)."""
