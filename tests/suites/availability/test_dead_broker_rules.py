@@ -363,3 +363,12 @@ def test_so_it_does_after_a_disturbance(more_ms: int, expected: str) -> None:
     story.die("controller-1")
     story.after(FENCED_MS - 1 + more_ms).partition(2, (2, 3))
     assert fenced(story).verdict == expected
+
+
+def test_within_the_bound_there_is_nothing_to_excuse() -> None:
+    story = Story()
+    story.broker(1, fenced=True)
+    story.die("broker-1")
+    story.die("controller-1")
+    story.after(FENCED_MS - 2).partition(2, (2, 3))
+    assert (fenced(story).exercised, fenced(story).excused) == (1, 0)
