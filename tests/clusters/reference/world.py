@@ -20,6 +20,7 @@ from fencepost import (
     Shape,
     Signal,
     SimulatedDisk,
+    SimulatedProcess,
     WorkerConfig,
     one_way,
     two_way,
@@ -27,10 +28,12 @@ from fencepost import (
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.system.subject import Subject
 from fencepost.runtimes.simulated.runtime import SimulatedRuntime
+from fencepost_clusters.reference.classic import ReferenceClassic
 from fencepost_clusters.reference.cluster import ReferenceQuorum
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.quorum.broker.broker import BrokerNode
 from fencepost_clusters.reference.core.quorum.controller.controller import ControllerNode
+from fencepost_clusters.reference.over_zookeeper import ReferenceLegacy
 from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.simulation.shell import Shell, ShellIdentity
 from fencepost_clusters.reference.wire import messages as m
@@ -42,6 +45,8 @@ SECOND = 1_000_000_000
 CONTROLLERS = ("controller-1", "controller-2", "controller-3")
 BROKERS = ("broker-1", "broker-2", "broker-3")
 ANSWER_LIMIT_MS = 10_000
+Reference = ReferenceQuorum | ReferenceLegacy | ReferenceClassic
+PLANES: tuple[Reference, ...] = (ReferenceQuorum(), ReferenceLegacy(), ReferenceClassic())
 
 
 @dataclass
@@ -67,23 +72,25 @@ class Request:
         return None
 
 
-class OpenQuorum:
-    """`reference/quorum` for the simulator. It keeps the shells of its nodes; the test chooses the
+class OpenCluster:
+    """A reference cluster for the simulator. It keeps the shells of its nodes; the test chooses the
     clients."""
 
-    def __init__(self) -> None:
-        self.system = system = ReferenceQuorum()
+    def __init__(self, system: Reference) -> None:
+        self.system = system
         self.name, self.folds, self.layout = system.name, system.folds, system.layout
         self.simulated_disk, self.simulated_probe = system.simulated_disk, system.simulated_probe
         self.next_client: Callable[[Host], Shell]
         self.shells: dict[str, Shell] = {}
         """slot -> the shell of its newest process."""
 
-    def simulated_node(self, place: Place, shape: Shape, disk: SimulatedDisk, host: Host) -> Shell:
-        shell = self.system.simulated_node(place, shape, disk, host)
-        assert isinstance(shell, Shell)
-        self.shells[place.slot.name] = shell
-        return shell
+    def simulated_node(
+        self, place: Place, shape: Shape, disk: SimulatedDisk, host: Host
+    ) -> SimulatedProcess:
+        process = self.system.simulated_node(place, shape, disk, host)
+        if isinstance(process, Shell):  # and no server of ZooKeeper
+            self.shells[place.slot.name] = process
+        return process
 
     def simulated_client(self, config: WorkerConfig, host: Host) -> Shell:
         return self.next_client(host)
@@ -92,9 +99,16 @@ class OpenQuorum:
 class World:
     """See the module. The nodes have just been started."""
 
-    def __init__(self, folder: Path, seed: int = 1, defects: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        seed: int = 1,
+        defects: tuple[str, ...] = (),
+        system: Reference | None = None,
+    ) -> None:
+        """`system` is the plane, the quorum's unless it is given."""
         shape = Shape(defects=defects)
-        self._open = OpenQuorum()
+        self._open = OpenCluster(system or ReferenceQuorum())
         self.runtime = SimulatedRuntime(Subject(self._open, shape, seed), RunFolder.create(folder))  # type: ignore[arg-type]
         self.layout = self.runtime.layout
         for slot in self.layout.nodes():
@@ -165,6 +179,14 @@ class World:
         request = self.ask(slot, message)
         self.until(lambda: request.over, seconds)
         return request.answer
+
+    def certain(self, slot: str, message: m.Request, seconds: float = 10.0) -> m.Response:
+        """The answer to a message that is sent again while it gets none, such as during a start."""
+        end_ns = self.now_ns + int(seconds * SECOND)
+        while (answer := self.answer(slot, message)) is None:
+            assert self.now_ns < end_ns, f"{slot} answers no {type(message).__name__}"
+            self.run(0.2)
+        return answer
 
     # -------------------------------------------------------------------------------------- state
 

@@ -131,6 +131,7 @@ LEGACY_APIS = (
     Api(z.ISR_CHANGE, legacy.IsrChangeRequest, legacy.IsrChangeResponse, 0, 0),
     Api(19, m.CreateTopicsRequest, m.CreateTopicsResponse, 5, 7),
     Api(20, m.DeleteTopicsRequest, m.DeleteTopicsResponse, 4, 4),
+    Api(37, a.CreatePartitionsRequest, a.CreatePartitionsResponse, 3, 3),
     Api(43, a.ElectLeadersRequest, a.ElectLeadersResponse, 2, 2),
     Api(44, a.IncrementalAlterConfigsRequest, a.IncrementalAlterConfigsResponse, 1, 1),
     Api(45, a.AlterPartitionReassignmentsRequest, a.AlterPartitionReassignmentsResponse, 0, 0),
@@ -151,7 +152,6 @@ _OF_QUORUMS = (
     a.UnregisterBrokerRequest,
     a.AddRaftVoterRequest,
     a.RemoveRaftVoterRequest,
-    a.CreatePartitionsRequest,
 )
 LEGACY_LISTENERS: Listeners = {
     "CLIENT": {api.key: api for api in CLIENT_APIS if api.request not in _OF_QUORUMS},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from world import World
+from world import BROKERS, PLANES, Reference, World
 
 from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import messages as m
@@ -14,13 +14,14 @@ from fencepost_kafka import KafkaView
 BROKER = "broker-1"
 
 
-@pytest.fixture
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """A healthy cluster with a topic of two partitions on two brokers each."""
-    made = World(tmp_path_factory.mktemp("more") / "run")
+@pytest.fixture(params=PLANES, ids=lambda plane: plane.name)
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A healthy cluster of each plane, with a topic of two partitions on two brokers each."""
+    plane: Reference = request.param
+    made = World(tmp_path_factory.mktemp("more") / "run", system=plane)
     assert made.until(made.healthy, 20)
     topic = m.CreatableTopic(name="orders", num_partitions=2, replication_factor=2)
-    made.answer(BROKER, m.CreateTopicsRequest(topics=(topic,), timeout=2000))
+    made.certain(BROKER, m.CreateTopicsRequest(topics=(topic,), timeout=2000))
     made.run(2)
     return made
 
@@ -94,3 +95,11 @@ def test_a_request_that_only_asks_changes_nothing(world: World) -> None:
     assert extend(world, to(3), validate_only=True) == [Error.NONE]
     assert extend(world, to(3), to(4)) == [Error.INVALID_REQUEST] * 2
     assert sorted(replicas(world)) == [0, 1]
+
+
+def test_a_topic_is_deleted_with_its_new_partitions(world: World) -> None:
+    assert extend(world, to(4)) == [Error.NONE]
+    world.certain("broker-2", m.DeleteTopicsRequest(topic_names=("orders",), timeout=2000))
+    assert world.until(lambda: "orders" not in world.runtime.view.of(KafkaView).topics)
+    logs = {log for slot in BROKERS for log in world.disk(slot).logs}
+    assert not [log for log in logs if "orders" in log]

@@ -19,6 +19,7 @@ from fencepost_clusters.reference.core.node.effects import (
     ToZooKeeper,
 )
 from fencepost_clusters.reference.core.zookeeper.contents import decode, encode
+from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
@@ -213,6 +214,33 @@ def test_a_topic_whose_znode_the_controller_does_not_know_is_refused_as_existing
     (unknown,) = (one for one in bench.seen if isinstance(one, ZnodeUnreadable))
     assert unknown.reason == f"{znodes.topic('odd')} exists and is not known"
     assert "odd" not in bench.term.store.image.topics
+
+
+def test_new_partitions_are_stored_in_one_transaction_and_announced_as_new(
+    bench: ControllerBench,
+) -> None:
+    bench.term.store.stored.versions[znodes.topic("orders")] = 4
+    placed = (a.CreatePartitionsAssignment(broker_ids=(3, 2)),)
+    orders = a.CreatePartitionsTopic(name="orders", count=2, assignments=placed)
+    request = a.CreatePartitionsRequest(topics=(orders,), timeout=1000)
+    bench.controller.change(bench.received(request))
+    bench.controller.go_on(bench.at(0))
+    stored = bench.stored()
+    made = f"{znodes.partitions('orders')}/1"
+    check, parent, state, assigned = stored.writes
+    assert check == bench.term.store.stored.epoch_check
+    assert [parent, state.path] == [zk.Create(made), znodes.state("orders", 1)]
+    assert isinstance(assigned, zk.SetData)
+    assert (assigned.path, assigned.version) == (znodes.topic("orders"), 4)
+    content = decode(assigned.path, assigned.data, znodes.Assignment)
+    assert content.partitions == {"0": (2, 3), "1": (3, 2)}
+    (commanded,) = {
+        one.topic_states
+        for _, one in bench.control_requests()
+        if isinstance(one, w.LeaderAndIsrRequest)
+    }
+    (new,) = commanded[0].partition_states
+    assert (new.partition_index, new.leader, new.is_new) == (1, 3, True)
 
 
 def test_a_broker_change_distinguishes_a_bounce_from_a_first_registration(

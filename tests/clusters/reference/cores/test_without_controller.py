@@ -14,6 +14,7 @@ from fencepost_clusters.reference.core.classic.broker import ClassicNode
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.core.zookeeper.contents import encode
+from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.zookeeper.client import port as zk
 from fencepost_kafka import (
     BrokerRegistered,
@@ -205,6 +206,28 @@ def test_a_session_that_ends_ends_every_leadership() -> None:
     assert replica.leading
     one.session_ends()
     assert not replica.leading
+
+
+# ------------------------------------------------------------------------------------ transactions
+
+MARKED = r.TopicRecord(name="orders", topic_id=TOPIC, deleting=True)
+EXTENDED = r.PartitionRecord(partition_id=1, topic_id=TOPIC, replicas=(1,), isr=(), leader=-1)
+
+
+@pytest.mark.parametrize("records", [(MARKED, EXTENDED), (EXTENDED, MARKED)])
+def test_a_deletion_and_a_new_partition_decided_at_once_are_not_both_stored(
+    records: tuple[r.Record, r.Record],
+) -> None:
+    """Otherwise the new partition would outlive the requests to delete the topic's replicas."""
+    one = bench()
+    one.start()
+    topic(one, (1,))
+    one.passes(0.1)
+    first, second = (writes.transaction(known(one).known, (record,)) for record in records)
+    one.write(zk.Multi(first))
+    answer, _ = one.tree.request(OTHER, zk.Multi(second), 0)
+    assert isinstance(answer, zk.Done)
+    assert any(isinstance(result, zk.Refused) for result in answer.results)
 
 
 # ---------------------------------------------------------------------------------- foreign znodes

@@ -6,12 +6,15 @@ from __future__ import annotations
 import contextlib
 import struct
 import uuid
+from typing import Any
 
 import pytest
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fencepost_clusters.reference.core.cluster.changes import CHANGES, Changes
+from fencepost_clusters.reference.core.quorum.controller.changes import CHANGES as QUORUM_CHANGES
 from fencepost_clusters.reference.wire import codec, guard, record_batch, records
 from fencepost_clusters.reference.wire import messages as m
 
@@ -63,6 +66,23 @@ ALTER = m.AlterPartitionRequest(
         ),
     ),
 )
+
+
+@pytest.mark.parametrize(
+    ("listeners", "changes", "deciding"),
+    [
+        (codec.LISTENERS, QUORUM_CHANGES, ("CONTROLLER",)),
+        (codec.LEGACY_LISTENERS, CHANGES, ("REPLICATION",)),
+        (codec.CLASSIC_LISTENERS, CHANGES, ()),
+    ],
+    ids=("quorum", "legacy", "classic"),
+)
+def test_what_a_plane_decides_for_clients_is_served_by_its_listeners(
+    listeners: codec.Listeners, changes: Changes[Any], deciding: tuple[str, ...]
+) -> None:
+    forwarded = {kind for kind, row in changes.rows.items() if row.forwarded}
+    for listener in ("CLIENT", *deciding):
+        assert forwarded <= {api.request for api in listeners[listener].values()}
 
 
 @pytest.mark.parametrize(

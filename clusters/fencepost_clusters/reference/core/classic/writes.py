@@ -50,7 +50,7 @@ def _writes(known: Known, record: r.Record, after: Image) -> Iterable[zk.Write]:
             if record.topic_id not in known.image.names:
                 return ()  # the topic's record creates its partitions
             if known.partition(key) is None:
-                return partition_made(after.names[key[0]], one)
+                return _partition_added(known, one, after)
             if isinstance(record, r.IsrChangeRecord):
                 return unled(known, known.image.partitions[key[0]][key[1]])
             return reassigned(known, one)
@@ -91,6 +91,14 @@ def partition_made(name: str, one: Partition) -> Iterable[zk.Write]:
         yield zk.Create(znodes.state(name, one.index, broker))
     assigned = znodes.Assigned(replicas=one.replicas, version=1)
     yield zk.Create(znodes.replicas(name, one.index), encode(assigned))
+
+
+def _partition_added(known: Known, one: Partition, after: Image) -> Iterable[zk.Write]:
+    """A new partition of a known topic. The topic's znode is written, too, so that it keeps its
+    version: a deletion decided without this partition fails, and so does this after a deletion."""
+    name = after.names[one.topic_id]
+    yield _topic(known, name, known.image, deleting=False)
+    yield from partition_made(name, one)
 
 
 def request(name: str, index: int, broker: int, change: StateChange) -> zk.Create:

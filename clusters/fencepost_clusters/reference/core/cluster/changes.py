@@ -8,6 +8,7 @@ has a table of its own, made of these requests and of its own ones.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
@@ -139,6 +140,35 @@ def _delete_refused(asked: m.DeleteTopicsRequest, error: Error) -> m.Response:
     )
 
 
+def _create_partitions(on: DecisionContext, asked: a.CreatePartitionsRequest) -> ChangeDecision:
+    records: list[r.Record] = []
+    results: list[a.CreatePartitionsTopicResult] = []
+    named = Counter(topic.name for topic in asked.topics)
+    for topic in asked.topics:
+        if named[topic.name] > 1:
+            message = f"{topic.name} is in the request twice"
+            results.append(
+                a.CreatePartitionsTopicResult(
+                    name=topic.name, error_code=Error.INVALID_REQUEST, error_message=message
+                )
+            )
+            continue
+        made, result = topics.extend(on.image, topic, on.policies.placement)
+        if not asked.validate_only:
+            records += made
+        results.append(result)
+    return ChangeDecision(tuple(records), a.CreatePartitionsResponse(results=tuple(results)))
+
+
+def _partitions_refused(asked: a.CreatePartitionsRequest, error: Error) -> m.Response:
+    return a.CreatePartitionsResponse(
+        results=tuple(
+            a.CreatePartitionsTopicResult(name=topic.name, error_code=error)
+            for topic in asked.topics
+        )
+    )
+
+
 # ------------------------------------------------------------------------------------- elections
 
 
@@ -188,6 +218,9 @@ CHANGES: Changes[DecisionContext] = Changes(
     {
         m.CreateTopicsRequest: ChangeRow("CreateTopics", _create_topics, _create_refused),
         m.DeleteTopicsRequest: ChangeRow("DeleteTopics", _delete_topics, _delete_refused),
+        a.CreatePartitionsRequest: ChangeRow(
+            "CreatePartitions", _create_partitions, _partitions_refused
+        ),
         a.AlterPartitionReassignmentsRequest: ChangeRow(
             "AlterPartitionReassignments", reassigning.alter, reassigning.alter_refused
         ),

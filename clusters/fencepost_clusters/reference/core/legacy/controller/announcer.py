@@ -3,7 +3,7 @@ queue for each broker's process."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import final
@@ -86,9 +86,7 @@ class Announcer:
         sender, image, announced = self.sender, self._store.image, self.announced()
         return lambda epoch: messages.update_metadata(sender, image, epoch, partitions, announced)
 
-    def _leader_and_isr(
-        self, partitions: Sequence[Partition], new: frozenset[str] = frozenset()
-    ) -> Make:
+    def _leader_and_isr(self, partitions: Sequence[Partition], new: Collection[Key] = ()) -> Make:
         sender, image = self.sender, self._store.image
         return lambda epoch: messages.leader_and_isr(sender, image, epoch, partitions, new)
 
@@ -150,10 +148,10 @@ class Announcer:
         self,
         records: Iterable[r.Record],
         except_for: int | None = None,
-        new: frozenset[str] = frozenset(),
+        new: Collection[Key] = (),
     ) -> None:
         """Sends UpdateMetadata about changed partitions to every broker, and LeaderAndIsr to their
-        replicas."""
+        replicas. Those in `new` have just been created."""
         changed = self._changed(records)
         announced = self.announced()
         if not changed and announced == self._announced:

@@ -418,7 +418,6 @@ class Controller:
         answers: list[m.Response] = []
         image = term.store.image
         before = {(p.topic_id, p.index): p.replicas for p in image.all_partitions()}
-        topics = set(image.topics)
 
         def decide() -> tuple[r.Record, ...]:
             context = DecisionContext(
@@ -439,7 +438,8 @@ class Controller:
             made = isinstance(received.message, m.CreateTopicsRequest)
             error = Error.TOPIC_ALREADY_EXISTS if made else Error.UNKNOWN_SERVER_ERROR
             records, answers = (), [CHANGES.refused(received.message, error)]
-        term.announcer.announce(records, new=frozenset(set(image.topics) - topics))
+        after = {(p.topic_id, p.index) for p in image.all_partitions()}
+        term.announcer.announce(records, new=after - before.keys())
         term.announcer.stop_removed(before, records)
         if any(isinstance(one, r.TopicRecord) and one.deleting for one in records):
             term.announcer.continue_deletions()

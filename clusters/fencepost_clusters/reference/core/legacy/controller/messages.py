@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -11,6 +11,7 @@ from fencepost_clusters.reference.core.legacy import znodes
 from fencepost_clusters.reference.core.legacy.policies import epoch_sent
 from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER
 from fencepost_clusters.reference.core.replication.cluster_state import Broker, Partition
+from fencepost_clusters.reference.core.replication.replica import Key
 from fencepost_clusters.reference.wire import legacy as w
 
 BEING_DELETED = -2
@@ -39,9 +40,9 @@ def leader_and_isr(
     image: Image,
     broker_epoch: int,
     partitions: Sequence[Partition],
-    new: frozenset[str] = frozenset(),
+    new: Collection[Key] = (),
 ) -> w.LeaderAndIsrRequest:
-    """A LeaderAndIsr: the broker leads or follows partitions. Topics in `new` have just been
+    """A LeaderAndIsr: the broker leads or follows partitions. Those in `new` have just been
     created."""
     leaders = sorted({one.leader for one in partitions if one.leader in image.brokers})
     return w.LeaderAndIsrRequest(
@@ -60,7 +61,7 @@ def leader_and_isr(
                         isr=one.isr,
                         zk_version=sender.versions[znodes.state(name, one.index)],
                         replicas=one.replicas,
-                        is_new=name in new,
+                        is_new=(one.topic_id, one.index) in new,
                     )
                     for one in parts
                 ),

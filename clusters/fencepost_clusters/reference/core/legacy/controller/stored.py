@@ -63,13 +63,13 @@ class Stored:
                 if name not in self.image.topics:
                     return ()  # the topic's record creates its partitions
                 one = after.partitions[record.topic_id][record.partition_id]
-                state = znodes.state(name, one.index)
-                changed = [zk.SetData(state, self.encoded(one), self.versions[state])]
-                if isinstance(record, r.PartitionRecord):
-                    path = znodes.topic(name)
-                    data = encode(assignment(after, name))
-                    changed.append(zk.SetData(path, data, self.versions[path]))
-                return tuple(changed)
+                known = one.index in self.image.partitions[record.topic_id]
+                changed = self._state(name, one) if known else self._partition_made(name, one)
+                if not isinstance(record, r.PartitionRecord):
+                    return changed
+                path = znodes.topic(name)
+                data = encode(assignment(after, name))
+                return (*changed, zk.SetData(path, data, self.versions[path]))
             case r.ConfigRecord() if record.resource_type == TOPIC_RESOURCE:
                 if record.resource_name not in self.image.topics:
                     return ()
@@ -90,15 +90,22 @@ class Stored:
         name = record.name
         assert record.topic_id is not None
         config = znodes.Config(after.settings.get(name, {}))
-        made = [
+        made: list[zk.Write] = [
             zk.Create(znodes.topic(name), encode(assignment(after, name))),
             zk.Create(znodes.config(name), encode(config)),
             zk.Create(znodes.partitions(name)),
         ]
-        for index, one in sorted(after.partitions[record.topic_id].items()):
-            made.append(zk.Create(f"{znodes.partitions(name)}/{index}"))
-            made.append(zk.Create(znodes.state(name, index), self.encoded(one)))
+        for _, one in sorted(after.partitions[record.topic_id].items()):
+            made += self._partition_made(name, one)
         return tuple(made)
+
+    def _partition_made(self, name: str, one: Partition) -> tuple[zk.Write, ...]:
+        parent = zk.Create(f"{znodes.partitions(name)}/{one.index}")
+        return parent, zk.Create(znodes.state(name, one.index), self.encoded(one))
+
+    def _state(self, name: str, one: Partition) -> tuple[zk.Write, ...]:
+        path = znodes.state(name, one.index)
+        return (zk.SetData(path, self.encoded(one), self.versions[path]),)
 
     def _topic_deleted(self, name: str) -> tuple[zk.Write, ...]:
         gone: list[str] = []

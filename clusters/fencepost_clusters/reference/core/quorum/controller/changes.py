@@ -3,9 +3,7 @@ those about its voters. They are decided over the image that runs ahead."""
 
 from __future__ import annotations
 
-from collections import Counter
-
-from fencepost_clusters.reference.core.cluster import changes, topics
+from fencepost_clusters.reference.core.cluster import changes
 from fencepost_clusters.reference.core.cluster.changes import ChangeRow, Changes
 from fencepost_clusters.reference.core.cluster.decisions import ChangeDecision, DecisionContext
 from fencepost_clusters.reference.core.quorum.controller import isr_changes, registration
@@ -78,38 +76,6 @@ def _isr_refused(asked: m.AlterPartitionRequest, error: Error) -> m.Response:
     return m.AlterPartitionResponse(error_code=error, topics=())
 
 
-# ------------------------------------------------------------------------------------ partitions
-
-
-def _create_partitions(on: QuorumContext, asked: a.CreatePartitionsRequest) -> ChangeDecision:
-    records: list[r.Record] = []
-    results: list[a.CreatePartitionsTopicResult] = []
-    named = Counter(topic.name for topic in asked.topics)
-    for topic in asked.topics:
-        if named[topic.name] > 1:
-            message = f"{topic.name} is in the request twice"
-            results.append(
-                a.CreatePartitionsTopicResult(
-                    name=topic.name, error_code=Error.INVALID_REQUEST, error_message=message
-                )
-            )
-            continue
-        made, result = topics.extend(on.cluster.image, topic, on.cluster.policies.placement)
-        if not asked.validate_only:
-            records += made
-        results.append(result)
-    return ChangeDecision(tuple(records), a.CreatePartitionsResponse(results=tuple(results)))
-
-
-def _partitions_refused(asked: a.CreatePartitionsRequest, error: Error) -> m.Response:
-    return a.CreatePartitionsResponse(
-        results=tuple(
-            a.CreatePartitionsTopicResult(name=topic.name, error_code=error)
-            for topic in asked.topics
-        )
-    )
-
-
 # --------------------------------------------------------------------------------------- brokers
 
 
@@ -175,9 +141,6 @@ CHANGES: Changes[QuorumContext] = Changes(
             lambda asked, error: a.RemoveRaftVoterResponse(error_code=error),
         ),
         m.AlterPartitionRequest: ChangeRow("AlterIsr", _alter_isr, _isr_refused, forwarded=False),
-        a.CreatePartitionsRequest: ChangeRow(
-            "CreatePartitions", _create_partitions, _partitions_refused
-        ),
         a.UnregisterBrokerRequest: ChangeRow("DeleteBroker", _unregister, _unregister_refused),
         a.DescribeQuorumRequest: ChangeRow(
             "DescribeQuorum", _describe_quorum, _describe_refused, reads=True
