@@ -289,6 +289,8 @@ class DescribeQuorumRequest(Struct, frozen=True, kw_only=True):
 class QuorumReplica(Struct, frozen=True, kw_only=True):
     replica_id: int
     log_end_offset: int
+    last_fetch_timestamp: int = -1
+    last_caught_up_timestamp: int = -1
 
 
 class QuorumPartitionResult(Struct, frozen=True, kw_only=True):

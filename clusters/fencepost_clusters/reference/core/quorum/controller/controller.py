@@ -363,6 +363,7 @@ class ControllerNode:
             voters=self.raft.voters,
             settled=self.raft.settled,
             observed=self.raft.observed,
+            now_ms=now.wall_ms,
         )
         start, epoch = self.log.end, self.raft.epoch
         cluster = DecisionContext(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fencepost_clusters.reference.core.quorum.controller.decision_context import Quorum
+from fencepost_clusters.reference.core.quorum.raft.serving import NO_FETCH
 from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
@@ -13,12 +14,10 @@ _NAMES = (m.METADATA_TOPIC, "__cluster_metadata")
 
 def described(quorum: Quorum, asked: a.DescribeQuorumRequest) -> a.DescribeQuorumResponse:
     """Voters and observers of the quorum; any topic but the metadata's is unknown."""
-    voters = tuple(
-        a.QuorumReplica(replica_id=voter, log_end_offset=end) for voter, end in quorum.ends
-    )
+    voters = tuple(_replica(quorum, voter, end) for voter, end in quorum.ends)
     observers = tuple(
-        a.QuorumReplica(replica_id=node, log_end_offset=end)
-        for node, end in sorted(quorum.observed.items())
+        _replica(quorum, node, fetched.offset)
+        for node, fetched in sorted(quorum.observed.items())
         if node >= 0 and node not in quorum.voters
     )
     known = a.QuorumPartitionResult(
@@ -46,3 +45,15 @@ def described(quorum: Quorum, asked: a.DescribeQuorumRequest) -> a.DescribeQuoru
         for topic in asked.topics
     )
     return a.DescribeQuorumResponse(error_code=Error.NONE, topics=topics)
+
+
+def _replica(quorum: Quorum, node: int, end: int) -> a.QuorumReplica:
+    """A node with its log end and the times of its fetches; the leader has all of its log now."""
+    fetched = quorum.observed.get(node, NO_FETCH)
+    leads = node == quorum.leader
+    return a.QuorumReplica(
+        replica_id=node,
+        log_end_offset=end,
+        last_fetch_timestamp=quorum.now_ms if leads else fetched.at_ms,
+        last_caught_up_timestamp=quorum.now_ms if leads else fetched.caught_up_ms,
+    )

@@ -40,7 +40,7 @@ def add(
     if not quorum.settled:
         return _refused(Error.REQUEST_TIMED_OUT, "an earlier change is not committed yet")
     fetched = quorum.observed.get(node)
-    if fetched is None or fetched < quorum.high_watermark - CAUGHT_UP_WITHIN:
+    if fetched is None or fetched.offset < quorum.high_watermark - CAUGHT_UP_WITHIN:
         return _refused(Error.REQUEST_TIMED_OUT, f"{node} has not caught up")
     return (voters_record({**quorum.voters, node: address}),), Error.NONE, None
 

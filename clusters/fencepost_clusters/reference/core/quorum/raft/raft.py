@@ -31,7 +31,7 @@ from fencepost_clusters.reference.core.quorum.raft import messages
 from fencepost_clusters.reference.core.quorum.raft.electorate import Electorate
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import LOG_NAME, MetadataLog
 from fencepost_clusters.reference.core.quorum.raft.policies import VoteReason
-from fencepost_clusters.reference.core.quorum.raft.serving import Serving
+from fencepost_clusters.reference.core.quorum.raft.serving import Fetched, Serving
 from fencepost_clusters.reference.core.quorum.raft.snapshot_download import Download
 from fencepost_clusters.reference.core.quorum.raft.timing import Member, Vote
 from fencepost_clusters.reference.wire import messages as m
@@ -133,8 +133,8 @@ class Raft:
         return self.high_watermark > max(self._epoch_start, self.electorate.changed_at)
 
     @property
-    def observed(self) -> Mapping[int, int]:
-        """How far each other node has fetched from this leader, whether it votes or not."""
+    def observed(self) -> Mapping[int, Fetched]:
+        """The newest fetch of each other node from this leader, whether it votes or not."""
         return self._serving.observed
 
     def _majority(self) -> int:

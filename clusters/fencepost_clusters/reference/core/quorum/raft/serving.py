@@ -44,6 +44,29 @@ class Standing(Protocol):
     def high_watermark(self) -> int: ...
 
 
+class Fetched(Struct, frozen=True):
+    """A node's newest fetch, by the leader's wall clock: its offset, the end of the leader's log at
+    that time, and when the node was last known to have all of the log."""
+
+    offset: int
+    at_ms: int
+    end: int
+    caught_up_ms: int
+
+    def next(self, offset: int, end: int, now_ms: int) -> Fetched:
+        """The node's next fetch. If it lacks the newest records, but not those that were there at
+        its fetch before, it had the whole log then."""
+        caught_up_ms = self.caught_up_ms
+        if offset >= end:
+            caught_up_ms = now_ms
+        elif offset >= self.end:
+            caught_up_ms = self.at_ms
+        return Fetched(offset, now_ms, end, caught_up_ms)
+
+
+NO_FETCH = Fetched(offset=-1, at_ms=-1, end=0, caught_up_ms=-1)
+
+
 class _Parked(Struct, frozen=True):
     """A fetch that waits for new records or a new high watermark."""
 
@@ -72,8 +95,8 @@ class Serving:
         self._standing = standing
         self._out = out
         self._ends: dict[int, int] = {}
-        self.observed: dict[int, int] = {}
-        """How far each other node has fetched, whether it votes or not."""
+        self.observed: dict[int, Fetched] = {}
+        """The newest fetch of each other node, whether it votes or not."""
         self._fetched_ns: dict[int, int] = {}
         self._parked: list[_Parked] = []
         self._answered_watermarks: dict[str, int] = {}
@@ -155,7 +178,8 @@ class Serving:
             return -1, False
         self._note_fetch(voter, now)
         if voter in self.observed or len(self.observed) < MOST_KNOWN:
-            self.observed[voter] = asked.fetch_offset
+            before = self.observed.get(voter, NO_FETCH)
+            self.observed[voter] = before.next(asked.fetch_offset, self._log.end, now.wall_ms)
         if voter in self._voters and self._ends.get(voter) != asked.fetch_offset:
             self._ends[voter] = asked.fetch_offset
             return voter, True
