@@ -104,7 +104,7 @@ def recipes(
     found = [Recipe(POD, "pod", base, ("msgspec", "pluggy"), wheel=True, extra=tuple(extra))]
     if "reference" in wanted:
         tag = REFERENCE
-        found.append(Recipe(tag, "reference", POD, ("kio", "crc32c", "kazoo")))
+        found.append(Recipe(tag, "reference", POD, ("kio", "crc32c", "cramjam", "kazoo")))
     if "kafka" in wanted:
         found.append(Recipe(image_of(kafka), "kafka", java_base, software=kafka_of(kafka)))
     if "zookeeper" in wanted:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import gzip
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+import cramjam
 from crc32c import crc32c
 
 from fencepost_clusters.reference.wire import record_batch
 
-NONE, GZIP, SNAPPY = 0, 1, 2
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+PACK: Mapping[int, Callable[[bytes], bytes]] = {
+    NONE: bytes,
+    GZIP: gzip.compress,
+    SNAPPY: lambda records: bytes(cramjam.snappy.compress_raw(records)),
+    LZ4: lambda records: bytes(cramjam.lz4.compress(records)),
+    ZSTD: lambda records: bytes(cramjam.zstd.compress(records)),
+}
+"""How a client compresses records, by its codec."""
 
 
 def small(number: int) -> bytes:
@@ -26,9 +35,7 @@ def timed(times_ms: Sequence[int], codec: int = NONE, body: bytes | None = None)
         after = small(time_ms - times_ms[0])
         record = b"\0" + after + small(delta) + small(-1) + small(1) + b"x" + small(0)
         records += small(len(record)) + record
-    if codec == GZIP:
-        records = gzip.compress(records)
-    records = records if body is None else body
+    records = PACK[codec](records) if body is None else body
     whole = bytearray(record_batch.build([b"x"], 0, -1, times_ms[0])[: record_batch.HEADER_SIZE])
     whole += records
     struct.pack_into(">i", whole, 8, len(whole) - 12)
@@ -37,3 +44,10 @@ def timed(times_ms: Sequence[int], codec: int = NONE, body: bytes | None = None)
     struct.pack_into(">i", whole, 57, len(times_ms))
     struct.pack_into(">I", whole, 17, crc32c(bytes(whole[record_batch.CRC_FROM :])))
     return bytes(whole)
+
+
+def in_blocks(records: bytes, size: int) -> bytes:
+    """Records as Java's library compresses them with snappy: in blocks, each after its length."""
+    packed = [PACK[SNAPPY](records[at : at + size]) for at in range(0, len(records), size)]
+    head = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
+    return head + b"".join(struct.pack(">i", len(one)) + one for one in packed)
