@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from fencepost import UsageError
+from fencepost_clusters.reference.core.cluster import configs
+from fencepost_clusters.reference.core.cluster.image import BROKER_RESOURCE, Image
 from fencepost_clusters.reference.core.legacy import settings
+from fencepost_clusters.reference.wire import administration as a
 
 GOOD = {"broker.id": "1", "zookeeper.connect": "zookeeper-1:2181"}
 LEAST = {
@@ -31,6 +34,8 @@ def test_timeouts_may_be_as_near_to_each_other_as_they_can() -> None:
         ({"broker.heartbeat.interval.ms": "3000"}, "broker.heartbeat.interval.ms must be below"),
         ({"inter.broker.protocol": "0"}, "inter.broker.protocol must be 1 to 3"),
         ({"inter.broker.protocol": "4"}, "inter.broker.protocol must be 1 to 3"),
+        ({"replication.listener.advertised": "2"}, "must be true or false, not '2'"),
+        ({"broker.heartbeat.interval.ms": "true"}, "must be a non-negative whole number"),
         ({"process.roles": "broker"}, "process.roles is set"),
         ({"zookeeper.connect": ""}, "names no server"),
         ({"zookeeper.connect": ":2181"}, "needs host:port"),
@@ -48,6 +53,24 @@ def test_bad_settings_are_refused(changed: dict[str, str], says: str) -> None:
 @pytest.mark.parametrize("protocol", [1, 3])
 def test_every_protocol_is_accepted(protocol: int) -> None:
     assert read(inter_broker_protocol=str(protocol)).ms("inter.broker.protocol") == protocol
+
+
+@pytest.mark.parametrize(
+    ("written", "number", "shown"),
+    [("true", 1, "true"), ("1", 1, "true"), ("false", 0, "false"), ("0", 0, "false")],
+)
+@pytest.mark.parametrize(
+    "name", ["replication.listener.advertised", "auto.leader.rebalance.enable"]
+)
+def test_a_switch_is_true_or_false(name: str, written: str, number: int, shown: str) -> None:
+    known = settings.read(GOOD | {name: written})
+    assert known.ms(name) == number
+    asked = a.DescribeConfigsResource(
+        resource_type=BROKER_RESOURCE, resource_name="1", configuration_keys=(name,)
+    )
+    request = a.DescribeConfigsRequest(resources=(asked,))
+    (answer,) = configs.describe(Image(), known, 1, request).results
+    assert [(one.name, one.value) for one in answer.configs] == [(name, shown)]
 
 
 @pytest.mark.parametrize(

@@ -51,8 +51,9 @@ _DEFAULTS: Mapping[str, int] = {
 }
 _SIGNED = ("clock.offset.ms",)
 """The offset of a node's wall clock, for tests; it may be negative."""
-SWITCHES = ("auto.leader.rebalance.enable",)
-"""The numbers that are 1 for true and 0 for false."""
+SWITCHES = ("auto.leader.rebalance.enable", "replication.listener.advertised")
+"""The numbers that are 1 for true and 0 for false. Either may be written."""
+_SWITCHED = {"true": 1, "false": 0, "1": 1, "0": 0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,12 +165,21 @@ def read(properties: Mapping[str, str]) -> Settings:
 
 
 def read_numbers(properties: Mapping[str, str], defaults: Mapping[str, int]) -> dict[str, int]:
-    """The whole-number settings of a plane; raises UsageError for one that is no number."""
+    """The whole-number settings of a plane; raises UsageError for one that is none."""
     numbers = dict(defaults)
     for name, value in properties.items():
         if name in numbers:
-            numbers[name] = _number(name, value, name in _SIGNED)
+            if name in SWITCHES:
+                numbers[name] = _switch(name, value)
+            else:
+                numbers[name] = _number(name, value, name in _SIGNED)
     return numbers
+
+
+def _switch(name: str, value: str) -> int:
+    if value not in _SWITCHED:
+        raise UsageError(f"{name} must be true or false, not {value!r}")
+    return _SWITCHED[value]
 
 
 def _check_metadata(numbers: Mapping[str, int]) -> None:
