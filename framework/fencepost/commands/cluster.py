@@ -31,7 +31,10 @@ def up(
     ] = None,
     out: Out = DEFAULT_OUT,
 ) -> None:
-    """Starts a cluster, prints its bootstrap address, and keeps it until it is interrupted."""
+    """Starts a cluster, prints its bootstrap address, and keeps it until Ctrl-C or SIGTERM.
+
+    A script's background commands ignore Ctrl-C's SIGINT: end those with SIGTERM.
+    """
     plugins = load_plugins()
     counts = {name: _number(n) for name, n in _pairs("--count", count or []).items()}
     shape = Shape(counts, _pairs("--setting", setting or []))
@@ -41,7 +44,7 @@ def up(
         if workload:
             started.clients.load()
         print_line(",".join(started.runtime.bootstrap))
-        show(errors(), (f"run folder {folder.path}; interrupt to stop", "dim"))
+        show(errors(), (f"run folder {folder.path}; end it with Ctrl-C or SIGTERM", "dim"))
         never = Condition("an interrupt", lambda view: False)
         started.runtime.advance(never, 1 << 62)
 
