@@ -28,9 +28,15 @@ from fencepost import EnvironmentFailed
 
 JAVA_LEAST = 17
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
+_QUIETLY = ("-B", "-q", "-Dstyle.color=never")
 _MAVEN_LIMIT_S = 480
 _LAST_LINES = 15
 _SUMS = "jars.sha256"
+_NO_ARTIFACT = re.compile(r"Could not find artifact (\S+)|(\S+) was not found in ")
+"""What Maven prints the first time, and what it prints from then on."""
+_NEWER_JAVA = re.compile(r"UnsupportedClassVersionError.* \(class file version (\d+)")
+_JAVA_OF_CLASS_FILES = 44
+"""Java 17 has class files of version 61, Java 21 those of 65."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +183,7 @@ def download(
         description = Path(made) / "pom.xml"
         description.write_text(pom(artifacts))
         run(
-            [maven, "-B", "-q", "-f", str(description), f"{_COPY}-dependencies",
+            [maven, *_QUIETLY, "-f", str(description), f"{_COPY}-dependencies",
              "-DincludeScope=runtime", f"-DexcludeTransitive={str(not transitive).lower()}",
              f"-DoutputDirectory={into}"],
             _MAVEN_LIMIT_S,
@@ -193,7 +199,7 @@ def download_one(artifact: Artifact, jar: Path, environment: Mapping[str, str]) 
     maven = _maven(jar.name, jar.parent, environment)
     with tempfile.TemporaryDirectory(dir=jar.parent, prefix=".jar-") as made:
         run(
-            [maven, "-B", "-q", _COPY, f"-DoutputDirectory={made}",
+            [maven, *_QUIETLY, _COPY, f"-DoutputDirectory={made}",
              f"-Dartifact={artifact.group}:{artifact.name}:{artifact.version}"],
             _MAVEN_LIMIT_S,
             f"Maven could not download {jar.name}",
@@ -228,7 +234,7 @@ def run(argv: Sequence[str], limit_s: int, failure: str) -> None:
     except subprocess.TimeoutExpired:
         raise EnvironmentFailed(f"{failure}: it was not done after {limit_s} s") from None
     if ran.returncode:
-        raise EnvironmentFailed(failure, last_lines(ran.stdout.splitlines()))
+        raise _failed(failure, ran.stdout.splitlines())
 
 
 def run_until(argv: Sequence[str], started: re.Pattern[str], limit_s: int, failure: str) -> None:
@@ -250,7 +256,19 @@ def run_until(argv: Sequence[str], started: re.Pattern[str], limit_s: int, failu
             watchdog.cancel()
             server.kill()
     if not any(map(started.search, said)):
-        raise EnvironmentFailed(failure, last_lines(said))
+        raise _failed(failure, said)
+
+
+def _failed(failure: str, said: Sequence[str]) -> EnvironmentFailed:
+    """The error of a program that has printed this: one sentence if a line says why, or else its
+    last lines."""
+    for line in said:
+        if newer := _NEWER_JAVA.search(line):
+            least = int(newer[1]) - _JAVA_OF_CLASS_FILES
+            return EnvironmentFailed(f"{failure}: it needs Java {least} or newer")
+        if absent := _NO_ARTIFACT.search(line):
+            return EnvironmentFailed(f"{failure}: there is no {absent[1] or absent[2]}")
+    return EnvironmentFailed(failure, last_lines(said))
 
 
 @contextmanager

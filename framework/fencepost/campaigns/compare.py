@@ -22,6 +22,7 @@ from fencepost.campaigns.soak import NO_FAULT
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.judge import Outcome
 from fencepost.model.errors import UsageError
+from fencepost.model.system.capabilities import Fetched
 from fencepost.plugins.manager import Plugins
 from fencepost.runs import schedule
 from fencepost.runs.random_schedule import Conducted, follow_one, run_one
@@ -31,6 +32,8 @@ from fencepost.runs.run import RunSpec, new_folder
 CONFIDENCE = 0.95
 """How likely an interval contains the share that it was made for."""
 DECIDED = (Outcome.VIOLATED, Outcome.HOLDS)
+LOCAL = "process"
+"""The runtime whose nodes run fetched software; images contain theirs."""
 
 
 @final
@@ -200,11 +203,13 @@ def compare(
     """Conducts the runs.
 
     Each result is added to `into` at once, so that it outlives an error in a later run. It ends
-    when a system did not start with the first schedule. Raises UsageError for systems that cannot
-    be compared, or a folder without a schedule, before anything is started.
+    when a system did not start with the first schedule. Before anything is started it raises
+    UsageError for systems that cannot be compared, or a folder without a schedule, and
+    EnvironmentFailed for one whose software cannot be fetched.
     """
     check(wanted.specs)
     recorded = [_followed(wanted.specs, one) for one in wanted.recorded]
+    _fetch(wanted.specs)
     names = [spec.system.name for spec in wanted.specs]
     compared = Compared(names) if into is None else into
 
@@ -248,6 +253,13 @@ def check(specs: Sequence[RunSpec]) -> None:
             raise UsageError(
                 f"a schedule of {names[0]} does not fit {name}: only one of them has {differing}"
             )
+
+
+def _fetch(specs: Sequence[RunSpec]) -> None:
+    """Fetches what each system runs: one that has none must not end the comparison after hours."""
+    for spec in specs:
+        if spec.runtime == LOCAL and isinstance(spec.system, Fetched):
+            spec.system.fetch()
 
 
 def _one_schedule(

@@ -73,18 +73,61 @@ def test_without_maven_and_without_a_cached_class_path_both_are_named(
     assert e.value.exit_code == 4
 
 
-def test_a_version_that_maven_cannot_download_is_named_with_mavens_last_lines(
-    tools: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (
+            "[ERROR] Could not find artifact org.apache.kafka:kafka_2.13:jar:9.9.9 in central (..)",
+            "Maven could not download Kafka 9.9.9: "
+            "there is no org.apache.kafka:kafka_2.13:jar:9.9.9",
+        ),
+        (
+            "[ERROR] org.apache.kafka:kafka_2.13:jar:9.9.9 was not found in https://... before",
+            "Maven could not download Kafka 9.9.9: "
+            "there is no org.apache.kafka:kafka_2.13:jar:9.9.9",
+        ),
+        ("[ERROR] Connection refused", "Maven could not download Kafka 9.9.9\n[ERROR] Connection"),
+    ],
+    ids=["no such version", "nor before", "no network"],
+)
+def test_a_version_that_maven_cannot_download_is_named(
+    line: str, says: str, tools: Path, tmp_path: Path
 ) -> None:
     maven = tools / "mvn"
-    maven.write_text("#!/bin/sh\necho 'Could not find artifact kafka_2.13:9.9.9'\nexit 1\n")
+    maven.write_text(f"#!/bin/sh\necho 'Scanning'\necho '{line}'\nexit 1\n")
     maven.chmod(0o755)
     environment = {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    with pytest.raises(
-        EnvironmentFailed, match=r"Maven could not download Kafka 9\.9\.9\nCould not"
-    ):
+    with pytest.raises(EnvironmentFailed) as failed:
         installed("9.9.9", environment, "")
+    assert says in f"{failed.value}".replace("Scanning\n", "")
+    assert ("\n" in f"{failed.value}") is ("\n" in says)
+    assert failed.value.exit_code == 4
     assert not (cache(environment) / "9.9.9").exists()
+
+
+@pytest.mark.parametrize("version", ["3.9.2", "9.9.9"])
+def test_a_version_that_does_not_start_on_this_java_says_which_one_it_needs(
+    version: str, tools: Path, tmp_path: Path
+) -> None:
+    java = tools / "java"
+    words = java.read_text()
+    refused = (
+        "java.lang.UnsupportedClassVersionError: kafka/tools/StorageTool has been compiled by a "
+        "more recent version of the Java Runtime (class file version 65.0), this version of the "
+        "Java Runtime only recognizes class file versions up to 61.0"
+    )
+    starts = f"[ \"$1\" = -version ] || {{ echo '{refused}' >&2; exit 1; }}\n"
+    java.write_text(words.replace("#!/bin/sh\n", f"#!/bin/sh\n{starts}"))
+    environment = {"PATH": f"{tools}:/bin:/usr/bin", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    home = cache(environment) / version
+    (home / "lib").mkdir(parents=True)
+    put_jar(home / "lib" / "kafka.jar")
+    with pytest.raises(EnvironmentFailed) as failed:
+        installed(version, environment, "")
+    assert str(failed.value) == (
+        f"StorageTool of Kafka {version} failed: it needs Java 21 or newer"
+    )
+    assert sorted(one.name for one in home.iterdir()) == ["lib"]
 
 
 def test_jars_in_the_cache_need_neither_network_nor_maven(tools: Path, tmp_path: Path) -> None:

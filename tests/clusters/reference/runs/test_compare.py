@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from fencepost import Shape, UsageError
+from fencepost import EnvironmentFailed, Shape, System, UsageError
 from fencepost.campaigns.compare import Compare, Compared, Row, Share, Trial, compare, share
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.judge import Outcome
@@ -92,6 +93,31 @@ def test_systems_with_other_nodes_are_refused_before_anything_starts(
     nothing = Compare((one, other), 1, 1_000, (), [RunFolder(tmp_path / "none")])
     with pytest.raises(UsageError, match="there is no schedule"):
         compare(nothing, plugins, tmp_path, print)
+    assert list(tmp_path.iterdir()) == []
+
+
+class Absent:
+    """A system whose software cannot be fetched; otherwise `reference/classic`."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self.name = "absent/classic"
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._system, name)
+
+    def fetch(self) -> str:
+        raise EnvironmentFailed("there is no such version")
+
+
+def test_software_that_cannot_be_fetched_ends_the_comparison_before_anything_starts(
+    plugins: Plugins, tmp_path: Path
+) -> None:
+    one, other = specs(plugins)
+    absent: Any = Absent(other.system)
+    local = [replace(other, system=absent, runtime="process"), replace(one, runtime="process")]
+    with pytest.raises(EnvironmentFailed, match="there is no such version"):
+        compare(Compare(local, 1, 1_000, ()), plugins, tmp_path, print)
     assert list(tmp_path.iterdir()) == []
 
 
