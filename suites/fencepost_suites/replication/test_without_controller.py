@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fencepost import NodeStopped
 from fencepost.testing import EventLog, Faults
 from fencepost_kafka import (
     FollowingStarted,
@@ -23,6 +24,9 @@ LONG_SESSION = shaped(
     "long-session", registration_lease_timeout_ms="6000", replica_lag_time_max_ms="2000"
 )
 """A leader that is cut off from ZooKeeper wants a smaller ISR long before its session ends."""
+
+TAKEN = "is taken by a live process"
+"""Part of the sentence with which a process ends whose id belongs to another one."""
 
 
 @clause("RP-14", "RP-16", "RP-34")
@@ -119,3 +123,38 @@ def test_a_replica_that_was_unassigned_while_its_broker_was_down_is_removed_when
     cluster.eventually(
         history.event_where(StateChangeCarriedOut, unassigned, "the request to be carried out")
     )
+
+
+@pytest.mark.parametrize("disk", ["empty", pytest.param("copy", marks=physical("disks"))])
+@clause("RP-24", "RP-06")
+def test_a_second_process_with_a_live_id_ends_and_takes_nothing(
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog, disk: str
+) -> None:
+    writes = clients.produce("orders")
+    holder = cluster.leader("orders", 0)
+    with faults.duplicate_id(holder, disk=disk):
+        refused = history.event_where(
+            NodeStopped, lambda body: TAKEN in body.reason, "the second process to be refused"
+        )
+        cluster.eventually(refused)
+        cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
+        assert cluster.leader("orders", 0) == holder
+    cluster.eventually(cluster.recovered)
+
+
+@clause("RP-24", "RP-06", "RP-10")
+def test_a_holder_whose_session_ends_loses_its_id_to_the_second_process(
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
+) -> None:
+    """The holder is the one that ends, once it reaches ZooKeeper again."""
+    writes = clients.produce("orders")
+    holder = cluster.leader("orders", 0)
+    with faults.duplicate_id(holder, disk="copy"):
+        with faults.partition(holder, "zookeeper-1"):
+            cluster.eventually(cluster.node(f"{holder.name}-duplicate").active)
+        refused = history.event_where(
+            NodeStopped, lambda body: TAKEN in body.reason, "the holder to be refused"
+        )
+        cluster.eventually(refused)
+        cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
+    cluster.eventually(cluster.recovered)

@@ -113,6 +113,14 @@ class Layout:
             if s.role != CLIENT and (duplicates or not s.duplicate) and (spares or not s.spare)
         )
 
+    def rivals(self, slot: Slot) -> tuple[Slot, ...]:
+        """The other slots for a process with the id of that slot's node."""
+        return tuple(
+            s
+            for s in self.slots
+            if s != slot and s.role == slot.role != CLIENT and s.node_id == slot.node_id
+        )
+
     def crossed(self, cut: Cut) -> Sequence[Link]:
         """The links that carry any of these directions, in order."""
         return [

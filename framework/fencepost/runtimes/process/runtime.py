@@ -468,9 +468,16 @@ class ProcessRuntime:
 
     def _died(self, tracked: Tracked, end: Exit) -> bool:
         """Whether this end was not asked for, and the process did not end in order."""
-        chose = end.code == 0 and end.signal == 0
-        client = tracked.process.slot.role == CLIENT
-        return not tracked.expected and not (chose and (client or end.name in self._clean_exits))
+        slot = tracked.process.slot
+        in_order = end.name in self._clean_exits
+        chose = end.code == 0 and end.signal == 0 and (in_order or slot.role == CLIENT)
+        refused = in_order and end.signal == 0 and self._shares_id(slot)
+        return not (tracked.expected or chose or refused)
+
+    def _shares_id(self, slot: Slot) -> bool:
+        """Whether two processes have the id of a node: a system may refuse it to either of them."""
+        rivals = self._layout.rivals(slot)
+        return slot.duplicate or any(self._processes.living(one.name) for one in rivals)
 
     def _spawn(self, child: Child, slot: Slot) -> Process:
         process, at_ns = self._processes.start(child, slot)
