@@ -130,12 +130,9 @@ class ReferenceClassic:
         return select(selector, view, layout)
 
     def fault_chooser(self, shape: Shape) -> FaultChooser:
-        """See `fencepost_kafka.faults.random_faults`. A second process with a live broker's id ends
-        by itself, which would end the run."""
+        """See `fencepost_kafka.faults.random_faults`."""
         servers = Servers(ZOOKEEPER, serving)
-        return KafkaFaultChooser(
-            self.timing(shape), without=frozenset({"duplicate_id"}), servers=servers
-        )
+        return KafkaFaultChooser(self.timing(shape), holder_keeps_id=True, servers=servers)
 
     def mutable(self) -> Sequence[str]:
         """The decisions of its control plane: the others are the same as in `reference/quorum`."""

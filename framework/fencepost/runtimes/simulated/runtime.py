@@ -100,7 +100,8 @@ class SimulatedRuntime:
         self._machines: dict[str, Machine] = {}
         self._clients: dict[str, Machine] = {}
         self._disks: dict[str, SimulatedDisk] = {}
-        self._clean_exits: set[str] = set()
+        self._stopped: dict[str, str] = {}
+        """The reason with which each process has ended in order."""
         self._dead: dict[str, str] = {}
         self._pids = 0
         self._closed = False
@@ -395,7 +396,7 @@ class SimulatedRuntime:
         )
         self._events.append(event)
         if type(body) is NodeStopped:
-            self._clean_exits.add(process)
+            self._stopped[process] = body.reason
         return event
 
     def _nodes(self) -> Mapping[str, SimulatedProcess]:
@@ -445,10 +446,11 @@ class SimulatedRuntime:
         process = machine.process
         self._record_exit(machine, code, 0)
         client = process.slot.role == CLIENT
-        in_order = process.name in self._clean_exits
+        in_order = process.name in self._stopped
         chose = code == 0 and (client or in_order)
         if machine.expected or chose or (in_order and self._shares_id(process.slot)):
             return
+        why = why or self._stopped.get(process.name, "")
         exit_message = f"{process.name} exited with code {code}, but should be running: {why}"
         if client:
             self._dead[process.name] = exit_message
