@@ -63,6 +63,10 @@ class Processes:
                 return tracked.process
         return None
 
+    def share_id(self, slot: Slot, rivals: Collection[Slot]) -> bool:
+        """Whether two processes have the id of a node: a system may refuse it to either of them."""
+        return slot.duplicate or any(self.living(one.name) for one in rivals)
+
     def ended(self, exit_: Exit) -> Tracked | None:
         """Notes an end; None for a process that is not among these."""
         tracked = self._tracked.get(exit_.name)

@@ -463,21 +463,14 @@ class ProcessRuntime:
             if slot.role == CLIENT:
                 self._record(ClientFailed(error=f"{end.name} {end}", fatal=True))
             if end.name not in self._may_die or not end.signal:
-                named = end.name if slot.role == CLIENT else slot.name
-                self._dead[named] = exit_message(tracked)
+                self._dead[end.name if slot.role == CLIENT else slot.name] = exit_message(tracked)
 
     def _died(self, tracked: Tracked, end: Exit) -> bool:
         """Whether this end was not asked for, and the process did not end in order."""
-        slot = tracked.process.slot
-        in_order = end.name in self._clean_exits
-        chose = end.code == 0 and end.signal == 0 and (in_order or slot.role == CLIENT)
-        refused = in_order and end.signal == 0 and self._shares_id(slot)
-        return not (tracked.expected or chose or refused)
-
-    def _shares_id(self, slot: Slot) -> bool:
-        """Whether two processes have the id of a node: a system may refuse it to either of them."""
-        rivals = self._layout.rivals(slot)
-        return slot.duplicate or any(self._processes.living(one.name) for one in rivals)
+        slot, in_order = tracked.process.slot, end.name in self._clean_exits
+        chose = end.code == 0 and (in_order or slot.role == CLIENT)
+        refused = in_order and self._processes.share_id(slot, self._layout.rivals(slot))
+        return not (tracked.expected or (end.signal == 0 and (chose or refused)))
 
     def _spawn(self, child: Child, slot: Slot) -> Process:
         process, at_ns = self._processes.start(child, slot)
