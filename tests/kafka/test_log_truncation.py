@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 
@@ -98,7 +98,8 @@ class OneBroker:
 
     def serve(self, connection: socket.socket) -> None:
         """Answers the requests of one connection until its client closes it."""
-        with connection, connection.makefile("rb") as stream:
+        # A client that stops closes its connection, whatever it has asked.
+        with suppress(ConnectionError), connection, connection.makefile("rb") as stream:
             while length := stream.read(4):
                 frame = stream.read(struct.unpack(">i", length)[0])
                 header, request = codec.decode_request(CLIENT_LISTENER, frame)
