@@ -30,8 +30,8 @@ class _Led(Struct):
 @final
 class LostByOneLeader(Struct, frozen=True):
     """JEPSEN-lost-write-acks1. A write with acks=1 may be lost with its leader. As long as the
-    partition has had no other one by committed metadata, and was never without one, it must be
-    read where it was acknowledged, as a write with acks=all must. A new leader may be recorded
+    partition has had no other one by committed metadata, and was not without one since its first
+    one, it must be read where it was acknowledged, as a write with acks=all must. A new leader may be recorded
     later than what clients saw of it, so this is judged at the end."""
 
     clause: str = "JEPSEN-lost-write-acks1"
@@ -46,7 +46,9 @@ class LostByOneLeader(Struct, frozen=True):
     def step(self, state: _Led, event: Event) -> tuple[_Led, Sequence[Finding]]:
         body = event.body
         if isinstance(body, PartitionCommitted):
-            state.leaders |= {body.leader, NONE} if body.skipped else {body.leader}
+            began = bool(state.leaders) or body.leader != NONE
+            if body.skipped or began:
+                state.leaders |= {body.leader, NONE} if body.skipped else {body.leader}
             return state, NOTHING
         if isinstance(body, ProduceCompleted):
             if body.acks != 1:

@@ -29,6 +29,19 @@ LONG_LEASE_OF_FOUR = kafka_shape(brokers=4, settings=LEASE_OUTLASTS_LAG.settings
 """The same, with a broker that has no replica of a given partition."""
 
 
+@clause("JEPSEN-lost-write-acks1")
+def test_writes_that_the_leader_alone_acknowledged_are_read_while_it_leads(
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
+) -> None:
+    clients.create_topic("orders", partitions=1)
+    writes = clients.produce("orders", acks=1, count=200, rate=200)
+    cluster.eventually(writes.acked_at_least(20))
+    with faults.kill(cluster.followers("orders", 0)[0]):
+        cluster.eventually(writes.settled)
+    cluster.eventually(cluster.recovered)
+    assert writes.acked <= clients.read_all("orders")
+
+
 @physical("signals")
 @clause("RP-06", "RP-13", "RP-05", "JEPSEN-lost-write", "JEPSEN-duplicate")
 def test_acked_writes_survive_failover(

@@ -232,6 +232,18 @@ def test_two_writes_that_were_acknowledged_at_one_place_break_it() -> None:
     assert verdict(h, ACKS1).violated == 1
 
 
+def test_a_partition_may_wait_for_its_first_leader() -> None:
+    """Where replicas elect the leader, a new partition has none at first."""
+    for skipped, verdict_of_write in ((0, Outcome.HOLDS), (1, Outcome.NOT_EXERCISED)):
+        h = HistoryBuilder()
+        led_by(h, -1, skipped=skipped)
+        led_by(h, 1, 2)
+        acked(h, 0, acks=1)
+        poll(h, READER, 0)
+        read(h, 1)
+        assert verdict(h, ACKS1).verdict is verdict_of_write
+
+
 @pytest.mark.parametrize("others", [(2,), (-1, 1), ()])
 @pytest.mark.parametrize("late", [False, True])
 def test_with_another_leader_nothing_is_promised(others: tuple[int, ...], late: bool) -> None:
