@@ -31,8 +31,8 @@ class _Led(Struct):
 class LostByOneLeader(Struct, frozen=True):
     """JEPSEN-lost-write-acks1. A write with acks=1 may be lost with its leader. As long as the
     partition has had no other one by committed metadata, and was not without one since its first
-    one, it must be read where it was acknowledged, as a write with acks=all must. A new leader may be recorded
-    later than what clients saw of it, so this is judged at the end."""
+    one, it must be read where it was acknowledged, as a write with acks=all must. A new leader may
+    be recorded later than what clients saw of it, so this is judged at the end."""
 
     clause: str = "JEPSEN-lost-write-acks1"
     kinds: frozenset[type[Struct]] = frozenset(
