@@ -9,10 +9,14 @@ from pathlib import Path
 import msgspec
 import pytest
 from msgspec import structs
+from sample_runs import ended, without_an_offset, write
 
+import fencepost as f
+import fencepost_kafka as k
 from fencepost import UsageError
 from fencepost.judging import columnar
 from fencepost.reporting import Promises, RunFolder, judged_run
+from fencepost.testing import HistoryBuilder
 from fencepost_reports.making import Attempt, Report, attempt, fold_share, make_joined
 from fencepost_reports.one_run.history import Share
 from fencepost_reports.one_run.run import Run, opened, run_tables, sources
@@ -73,6 +77,49 @@ def test_each_share_has_some_of_the_work(opened_runs: Mapping[str, Run]) -> None
         scopes = [{row.scope for row in one.authority} for one in shares]
         assert all(scopes)
         assert scopes[0] & scopes[1] == set()
+
+
+def felt() -> HistoryBuilder:
+    """Four clients write around two faults; some writes fail, and some are left open."""
+    h = HistoryBuilder("felt")
+    for number in range(120):
+        if number in (30, 70):
+            h.add("harness", isolated(f"fault-{number}"))
+        if number in (50, 90):
+            h.add(
+                "harness", f.FaultHealed(fault_id=f"fault-{number - 20}", receipt=True, evidence="")
+            )
+        client = f"clients/p{number % 4}#1"
+        name = f"op-{number}"
+        h.add(client, k.ProduceInvoked(operation=name, topic="orders", partition=0, acks=-1))
+        if number % 7:
+            outcome = "unknown" if number % 3 else "ok"
+            h.after(number % 11).add(client, without_an_offset(name, outcome, ""))
+    return h
+
+
+def isolated(name: str) -> f.FaultInjected:
+    return f.FaultInjected(
+        fault_id=name, fault="isolate", targets=("broker-1",), receipt=True, evidence=""
+    )
+
+
+@pytest.mark.parametrize("number", SHARES)
+def test_what_clients_felt_is_joined_of_several_shares(
+    number: int, promises: Promises, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columnar, "ROWS", 9)
+    (source,) = sources([write(tmp_path, "felt", ended(felt()))])
+    by_events = run_tables(source, promises)
+    judged_run(RunFolder(Path(source.where)), promises)
+    with opened(source, promises) as run:
+        shares = [run.folded(Share(n, number)) for n in range(number)]
+        assert sum(bool(one.took and one.silences) for one in shares) > 1
+        joined = run.tables(merged(reread(written(one)) for one in shares))
+        assert joined == run.tables(run.folded()) == by_events
+    assert len({row.process for row in joined.silences if row.missed}) == 4
+    parts = {(row.fault_id, row.part) for row in joined.latencies if 0 < row.succeeded < row.count}
+    assert parts == {(f"fault-{n}", p) for n in (30, 70) for p in ("before", "during", "after")}
 
 
 def test_a_run_that_is_too_large_for_one_task_is_not_made_by_one(

@@ -13,6 +13,7 @@ from pyarrow import compute
 from fencepost import kind_name
 from fencepost.columns import CHANGES, EVENTS, OPERATIONS, Columns, EventTable, confirmed
 from fencepost.reporting import ChangeRow, JudgedRun, OperationRow, Promises, RunFolder
+from fencepost_reports.one_run.column_service import tell_service
 from fencepost_reports.one_run.history import (
     CLIENTS,
     ENDED,
@@ -53,7 +54,9 @@ class ColumnHistory:
         for group in self.columns.rows(EVENTS, _ENVELOPE, part):
             self._count(facts, group)
         for group in self.columns.rows(OPERATIONS, OperationRow.__struct_fields__):
-            _tell_operations(facts, _of_share(group, "process", share))
+            mine = _of_share(group, "process", share)
+            _tell_operations(facts, mine)
+            tell_service(facts.service, mine)
         for group in self.columns.rows(CHANGES, ChangeRow.__struct_fields__):
             mine = _of_share(group, "scope", share)
             self._count_refusals(facts, mine)

@@ -25,6 +25,7 @@ from fencepost.reporting import (
     read,
     tells_operations,
 )
+from fencepost_reports.one_run.service import ServiceFold
 from fencepost_reports.one_run.tables import BINS, DensityRow, Sort
 
 Ref = tuple[str, int]
@@ -85,6 +86,11 @@ class Facts(Protocol):
     @property
     def span(self) -> Span:
         """The time of the run."""
+        ...
+
+    @property
+    def service(self) -> ServiceFold:
+        """What takes every operation."""
         ...
 
     def change(self, row: ChangeRow) -> None:
@@ -161,12 +167,16 @@ class EventHistory:
             ended = list(operations.apply(position, event))
             if share.has(process):
                 for row in ended:
+                    facts.service.operation(row)
                     if row.outcome in ("failed", "unknown"):
                         facts.failed(row)
             sort = _sort(event, changes, ended)
             if mine and sort is not None:
                 place = facts.span.place(event.at_ns)
                 facts.count(DensityRow(process=process, sort=sort, bin=place, count=1))
+        for row in operations.unended(facts.span.ended_ns):
+            if share.has(row.process):
+                facts.service.operation(row)
 
 
 def _sort(event: Event, changes: Sequence[ChangeRow], ended: Sequence[OperationRow]) -> Sort | None:

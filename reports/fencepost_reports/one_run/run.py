@@ -29,6 +29,7 @@ from fencepost_reports.one_run.causes import Causes
 from fencepost_reports.one_run.failures import Explained, explained
 from fencepost_reports.one_run.faults import windows
 from fencepost_reports.one_run.history import EventHistory, History, Placed, Ref, Share, Span
+from fencepost_reports.one_run.service import latencies
 from fencepost_reports.one_run.shares import WHOLE, Folded, folded
 from fencepost_reports.one_run.story import Story, story_of
 from fencepost_reports.one_run.tables import (
@@ -64,9 +65,10 @@ def sources(given: Iterable[str | PathLike[str]]) -> tuple[RunSource, ...]:
 def run_tables(source: RunSource, promises: Promises) -> RunTables:
     """All tables of one run; judges it unless its folder holds the verdicts.
 
-    Memory holds the rows of the tables and the events that explanations look back over, never the
-    whole history. Nothing is written into the run's folder. Raises UsageError for a folder that is
-    no run, or of an unknown system; EnvironmentFailed for a file system that does not answer.
+    Memory holds the rows of the tables, how long each operation took, and the events that
+    explanations look back over, never the whole history. Nothing is written into the run's folder.
+    Raises UsageError for a folder that is no run, or of an unknown system; EnvironmentFailed for a
+    file system that does not answer.
     """
     with opened(source, promises) as run:
         return run.tables(run.folded())
@@ -150,6 +152,8 @@ class Run:
             density=tuple(facts.density),
             failures=failed.rows,
             windows=tuple(windows(faults, facts.authority, failed.rows, began_ns, ended_ns)),
+            silences=tuple(facts.silences),
+            latencies=tuple(latencies(faults, facts.took)),
             shown=shown,
             left_out=left_out,
         )

@@ -1,7 +1,8 @@
 """What is folded of a run in order: by one task, or by a task for each share of a large run.
 
-Changes of authority and states belong to one scope, operations to one client, and counts are sums.
-So the facts of all shares together are those of the whole run, in the same order.
+Changes of authority and states belong to one scope, operations to one client, and counts are sums;
+of the times that operations took, each share gives all. So the facts of all shares together are
+those of the whole run, in the same order.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from fencepost_reports.one_run.activity import Activity
 from fencepost_reports.one_run.authority import AuthorityFold, begun
 from fencepost_reports.one_run.failures import OperationFold, Operations, largest
 from fencepost_reports.one_run.history import History, Seen, Share, Span
+from fencepost_reports.one_run.service import ServiceFold, Took, cuts, ranked, together
 from fencepost_reports.one_run.story import Story
-from fencepost_reports.one_run.tables import AuthorityRow, DensityRow, SpanRow
+from fencepost_reports.one_run.tables import AuthorityRow, DensityRow, SilenceRow, SpanRow
 
 WHOLE = Share()
 NEVER = 1 << 62
@@ -34,6 +36,8 @@ class Folded(Struct, frozen=True, kw_only=True):
     authority: Sequence[AuthorityRow]
     spans: Sequence[SpanRow]
     operations: Sequence[Operations]
+    silences: Sequence[SilenceRow]
+    took: Sequence[Took]
     seen: Sequence[Seen]
     density: Sequence[DensityRow]
 
@@ -41,8 +45,8 @@ class Folded(Struct, frozen=True, kw_only=True):
 def folded(history: History, story: Story, span: Span, share: Share = WHOLE) -> Folded:
     """The facts of a share; reads the history once.
 
-    Memory holds the changes of authority of the share, and the state of each of its scopes and
-    clients.
+    Memory holds the changes of authority of the share, the state of each of its scopes and clients,
+    and, if there was a fault, eight bytes for each operation.
     """
     facts = _Facts(story, span)
     history.tell(facts, share)
@@ -51,6 +55,8 @@ def folded(history: History, story: Story, span: Span, share: Share = WHOLE) -> 
         authority=sorted(facts.authority.rows, key=_place),
         spans=spans,
         operations=facts.operations.groups,
+        silences=facts.service.silences,
+        took=facts.service.taken,
         seen=facts.activity.seen,
         density=facts.activity.density,
     )
@@ -69,6 +75,8 @@ def merged(shares: Iterable[Folded]) -> Folded:
         authority=sorted((row for one in found for row in one.authority), key=_place),
         spans=sorted((row for one in found for row in one.spans), key=begun),
         operations=largest(group for one in found for group in one.operations),
+        silences=ranked(row for one in found for row in one.silences),
+        took=together(took for one in found for took in one.took),
         seen=activity.seen,
         density=activity.density,
     )
@@ -86,6 +94,7 @@ class _Facts:
         self.span = span
         self.authority = AuthorityFold()
         self.operations = OperationFold()
+        self.service = ServiceFold(cuts(story.faults.rows(span.ended_ns)))
         self.activity = Activity()
         self._faults = story.faults
         self._lives = list(reversed(story.lives))

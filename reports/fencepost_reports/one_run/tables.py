@@ -259,6 +259,45 @@ class WindowRow(Struct, frozen=True, kw_only=True):
     failed: tuple[str, ...]
 
 
+class SilenceRow(Struct, frozen=True, kw_only=True):
+    """The longest time in which no operation of a client succeeded, of one kind and subject, such
+    as `produce` and `orders-0`.
+
+    It begins with the client's first operation or with a success, and ends with the next success,
+    or with the last operation that ended; one that was left open ends with the run. `missed` is how
+    many ended meanwhile, and did not succeed; 0: the client may just have had nothing to do.
+    """
+
+    process: str
+    what: str
+    subject: str
+    from_ns: int
+    to_ns: int
+    missed: int
+
+
+Part = Literal["before", "during", "after"]
+
+
+class LatencyRow(Struct, frozen=True, kw_only=True):
+    """How long the operations of one kind took that began before, during or after a fault.
+
+    `before` begins, and `after` ends, where another fault is injected or healed. Of the `count`
+    operations, `succeeded` did; the times are of these: their median, the 99th percentile and the
+    longest (-1: none succeeded). An operation that one event tells of has no length, and is not
+    counted.
+    """
+
+    fault_id: str
+    part: Part
+    what: str
+    count: int
+    succeeded: int
+    median_ns: int
+    slow_ns: int
+    longest_ns: int
+
+
 @final
 class RunTables(Struct, frozen=True, kw_only=True):
     """All tables of one run. `left_out` counts the events that did not fit into `shown`."""
@@ -273,6 +312,8 @@ class RunTables(Struct, frozen=True, kw_only=True):
     density: tuple[DensityRow, ...]
     failures: tuple[FailureRow, ...]
     windows: tuple[WindowRow, ...]
+    silences: tuple[SilenceRow, ...]
+    latencies: tuple[LatencyRow, ...]
     shown: tuple[EventRow, ...]
     left_out: int
 
