@@ -16,7 +16,7 @@ from msgspec import structs
 from fencepost.reporting import Promises, ReportedRun
 from fencepost_reports.making import summary
 from fencepost_reports.one_run.run import RunSource, run_tables
-from fencepost_reports.one_run.tables import RunSummary, RunTables
+from fencepost_reports.one_run.tables import LatencyRow, RunSummary, RunTables
 from fencepost_reports.pages import lanes
 from fencepost_reports.pages.render import VERDICTS, report_pages, run_pages
 
@@ -143,6 +143,28 @@ def test_the_page_of_a_run_shows_its_clauses_and_failures(written: Written) -> N
     assert "broker-1#1 went from ACTIVE to FENCED" in re.sub(
         r": ", " ", written.pages["defect"].read_text()
     )
+
+
+def test_the_page_of_a_run_says_what_clients_felt(written: Written) -> None:
+    run = next(one for one in written.runs if any(row.missed for row in one.silences))
+    silence = structs.replace(run.silences[0], from_ns=0, to_ns=7_250_000_000)
+    latency = LatencyRow(
+        fault_id="kill-77",
+        part="after",
+        what="produce",
+        count=9,
+        succeeded=8,
+        median_ns=1_500_000,
+        slow_ns=12_000_000,
+        longest_ns=21_000_000,
+    )
+    nothing = structs.replace(latency, part="during", succeeded=0, median_ns=-1)
+    page = run_pages(structs.replace(run, silences=(silence,), latencies=(latency, nothing))).page
+    assert f"The longest time without a success was 7.25 s: {silence.what}" in page
+    assert "<td>kill-77</td><td>after</td><td>produce</td>" in page
+    assert page.count(">0.021 s<") == 1
+    quiet = run_pages(structs.replace(run, silences=(), latencies=())).page
+    assert "What clients felt" not in quiet
 
 
 def test_the_page_of_a_run_with_faults_has_the_command_that_injects_them_again(

@@ -24,6 +24,7 @@ from fencepost_reports.one_run.tables import (
     FaultRow,
     RunSummary,
     RunTables,
+    SilenceRow,
     VerdictRow,
 )
 from fencepost_reports.pages.clauses import clause_pages
@@ -54,6 +55,10 @@ INDEX = "report.html"
 """The page of the only run, or of all runs, below the report."""
 LINKS = 8
 """How many of the runs that violate a clause an index links beside it."""
+SILENCES = 20
+"""How many of the longest times without a success the page of a run lists."""
+LATENCIES = 300
+"""How many rows of latencies it lists."""
 LISTED = 200
 """How many runs of one verdict the page of a clause lists."""
 
@@ -174,7 +179,14 @@ def _view(run: RunTables) -> Mapping[str, Any]:
         ],
         "operations": [_failure(run, row) for row in operations],
         "failed_operations": sum(row.count for row in operations),
+        "silences": [_silence(run, row) for row in run.silences if row.missed][:SILENCES],
+        "latencies": run.latencies[:LATENCIES],
     }
+
+
+def _silence(run: RunTables, row: SilenceRow) -> Mapping[str, Any]:
+    """One time without a success: when it began and how long it was, in milliseconds."""
+    return {"row": row, "t": ms(run, row.from_ns), "length": (row.to_ns - row.from_ns) / 1e6}
 
 
 def _replay(run: RunTables) -> str:
