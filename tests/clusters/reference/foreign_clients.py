@@ -6,10 +6,12 @@ Those that are programs of their own are in `foreign_programs.py`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from multiprocessing import get_context
+from typing import Any, Protocol, TypeVar, cast
 
 import aiokafka
 import pytest
@@ -59,6 +61,27 @@ class Client(Protocol):
     def refusal(self, topic: str) -> str:
         """The error upon joining a group."""
         ...
+
+
+@contextmanager
+def apart(client: Client) -> Iterator[Client]:
+    """The client in a process of its own. If a thread of its library aborts, the process ends, and
+    one test fails; in this process pytest would end, and another test would be blamed."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        yield cast("Client", _Apart(client, pool))
+
+
+class _Apart:
+    def __init__(self, client: Client, pool: Executor) -> None:
+        self._client, self._pool = client, pool
+        self.codecs = client.codecs
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return lambda *given: self._pool.submit(_called, self._client, name, given).result()
+
+
+def _called(client: Client, name: str, given: Sequence[object]) -> object:
+    return getattr(client, name)(*given)
 
 
 # ------------------------------------------------------------------------------------ librdkafka

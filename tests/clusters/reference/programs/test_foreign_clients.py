@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import pytest
 from confluent_kafka import Producer
 from direct_nodes import LIMIT_S, Nodes, create, eventually, nodes_in, quietly
-from foreign_clients import Aiokafka, Client, Confluent, KafkaPython
+from foreign_clients import Aiokafka, Client, Confluent, KafkaPython, apart
 from foreign_programs import Missing, go_client, java_tools
 
 pytestmark = pytest.mark.real
@@ -54,7 +54,7 @@ def clients(cluster: Nodes) -> Iterator[Mapping[str, Client]]:
     with ExitStack() as finish:
         at = cluster.bootstrap
         found: dict[str, Client] = {
-            "confluent-kafka": Confluent(at),
+            "confluent-kafka": finish.enter_context(apart(Confluent(at))),
             "kafka-python": KafkaPython(at),
             "aiokafka": Aiokafka(at),
         }
