@@ -7,9 +7,13 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost_kafka import BrokerStateName, FollowingStarted, LeadershipStarted, MetadataApplied
-
-TopicPartition = tuple[str, int]
+from fencepost_kafka import (
+    BrokerStateName,
+    FollowingStarted,
+    LeadershipStarted,
+    MetadataApplied,
+    TopicPartition,
+)
 
 
 class SessionConfigured(Struct, frozen=True, tag="apache_kafka.session", kw_only=True):

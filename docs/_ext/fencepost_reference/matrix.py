@@ -54,7 +54,7 @@ def conformance() -> str:
     days = sorted(set(record.made.values()))
     return "\n".join(
         (
-            f"Recorded from {days[0]} to {days[-1]}.\n",
+            f"Recorded on {' and '.join(days)}.\n",
             table(("clause", *map(code, columns)), rows),
         )
     )

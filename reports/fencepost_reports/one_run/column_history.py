@@ -32,7 +32,7 @@ _ENVELOPE = ("process", "position", "at_ns", "kind")
 @final
 @dataclass(frozen=True, slots=True)
 class ColumnHistory:
-    """Events are counted in columns, and few are made; `operations` are the kinds that tell of
+    """Events are counted in columns, and few are made; `operations` are the kinds that record
     operations."""
 
     columns: Columns

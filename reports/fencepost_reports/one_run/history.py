@@ -189,5 +189,5 @@ def _sort(event: Event, changes: Sequence[ChangeRow], ended: Sequence[OperationR
 
 
 def operation_kinds(kinds: Collection[type[Struct]]) -> Collection[str]:
-    """The names of the kinds that tell of operations."""
+    """The names of the kinds that record operations."""
     return {kind_name(kind) for kind in kinds if hasattr(kind, "client_operations")}

@@ -140,7 +140,7 @@ class ServiceFold:
             )
         )
         took = row.ended_ns - row.began_ns
-        if took > 0:  # a single event may tell of an operation: it says nothing of its length
+        if took > 0:  # an operation may be a single event, which says nothing about its length
             self.took(row.what, (row.began_ns,), (took if ok else NEVER,))
 
     def served(self, some: Served) -> None:

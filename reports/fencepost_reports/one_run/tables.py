@@ -284,7 +284,7 @@ class LatencyRow(Struct, frozen=True, kw_only=True):
 
     `before` begins, and `after` ends, where another fault is injected or healed. Of the `count`
     operations, `succeeded` did; the times are of these: their median, the 99th percentile and the
-    longest (-1: none succeeded). An operation that one event tells of has no length, and is not
+    longest (-1: none succeeded). An operation that is one event has no length, and is not
     counted.
     """
 

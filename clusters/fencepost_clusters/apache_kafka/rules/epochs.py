@@ -20,7 +20,6 @@ from fencepost import (
     NodeStarted,
     ProcessExited,
     RunEnd,
-    Undecided,
     Violated,
 )
 from fencepost_clusters.apache_kafka.log_memory import QuorumConfigured
@@ -28,8 +27,8 @@ from fencepost_clusters.apache_kafka.rules.keys import (
     MS,
     NOTHING,
     SECOND,
-    STALL_SHARE,
     by_partition,
+    unless_stalled,
     whole_run,
 )
 from fencepost_kafka import ControllerElected, ControllerResigned, PartitionCommitted
@@ -175,7 +174,8 @@ class WithoutMajorityResigns:
         if end.complete:
             state.overdue(end.ended_at_ns, None)
         return tuple(
-            undecided_if_stalled(end, one.violated, one.since_ns, one.at_ns) for one in state.late
+            unless_stalled(end, one.violated, one.since_ns, one.at_ns, one.at_ns - one.since_ns)
+            for one in state.late
         )
 
 
@@ -332,7 +332,13 @@ class ReturnDeposesNone:
 
     def end(self, state: _Returns, end: RunEnd) -> Sequence[Finding]:
         last = state.judge(end.ended_at_ns) if end.complete else NOTHING
-        return (*last, *(undecided_if_stalled(end, *one) for one in state.found))
+        return (
+            *last,
+            *(
+                unless_stalled(end, one, began, gone, gone - began)
+                for one, began, gone in state.found
+            ),
+        )
 
 
 def _around(slot: str, slots: Collection[str]) -> frozenset[tuple[str, str]]:
@@ -346,12 +352,3 @@ def touches(fault: ActiveFault, slots: Collection[str]) -> bool:
     if not fault.directions:
         return not fault.slots.isdisjoint(slots)
     return any(a in slots and b in slots for a, b in fault.directions)
-
-
-def undecided_if_stalled(
-    end: RunEnd, violated: Violated, from_ns: int, to_ns: int
-) -> Violated | Undecided:
-    """The violation, unless processes stalled for more than a tenth of that time."""
-    if end.stalled_ns(from_ns, to_ns) * STALL_SHARE <= to_ns - from_ns:
-        return violated
-    return Undecided(f"{violated.message}, while processes stalled", violated.at)

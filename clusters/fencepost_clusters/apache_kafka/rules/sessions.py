@@ -21,7 +21,6 @@ from fencepost import (
     NodeStarted,
     ProcessExited,
     RunEnd,
-    Undecided,
     Violated,
 )
 from fencepost_clusters.apache_kafka.log_memory import SessionConfigured
@@ -30,7 +29,7 @@ from fencepost_clusters.apache_kafka.rules.keys import (
     MS,
     NOTHING,
     SECOND,
-    STALL_SHARE,
+    unless_stalled,
     whole_run,
 )
 from fencepost_kafka import BrokerCommitted, ControllerElected, ControllerResigned, HeartbeatRefused
@@ -272,9 +271,4 @@ class SilentIsFenced:
         if state.acting and end.complete:
             for broker, silence in state.silent.items():
                 self._late(state, broker, silence, end.ended_at_ns, silence.ref)
-        return tuple(
-            violated
-            if end.stalled_ns(from_ns, to_ns) * STALL_SHARE <= bound_ns
-            else Undecided(f"{violated.message}, while processes stalled", violated.at)
-            for violated, from_ns, to_ns, bound_ns in state.suspects
-        )
+        return tuple(unless_stalled(end, *suspect) for suspect in state.suspects)
