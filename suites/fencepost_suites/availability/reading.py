@@ -30,6 +30,7 @@ from fencepost_kafka import (
     TopicCommitted,
     TopicMarked,
 )
+from fencepost_kafka.active_faults import slot_of
 from fencepost_suites.availability.overdue import Overdue, judged
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Disturbance, Fit, Surroundings
 from fencepost_suites.common.committed import Partitions, TopicPartition
@@ -209,7 +210,7 @@ class ReadableAgain(Struct, frozen=True):
 
     @staticmethod
     def _died(state: _Consumers, event: Event, body: ProcessExited) -> None:
-        broker = state.around.brokers.get(body.ended.partition("#")[0])
+        broker = state.around.brokers.get(slot_of(body.ended))
         if broker is None or state.around.slots(broker):
             return
         for place in state.partitions.led_by(broker):
