@@ -2,9 +2,9 @@
 
 `merge` makes `history.ndjson` of the events files, in happens-before order: each process's events
 in the order of their numbers, every cause before its effects, and at_ns (one clock for all) if
-neither decides. It streams: memory holds one event per process, so 10^6 events take some tens of
-seconds. A cause that names a request needs no extra rule: the request is recorded before it is
-sent, so its at_ns is smaller.
+neither decides; the end of a process comes after what happened at the same instant. It streams:
+memory holds one event per process, so 10^6 events take some tens of seconds. A cause that names a
+request needs no extra rule: the request is recorded before it is sent, so its at_ns is smaller.
 
 `read` yields all whole events of a history, even if the run was killed or cut short. Then it
 reports what is missing: skipped numbers, lines that are not events, processes without a recorded
@@ -54,9 +54,11 @@ class Written(NamedTuple):
 
 
 class _Head(NamedTuple):
-    """The next event of a source, ordered by time, then by the source's number."""
+    """The next event of a source, ordered by time, then by the source's number. The end of a process
+    comes last of its instant: a process may start and be killed at one time of a simulation."""
 
     at_ns: int
+    ends: bool
     number: int
     written: Written
     source: Iterator[Written]
@@ -261,7 +263,8 @@ def _next(latest_ns: int, number: int, source: Iterator[Written]) -> _Head | Non
     written = next(source, None)
     if written is None:
         return None
-    return _Head(max(latest_ns, written.event.at_ns), number, written, source)
+    ends = isinstance(written.event.body, ProcessExited)
+    return _Head(max(latest_ns, written.event.at_ns), ends, number, written, source)
 
 
 def _take_earliest(waiting: dict[str, list[_Head]]) -> _Head:

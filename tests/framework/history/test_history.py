@@ -7,6 +7,7 @@ import os
 import resource
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -322,6 +323,20 @@ def test_a_cause_that_was_never_written_holds_nothing_up() -> None:
         ("a", 1),
     ]
     assert merged([event("a", 0, 10, Cause("missing", 3))]) == [("a", 0)]
+
+
+def test_the_end_of_a_process_comes_after_its_last_events_of_that_instant() -> None:
+    exited = ProcessExited(ended="broker-1#1", exit_code=0, signal=9, expected=True)
+    harness = [
+        event("harness", 0, 200),
+        msgspec.structs.replace(event("harness", 1, 200), body=exited),
+    ]
+    assert merged(harness, [event("broker-1#1", 0, 200), event("broker-1#1", 1, 200)]) == [
+        ("harness", 0),
+        ("broker-1#1", 0),
+        ("broker-1#1", 1),
+        ("harness", 1),
+    ]
 
 
 def test_causes_in_a_circle_are_taken_in_order_of_time() -> None:
