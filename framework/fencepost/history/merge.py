@@ -54,8 +54,8 @@ class Written(NamedTuple):
 
 
 class _Head(NamedTuple):
-    """The next event of a source, ordered by time, then by the source's number. The end of a process
-    comes last of its instant: a process may start and be killed at one time of a simulation."""
+    """The next event of a source, ordered by time, then by the source's number. The end of a
+    process is the last event of its instant: a simulation may start and kill it at one time."""
 
     at_ns: int
     ends: bool

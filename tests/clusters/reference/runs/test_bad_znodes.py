@@ -54,11 +54,32 @@ def spec(prepared: Any) -> RunSpec:
     return RunSpec(prepared, Shape(), "simulated", 1)
 
 
-def test_settings_of_a_former_format_are_named_and_stay_while_the_cluster_serves(
-    tmp_path: Path,
-) -> None:
+def test_a_cluster_of_a_former_format_ends_the_start(tmp_path: Path) -> None:
     former = b'{"version":0,"settings":{}}'
     prepared = Prepared(zk.Create(znodes.BROKERS, former))
+    with (
+        pytest.raises(EnvironmentFailed) as failed,
+        Run.start(spec(prepared), load(), RunFolder.create(tmp_path / "run")),
+    ):
+        pass
+    assert failed.value.exit_code == 4
+    first, *_ = str(failed.value).splitlines()
+    assert first.endswith(
+        "#1 exited with code 4, but should be running: "
+        f"{znodes.BROKERS} has format 0, but this broker reads format 1"
+    )
+    assert prepared.data(znodes.BROKERS) == former
+
+
+def test_a_topic_of_a_former_format_is_named_and_stays_while_the_cluster_serves(
+    tmp_path: Path,
+) -> None:
+    former, path = b'{"version":0}', znodes.topic("former")
+    prepared = Prepared(
+        zk.Create(znodes.BROKERS, encode(znodes.BrokerSettings(version=1))),
+        zk.Create(znodes.TOPICS),
+        zk.Create(path, former),
+    )
     with Run.start(spec(prepared), load(), RunFolder.create(tmp_path / "run")) as run:
         writes = run.clients.produce("orders", count=20)
         run.cluster.eventually(writes.settled)
@@ -67,9 +88,9 @@ def test_settings_of_a_former_format_are_named_and_stay_while_the_cluster_serves
         result = run.finish()
     result.check(("JEPSEN-lost-write",))
     (reason,) = named
-    assert reason.startswith(f"{znodes.BROKERS} ")
+    assert reason.startswith(f"{path} ")
     assert "\n" not in reason
-    assert prepared.data(znodes.BROKERS) == former
+    assert prepared.data(path) == former
 
 
 def test_a_broker_id_that_a_live_session_has_ends_the_start(tmp_path: Path) -> None:

@@ -76,19 +76,24 @@ class Administration:
         self._answer(received, CHANGES.refused(received.message, error), cause)
 
     def _refresh(self) -> Task:
-        """Reads the cluster, so that a decision is made upon it as it is now."""
+        """Reads the cluster, so that a decision is made upon it as it is now. The others can be
+        changed if one topic cannot be read."""
         yield from self._reader.brokers()
         yield from self._reader.topics()
         listed = certain((yield zk.GetChildren(znodes.TOPICS)))
         for name in listed.names if isinstance(listed, zk.Children) else ():
-            yield from self._reader.topic(name)
-            topic_id = self._known.image.topics.get(name)
-            if topic_id is None:
-                continue
-            path = znodes.topic(name)
-            parts = certain((yield zk.GetChildren(path)))
-            for one in parts.names if isinstance(parts, zk.Children) else ():
-                yield from self._reader.partition(name, int(one))
+            try:
+                yield from self._refresh_topic(name)
+            except BadZnode as bad:
+                self._known.out.note(ZnodeUnreadable(reason=str(bad)))
+
+    def _refresh_topic(self, name: str) -> Task:
+        yield from self._reader.topic(name)
+        if name not in self._known.image.topics:
+            return
+        parts = certain((yield zk.GetChildren(znodes.topic(name))))
+        for one in parts.names if isinstance(parts, zk.Children) else ():
+            yield from self._reader.partition(name, int(one))
 
     def _context(self) -> DecisionContext:
         return DecisionContext(

@@ -70,8 +70,9 @@ from fencepost_kafka import (
 MS = 1_000_000
 LIVE_AFTER_SESSIONS = 2
 """A session that has an id for that many session timeouts is that of a live process."""
-EXIT_TAKEN = EXIT_UNREADABLE
-"""The exit code of a process whose id belongs to a live one."""
+EXIT_REFUSED = EXIT_UNREADABLE
+"""The exit code of a process that cannot join: its id belongs to a live process, or the cluster has
+another format."""
 
 
 @final
@@ -275,12 +276,17 @@ class ClassicNode:
 
     def _join(self, session: int) -> Task:
         """Registers in a new session, and reads the cluster. If the id is taken, it waits until the
-        other session is over, and ends if that is the session of a live process."""
+        other session is over, and ends if that is the session of a live process. A process that was
+        never registered ends if the cluster has another format."""
         if self._registered_in == session:
             return
         self._join_again_ns = None
         try:
             yield from registration.make_paths(self.settings.chroot)
+            first = self._info.since < 0
+            if first and (why := (yield from registration.other_format())):
+                self._out.end(why, EXIT_REFUSED)
+                return
             made = yield from registration.register(self.settings.node_id, self._info, session)
         except BadZnode as bad:
             self._out.note(ZnodeUnreadable(reason=str(bad)))
@@ -290,7 +296,7 @@ class ClassicNode:
             self._wait_for_id(made)
             return
         self._taken = None
-        if self._info.since < 0:
+        if first:
             self.elections.process = made.epoch
             self._info = replace(self._info, since=made.epoch)
         self._registered_in = session
@@ -317,7 +323,7 @@ class ClassicNode:
         self._out.end(
             f"broker id {self.settings.node_id} is taken by a live process: "
             f"{znodes.broker(self.settings.node_id)} belongs to session {taken.session:x}",
-            EXIT_TAKEN,
+            EXIT_REFUSED,
         )
 
     # ----------------------------------------------------------------- what has changed (Listener)

@@ -11,7 +11,7 @@ from collections.abc import Generator
 from msgspec import Struct
 
 from fencepost_clusters.reference.core.classic import znodes
-from fencepost_clusters.reference.core.zookeeper.contents import BadZnode, encode
+from fencepost_clusters.reference.core.zookeeper.contents import BadZnode, encode, format_of
 from fencepost_clusters.reference.core.zookeeper.session import certain
 from fencepost_clusters.zookeeper.client import port as zk
 
@@ -38,6 +38,16 @@ def make_paths(chroot: str) -> Generator[zk.Request, zk.Answer, None]:
         raise BadZnode(f"the chroot '{chroot}' of zookeeper.connect does not exist")
     for path in znodes.PERSISTENT:
         certain((yield zk.Create(path)))
+
+
+def other_format() -> Generator[zk.Request, zk.Answer, str]:
+    """Why this release cannot join the cluster: its settings have another format, in one sentence.
+    Empty if they have this one, or cannot be read at all. Raises Disconnected."""
+    read = certain((yield zk.GetData(znodes.BROKERS)))
+    found = format_of(read.data) if isinstance(read, zk.Data) else None
+    if found is None or found == znodes.FORMAT:
+        return ""
+    return f"{znodes.BROKERS} has format {found}, but this broker reads format {znodes.FORMAT}"
 
 
 def register(

@@ -33,6 +33,7 @@ PERSISTENT = (BROKER_IDS, TOPICS, REASSIGNED)
 
 Format = Literal[1]
 """The format of all contents. A znode of any other is unreadable."""
+FORMAT: Format = 1
 
 
 class BrokerInfo(Struct, frozen=True):

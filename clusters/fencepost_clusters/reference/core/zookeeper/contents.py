@@ -18,6 +18,18 @@ class BadZnode(ValueError):
     """A znode has invalid content."""
 
 
+class _Versioned(Struct):
+    version: int
+
+
+def format_of(data: bytes) -> int | None:
+    """The format that a znode's content says it has; None if it says none."""
+    try:
+        return msgspec.json.decode(data, type=_Versioned).version
+    except msgspec.MsgspecError:
+        return None
+
+
 def encode(content: Struct) -> bytes:
     """Encodes a znode's content."""
     return msgspec.json.encode(content)
