@@ -89,6 +89,7 @@ from fencepost_kafka.events.replicas import (
 )
 from fencepost_kafka.events.serving import FetchServed, ProduceAnswered, RequestRefused
 from fencepost_kafka.events.without_controller import (
+    BrokersListed,
     IsrPrepared,
     ReassignmentNoticed,
     ReplicaStood,
@@ -121,6 +122,7 @@ KINDS: tuple[type[Struct], ...] = (
     PartitionCommitted,
     TopicMarked,
     BrokerDeleted,
+    BrokersListed,
     HeartbeatAnswered,
     LeaseExpired,
     BrokerStateChanged,
@@ -185,6 +187,7 @@ __all__ = [
     "BrokerRegistered",
     "BrokerStateChanged",
     "BrokerStopping",
+    "BrokersListed",
     "ChangeAnswered",
     "ConsumerPositioned",
     "ControlRequestAnswered",

@@ -11,6 +11,18 @@ from fencepost import numbers
 from fencepost_kafka.events.words import at, scopes
 
 
+class BrokersListed(Struct, frozen=True, tag="zookeeper.brokers_listed", kw_only=True):
+    """This broker has read for the first time which brokers are registered, `live`. `offset` is the
+    newest change of the list. It records later changes broker by broker (`metadata.broker`).
+    """
+
+    offset: int
+    live: tuple[int, ...]
+
+    def sentence(self) -> str:
+        return f"found the brokers {numbers(self.live)} registered, by offset {self.offset}"
+
+
 class ReplicaStood(Struct, frozen=True, tag="zookeeper.replica_stood", kw_only=True):
     """This broker has tried to become the partition's leader in `leader_epoch`, without a
     controller, by creating the leader's znode, `path`; `won`: it has.

@@ -26,6 +26,7 @@ from fencepost_kafka import (
     BrokerCommitted,
     BrokerDeclared,
     BrokerDeleted,
+    BrokersListed,
     PartitionCommitted,
     TopicCommitted,
     TopicMarked,
@@ -87,7 +88,7 @@ class DeadIsFenced(Struct, frozen=True):
     clause: str = "AVAIL-fenced"
     kinds: frozenset[type[Struct]] = SURROUNDINGS | {
         *(BoundsStated, BrokerCommitted, BrokerDeclared, BrokerDeleted, PartitionCommitted),
-        *(TopicCommitted, TopicMarked, PhaseStarted),
+        *(BrokersListed, TopicCommitted, TopicMarked, PhaseStarted),
     }
     keys = staticmethod(whole_run)
 
@@ -128,6 +129,8 @@ class DeadIsFenced(Struct, frozen=True):
                 state.brokers.take(body)
             case BrokerDeleted():
                 state.brokers.forget(body)
+            case BrokersListed():
+                state.brokers.listed(body)
             case TopicCommitted():
                 state.partitions.forget(body)
             case TopicMarked():

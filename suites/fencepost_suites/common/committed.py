@@ -17,6 +17,7 @@ from fencepost_kafka import (
     BrokerCommitted,
     BrokerDeclared,
     BrokerDeleted,
+    BrokersListed,
     PartitionCommitted,
     TopicCommitted,
 )
@@ -141,6 +142,13 @@ class Brokers(Struct):
             return False
         del self.newest[body.broker_id]
         return True
+
+    def listed(self, body: BrokersListed) -> None:
+        """Applies a whole list of live brokers: any other known one is fenced."""
+        position = (body.offset, 0)
+        for broker, known in self.newest.items():
+            if broker not in body.live and known.position < position:
+                self.newest[broker] = KnownBroker(position, fenced=True)
 
     def live(self) -> tuple[int, ...]:
         """The brokers that are not fenced, sorted."""

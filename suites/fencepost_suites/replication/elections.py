@@ -198,8 +198,8 @@ def _uneven(eligible_leaders: Iterable[int], survivors: Sequence[int]) -> bool:
 class LeadershipsSpread(Struct, frozen=True):
     """RP-02. Judged for a broker that led, with full ISRs, at least as many partitions as there are
     survivors, if the next replica of each list would spread them evenly. Without a controller a
-    replica that has waited for its turn may lead instead. Exercised by the record that moves the
-    last of them."""
+    replica that has waited for its turn may lead instead. Not judged if a survivor is fenced before
+    all of them have moved. Exercised by the record that moves the last of them."""
 
     clause: str = "RP-02"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -243,6 +243,7 @@ class LeadershipsSpread(Struct, frozen=True):
 
     @staticmethod
     def _fenced(state: _Failures, broker: int) -> None:
+        state.failed = {b: one for b, one in state.failed.items() if broker not in one.survivors}
         survivors = state.brokers.live()
         due: dict[TopicPartition, int] = {}
         for place in state.partitions.led_by(broker):

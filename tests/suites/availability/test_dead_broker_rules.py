@@ -14,7 +14,7 @@ from tests.suites.availability.availability_histories import (
 
 from fencepost import NodeStarted, Stalled
 from fencepost.testing import Outcome
-from fencepost_kafka import BrokerDeleted
+from fencepost_kafka import BrokerDeleted, BrokersListed
 
 LATE_MS = FENCED_MS + 500
 
@@ -154,6 +154,21 @@ def test_a_deleted_broker_is_not_in_the_cluster() -> None:
     story.partition(2, (2, 3))
     story.h.add(CONTROLLER, BrokerDeleted(offset=story.offset(), broker_id=1))
     assert fenced(story.after(LATE_MS)).verdict is Outcome.HOLDS
+
+
+@pytest.mark.parametrize(
+    ("live", "later", "outcome"),
+    [((2, 3), 1, Outcome.HOLDS), ((1, 2, 3), 1, Outcome.VIOLATED), ((2, 3), -9, Outcome.VIOLATED)],
+    ids=["not in the list", "still in the list", "an older list"],
+)
+def test_a_broker_that_a_new_process_does_not_find_registered_is_out(
+    live: tuple[int, ...], later: int, outcome: Outcome
+) -> None:
+    """No process may be left that had seen the registration."""
+    story = dead(1_000)
+    story.partition(2, (2, 3))
+    story.h.add("broker-2#2", BrokersListed(offset=story.offset() + later, live=live))
+    assert fenced(story.after(LATE_MS)).verdict is outcome
 
 
 @pytest.mark.parametrize("how", ["delete", "mark"])

@@ -56,6 +56,17 @@ def test_until_all_have_moved_rp_02_is_not_exercised() -> None:
     assert verdict(eligible_leaders(2).h, "RP-02").verdict is Outcome.NOT_EXERCISED
 
 
+def test_a_survivor_that_fails_before_all_have_moved_leaves_rp_02_open() -> None:
+    log = Log()
+    for number, replicas in enumerate(((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2))):
+        log.partition(number, replicas)
+    log.broker(1, fenced=True)
+    log.partition(0, (1, 2, 3), 2, 1, (2, 3))
+    log.broker(3, fenced=True)
+    log.partition(3, (1, 3, 2), 2, 1, (2,))
+    assert verdict(log.h, "RP-02").verdict is Outcome.NOT_EXERCISED
+
+
 # ------------------------------------------------------------------------------------------ RP-21
 
 

@@ -14,7 +14,7 @@ from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.node.effects import Outbox
 from fencepost_clusters.reference.core.replication.cluster_state import Broker, Partition
 from fencepost_clusters.reference.core.replication.replica import Key
-from fencepost_kafka import BrokerCommitted, TopicCommitted, TopicMarked
+from fencepost_kafka import BrokerCommitted, BrokersListed, TopicCommitted, TopicMarked
 
 
 class Registration(Struct, frozen=True):
@@ -58,6 +58,8 @@ class Known:
     out: Outbox
     image: Image = field(default_factory=Image)
     registrations: dict[int, Registration] = field(default_factory=dict)
+    listed: bool = False
+    """Whether the list of registrations was ever read."""
     isrs: dict[Key, StoredIsr] = field(default_factory=dict)
     assigned: dict[Key, tuple[int, ...]] = field(default_factory=dict)
     """The replicas of each partition, those of before a reassignment that is under way."""
@@ -69,6 +71,9 @@ class Known:
 
     def set_registrations(self, found: dict[int, Registration], offset: int) -> None:
         """Applies the registrations that were read; `offset` is the newest change of their list."""
+        if not self.listed:
+            self.listed = True
+            self.out.note(BrokersListed(offset=offset, live=tuple(sorted(found))))
         for broker, one in sorted(found.items()):
             before = self.registrations.get(broker)
             if before is None or before.epoch != one.epoch:
