@@ -39,8 +39,8 @@ class _Flow(Struct):
 class CircularFlow(Struct, frozen=True):
     """JEPSEN-G1c-realtime. A consumer gets only what is committed, so a message that is invoked
     after a poll lies behind all that the poll returned, whatever its own acknowledgement, and
-    whichever client wrote the others. A log that was set back counts once. Exercised by a poll that
-    returns a message, for the first time, that was invoked after another poll."""
+    whichever client wrote the others. A log that was set back counts once. Exercised by a message
+    that was invoked after a poll, once its own place is known: by its acknowledgement or a poll."""
 
     clause: str = "JEPSEN-G1c-realtime"
     kinds: frozenset[type[Struct]] = frozenset({ProduceInvoked, ProduceCompleted, Polled})
@@ -59,10 +59,7 @@ class CircularFlow(Struct, frozen=True):
             elif body.outcome == "ok" and body.acks == -1 and body.offset >= 0:
                 return state, self._placed(state, event, body, (body.offset,), (body.operation,))
         elif isinstance(body, Polled) and body.offsets:
-            known = len(state.before)
             found = self._placed(state, event, body, body.offsets, body.operations)
-            if not found and len(state.before) < known:
-                found = (Exercised(event.ref, CLIENT),)
             self._got(state, event, body)
             return state, found
         return state, NOTHING
@@ -89,6 +86,7 @@ class CircularFlow(Struct, frozen=True):
         operations: Sequence[str],
     ) -> Sequence[Finding]:
         """Judges the messages of which the place is known now, by what was got before them."""
+        known = len(state.before)
         for offset, operation in zip(offsets, operations, strict=True):
             before = state.before.pop(operation, None)
             if before is None or offset > before.offset:
@@ -100,7 +98,7 @@ class CircularFlow(Struct, frozen=True):
                 f"was invoked after {before.process} had got {before.operation} at {before.offset}"
             )
             return (Violated(event.ref, CLIENT, message, (before.ref,)),)
-        return NOTHING
+        return (Exercised(event.ref, CLIENT),) if len(state.before) < known else NOTHING
 
     @staticmethod
     def _got(state: _Flow, event: Event, body: Polled) -> None:

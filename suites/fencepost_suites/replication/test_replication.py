@@ -42,6 +42,20 @@ def test_writes_that_the_leader_alone_acknowledged_are_read_while_it_leads(
     assert writes.acked <= clients.read_all("orders")
 
 
+@clause("AVAIL-readable", "JEPSEN-G1c-realtime")
+def test_a_consumer_gets_what_is_written_once_the_next_leader_serves(
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
+) -> None:
+    clients.create_topic("orders", partitions=1)
+    reads = clients.consume("orders")
+    clients.produce("orders", count=20, rate=100)
+    cluster.eventually(reads.polled_at_least(20), within_ms=60_000)
+    with faults.kill(cluster.leader("orders", 0)):
+        clients.produce("orders", count=20, rate=100)
+        cluster.eventually(reads.polled_at_least(40), within_ms=60_000)
+    cluster.eventually(cluster.recovered)
+
+
 @physical("signals")
 @clause("RP-06", "RP-13", "RP-05", "JEPSEN-lost-write", "JEPSEN-duplicate")
 def test_acked_writes_survive_failover(
