@@ -130,9 +130,13 @@ class ReferenceClassic:
         return select(selector, view, layout)
 
     def fault_chooser(self, shape: Shape) -> FaultChooser:
-        """See `fencepost_kafka.faults.random_faults`."""
+        """See `fencepost_kafka.faults.random_faults`.
+
+        A broker keeps its id only as long as ZooKeeper's servers keep its session. A second process
+        that gets the id after that counts as a restart of the broker, with the disk that it has.
+        """
         servers = Servers(ZOOKEEPER, serving)
-        return KafkaFaultChooser(self.timing(shape), holder_keeps_id=True, servers=servers)
+        return KafkaFaultChooser(self.timing(shape), servers=servers)
 
     def mutable(self) -> Sequence[str]:
         """The decisions of its control plane: the others are the same as in `reference/quorum`."""
