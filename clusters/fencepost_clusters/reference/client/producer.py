@@ -4,6 +4,9 @@ message again if the answer proves nothing, and records the outcome that the ans
 Per partition at most five batches are in flight. When a batch fails, no further batch is sent until
 all batches in flight have an answer; then the failed ones are sent again, in their order. So an
 idempotent producer keeps its sequence numbers in order (KIP-98).
+
+A batch that is given up leaves a gap in the sequence numbers of its partition, which then takes
+another producer id. What waits behind the gap is sent again with that id.
 """
 
 from __future__ import annotations
@@ -36,26 +39,39 @@ MOST_BACKOFF_NS = 500 * MS
 _DESYNCHRONISED = {Error.OUT_OF_ORDER_SEQUENCE_NUMBER, Error.INVALID_PRODUCER_EPOCH}
 
 
+_Message = tuple[str, bytes, int]
+"""Operation, value, and when it is given up."""
+
+
 @dataclass(slots=True)
 class _Batch:
-    """Messages that are sent together; a retry has the same sequence number and bytes."""
+    """Messages that are sent together; a retry has the same sequence number and bytes. `gap`: the
+    last answer was that an earlier sequence number is missing, so it is not stored."""
 
     place: Place
-    operations: tuple[str, ...]
+    messages: tuple[_Message, ...]
     data: bytes
-    limit_ns: int
     call: int | None = None
     tries: int = 0
     again_ns: int = 0
+    gap: bool = False
+
+    @property
+    def limit_ns(self) -> int:
+        """When it is given up."""
+        return self.messages[0][2]
 
 
 @dataclass(slots=True)
 class _Partition:
-    """`unsent` are (operation, value, limit); `sent` are batches without an answer, in order."""
+    """`sent` are batches without an answer, in order. `producer` is the producer id and epoch that
+    its sequence numbers are of; `broken`: one of these will never be stored."""
 
-    unsent: deque[tuple[str, bytes, int]] = field(default_factory=deque)
+    unsent: deque[_Message] = field(default_factory=deque)
     sent: deque[_Batch] = field(default_factory=deque)
+    producer: tuple[int, int] | None = None
     next_sequence: int = 0
+    broken: bool = False
 
 
 class ProducerClient:
@@ -78,9 +94,9 @@ class ProducerClient:
         self._calls: dict[int, tuple[_Batch, ...]] = {}
         self._stop_ns: int | None = None
         self._producer: tuple[int, int] | None = None if options.idempotent else (-1, -1)
+        """The newest producer id and epoch; None: it has to be asked for."""
         self._init: int | None = None
         self._init_ns = now.monotonic_ns
-        self._renewing = False
 
     # ------------------------------------------------------------------------------ time passes
 
@@ -165,9 +181,8 @@ class ProducerClient:
         for batch in [b for b in one.sent if b.limit_ns <= now.monotonic_ns and b.call is None]:
             # Its sequence numbers are used: later messages need a new producer id.
             one.sent.remove(batch)
-            self._renewing = self._options.idempotent
-            for operation in batch.operations:
-                self._complete(operation, "unknown", -1, "_MSG_TIMED_OUT")
+            one.broken = self._options.idempotent
+            self._end(batch, "unknown", -1, "_MSG_TIMED_OUT")
 
     # ------------------------------------------------------------------------------------- sending
 
@@ -176,6 +191,10 @@ class ProducerClient:
         if address is None:
             self._routes.stale(now)
             return
+        if one.broken and all(b.call is None and b.gap for b in one.sent):
+            for batch in reversed(one.sent):
+                one.unsent.extendleft(reversed(batch.messages))
+            one.sent.clear()
         failed = [b for b in one.sent if b.call is None]
         if failed:
             # They keep their sequence numbers, so they need no new producer id.
@@ -183,34 +202,38 @@ class ProducerClient:
                 for batch in failed[:MOST_IN_FLIGHT]:
                     self._dispatch(batch, one)
             return
-        if self._producer is None or self._renewing:
-            self._renew(now)
+        if not self._has_producer(one, now):
             return
         while one.unsent and len(one.sent) < MOST_IN_FLIGHT:
             batch = self._form(place, one, now)
             one.sent.append(batch)
             self._dispatch(batch, one)
 
-    def _renew(self, now: Instant) -> None:
-        """Asks for another producer id, once no message of the old one is open."""
-        if self._renewing and not any(one.sent for one in self._partitions.values()):
-            self._renewing = False
+    def _has_producer(self, one: _Partition, now: Instant) -> bool:
+        """Whether the partition can go on with its producer id, or with a newer one."""
+        if one.producer is not None and not one.broken:
+            return True
+        if one.sent:
+            return False
+        if one.broken and one.producer == self._producer:
             self._producer, self._init_ns = None, now.monotonic_ns
-            for one in self._partitions.values():
-                one.next_sequence = 0
+        if self._producer is None:
+            return False
+        one.producer, one.next_sequence, one.broken = self._producer, 0, False
+        return True
 
     def _form(self, place: Place, one: _Partition, now: Instant) -> _Batch:
         count = min(len(one.unsent), MOST_IN_BATCH)
         several = [one.unsent.popleft() for _ in range(count)]
-        assert self._producer is not None
-        producer_id, epoch = self._producer
+        assert one.producer is not None
+        producer_id, epoch = one.producer
         sequence = one.next_sequence if producer_id >= 0 else -1
         one.next_sequence = (one.next_sequence + count) & 0x7FFFFFFF
         values = [value for _, value, _ in several]
         data = record_batch.build(
             values, 0, -1, now.wall_ms, producer=(producer_id, epoch, sequence)
         )
-        return _Batch(place, tuple(o for o, _, _ in several), data, several[0][2])
+        return _Batch(place, tuple(several), data)
 
     def _dispatch(self, batch: _Batch, one: _Partition) -> None:
         address = self._routes.leader(batch.place)
@@ -266,7 +289,7 @@ class ProducerClient:
             return False
         self._routes.stale(now)
         for batch in batches:
-            batch.call = None
+            batch.call, batch.gap = None, False
             self._retry(batch, now)
         return True
 
@@ -279,11 +302,12 @@ class ProducerClient:
             self._end(batch, "ok", base if code == Error.NONE else -1, "")
         elif code in outcomes.REFUSED_FOR_GOOD:
             one.sent.remove(batch)
-            self._renewing = self._options.idempotent
+            one.broken = self._options.idempotent
             self._end(batch, "failed", -1, outcomes.name_of(code))
-        elif code in _DESYNCHRONISED and one.sent[0] is batch and not batch.tries:
+        elif code in _DESYNCHRONISED and one.sent[0] is batch and not (batch.tries or one.broken):
             self._break_off(outcomes.name_of(code))
         else:
+            batch.gap = code == Error.OUT_OF_ORDER_SEQUENCE_NUMBER
             if code in outcomes.STALE_ROUTE:
                 self._routes.stale(now)
             self._retry(batch, now)
@@ -295,7 +319,7 @@ class ProducerClient:
         batch.again_ns = now.monotonic_ns + backoff_ns
 
     def _end(self, batch: _Batch, outcome: CallOutcome, base: int, error: str) -> None:
-        for at, operation in enumerate(batch.operations):
+        for at, (operation, _, _) in enumerate(batch.messages):
             self._complete(operation, outcome, base + at if base >= 0 else -1, error)
 
     def _complete(self, operation: str, outcome: CallOutcome, offset: int, error: str) -> None:

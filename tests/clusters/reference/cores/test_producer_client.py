@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from fencepost_clusters.reference.client.producer import MESSAGE_LIMIT_NS, ProducerClient
 from fencepost_clusters.reference.core.node.effects import Call, Instant, Outbox
 from fencepost_clusters.reference.wire import messages as m
-from fencepost_kafka import ProducerOptions
+from fencepost_clusters.reference.wire import record_batch
+from fencepost_clusters.reference.wire.errors import Error
+from fencepost_kafka import ProduceCompleted, ProducerOptions
 
 SECOND = 1_000_000_000
 
 
-class Bench:
-    """An idempotent producer of one message each 5 s, to two partitions in turn. No call is
-    answered but that for a producer id."""
+class Sent(NamedTuple):
+    """A produce request: its partition, producer id and first sequence number."""
 
-    def __init__(self) -> None:
+    partition: int
+    producer: int
+    sequence: int
+
+
+def unanswered(sent: Sent) -> Error | None:
+    return None
+
+
+class Bench:
+    """An idempotent producer of one message each `every_s`, to two partitions in turn. `answer`
+    decides how a broker answers a produce, `lasts_ns` after it. Without an answer the call fails.
+    """
+
+    def __init__(
+        self,
+        answer: Callable[[Sent], Error | None] = unanswered,
+        every_s: float = 5,
+        lasts_ns: int = SECOND // 10,
+    ) -> None:
         self.out = Outbox()
         routes: Any = SimpleNamespace(
             leader=lambda place: ("broker", 9092),
@@ -28,38 +49,91 @@ class Bench:
             answered=lambda *_: False,
             failed=lambda *_: False,
         )
-        options = ProducerOptions(partitions=(("orders", 0), ("orders", 1)), rate=0.2)
+        options = ProducerOptions(partitions=(("orders", 0), ("orders", 1)), rate=1 / every_s)
         self.producer = ProducerClient("p#1", options, routes, self.out, Instant(0, 0))
-        self.open: set[int] = set()
+        self.answer = answer
+        self.lasts_ns = lasts_ns
+        self.open: dict[int, tuple[Sent, int]] = {}
+        """Call -> what it has sent, and when it ends."""
+        self.outcomes: dict[str, str] = {}
+        self.ids = 6
         self.now_ns = 0
 
-    def passes(self, until_ns: int) -> list[int]:
-        """Lets time pass to a moment, in tenths of a second. Each call fails after one of them.
-        Returns the partitions to which it has sent meanwhile."""
-        sent: list[int] = []
+    def passes(self, until_ns: int) -> list[Sent]:
+        """Lets time pass to a moment, in tenths of a second. Returns what was sent meanwhile."""
+        sent: list[Sent] = []
         while self.now_ns < until_ns:
             self.now_ns += SECOND // 10
             now = Instant(self.now_ns, 0)
-            for call in sorted(self.open):
-                self.open.discard(call)
-                assert self.producer.failed(call, now)
+            for call, (one, ends_ns) in sorted(self.open.items()):
+                if ends_ns <= self.now_ns:
+                    del self.open[call]
+                    self._end(call, one, now)
+            before = set(self.open)
             self.producer.tick(now)
-            for one in (e for e in self.out.drain() if isinstance(e, Call)):
-                match one.message:
-                    case m.InitProducerIdRequest():
-                        answer = m.InitProducerIdResponse(
-                            error_code=0, producer_id=7, producer_epoch=0
-                        )
-                        assert self.producer.answered(one.call_id, answer, now)
-                    case m.ProduceRequest(topic_data=(topic,)):
-                        self.open.add(one.call_id)
-                        sent += [part.index for part in topic.partition_data]
+            for effect in self.out.drain():
+                body = getattr(effect, "body", None)
+                if isinstance(body, ProduceCompleted):
+                    self.outcomes[body.operation] = body.outcome
+                if isinstance(effect, Call):
+                    self._take(effect, now)
+            sent += [one for call, (one, _) in self.open.items() if call not in before]
         return sent
+
+    def _end(self, call: int, one: Sent, now: Instant) -> None:
+        error = self.answer(one)
+        if error is None:
+            assert self.producer.failed(call, now)
+            return
+        part = m.PartitionProduceResponse(index=one.partition, error_code=error, base_offset=0)
+        topic = m.TopicProduceResponse(name="orders", partition_responses=(part,))
+        assert self.producer.answered(call, m.ProduceResponse(responses=(topic,)), now)
+
+    def _take(self, effect: Call, now: Instant) -> None:
+        match effect.message:
+            case m.InitProducerIdRequest():
+                self.ids += 1
+                answer = m.InitProducerIdResponse(
+                    error_code=0, producer_id=self.ids, producer_epoch=0
+                )
+                assert self.producer.answered(effect.call_id, answer, now)
+            case m.ProduceRequest(topic_data=(topic,)):
+                (part,) = topic.partition_data
+                assert part.records is not None
+                batch = record_batch.parse(part.records)
+                one = Sent(part.index, batch.producer_id, batch.base_sequence)
+                self.open[effect.call_id] = one, self.now_ns + self.lasts_ns
 
 
 def test_a_message_is_sent_again_though_one_of_another_partition_was_given_up() -> None:
     bench = Bench()
-    assert set(bench.passes(MESSAGE_LIMIT_NS)) == {0, 1}
+    assert {one.partition for one in bench.passes(MESSAGE_LIMIT_NS)} == {0, 1}
     # The first message, to partition 0, is given up. That to partition 1 has 5 s left.
     bench.passes(MESSAGE_LIMIT_NS + SECOND // 2)
-    assert 1 in bench.passes(MESSAGE_LIMIT_NS + 3 * SECOND)
+    sent = bench.passes(MESSAGE_LIMIT_NS + 3 * SECOND)
+    assert 1 in {one.partition for one in sent}
+
+
+def test_a_partition_goes_on_while_another_one_waits_for_a_new_producer_id() -> None:
+    bench = Bench(lambda sent: Error.NONE if sent.partition == 1 else None)
+    bench.passes(MESSAGE_LIMIT_NS + SECOND // 2)
+    assert bench.outcomes["p#1:0"] == "unknown"
+    later = bench.passes(MESSAGE_LIMIT_NS + 30 * SECOND)
+    assert [one for one in later if one.partition == 1] == [Sent(1, 7, n) for n in (3, 4, 5)]
+
+
+def test_what_waits_behind_a_gap_is_sent_again_with_a_new_producer_id() -> None:
+    """The broker never gets the first message, and stores in the order of the sequence numbers of
+    one producer id."""
+
+    def answer(sent: Sent) -> Error | None:
+        if sent.partition == 1 or sent.producer > 7:
+            return Error.NONE
+        return None if sent.sequence == 0 else Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    bench = Bench(answer, every_s=0.1, lasts_ns=SECOND // 2)
+    waiting = bench.passes(MESSAGE_LIMIT_NS - SECOND)
+    assert {one.producer for one in waiting} == {7}
+    bench.passes(MESSAGE_LIMIT_NS + 2 * SECOND)
+    assert bench.outcomes["p#1:0"] == "unknown"
+    assert [bench.outcomes.get(f"p#1:{number}") for number in (20, 40, 60)] == ["ok"] * 3
