@@ -1,4 +1,5 @@
-"""Every rule, one per clause; each family of promises has a folder with its rules and its tests."""
+"""Every rule, one per clause; some clauses have another one about what disks hold after a run. Each
+family of promises has a folder with its rules and its tests."""
 
 from __future__ import annotations
 
@@ -41,10 +42,12 @@ from fencepost_suites.heartbeats import (
 from fencepost_suites.heartbeats import fencing as self_fencing
 from fencepost_suites.heartbeats import metadata as announced
 from fencepost_suites.heartbeats import stopping as stopping_brokers
+from fencepost_suites.quorum import disks as metadata_disks
 from fencepost_suites.quorum import electorate, epochs, metadata, metrics, rights
 from fencepost_suites.replication import (
     acknowledgements,
     checkpoints,
+    disks,
     elections,
     failover,
     fenced_places,
@@ -72,6 +75,7 @@ ALL: tuple[Rule[Any], ...] = (
     epochs.VisibleOnceCommitted(),
     epochs.DeposedControllerReverts(),
     epochs.ChangesSurviveFailover(),
+    metadata_disks.CommittedRecordsAreStored(),
     metadata.StandbysHoldState(),
     metadata.SnapshotRebuildsState(),
     metadata.OneSnapshotAtATime(),
@@ -110,6 +114,9 @@ ALL: tuple[Rule[Any], ...] = (
     of_replicas(logs.FollowerTruncatesByEpoch()),
     of_replicas(watermarks.ReadsStayBelowWatermark()),
     of_replicas(watermarks.FollowersLearnWatermark()),
+    of_clients(disks.DisksAgree()),
+    of_clients(disks.StoredOnce()),
+    of_clients(disks.StoredWatermark()),
     of_replicas(watermarks.StoredIsrCounts()),
     isr.LaggardIsDropped(),
     of_replicas(isr.ReturnsOnlyCaughtUp()),

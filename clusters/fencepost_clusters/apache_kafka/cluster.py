@@ -28,12 +28,14 @@ from fencepost import (
     NotApplicable,
     Place,
     Probe,
+    Remains,
     Shape,
     Slot,
+    Supplied,
     UsageError,
     View,
 )
-from fencepost_clusters.apache_kafka import distribution, settings
+from fencepost_clusters.apache_kafka import disks, distribution, settings
 from fencepost_clusters.apache_kafka.log_parser import KafkaLogParser
 from fencepost_clusters.apache_kafka.metrics import exporter_config
 from fencepost_clusters.java import resolver_files
@@ -216,6 +218,10 @@ class KRaft:
             ClientSpec("observer", OBSERVER, log),
             ClientSpec("metrics", METRICS_READER, {"port": PORTS.metrics}),
         )
+
+    def read_disks(self, remains: Remains, shape: Shape) -> Sequence[Supplied]:
+        """The logs of all nodes, the metadata log among them."""
+        return disks.supplied(remains, self.layout(shape))
 
     def timing(self, shape: Shape) -> Timing:
         """The durations that the settings imply."""

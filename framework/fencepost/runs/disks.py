@@ -1,4 +1,4 @@
-"""Adds to a run's events what the disks of its nodes have and its observers missed."""
+"""Adds to a run's events what the disks of its nodes have and no process recorded."""
 
 from __future__ import annotations
 

@@ -86,6 +86,8 @@ from fencepost_kafka.events.replicas import (
     RecoveryStarted,
     ReplicaCheckpointed,
     ReplicaRemoved,
+    SegmentFound,
+    StoredBatch,
 )
 from fencepost_kafka.events.serving import FetchServed, ProduceAnswered, RequestRefused
 from fencepost_kafka.events.without_controller import (
@@ -143,6 +145,7 @@ KINDS: tuple[type[Struct], ...] = (
     IsrChangeAnswered,
     ReplicaCheckpointed,
     ReplicaRemoved,
+    SegmentFound,
     ProduceAnswered,
     FetchServed,
     RequestRefused,
@@ -244,6 +247,7 @@ __all__ = [
     "ReplicaStood",
     "ReplicaStopped",
     "RequestRefused",
+    "SegmentFound",
     "SessionChanged",
     "SnapshotAsked",
     "SnapshotKnown",
@@ -252,6 +256,7 @@ __all__ = [
     "SnapshotStored",
     "StateChangeCarriedOut",
     "StateReverted",
+    "StoredBatch",
     "TopicCommitted",
     "TopicMarked",
     "VoteAnswered",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -303,6 +304,65 @@ class ReplicaRemoved(Struct, frozen=True, tag="replica.removed", kw_only=True):
 
     def sentence(self) -> str:
         return f"deletes its log of {at(self)} ({self.reason})"
+
+    def concerns(self) -> Sequence[str]:
+        return scopes(self)
+
+
+class StoredBatch(NamedTuple):
+    """A batch in a log on a disk: offsets [`base_offset`, `end`), the leader epoch in it, a digest
+    of its bytes, and its producer's id, epoch and first sequence number (-1: not idempotent)."""
+
+    base_offset: int
+    end: int
+    leader_epoch: int
+    digest: str
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
+class SegmentFound(Struct, frozen=True, kw_only=True, tag="disk.segment"):
+    """A segment of a log, as it is on the disk of a slot after all processes have ended.
+
+    `node_id` is the slot's, and `topic_id` is empty where topics have none. `log_start` and
+    `high_watermark` are those of the partition, as checkpointed there (-1: there is no checkpoint).
+    `log_end` is the offset after the last whole batch of this segment. The other fields have one
+    value for each batch (see `batches`). An empty log has one segment without batches.
+    """
+
+    slot: str
+    node_id: int
+    topic: str
+    topic_id: str
+    partition: int
+    log_start: int
+    log_end: int
+    high_watermark: int
+    base_offsets: tuple[int, ...]
+    ends: tuple[int, ...]
+    leader_epochs: tuple[int, ...]
+    digests: tuple[str, ...]
+    producer_ids: tuple[int, ...]
+    producer_epochs: tuple[int, ...]
+    base_sequences: tuple[int, ...]
+
+    def batches(self) -> Iterator[StoredBatch]:
+        """The batches, in order."""
+        columns = (
+            self.base_offsets,
+            self.ends,
+            self.leader_epochs,
+            self.digests,
+            self.producer_ids,
+            self.producer_epochs,
+            self.base_sequences,
+        )
+        return (StoredBatch(*row) for row in zip(*columns, strict=True))
+
+    def sentence(self) -> str:
+        first = self.base_offsets[0] if self.base_offsets else self.log_end
+        return f"the disk of {self.slot} has {at(self)} from offset {first} to {self.log_end}"
 
     def concerns(self) -> Sequence[str]:
         return scopes(self)

@@ -28,6 +28,7 @@ from fencepost_kafka import (
     ProduceInvoked,
     ProducerEpochChanged,
     ReadCompleted,
+    SegmentFound,
     TopicCommitted,
 )
 from fencepost_suites.common.keys import NOTHING, Keys
@@ -93,7 +94,7 @@ class Generations(Generic[S]):
                 return True
             case ProduceCompleted():
                 return body.operation in self.invoked
-            case ReadCompleted() | ProducerEpochChanged():
+            case ReadCompleted() | ProducerEpochChanged() | SegmentFound():
                 return True
             case Polled(final=True):
                 return True

@@ -33,13 +33,12 @@ from fencepost import (
     View,
     counted,
 )
-from fencepost_clusters.apache_kafka import distribution
+from fencepost_clusters.apache_kafka import disks, distribution
 from fencepost_clusters.apache_kafka.cluster import image_of, jvm_options, resource
 from fencepost_clusters.apache_kafka.log_parser import KafkaLogParser
 from fencepost_clusters.apache_kafka.metrics import exporter_config
-from fencepost_clusters.apache_kafka.zookeeper_mode import settings
+from fencepost_clusters.apache_kafka.zookeeper_mode import replaced_states, settings
 from fencepost_clusters.apache_kafka.zookeeper_mode.log_parser import table
-from fencepost_clusters.apache_kafka.zookeeper_mode.replaced_states import supplied
 from fencepost_clusters.java import resolver_files
 from fencepost_clusters.zookeeper import slots as zookeeper
 from fencepost_clusters.zookeeper import view as servers
@@ -211,11 +210,13 @@ class ZooKeeperMode:
         return (ClientSpec("observer", OBSERVER, {"chroot": settings.chroot(shape.settings)}),)
 
     def read_disks(self, remains: Remains, shape: Shape) -> Sequence[Supplied]:
-        """See `replaced_states`."""
+        """The states of partitions that the observer missed, from the disks of ZooKeeper's servers
+        (see `replaced_states`), and the logs of all brokers."""
         servers = [disk for name, disk in remains.disks.items() if name.startswith(f"{ROLE}-")]
         changes = [change for disk in servers for change in logged(disk)]
         chroot = settings.chroot(shape.settings)
-        return supplied(remains.events, changes, chroot, remains.from_wall_ns)
+        states = replaced_states.supplied(remains.events, changes, chroot, remains.from_wall_ns)
+        return (*states, *disks.supplied(remains, self.layout(shape)))
 
     def timing(self, shape: Shape) -> Timing:
         """The durations that the settings imply; a session stands for a lease."""

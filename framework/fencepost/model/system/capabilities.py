@@ -249,14 +249,14 @@ class Supplied(NamedTuple):
 
 @runtime_checkable
 class ReadsDisks(Protocol):
-    """A system whose nodes' disks have what its observers missed.
+    """A system whose nodes' disks have what no process reports, or what its observers missed.
 
     They are read once every process has ended, and before the run is judged.
     """
 
     def read_disks(self, remains: Remains, shape: Shape) -> Sequence[Supplied]:
-        """The events that fill gaps of the history, by their times. What a disk does not have, or
-        what cannot be read there, stays missing."""
+        """The events that disks supply, by their times. What a disk lacks stays missing, as does
+        what cannot be read there."""
         ...
 
 

@@ -1,0 +1,84 @@
+"""The metadata log as the controllers' disks hold it once all processes have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from msgspec import Struct, field
+
+from fencepost import Cause, Event, Evidence, Finding, Key, RunEnd, Violated
+from fencepost_kafka import MetadataCommitted, SegmentFound
+from fencepost_suites.common.keys import NONE, NOTHING, RUN, Keys
+
+METADATA_TOPIC = "__cluster_metadata"
+CONTROLLER = "controller-"
+
+
+def by_metadata_log(event: Event) -> Keys:
+    """One key for the metadata log; none for other logs."""
+    body = event.body
+    if isinstance(body, SegmentFound) and body.topic != METADATA_TOPIC:
+        return NONE
+    return RUN
+
+
+class _Log(Struct):
+    ref: Cause
+    first: int = -1
+    """The offset of its first batch; earlier records are in a snapshot."""
+    epochs: dict[int, int] = field(default_factory=dict)
+    """offset -> the epoch of the record there."""
+
+    def take(self, body: SegmentFound) -> None:
+        """Adds a segment."""
+        for batch in body.batches():
+            if self.first < 0:
+                self.first = batch.base_offset
+            for offset in range(batch.base_offset, batch.end):
+                self.epochs[offset] = batch.leader_epoch
+
+    def has(self, offset: int, epoch: int) -> bool:
+        """Whether it holds a record of that epoch, or had it before a snapshot."""
+        return 0 <= offset < self.first or self.epochs.get(offset) == epoch
+
+
+class _Stored(Struct):
+    committed: dict[int, tuple[int, Cause]] = field(default_factory=dict)
+    """offset -> the epoch of the committed record there, and the event that says so."""
+    logs: dict[str, _Log] = field(default_factory=dict)
+    """slot -> its log."""
+
+
+@final
+class CommittedRecordsAreStored(Struct, frozen=True):
+    """QC-07. A majority of the controllers' disks has each committed record, in its epoch. So each
+    later leader had it, since a majority voted for it. It needs disks that are read; what exercises
+    the clause, the rule about elections says."""
+
+    clause: str = "QC-07"
+    kinds: frozenset[type[Struct]] = frozenset({MetadataCommitted, SegmentFound})
+    keys = staticmethod(by_metadata_log)
+
+    def start(self, key: Key) -> _Stored:
+        return _Stored()
+
+    def step(self, state: _Stored, event: Event) -> tuple[_Stored, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, MetadataCommitted):
+            state.committed[body.offset] = body.epoch, event.ref
+        elif isinstance(body, SegmentFound) and body.slot.startswith(CONTROLLER):
+            state.logs.setdefault(body.slot, _Log(event.ref)).take(body)
+        return state, NOTHING
+
+    def end(self, state: _Stored, end: RunEnd) -> Sequence[Finding]:
+        for offset, (epoch, known_by) in sorted(state.committed.items()):
+            having = [slot for slot, log in state.logs.items() if log.has(offset, epoch)]
+            if state.logs and 2 * len(having) <= len(state.logs):
+                message = (
+                    f"the metadata record of epoch {epoch} at offset {offset} was committed, and "
+                    f"{len(having)} of {len(state.logs)} controllers have it on their disks"
+                )
+                first = next(iter(state.logs.values()))
+                return (Violated(first.ref, Evidence.PEER, message, (known_by,)),)
+        return NOTHING

@@ -1,0 +1,291 @@
+"""Replicas as the disks hold them once all processes have ended. It is evidence of systems whose
+nodes do not say what they store, and it does not depend on the word of a process.
+
+A replica is compared up to what is known to be committed. A member of a complete ISR has all that
+clients have read, or had acknowledged with acks=all. Any other replica may lag, so it is compared
+up to the high watermark that it has stored.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import final
+
+from msgspec import Struct, field
+
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost_kafka import (
+    PartitionCommitted,
+    ProduceCompleted,
+    ProduceInvoked,
+    ReadCompleted,
+    SegmentFound,
+    StoredBatch,
+)
+from fencepost_suites.common.keys import DUPLICATES, NOTHING, by_partition
+
+
+class Copy(Struct):
+    """The log of a partition on one disk."""
+
+    slot: str
+    node_id: int
+    topic_id: str
+    start: int
+    high_watermark: int
+    ref: Cause
+    end: int = 0
+    batches: list[StoredBatch] = field(default_factory=list)
+
+    def hole(self) -> tuple[int, int] | None:
+        """The first offsets that are missing between two batches."""
+        for before, after in zip(self.batches, self.batches[1:], strict=False):
+            if before.end != after.base_offset:
+                return before.end, after.base_offset
+        return None
+
+    def up_to(self, offset: int) -> Iterator[StoredBatch]:
+        """The batches that end at or before an offset."""
+        return (batch for batch in self.batches if batch.end <= offset)
+
+
+class Copies(Struct):
+    """What the disks hold of a partition, what is known to be committed, and its newest record."""
+
+    name: str
+    of: dict[str, Copy] = field(default_factory=dict)
+    """slot -> its copy."""
+    committed: int = 0
+    known_by: Cause | None = None
+    newest: PartitionCommitted | None = None
+    open: set[str] = field(default_factory=set)
+    """The writes that are under way."""
+    moved: set[str] = field(default_factory=set)
+    """Those of them during which the leader changed."""
+    resent: int = -1
+    """The highest offset at which such a write was acknowledged."""
+
+    def take(self, event: Event) -> None:
+        """Applies an event."""
+        match event.body:
+            case SegmentFound() as body:
+                self._found(event, body)
+            case PartitionCommitted() as body if self._is_newer(body):
+                if self.newest is not None and body.leader_epoch > self.newest.leader_epoch:
+                    self.moved |= self.open
+                self.newest = body
+            case ReadCompleted(outcome="ok") as body:
+                self._known(body.end, event.ref)
+            case ProduceInvoked() as body:
+                self.open.add(body.operation)
+            case ProduceCompleted() as body:
+                self._produced(event, body)
+
+    def _is_newer(self, body: PartitionCommitted) -> bool:
+        return self.newest is None or body.offset > self.newest.offset
+
+    def _known(self, end: int, ref: Cause) -> None:
+        if end > self.committed:
+            self.committed, self.known_by = end, ref
+
+    def _produced(self, event: Event, body: ProduceCompleted) -> None:
+        self.open.discard(body.operation)
+        if body.outcome == "ok" and body.acks == -1 and body.offset >= 0:
+            self._known(body.offset + 1, event.ref)
+            if body.operation in self.moved:
+                self.resent = max(self.resent, body.offset)
+        self.moved.discard(body.operation)
+
+    def _found(self, event: Event, body: SegmentFound) -> None:
+        copy = self.of.get(body.slot)
+        if copy is None:
+            copy = self.of[body.slot] = Copy(
+                slot=body.slot,
+                node_id=body.node_id,
+                topic_id=body.topic_id,
+                start=body.log_start,
+                high_watermark=body.high_watermark,
+                ref=event.ref,
+            )
+        copy.batches += body.batches()
+        copy.end = max(copy.end, body.log_end)
+
+    @property
+    def leader(self) -> int:
+        """The leader by the newest record; -1: none is known."""
+        return -1 if self.newest is None else self.newest.leader
+
+    def members(self) -> Sequence[Copy]:
+        """The copies of a complete ISR; none if it is not complete. If a second process used the id
+        of a member, its membership does not say which disk it is of."""
+        record = self.newest
+        if record is None or set(record.isr) != set(record.replicas):
+            return ()
+        disks = Counter(copy.node_id for copy in self.of.values())
+        found = [c for c in self.of.values() if c.node_id in record.isr and disks[c.node_id] == 1]
+        topic_ids = Counter(copy.topic_id for copy in found).most_common(1)
+        return [copy for copy in found if copy.topic_id == topic_ids[0][0]]
+
+
+def _compared(one: Copy, other: Copy, up_to: int) -> tuple[int, int]:
+    """How many batches of `one` below an offset `other` holds too, and the offset of the first that
+    it does not hold (-1: none). What either has deleted is not compared, nor what `other` does not
+    reach."""
+    known = {batch.base_offset: batch for batch in other.batches}
+    first = max(one.start, other.start, other.batches[0].base_offset if other.batches else 0)
+    equal = 0
+    for batch in one.up_to(min(up_to, other.end)):
+        if batch.base_offset < first:
+            continue
+        if known.get(batch.base_offset) != batch:
+            return equal, batch.base_offset
+        equal += 1
+    return equal, -1
+
+
+@final
+class DisksAgree(Struct, frozen=True):
+    """RP-05. Exercised by a partition whose leader epochs have changed, and of which two disks hold
+    the same batches, byte for byte."""
+
+    clause: str = "RP-05"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {SegmentFound, PartitionCommitted, ReadCompleted, ProduceInvoked, ProduceCompleted}
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> Copies:
+        topic, partition = key
+        return Copies(f"{topic}-{partition}")
+
+    def step(self, state: Copies, event: Event) -> tuple[Copies, Sequence[Finding]]:
+        state.take(event)
+        return state, NOTHING
+
+    def end(self, state: Copies, end: RunEnd) -> Sequence[Finding]:
+        if not state.of:
+            return NOTHING
+        members = state.members()
+        found = [*_lacking(state, members), *_holes(state)]
+        longest = max(members or state.of.values(), key=lambda copy: copy.end)
+        equal = 0
+        for copy in state.of.values():
+            if copy is longest or copy.topic_id != longest.topic_id:
+                continue
+            bound = state.committed if copy in members else copy.high_watermark
+            same, differs = _compared(copy, longest, bound)
+            equal += same
+            if differs >= 0:
+                message = (
+                    f"the disks of {copy.slot} and {longest.slot} hold different batches at offset "
+                    f"{differs} of {state.name}, though it was committed up to offset {bound - 1}"
+                )
+                found.append(Violated(copy.ref, Evidence.PEER, message, (longest.ref,)))
+        if found:
+            return found
+        epochs = {batch.leader_epoch for batch in longest.batches}
+        exercised = equal > 0 and len(epochs) > 1
+        return (Exercised(longest.ref, Evidence.PEER),) if exercised else NOTHING
+
+
+def _lacking(state: Copies, members: Sequence[Copy]) -> Iterator[Violated]:
+    for copy in members:
+        if copy.end < state.committed and state.known_by is not None:
+            message = (
+                f"the disk of {copy.slot} has {state.name} up to offset {copy.end - 1}, though "
+                f"its replica is in the ISR and offset {state.committed - 1} was committed"
+            )
+            yield Violated(copy.ref, Evidence.CLIENT, message, (state.known_by,))
+
+
+def _holes(state: Copies) -> Iterator[Violated]:
+    for copy in state.of.values():
+        hole = copy.hole()
+        if hole is not None:
+            message = (
+                f"the disk of {copy.slot} has no batch at offset {hole[0]} of {state.name}, and "
+                f"goes on at offset {hole[1]}"
+            )
+            yield Violated(copy.ref, Evidence.SELF, message)
+
+
+@final
+class StoredOnce(Struct, frozen=True):
+    """RP-12. No disk of a member of the ISR holds two batches with one sequence number of one
+    producer. Exercised by a write that was under way while the leader changed, and was acknowledged
+    at an offset that those disks have."""
+
+    clause: str = "RP-12"
+    kinds: frozenset[type[Struct]] = DisksAgree().kinds
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> Copies:
+        topic, partition = key
+        return Copies(f"{topic}-{partition}")
+
+    def step(self, state: Copies, event: Event) -> tuple[Copies, Sequence[Finding]]:
+        state.take(event)
+        return state, NOTHING
+
+    def end(self, state: Copies, end: RunEnd) -> Sequence[Finding]:
+        members = state.members()
+        for copy in members:
+            twice = _twice(copy)
+            if twice is not None:
+                first, second = twice
+                message = (
+                    f"the disk of {copy.slot} holds sequence {first.base_sequence} of producer "
+                    f"{first.producer_id} twice in {state.name}: at offsets {first.base_offset} "
+                    f"and {second.base_offset}"
+                )
+                return (Violated(copy.ref, Evidence.SELF, message),)
+        stored = [copy for copy in members if 0 <= state.resent < copy.end]
+        return (Exercised(stored[0].ref, Evidence.PEER),) if len(stored) > 1 else NOTHING
+
+
+def _twice(copy: Copy) -> tuple[StoredBatch, StoredBatch] | None:
+    """Two batches with one sequence number of one producer in one epoch."""
+    known: dict[tuple[int, int, int], StoredBatch] = {}
+    for batch in copy.batches:
+        if batch.base_sequence < 0:
+            continue
+        place = batch.producer_id, batch.producer_epoch, batch.base_sequence
+        if place in known:
+            return known[place], batch
+        known[place] = batch
+    return None
+
+
+@final
+class StoredWatermark(Struct, frozen=True):
+    """RP-27. No disk has a high watermark above the end of its log. Exercised by a follower's disk
+    with one above 0. The disk of a second process with a broker's id is left out: it may begin as a
+    copy of a running broker's disk, whose files are of different times."""
+
+    clause: str = "RP-27"
+    kinds: frozenset[type[Struct]] = DisksAgree().kinds
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> Copies:
+        topic, partition = key
+        return Copies(f"{topic}-{partition}")
+
+    def step(self, state: Copies, event: Event) -> tuple[Copies, Sequence[Finding]]:
+        state.take(event)
+        return state, NOTHING
+
+    def end(self, state: Copies, end: RunEnd) -> Sequence[Finding]:
+        found: list[Finding] = []
+        for copy in state.of.values():
+            if copy.slot.endswith(DUPLICATES):
+                continue
+            if copy.high_watermark > copy.end:
+                message = (
+                    f"the disk of {copy.slot} has the high watermark {copy.high_watermark} of "
+                    f"{state.name}, though its log ends at {copy.end}"
+                )
+                found.append(Violated(copy.ref, Evidence.SELF, message))
+            elif copy.high_watermark > 0 and copy.node_id != state.leader:
+                found.append(Exercised(copy.ref, Evidence.SELF))
+        return found

@@ -1,0 +1,344 @@
+"""RP-05, RP-12, RP-27 and QC-07 by what disks hold once all processes have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+from tests.suites.partition_histories import CLIENT, partition, verdict
+
+from fencepost.testing import HistoryBuilder, Outcome, Verdict
+from fencepost_kafka import (
+    MetadataCommitted,
+    ProduceCompleted,
+    ProduceInvoked,
+    ReadCompleted,
+    SegmentFound,
+    StoredBatch,
+    TopicCommitted,
+)
+
+DISKS = "disks"
+OBSERVER = "clients/observer#1"
+
+
+def batch(offset: int, epoch: int = 1, digest: str = "", sequence: int = -1) -> StoredBatch:
+    """A batch of two messages."""
+    return StoredBatch(
+        base_offset=offset,
+        end=offset + 2,
+        leader_epoch=epoch,
+        digest=digest or f"d{offset}",
+        producer_id=7 if sequence >= 0 else -1,
+        producer_epoch=0,
+        base_sequence=sequence,
+    )
+
+
+LOG = (batch(0), batch(2), batch(4, 2))
+"""Six messages in two leader epochs."""
+
+
+def found(
+    slot: str,
+    batches: Sequence[StoredBatch],
+    *,
+    mark: int = 0,
+    topic: str = "orders",
+    topic_id: str = "t",
+    start: int = -1,
+) -> SegmentFound:
+    return SegmentFound(
+        slot=slot,
+        node_id=int(slot.split("-")[1]),
+        topic=topic,
+        topic_id=topic_id,
+        partition=0,
+        log_start=start,
+        log_end=batches[-1].end if batches else 0,
+        high_watermark=mark,
+        base_offsets=tuple(one.base_offset for one in batches),
+        ends=tuple(one.end for one in batches),
+        leader_epochs=tuple(one.leader_epoch for one in batches),
+        digests=tuple(one.digest for one in batches),
+        producer_ids=tuple(one.producer_id for one in batches),
+        producer_epochs=tuple(one.producer_epoch for one in batches),
+        base_sequences=tuple(one.base_sequence for one in batches),
+    )
+
+
+def read(h: HistoryBuilder, end: int) -> None:
+    h.add(
+        "clients/reader#1",
+        ReadCompleted(topic="orders", partition=0, start=0, end=end, outcome="ok", error=""),
+    )
+
+
+def disks(
+    logs: Mapping[str, Sequence[StoredBatch]],
+    isr: tuple[int, ...] = (1, 2, 3),
+    committed: int = 6,
+    **more: int,
+) -> HistoryBuilder:
+    """A run after which the disks of these slots hold these logs."""
+    h = HistoryBuilder()
+    partition(h, 1, leader=1, epoch=2, isr=isr)
+    read(h, committed)
+    for slot, batches in logs.items():
+        h.add(DISKS, found(slot, batches, **more))
+    return h
+
+
+def agreed(h: HistoryBuilder) -> Verdict:
+    return verdict(h, "RP-05")
+
+
+# ------------------------------------------------------------------------------------------ RP-05
+
+
+def test_equal_logs_of_two_leader_epochs_exercise_rp_05() -> None:
+    one = agreed(disks({"broker-1": LOG, "broker-2": LOG, "broker-3": LOG}))
+    assert (one.verdict, one.exercised) == (Outcome.HOLDS, 1)
+
+
+def test_equal_logs_of_one_leader_epoch_exercise_nothing() -> None:
+    log = LOG[:2]
+    one = disks({"broker-1": log, "broker-2": log, "broker-3": log}, committed=4)
+    assert agreed(one).verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_run_whose_disks_were_not_read_exercises_nothing() -> None:
+    assert agreed(disks({})).verdict is Outcome.NOT_EXERCISED
+
+
+def test_one_other_byte_below_what_was_committed_breaks_rp_05() -> None:
+    other = (LOG[0], batch(2, digest="other"), LOG[2])
+    one = agreed(disks({"broker-1": LOG, "broker-2": other, "broker-3": LOG}))
+    assert [broken.message for broken in one.violations] == [
+        "the disks of broker-2 and broker-1 hold different batches at offset 2 of orders-0, though "
+        "it was committed up to offset 5"
+    ]
+
+
+def test_the_same_bytes_in_another_leader_epoch_break_rp_05() -> None:
+    other = (LOG[0], batch(2, epoch=2, digest="d2"), LOG[2])
+    one = disks({"broker-1": LOG, "broker-2": other, "broker-3": LOG})
+    assert agreed(one).verdict is Outcome.VIOLATED
+
+
+def test_a_member_of_the_isr_without_what_a_reader_got_breaks_rp_05() -> None:
+    one = agreed(disks({"broker-1": LOG, "broker-2": LOG[:2], "broker-3": LOG}))
+    assert [broken.message for broken in one.violations] == [
+        "the disk of broker-2 has orders-0 up to offset 3, though its replica is in the ISR and "
+        "offset 5 was committed"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("acks", "outcome", "expected"),
+    [(-1, "ok", Outcome.VIOLATED), (1, "ok", Outcome.HOLDS), (-1, "unknown", Outcome.HOLDS)],
+)
+def test_an_acknowledgement_of_all_counts_as_committed(
+    acks: int, outcome: str, expected: Outcome
+) -> None:
+    one = HistoryBuilder()
+    partition(one, 1, leader=1, epoch=2)
+    one.add(
+        CLIENT,
+        ProduceCompleted(
+            operation="a",
+            topic="orders",
+            partition=0,
+            acks=acks,
+            outcome=outcome,  # type: ignore[arg-type]
+            offset=6,
+            error="",
+        ),
+    )
+    read(one, 6)
+    for slot in ("broker-1", "broker-2", "broker-3"):
+        one.add(DISKS, found(slot, LOG))
+    assert agreed(one).verdict is expected
+
+
+def test_a_replica_outside_the_isr_may_lag() -> None:
+    one = disks({"broker-1": LOG, "broker-2": LOG[:1], "broker-3": LOG}, isr=(1, 3))
+    assert agreed(one).violated == 0
+
+
+@pytest.mark.parametrize(("mark", "expected"), [(2, Outcome.HOLDS), (4, Outcome.VIOLATED)])
+def test_any_replica_is_compared_up_to_its_own_high_watermark(mark: int, expected: Outcome) -> None:
+    other = (LOG[0], batch(2, digest="other"))
+    one = disks({"broker-1": LOG, "broker-3": LOG}, isr=(1, 3))
+    one.add(DISKS, found("broker-2", other, mark=mark))
+    assert agreed(one).violated == (expected is Outcome.VIOLATED)
+
+
+def test_a_hole_in_a_log_breaks_rp_05() -> None:
+    one = agreed(disks({"broker-1": LOG, "broker-2": (LOG[0], LOG[2]), "broker-3": LOG}))
+    assert one.violations[0].message == (
+        "the disk of broker-2 has no batch at offset 2 of orders-0, and goes on at offset 4"
+    )
+
+
+def test_what_a_broker_has_deleted_is_not_compared() -> None:
+    one = disks({"broker-1": LOG, "broker-3": LOG})
+    one.add(DISKS, found("broker-2", (batch(2, digest="other"), LOG[2]), start=4))
+    assert agreed(one).verdict is Outcome.HOLDS
+
+
+def test_several_segments_are_one_log() -> None:
+    one = disks({"broker-1": LOG, "broker-3": LOG})
+    one.add(DISKS, found("broker-2", LOG[:1]))
+    one.add(DISKS, found("broker-2", LOG[1:]))
+    assert agreed(one).verdict is Outcome.HOLDS
+
+
+def test_a_membership_does_not_say_which_of_two_disks_of_one_id_it_is_of() -> None:
+    one = disks({"broker-1": LOG, "broker-2": LOG, "broker-3": LOG, "broker-2-duplicate": ()})
+    assert agreed(one).verdict is Outcome.HOLDS
+
+
+def test_the_log_of_a_former_topic_of_that_name_is_not_compared() -> None:
+    one = HistoryBuilder()
+    partition(one, 1, leader=1, epoch=1)
+    read(one, 100)
+    one.add(
+        "controller-1#1", TopicCommitted(offset=2, topic="orders", topic_id="old", deleted=True)
+    )
+    partition(one, 3, leader=1, epoch=2, isr=(1, 3), replicas=(1, 3))
+    read(one, 6)
+    one.add(DISKS, found("broker-1", LOG))
+    one.add(DISKS, found("broker-2", (batch(0, digest="other"),), topic_id="old", mark=2))
+    one.add(DISKS, found("broker-3", LOG))
+    assert agreed(one).verdict is Outcome.HOLDS
+
+
+# ------------------------------------------------------------------------------------------ RP-12
+
+
+def resent(
+    logs: Mapping[str, Sequence[StoredBatch]], *, moves: bool = True, offset: int = 4
+) -> Verdict:
+    """A write during which the leader changed, and the disks after that."""
+    h = HistoryBuilder()
+    partition(h, 1, leader=1, epoch=1)
+    h.add(CLIENT, ProduceInvoked(operation="a", topic="orders", partition=0, acks=-1))
+    if moves:
+        partition(h, 2, leader=2, epoch=2)
+    h.add(
+        CLIENT,
+        ProduceCompleted(
+            operation="a",
+            topic="orders",
+            partition=0,
+            acks=-1,
+            outcome="ok",
+            offset=offset,
+            error="",
+        ),
+    )
+    for slot, batches in logs.items():
+        h.add(DISKS, found(slot, batches))
+    return verdict(h, "RP-12")
+
+
+ONCE = (batch(0, sequence=0), batch(2, sequence=2), batch(4, 2, sequence=4))
+TWICE = (batch(0, sequence=0), batch(2, sequence=2), batch(4, 2, sequence=2))
+
+
+def test_a_write_that_outlasted_its_leader_and_is_stored_once_exercises_rp_12() -> None:
+    one = resent({"broker-1": ONCE, "broker-2": ONCE, "broker-3": ONCE})
+    assert (one.verdict, one.exercised) == (Outcome.HOLDS, 1)
+
+
+def test_a_write_under_one_leader_does_not_exercise_rp_12() -> None:
+    logs = {"broker-1": ONCE, "broker-2": ONCE, "broker-3": ONCE}
+    assert resent(logs, moves=False).verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_write_that_no_disk_reaches_does_not_exercise_rp_12() -> None:
+    logs = {"broker-1": ONCE, "broker-2": ONCE, "broker-3": ONCE}
+    assert resent(logs, offset=6).verdict is Outcome.NOT_EXERCISED
+
+
+def test_one_sequence_number_at_two_offsets_breaks_rp_12() -> None:
+    one = resent({"broker-1": TWICE, "broker-2": TWICE, "broker-3": TWICE})
+    assert one.violations[0].message == (
+        "the disk of broker-1 holds sequence 2 of producer 7 twice in orders-0: at offsets 2 and 4"
+    )
+
+
+def test_batches_without_sequence_numbers_may_repeat() -> None:
+    one = resent({"broker-1": LOG, "broker-2": LOG, "broker-3": LOG})
+    assert one.verdict is Outcome.HOLDS
+
+
+# ------------------------------------------------------------------------------------------ RP-27
+
+
+@pytest.mark.parametrize(
+    ("mark", "expected"),
+    [(6, Outcome.HOLDS), (7, Outcome.VIOLATED), (0, Outcome.NOT_EXERCISED)],
+)
+def test_a_stored_high_watermark_is_not_above_the_log(mark: int, expected: Outcome) -> None:
+    one = disks({"broker-2": LOG}, mark=mark)
+    assert verdict(one, "RP-27").verdict is expected
+
+
+def test_the_high_watermark_of_a_leader_exercises_nothing() -> None:
+    one = disks({"broker-1": LOG}, mark=6)
+    assert verdict(one, "RP-27").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_copied_disk_may_have_a_newer_high_watermark() -> None:
+    one = disks({"broker-2-duplicate": LOG}, mark=7)
+    assert verdict(one, "RP-27").verdict is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ QC-07
+
+
+def metadata(
+    *logs: Sequence[StoredBatch], committed: Mapping[int, int] | None = None
+) -> Sequence[str]:
+    """Controllers with these metadata logs on their disks, and the records that were committed, by
+    offset with their epochs. Returns the violations of QC-07."""
+    h = HistoryBuilder()
+    for offset, epoch in (committed or {1: 1, 5: 2}).items():
+        h.add(OBSERVER, MetadataCommitted(offset=offset, epoch=epoch, kind="Topic", digest="d"))
+    for number, log in enumerate(logs, 1):
+        h.add(DISKS, found(f"controller-{number}", log, topic="__cluster_metadata"))
+    return [broken.message for broken in verdict(h, "QC-07").violations]
+
+
+def test_committed_records_on_the_disks_of_a_majority_keep_qc_07() -> None:
+    assert metadata(LOG, LOG, LOG[:1]) == []
+
+
+def test_a_committed_record_on_the_disk_of_one_of_three_breaks_qc_07() -> None:
+    assert metadata(LOG, LOG[:1], LOG[:1]) == [
+        "the metadata record of epoch 2 at offset 5 was committed, and 1 of 3 controllers have it "
+        "on their disks"
+    ]
+
+
+def test_a_record_of_another_epoch_in_its_place_is_not_the_committed_one() -> None:
+    other = (LOG[0], LOG[1], batch(4, 3))
+    assert metadata(LOG, LOG, other) == []
+    assert metadata(LOG, other, other) == [
+        "the metadata record of epoch 2 at offset 5 was committed, and 1 of 3 controllers have it "
+        "on their disks"
+    ]
+
+
+def test_a_snapshot_has_the_records_before_the_log() -> None:
+    assert metadata(LOG[2:], LOG[2:], LOG[2:]) == []
+    assert metadata((), (), LOG) != []
+
+
+def test_the_disks_of_brokers_are_no_voters() -> None:
+    h = HistoryBuilder()
+    h.add(OBSERVER, MetadataCommitted(offset=1, epoch=1, kind="Topic", digest="d"))
+    h.add(DISKS, found("broker-1", (), topic="__cluster_metadata"))
+    assert verdict(h, "QC-07").violated == 0
