@@ -44,7 +44,7 @@ from contextlib import suppress
 from typing import IO, Any
 
 PACKET_BYTES = 1 << 20
-PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _LAST_WAIT_S = 3.0
 _TEMPLATE_LIMIT_S = 2.5
@@ -244,7 +244,7 @@ class Supervisor:
 
     def _tie_to_me(self) -> None:
         """Runs in the child: makes it die with the supervisor, which may have died already."""
-        self._prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        self._prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != self._pid:
             os._exit(1)
 

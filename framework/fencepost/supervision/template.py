@@ -27,14 +27,14 @@ import json
 import os
 import runpy
 import select
-import signal
 import socket
 import sys
 import threading
 from contextlib import suppress
 from typing import Any
 
-from fencepost.supervision.supervisor import PACKET_BYTES, PR_SET_PDEATHSIG
+from fencepost.supervision.parents import end_with
+from fencepost.supervision.supervisor import PACKET_BYTES
 
 _PR_SET_NAME = 15
 
@@ -105,10 +105,7 @@ def _adopted_by(supervisor: int) -> None:
             ended = os.pidfd_open(parent)
             select.select([ended], [], [])
             os.close(ended)
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != supervisor:
-        os._exit(1)
+    end_with(supervisor)
 
 
 def _take_on(request: dict[str, Any]) -> None:

@@ -29,6 +29,7 @@ from fencepost.campaigns.mutants.live import Sources, replace_functions
 from fencepost.campaigns.mutants.mutations import REACHED
 from fencepost.campaigns.mutants.reach import Reach, Recorder
 from fencepost.model.errors import UsageError
+from fencepost.supervision.parents import end_with
 
 LEFT = ""
 """The answer's word for a change that nothing noticed."""
@@ -104,8 +105,10 @@ class Forks:
             trial = msgspec.json.decode(line, type=Trial)
             if trial.module:
                 importlib.import_module(trial.module)
+            server = os.getpid()
             child = os.fork()
             if child == 0:
+                end_with(server)
                 self._prepare(trial, session)
                 return None
             _, status = os.waitpid(child, 0)
@@ -224,6 +227,7 @@ def _ended(code: int) -> str:
 
 def main(argv: list[str]) -> int:
     """Serves the setting of a file; returns the exit code."""
+    end_with(os.getppid())
     try:
         setting = msgspec.json.decode(Path(argv[1]).read_bytes(), type=Setting)
     except (IndexError, OSError, msgspec.DecodeError) as error:
