@@ -69,6 +69,19 @@ class SoakRun(Struct, frozen=True, kw_only=True):
         """Whether every exercised clause holds and the run reached its end."""
         return not self.violated and not self.unknown and not self.trouble
 
+    def why_not_clean(self) -> Sequence[str]:
+        """What keeps the run from being clean, a sentence each, and its folder; empty if the run
+        is clean. The clauses that are undecided for one reason share a sentence."""
+        if self.clean:
+            return ()
+        reasons: dict[str, list[str]] = {}
+        for clause, reason in self.unknown.items():
+            reasons.setdefault(reason, []).append(clause)
+        found = [f"{clause} violated: {message}" for clause, message in self.violated.items()]
+        found += [f"{_few(clauses)} undecided: {why}" for why, clauses in reasons.items()]
+        found += [self.trouble] if self.trouble else []
+        return [f"seed {self.seed}: {one}" for one in (*found, f"its run is {self.run}")]
+
 
 @final
 @dataclass(slots=True)
@@ -167,6 +180,12 @@ def _result_of(conducted: Conducted, seed: int) -> SoakRun:
         lost=conducted.lost,
         stalled=result.end.stalled_in_words,
     )
+
+
+def _few(clauses: Sequence[str]) -> str:
+    """The first three, and how many more."""
+    more = f" and {len(clauses) - 3} more" if len(clauses) > 3 else ""
+    return f"{', '.join(clauses[:3])}{more}"
 
 
 def _known(verdicts: Mapping[str, Verdict]) -> Mapping[str, Sequence[str]]:

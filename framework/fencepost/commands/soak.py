@@ -89,6 +89,8 @@ def _show(soaked: soaks.Soaked, json: bool) -> None:
         print_json(soaked.as_json())
         return
     violated, undecided = soaked.violated(), soaked.undecided()
+    for line in (line for run in soaked.runs for line in run.why_not_clean()):
+        print_line(line)
     for one, count in soaked.known().items():
         print_line(f"known finding {one}: in {count} of {len(soaked.runs)} runs")
     print_line(f"{len(violated)} clauses violated: {', '.join(violated) or 'none'}")

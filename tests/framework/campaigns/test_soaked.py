@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from fencepost.campaigns import soak as soaks
 from fencepost.campaigns.soak import NO_FAULT, Soaked, SoakRun
@@ -35,6 +36,21 @@ def test_faults_that_were_wanted_and_never_injected_leave_a_soak_undecided() -> 
     assert Soaked(with_faults=True, runs=troubled).undecided() == ["seed 1", NO_FAULT]
 
 
+def test_a_run_that_is_not_clean_says_why_and_where_it_is() -> None:
+    assert run_of(1, 3).why_not_clean() == ()
+    reason = "the history is not complete"
+    run = replace(
+        run_of(7, 3),
+        violated={"RP-06": "broker-1 leads"},
+        unknown={**dict.fromkeys(["RP-01", "RP-02", "RP-03", "RP-04", "RP-05"], reason)},
+    )
+    assert run.why_not_clean() == [
+        "seed 7: RP-06 violated: broker-1 leads",
+        f"seed 7: RP-01, RP-02, RP-03 and 2 more undecided: {reason}",
+        "seed 7: its run is run-7",
+    ]
+
+
 def test_what_a_soak_found_is_printed_though_a_later_run_crashes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -46,7 +62,10 @@ def test_what_a_soak_found_is_printed_though_a_later_run_crashes(
     monkeypatch.setattr(soaks, "run_one", lambda *given: next(each))
     with pytest.raises(RuntimeError, match="a bug"):
         command.soak(runtime="simulated", runs=3, out=tmp_path, seed=1, jobs=1)
-    assert capsys.readouterr().out.splitlines() == [
+    *first, last, violated, undecided = capsys.readouterr().out.splitlines()
+    assert first == ["seed 1: it was not ready"]
+    assert last.startswith(f"seed 1: its run is {tmp_path}")
+    assert [violated, undecided] == [
         "0 clauses violated: none",
         f"2 undecided: seed 1, {NO_FAULT}",
     ]
