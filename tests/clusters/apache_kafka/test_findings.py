@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -24,7 +25,7 @@ from fencepost.model.clock import SECOND
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.schedule import read
 from fencepost_clusters.apache_kafka.findings import known_findings
-from fencepost_kafka import PartitionCommitted
+from fencepost_kafka import ConsumerPositioned, PartitionCommitted, Polled
 
 BESIDE = {
     "findings/epochs/history.ndjson.gz": ("KR-09", "KR-10", "KR-11"),
@@ -177,6 +178,45 @@ def test_a_consumer_that_was_sent_back_by_no_deposed_leader_is_new(
     others = judge(led, promises.rules, promises.clauses, lambda: end, plane)
     assert others.verdicts[SENT_BACK].verdict is Outcome.VIOLATED
     assert set(attributed(others, [finding], led).broken) >= {SENT_BACK}
+
+
+@pytest.mark.parametrize(("back", "known"), [(0, True), (-100, False)])
+def test_a_consumer_is_sent_back_by_a_lost_message_but_not_by_one_that_was_kept(
+    back: int, known: bool, plugins: Plugins, judged: Judged
+) -> None:
+    (finding,) = (one for one in known_findings() if one.id == "refused-duplicate-follows")
+    judgement, events = judged(finding)
+    lost = judgement.verdicts["JEPSEN-lost-write"].violations[0].message
+    found = re.search(r"at offset (\d+) of (\S+)-(\d+), is lost", lost)
+    assert found is not None
+    topic, partition, offset = found[2], int(found[3]), int(found[1]) + back
+    last = events[-1]
+    bodies = (
+        Polled(
+            topic=topic,
+            partition=partition,
+            offsets=(offset,),
+            operations=("op",),
+            final=False,
+        ),
+        ConsumerPositioned(
+            topic=topic, partition=partition, offset=0, out_of_range=True, refused_by=1
+        ),
+        Polled(topic=topic, partition=partition, offsets=(0,), operations=("op",), final=False),
+    )
+    consumer = [
+        structs.replace(
+            last, process="clients/consumer-9#1", node_seq=number, body=body, cause=None
+        )
+        for number, body in enumerate(bodies)
+    ]
+    changed = [*events[:-1], *consumer, last]
+    promises = plugins.promises
+    plane = promises.plane(finding.system)
+    end = RunEnd(complete=True, ended_at_ns=last.at_ns)
+    others = judge(changed, promises.rules, promises.clauses, lambda: end, plane)
+    assert others.verdicts[SENT_BACK].verdict is Outcome.VIOLATED
+    assert (SENT_BACK not in attributed(others, [finding], changed).broken) is known
 
 
 @pytest.mark.parametrize(
