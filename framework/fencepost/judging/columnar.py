@@ -2,8 +2,10 @@
 findings and verdicts.
 
 It is written in the pass that judges the run, one row group after the other, so memory does not
-grow with the run. `judged.json` has the digest of each file, beside the digest of the history and
-the fingerprint of the rules. A file with another digest is not read.
+grow with the run. Events of the kinds that every run has are in row groups of their own: they are
+few, and a report reads them as such, and hardly any others. `judged.json` has the digest of each
+file, beside the digest of the history and the fingerprint of the rules. A file with another digest
+is not read.
 
 Only this module of the framework needs pyarrow, which a plain installation does not have. Without
 it no columns are written, and a report reads the history itself.
@@ -12,10 +14,14 @@ it no columns are written, and a report reads the history itself.
 from __future__ import annotations
 
 import hashlib
+import heapq
+import json
 import os
 import shutil
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self, final
@@ -25,9 +31,9 @@ import pyarrow as pa
 from msgspec import Struct
 from pyarrow import compute, parquet
 
-from fencepost.events import Event
+from fencepost.events import KINDS, Event, kind_name
 from fencepost.history.columns import schema_of
-from fencepost.history.event_table import EventTable
+from fencepost.history.event_table import ENVELOPE, EventTable
 from fencepost.history.files import MOST_EVENTS_BYTES, opened
 from fencepost.judging.facts import ChangeRow, OperationRow, OperationsFold, changes_of
 from fencepost.judging.judge import AT_END, Verdict
@@ -45,7 +51,14 @@ FINDINGS, VERDICTS = "findings", "verdicts"
 TABLES = (EVENTS, CHANGES, OPERATIONS, FINDINGS, VERDICTS)
 ROWS = 20_000
 """How many events are one row group."""
+BATCH = 200_000
+"""How many rows of some columns are read at once, about."""
 _COMPRESSION = "zstd"
+_GROWING = ("position", "at_ns", "node_seq", "seq", "cause_seq", "began_ns", "ended_ns")
+"""Columns of numbers that grow: their differences take little space, and little time to read."""
+OF_EVERY_RUN = frozenset(map(kind_name, KINDS))
+"""The kinds whose events are in row groups of their own."""
+_OWN_GROUPS = b"fencepost.own_groups"
 _BLOCK = 1 << 20
 _NAME = ("process", "node_seq")
 
@@ -97,9 +110,10 @@ class ColumnsWriter:
         self._path = folder / f".{FOLDER}.{os.getpid()}"
         self._position = -1
         self._events: list[tuple[int, Event]] = []
+        self._own: list[tuple[int, Event]] = []
         self._rows: dict[str, list[Struct]] = {name: [] for name in TABLES if name != EVENTS}
         self._operations = OperationsFold()
-        self._files: dict[str, parquet.ParquetWriter] = {}
+        self._files: dict[str, TableFile] = {}
 
     def __enter__(self) -> Self:
         _remove(self._path)
@@ -112,9 +126,7 @@ class ColumnsWriter:
             VERDICTS: schema_of(ClauseRow),
         }
         for name, schema in schemas.items():
-            self._files[name] = parquet.ParquetWriter(
-                self._path / f"{name}.parquet", schema, compression=_COMPRESSION
-            )
+            self._files[name] = TableFile(self._path / f"{name}.parquet", schema)
         return self
 
     def __exit__(
@@ -136,11 +148,14 @@ class ColumnsWriter:
 
     def _event(self, event: Event) -> None:
         self._position += 1
-        self._events.append((self._position, event))
+        own = event.kind in OF_EVERY_RUN
+        (self._own if own else self._events).append((self._position, event))
         self._rows[CHANGES] += changes_of(self._position, event)
         self._rows[OPERATIONS] += self._operations.apply(self._position, event)
         if len(self._events) >= ROWS:
             self._flush()
+        if len(self._own) >= ROWS:
+            self._flush_own()
 
     def finding(self, clause: str, finding: Finding, position: int) -> None:
         """Takes a finding that was made at the event with this position, or at the end."""
@@ -176,6 +191,7 @@ class ColumnsWriter:
         )
         self._rows[OPERATIONS] += self._operations.unended(ended_ns)
         self._flush()
+        self._flush_own()
         for file in self._files.values():
             file.close()
         _remove(self._final)
@@ -184,15 +200,52 @@ class ColumnsWriter:
 
     def _flush(self) -> None:
         if self._events:
-            self._files[EVENTS].write_batch(self._table.batch(self._run, self._events))
+            self._files[EVENTS].write(self._table.batch(self._run, self._events))
             self._events.clear()
         for name, rows in self._rows.items():
             if rows:
                 schema = self._files[name].schema
                 values = zip(*map(msgspec.structs.astuple, rows), strict=True)
                 arrays = [pa.array(v, f.type) for v, f in zip(values, schema, strict=True)]
-                self._files[name].write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+                self._files[name].write(pa.RecordBatch.from_arrays(arrays, schema=schema))
                 rows.clear()
+
+    def _flush_own(self) -> None:
+        if self._own:
+            self._files[EVENTS].write(self._table.batch(self._run, self._own), own=True)
+            self._own.clear()
+
+
+@final
+class TableFile:
+    """Writes one table of the columnar part, a row group at a time."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self.schema = schema
+        growing = {name: "DELTA_BINARY_PACKED" for name in schema.names if name in _GROWING}
+        self._writer = parquet.ParquetWriter(
+            path,
+            schema,
+            compression=_COMPRESSION,
+            use_dictionary=[name for name in schema.names if name not in growing],
+            column_encoding=growing,
+        )
+        self._groups = 0
+        self._own: list[int] = []
+
+    def write(self, rows: pa.RecordBatch, *, own: bool = False) -> None:
+        """Writes rows as one row group; `own`: all are events of kinds that every run has."""
+        self._writer.write_batch(rows, row_group_size=max(rows.num_rows, 1))
+        if own:
+            self._own.append(self._groups)
+        self._groups += 1
+
+    def close(self) -> None:
+        """Completes the file; a second time it does nothing."""
+        if self._writer.is_open:
+            found = json.dumps(self._own)
+            self._writer.add_key_value_metadata({_OWN_GROUPS: found})
+            self._writer.close()
 
 
 def _remove(path: Path) -> None:
@@ -220,6 +273,7 @@ class Columns:
     def __init__(self, folder: Path, table: EventTable) -> None:
         self._folder = folder / FOLDER
         self._table = table
+        self._metadata: dict[str, parquet.FileMetaData] = {}
 
     def path(self, name: str) -> Path:
         """The Parquet file of a table: one of `TABLES`."""
@@ -231,13 +285,14 @@ class Columns:
             return int(found.metadata.num_rows)
 
     def events(
-        self, kinds: Collection[str], refs: Collection[tuple[str, int]] = ()
+        self, kinds: Collection[str], refs: Collection[Ref] = ()
     ) -> Iterator[tuple[int, Event]]:
         """The events of some kinds, and those with some names, each with its position, in order.
 
         The first event is always among them, since times are counted from it.
         """
         names = pa.array(sorted(kinds), pa.string())
+        every = bool(refs) or not OF_EVERY_RUN.issuperset(kinds)
 
         def chosen(group: pa.Table) -> pa.Array:
             listed = compute.is_in(group["kind"], names)
@@ -246,32 +301,56 @@ class Columns:
                 return rows
             return pa.array(sorted({*rows.to_pylist(), *_named(group, refs)}), pa.int64())
 
-        return self._chosen((*(_NAME if refs else ()), "position", "kind"), chosen)
+        def read(group: _Group) -> bool:
+            return every or group.own or group.least("position") == 0
+
+        return self._chosen((*(_NAME if refs else ()), "position", "kind"), chosen, read)
 
     def at(self, positions: Collection[int]) -> Iterator[tuple[int, Event]]:
         """The events at these positions, in order."""
-        wanted = pa.array(sorted(positions), pa.int64())
+        wanted = sorted(positions)
+        sought = pa.array(wanted, pa.int64())
+
+        def read(group: _Group) -> bool:
+            nearest = bisect_left(wanted, group.least("position"))
+            return nearest < len(wanted) and wanted[nearest] <= group.most("position")
+
         return self._chosen(
             ("position", "kind"),
-            lambda group: compute.indices_nonzero(compute.is_in(group["position"], wanted)),
+            lambda group: compute.indices_nonzero(compute.is_in(group["position"], sought)),
+            read,
         )
 
     def rows(
-        self, name: str, columns: Sequence[str], share: tuple[int, int] = (0, 1)
+        self,
+        name: str,
+        columns: Sequence[str],
+        words: Sequence[str] = (),
+        share: tuple[int, int] = (0, 1),
     ) -> Iterator[pa.Table]:
-        """Some columns of a table, in its order; of its row groups, the `share` (n, of so many)."""
+        """Some columns of a table, many rows at a time; of its row groups, the `share` (n, of so
+        many).
+
+        The rows of `events` are in no order, those of all other tables in theirs. Columns whose
+        names are in `words` hold few texts, and become dictionaries.
+        """
         part, parts = share
-        with self._opened(name) as found:
-            for number in range(part, found.num_row_groups, parts):
-                yield _group(found, number, columns)
+        with self._opened(name, words) as found:
+            for some in _batches(found.metadata, range(part, found.num_row_groups, parts)):
+                read = found.read_row_groups(some, columns=list(columns), use_threads=False)
+                yield read.unify_dictionaries().combine_chunks()
 
     def _chosen(
-        self, by: Sequence[str], choose: Callable[[pa.Table], pa.Array]
+        self,
+        by: Sequence[str],
+        choose: Callable[[pa.Table], pa.Array],
+        read: Callable[[_Group], bool],
     ) -> Iterator[tuple[int, Event]]:
-        """The events that are chosen by some columns: only row groups, and columns, of chosen
-        events are read."""
-        with self._opened(EVENTS) as found:
-            for number in range(found.num_row_groups):
+        """The events that are chosen by some columns, in order: only row groups, and columns, of
+        chosen events are read."""
+
+        def events(numbers: Iterable[int]) -> Iterator[tuple[int, Event]]:
+            for number in numbers:
                 group = _group(found, number, by)
                 places = choose(group)
                 if len(places):
@@ -279,13 +358,64 @@ class Columns:
                     whole = _group(found, number, self._table.columns_of(kinds))
                     yield from self._table.events(whole.take(places))
 
+        with self._opened(EVENTS) as found:
+            groups = [group for group in _groups(found.metadata) if read(group)]
+            own = events(group.number for group in groups if group.own)
+            others = events(group.number for group in groups if not group.own)
+            yield from heapq.merge(own, others, key=lambda placed: placed[0])
+
     @contextmanager
-    def _opened(self, name: str) -> Iterator[parquet.ParquetFile]:
+    def _opened(self, name: str, words: Sequence[str] = ()) -> Iterator[parquet.ParquetFile]:
         with (
             opened(self._folder.parent, self.path(name), MOST_EVENTS_BYTES) as file,
-            parquet.ParquetFile(file) as found,
+            parquet.ParquetFile(
+                file, metadata=self._metadata.get(name), read_dictionary=list(words)
+            ) as found,
         ):
+            self._metadata[name] = found.metadata  # of a long run it takes long to read
             yield found
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A row group of events; `own`: all are of kinds that every run has."""
+
+    metadata: parquet.FileMetaData
+    number: int
+    own: bool
+
+    def least(self, column: str) -> int:
+        """The least number in a column of the envelope."""
+        return int(self._statistics(column).min)
+
+    def most(self, column: str) -> int:
+        """The greatest one."""
+        return int(self._statistics(column).max)
+
+    def _statistics(self, column: str) -> parquet.Statistics:
+        place = ENVELOPE.get_field_index(column)
+        return self.metadata.row_group(self.number).column(place).statistics
+
+
+def _groups(metadata: parquet.FileMetaData) -> Iterator[_Group]:
+    own = frozenset(json.loads((metadata.metadata or {}).get(_OWN_GROUPS, "[]")))
+    for number in range(metadata.num_row_groups):
+        yield _Group(metadata, number, number in own)
+
+
+def _batches(metadata: parquet.FileMetaData, numbers: Iterable[int]) -> Iterator[list[int]]:
+    """Row groups that are read at once."""
+    some: list[int] = []
+    rows = 0
+    for number in numbers:
+        some.append(number)
+        rows += metadata.row_group(number).num_rows
+        if rows >= BATCH:
+            yield some
+            some, rows = [], 0
+    if some:
+        yield some
 
 
 def _group(file: parquet.ParquetFile, number: int, columns: Sequence[str]) -> pa.Table:

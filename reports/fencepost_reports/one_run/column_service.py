@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyarrow import compute
 
 from fencepost_reports.one_run.service import NEVER, NO_GAP, OK, Gap, Served, ServiceFold
+from fencepost_reports.one_run.words import among, encoded, listed
 
 _KEY = ("process", "what", "subject")
 
@@ -25,11 +26,12 @@ def tell_service(service: ServiceFold, rows: pa.Table) -> None:
 def _tell_times(service: ServiceFold, rows: pa.Table) -> None:
     rows = rows.filter(compute.less(rows["began_ns"], rows["ended_ns"]))
     lasted = compute.subtract(rows["ended_ns"], rows["began_ns"])
-    took = compute.if_else(compute.equal(rows["outcome"], OK), lasted, NEVER)
-    table = pa.table({"what": rows["what"], "began_ns": rows["began_ns"], "took": took})
-    for what in table["what"].unique().to_pylist():
-        some = table.filter(compute.equal(table["what"], what)).sort_by("began_ns")
-        service.took(what, _numbers(some["began_ns"]), _numbers(some["took"]))
+    took = compute.if_else(among(rows["outcome"], [OK]), lasted, NEVER)
+    table = pa.table({"began_ns": rows["began_ns"], "took": took})
+    what = encoded(rows["what"])
+    for number, word in enumerate(what.dictionary.to_pylist()):
+        some = table.filter(compute.equal(what.indices, number)).sort_by("began_ns")
+        service.took(word, _numbers(some["began_ns"]), _numbers(some["took"]))
 
 
 def _served(rows: pa.Table) -> Iterator[Served]:
@@ -37,7 +39,7 @@ def _served(rows: pa.Table) -> Iterator[Served]:
     code = _codes(rows)
     order = compute.sort_indices(code)  # stable: the operations of one code stay in their order
     number = compute.subtract(compute.cumulative_sum(pa.repeat(1, len(code))), 1)
-    ok = compute.equal(rows["outcome"], OK).combine_chunks()
+    ok = among(rows["outcome"], [OK])
     table = pa.table(
         {
             "code": code.take(order),
@@ -52,13 +54,14 @@ def _served(rows: pa.Table) -> Iterator[Served]:
     gaps = _gaps(good)
     names = rows.select(_KEY).take(order)
     every = _ends(table)
-    keys = names.take(pa.array([row["first"] for row in every])).to_pylist()
+    chosen = names.take(pa.array([row["first"] for row in every], pa.int64()))
+    keys = zip(*map(listed, chosen.columns), strict=True)
     for key, row in zip(keys, every, strict=True):
         found = successes.get(row["code"])
         # Between two numbers of one code there are only operations of that code.
         missed = row["last"] - row["first"] + 1 if found is None else found["first"] - row["first"]
         yield Served(
-            **key,
+            **dict(zip(_KEY, key, strict=True)),
             began_ns=row["began_ns"],
             ended_ns=row["last_ns"],
             missed=missed,
@@ -73,7 +76,7 @@ def _codes(rows: pa.Table) -> pa.Array:
     """A number for each row, equal for operations of one client that do the same to one subject."""
     code = pa.repeat(0, rows.num_rows)
     for name in _KEY:
-        words = rows[name].combine_chunks().dictionary_encode()
+        words = encoded(rows[name])
         code = compute.multiply(code, len(words.dictionary))
         code = compute.add(code, words.indices.cast(pa.int64()))
     return code

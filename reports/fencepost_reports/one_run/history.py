@@ -7,7 +7,7 @@ process has. In columns nothing of that is made into events.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, final
@@ -33,6 +33,8 @@ Placed = tuple[int, Event]
 """An event, and its position in the history."""
 CLIENTS = "clients/"
 """The beginning of the names of clients' processes."""
+Ends = Mapping[str, Sequence[int]]
+"""process -> the positions of the events by which it ended, in order."""
 ENDED: dict[str, Sort] = {"ok": "ok", "failed": "failed", "unknown": "unknown"}
 """The sort of an operation by its outcome."""
 
@@ -86,6 +88,11 @@ class Facts(Protocol):
     @property
     def span(self) -> Span:
         """The time of the run."""
+        ...
+
+    @property
+    def ends(self) -> Ends:
+        """When processes ended."""
         ...
 
     @property

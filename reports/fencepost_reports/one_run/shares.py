@@ -13,6 +13,7 @@ from typing import TypeVar, final
 import msgspec
 from msgspec import Struct
 
+from fencepost import ProcessExited
 from fencepost.reporting import ChangeRow, OperationRow
 from fencepost_reports.one_run.activity import Activity
 from fencepost_reports.one_run.authority import AuthorityFold, begun
@@ -98,6 +99,10 @@ class _Facts:
         self.activity = Activity()
         self._faults = story.faults
         self._lives = list(reversed(story.lives))
+        self.ends: dict[str, list[int]] = {}
+        for position, event in story.lives:
+            if isinstance(event.body, ProcessExited):
+                self.ends.setdefault(event.body.ended, []).append(position)
 
     def change(self, row: ChangeRow) -> None:
         self._live_until(row.position)

@@ -20,6 +20,7 @@ from pyarrow import compute, parquet
 
 from fencepost import Shape
 from fencepost.history.run_folder import RunFolder
+from fencepost.judging.columnar import OF_EVERY_RUN, ROWS, TableFile
 from fencepost.judging.folder import judged_run
 from fencepost.plugins.manager import Plugins
 from fencepost.runs.random_schedule import run_one
@@ -86,19 +87,50 @@ def repeated(of: RunFolder, to: Path, plugins: Plugins, events: int) -> Path:
         again = table.filter(compute.is_in(table["position"], pa.array(list(nth))))
         again = _with(again, "position", [nth[p] for p in again["position"].to_pylist()])
         again = _plus(again, "position", first.num_rows)
-        with parquet.ParquetWriter(
-            to / "columns" / f"{name}.parquet", table.schema, compression="zstd"
-        ) as file:
-            file.write_table(table)
-            for _ in range(parts):
-                for column in shifts.keys() & set(table.column_names):
-                    again = _plus(again, column, shifts[column])
-                file.write_table(again)
-                again = _plus(again, "position", more.num_rows)
+        file = _Long(
+            TableFile(to / "columns" / f"{name}.parquet", table.schema), split=name == "events"
+        )
+        file.write(table)
+        for _ in range(parts):
+            for column in shifts.keys() & set(table.column_names):
+                again = _plus(again, column, shifts[column])
+            file.write(again)
+            again = _plus(again, "position", more.num_rows)
+        file.close()
     _rejudge(of, to, ended_ns=length_ns * parts)
     # The judgement is of the run that was repeated, and must be valid as it is.
     assert judged_run(RunFolder(to), plugins.promises, keep=False).columns
     return to
+
+
+class _Long:
+    """A long table, in row groups as a judged run has them."""
+
+    def __init__(self, file: TableFile, *, split: bool) -> None:
+        self._file, self._split = file, split
+        self._own: list[pa.Table] = []
+
+    def write(self, rows: pa.Table) -> None:
+        if self._split:
+            of_every_run = compute.is_in(rows["kind"], pa.array(sorted(OF_EVERY_RUN)))
+            self._own.append(rows.filter(of_every_run))
+            rows = rows.filter(compute.invert(of_every_run))
+            if sum(one.num_rows for one in self._own) >= ROWS:
+                self._write_own()
+        self._write(rows)
+
+    def close(self) -> None:
+        if self._own:
+            self._write_own()
+        self._file.close()
+
+    def _write_own(self) -> None:
+        self._write(pa.concat_tables(self._own), own=True)
+        self._own.clear()
+
+    def _write(self, rows: pa.Table, *, own: bool = False) -> None:
+        (whole,) = rows.combine_chunks().to_batches()
+        self._file.write(whole, own=own)
 
 
 def _often(kinds: pa.ChunkedArray) -> pa.ChunkedArray:
