@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from io import BytesIO
+from operator import attrgetter
 from typing import Any, final
 
 import msgspec
@@ -35,7 +36,7 @@ from fencepost_reports.one_run.tables import RunSummary, RunTables
 from fencepost_reports.pages.render import INDEX, run_pages
 
 RUNS, SHARES = "tables/runs", "tables/shares"
-EVENTS_OF_A_TASK = 5_000_000
+EVENTS_OF_A_TASK = 20_000_000
 """A run with more events is folded by several tasks."""
 _STAMP = b"fencepost"
 
@@ -259,7 +260,7 @@ def _cell(value: Any, column: Any) -> Any:
     fields = list(column.value_type)
     columns = []
     for field in fields:
-        values = [getattr(one, field.name) for one in value]
+        values = list(map(attrgetter(field.name), value))
         plain = to_builtins(values) if pa.types.is_nested(field.type) else values
         columns.append(pa.array(plain, field.type))
     rows = pa.StructArray.from_arrays(columns, fields=fields)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyarrow import parquet
 from sample_runs import ended, fenced, write
 
-from fencepost import Codec
+from fencepost import Codec, kind_name
 from fencepost.columns import Columns, confirmed
+from fencepost.events import KINDS
+from fencepost.judging import columnar
 from fencepost.judging import folder as judging
 from fencepost.reporting import Promises, RunFolder, judged_run, read
 from fencepost_reports.one_run.column_history import ColumnHistory
@@ -66,6 +69,38 @@ def test_the_columns_hold_every_event(run: RunFolder, promises: Promises) -> Non
     assert list(columns.events(Codec(promises.kinds).kinds)) == expected
     named = columns.events((), {(expected[7][1].process, expected[7][1].node_seq)})
     assert list(named) == [expected[0], expected[7]]
+
+
+def test_events_of_the_kinds_that_every_run_has_are_read_without_the_others(
+    tmp_path: Path, promises: Promises, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columnar, "ROWS", 4)
+    folder = RunFolder(write(tmp_path, "fenced", ended(fenced())))
+    judged_run(folder, promises)
+    columns = columns_of(folder, promises)
+    assert columns is not None
+    placed = list(enumerate(read(folder, Codec(promises.kinds))))
+    kinds = {kind_name(kind) for kind in KINDS}
+    own = [(position, event) for position, event in placed if event.kind in kinds]
+    read_groups = _watched(monkeypatch)
+    assert list(columns.events(kinds)) == [placed[0], *own[own[0] == placed[0] :]]
+    assert len(read_groups) <= 1 + -(-len(own) // 4) < -(-len(placed) // 4)
+    read_groups.clear()
+    assert list(columns.at([9])) == [placed[9]]
+    assert len(read_groups) < -(-len(placed) // 4)
+
+
+def _watched(monkeypatch: pytest.MonkeyPatch) -> set[int]:
+    """The numbers of the row groups that are read from now on."""
+    found: set[int] = set()
+    group = columnar._group
+
+    def watched(file: parquet.ParquetFile, number: int, names: Sequence[str]) -> pa.Table:
+        found.add(number)
+        return group(file, number, names)
+
+    monkeypatch.setattr(columnar, "_group", watched)
+    return found
 
 
 def test_findings_operations_and_verdicts_are_columns_too(

@@ -61,9 +61,13 @@ def test_all_shares_together_are_the_whole_run(opened_runs: Mapping[str, Run], n
 
 
 def test_row_groups_change_nothing(
-    judged: Mapping[str, Path], runs: Mapping[str, Path], promises: Promises
+    judged: Mapping[str, Path],
+    runs: Mapping[str, Path],
+    promises: Promises,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The sample runs themselves have no columns: they are read event by event."""
+    monkeypatch.setattr(columnar, "BATCH", 20)
     for name, path in judged.items():
         (there,), (here,) = sources([path]), sources([runs[name]])
         tables = run_tables(there, promises)

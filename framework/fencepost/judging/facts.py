@@ -1,6 +1,7 @@
 """What events say by their traits, as rows: changes of authority, and operations of clients.
 
-A report makes its tables of these rows, so it need not make the events again.
+A report makes its tables of these rows, so it need not make the events again. They hold text and
+numbers only, so the collector of cycles leaves them out (`gc=False`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from fencepost.events import Event
 from fencepost.events.traits import Change, changes_authority, shared_record, tells_operations
 
 
-class ChangeRow(Struct, frozen=True):
+class ChangeRow(Struct, frozen=True, gc=False):
     """One change of authority (`Authority`), and the event that records it.
 
     `holder` is a process (empty: not known). `record` names the fact that several processes report
@@ -40,7 +41,7 @@ class ChangeRow(Struct, frozen=True):
     refusal: bool
 
 
-class OperationRow(Struct, frozen=True, kw_only=True):
+class OperationRow(Struct, frozen=True, kw_only=True, gc=False):
     """An operation of a client, at its end, or at the run's if it had none (`outcome` is empty).
 
     `position` and `seq` are those of its last event.

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import final
+from dataclasses import dataclass, field
+from typing import NamedTuple, final
 
 from fencepost import Change, Event, NodeStarted, ProcessExited
 from fencepost.reporting import ChangeRow, changes_of
 from fencepost_reports.one_run.tables import AuthorityRow, Effect, SpanRow
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class _Holder:
+class _Holder(NamedTuple):
     """A holder as an event names it: its process, its node in the words of a scope, or neither."""
 
     process: str = ""
@@ -32,16 +30,21 @@ class _Holder:
         return _Holder(self.process or other.process, self.node or other.node)
 
 
+_UNKNOWN = _Holder()
+
+
 @final
 @dataclass(slots=True)
 class _Scope:
     """The state of the authority over one scope so far."""
 
     epoch: int = -1
-    holder: _Holder = _Holder()
+    holder: _Holder = _UNKNOWN
     held: bool = False
     ever: bool = False
     """Whether it had a holder before."""
+    types: dict[tuple[str, str], str] = field(default_factory=dict)
+    """(change, kind) -> the type of such a change."""
 
 
 @final
@@ -74,7 +77,6 @@ class AuthorityFold:
         self._nodes: dict[str, list[str]] = {}
         self._open: dict[tuple[str, str], _Open] = {}
         self._spans: list[SpanRow] = []
-        self._words: dict[str, str] = {}
 
     def apply(self, position: int, event: Event) -> None:
         """Applies one event, which changes authority, or begins or ends a process."""
@@ -123,33 +125,30 @@ class AuthorityFold:
         return repeated
 
     def _row(self, one: ChangeRow) -> AuthorityRow:
-        scope = self._scopes.setdefault(one.scope, _Scope())
+        scope = self._scopes.get(one.scope)
+        if scope is None:
+            scope = self._scopes[one.scope] = _Scope()
         was, former = scope.epoch, scope.holder
         holder = _Holder(one.holder, one.node or next(iter(self._nodes.get(one.holder, ())), ""))
         effect = self._effect(scope, one, holder)
-        same = self._same
         return AuthorityRow(
             position=one.position,
             at_ns=one.at_ns,
-            process=same(one.process),
+            process=one.process,
             node_seq=one.node_seq,
-            kind=same(one.kind),
-            type=same(f"{one.scope.partition(' ')[0]} {one.change}: {one.kind}"),
-            scope=same(one.scope),
-            change=same(one.change),
+            kind=one.kind,
+            type=_type(scope.types, one),
+            scope=one.scope,
+            change=one.change,
             effect=effect,
             epoch=one.epoch,
             was=was,
-            holder=same(holder.process),
-            node=same(holder.node),
-            former=same(former.process),
-            former_node=same(former.node),
+            holder=holder.process,
+            node=holder.node,
+            former=former.process,
+            former_node=former.node,
             wide=one.wide,
         )
-
-    def _same(self, word: str) -> str:
-        """The word, kept once for all rows."""
-        return self._words.setdefault(word, word)
 
     def _effect(self, scope: _Scope, one: ChangeRow, holder: _Holder) -> Effect:
         if one.change == Change.REFUSED:
@@ -206,6 +205,15 @@ class AuthorityFold:
                     to_ns=at_ns,
                 )
             )
+
+
+def _type(known: dict[tuple[str, str], str], one: ChangeRow) -> str:
+    """The type of a change, in the words of its scope and of its event's kind."""
+    found = known.get((one.change, one.kind))
+    if found is None:
+        found = f"{one.scope.partition(' ')[0]} {one.change}: {one.kind}"
+        known[one.change, one.kind] = found
+    return found
 
 
 def begun(span: SpanRow) -> tuple[int, int, str, str]:

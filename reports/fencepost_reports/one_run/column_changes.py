@@ -6,8 +6,6 @@ refusal for the same reason. A change is left out only if the fold would do noth
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -48,15 +46,15 @@ def _of_state(rows: pa.Table, ends: Ends) -> Mask:
     bears = ~(_is(rows, "holder", "") | _is(rows, "change", Change.REFUSED) | without)
     chosen = np.flatnonzero(bears)
     key = _paired(holder, _codes(rows, "scope"))[chosen]
-    said = np.stack([state, _numbers(rows, "epoch"), _lives(rows, ends)])[:, chosen]
-    bears[chosen] = ~_as_before(key, *said)
+    said = (state, rows["epoch"].to_numpy(), _lives(rows, ends))
+    bears[chosen] = ~_as_before(key, *(one[chosen] for one in said))
     return bears
 
 
 def _lives(rows: pa.Table, ends: Ends) -> Codes:
     """How often the holder of each change had ended before it."""
     found = encoded(rows["holder"])
-    holder, position = _numbers(rows, "holder"), _numbers(rows, "position")
+    holder, position = np.asarray(found.indices), rows["position"].to_numpy()
     lives = np.zeros(rows.num_rows, np.int64)
     for number, name in enumerate(found.dictionary.to_pylist()):
         if name in ends:
@@ -92,11 +90,6 @@ def _paired(one: Codes, other: Codes) -> Codes:
 def _codes(rows: pa.Table, name: str) -> Codes:
     """A number for each row, equal for equal texts."""
     return np.asarray(encoded(rows[name]).indices).astype(np.int64)
-
-
-def _numbers(rows: pa.Table, name: str) -> Codes:
-    column: Any = rows[name]
-    return _codes(rows, name) if pa.types.is_dictionary(column.type) else column.to_numpy()
 
 
 def _is(rows: pa.Table, name: str, word: str) -> Mask:

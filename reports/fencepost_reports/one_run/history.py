@@ -71,7 +71,7 @@ class Span:
         return max(self.ended_ns - self.began_ns, 1)
 
 
-class Seen(Struct, frozen=True):
+class Seen(Struct, frozen=True, gc=False):
     """The events of one process: the position of the first, times of the first and the last, how
     many."""
 

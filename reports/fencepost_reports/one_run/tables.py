@@ -5,6 +5,9 @@ notebook, are the fields of these classes (`columns.py`).
 
 Fields named `*_ns` are CLOCK_MONOTONIC of the run's one host, in nanoseconds. `position` is a place
 in the run's history, from 0, which respects happens-before.
+
+Rows of tables that may be long hold text and numbers only, so the collector of cycles leaves them
+out (`gc=False`).
 """
 
 from __future__ import annotations
@@ -126,7 +129,7 @@ class Effect(StrEnum):
     NOTES = "notes"
 
 
-class AuthorityRow(Struct, frozen=True, kw_only=True):
+class AuthorityRow(Struct, frozen=True, kw_only=True, gc=False):
     """One change of authority, where it was written first; see `fencepost.Authority`.
 
     `wide`: the whole cluster depends on it. `holder` is the process that gained or lost it (empty:
@@ -154,7 +157,7 @@ class AuthorityRow(Struct, frozen=True, kw_only=True):
     wide: bool
 
 
-class SpanRow(Struct, frozen=True, kw_only=True):
+class SpanRow(Struct, frozen=True, kw_only=True, gc=False):
     """A state that a process was in, over one scope, by its own word.
 
     `held`: the process held the authority over the scope in that state. `own`: the scope is the
@@ -174,7 +177,7 @@ class SpanRow(Struct, frozen=True, kw_only=True):
 Sort = Literal["ok", "failed", "unknown", "refused", "other"]
 
 
-class DensityRow(Struct, frozen=True, kw_only=True):
+class DensityRow(Struct, frozen=True, kw_only=True, gc=False):
     """How many events of one sort a process had in one of `BINS` equal parts of the run."""
 
     process: str
@@ -232,7 +235,7 @@ class FailureRow(Struct, frozen=True, kw_only=True):
     lines: tuple[str, ...]
 
 
-class EventRow(Struct, frozen=True, kw_only=True):
+class EventRow(Struct, frozen=True, kw_only=True, gc=False):
     """An event that a page shows by itself; `lane` is the process that it is about."""
 
     position: int
