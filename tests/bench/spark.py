@@ -5,7 +5,8 @@
 Three measurements: `two` runs of `--span` simulated seconds; as many as `--runs` says, and a fifth
 of them, for the growth: what one more run costs, among many against among few; and `long`, one run
 of `--events` events. Each report is a program of its own, and its figures contain Java
-and the workers (`many/cost.py`). `session` is a program that only starts a session.
+and the workers (`many/cost.py`). `session` is a program that only starts a session, and `least` a
+report by Spark over one short run: most of what it takes is Spark's own, and `long` contains it.
 
 DuckDB makes the tables that SQL can make (`many/by_duckdb.py`); their rows must equal those of the
 report. The report makes all other tables, explanations and pages besides, so a ratio says how much
@@ -109,8 +110,9 @@ def measured(options: argparse.Namespace, root: Path) -> dict[str, Any]:
     of = simulated(plugins, root / "simulated", round(options.span * 1_000))
     events = [parquet.read_metadata(one.path / "columns/events.parquet").num_rows for one in of]
     session = cost(["-c", _SESSION], root / "answer", _HERE)
+    copies(of, root / "one", 1)
     copies(of, root / "two", 2)
-    two = beside(root / "two", root)
+    one, two = beside(root / "one", root), beside(root / "two", root)
     fewer = max(3, options.runs // 5)
     copies(of, root / "fewer", fewer)
     copies(of, root / "many", options.runs)
@@ -125,6 +127,7 @@ def measured(options: argparse.Namespace, root: Path) -> dict[str, Any]:
         "bench": "spark",
         "events_of_a_run": events,
         "session": session.rounded(),
+        "least": one.spark.rounded(),
         "two": two.figures(session),
         "runs": options.runs,
         "many": many.figures(session),
@@ -135,7 +138,7 @@ def measured(options: argparse.Namespace, root: Path) -> dict[str, Any]:
         "growth": round(more[1] / more[0], 2),
         "events": options.events,
         "long": long.figures(session),
-        "equal": not any(one.differing for one in (two, some, many, long)),
+        "equal": not any(made.differing for made in (one, two, some, many, long)),
         "goals": GOALS,
     }
 
