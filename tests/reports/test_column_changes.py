@@ -66,7 +66,7 @@ def folded(changes: Sequence[ChangeRow], exits: Sequence[tuple[int, str]]) -> ob
     return fold.rows, fold.spans(END_NS)
 
 
-def told(changes: Sequence[ChangeRow], ends: Ends, at_once: int) -> Sequence[ChangeRow]:
+def left_of(changes: Sequence[ChangeRow], ends: Ends, at_once: int) -> Sequence[ChangeRow]:
     """The changes that are not left out, when so many are looked at at once."""
     kept: list[ChangeRow] = []
     for first in range(0, len(changes), at_once):
@@ -103,14 +103,14 @@ def test_changes_that_are_left_out_would_have_changed_nothing(
     made: Sequence[dict[str, object]], exits: Sequence[tuple[int, str]], at_once: int
 ) -> None:
     changes = [change(position, **values) for position, values in enumerate(made)]
-    assert folded(told(changes, ends_of(exits), at_once), exits) == folded(changes, exits)
+    assert folded(left_of(changes, ends_of(exits), at_once), exits) == folded(changes, exits)
 
 
 def test_what_repeats_is_left_out() -> None:
     replayed = [change(n, process=p, record="1") for n, p in enumerate(PROCESSES)]
     renewed = [change(n, matter="renewal", holder=PROCESSES[0], state="active") for n in (2, 3, 4)]
     changes = [*replayed, *renewed]
-    assert told(changes, {}, at_once=40) == [replayed[0], renewed[0]]
-    assert told(changes, {PROCESSES[0]: [3]}, at_once=40) == [replayed[0], *renewed[:2]]
-    assert told(changes, {}, at_once=1) == changes
-    assert told([], {}, at_once=1) == []
+    assert left_of(changes, {}, at_once=40) == [replayed[0], renewed[0]]
+    assert left_of(changes, {PROCESSES[0]: [3]}, at_once=40) == [replayed[0], *renewed[:2]]
+    assert left_of(changes, {}, at_once=1) == changes
+    assert left_of([], {}, at_once=1) == []

@@ -285,7 +285,7 @@ class Columns:
             return int(found.metadata.num_rows)
 
     def events(
-        self, kinds: Collection[str], refs: Collection[Ref] = ()
+        self, kinds: Collection[str], refs: Collection[tuple[str, int]] = ()
     ) -> Iterator[tuple[int, Event]]:
         """The events of some kinds, and those with some names, each with its position, in order.
 

@@ -66,8 +66,8 @@ class ColumnHistory:
         for rows in self.columns.rows(CHANGES, ChangeRow.__struct_fields__, _CHANGE_WORDS):
             mine = _of_share(rows, "scope", share)
             self._count_refusals(facts, mine)
-            told = mine.filter(telling(mine, facts.ends))
-            for values in zip(*map(listed, told.columns), strict=True):
+            kept = mine.filter(telling(mine, facts.ends))
+            for values in zip(*map(listed, kept.columns), strict=True):
                 facts.change(ChangeRow(*values))
 
     def _count(self, facts: Facts, rows: pa.Table) -> None:
