@@ -151,6 +151,7 @@ class LeaseFromBrokersStart(Struct, frozen=True):
 class _Held(Struct):
     """A broker process and the end of the lease it holds."""
 
+    broker_id: int = -1
     active: bool = False
     ends_ns: int = 0
     period_ns: int = 0
@@ -178,6 +179,7 @@ class _Leases(Struct):
     period_ns: int = 0
     held: dict[str, _Held] = field(default_factory=dict)
     brokers: dict[int, _Watched] = field(default_factory=dict)
+    expiries: dict[int, tuple[int, Cause]] = field(default_factory=dict)
     suspects: list[Late] = field(default_factory=list)
 
 
@@ -216,6 +218,7 @@ class LostLeaseIsFenced(Struct, frozen=True):
                 if known is not None:
                     self._overdue(state, known, body.broker_id, event)
                     known.watched, known.expired = False, True
+                    state.expiries[body.broker_id] = event.at_ns, event.ref
             case ControllerElected() if body.epoch > state.epoch:
                 self._vacant(state, event)
                 state.controller, state.epoch = event.process, body.epoch
@@ -238,6 +241,7 @@ class LostLeaseIsFenced(Struct, frozen=True):
             return
         if held.active:
             self._outlived(state, event.process, held, event.at_ns, event.ref)
+        held.broker_id = body.broker_id
         held.period_ns = state.period_ns = _period_ns(body)
         if body.ends_at_ns > held.ends_ns:
             held.ends_ns, held.granted = body.ends_at_ns, event.ref
@@ -258,15 +262,12 @@ class LostLeaseIsFenced(Struct, frozen=True):
         if held.granted is None or over_ns <= held.period_ns // 10 + 100 * MS:
             return False
         message = f"{process} was active {span(over_ns)} after the end of its lease"
-        violated = Violated(at or held.granted, Evidence.SELF, message, (held.granted,))
         start_ns = held.ends_ns - held.period_ns
+        expired_ns, expiry = state.expiries.get(held.broker_id, (start_ns, held.granted))
+        because = (held.granted, expiry) if expired_ns > start_ns else (held.granted,)
+        violated = Violated(at or held.granted, Evidence.SELF, message, because)
         late = Late(
-            violated=violated,
-            process=process,
-            from_ns=start_ns,
-            to_ns=at_ns,
-            period_ns=held.period_ns,
-            due_ns=held.ends_ns,
+            violated, process, start_ns, at_ns, period_ns=held.period_ns, due_ns=held.ends_ns
         )
         state.suspects.append(late)
         return True

@@ -97,6 +97,8 @@ class _Life(Struct):
     record: BrokerCommitted | None = None
     unfenced: tuple[int, str, Cause] | None = None
     """epoch and incarnation of the newest record that was not fenced."""
+    fenced: tuple[Cause, ...] = ()
+    """The record that fenced it since."""
 
 
 @final
@@ -146,7 +148,9 @@ class StatesMoveAsDrawn(Struct, frozen=True):
             return NOTHING
         state.record = body
         if body.fenced:
+            state.fenced = state.fenced or (event.ref,)
             return NOTHING
+        fenced, state.fenced = state.fenced, ()
         state.unfenced = (body.broker_epoch, body.incarnation, event.ref)
         if was is None or not was.fenced or before is None:
             return NOTHING
@@ -157,7 +161,7 @@ class StatesMoveAsDrawn(Struct, frozen=True):
             f"broker {body.broker_id} was made active again at offset {body.offset} under broker "
             f"epoch {body.broker_epoch}, under which it had been fenced"
         )
-        return (Violated(event.ref, Evidence.PEER, message, (ref,)),)
+        return (Violated(event.ref, Evidence.PEER, message, (ref, *fenced)),)
 
     def end(self, state: _Life, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

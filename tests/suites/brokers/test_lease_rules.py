@@ -188,7 +188,12 @@ def test_a_broker_active_past_its_lease_breaks_qc_14() -> None:
     expire(h)
     h.after(500)
     fence_itself(h)
-    assert "after the end of its lease" in verdict(h, "QC-14").violations[0].message
+    found = verdict(h, "QC-14").violations[0]
+    assert "after the end of its lease" in found.message
+    # The grant, and the expiry by the controller.
+    expired = next(e.ref for e in h.events() if isinstance(e.body, LeaseExpired))
+    assert [ref.process for ref in found.because] == [BROKER, ONE]
+    assert found.because[1] == expired
 
 
 def test_a_broker_active_to_the_end_breaks_qc_14() -> None:

@@ -177,6 +177,16 @@ def test_a_record_that_restores_the_old_epoch_breaks_qc_20() -> None:
     assert verdict(h, "QC-20").violations[0].evidence is Evidence.PEER
 
 
+def test_a_violation_of_qc_20_names_the_record_that_fenced_the_broker() -> None:
+    h = HistoryBuilder()
+    record(h, 3, 3, fenced=False)
+    record(h, 4, 3, fenced=True)
+    record(h, 5, 3, fenced=True)
+    record(h, 6, 3, fenced=False)
+    (found,) = verdict(h, "QC-20").violations
+    assert [str(ref) for ref in found.because] == [f"{CONTROLLER}@{n}" for n in (0, 1)]
+
+
 def test_activity_regained_under_a_new_epoch_keeps_qc_20() -> None:
     h = HistoryBuilder()
     record(h, 3, 3, fenced=True)
