@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from fencepost.events import (
     SCHEMA_VERSION,
+    Administered,
     Cause,
     ClientFailed,
     ClientStarted,
@@ -87,7 +88,14 @@ from fencepost.model.errors import (
 )
 from fencepost.model.faults.fault import Fault, FaultFactory, Injected, Passing
 from fencepost.model.faults.hold import Hold, HoldAction, HoldCounts
-from fencepost.model.faults.random_faults import ChoosesFaults, FaultChooser, Moment, Planned
+from fencepost.model.faults.random_faults import (
+    Administration,
+    ChoosesFaults,
+    FaultChooser,
+    Moment,
+    NamesStates,
+    Planned,
+)
 from fencepost.model.runtime import (
     HEALTHY,
     ClientSession,
@@ -155,13 +163,16 @@ from fencepost.model.system.worker_config import WorkerConfig, plain
 from fencepost.model.view import Fold, Holders, View
 from fencepost.plugins.hookspecs import hookimpl
 from fencepost.workloads.worker import run_worker
-from fencepost.workloads.workers import Clients, MakeClients, Workers, Workload
+from fencepost.workloads.workers import Administers, Clients, MakeClients, Workers, Workload
 
 __all__ = [
     "CLIENT",
     "HEALTHY",
     "OWN",
     "SCHEMA_VERSION",
+    "Administered",
+    "Administers",
+    "Administration",
     "Applicability",
     "Authority",
     "AuthorityChange",
@@ -229,6 +240,7 @@ __all__ = [
     "Mark",
     "Moment",
     "Mutable",
+    "NamesStates",
     "Nearest",
     "Node",
     "NodeStarted",

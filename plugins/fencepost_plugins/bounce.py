@@ -118,6 +118,52 @@ def lose_power(node: str) -> PowerLoss:
     return PowerLoss(node)
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class DiskLoss:
+    """Ends a node's process and empties its disk; healing starts the node's next process.
+
+    It imitates a machine that was replaced, or a volume that was lost: the node keeps its name, its
+    id and its addresses, and its next process knows nothing of what the former one stored.
+    """
+
+    node: str
+    name: str = "wipe_disk"
+
+    def inject(self, runtime: Runtime) -> Injected:
+        """Returns once the disk is empty; without a running process there is no receipt, and the
+        disk keeps its data."""
+        slot = find_slot(runtime.layout, self.node)
+
+        def heal() -> Receipt:
+            return ensure_living(runtime, slot)
+
+        victim = runtime.living(slot)
+        if victim is None:
+            return Injected((self.node,), Receipt(False, f"no process runs in {self.node}"), heal)
+        limit_ms = END_BOUND_MS[Signal.KILL]
+        if not end(runtime, victim, Signal.KILL, limit_ms):
+            missed = Receipt(False, f"{named(victim)} did not end {limit_ms} ms after SIGKILL")
+            return Injected((victim.name,), missed, heal)
+        runtime.copy_disk(None, slot)
+        done = Receipt(True, f"{named(victim)} ended by SIGKILL, and its disk was emptied")
+        return Injected((victim.name,), done, heal)
+
+    def arguments(self) -> Mapping[str, object]:
+        return {"node": self.node}
+
+
+def wipe_disk(node: str) -> DiskLoss:
+    """SIGKILL, and the node's disk is emptied; its next process starts when the fault heals."""
+    return DiskLoss(node)
+
+
 @hookimpl
 def fencepost_faults() -> Mapping[str, FaultFactory]:
-    return {"kill": kill, "terminate": terminate, "bounce": bounce, "lose_power": lose_power}
+    return {
+        "kill": kill,
+        "terminate": terminate,
+        "bounce": bounce,
+        "lose_power": lose_power,
+        "wipe_disk": wipe_disk,
+    }

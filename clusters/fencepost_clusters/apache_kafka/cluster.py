@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 
@@ -44,6 +44,7 @@ from fencepost_kafka.bounds import availability
 from fencepost_kafka.facade.cluster import KafkaCluster
 from fencepost_kafka.faults.random_faults import KafkaFaultChooser
 from fencepost_kafka.faults.selectors import SELECTORS, select
+from fencepost_kafka.faults.states import STATES, states_of
 from fencepost_kafka.layout import Ports, lay_out
 from fencepost_kafka.probe import kafka_probe
 from fencepost_kafka.recovery import missing
@@ -137,6 +138,15 @@ class KRaft:
     def select(self, selector: str, view: View, layout: Layout) -> Sequence[str] | None:
         """See `fencepost_kafka.faults.selectors`."""
         return select(selector, view, layout)
+
+    @property
+    def states(self) -> Sequence[str]:
+        """See `fencepost_kafka.faults.states`."""
+        return STATES
+
+    def states_of(self, slot: Slot, view: View, layout: Layout) -> Collection[str]:
+        """See `fencepost_kafka.faults.states`."""
+        return states_of(slot, view, layout)
 
     def fault_chooser(self, shape: Shape) -> FaultChooser:
         """See `fencepost_kafka.faults.random_faults`."""

@@ -6,7 +6,7 @@ Each broker has a link to each ZooKeeper server and to each other broker.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec import Struct
@@ -51,6 +51,7 @@ from fencepost_kafka.facade.cluster import KafkaCluster
 from fencepost_kafka.faults.random_faults import KafkaFaultChooser
 from fencepost_kafka.faults.selectors import SELECTORS, select
 from fencepost_kafka.faults.situation import Servers
+from fencepost_kafka.faults.states import STATES, states_of
 from fencepost_kafka.recovery import missing
 
 SUITE_SETTINGS: Mapping[str, str] = {
@@ -128,6 +129,15 @@ class ReferenceClassic:
     def select(self, selector: str, view: View, layout: Layout) -> Sequence[str] | None:
         """See `fencepost_kafka.faults.selectors`."""
         return select(selector, view, layout)
+
+    @property
+    def states(self) -> Sequence[str]:
+        """See `fencepost_kafka.faults.states`."""
+        return STATES
+
+    def states_of(self, slot: Slot, view: View, layout: Layout) -> Collection[str]:
+        """See `fencepost_kafka.faults.states`."""
+        return states_of(slot, view, layout)
 
     def fault_chooser(self, shape: Shape) -> FaultChooser:
         """See `fencepost_kafka.faults.random_faults`.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec import Struct
@@ -46,8 +46,10 @@ from fencepost_kafka import COUNTS, KafkaView, Role, Timing
 from fencepost_kafka.bounds import availability
 from fencepost_kafka.demo import demonstration
 from fencepost_kafka.facade.cluster import KafkaCluster
+from fencepost_kafka.faults.administration import OPERATIONS
 from fencepost_kafka.faults.random_faults import KafkaFaultChooser
 from fencepost_kafka.faults.selectors import SELECTORS, select
+from fencepost_kafka.faults.states import STATES, states_of
 from fencepost_kafka.layout import Ports, lay_out
 from fencepost_kafka.probe import kafka_probe
 from fencepost_kafka.recovery import missing
@@ -128,9 +130,18 @@ class ReferenceQuorum:
         """See `fencepost_kafka.faults.selectors`."""
         return select(selector, view, layout)
 
+    @property
+    def states(self) -> Sequence[str]:
+        """See `fencepost_kafka.faults.states`."""
+        return STATES
+
+    def states_of(self, slot: Slot, view: View, layout: Layout) -> Collection[str]:
+        """See `fencepost_kafka.faults.states`."""
+        return states_of(slot, view, layout)
+
     def fault_chooser(self, shape: Shape) -> FaultChooser:
         """See `fencepost_kafka.faults.random_faults`."""
-        return KafkaFaultChooser(self.timing(shape))
+        return KafkaFaultChooser(self.timing(shape), administration=frozenset(OPERATIONS))
 
     def mutable(self) -> Sequence[str]:
         """The decisions of its nodes."""

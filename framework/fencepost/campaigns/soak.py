@@ -19,7 +19,8 @@ from msgspec import Struct, to_builtins
 from fencepost.campaigns.jobs import done
 from fencepost.judging.judge import Outcome, Verdict
 from fencepost.plugins.manager import Plugins
-from fencepost.runs.random_schedule import Conducted, run_one
+from fencepost.runs.coverage import Counts, Met, counted, counts, states_named
+from fencepost.runs.random_schedule import Conducted, Preference, run_one
 from fencepost.runs.run import RunSpec, new_folder
 
 NO_FAULT = "no fault was injected in any run, so nothing was tried"
@@ -28,11 +29,13 @@ NO_FAULT = "no fault was injected in any run, so nothing was tried"
 @final
 @dataclass(frozen=True, slots=True)
 class Soak:
-    """How many runs, how long each is, which faults are drawn in a run of `spec` (none: no faults),
-    and how many runs take place at a time.
+    """How many runs, how long each is, which faults are drawn in a run of `spec` (none: neither
+    faults nor administration), and how many runs take place at a time. `weights` are those of
+    `Preference`.
 
-    Run n, counted from 0, has the seed of the spec plus n. The folder of a clean run is deleted
-    unless `keep`.
+    Run n, counted from 0, has the seed of the spec plus n. The runs take place in rounds of `jobs`:
+    each prefers what the runs of earlier rounds did not reach. So the same soak with the same
+    number of jobs draws the same. The folder of a clean run is deleted unless `keep`.
     """
 
     spec: RunSpec
@@ -41,6 +44,7 @@ class Soak:
     offered: Collection[str]
     jobs: int = 1
     keep: bool = False
+    weights: Mapping[str, float] = field(default_factory=dict)
 
 
 class SoakRun(Struct, frozen=True, kw_only=True):
@@ -63,6 +67,8 @@ class SoakRun(Struct, frozen=True, kw_only=True):
     """Which processes did not run for a while, in words; empty if none is worth a word."""
     started: bool = True
     """Whether the cluster got ready at all; if not, `trouble` says why."""
+    met: Counts = {}
+    """Which operations met their victims in which states: operation -> state -> how often."""
 
     @property
     def clean(self) -> bool:
@@ -90,6 +96,8 @@ class Soaked:
 
     with_faults: bool
     """Whether faults were to be injected."""
+    states: Sequence[str] = ()
+    """The states in which an operation may meet a victim, in the order in which they are shown."""
     runs: list[SoakRun] = field(default_factory=list)
 
     def violated(self) -> Sequence[str]:
@@ -112,6 +120,13 @@ class Soaked:
         """Why no cluster ever got ready; empty if one did."""
         return "" if any(run.started for run in self.runs) else self.runs[0].trouble
 
+    def met(self) -> Counts:
+        """Which operations met their victims in which states, in all runs."""
+        found: Counter[Met] = Counter()
+        for run in self.runs:
+            found += counted(run.met)
+        return counts(found)
+
     def as_json(self) -> Mapping[str, object]:
         """The object that `fencepost soak --json` prints."""
         return {
@@ -120,6 +135,7 @@ class Soaked:
             "violated": self.violated(),
             "known": self.known(),
             "unknown": self.undecided(),
+            "coverage": {"states": self.states, "met": self.met()},
         }
 
 
@@ -135,19 +151,28 @@ def soak(
     Each result is added to `into` at once, so that it outlives an error in a later run.
     """
 
+    soaked = Soaked(with_faults=bool(wanted.offered)) if into is None else into
+    soaked.states = states_named(wanted.spec.system)
+    known: Counts = {}
+
     def conduct(number: int) -> SoakRun:
         spec = replace(wanted.spec, seed=wanted.spec.seed + number)
         folder = new_folder(out, f"soak-{spec.seed}")
-        conducted = run_one(spec, plugins, folder, wanted.span_ms, wanted.offered)
+        preference = Preference(known, wanted.weights)
+        conducted = run_one(
+            spec, plugins, folder, wanted.span_ms, wanted.offered, preference=preference
+        )
         one = _result_of(conducted, spec.seed)
         if one.clean and not one.known and not one.lost and not wanted.keep:
             shutil.rmtree(folder.path)
         return one
 
-    soaked = Soaked(with_faults=bool(wanted.offered)) if into is None else into
-    for _, one in done(conduct, range(wanted.runs), wanted.jobs):
-        soaked.runs.append(one)
-        report(f"{len(soaked.runs)} of {wanted.runs}: {_sentence(one)}")
+    for first in range(0, wanted.runs, wanted.jobs):
+        numbers = range(first, min(first + wanted.jobs, wanted.runs))
+        known = soaked.met()
+        for _, one in done(conduct, numbers, wanted.jobs):
+            soaked.runs.append(one)
+            report(f"{len(soaked.runs)} of {wanted.runs}: {_sentence(one)}")
     soaked.runs.sort(key=lambda run: run.seed)
     return soaked
 
@@ -179,6 +204,7 @@ def _result_of(conducted: Conducted, seed: int) -> SoakRun:
         trouble=conducted.trouble,
         lost=conducted.lost,
         stalled=result.end.stalled_in_words,
+        met=conducted.met,
     )
 
 

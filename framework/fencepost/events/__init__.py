@@ -33,6 +33,7 @@ from fencepost.events.processes import (
     Stalled,
 )
 from fencepost.events.run import (
+    Administered,
     ClusterRecovered,
     EvidenceMissed,
     EvidenceSupplied,
@@ -51,6 +52,7 @@ from fencepost.events.run import (
 __all__ = [
     "KINDS",
     "SCHEMA_VERSION",
+    "Administered",
     "Cause",
     "ClientFailed",
     "ClientStarted",

@@ -22,6 +22,7 @@ from fencepost.events.processes import (
     Stalled,
 )
 from fencepost.events.run import (
+    Administered,
     ClusterRecovered,
     EvidenceMissed,
     EvidenceSupplied,
@@ -76,6 +77,7 @@ KINDS: tuple[type[Struct], ...] = (
     FaultInjected,
     FaultTookEffect,
     FaultHealed,
+    Administered,
     LinkFailed,
     TestStarted,
     TestEnded,

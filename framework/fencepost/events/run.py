@@ -68,6 +68,8 @@ class EvidenceSupplied(Struct, frozen=True, tag="run.evidence_supplied", kw_only
 
 TO = " -> "
 """Between the source and the target of a direction."""
+WAS = ": "
+"""Between a slot and a state that it was in."""
 
 
 class FaultInjected(Struct, frozen=True, tag="fault.injected", kw_only=True):
@@ -77,7 +79,8 @@ class FaultInjected(Struct, frozen=True, tag="fault.injected", kw_only=True):
     `arguments` are those of the fault, as a JSON object (empty: not known). `directions` are, for a
     fault of links, the slots between which it affects data, a `source -> target` each; a fault of
     links names both ends of each as `targets`. Empty: it acts upon its targets themselves, or the
-    directions are not known.
+    directions are not known. `states` are those of its victims right before, by the events
+    so far, a `slot: state` each (empty: not known).
     """
 
     fault_id: str
@@ -88,6 +91,7 @@ class FaultInjected(Struct, frozen=True, tag="fault.injected", kw_only=True):
     began_at_ns: int = 0
     arguments: str = ""
     directions: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
 
     def pairs(self) -> frozenset[tuple[str, str]]:
         """The source and the target of each direction."""
@@ -120,6 +124,21 @@ class FaultHealed(Struct, frozen=True, tag="fault.healed", kw_only=True):
 
     def sentence(self) -> str:
         return f"fault {self.fault_id} healed{because(self.evidence)}"
+
+
+class Administered(Struct, frozen=True, tag="schedule.administered", kw_only=True):
+    """The schedule had an administrator ask the cluster for an operation. What came of it is in the
+    events of that client. `arguments` are a JSON object; `targets` are the slots that it concerns,
+    and `states` those that each of them was in, as above.
+    """
+
+    operation: str
+    arguments: str
+    targets: tuple[str, ...]
+    states: tuple[str, ...] = ()
+
+    def sentence(self) -> str:
+        return f"the schedule asked for {self.operation} {self.arguments}"
 
 
 class LinkFailed(Struct, frozen=True, tag="link.failed", kw_only=True):

@@ -1,8 +1,11 @@
-"""The faults of a run: each is recorded with its receipt, and healed even after an error."""
+"""The faults of a run, each recorded with its receipt, and healed even after an error; and what its
+schedule has an administrator ask for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -11,16 +14,23 @@ from typing import Self, final
 import msgspec
 from msgspec.structs import replace
 
-from fencepost.events import FaultHealed, FaultInjected, FaultTookEffect
-from fencepost.events.run import TO
+from fencepost.events import Administered, Event, FaultHealed, FaultInjected, FaultTookEffect
+from fencepost.events.run import TO, WAS
 from fencepost.model.clock import MS
 from fencepost.model.cluster import InSlot
+from fencepost.model.errors import UsageError, no_such
 from fencepost.model.faults.fault import Fault, Injected, Passing
 from fencepost.model.runtime import Condition, Receipt, Runtime, let_pass_until
+from fencepost.model.system.topology import Slot
 from fencepost.model.view import View
 from fencepost.plugins.manager import Plugins
-from fencepost.runs import schedule
-from fencepost.runs.schedule import Injection, Schedule, Select
+from fencepost.runs import coverage, schedule
+from fencepost.runs.coverage import Met
+from fencepost.runs.schedule import Asked, Injection, Kind, Schedule, Select
+from fencepost.workloads.workers import Administers
+
+States = Callable[[Slot, Collection[str]], Sequence[str]]
+"""The states that a slot is in now, given the names of the faults that affect it."""
 
 
 @final
@@ -33,8 +43,11 @@ class Active:
         injected: Injected,
         heal: Callable[[], Receipt],
         measure: Callable[[int], Receipt],
+        victims: Sequence[str] = (),
     ) -> None:
         self.fault_id = fault_id
+        self.victims = victims
+        """The names of the slots that it is aimed at."""
         self.targets = injected.targets
         self.receipt = injected.receipt
         self._heal = heal
@@ -80,15 +93,32 @@ class Faults:
     and an entry in the run's schedule.json.
     """
 
-    def __init__(self, runtime: Runtime, plugins: Plugins, record: Path, select: Select) -> None:
-        """`record` is the schedule.json to write; its times count from now."""
+    def __init__(
+        self,
+        runtime: Runtime,
+        plugins: Plugins,
+        record: Path,
+        select: Select,
+        *,
+        states: States | None = None,
+        clients: object = None,
+    ) -> None:
+        """`record` is the schedule.json to write; its times count from now. `states` names the
+        states that a slot is in, given the names of the faults that affect it; `clients` carry out
+        administration, if they can (`Administers`)."""
         self._runtime = runtime
         self._plugins = plugins
         self._select = select
         self._record = record
+        self._states = states or (lambda slot, under: ())
+        self._clients = clients
         self._origin_ns = runtime.now_ns()
         self._injections: list[Injection] = []
+        self._asked: list[Asked] = []
+        self._met: Mapping[str, Mapping[str, int]] = {}
         self._active: list[Active] = []
+        self._events: list[Event] = []
+        """The events by which the coverage is counted."""
 
     def __getattr__(self, name: str) -> Callable[..., Active]:
         """The fault of that name; raises UsageError, with the nearest name, if there is none."""
@@ -112,9 +142,16 @@ class Faults:
         number = len(self._active) + 1
         fault_id = f"{fault.name}-{number}"
         began_ns = self._runtime.now_ns()
+        before = {slot.name: self.states_of(slot) for slot in self._runtime.layout.nodes()}
         injected = fault.inject(self._runtime)
         receipt = injected.receipt
-        self._runtime.record(
+        victims = [
+            slot.name
+            for slot in coverage.victims(
+                injected.targets, injected.directions, self._runtime.view, self._runtime.layout
+            )
+        ]
+        self._note(
             FaultInjected(
                 fault_id=fault_id,
                 fault=fault.name,
@@ -124,6 +161,7 @@ class Faults:
                 began_at_ns=began_ns,
                 arguments=msgspec.json.encode(dict(fault.arguments()), order="sorted").decode(),
                 directions=tuple(sorted(map(TO.join, injected.directions))),
+                states=_written(before, victims),
             )
         )
         self._injections.append(
@@ -142,6 +180,7 @@ class Faults:
             injected,
             lambda: self._heal(number - 1, injected),
             lambda limit_ms: self._measure(number - 1, injected, limit_ms),
+            victims,
         )
         self._active.append(active)
         if isinstance(fault, Passing) and fault.lasts_ms is not None:
@@ -152,6 +191,54 @@ class Faults:
     def inject_named(self, name: str, arguments: Mapping[str, object]) -> Active:
         """Applies a fault by name with plain arguments; raises UsageError as `inject` does."""
         return self.inject(self._plugins.fault(name, **arguments))
+
+    def administer(self, operation: str, arguments: Mapping[str, object]) -> None:
+        """Has the run's clients ask the cluster for an operation; waits for nothing.
+
+        Raises UsageError if they administer nothing, or not that.
+        """
+        if not isinstance(self._clients, Administers):
+            raise UsageError(f"the clients of this run cannot carry out {operation!r}")
+        if operation not in self._clients.operations:
+            raise no_such("operation", operation, self._clients.operations)
+        at_ns = self._runtime.now_ns()
+        layout = self._runtime.layout
+        targets = tuple(self._clients.concerns(operation, arguments))
+        before = {name: self.states_of(layout.slot(name)) for name in targets}
+        self._note(
+            Administered(
+                operation=operation,
+                arguments=msgspec.json.encode(dict(arguments), order="sorted").decode(),
+                targets=targets,
+                states=_written(before, targets),
+            )
+        )
+        self._asked.append(
+            Asked(at_ms=self._ms(at_ns), operation=operation, arguments=arguments, targets=targets)
+        )
+        self._write()
+        self._clients.administer(operation, arguments)
+
+    def states_of(self, slot: Slot) -> Sequence[str]:
+        """The states that a slot is in now; see `coverage.states_of`."""
+        return self._states(slot, self.under().get(slot.name, ()))
+
+    def under(self) -> Mapping[str, Collection[str]]:
+        """The slots that faults are aimed at which are not healed, with the names of the faults."""
+        found: dict[str, list[str]] = {}
+        for one in self._active:
+            if not one.healed:
+                for name in one.victims:
+                    found.setdefault(name, []).append(one.fault_id.rpartition("-")[0])
+        return found
+
+    def met(self) -> Counter[Met]:
+        """How often each operation met a victim in each state so far."""
+        return coverage.met(self._events)
+
+    def prefer(self, met: Mapping[str, Mapping[str, int]]) -> None:
+        """Keeps what the run's schedule knows of earlier runs, as a part of its record."""
+        self._met = met
 
     def heal_all(self) -> Sequence[Receipt]:
         """Heals every active fault, newest first; a fault that cannot be healed does not stop the
@@ -171,21 +258,26 @@ class Faults:
         return receipts
 
     def follow(self, planned: Schedule) -> None:
-        """Injects and heals as planned, with times counted from now; waits until targets are known.
+        """Injects, heals and asks as planned, with times counted from now; waits until targets are
+        known.
 
-        Raises UsageError for a fault or target that does not exist. A fault that the plan does not
-        heal stays active.
+        Raises UsageError for a fault, an operation or a target that does not exist. A fault that
+        the plan does not heal stays active.
         """
         origin_ns = self._runtime.now_ns()
         active: dict[int, Active] = {}
         for action in schedule.actions(planned):
             let_pass_until(self._runtime, origin_ns + action.at_ms * MS)
-            if action.heals:
-                active[action.number].heal()
-            else:
-                injection = planned.injections[action.number]
-                fault = self._plugins.fault(injection.fault, **self._resolved(injection))
-                active[action.number] = self.inject(fault)
+            match action.kind:
+                case Kind.ASK:
+                    asked = planned.administration[action.number]
+                    self.administer(asked.operation, asked.arguments)
+                case Kind.HEAL:
+                    active[action.number].heal()
+                case Kind.INJECT:
+                    injection = planned.injections[action.number]
+                    fault = self._plugins.fault(injection.fault, **self._resolved(injection))
+                    active[action.number] = self.inject(fault)
 
     def _resolved(self, injection: Injection) -> Mapping[str, object]:
         """The injection's arguments. Waits until its selectors have targets, which may not exist
@@ -213,7 +305,7 @@ class Faults:
                 return receipt
             let_pass_until(self._runtime, self._runtime.now_ns() + _MEASURED_EVERY_MS * MS)
         recorded = self._injections[index]
-        self._runtime.record(FaultTookEffect(fault_id=recorded.fault_id, evidence=receipt.evidence))
+        self._note(FaultTookEffect(fault_id=recorded.fault_id, evidence=receipt.evidence))
         self._injections[index] = replace(recorded, receipt=True)
         self._write()
         return receipt
@@ -234,8 +326,14 @@ class Faults:
         self._write()
         return receipt
 
+    def _note(self, body: FaultInjected | FaultTookEffect | Administered) -> None:
+        self._events.append(self._runtime.record(body))
+
     def _write(self) -> None:
-        schedule.write(self._record, Schedule(injections=tuple(self._injections)))
+        recorded = Schedule(
+            injections=tuple(self._injections), administration=tuple(self._asked), met=self._met
+        )
+        schedule.write(self._record, recorded)
 
     def _ms(self, at_ns: int) -> int:
         return (at_ns - self._origin_ns) // MS
@@ -243,6 +341,11 @@ class Faults:
 
 _SELECT_LIMIT_MS = 30_000
 _MEASURED_EVERY_MS = 20
+
+
+def _written(before: Mapping[str, Sequence[str]], victims: Sequence[str]) -> tuple[str, ...]:
+    """The states of the victims, as events have them."""
+    return tuple(f"{name}{WAS}{state}" for name in victims for state in before.get(name, ()))
 
 
 def _plain(value: object) -> object:

@@ -1,14 +1,16 @@
 """Random schedules, for situations that no suite was written for.
 
-`conduct` lets a system's `FaultChooser` draw one fault after another against a run, and lets
-clients probe the victims in between; `run_one` is a whole run of that kind. The run's schedule.json
-records the faults, as for any run; `follow_one` is a whole run that follows such a record.
+`conduct` lets a system's `FaultChooser` draw one operation after another against a run: a fault, or
+what an administrator asks for. Of several it takes one whose victims are in a state that it has
+seldom met. Clients probe the victims in between. `run_one` is a whole run of that kind. The run's
+schedule.json records the operations, as for any run; `follow_one` is a whole run that follows such
+a record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from random import Random  # noqa: TID251 - the schedule's own seeded stream
 from typing import final
 
@@ -16,17 +18,45 @@ from fencepost.events import ClientFailed
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import MS
 from fencepost.model.errors import FencepostError, Violation
-from fencepost.model.faults.random_faults import ChoosesFaults, Moment, Planned
+from fencepost.model.faults.random_faults import (
+    Administration,
+    ChoosesFaults,
+    FaultChooser,
+    Moment,
+    Planned,
+)
 from fencepost.model.runtime import Powered, let_pass_until
 from fencepost.plugins.manager import Plugins
+from fencepost.runs import coverage
+from fencepost.runs.coverage import Met
 from fencepost.runs.default_faults import DefaultFaultChooser
 from fencepost.runs.faults import Active
 from fencepost.runs.run import Run, RunResult, RunSpec
 from fencepost.runs.schedule import Schedule
+from fencepost.workloads.workers import Administers
 
-MOST_AT_ONCE = 2
+MOST_AT_ONCE = 3
+DRAWN = 0.5
+"""How often a step of the schedule is an operation, if one more is allowed; otherwise a client
+probes."""
 QUIET_MS = (100, 900)
 """The shortest and the longest pause between two steps of the schedule."""
+CANDIDATES = 4
+"""From how many draws an operation is chosen."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """Which operations a schedule prefers, as data.
+
+    An operation whose victims are in a state that it met k times before is chosen with a weight of
+    1 / (1 + k)^2; `met` has what earlier runs met. `weights` are further factors by the names of
+    operations, 1 for all others; an operation with 0 is never drawn.
+    """
+
+    met: coverage.Counts = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +79,8 @@ class Conducted:
     result: RunResult | None
     trouble: str
     lost: tuple[str, ...] = ()
+    met: coverage.Counts = field(default_factory=dict)
+    """Which operations met their victims in which states."""
 
 
 def run_one(
@@ -59,13 +91,14 @@ def run_one(
     offered: Collection[str],
     *,
     at_once: int = MOST_AT_ONCE,
+    preference: Preference = Preference(),
 ) -> Conducted:
-    """One run of `spec` under load, with the offered faults for `span_ms` (none: no faults), at
-    most `at_once` of them at a time."""
+    """One run of `spec` under load, with the offered faults and administration for `span_ms` (no
+    faults: neither), at most `at_once` faults at a time."""
 
     def draw(run: Run) -> None:
         run.clients.load()
-        conduct(run, spec.seed, span_ms, offered, at_once=at_once)
+        conduct(run, spec.seed, span_ms, offered, at_once=at_once, preference=preference)
 
     return _conducted(spec, plugins, folder, draw)
 
@@ -96,53 +129,161 @@ def _conducted(
                 trouble = f"not recovered: {'; '.join(result.recovered.missing)}"
             failed = (e.body for e in run.runtime.events() if isinstance(e.body, ClientFailed))
             lost = tuple(body.error for body in failed if body.fatal)
-            return Conducted(folder, result, trouble or str(result.trouble or ""), lost)
+            met = coverage.counts(run.faults.met())
+            return Conducted(folder, result, trouble or str(result.trouble or ""), lost, met)
     except FencepostError as not_started:
         return Conducted(folder, None, str(not_started))
 
 
 def conduct(
-    run: Run, seed: int, span_ms: int, offered: Collection[str], *, at_once: int = MOST_AT_ONCE
+    run: Run,
+    seed: int,
+    span_ms: int,
+    offered: Collection[str],
+    *,
+    at_once: int = MOST_AT_ONCE,
+    preference: Preference = Preference(),
 ) -> None:
-    """Draws faults, heals and probes for `span_ms`; then heals the faults that are still active."""
-    random = Random(f"{seed}/schedule")
+    """Draws operations, heals and probes for `span_ms`; then heals the faults that are still
+    active."""
     if not isinstance(run.runtime, Powered):
         offered = frozenset(offered) - {"lose_power"}
-    runtime, system = run.runtime, run.spec.system
+    if offered and isinstance(run.clients, Administers):
+        offered = frozenset(offered) | frozenset(run.clients.operations)
+    offered = frozenset(offered) - {name for name, w in preference.weights.items() if w <= 0}
+    system = run.spec.system
     chooser = (
         system.fault_chooser(run.spec.shape)
         if isinstance(system, ChoosesFaults)
         else DefaultFaultChooser(run.base.recovery_bound_ms)
     )
-    end_ns = runtime.now_ns() + span_ms * MS
-    lasting: list[_Lasting] = []
-    mending: dict[str, int] = {}
-    alone_until_ns = 0
-    while runtime.now_ns() < end_ns:
-        quiet_ms = random.randint(*QUIET_MS)
-        let_pass_until(run.runtime, run.runtime.now_ns() + quiet_ms * MS)
-        due = [one for one in lasting if one.until_ns <= runtime.now_ns()]
-        for one in reversed(due):  # the heal of a later fault may bring about what it waits for
-            lasting.remove(one)
+    run.faults.prefer(preference.met)
+    random = Random(f"{seed}/schedule")
+    _Conductor(run, random, chooser, offered, at_once, preference).conduct(span_ms)
+
+
+@final
+@dataclass(slots=True)
+class _Conductor:
+    """A random schedule under way."""
+
+    run: Run
+    random: Random
+    chooser: FaultChooser
+    offered: Collection[str]
+    at_once: int
+    preference: Preference
+    lasting: list[_Lasting] = field(default_factory=list)
+    due: list[tuple[int, Planned]] = field(default_factory=list)
+    """The next beats of rhythms, with their times."""
+    mending: dict[str, int] = field(default_factory=dict)
+    alone: Mapping[str, int] = field(default_factory=dict)
+    """The slots that alone may be struck, each with the time until then; none: all may be."""
+
+    def conduct(self, span_ms: int) -> None:
+        """See `conduct`."""
+        runtime = self.run.runtime
+        end_ns = runtime.now_ns() + span_ms * MS
+        while runtime.now_ns() < end_ns:
+            quiet_ms = self.random.randint(*QUIET_MS)
+            self._pass_until(runtime.now_ns() + quiet_ms * MS)
+            self._heal_due()
+            planned = [*(one.planned for one in self.lasting), *(one for _, one in self.due)]
+            affected = frozenset(name for one in planned for name in one.victims)
+            draws = len(self.lasting) < self.at_once and self.random.random() < DRAWN
+            drawn = self._draw(affected) if draws else None
+            if isinstance(drawn, Administration):
+                self.run.faults.administer(drawn.operation, drawn.arguments)
+            elif drawn is not None:
+                self._inject(drawn)
+            elif not draws:
+                self.run.clients.probe(self.random, sorted(affected))
+        for one in reversed(self.lasting):
             one.active.await_receipt()
             one.active.heal()
-            alone_until_ns = max(alone_until_ns, runtime.now_ns() + one.planned.mends_ms * MS)
+
+    def _pass_until(self, at_ns: int) -> None:
+        """Lets time pass, and injects what is due in it."""
+        while self.due and self.due[0][0] <= at_ns:
+            due_ns, planned = self.due.pop(0)
+            let_pass_until(self.run.runtime, max(due_ns, self.run.runtime.now_ns()))
+            self._heal_due()
+            view = self.run.runtime.view
+            runs = all(view.newest.get(name) in view.alive for name in planned.victims)
+            if runs and self._may(planned):
+                self._inject(planned)
+            elif planned.then is not None:
+                self._after(planned)
+        let_pass_until(self.run.runtime, at_ns)
+
+    def _heal_due(self) -> None:
+        runtime = self.run.runtime
+        due = [one for one in self.lasting if one.until_ns <= runtime.now_ns()]
+        for one in reversed(due):  # the heal of a later fault may bring about what it waits for
+            self.lasting.remove(one)
+            one.active.await_receipt()
+            one.active.heal()
+            now_ns = runtime.now_ns()
+            if one.planned.alone:
+                until_ns = now_ns + one.planned.mends_ms * MS
+                self.alone = dict.fromkeys(one.planned.victims, until_ns)
             healed = one.planned.victims if one.planned.ends else ()
-            mending.update(dict.fromkeys(healed, runtime.now_ns() + chooser.mending_ms * MS))
-        affected = frozenset(name for one in lasting for name in one.planned.victims)
-        alone = any(one.planned.alone for one in lasting) or runtime.now_ns() < alone_until_ns
-        full = alone or len(lasting) >= at_once
-        if not full and random.random() < 0.5:
-            still = frozenset(n for n, until in mending.items() if until > runtime.now_ns())
-            moment = Moment(runtime.view, runtime.layout, offered, affected, still)
-            planned = chooser.draw(random, moment)
-            while planned is not None:
-                active = run.faults.inject_named(planned.fault, planned.arguments)
-                until_ns = runtime.now_ns() + planned.for_ms * MS
-                lasting.append(_Lasting(until_ns, active, planned))
-                planned = planned.then
-        else:
-            run.clients.probe(random, sorted(affected))
-    for one in reversed(lasting):
-        one.active.await_receipt()
-        one.active.heal()
+            mends_ns = now_ns + self.chooser.mending_ms * MS
+            self.mending.update(dict.fromkeys(healed, mends_ns))
+
+    def _draw(self, affected: frozenset[str]) -> Planned | Administration | None:
+        """One of several operations that the chooser draws: most likely one whose victims are in a
+        state that it has seldom met."""
+        runtime, faults = self.run.runtime, self.run.faults
+        now_ns = runtime.now_ns()
+        still = frozenset(n for n, until in self.mending.items() if until > now_ns)
+        offered = self.offered
+        clients = self.run.clients
+        if isinstance(clients, Administers) and clients.administering:
+            offered = frozenset(offered) - frozenset(clients.operations)
+        moment = Moment(runtime.view, runtime.layout, offered, affected, still, faults.under())
+        found = [self.chooser.draw(self.random, moment) for _ in range(CANDIDATES)]
+        able = [one for one in found if one is not None and self._may(one)]
+        if not able:
+            return None
+        known = faults.met() + coverage.counted(self.preference.met)
+        weights = [self._weight(one, known) for one in able]
+        return self.random.choices(able, weights)[0]
+
+    def _may(self, drawn: Planned | Administration) -> bool:
+        """Whether nothing forbids an operation while a fault is alone, or the cluster mends."""
+        if isinstance(drawn, Administration):
+            return True
+        now_ns = self.run.runtime.now_ns()
+        only = {name for one in self.lasting if one.planned.alone for name in one.planned.victims}
+        only |= {name for name, until_ns in self.alone.items() if until_ns > now_ns}
+        return not only or drawn.victims <= only
+
+    def _weight(self, drawn: Planned | Administration, known: Mapping[Met, int]) -> float:
+        layout = self.run.runtime.layout
+        name = drawn.fault if isinstance(drawn, Planned) else drawn.operation
+        slots = [layout.slot(victim) for victim in sorted(drawn.victims)]
+        states = {state for slot in slots for state in self.run.faults.states_of(slot)}
+        least = min((known.get(Met(name, state), 0) for state in states), default=0)
+        return self.preference.weights.get(name, 1.0) / (1 + least) ** 2
+
+    def _inject(self, planned: Planned) -> None:
+        runtime = self.run.runtime
+        active = self.run.faults.inject_named(planned.fault, planned.arguments)
+        now_ns = runtime.now_ns()
+        former = next((one.planned for one in self.lasting if one.planned.alone), None)
+        if former is not None or any(until > now_ns for until in self.alone.values()):
+            # Whatever strikes the victim of a fault that is alone, is alone as well.
+            mends_ms = max(planned.mends_ms, former.mends_ms if former else 0)
+            planned = replace(planned, alone=True, mends_ms=mends_ms)
+        self.lasting.append(_Lasting(now_ns + planned.for_ms * MS, active, planned))
+        self._after(planned)
+
+    def _after(self, planned: Planned) -> None:
+        if planned.then is None:
+            return
+        if planned.after_ms == 0:
+            self._inject(planned.then)
+            return
+        at_ns = self.run.runtime.now_ns() + planned.after_ms * MS
+        self.due = sorted([*self.due, (at_ns, planned.then)], key=lambda one: one[0])

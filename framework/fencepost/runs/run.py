@@ -58,6 +58,7 @@ from fencepost.model.system.simulable import Simulable
 from fencepost.model.system.subject import Subject
 from fencepost.model.text import printable
 from fencepost.plugins.manager import Plugins
+from fencepost.runs.coverage import states_of
 from fencepost.runs.disks import supply
 from fencepost.runs.faults import Faults
 from fencepost.runs.schedule import selecting
@@ -289,7 +290,14 @@ class Run:
         make = plugins.workload(spec.clients).clients or BareClients
         self.clients: Clients = make(self.workers, self.cluster)
         """The value of the fixture `clients`: the workload's facade."""
-        self.faults = Faults(runtime, plugins, folder.schedule, selecting(system, runtime.layout))
+        self.faults = Faults(
+            runtime,
+            plugins,
+            folder.schedule,
+            selecting(system, runtime.layout),
+            states=lambda slot, under: states_of(system, slot, runtime.view, runtime.layout, under),
+            clients=self.clients,
+        )
         self.plugins = plugins
         self._on_phase: OnPhase = _ignore
 

@@ -1,4 +1,5 @@
-"""Schedules: plain values that say which fault is injected when; and the record that replays a run.
+"""Schedules: plain values that say which fault is injected when, and what an administrator asks for
+when; and the record that replays a run.
 
 A planned schedule may name its targets by selectors (`@leader`), which are resolved when the
 injection is due. The record of a run, schedule.json, is a schedule too, with the actual targets and
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 
 import msgspec
@@ -21,8 +23,9 @@ from fencepost.model.system.capabilities import Selecting, System
 from fencepost.model.system.topology import Layout
 from fencepost.model.view import View
 
-SCHEDULE_VERSION = 2
-"""Version 1, which is read as well, has the injections under `strikes`."""
+SCHEDULE_VERSION = 3
+"""Earlier versions are read as well: 2 has no administration, 1 has the injections under
+`strikes`."""
 
 
 class Injection(Struct, frozen=True, kw_only=True):
@@ -40,10 +43,28 @@ class Injection(Struct, frozen=True, kw_only=True):
     receipt: bool | None = None
 
 
+class Asked(Struct, frozen=True, kw_only=True):
+    """What an administrator asks the cluster for, `at_ms` after the cluster was ready. The clients
+    of the run know the operation (`Administers`). A record adds `targets`: the slots that it
+    concerned."""
+
+    at_ms: int
+    operation: str
+    arguments: Mapping[str, object]
+    targets: tuple[str, ...] = ()
+
+
 class Schedule(Struct, frozen=True, kw_only=True):
-    """The injections, in the order of their times. `version` is the version of this layout."""
+    """The injections and the administration, each in the order of their times; at the same time,
+    administration comes first. `version` is the version of this layout.
+
+    A random schedule prefers operations whose victims are in a state that they did not meet before.
+    `met` are the operations of earlier runs that it knew of: operation -> state -> how often.
+    """
 
     injections: tuple[Injection, ...] = ()
+    administration: tuple[Asked, ...] = ()
+    met: Mapping[str, Mapping[str, int]] = {}
     version: int = SCHEDULE_VERSION
 
     @property
@@ -59,25 +80,34 @@ class _Version1(Struct, frozen=True):
     version: int = 1
 
 
+class Kind(IntEnum):
+    """What an action does: ask for administration, inject or heal."""
+
+    ASK = 0
+    INJECT = 1
+    HEAL = 2
+
+
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What to do next: inject (the first time a number appears) or heal (the second time)."""
+    """What to do next; `number` is the place of the operation among those of its kind."""
 
     at_ms: int
     number: int
-    heals: bool
+    kind: Kind
 
 
 def actions(schedule: Schedule) -> tuple[Action, ...]:
-    """The injections and heals in the order of their times; at the same time, in the schedule's
-    order."""
-    planned = [Action(one.at_ms, n, False) for n, one in enumerate(schedule.injections)]
+    """What to do, in the order of the times; at the same time administration comes first, then the
+    injections and heals in the schedule's order."""
+    planned = [Action(one.at_ms, n, Kind.INJECT) for n, one in enumerate(schedule.injections)]
     planned += [
-        Action(one.at_ms + one.for_ms, n, True)
+        Action(one.at_ms + one.for_ms, n, Kind.HEAL)
         for n, one in enumerate(schedule.injections)
         if one.for_ms is not None
     ]
-    return tuple(sorted(planned, key=lambda a: (a.at_ms, a.number, a.heals)))
+    planned += [Action(one.at_ms, n, Kind.ASK) for n, one in enumerate(schedule.administration)]
+    return tuple(sorted(planned, key=lambda a: (a.at_ms, a.kind > Kind.ASK, a.number, a.kind)))
 
 
 Select = Callable[[str, View], Sequence[str]]
@@ -154,6 +184,9 @@ def read(path: Path) -> Schedule:
     for one in schedule.injections:
         if not (0 <= one.at_ms <= _LATEST_MS and 0 <= (one.for_ms or 0) <= _LATEST_MS):
             raise UsageError(f"{path} has the fault {one.fault!r} at an absurd time")
+    for asked in schedule.administration:
+        if not 0 <= asked.at_ms <= _LATEST_MS:
+            raise UsageError(f"{path} has {asked.operation!r} at an absurd time")
     return schedule
 
 

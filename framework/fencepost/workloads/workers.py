@@ -7,10 +7,10 @@ its workers an API of their own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random  # noqa: TID251 - a seeded stream is passed in
-from typing import Protocol, final
+from typing import Protocol, final, runtime_checkable
 
 from fencepost.events import ClientFailed
 from fencepost.model.clock import MS
@@ -40,6 +40,33 @@ class Clients(Protocol):
         """Reads everything, after all faults healed and the clients ended.
 
         Returns the names of what could not be read to its end.
+        """
+        ...
+
+
+@runtime_checkable
+class Administers(Protocol):
+    """A workload's facade that carries out the administration of a schedule. Every operation has
+    plain data as its arguments, so a recorded schedule is carried out in the same way."""
+
+    @property
+    def operations(self) -> Collection[str]:
+        """The names of the operations that it can carry out."""
+        ...
+
+    @property
+    def administering(self) -> bool:
+        """Whether an operation is not completed yet."""
+        ...
+
+    def concerns(self, operation: str, arguments: Mapping[str, object]) -> Sequence[str]:
+        """The names of the slots that an operation concerns now, in order."""
+        ...
+
+    def administer(self, operation: str, arguments: Mapping[str, object]) -> None:
+        """Has a client begin an operation, behind those that are not completed; waits for nothing.
+
+        Raises UsageError for an operation that does not exist, or that has no such arguments.
         """
         ...
 

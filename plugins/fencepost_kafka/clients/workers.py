@@ -6,11 +6,9 @@ command, and lets time pass until an event answers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from random import Random  # noqa: TID251 - a seeded stream is passed in
 from typing import final
-
-import msgspec
 
 from fencepost import (
     ClientSession,
@@ -21,9 +19,9 @@ from fencepost import (
     Violation,
     Workers,
     kind_name,
-    let_pass_until,
     plain,
 )
+from fencepost_kafka.clients.asking import ADMIN_LIMIT_MS, administer
 from fencepost_kafka.clients.commands import (
     AddBrokers,
     AdminCommand,
@@ -52,11 +50,13 @@ from fencepost_kafka.clients.commands import (
     Rebalance,
 )
 from fencepost_kafka.clients.probe_result import ProbeResult
+from fencepost_kafka.clients.scheduled import Scheduled
 from fencepost_kafka.clients.started import Reads, Writes
 from fencepost_kafka.events import AdminCompleted, Polled, ProbeCompleted
 from fencepost_kafka.facade.cluster import KafkaCluster, kafka_cluster
 from fencepost_kafka.facade.node import KafkaNode
 from fencepost_kafka.facade.voters import VoterChange, Voters, controller_port
+from fencepost_kafka.faults.administration import OPERATIONS, concerned
 from fencepost_kafka.view import KafkaView
 
 MS = 1_000_000
@@ -64,16 +64,8 @@ LOADED_TOPICS = ("orders", "audit")
 LOAD_RATE = 20.0
 CONSUMERS = 2
 ACKS = {"all": -1, "1": 1, "0": 0}
-ADMIN_LIMIT_MS = 15_000
 PROBE_LIMIT_MS = 5_000
 READ_LIMIT_MS = 30_000
-ASK_AGAIN_MS = 500
-_MADE_ALREADY = {
-    "reassign": "NO_REASSIGNMENT_IN_PROGRESS",
-    "delete_broker": "BROKER_ID_NOT_REGISTERED",
-}
-"""The errors with which a change is refused if an earlier try has made it: the reassignment or the
-topic does not exist any more."""
 END_LIMIT_MS = 20_000
 """How long a reader may take to end, beyond its own limit."""
 
@@ -89,6 +81,7 @@ class KafkaClients:
         self._admin: ClientSession | None = None
         self._probe: ClientSession | None = None
         self._loaded: tuple[str, ...] = ()
+        self._scheduled = Scheduled(self._runtime, self._start, workers.next_operation)
         self.quorum = Voters(self._runtime, cluster, self._change_voters)
 
     # ---------------------------------------------------------------------------------- topics
@@ -371,6 +364,24 @@ class KafkaClients:
         except Violation:
             return  # an unanswered probe is in the history; rules decide what it means
 
+    @property
+    def operations(self) -> Collection[str]:
+        """See `fencepost_kafka.faults.administration`."""
+        return OPERATIONS
+
+    @property
+    def administering(self) -> bool:
+        """Whether an operation of the schedule is not completed."""
+        return self._scheduled.administering
+
+    def concerns(self, operation: str, arguments: Mapping[str, object]) -> Sequence[str]:
+        """The nodes that an operation of the schedule concerns."""
+        return concerned(operation, arguments, self._runtime.view, self._runtime.layout)
+
+    def administer(self, operation: str, arguments: Mapping[str, object]) -> None:
+        """See `fencepost_kafka.clients.scheduled`."""
+        self._scheduled.administer(operation, arguments)
+
     def read_finally(self) -> Sequence[str]:
         """Reads every partition; returns those that could not be read to their end.
 
@@ -409,36 +420,9 @@ class KafkaClients:
         return self._workers.start_kind(kind, plain(options), may_die)
 
     def _administer(self, command: AdminCommand, done: Condition | None = None) -> AdminCompleted:
-        """Carries out a command. A command whose outcome is unknown is repeated, unless an event
-        shows that it is `done`.
-
-        If the broker that librdkafka took for the controller fails, librdkafka gives up, while
-        Kafka's own AdminClient asks the next broker. The limit counts from the first answer, which
-        may take as long by itself.
-        """
-        completed = self._ask_admin(command)
-        until_ns = self._runtime.now_ns() + ADMIN_LIMIT_MS * MS
-        in_doubt = completed.outcome == "unknown"
-        while completed.outcome == "unknown" and self._runtime.now_ns() < until_ns:
-            again_ns = self._runtime.now_ns() + ASK_AGAIN_MS * MS
-            if done is None:
-                let_pass_until(self._runtime, again_ns)
-            elif self._runtime.advance(done, again_ns) is not None:
-                return completed
-            command = msgspec.structs.replace(command, operation=self._workers.next_operation())
-            completed = self._ask_admin(command)
-        # A try that is refused now may have succeeded before.
-        refused = in_doubt and completed.outcome == "failed"
-        if refused and _MADE_ALREADY.get(completed.api) == completed.error:
-            return completed
-        if refused and done is not None and self._runtime.advance(done, until_ns) is not None:
-            return completed
-        if completed.outcome != "ok":
-            raise Violation(
-                f"{completed.api} {completed.subject} ended as {completed.outcome}: "
-                f"{completed.error}"
-            )
-        return completed
+        return administer(
+            command, done, self._runtime, self._ask_admin, self._workers.next_operation
+        )
 
     def _ask_admin(self, command: AdminCommand) -> AdminCompleted:
         if self._admin is None:

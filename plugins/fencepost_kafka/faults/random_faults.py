@@ -1,13 +1,15 @@
-"""Random faults for a Kafka cluster, aimed at the nodes that hold authority."""
+"""Random operations for a Kafka cluster: faults, aimed at the nodes that hold authority, and what
+an administrator asks for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random  # noqa: TID251 - a seeded stream is passed in
 from typing import final
 
-from fencepost import Moment, Planned
+from fencepost import Administration, Moment, Planned
+from fencepost_kafka.faults import administration
 from fencepost_kafka.faults.situation import Servers, Situation
 from fencepost_kafka.view import KafkaView
 from fencepost_kafka.vocabulary import Role, Timing
@@ -165,6 +167,60 @@ def _bounce_at_once(d: _Draw) -> Planned:
     return _planned("kill", {"node": node}, d.between(0, 50), node)
 
 
+def _keep_down(d: _Draw) -> Planned:
+    """Down for many leases."""
+    node = d.node()
+    for_ms = d.situation.timing.lease_ms * d.between(4, 10)
+    return _planned("kill", {"node": node}, for_ms, node)
+
+
+def _bounce_in_rhythm(d: _Draw) -> Planned:
+    """The process of one node, or of several in turn, ends again and again: while it starts, right
+    after its election, or later. Most often controllers."""
+    role = Role.CONTROLLER if d.names(Role.CONTROLLER) and d.random.random() < 0.7 else Role.BROKER
+    first = d.controller() if role is Role.CONTROLLER else d.broker()
+    others = [name for name in d.names(role) if name != first] or [first]
+    same = d.random.random() < 0.5
+    lease_ms = d.situation.timing.lease_ms
+    planned: Planned | None = None
+    for _ in range(d.between(1, 4)):
+        node = first if same else d.one([first, *others])
+        after_ms = d.between(20, lease_ms // (1 if d.random.random() < 0.5 else 6))
+        planned = replace(
+            _planned("kill", {"node": node}, d.between(0, 100), node),
+            then=planned,
+            after_ms=after_ms,
+        )
+    return replace(
+        _planned("kill", {"node": first}, d.between(0, 100), first),
+        then=planned,
+        after_ms=d.between(20, lease_ms),
+    )
+
+
+def _cut_clients(d: _Draw) -> Planned | None:
+    """Clients lose one broker, in one direction or both; nodes still reach it."""
+    broker = d.broker()
+    clients = sorted(d.situation.clients)
+    if not clients:
+        return None
+    ends = [broker, *clients]
+    match d.between(0, 2):
+        case 0:
+            arguments = {"sources": clients, "targets": broker}
+            return _cut("cut", arguments, d.around_lease(), [broker], ends)
+        case 1:
+            arguments = {"sources": broker, "targets": clients}
+            return _cut("cut", arguments, d.around_lease(), [broker], ends)
+    arguments = {"left": broker, "right": clients}
+    return _cut("partition", arguments, d.around_lease(), [broker], ends)
+
+
+def _wipe_disk(d: _Draw) -> Planned:
+    broker = d.broker()
+    return d.alone(_planned("wipe_disk", {"node": broker}, d.around_lease(), broker))
+
+
 def _terminate(d: _Draw) -> Planned:
     node = d.node()
     return _planned("terminate", {"node": node}, d.between(0, 1_000), node)
@@ -307,7 +363,9 @@ def _cut(
     return Planned(fault, arguments, for_ms, frozenset(victims), ends=frozenset(ends))
 
 
-_MENU: Sequence[tuple[int, str, Callable[[_Draw], Planned | None]]] = (
+Row = tuple[int, str, Callable[[_Draw], Planned | None]]
+"""How often a fault is drawn, its name, and how its targets and its time are drawn."""
+_MENU: Sequence[Row] = (
     (4, "cut_from_controllers", _cut_from_controllers),
     (4, "isolate", _isolate),
     (3, "partition", _partition_controllers),
@@ -315,6 +373,10 @@ _MENU: Sequence[tuple[int, str, Callable[[_Draw], Planned | None]]] = (
     (3, "cut", _cut_one_way),
     (4, "kill", _kill),
     (3, "kill", _bounce_at_once),
+    (1, "kill", _keep_down),
+    (1, "kill", _bounce_in_rhythm),
+    (2, "cut", _cut_clients),
+    (1, "wipe_disk", _wipe_disk),
     (2, "terminate", _terminate),
     (2, "pause", _pause),
     (3, "duplicate_id", _duplicate),
@@ -322,15 +384,15 @@ _MENU: Sequence[tuple[int, str, Callable[[_Draw], Planned | None]]] = (
     (1, "slow_link", _slow),
     (2, "hold", _hold),
 )
-"""How often a fault is drawn, which fault it is, and how its targets and its time are drawn."""
-_OF_SERVERS: Sequence[tuple[int, str, Callable[[_Draw], Planned | None]]] = (
+"""The faults of every cluster."""
+_OF_SERVERS: Sequence[Row] = (
     (4, "partition", _cut_from_servers),
     (2, "kill", _kill_server),
     (2, "pause", _pause_server),
     (1, "slow_link", _slow_server),
 )
 """The same where servers of other software keep the metadata."""
-_OF_CONTROL_REQUESTS: Sequence[tuple[int, str, Callable[[_Draw], Planned]]] = (
+_OF_CONTROL_REQUESTS: Sequence[Row] = (
     (3, "hold", _hold_command),
     (1, "hold", _hold_shutdown),
 )
@@ -349,7 +411,8 @@ class KafkaFaultChooser:
     predecessor has a session still does not start. So no fault affects a server while a process is
     starting or dead, none ends while a server does not serve, and one that lost its session is not
     asked to end, nor cut off from a server: it may never dial one again. `control_requests`: the
-    controller commands brokers by requests, which are held, too.
+    controller commands brokers by requests, which are held, too. `administration` are the
+    operations that the cluster can be asked for.
     """
 
     timing: Timing
@@ -358,38 +421,56 @@ class KafkaFaultChooser:
     without: frozenset[str] = frozenset()
     servers: Servers | None = None
     control_requests: bool = False
+    administration: frozenset[str] = administration.EVERYWHERE
 
     @property
     def mending_ms(self) -> int:
         """One lease."""
         return self.timing.lease_ms
 
-    def draw(self, random: Random, moment: Moment) -> Planned | None:
+    def draw(self, random: Random, moment: Moment) -> Planned | Administration | None:
         """See `FaultChooser.draw`."""
         offered = {*moment.offered} - self.without
-        every = (
+        every: Sequence[Row] = (
             *_MENU,
             *(_OF_SERVERS if self.servers else ()),
             *(_OF_CONTROL_REQUESTS if self.control_requests else ()),
         )
-        menu = [row for row in every if row[1] in offered]
-        if not menu:
+        faults = [row for row in every if row[1] in offered]
+        asked = [row for row in administration.MENU if offered & self.administration & {*row[1]}]
+        weights = sum(weight for weight, _, _ in faults), sum(weight for weight, _, _ in asked)
+        if not any(weights):
             return None
-        situation = self._situation(moment)
-        ticket = random.randrange(sum(weight for weight, _, _ in menu))
-        for weight, _, make in menu:
+        ticket = random.randrange(sum(weights))
+        for weight, _, make in faults:
             ticket -= weight
             if ticket < 0:
-                planned = make(_Draw(random, situation))
-                if planned is None:
+                return self._checked(make(_Draw(random, self._situation(moment))), moment, offered)
+        for weight, _, ask in asked:
+            ticket -= weight
+            if ticket < 0:
+                found = ask(random, moment.view, moment.layout)
+                if found is None or found[0] not in offered & self.administration:
                     return None
-                alone = not planned.alone or situation.quiet
-                if planned.then is not None and planned.then.fault not in offered:
-                    return None
-                if self.needs_session and situation.lacks_session(planned):
-                    return None
-                return planned if alone and not situation.misses(planned) else None
+                return administration.asks(*found, moment.view, moment.layout)
         raise AssertionError("the weights were drawn from")
+
+    def _checked(
+        self, planned: Planned | None, moment: Moment, offered: Collection[str]
+    ) -> Planned | None:
+        """The fault, unless it would miss, or harm what must be left alone."""
+        if planned is None:
+            return None
+        situation = self._situation(moment)
+        if planned.alone and not situation.quiet:
+            return None
+        if planned.then is not None and planned.then.fault not in offered:
+            return None
+        if self.needs_session:
+            again = planned.victims & moment.affected or planned.after_ms
+            if again or situation.lacks_session(planned):
+                return None
+        return None if situation.misses(planned) else planned
 
     def _situation(self, moment: Moment) -> Situation:
         if self.servers is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -11,6 +11,16 @@ from fencepost_kafka.events import BrokerStateChanged
 from fencepost_kafka.recovery import in_quorum
 from fencepost_kafka.view import KafkaView
 from fencepost_kafka.vocabulary import Role, Timing
+
+_LINKS = frozenset({"cut", "partition", "isolate", "cut_from_controllers", "slow_link"})
+AGAIN: Mapping[str, frozenset[str]] = {
+    "kill": _LINKS | {"pause", "duplicate_id", "kill", "terminate", "wipe_disk", "lose_power"},
+    "pause": _LINKS | {"duplicate_id", "kill", "terminate", "wipe_disk", "lose_power"},
+    "terminate": frozenset({"slow_link", "duplicate_id", "kill", "terminate"}),
+}
+"""Which faults may strike a node again, and under which others. A second fault of links could not
+be told from the first by a measurement. A fault that ended a process is listed since the next one
+may run already."""
 
 
 @final
@@ -53,12 +63,16 @@ class Situation:
 
     def misses(self, planned: Planned) -> bool:
         """Whether a fault would hit an affected slot, or links that may not be in use."""
-        if planned.victims & self.moment.affected or planned.ends & self.starting:
+        if planned.victims & self.moment.affected and not self.strikes_again(planned):
+            return True
+        if planned.ends & self.starting:
             return True
         if planned.holding and not planned.victims <= self.holding:
             return True
         if planned.ends and planned.victims & self.moment.mending:
             return True
+        if planned.ends & self.clients:
+            return not planned.victims <= self.asked(Role.BROKER)
         if planned.ends & self.servers:
             running = {name for name in planned.ends & self.servers if self.runs(name)}
             return not running or not running <= self.serving
@@ -68,6 +82,20 @@ class Situation:
         if planned.ends & controllers:
             return not self.asked(Role.CONTROLLER)
         return bool(planned.ends) and not planned.ends & self.asked(Role.BROKER)
+
+    def strikes_again(self, planned: Planned) -> bool:
+        """Whether a fault certainly takes effect on victims that other faults affect: processes
+        that run, under faults that leave to this one what it acts on."""
+        bearable = AGAIN.get(planned.fault, frozenset())
+        return not planned.ends and all(
+            self.runs(name) and bearable.issuperset(self.moment.under.get(name, ()))
+            for name in planned.victims
+        )
+
+    @property
+    def clients(self) -> frozenset[str]:
+        """The slots of clients."""
+        return frozenset(slot.name for slot in self.layout.of(Role.CLIENT))
 
     def lacks_session(self, planned: Planned) -> bool:
         """Whether a process would lose its session while it starts, or be asked to end without one,

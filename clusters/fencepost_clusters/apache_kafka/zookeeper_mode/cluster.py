@@ -9,7 +9,7 @@ brokers have a listener, and so a link, of their own.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 
@@ -52,6 +52,7 @@ from fencepost_kafka.facade.cluster import KafkaCluster
 from fencepost_kafka.faults.random_faults import KafkaFaultChooser
 from fencepost_kafka.faults.selectors import SELECTORS, select
 from fencepost_kafka.faults.situation import Servers
+from fencepost_kafka.faults.states import STATES, states_of
 from fencepost_kafka.layout import Ports, lay_out_beside
 from fencepost_kafka.recovery import missing
 
@@ -128,6 +129,15 @@ class ZooKeeperMode:
     def select(self, selector: str, view: View, layout: Layout) -> Sequence[str] | None:
         """See `fencepost_kafka.faults.selectors`."""
         return select(selector, view, layout)
+
+    @property
+    def states(self) -> Sequence[str]:
+        """See `fencepost_kafka.faults.states`."""
+        return STATES
+
+    def states_of(self, slot: Slot, view: View, layout: Layout) -> Collection[str]:
+        """See `fencepost_kafka.faults.states`."""
+        return states_of(slot, view, layout)
 
     def fault_chooser(self, shape: Shape) -> FaultChooser:
         """See `fencepost_kafka.faults.random_faults`. A second broker with an id ends by itself at

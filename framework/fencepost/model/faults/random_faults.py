@@ -1,5 +1,5 @@
-"""The next fault of a random schedule: a pure value, drawn from a seeded stream and the view of the
-run.
+"""The next operation of a random schedule: a pure value, drawn from a seeded stream and the view of
+the run. It is a fault (`Planned`) or what an administrator asks for (`Administration`).
 
 A system that knows where its authority changes hands draws its own faults (`ChoosesFaults`). For
 others `fencepost.runs.default_faults` draws, which knows only roles, links and holders of
@@ -8,13 +8,13 @@ authority.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from random import Random  # noqa: TID251 - a seeded stream is passed in
 from typing import Protocol, runtime_checkable
 
 from fencepost.model.system.shape import Shape
-from fencepost.model.system.topology import Layout
+from fencepost.model.system.topology import Layout, Slot
 from fencepost.model.view import View
 
 
@@ -40,14 +40,27 @@ class Planned:
     ends: frozenset[str] = frozenset()
     holding: bool = False
     then: Planned | None = None
+    after_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Administration:
+    """What an administrator asks the cluster for: the name of an operation that the clients of the
+    run carry out (`Administers`), with plain data as its arguments. `victims` are the slots that it
+    concerns. It has no end: what was asked for stays."""
+
+    operation: str
+    arguments: Mapping[str, object]
+    victims: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
     """The facts that a fault is chosen from.
 
-    `offered` are the names of the available faults, `affected` the slots that a fault affects now,
-    `mending` the slots whose links were healed so recently that they may not be connected again.
+    `offered` are the names of the available operations, faults and others. `affected` are the slots
+    that a fault affects now, `under` the names of these faults for each of them, and `mending` the
+    slots whose links were healed so recently that they may not be connected again.
     """
 
     view: View
@@ -55,25 +68,41 @@ class Moment:
     offered: Collection[str]
     affected: frozenset[str] = frozenset()
     mending: frozenset[str] = frozenset()
+    under: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
 class FaultChooser(Protocol):
-    """Chooses the next fault of a random schedule."""
+    """Chooses the next operation of a random schedule."""
 
     @property
     def mending_ms(self) -> int:
         """How long after its links were healed a slot may not be connected again."""
         ...
 
-    def draw(self, random: Random, moment: Moment) -> Planned | None:
-        """The next fault; None if the fault that was drawn would miss, or hit an affected slot."""
+    def draw(self, random: Random, moment: Moment) -> Planned | Administration | None:
+        """The next operation; None if the one that was drawn would miss."""
         ...
 
 
 @runtime_checkable
 class ChoosesFaults(Protocol):
-    """A system that draws the faults of random schedules from its own state."""
+    """A system that draws the operations of random schedules from its own state."""
 
     def fault_chooser(self, shape: Shape) -> FaultChooser:
         """The chooser for one run of a cluster of that shape."""
+        ...
+
+
+@runtime_checkable
+class NamesStates(Protocol):
+    """A system that names the state that a node is in. The coverage of random schedules counts in
+    which states each operation met its victim."""
+
+    @property
+    def states(self) -> Sequence[str]:
+        """Every name, in the order in which they are shown."""
+        ...
+
+    def states_of(self, slot: Slot, view: View, layout: Layout) -> Collection[str]:
+        """The states of a slot now: one, several or none."""
         ...

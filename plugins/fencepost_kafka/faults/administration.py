@@ -1,0 +1,178 @@
+"""What an administrator asks for in random schedules: topics come and go, partitions move, leaders
+are elected, settings change, brokers are deleted, voters leave and return.
+
+Each is drawn from a seeded stream and the view. Whether the cluster can do it then is for the
+cluster to say: a refusal is an answer like any other. `concerned` are the slots that it concerns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from random import Random  # noqa: TID251 - a seeded stream is passed in
+
+from fencepost import Administration, Layout, View
+from fencepost_kafka.view import KafkaView
+from fencepost_kafka.vocabulary import Role
+
+TOPIC_PREFIX = "storm-"
+"""How the names of topics begin that a schedule makes, writes to and deletes."""
+MOST_TOPICS = 3
+NAMES = 4
+"""How many names these topics have: a name is used again once its topic is deleted."""
+WRITES = (50, 400)
+"""How many messages one operation has a producer write, and how many a second."""
+RATE = 20.0
+SETTINGS: Sequence[tuple[str, Sequence[str]]] = (
+    ("min.insync.replicas", ("1", "2")),
+    ("max.message.bytes", ("500000", "1000000")),
+)
+"""The settings of topics that are altered, with the values that they get. None lets the cluster
+delete a message."""
+
+Asked = tuple[str, Mapping[str, object]]
+"""An operation with its arguments."""
+Make = Callable[[Random, View, Layout], Asked | None]
+
+
+def _one(random: Random, several: Sequence[str]) -> str | None:
+    return several[random.randrange(len(several))] if several else None
+
+
+def _made(view: View) -> Sequence[str]:
+    return sorted(t for t in view.of(KafkaView).topics if t.startswith(TOPIC_PREFIX))
+
+
+def _brokers(layout: Layout) -> Sequence[int]:
+    return [slot.node_id for slot in layout.of(Role.BROKER)]
+
+
+def _create_topic(random: Random, view: View, layout: Layout) -> Asked | None:
+    made = _made(view)
+    free = [name for n in range(1, NAMES + 1) if (name := f"{TOPIC_PREFIX}{n}") not in made]
+    topic = _one(random, free)
+    if topic is None or len(made) >= MOST_TOPICS:
+        return None
+    most = min(3, len(_brokers(layout)))
+    replication = random.randint(min(2, most), most)
+    arguments = {"topic": topic, "partitions": random.randint(1, 3), "replication": replication}
+    return "create_topic", arguments
+
+
+def _write_topic(random: Random, view: View, layout: Layout) -> Asked | None:
+    topic = _one(random, _made(view))
+    if topic is None:
+        return None
+    partitions = sum(t == topic for t, _ in view.of(KafkaView).partitions)
+    arguments = {"topic": topic, "partitions": partitions, "count": random.randint(*WRITES)}
+    return ("write_topic", arguments) if partitions else None
+
+
+def _delete_topic(random: Random, view: View, layout: Layout) -> Asked | None:
+    topic = _one(random, _made(view))
+    return None if topic is None else ("delete_topic", {"topic": topic})
+
+
+def _reassign(random: Random, view: View, layout: Layout) -> Asked | None:
+    places = sorted(view.of(KafkaView).partitions)
+    brokers = _brokers(layout)
+    if not places or len(brokers) < 2:
+        return None
+    topic, partition = places[random.randrange(len(places))]
+    replicas = random.sample(brokers, random.randint(2, min(3, len(brokers))))
+    return "reassign", {"topic": topic, "partition": partition, "replicas": replicas}
+
+
+def _cancel(random: Random, view: View, layout: Layout) -> Asked | None:
+    known = view.of(KafkaView).partitions
+    moving = sorted(place for place, one in known.items() if one.adding or one.removing)
+    if not moving:
+        return None
+    topic, partition = moving[random.randrange(len(moving))]
+    return "reassign", {"topic": topic, "partition": partition, "replicas": []}
+
+
+def _elect(random: Random, view: View, layout: Layout) -> Asked | None:
+    topic = _one(random, sorted({topic for topic, _ in view.of(KafkaView).partitions}))
+    if topic is None:
+        return None
+    partitions = sorted(n for t, n in view.of(KafkaView).partitions if t == topic)
+    return "elect_preferred", {"topic": topic, "partitions": partitions}
+
+
+def _alter(random: Random, view: View, layout: Layout) -> Asked | None:
+    topic = _one(random, sorted(view.of(KafkaView).topics))
+    if topic is None:
+        return None
+    setting, values = SETTINGS[random.randrange(len(SETTINGS))]
+    value = values[random.randrange(len(values))]
+    return "alter_settings", {"topic": topic, "config": {setting: value}}
+
+
+def _delete_broker(random: Random, view: View, layout: Layout) -> Asked | None:
+    brokers = _brokers(layout)
+    return "delete_broker", {"broker": brokers[random.randrange(len(brokers))]}
+
+
+def _change_voters(random: Random, view: View, layout: Layout) -> Asked | None:
+    """Removes a voter while all controllers are voters; otherwise adds the one that is not."""
+    controllers = [slot.id_as(Role.CONTROLLER) for slot in layout.of(Role.CONTROLLER)]
+    voters = view.of(KafkaView).voters
+    out = [node for node in controllers if node not in voters]
+    if not voters or len(controllers) < 3:
+        return None
+    if out:
+        return "add_voter", {"controller": out[0]}
+    return "remove_voter", {"controller": controllers[random.randrange(len(controllers))]}
+
+
+MENU: Sequence[tuple[int, Sequence[str], Make]] = (
+    (2, ("create_topic",), _create_topic),
+    (2, ("write_topic",), _write_topic),
+    (1, ("delete_topic",), _delete_topic),
+    (3, ("reassign",), _reassign),
+    (1, ("reassign",), _cancel),
+    (1, ("elect_preferred",), _elect),
+    (1, ("alter_settings",), _alter),
+    (1, ("delete_broker",), _delete_broker),
+    (1, ("add_voter", "remove_voter"), _change_voters),
+)
+"""How often an operation is drawn, what it is, and how its arguments are drawn."""
+OPERATIONS = tuple(dict.fromkeys(name for _, names, _ in MENU for name in names))
+"""Every operation by name."""
+EVERYWHERE = frozenset(OPERATIONS) - {"delete_broker", "add_voter", "remove_voter"}
+"""What every cluster of Kafka's kind can be asked for."""
+
+
+def concerned(
+    operation: str, arguments: Mapping[str, object], view: View, layout: Layout
+) -> Sequence[str]:
+    """The slots that an operation concerns: the brokers of the partitions, of the topic or of the
+    move; the broker or the controller itself; the active controller for a topic that is made."""
+    kafka = view.of(KafkaView)
+    brokers = {slot.node_id: slot.name for slot in layout.of(Role.BROKER)}
+    controllers = {slot.id_as(Role.CONTROLLER): slot.name for slot in layout.of(Role.CONTROLLER)}
+    if operation in ("add_voter", "remove_voter"):
+        asked = arguments.get("controller")
+        return [name for node, name in controllers.items() if node == asked]
+    if operation == "create_topic":
+        return [name for node, name in controllers.items() if node == kafka.active_controller]
+    if operation == "delete_broker":
+        return [name for node, name in brokers.items() if node == arguments.get("broker")]
+    topic, partition = arguments.get("topic"), arguments.get("partition")
+    held = [
+        one
+        for (t, n), one in kafka.partitions.items()
+        if t == topic and (partition is None or n == partition)
+    ]
+    of_partitions = {node for one in held for node in one.replicas}
+    to = arguments.get("replicas")
+    concerns = of_partitions | ({*to} if isinstance(to, list | tuple) else set())
+    return [name for node, name in brokers.items() if node in concerns]
+
+
+def asks(
+    operation: str, arguments: Mapping[str, object], view: View, layout: Layout
+) -> Administration:
+    """The operation with its victims."""
+    victims = frozenset(concerned(operation, arguments, view, layout))
+    return Administration(operation, arguments, victims)
