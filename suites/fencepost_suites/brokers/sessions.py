@@ -22,6 +22,7 @@ from fencepost import (
 )
 from fencepost_kafka import (
     BrokerCommitted,
+    BrokerDeleted,
     BrokerStateChanged,
     BrokerStopping,
     ControllerElected,
@@ -190,7 +191,7 @@ class FullPeriodAtTakeover(Struct, frozen=True):
     kinds: frozenset[type[Struct]] = frozenset(
         {
             *(ControllerElected, LeaseExpired, LeaseGranted, BrokerCommitted, MetadataCommitted),
-            *(HeartbeatAnswered, HeartbeatSent, BrokerStopping),
+            *(HeartbeatAnswered, HeartbeatSent, BrokerStopping, BrokerDeleted),
         }
     )
     keys = staticmethod(whole_run)
@@ -219,6 +220,10 @@ class FullPeriodAtTakeover(Struct, frozen=True):
                     return state, self._expired(state, event, body)
             case BrokerCommitted():
                 return state, self._committed(state, event, body)
+            case BrokerDeleted() if state.brokers.forget(body):
+                # Its process registers anew, and no record fences it before that.
+                state.owed.discard(body.broker_id)
+                state.incarnations.pop(body.broker_id, None)
             case LeaseGranted(next_state="ACTIVE") if body.controller_epoch == state.epoch:
                 if body.broker_id in state.owed:
                     state.owed.discard(body.broker_id)

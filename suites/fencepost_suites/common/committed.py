@@ -108,6 +108,9 @@ class Brokers(Struct):
     """The brokers by their newest records and declarations."""
 
     newest: dict[int, KnownBroker] = field(default_factory=dict)
+    deleted: dict[int, int] = field(default_factory=dict)
+    """broker -> offset of the newest record that deleted it: an older one, which a node replays
+    again, says nothing new."""
     declared: int = 0
     """How many declarations of controllers there were: each is newer than those before it."""
     controller_epoch: int = -1
@@ -124,7 +127,10 @@ class Brokers(Struct):
             self.declared += 1
             position = (body.controller_epoch, self.declared)
             self._term(body.controller_epoch)
-        if known is not None and known.position >= position:
+        gone = isinstance(body, BrokerCommitted) and body.offset < self.deleted.get(
+            body.broker_id, -1
+        )
+        if gone or (known is not None and known.position >= position):
             return False, known
         self.newest[body.broker_id] = KnownBroker(position, is_fenced(body))
         return True, known
@@ -138,6 +144,7 @@ class Brokers(Struct):
     def forget(self, body: BrokerDeleted) -> bool:
         """Applies a deletion; returns whether it removed a registration."""
         known = self.newest.get(body.broker_id)
+        self.deleted[body.broker_id] = max(body.offset, self.deleted.get(body.broker_id, -1))
         if known is None or known.position >= (body.offset, 0):
             return False
         del self.newest[body.broker_id]

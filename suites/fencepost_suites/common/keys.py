@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fencepost import Event, Finding, ProcessExited
+from fencepost import Event, FaultInjected, Finding, ProcessExited
 from fencepost_kafka import HeartbeatAnswered, LogAppended, ProbeCompleted
 from fencepost_kafka.active_faults import slot_of
 
 Keys = tuple[tuple[str | int, ...], ...]
 NONE: Keys = ()
 RUN: Keys = ((),)
+EMPTIES_DISK = "wipe_disk"
+"""The fault after which a node's next process finds nothing that the former one stored."""
 NOTHING: Sequence[Finding] = ()
 """The findings of most steps: none."""
 DUPLICATES = ("-duplicate", "-twin")
@@ -39,6 +41,15 @@ def by_topic(event: Event) -> Keys:
     """The topic."""
     body: Any = event.body
     return ((body.topic,),)
+
+
+def by_disk(event: Event) -> Keys:
+    """The slot of the process that wrote the event; or whose disk a fault emptied."""
+    body = event.body
+    if isinstance(body, FaultInjected):
+        slots = {slot_of(target) for target in body.targets}
+        return tuple((slot,) for slot in sorted(slots)) if body.fault == EMPTIES_DISK else NONE
+    return ((slot_of(event.process),),)
 
 
 def by_broker(event: Event) -> Keys:

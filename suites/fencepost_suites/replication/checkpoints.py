@@ -4,11 +4,21 @@ restart."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import final
+from typing import Any, final
 
 from msgspec import Struct, field
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    FaultInjected,
+    Finding,
+    Key,
+    RunEnd,
+    Violated,
+)
 from fencepost_kafka import (
     FollowingStarted,
     HighWatermarkAdvanced,
@@ -19,7 +29,11 @@ from fencepost_kafka import (
     ReplicaRemoved,
 )
 from fencepost_kafka.active_faults import slot_of
-from fencepost_suites.common.keys import DUPLICATES, NOTHING, by_partition
+from fencepost_suites.common.keys import DUPLICATES, NOTHING, by_disk, by_partition
+
+
+Place = tuple[str, int]
+"""A topic and the number of a partition."""
 
 
 class _Marks(Struct):
@@ -84,60 +98,65 @@ class RestartsFromCheckpoint(Struct, frozen=True):
         return NOTHING
 
 
-class _Disks(Struct):
-    """The contents of each slot's disk for one partition, as its processes reported them."""
+class _Disk(Struct):
+    """The contents of a slot's disk for each partition, as its processes reported them."""
 
-    flushed: dict[str, tuple[int, Cause]] = field(default_factory=dict)
-    ends: dict[str, int] = field(default_factory=dict)
-    began: set[str] = field(default_factory=set)
+    flushed: dict[Place, tuple[int, Cause]] = field(default_factory=dict)
+    ends: dict[Place, int] = field(default_factory=dict)
+    began: set[tuple[str, Place]] = field(default_factory=set)
 
 
 @final
 class FlushedSurvives(Struct, frozen=True):
     """RP-26. Exercised by a process that finds less than the process before it had stored, because
     the machine lost unsynced data, and all that had been flushed. The disk of a duplicate may be
-    empty."""
+    empty, and so may one that a fault has emptied."""
 
     clause: str = "RP-26"
     kinds: frozenset[type[Struct]] = frozenset(
         {
             *(LogAppended, LogTruncated, ReplicaCheckpointed, ReplicaRemoved),
-            *(FollowingStarted, LeadershipStarted),
+            *(FollowingStarted, LeadershipStarted, FaultInjected),
         }
     )
-    keys = staticmethod(by_partition)
+    keys = staticmethod(by_disk)
 
-    def start(self, key: Key) -> _Disks:
-        return _Disks()
+    def start(self, key: Key) -> _Disk:
+        return _Disk()
 
-    def step(self, state: _Disks, event: Event) -> tuple[_Disks, Sequence[Finding]]:
-        body = event.body
-        slot = slot_of(event.process)
+    def step(self, state: _Disk, event: Event) -> tuple[_Disk, Sequence[Finding]]:
+        body: Any = event.body
+        if isinstance(body, FaultInjected):
+            state.flushed.clear()
+            state.ends.clear()
+            return state, NOTHING
+        place = body.topic, body.partition
         if isinstance(body, LogAppended):
-            state.ends[slot] = body.log_end
+            state.ends[place] = body.log_end
         elif isinstance(body, ReplicaCheckpointed):
-            state.flushed[slot] = (body.flushed, event.ref)
+            state.flushed[place] = (body.flushed, event.ref)
         elif isinstance(body, LogTruncated):
-            state.ends[slot] = body.to_offset
-            flushed, ref = state.flushed.get(slot, (0, event.ref))
-            state.flushed[slot] = (min(flushed, body.to_offset), ref)
+            state.ends[place] = body.to_offset
+            flushed, ref = state.flushed.get(place, (0, event.ref))
+            state.flushed[place] = (min(flushed, body.to_offset), ref)
         elif isinstance(body, ReplicaRemoved):
-            state.flushed.pop(slot, None)
-            state.ends.pop(slot, None)
-        elif event.process not in state.began:
-            state.began.add(event.process)
+            state.flushed.pop(place, None)
+            state.ends.pop(place, None)
+        elif (event.process, place) not in state.began:
+            state.began.add((event.process, place))
             assert isinstance(body, FollowingStarted | LeadershipStarted)
-            return state, self._began(state, event, body, slot)
+            return state, self._began(state, event, body)
         return state, NOTHING
 
     @staticmethod
     def _began(
-        state: _Disks, event: Event, body: FollowingStarted | LeadershipStarted, slot: str
+        state: _Disk, event: Event, body: FollowingStarted | LeadershipStarted
     ) -> Sequence[Finding]:
-        end = state.ends.get(slot, body.log_end)
-        state.ends[slot] = body.log_end
-        flushed, ref = state.flushed.pop(slot, (0, None))
-        if slot.endswith(DUPLICATES) or ref is None:
+        place = body.topic, body.partition
+        end = state.ends.get(place, body.log_end)
+        state.ends[place] = body.log_end
+        flushed, ref = state.flushed.pop(place, (0, None))
+        if slot_of(event.process).endswith(DUPLICATES) or ref is None:
             return NOTHING
         if body.log_end < flushed:
             message = (
@@ -149,7 +168,7 @@ class FlushedSurvives(Struct, frozen=True):
             return (Exercised(event.ref, Evidence.SELF),)
         return NOTHING
 
-    def end(self, state: _Disks, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Disk, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
 
 

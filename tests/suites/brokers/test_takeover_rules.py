@@ -18,6 +18,7 @@ from fencepost import Evidence
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
     BrokerCommitted,
+    BrokerDeleted,
     BrokerStopping,
     ControllerElected,
     LeaseExpired,
@@ -92,6 +93,22 @@ def test_a_fencing_of_the_former_controller_or_of_a_new_process_keeps_qc_31() ->
         h = HistoryBuilder()
         fenced_by_record(h, **given)
         assert verdict(h, "QC-31").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_deleted_broker_that_registers_anew_keeps_qc_31() -> None:
+    """Its process is the same, so its new registration has the former incarnation."""
+    h = HistoryBuilder()
+    record(h, 5, fenced=False)
+    expire(h, OLD, epoch=1)
+    h.add(NEW, ControllerElected(epoch=2, log_end=9, last_epoch=1))
+    h.add(PEER, BrokerDeleted(offset=9, broker_id=1))
+    record(h, 5, fenced=False, process=OLD)  # replayed again, by a node that restarted
+    h.add(PEER, MetadataCommitted(offset=10, epoch=2, kind="Broker", digest=""))
+    h.add(
+        PEER,
+        BrokerCommitted(offset=10, broker_id=1, broker_epoch=10, fenced=True, incarnation="x"),
+    )
+    assert verdict(h, "QC-31").verdict is Outcome.NOT_EXERCISED
 
 
 def test_a_fencing_of_a_broker_that_stops_keeps_qc_31() -> None:

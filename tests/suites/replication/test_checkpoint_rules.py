@@ -6,6 +6,7 @@ import pytest
 from tests.suites.partition_histories import B1, follow, verdict
 from tests.suites.replication.replication_histories import mark, store
 
+from fencepost import FaultInjected
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import LogTruncated, ReplicaCheckpointed, ReplicaRemoved
 
@@ -68,6 +69,22 @@ def test_flushed_messages_that_are_gone_break_rp_26() -> None:
     flushed(h, 3)
     follow(h, B1_AGAIN, 2, 2, leader=2)
     assert "of which 3 had been flushed" in verdict(h, "RP-26").violations[0].message
+
+
+@pytest.mark.parametrize(
+    ("fault", "broken"), [("wipe_disk", False), ("kill", True)], ids=["wipe_disk", "kill"]
+)
+def test_only_a_fault_that_empties_the_disk_takes_what_had_been_flushed(
+    fault: str, broken: bool
+) -> None:
+    h = HistoryBuilder()
+    flushed(h, 3)
+    h.add(
+        "harness",
+        FaultInjected(fault_id="f", fault=fault, targets=(B1,), receipt=True, evidence=""),
+    )
+    follow(h, B1_AGAIN, 0, 0, leader=2)
+    assert (verdict(h, "RP-26").verdict is Outcome.VIOLATED) == broken
 
 
 def test_the_loss_of_unflushed_messages_keeps_rp_26() -> None:
