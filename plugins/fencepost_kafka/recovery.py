@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost import Layout, View, describe, kind_name
-from fencepost_kafka.events import ControllerElected, ControllerFollowed
+from fencepost_kafka.events import ControllerElected, ControllerFollowed, QuorumLearned
 from fencepost_kafka.facade.node import serving
 from fencepost_kafka.view import KafkaView
 from fencepost_kafka.vocabulary import Role
@@ -16,14 +16,29 @@ def in_quorum(view: View, process: str) -> bool:
     return any((process, kind) in view.latest for kind in _IN_QUORUM)
 
 
+def voters(view: View) -> tuple[int, ...]:
+    """The voters of the quorum, by the active controller's log; none if it names none."""
+    process = view.of(KafkaView).controller_process
+    learned = view.latest.get((process, kind_name(QuorumLearned)))
+    if learned is None or not isinstance(learned.body, QuorumLearned):
+        return ()
+    return learned.body.voters
+
+
 def missing(view: View, layout: Layout) -> tuple[str, ...]:
-    """What this cluster lacks to have recovered, a sentence each; empty if nothing."""
+    """What this cluster lacks to have recovered, a sentence each; empty if nothing.
+
+    A controller that was removed from the voters need not know the active one: no voter sends it
+    anything, so after a restart it may stand for election in vain.
+    """
     kafka, lacks = view.of(KafkaView), []
+    quorum = voters(view)
     if kafka.active_controller is None and layout.of(Role.CONTROLLER):
         lacks.append("no controller is active")
     for slot in layout.slots:
         process = view.newest.get(slot.name, "")
-        controls = slot.role is Role.CONTROLLER and process in view.alive
+        votes = not quorum or slot.id_as(Role.CONTROLLER) in quorum
+        controls = slot.role is Role.CONTROLLER and process in view.alive and votes
         if controls and not in_quorum(view, process):
             lacks.append(f"{slot.name} does not know the active controller yet")
     for slot in layout.of(Role.BROKER, spares=True):

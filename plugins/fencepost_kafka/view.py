@@ -48,8 +48,6 @@ class KafkaView:
     """broker process -> its own KIP-631 state."""
     fenced: dict[int, bool] = field(default_factory=dict)
     """broker id -> fenced, by the newest committed record."""
-    voters: tuple[int, ...] = ()
-    """The quorum's voters, as a node has learned them last; none if no node says."""
     incarnation: dict[int, str] = field(default_factory=dict)
     broker_epoch: dict[int, int] = field(default_factory=dict)
     broker_offset: dict[int, int] = field(default_factory=dict)
@@ -84,10 +82,6 @@ class KafkaView:
         handler = _HANDLERS.get(type(event.body))
         if handler is not None:
             handler(self, view, event, event.body)
-
-
-def _learned(kafka: KafkaView, view: View, event: Event, body: e.QuorumLearned) -> None:
-    kafka.voters = body.voters
 
 
 def _exited(kafka: KafkaView, view: View, event: Event, body: ProcessExited) -> None:
@@ -268,7 +262,6 @@ def _read(kafka: KafkaView, view: View, event: Event, body: e.ReadCompleted) -> 
 
 _HANDLERS: dict[type[Struct], Callable[[KafkaView, View, Event, Any], None]] = {
     ProcessExited: _exited,
-    e.QuorumLearned: _learned,
     e.ControllerElected: _elected,
     e.ControllerResigned: _resigned,
     e.ControllerBegan: _began,

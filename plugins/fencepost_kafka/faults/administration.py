@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random  # noqa: TID251 - a seeded stream is passed in
 
 from fencepost import Administration, Layout, View
+from fencepost_kafka.recovery import voters
 from fencepost_kafka.view import KafkaView
 from fencepost_kafka.vocabulary import Role
 
@@ -116,9 +117,9 @@ def _delete_broker(random: Random, view: View, layout: Layout) -> Asked | None:
 def _change_voters(random: Random, view: View, layout: Layout) -> Asked | None:
     """Removes a voter while all controllers are voters; otherwise adds the one that is not."""
     controllers = [slot.id_as(Role.CONTROLLER) for slot in layout.of(Role.CONTROLLER)]
-    voters = view.of(KafkaView).voters
-    out = [node for node in controllers if node not in voters]
-    if not voters or len(controllers) < 3:
+    quorum = voters(view)
+    out = [node for node in controllers if node not in quorum]
+    if not quorum or len(controllers) < 3:
         return None
     if out:
         return "add_voter", {"controller": out[0]}

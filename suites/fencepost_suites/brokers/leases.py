@@ -27,6 +27,7 @@ from fencepost import (
 )
 from fencepost_kafka import (
     BrokerCommitted,
+    BrokerDeleted,
     BrokerStateChanged,
     ControllerElected,
     ControllerResigned,
@@ -195,6 +196,7 @@ class LostLeaseIsFenced(Struct, frozen=True):
         {
             *(ControllerElected, ControllerResigned, HeartbeatAnswered, LeaseExpired),
             *(BrokerCommitted, BrokerStateChanged, LeaseGranted, ProcessExited, NodeStopped),
+            BrokerDeleted,
         }
     )
     keys = staticmethod(whole_run)
@@ -213,6 +215,12 @@ class LostLeaseIsFenced(Struct, frozen=True):
                 return state, self._changed(state, event, body)
             case BrokerCommitted():
                 return state, self._committed(state, event, body)
+            case BrokerDeleted():
+                known = state.brokers.get(body.broker_id)
+                if known is not None and body.offset > known.offset:
+                    self._overdue(state, known, body.broker_id, event)
+                    # It is in the cluster no more, until it registers anew.
+                    known.offset, known.fenced, known.watched = body.offset, True, False
             case LeaseExpired():
                 known = state.brokers.get(body.broker_id)
                 if known is not None:

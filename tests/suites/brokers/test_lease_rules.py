@@ -8,6 +8,7 @@ from fencepost import Evidence, ProcessExited, Stalled
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_kafka import (
     BrokerCommitted,
+    BrokerDeleted,
     BrokerStateChanged,
     ControllerElected,
     ControllerResigned,
@@ -227,6 +228,22 @@ def test_a_broker_made_active_again_without_having_been_fenced_breaks_qc_14() ->
     )
     answer(h)
     assert verdict(h, "QC-14").verdict is Outcome.VIOLATED
+
+
+@pytest.mark.parametrize("deleted", [True, False])
+def test_a_silent_broker_that_was_deleted_need_not_be_fenced(deleted: bool) -> None:
+    h = HistoryBuilder()
+    active_broker(h)
+    h.after(LEASE_MS)
+    fence_itself(h)
+    if deleted:
+        h.add(ONE, BrokerDeleted(offset=8, broker_id=1))
+        replayed = BrokerCommitted(
+            offset=5, broker_id=1, broker_epoch=5, fenced=False, incarnation="x"
+        )
+        h.add("broker-2#2", replayed)  # a node that restarted
+    h.after(1300)
+    assert (verdict(h, "QC-14").verdict is Outcome.VIOLATED) != deleted
 
 
 def test_a_lost_lease_fenced_on_both_sides_keeps_qc_14() -> None:
