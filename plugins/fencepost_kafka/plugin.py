@@ -9,6 +9,7 @@ from msgspec import Struct
 from fencepost import FaultFactory, Workload, hookimpl
 from fencepost_kafka.clients.workers import kafka_clients
 from fencepost_kafka.events import KINDS
+from fencepost_kafka.faults.administration import OPERATIONS
 from fencepost_kafka.faults.hold import hold
 from fencepost_kafka.faults.roles import cut_from_controllers
 
@@ -34,4 +35,6 @@ def fencepost_workloads() -> Mapping[str, Workload]:
     librdkafka can crash its process (that of 2.16.1 sometimes does when an answer names no leader
     for a partition); the open operations of that client are then unknown.
     """
-    return {WORKLOAD: Workload(("-m", "fencepost_kafka.confluent"), kafka_clients, preload=True)}
+    return {
+        WORKLOAD: Workload(("-m", "fencepost_kafka.confluent"), kafka_clients, True, OPERATIONS)
+    }

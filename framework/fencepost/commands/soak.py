@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
@@ -34,8 +35,13 @@ from fencepost.model.errors import (
     EXIT_ENVIRONMENT,
     EXIT_INCONCLUSIVE,
     EXIT_VIOLATED,
+    UsageError,
+    no_such,
 )
+from fencepost.runs.coverage import in_words
 from fencepost.runs.run import RunSpec, check_runtime
+
+MOST_WEIGHT = 1_000
 
 
 def soak(
@@ -49,6 +55,12 @@ def soak(
         bool,
         typer.Option("--faults/--no-faults", help="Inject faults by random schedules, or none."),
     ] = True,
+    weight: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME=FACTOR: how much more often a fault or another operation is drawn; 0: never."
+        ),
+    ] = None,
     workload: Workload = "",
     seed: Seed = 1,
     jobs: Jobs = None,
@@ -69,6 +81,7 @@ def soak(
         loaded.faults if faults else (),
         jobs=jobs or jobs_for(runtime),
         keep=keep,
+        weights=_weights(weight or (), [*loaded.faults, *loaded.workload(spec.clients).operations]),
     )
     soaked = soaks.Soaked(with_faults=faults)
     try:
@@ -83,6 +96,22 @@ def soak(
     raise typer.Exit(EXIT_VIOLATED if violated else EXIT_INCONCLUSIVE if undecided else EXIT_CLEAN)
 
 
+def _weights(given: Sequence[str], names: Sequence[str]) -> Mapping[str, float]:
+    """The factors; raises UsageError for a name that does not exist, or a wrong factor."""
+    found: dict[str, float] = {}
+    for one in given:
+        name, _, factor = one.partition("=")
+        if name not in names:
+            raise no_such("operation", name, names)
+        try:
+            found[name] = float(factor)
+        except ValueError:
+            raise UsageError(f"--weight takes NAME=FACTOR with a number, not {one!r}") from None
+        if not 0 <= found[name] <= MOST_WEIGHT:
+            raise UsageError(f"the factor of {name} is from 0 to {MOST_WEIGHT}, not {factor}")
+    return found
+
+
 def _show(soaked: soaks.Soaked, json: bool) -> None:
     """Prints the findings of all runs so far."""
     if json:
@@ -93,6 +122,8 @@ def _show(soaked: soaks.Soaked, json: bool) -> None:
         print_line(line)
     for one, count in soaked.known().items():
         print_line(f"known finding {one}: in {count} of {len(soaked.runs)} runs")
+    for line in in_words(soaked.met(), soaked.states):
+        print_line(line)
     print_line(f"{len(violated)} clauses violated: {', '.join(violated) or 'none'}")
     print_line(f"{len(undecided)} undecided: {', '.join(undecided) or 'none'}")
     for run in soaked.runs:

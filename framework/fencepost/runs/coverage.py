@@ -118,3 +118,23 @@ def counted(plain: Counts) -> Counter[Met]:
     return Counter(
         {Met(o, s): number for o, states in plain.items() for s, number in states.items()}
     )
+
+
+def in_words(found: Counts, states: Sequence[str]) -> Sequence[str]:
+    """What was reached: a line of how many pairs, and a line for each operation with the states
+    that it met its victims in, and those that it did not. Not every pair can be reached."""
+    if not found:
+        return ()
+    width = max(map(len, found))
+    reached = sum(1 for met in found.values() for state in states if state in met)
+    lines = [
+        f"{reached} of {len(found) * len(states)} pairs of an operation and a state of its victim "
+        "were reached"
+    ]
+    for operation, met in found.items():
+        there = [f"{state} {met[state]}" for state in states if state in met]
+        under = [f"{state} {number}" for state, number in met.items() if state.startswith(UNDER)]
+        lacks = [state for state in states if state not in met]
+        never = f"; not {', '.join(lacks)}" if lacks else ""
+        lines.append(f"  {operation:{width}}  {', '.join([*there, *under])}{never}")
+    return lines

@@ -18,7 +18,7 @@ from fencepost.events import Administered, Event, FaultHealed, FaultInjected, Fa
 from fencepost.events.run import TO, WAS
 from fencepost.model.clock import MS
 from fencepost.model.cluster import InSlot
-from fencepost.model.errors import UsageError, no_such
+from fencepost.model.errors import UsageError
 from fencepost.model.faults.fault import Fault, Injected, Passing
 from fencepost.model.runtime import Condition, Receipt, Runtime, let_pass_until
 from fencepost.model.system.topology import Slot
@@ -199,8 +199,6 @@ class Faults:
         """
         if not isinstance(self._clients, Administers):
             raise UsageError(f"the clients of this run cannot carry out {operation!r}")
-        if operation not in self._clients.operations:
-            raise no_such("operation", operation, self._clients.operations)
         at_ns = self._runtime.now_ns()
         layout = self._runtime.layout
         targets = tuple(self._clients.concerns(operation, arguments))

@@ -148,8 +148,9 @@ def conduct(
     active."""
     if not isinstance(run.runtime, Powered):
         offered = frozenset(offered) - {"lose_power"}
-    if offered and isinstance(run.clients, Administers):
-        offered = frozenset(offered) | frozenset(run.clients.operations)
+    operations = run.plugins.workload(run.spec.clients).operations
+    if offered:
+        offered = frozenset(offered).union(operations)
     offered = frozenset(offered) - {name for name, w in preference.weights.items() if w <= 0}
     system = run.spec.system
     chooser = (
@@ -159,7 +160,7 @@ def conduct(
     )
     run.faults.prefer(preference.met)
     random = Random(f"{seed}/schedule")
-    _Conductor(run, random, chooser, offered, at_once, preference).conduct(span_ms)
+    _Conductor(run, random, chooser, offered, at_once, preference, operations).conduct(span_ms)
 
 
 @final
@@ -173,6 +174,8 @@ class _Conductor:
     offered: Collection[str]
     at_once: int
     preference: Preference
+    operations: Collection[str]
+    """Those of administration among the offered."""
     lasting: list[_Lasting] = field(default_factory=list)
     due: list[tuple[int, Planned]] = field(default_factory=list)
     """The next beats of rhythms, with their times."""
@@ -240,7 +243,7 @@ class _Conductor:
         offered = self.offered
         clients = self.run.clients
         if isinstance(clients, Administers) and clients.administering:
-            offered = frozenset(offered) - frozenset(clients.operations)
+            offered = frozenset(offered).difference(self.operations)
         moment = Moment(runtime.view, runtime.layout, offered, affected, still, faults.under())
         found = [self.chooser.draw(self.random, moment) for _ in range(CANDIDATES)]
         able = [one for one in found if one is not None and self._may(one)]

@@ -7,7 +7,7 @@ its workers an API of their own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random  # noqa: TID251 - a seeded stream is passed in
 from typing import Protocol, final, runtime_checkable
@@ -46,13 +46,9 @@ class Clients(Protocol):
 
 @runtime_checkable
 class Administers(Protocol):
-    """A workload's facade that carries out the administration of a schedule. Every operation has
-    plain data as its arguments, so a recorded schedule is carried out in the same way."""
-
-    @property
-    def operations(self) -> Collection[str]:
-        """The names of the operations that it can carry out."""
-        ...
+    """A workload's facade that carries out the administration of a schedule, the `operations` of
+    the workload. Each has plain data as its arguments, so a recorded schedule is carried out in the
+    same way."""
 
     @property
     def administering(self) -> bool:
@@ -60,13 +56,14 @@ class Administers(Protocol):
         ...
 
     def concerns(self, operation: str, arguments: Mapping[str, object]) -> Sequence[str]:
-        """The names of the slots that an operation concerns now, in order."""
+        """The names of the slots that an operation concerns now, in order; raises UsageError for an
+        operation that does not exist."""
         ...
 
     def administer(self, operation: str, arguments: Mapping[str, object]) -> None:
         """Has a client begin an operation, behind those that are not completed; waits for nothing.
 
-        Raises UsageError for an operation that does not exist, or that has no such arguments.
+        Raises UsageError for an operation that does not exist, or that has other arguments.
         """
         ...
 
@@ -84,12 +81,14 @@ class Workload:
     """A kind of clients: `argv`, after the Python interpreter, starts one worker.
 
     `clients` makes what the fixture `clients` returns; without it tests start workers by
-    `workers.start`. `preload` is that of `Command`, for `argv` `("-m", module)`.
+    `workers.start`. `preload` is that of `Command`, for `argv` `("-m", module)`. `operations` are
+    the names of what random schedules may have an administrator ask for (`Administers`).
     """
 
     argv: tuple[str, ...]
     clients: MakeClients | None = None
     preload: bool = False
+    operations: tuple[str, ...] = ()
 
 
 @final

@@ -6,7 +6,7 @@ command, and lets time pass until an event answers.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from random import Random  # noqa: TID251 - a seeded stream is passed in
 from typing import final
 
@@ -56,7 +56,7 @@ from fencepost_kafka.events import AdminCompleted, Polled, ProbeCompleted
 from fencepost_kafka.facade.cluster import KafkaCluster, kafka_cluster
 from fencepost_kafka.facade.node import KafkaNode
 from fencepost_kafka.facade.voters import VoterChange, Voters, controller_port
-from fencepost_kafka.faults.administration import OPERATIONS, concerned
+from fencepost_kafka.faults.administration import concerned
 from fencepost_kafka.view import KafkaView
 
 MS = 1_000_000
@@ -363,11 +363,6 @@ class KafkaClients:
                 self.fetch_directly(node, topic, partition)
         except Violation:
             return  # an unanswered probe is in the history; rules decide what it means
-
-    @property
-    def operations(self) -> Collection[str]:
-        """See `fencepost_kafka.faults.administration`."""
-        return OPERATIONS
 
     @property
     def administering(self) -> bool:

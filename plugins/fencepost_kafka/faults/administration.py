@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from random import Random  # noqa: TID251 - a seeded stream is passed in
 
-from fencepost import Administration, Layout, View
+from fencepost import Administration, Layout, View, no_such
 from fencepost_kafka.recovery import voters
 from fencepost_kafka.view import KafkaView
 from fencepost_kafka.vocabulary import Role
@@ -148,7 +148,12 @@ def concerned(
     operation: str, arguments: Mapping[str, object], view: View, layout: Layout
 ) -> Sequence[str]:
     """The slots that an operation concerns: the brokers of the partitions, of the topic or of the
-    move; the broker or the controller itself; the active controller for a topic that is made."""
+    move; the broker or the controller itself; the active controller for a topic that is made.
+
+    Raises UsageError for an operation that does not exist.
+    """
+    if operation not in OPERATIONS:
+        raise no_such("operation", operation, OPERATIONS)
     kafka = view.of(KafkaView)
     brokers = {slot.node_id: slot.name for slot in layout.of(Role.BROKER)}
     controllers = {slot.id_as(Role.CONTROLLER): slot.name for slot in layout.of(Role.CONTROLLER)}

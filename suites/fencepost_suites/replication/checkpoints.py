@@ -31,7 +31,6 @@ from fencepost_kafka import (
 from fencepost_kafka.active_faults import slot_of
 from fencepost_suites.common.keys import DUPLICATES, NOTHING, by_disk, by_partition
 
-
 Place = tuple[str, int]
 """A topic and the number of a partition."""
 
