@@ -49,15 +49,35 @@ injections = st.lists(
 )
 
 
-@given(injections)
+asked = st.lists(
+    st.builds(
+        s.Asked,
+        at_ms=st.integers(0, 50),
+        operation=st.just("create_topic"),
+        arguments=st.just({}),
+    ),
+    max_size=6,
+)
+
+
+@given(injections, asked)
 def test_actions_are_in_order_and_no_fault_heals_before_it_is_injected(
-    planned: list[s.Injection],
+    planned: list[s.Injection], administration: list[s.Asked]
 ) -> None:
-    actions = s.actions(s.Schedule(injections=tuple(planned)))
+    both = s.Schedule(injections=tuple(planned), administration=tuple(administration))
+    actions = s.actions(both)
     assert [a.at_ms for a in actions] == sorted(a.at_ms for a in actions)
     for number, injection in enumerate(planned):
-        mine = [a.heals for a in actions if a.number == number]
-        assert mine == ([False] if injection.for_ms is None else [False, True])
+        mine = [a.kind for a in actions if a.number == number and a.kind is not s.Kind.ASK]
+        heals = [] if injection.for_ms is None else [s.Kind.HEAL]
+        assert mine == [s.Kind.INJECT, *heals]
+    asks = [a for a in actions if a.kind is s.Kind.ASK]
+    assert sorted(a.number for a in asks) == list(range(len(administration)))
+    for ask in asks:
+        later = actions[actions.index(ask) + 1 :]
+        before = actions[: actions.index(ask)]
+        assert all(a.at_ms >= ask.at_ms for a in later)
+        assert all(a.at_ms < ask.at_ms or a.kind is s.Kind.ASK for a in before)
 
 
 @pytest.mark.parametrize(

@@ -87,9 +87,10 @@ class Situation:
         """Whether a fault certainly takes effect on victims that other faults affect: processes
         that run, under faults that leave to this one what it acts on."""
         bearable = AGAIN.get(planned.fault, frozenset())
+        under = self.moment.under
         return not planned.ends and all(
-            self.runs(name) and bearable.issuperset(self.moment.under.get(name, ()))
-            for name in planned.victims
+            self.runs(name) and name in under and bearable.issuperset(under[name])
+            for name in planned.victims & self.moment.affected
         )
 
     @property
