@@ -32,6 +32,7 @@ from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import span
 from fencepost_suites.heartbeats.accounts import HEARTBEAT_INFO, Registered, SentHeartbeats
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Declared, Term, Terms
+from fencepost_suites.heartbeats.without_servers import SERVER_KINDS, Away, judge_late_but
 
 TARGETS = {2: "Active", 3: "Stopping"}
 STATE_NONE = 0
@@ -100,6 +101,7 @@ class _Silences(Struct):
     """heartbeat -> when its broker sent it, until it is answered."""
     delivered: dict[tuple[str, int], list[int]] = field(default_factory=dict)
     """(controller process, broker) -> when the heartbeats were sent that it has answered."""
+    away: Away = field(default_factory=Away)
     suspects: list[tuple[int, Late]] = field(default_factory=list)
     """A broker, and why the controller was late to declare it inactive."""
 
@@ -113,13 +115,18 @@ class SilentBecomesInactive(Struct, frozen=True):
     which the broker has recorded. A controller that has to read a registration first answers late,
     so a heartbeat counts from when it was sent once it is answered. A controller that loses its
     session may have been without ZooKeeper for the session timeout, and could store nothing: its
-    successor has to make a declaration that fell due then."""
+    successor has to make a declaration that fell due then. A declaration that was late while
+    ZooKeeper answered nothing is undecided."""
 
     clause: str = "HB-09"
-    kinds: frozenset[type[Struct]] = TERM_KINDS | {
-        *(BrokerRegistered, MetadataHeartbeatSent),
-        *(MetadataHeartbeatAnswered, MetadataHeartbeatReceived),
-    }
+    kinds: frozenset[type[Struct]] = (
+        TERM_KINDS
+        | SERVER_KINDS
+        | {
+            *(BrokerRegistered, MetadataHeartbeatSent),
+            *(MetadataHeartbeatAnswered, MetadataHeartbeatReceived),
+        }
+    )
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _Silences:
@@ -129,6 +136,7 @@ class SilentBecomesInactive(Struct, frozen=True):
         body = event.body
         self._ended(state, event)
         state.heartbeats.take(event)
+        state.away.take(event)
         before = state.terms.now.get(event.process)
         found = NOTHING
         cause = event.cause
@@ -219,7 +227,7 @@ class SilentBecomesInactive(Struct, frozen=True):
             for broker, one in state.suspects
             if not _was_heard(one, state.delivered.get((one.process, broker), ()))
         ]
-        return judge_late(late, end)
+        return judge_late_but(late, state.away, end)
 
 
 def _latest_ns(timeout_ns: int) -> int:

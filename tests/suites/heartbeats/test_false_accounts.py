@@ -30,7 +30,14 @@ from tests.suites.heartbeats.heartbeat_histories import (
     wait,
 )
 
-from fencepost import Cause, FaultHealed, FaultInjected, ProcessExited, Stalled
+from fencepost import (
+    Cause,
+    FaultHealed,
+    FaultInjected,
+    ProcessExited,
+    ProcessSpawned,
+    Stalled,
+)
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_clusters.zookeeper.events import SessionExpired
 from fencepost_kafka import (
@@ -113,6 +120,39 @@ def test_a_silent_broker_is_judged_when_its_controller_loses_its_session() -> No
     """The session's event comes first, and ends the term."""
     assert judged_as("HB-09", long_term, answered, wait(20_000), lost_session) is VIOLATED
     assert judged_as("HB-09", long_term, answered, wait(4500), lost_session) is NOT_EXERCISED
+
+
+def server(h: HistoryBuilder, number: int = 1) -> None:
+    process = f"zookeeper-1#{number}"
+    body = ProcessSpawned(
+        started=process, slot="zookeeper-1", role="zookeeper", node_id=201, pid=number
+    )
+    h.add("harness", body)
+
+
+def server_ended(h: HistoryBuilder) -> None:
+    body = ProcessExited(ended="zookeeper-1#1", exit_code=0, signal=9, expected=True)
+    h.add("harness", body)
+
+
+def server_stalled(h: HistoryBuilder) -> None:
+    h.add("zookeeper-1#1", Stalled(stalled_ns=2_000_000_000))
+
+
+def server_again(h: HistoryBuilder) -> None:
+    server(h, 2)
+
+
+def test_a_declaration_that_was_late_without_zookeeper_is_undecided() -> None:
+    """A controller stores what it has decided before it decides the next thing."""
+    late = (wait(20_000), lost_session)
+    assert judged_as("HB-09", server, long_term, answered, *late) is VIOLATED
+    stalled = (server, long_term, answered, wait(9_000), server_stalled, wait(9_000), lost_session)
+    assert judged_as("HB-09", *stalled) is Outcome.UNKNOWN
+    down = (wait(9_000), server_ended, wait(9_000), server_again, wait(2_000), lost_session)
+    assert judged_as("HB-09", server, long_term, answered, *down) is Outcome.UNKNOWN
+    early = (server, server_ended, wait(9_000), server_again, long_term, answered, *late)
+    assert judged_as("HB-09", *early) is VIOLATED
 
 
 def test_a_controller_that_names_heartbeats_of_a_dead_broker_breaks_hb_09() -> None:
