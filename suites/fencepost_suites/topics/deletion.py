@@ -28,6 +28,7 @@ from fencepost_kafka import (
     LogAppended,
     PartitionCommitted,
     ReplicaRemoved,
+    SnapshotLoaded,
     TopicCommitted,
     TopicMarked,
 )
@@ -156,6 +157,9 @@ class _Replicas(Struct):
     commanded: set[Held] = field(default_factory=set)
     """Those of processes that replay no records: the controller commands their removal."""
     owed: dict[Held, tuple[int, Cause]] = field(default_factory=dict)
+    replaying: set[str] = field(default_factory=set)
+    """The processes that have replayed records, or loaded a snapshot of them: a snapshot names no
+    topic, so `ids` may lack topics that such a process knows."""
     replayed: set[tuple[str, str]] = field(default_factory=set)
     """process and topic id: the deletions that the process has replayed."""
     since: dict[str, int] = field(default_factory=dict)
@@ -177,7 +181,7 @@ class DeletedReplicasAreRemoved(Struct, frozen=True):
     kinds: frozenset[type[Struct]] = frozenset(
         {
             *(TopicCommitted, TopicMarked, ReplicaRemoved, LogAppended, NodeStarted),
-            *(BrokerStateChanged, ProcessExited),
+            *(BrokerStateChanged, ProcessExited, SnapshotLoaded),
         }
     )
     keys = staticmethod(whole_run)
@@ -194,6 +198,8 @@ class DeletedReplicasAreRemoved(Struct, frozen=True):
                 state.newest[slot] = event.process
             case ProcessExited():
                 state.exited.add(body.ended)
+            case SnapshotLoaded():
+                state.replaying.add(event.process)
             case TopicCommitted(deleted=False):
                 if body.role == "controller":
                     state.newest_ids[body.topic] = body.topic_id
@@ -229,7 +235,7 @@ class DeletedReplicasAreRemoved(Struct, frozen=True):
         if topic_id is not None and not slot.endswith(DUPLICATES):
             place = (slot, topic_id, body.partition)
             state.held[place] = body.topic
-            if replayed is None:
+            if replayed is None and process not in state.replaying:
                 state.commanded.add(place)
 
     @staticmethod

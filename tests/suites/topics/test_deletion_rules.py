@@ -12,6 +12,7 @@ from fencepost_kafka import (
     FollowingStarted,
     LogAppended,
     ReplicaRemoved,
+    SnapshotLoaded,
     TopicCommitted,
     TopicMarked,
 )
@@ -170,6 +171,27 @@ def test_over_zookeeper_a_broker_that_is_down_when_a_topic_goes_has_time_until_i
     h.add("harness", ProcessExited(ended=B2_AGAIN, exit_code=-9, signal=9, expected=True))
     gone(h)
     assert verdict(h).verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_broker_that_knows_a_topic_by_a_snapshot_is_commanded_nothing() -> None:
+    """It was down when the topic went, and removes its replica when it has replayed that."""
+    h = HistoryBuilder()
+    h.add(
+        C1,
+        TopicCommitted(offset=5, topic="orders", topic_id="t", deleted=False, role="controller"),
+    )
+    h.add(B2, NodeStarted(role="broker", node_id=2, incarnation="u2", log_end=9))
+    h.add(B2, SnapshotLoaded(offset=6, epoch=1, digest="d"))
+    for event in follows().events():
+        if isinstance(event.body, LogAppended):
+            h.add(B2, event.body)
+    h.add("harness", ProcessExited(ended=B2, exit_code=-9, signal=9, expected=True))
+    gone(h)
+    h.add(B2_AGAIN, NodeStarted(role="broker", node_id=2, incarnation="u3", log_end=9))
+    h.add(B2_AGAIN, SnapshotLoaded(offset=6, epoch=1, digest="d"))
+    h.add(B2_AGAIN, TopicCommitted(offset=7, topic="orders", topic_id="t", deleted=True))
+    h.add(B2_AGAIN, ReplicaRemoved(topic="orders", partition=0, topic_id="t", reason="stray"))
+    assert verdict(h).verdict is Outcome.HOLDS
 
 
 def test_rp_25_is_undecided_while_a_running_broker_had_no_time() -> None:
