@@ -1,0 +1,163 @@
+"""What an administrator asks for in random schedules, and how clients are told to do it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from random import Random  # noqa: TID251 - seeded here
+from typing import Any
+
+import pytest
+from tests.kafka.test_random_schedule import BROKERS, LAYOUT, TIMING, begun, record
+
+from fencepost import Administration, Moment, UsageError, View
+from fencepost_kafka import KafkaView, QuorumLearned
+from fencepost_kafka.clients.scheduled import Scheduled
+from fencepost_kafka.faults.administration import EVERYWHERE, OPERATIONS, TOPIC_PREFIX, concerned
+from fencepost_kafka.faults.random_faults import KafkaFaultChooser
+from fencepost_kafka.faults.states import states_of
+
+EVERY = KafkaFaultChooser(TIMING, administration=frozenset(OPERATIONS))
+
+
+def storm(view: View, voters: tuple[int, ...] = (101, 102, 103)) -> View:
+    """A view with a topic that a schedule has made, and a quorum of these voters."""
+    kafka = view.of(KafkaView)
+    kafka.topics |= {"orders": "o", f"{TOPIC_PREFIX}1": "s"}
+    kafka.partitions[f"{TOPIC_PREFIX}1", 0] = replace(kafka.partitions["orders", 0])
+    kafka.controller_process = "controller-1#1"
+    learned = QuorumLearned(voters=voters, endpoints=("",) * len(voters), bootstrap=())
+    record(view, "controller-1#1", learned)
+    return view
+
+
+def asked(view: View, chooser: KafkaFaultChooser = EVERY, seeds: int = 400) -> list[Administration]:
+    moment = Moment(view, LAYOUT, OPERATIONS)
+    drawn = (chooser.draw(Random(seed), moment) for seed in range(seeds))
+    return [one for one in drawn if isinstance(one, Administration)]
+
+
+def test_every_operation_is_drawn_and_concerns_nodes() -> None:
+    view = storm(begun())
+    view.of(KafkaView).partitions["orders", 0].adding = (2,)
+    drawn = asked(view) + asked(storm(begun(), (101, 103)))
+    assert {one.operation for one in drawn} == {*OPERATIONS}
+    assert all(one.victims for one in drawn)
+    cancelled = [one for one in drawn if one.arguments.get("replicas") == []]
+    assert {one.arguments["partition"] for one in cancelled} == {0}
+
+
+def test_a_cluster_is_asked_only_for_what_it_can_do() -> None:
+    drawn = asked(storm(begun()), KafkaFaultChooser(TIMING))
+    assert {one.operation for one in drawn} == EVERYWHERE
+
+
+def test_only_topics_of_the_schedule_are_deleted_and_written_to() -> None:
+    drawn = [one for one in asked(storm(begun())) if one.operation.endswith("_topic")]
+    assert {str(one.arguments["topic"])[: len(TOPIC_PREFIX)] for one in drawn} == {TOPIC_PREFIX}
+
+
+def test_the_voter_that_is_missing_is_added_before_another_one_is_removed() -> None:
+    def changes(*voters: int) -> set[tuple[str, object]]:
+        drawn = asked(storm(begun(), voters))
+        found = [one for one in drawn if one.operation.endswith("_voter")]
+        return {(one.operation, one.arguments["controller"]) for one in found}
+
+    assert changes(101, 103) == {("add_voter", 102)}
+    assert changes(101, 102, 103) == {("remove_voter", n) for n in (101, 102, 103)}
+    assert changes() == set()
+
+
+@pytest.mark.parametrize(
+    ("operation", "arguments", "names"),
+    [
+        ("reassign", {"topic": "orders", "partition": 0, "replicas": [2]}, [1, 2, 3]),
+        ("elect_preferred", {"topic": f"{TOPIC_PREFIX}1", "partitions": [0]}, [1, 3]),
+        ("delete_topic", {"topic": "unknown"}, []),
+        ("delete_broker", {"broker": 2}, [2]),
+    ],
+)
+def test_an_operation_concerns_the_brokers_of_its_partitions_or_the_broker_itself(
+    operation: str, arguments: Mapping[str, object], names: list[int]
+) -> None:
+    found = concerned(operation, arguments, storm(begun()), LAYOUT)
+    assert found == [f"broker-{number}" for number in names]
+
+
+def test_an_operation_that_does_not_exist_concerns_nothing() -> None:
+    with pytest.raises(UsageError, match="did you mean 'delete_topic'"):
+        concerned("delete_topics", {}, begun(), LAYOUT)
+
+
+class World:
+    """What `Scheduled` sees of a runtime; it keeps what clients are told."""
+
+    def __init__(self, view: View) -> None:
+        self.layout, self.view = LAYOUT, view
+        self.told: list[Mapping[str, object]] = []
+        self.started: list[str] = []
+
+    def start(self, kind: str, options: object, may_die: bool) -> World:
+        self.started.append(kind)
+        self.process = f"clients/{kind}-{len(self.started)}#1"
+        self.view.alive.add(self.process)
+        return self
+
+    def tell(self, command: Mapping[str, object]) -> None:
+        self.told.append(command)
+
+
+def scheduled(world: Any) -> Scheduled:
+    return Scheduled(world, world.start, lambda: f"op-{len(world.told)}")
+
+
+def test_operations_go_to_one_client_of_their_kind_and_to_a_new_one_if_it_died() -> None:
+    world = World(storm(begun()))
+    clients = scheduled(world)
+    assert not clients.administering
+    clients.administer("delete_topic", {"topic": "storm-1"})
+    clients.administer("alter_settings", {"topic": "orders", "config": {"a": "1"}})
+    assert clients.administering
+    assert world.started == ["admin"]
+    world.view.alive.discard(world.process)
+    assert not clients.administering
+    clients.administer("delete_broker", {"broker": 2})
+    clients.administer("remove_voter", {"controller": 103})
+    clients.administer("write_topic", {"topic": "storm-1", "partitions": 1, "count": 9})
+    assert world.started == ["admin", "admin", "probe", "producer"]
+    assert [one["do"] for one in world.told] == [
+        *("delete_topic", "alter_settings", "delete_broker", "remove_voter"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("operation", "arguments"),
+    [
+        ("reassign", {"topic": "orders"}),
+        ("delete_topic", {"topic": "orders", "now": True}),
+        ("add_voter", {"controller": 109}),
+        ("grow", {}),
+    ],
+)
+def test_an_operation_with_other_arguments_is_refused(
+    operation: str, arguments: Mapping[str, object]
+) -> None:
+    with pytest.raises(UsageError):
+        scheduled(World(begun())).administer(operation, arguments)
+
+
+def test_a_node_has_the_states_of_its_roles() -> None:
+    view = begun("broker-3")
+    kafka = view.of(KafkaView)
+    kafka.fenced[2] = True
+    kafka.partitions["orders", 1].adding = (3,)
+    found = {s.name: states_of(s, view, LAYOUT) for s in LAYOUT.slots[:6]}
+    assert found == {
+        "controller-1": ["active controller"],
+        "controller-2": ["other controller"],
+        "controller-3": ["other controller"],
+        "broker-1": ["leader"],
+        "broker-2": ["leader", "fenced", "reassigning"],
+        "broker-3": ["starting"],
+    }
+    assert [slot.node_id for slot in BROKERS] == [1, 2, 3]

@@ -1,0 +1,103 @@
+"""Strikes on a node that a fault affects already, rhythms, long absences, and clients cut off."""
+
+from __future__ import annotations
+
+import pytest
+from tests.kafka.test_random_schedule import LAYOUT, STRIKES, TIMING, begun, drawn_at
+
+from fencepost import Moment, Planned
+from fencepost_kafka.faults.random_faults import KafkaFaultChooser
+
+
+def struck(*under: str, offered: tuple[str, ...] = ("kill", "pause", "terminate")) -> set[str]:
+    """The faults that strike broker-1 while these faults affect it."""
+    moment = Moment(begun(), LAYOUT, offered, frozenset({"broker-1"}), under={"broker-1": under})
+    drawn = drawn_at(moment, STRIKES, 400)
+    return {one.fault for one in drawn if "broker-1" in one.victims and one.then is None}
+
+
+@pytest.mark.parametrize(
+    ("under", "again"),
+    [
+        (("pause",), {"kill"}),
+        (("isolate",), {"kill", "pause"}),
+        (("slow_link", "duplicate_id"), {"kill", "pause", "terminate"}),
+        (("cut", "kill"), {"kill", "pause"}),
+        (("hold",), set()),
+    ],
+)
+def test_a_node_is_struck_again_where_a_measurement_can_tell(
+    under: tuple[str, ...], again: set[str]
+) -> None:
+    assert struck(*under) == again
+
+
+def test_links_of_a_struck_node_are_left_alone() -> None:
+    assert struck("pause", offered=("cut", "isolate", "slow_link", "hold")) == set()
+
+
+def test_a_dead_node_is_not_struck_again() -> None:
+    view = begun()
+    view.alive.discard("broker-1#1")
+    moment = Moment(view, LAYOUT, ("kill",), frozenset({"broker-1"}), under={"broker-1": ("kill",)})
+    drawn = drawn_at(moment, STRIKES)
+    assert drawn
+    assert all("broker-1" not in one.victims for one in drawn)
+
+
+def chain(planned: Planned) -> list[Planned]:
+    """A rhythm's beats, in order."""
+    beats = [planned]
+    while beats[-1].then is not None:
+        beats.append(beats[-1].then)
+    return beats
+
+
+def rhythms() -> list[list[Planned]]:
+    drawn = drawn_at(Moment(begun(), LAYOUT, ("kill",)), STRIKES, 600)
+    return [chain(one) for one in drawn if one.then is not None]
+
+
+def test_nodes_are_bounced_in_rhythms() -> None:
+    found = rhythms()
+    assert {len(beats) for beats in found} == {2, 3, 4, 5}
+    roles = [{name.split("-")[0] for one in beats for name in one.victims} for beats in found]
+    assert all(len(role) == 1 for role in roles)
+    assert {"controller"} in roles
+    assert {"broker"} in roles
+    victims = [{name for one in beats for name in one.victims} for beats in found]
+    assert {len(names) for names in victims} == {1, 2, 3}
+    pauses = [one.after_ms for beats in found for one in beats[:-1]]
+    assert min(pauses) < TIMING.election_ms < max(pauses) <= TIMING.lease_ms
+
+
+def test_a_system_whose_nodes_need_a_session_is_bounced_in_no_rhythm() -> None:
+    moment = Moment(begun(), LAYOUT, ("kill",))
+    drawn = drawn_at(moment, KafkaFaultChooser(TIMING, needs_session=True), 400)
+    assert drawn
+    assert all(one.then is None for one in drawn)
+
+
+def test_a_node_may_be_kept_down_for_many_leases() -> None:
+    lasts = [one.for_ms for one in drawn_at(Moment(begun(), LAYOUT, ("kill",)), STRIKES, 600)]
+    assert min(lasts) == 0
+    assert max(lasts) >= 9 * TIMING.lease_ms
+
+
+def test_clients_lose_one_broker_that_leads() -> None:
+    moment = Moment(begun(), LAYOUT, ("cut", "partition"))
+    drawn = [one for one in drawn_at(moment, STRIKES, 600) if "clients" in one.ends]
+    assert {(one.fault, *one.victims) for one in drawn} == {
+        (fault, broker) for fault in ("cut", "partition") for broker in ("broker-1", "broker-2")
+    }
+    ways = {str(one.arguments.get("sources")) for one in drawn if one.fault == "cut"}
+    assert len(ways) == 3  # the clients, and either broker
+
+
+def test_a_disk_is_emptied_only_while_nothing_else_is_affected() -> None:
+    quiet = Moment(begun(), LAYOUT, ("wipe_disk",))
+    drawn = drawn_at(quiet, STRIKES)
+    assert {name.split("-")[0] for one in drawn for name in one.victims} == {"broker"}
+    assert all(one.alone and one.mends_ms for one in drawn)
+    busy = Moment(begun(), LAYOUT, ("wipe_disk",), frozenset({"controller-2"}))
+    assert not drawn_at(busy, STRIKES)
