@@ -1,4 +1,4 @@
-"""What an administrator asks for in random schedules, and how clients are told to do it."""
+"""What an administrator asks for in random schedules, and the commands that clients get."""
 
 from __future__ import annotations
 
@@ -90,11 +90,11 @@ def test_an_operation_that_does_not_exist_concerns_nothing() -> None:
 
 
 class World:
-    """What `Scheduled` sees of a runtime; it keeps what clients are told."""
+    """What `Scheduled` sees of a runtime; it keeps the commands to clients."""
 
     def __init__(self, view: View) -> None:
         self.layout, self.view = LAYOUT, view
-        self.told: list[Mapping[str, object]] = []
+        self.commands: list[Mapping[str, object]] = []
         self.started: list[str] = []
 
     def start(self, kind: str, options: object, may_die: bool) -> World:
@@ -104,11 +104,11 @@ class World:
         return self
 
     def tell(self, command: Mapping[str, object]) -> None:
-        self.told.append(command)
+        self.commands.append(command)
 
 
 def scheduled(world: Any) -> Scheduled:
-    return Scheduled(world, world.start, lambda: f"op-{len(world.told)}")
+    return Scheduled(world, world.start, lambda: f"op-{len(world.commands)}")
 
 
 def test_operations_go_to_one_client_of_their_kind_and_to_a_new_one_if_it_died() -> None:
@@ -125,7 +125,7 @@ def test_operations_go_to_one_client_of_their_kind_and_to_a_new_one_if_it_died()
     clients.administer("remove_voter", {"controller": 103})
     clients.administer("write_topic", {"topic": "storm-1", "partitions": 1, "count": 9})
     assert world.started == ["admin", "admin", "probe", "producer"]
-    assert [one["do"] for one in world.told] == [
+    assert [one["do"] for one in world.commands] == [
         *("delete_topic", "alter_settings", "delete_broker", "remove_voter"),
     ]
 

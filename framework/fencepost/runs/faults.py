@@ -4,7 +4,6 @@ schedule has an administrator ask for.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,7 +24,6 @@ from fencepost.model.system.topology import Slot
 from fencepost.model.view import View
 from fencepost.plugins.manager import Plugins
 from fencepost.runs import coverage, schedule
-from fencepost.runs.coverage import Met
 from fencepost.runs.schedule import Asked, Injection, Kind, Schedule, Select
 from fencepost.workloads.workers import Administers
 
@@ -230,9 +228,10 @@ class Faults:
                     found.setdefault(name, []).append(one.fault_id.rpartition("-")[0])
         return found
 
-    def met(self) -> Counter[Met]:
-        """How often each operation met a victim in each state so far."""
-        return coverage.met(self._events)
+    def met(self) -> Mapping[str, Mapping[str, int]]:
+        """How often each operation met a victim in each state so far: operation -> state ->
+        number."""
+        return coverage.counts(coverage.met(self._events))
 
     def prefer(self, met: Mapping[str, Mapping[str, int]]) -> None:
         """Keeps what the run's schedule knows of earlier runs, as a part of its record."""

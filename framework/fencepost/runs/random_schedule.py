@@ -129,8 +129,8 @@ def _conducted(
                 trouble = f"not recovered: {'; '.join(result.recovered.missing)}"
             failed = (e.body for e in run.runtime.events() if isinstance(e.body, ClientFailed))
             lost = tuple(body.error for body in failed if body.fatal)
-            met = coverage.counts(run.faults.met())
-            return Conducted(folder, result, trouble or str(result.trouble or ""), lost, met)
+            why = trouble or str(result.trouble or "")
+            return Conducted(folder, result, why, lost, run.faults.met())
     except FencepostError as not_started:
         return Conducted(folder, None, str(not_started))
 
@@ -159,8 +159,16 @@ def conduct(
         else DefaultFaultChooser(run.base.recovery_bound_ms)
     )
     run.faults.prefer(preference.met)
-    random = Random(f"{seed}/schedule")
-    _Conductor(run, random, chooser, offered, at_once, preference, operations).conduct(span_ms)
+    conductor = _Conductor(
+        run=run,
+        random=Random(f"{seed}/schedule"),
+        chooser=chooser,
+        offered=offered,
+        at_once=at_once,
+        preference=preference,
+        operations=operations,
+    )
+    conductor.conduct(span_ms)
 
 
 @final
@@ -244,12 +252,19 @@ class _Conductor:
         clients = self.run.clients
         if isinstance(clients, Administers) and clients.administering:
             offered = frozenset(offered).difference(self.operations)
-        moment = Moment(runtime.view, runtime.layout, offered, affected, still, faults.under())
+        moment = Moment(
+            view=runtime.view,
+            layout=runtime.layout,
+            offered=offered,
+            affected=affected,
+            mending=still,
+            under=faults.under(),
+        )
         found = [self.chooser.draw(self.random, moment) for _ in range(CANDIDATES)]
         able = [one for one in found if one is not None and self._may(one)]
         if not able:
             return None
-        known = faults.met() + coverage.counted(self.preference.met)
+        known = coverage.counted(faults.met()) + coverage.counted(self.preference.met)
         weights = [self._weight(one, known) for one in able]
         return self.random.choices(able, weights)[0]
 

@@ -14,11 +14,12 @@ from fencepost.model.cluster import Cluster, Node
 from fencepost.runs.demonstration import Demonstrable, Demonstration, Scene
 from fencepost.runs.faults import Active, Faults
 from fencepost.runs.run import Run, RunResult, RunSpec
-from fencepost.runs.schedule import Injection, Schedule
+from fencepost.runs.schedule import Asked, Injection, Schedule
 from fencepost.testing.event_log import EventLog
 
 __all__ = [
     "Active",
+    "Asked",
     "Broken",
     "Cluster",
     "Demonstrable",

@@ -18,9 +18,9 @@ AGAIN: Mapping[str, frozenset[str]] = {
     "pause": _LINKS | {"duplicate_id", "kill", "terminate", "wipe_disk", "lose_power"},
     "terminate": frozenset({"slow_link", "duplicate_id", "kill", "terminate"}),
 }
-"""Which faults may strike a node again, and under which others. A second fault of links could not
-be told from the first by a measurement. A fault that ended a process is listed since the next one
-may run already."""
+"""Which faults may strike a node again, and under which others. No measurement tells a second fault
+of links from the first. A fault that ended a process is listed since the next one may run
+already."""
 
 
 @final

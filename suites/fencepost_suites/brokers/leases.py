@@ -194,9 +194,8 @@ class LostLeaseIsFenced(Struct, frozen=True):
     clause: str = "QC-14"
     kinds: frozenset[type[Struct]] = frozenset(
         {
-            *(ControllerElected, ControllerResigned, HeartbeatAnswered, LeaseExpired),
-            *(BrokerCommitted, BrokerStateChanged, LeaseGranted, ProcessExited, NodeStopped),
-            BrokerDeleted,
+            *(ControllerElected, ControllerResigned, HeartbeatAnswered, NodeStopped, BrokerDeleted),
+            *(BrokerCommitted, BrokerStateChanged, LeaseGranted, LeaseExpired, ProcessExited),
         }
     )
     keys = staticmethod(whole_run)
@@ -215,11 +214,9 @@ class LostLeaseIsFenced(Struct, frozen=True):
                 return state, self._changed(state, event, body)
             case BrokerCommitted():
                 return state, self._committed(state, event, body)
-            case BrokerDeleted():
-                known = state.brokers.get(body.broker_id)
-                if known is not None and body.offset > known.offset:
+            case BrokerDeleted() if (known := state.brokers.get(body.broker_id)) is not None:
+                if body.offset > known.offset:
                     self._overdue(state, known, body.broker_id, event)
-                    # It is in the cluster no more, until it registers anew.
                     known.offset, known.fenced, known.watched = body.offset, True, False
             case LeaseExpired():
                 known = state.brokers.get(body.broker_id)
@@ -321,10 +318,8 @@ class LostLeaseIsFenced(Struct, frozen=True):
         if known.beat is None or over_ns <= state.period_ns // 4 + 500 * MS + more_ns:
             return
         known.watched = False
-        message = (
-            f"{state.controller} left broker {broker} unfenced for "
-            f"{span(over_ns + state.period_ns)} without a heartbeat"
-        )
+        silent = f"{span(over_ns + state.period_ns)} without a heartbeat"
+        message = f"{state.controller} left broker {broker} unfenced for {silent}"
         violated = Violated(event.ref, Evidence.PEER, message, (known.beat,))
         late = Late(
             violated=violated,
@@ -357,10 +352,8 @@ class LostLeaseIsFenced(Struct, frozen=True):
         for broker, known in state.brokers.items():
             silent_ns = end.ended_at_ns - known.since_ns
             if known.watched and state.controller and known.beat and silent_ns > over > 500 * MS:
-                message = (
-                    f"{state.controller} left broker {broker} unfenced for {span(silent_ns)} "
-                    f"without a heartbeat, to the end"
-                )
+                silent = f"{span(silent_ns)} without a heartbeat, to the end"
+                message = f"{state.controller} left broker {broker} unfenced for {silent}"
                 violated = Violated(known.beat, Evidence.PEER, message)
                 late = Late(
                     violated=violated,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from fencepost import Event, Layout, ProcessExited, ProcessSpawned, Slot, View
@@ -64,7 +66,7 @@ def injected(fault: str, receipt: bool, *states: str) -> FaultInjected:
     )
 
 
-def events(*bodies: Struct) -> list[Event]:
+def events(bodies: Sequence[Struct]) -> list[Event]:
     return [
         Event(run="r", process="harness", node_seq=n, at_ns=n, body=body, cause=None)
         for n, body in enumerate(bodies)
@@ -110,15 +112,15 @@ def test_a_fault_of_links_is_aimed_at_the_slots_that_each_direction_has() -> Non
 
 
 def test_a_fault_counts_once_it_has_its_receipt() -> None:
-    history = events(
+    bodies = [
         injected("hold", False, "node-1: odd"),
         injected("cut", False, "node-1: odd"),
         injected("kill", True, "node-1: odd", "node-1: under cut", "node-2: odd"),
         FaultTookEffect(fault_id="cut-1", evidence=""),
         Administered(operation="grow", arguments="{}", targets=(), states=("node-2: even",)),
         injected("kill", True, "node-1: odd"),
-    )
-    found = met(history)
+    ]
+    found = met(events(bodies))
     assert found == {
         Met("kill", "odd"): 2,
         Met("kill", "under cut"): 1,
