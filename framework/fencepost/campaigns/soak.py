@@ -191,6 +191,7 @@ def _result_of(conducted: Conducted, seed: int) -> SoakRun:
             without_receipt=0,
             trouble=trouble,
             started=False,
+            met=conducted.met,
         )
     verdicts = result.judgement.verdicts
     return SoakRun(

@@ -11,7 +11,10 @@ from msgspec.structs import replace
 from fencepost.campaigns import soak as soaks
 from fencepost.campaigns.soak import NO_FAULT, Soaked, SoakRun
 from fencepost.commands import soak as command
-from fencepost.runs.random_schedule import Conducted
+from fencepost.model.errors import UsageError
+from fencepost.plugins.manager import load
+from fencepost.runs.random_schedule import Conducted, Preference
+from fencepost.runs.run import RunSpec
 
 
 def run_of(seed: int, faults: int, trouble: str = "") -> SoakRun:
@@ -59,7 +62,7 @@ def test_what_a_soak_found_is_printed_though_a_later_run_crashes(
         raise RuntimeError("a bug")
 
     each = runs()
-    monkeypatch.setattr(soaks, "run_one", lambda *given: next(each))
+    monkeypatch.setattr(soaks, "run_one", lambda *given, **named: next(each))
     with pytest.raises(RuntimeError, match="a bug"):
         command.soak(runtime="simulated", runs=3, out=tmp_path, seed=1, jobs=1)
     *first, last, violated, undecided = capsys.readouterr().out.splitlines()
@@ -69,3 +72,33 @@ def test_what_a_soak_found_is_printed_though_a_later_run_crashes(
         "0 clauses violated: none",
         f"2 undecided: seed 1, {NO_FAULT}",
     ]
+
+
+def test_runs_of_a_round_know_the_coverage_of_the_rounds_before(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    plugins = load()
+    spec = RunSpec(plugins.system("reference/quorum"), runtime="simulated", seed=3)
+    seen: dict[int, dict[str, int]] = {}
+
+    def one(spec: RunSpec, *given: object, preference: Preference) -> Conducted:
+        seen[spec.seed] = dict(preference.met.get("kill", {}))
+        folder = soaks.new_folder(tmp_path, str(spec.seed))
+        return Conducted(folder, None, "", met={"kill": {f"state-{spec.seed}": 1}})
+
+    monkeypatch.setattr(soaks, "run_one", one)
+    wanted = soaks.Soak(spec, 3, 1_000, ("kill",), weights={"kill": 2.0})
+    found = soaks.soak(wanted, plugins, tmp_path, lambda line: None)
+    assert seen == {3: {}, 4: {"state-3": 1}, 5: {"state-3": 1, "state-4": 1}}
+    assert found.as_json()["coverage"] == {
+        "states": found.states,
+        "met": {"kill": {"state-3": 1, "state-4": 1, "state-5": 1}},
+    }
+    assert "reassigning" in found.states
+
+
+@pytest.mark.parametrize("given", ["kil=1", "kill", "kill=often", "kill=-1", "kill=nan"])
+def test_a_wrong_weight_is_refused_before_anything_starts(given: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        command.soak(runtime="simulated", weight=[given], out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
