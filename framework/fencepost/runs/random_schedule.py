@@ -269,12 +269,16 @@ class _Conductor:
         return self.random.choices(able, weights)[0]
 
     def _may(self, drawn: Planned | Administration) -> bool:
-        """Whether nothing forbids an operation while a fault is alone, or the cluster mends."""
-        if isinstance(drawn, Administration):
-            return True
+        """Whether nothing forbids an operation: a fault that is alone, a cluster that mends after
+        one, or administration under way where the fault has to be alone."""
         now_ns = self.run.runtime.now_ns()
         only = {name for one in self.lasting if one.planned.alone for name in one.planned.victims}
         only |= {name for name, until_ns in self.alone.items() if until_ns > now_ns}
+        if isinstance(drawn, Administration):
+            return not only
+        clients = self.run.clients
+        if drawn.alone and isinstance(clients, Administers) and clients.administering:
+            return False
         return not only or drawn.victims <= only
 
     def _weight(self, drawn: Planned | Administration, known: Mapping[Met, int]) -> float:
