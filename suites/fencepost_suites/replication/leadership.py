@@ -238,6 +238,9 @@ class _Epochs(Struct):
 
     made: dict[str, int] = field(default_factory=dict)
     """process -> offset of the topic record it replayed last."""
+    deleted_at: int = -1
+    """The offset of the newest record of a deletion. It tells the topics apart for processes that
+    record no topics, such as Kafka's brokers."""
     leaders: dict[tuple[int, int, int], tuple[str, Cause]] = field(default_factory=dict)
     """topic record, partition, epoch -> the leader."""
     tops: dict[tuple[int, int], tuple[int, str]] = field(default_factory=dict)
@@ -264,6 +267,8 @@ class OneLeaderAnEpoch(Struct, frozen=True):
             case TopicCommitted():
                 if not body.deleted:
                     state.made[event.process] = body.offset
+                else:
+                    state.deleted_at = max(state.deleted_at, body.offset)
             case PartitionCommitted():
                 return state, self._committed(state, event, body)
             case LeadershipStarted():
@@ -272,7 +277,7 @@ class OneLeaderAnEpoch(Struct, frozen=True):
 
     @staticmethod
     def _led(state: _Epochs, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
-        made = state.made.get(event.process, -1)
+        made = state.made.get(event.process, -2 - state.deleted_at)
         place = (made, body.partition, body.leader_epoch)
         name = f"{body.topic}-{body.partition}"
         known = state.leaders.setdefault(place, (event.process, event.ref))

@@ -464,6 +464,22 @@ def test_a_topic_made_again_begins_anew() -> None:
     assert verdict(h, "RP-24").verdict is Outcome.NOT_EXERCISED
 
 
+@pytest.mark.parametrize(
+    ("deleted", "outcome"), [(True, Outcome.NOT_EXERCISED), (False, Outcome.VIOLATED)]
+)
+def test_a_topic_made_again_begins_anew_for_brokers_that_record_no_topics(
+    deleted: bool, outcome: Outcome
+) -> None:
+    """Such as Kafka's, beside an observer."""
+    h = HistoryBuilder()
+    lead(h, B1, 0)
+    observer = "clients/observer#1"
+    gone = TopicCommitted(offset=7, topic="orders", topic_id="old", deleted=deleted)
+    h.add(observer, gone)
+    lead(h, B2, 0)
+    assert verdict(h, "RP-24").verdict is outcome
+
+
 def test_rp_24_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     lead(h, B1, 3)
