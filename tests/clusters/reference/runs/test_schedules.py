@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost import Codec, Event
+from fencepost import Codec, Condition, Event, View
 from fencepost.events import Administered, FaultInjected
 from fencepost.history import merge
 from fencepost.history.run_folder import RunFolder
@@ -15,8 +15,9 @@ from fencepost.judging.judge import Outcome
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs import coverage, schedule
 from fencepost.runs.random_schedule import Conducted, Preference, follow_one, run_one
-from fencepost.runs.run import RunSpec
-from fencepost_kafka import AdminCompleted
+from fencepost.runs.run import Run, RunSpec
+from fencepost_kafka import AdminCompleted, PartitionCommitted, TopicCommitted
+from fencepost_kafka.testing import KafkaClients
 
 pytestmark = pytest.mark.slow
 
@@ -112,3 +113,28 @@ def test_an_operation_with_the_weight_0_is_never_drawn(plugins: Plugins, tmp_pat
         names.update(name for name, _ in operations(plugins, run.folder))
     assert names["pause"]
     assert not names.keys() & {"kill", "reassign"}
+
+
+def deleted(view: View) -> bool:
+    """Whether the newest record of a topic that some node has replayed is a deletion."""
+    records = (one.body for one in view.latest.values())
+    return any(isinstance(one, TopicCommitted) and one.deleted for one in records)
+
+
+@pytest.mark.parametrize("system", ["reference/quorum", "reference/legacy", "reference/classic"])
+def test_the_record_of_a_deletion_comes_after_those_of_the_topics_partitions(
+    plugins: Plugins, tmp_path: Path, system: str
+) -> None:
+    """By their positions, by which rules order records that nodes replay at different times."""
+    folder = RunFolder.create(tmp_path / "run")
+    with Run.start(spec(plugins, system), plugins, folder) as run:
+        assert isinstance(run.clients, KafkaClients)
+        run.clients.create_topic("orders")
+        run.clients.delete_topic("orders")
+        run.base.eventually(Condition("the topic to be deleted", deleted))
+        run.finish()
+    bodies = [event.body for event in history(plugins, folder)]
+    last = max(one.offset for one in bodies if isinstance(one, PartitionCommitted))
+    gone = {one.offset for one in bodies if isinstance(one, TopicCommitted) and one.deleted}
+    assert len(gone) == 1
+    assert min(gone) > last

@@ -159,14 +159,23 @@ class Store:
         before = dict(self.image.names)
         zxid = self.stored.wrote(writes, answer.results)
         if zxid is None:
-            made = certain((yield zk.Exists(writes[1].path)))
-            zxid = made.stat.czxid if isinstance(made, zk.Found) and made.stat else 0
+            zxid = yield from self._zxid_of(writes)
         self.stored.replay(records)
         self._note(records, before, zxid)
         for write in writes:
             if isinstance(write, zk.Create) and write.path.endswith("/state"):
                 yield from self.refresh(write.path)  # watches what a leader may write (HB-22)
         return records
+
+    def _zxid_of(self, writes: Sequence[zk.Write]) -> Generator[zk.Request, zk.Answer, int]:
+        """The zxid of a transaction whose results have none: that of a znode that it has made; or
+        of the last change among topics, which only this controller makes and deletes."""
+        deleted = isinstance(writes[1], zk.Delete)
+        found = certain((yield zk.Exists(znodes.TOPICS if deleted else writes[1].path)))
+        stat = found.stat if isinstance(found, zk.Found) else None
+        if stat is None:
+            return 0
+        return stat.pzxid if deleted else stat.czxid
 
     def confirm(self) -> Steps:
         """Raises Deposed if another controller has stored its epoch, or Disconnected."""
