@@ -99,5 +99,6 @@ def test_a_disk_is_emptied_only_while_nothing_else_is_affected() -> None:
     drawn = drawn_at(quiet, STRIKES)
     assert {name.split("-")[0] for one in drawn for name in one.victims} == {"broker"}
     assert all(one.alone and one.mends_ms for one in drawn)
-    busy = Moment(begun(), LAYOUT, ("wipe_disk",), frozenset({"controller-2"}))
-    assert not drawn_at(busy, STRIKES)
+    busy = frozenset({"controller-2"})
+    assert not drawn_at(Moment(begun(), LAYOUT, ("wipe_disk",), busy), STRIKES)
+    assert not drawn_at(Moment(begun(), LAYOUT, ("wipe_disk",), mending=busy), STRIKES)

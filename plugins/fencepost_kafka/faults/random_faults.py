@@ -462,8 +462,8 @@ class KafkaFaultChooser:
         if planned is None:
             return None
         situation = self._situation(moment)
-        if planned.alone and not situation.quiet:
-            return None
+        if planned.alone and (moment.mending or not situation.quiet):
+            return None  # authority may still change hands where links were healed just now
         if planned.then is not None and planned.then.fault not in offered:
             return None
         if self.needs_session:
