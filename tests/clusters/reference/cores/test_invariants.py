@@ -210,7 +210,7 @@ def test_a_restart_that_forgets_its_epoch_is_seen(
     stored = MemoryDisk.stored
     monkeypatch.setattr(MemoryDisk, "stored", lambda disk: replace(stored(disk), vote=Vote()))
     with pytest.raises(AssertionError, match=r"#2 went back to epoch"):
-        conduct(501, plugins, tmp_path / "run")
+        conduct(502, plugins, tmp_path / "run")
 
 
 def test_an_incarnation_that_lost_its_id_and_has_it_again_is_seen() -> None:
