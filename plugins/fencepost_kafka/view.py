@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -153,15 +153,24 @@ def _gone(
     kafka.deleted[body.topic] = max(body.offset, gone)
     if kafka.topics.get(body.topic) == body.topic_id:
         del kafka.topics[body.topic]
-        for key in [k for k in kafka.partitions if k[0] == body.topic]:
-            del kafka.partitions[key]
-            kafka.shown.pop(key, None)
+        _forget(kafka, [k for k in kafka.partitions if k[0] == body.topic])
+    # Records may follow the mark of a topic that is being deleted; they are older than its end.
+    _forget(
+        kafka,
+        [k for k, p in kafka.partitions.items() if k[0] == body.topic and p.offset < body.offset],
+    )
     # A node that replays the deletion late may have begun to lead a deleted partition.
     me = view.ids.get((event.process, "broker"))
     for key in [
         k for k, (process, _) in kafka.early.items() if k[0] == body.topic and process == me
     ]:
         del kafka.early[key]
+
+
+def _forget(kafka: KafkaView, places: Iterable[TopicPartition]) -> None:
+    for place in places:
+        del kafka.partitions[place]
+        kafka.shown.pop(place, None)
 
 
 def _partition(kafka: KafkaView, view: View, event: Event, body: e.PartitionCommitted) -> None:

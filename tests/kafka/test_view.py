@@ -17,6 +17,7 @@ from fencepost_kafka import (
     PartitionCommitted,
     Role,
     TopicCommitted,
+    TopicMarked,
 )
 from fencepost_kafka.testing import KafkaNode
 
@@ -98,6 +99,12 @@ def test_a_broker_that_lags_brings_no_deleted_topic_back() -> None:
     for recorded in (first + behind, [*first, *behind, ("broker-1#1", GONE)]):
         view = seen(*recorded)
         assert (view.of(KafkaView).topics, view.of(KafkaView).partitions) == ({}, {})
+
+
+def test_a_topic_that_is_deleted_takes_the_records_that_followed_its_mark() -> None:
+    marked = TopicMarked(offset=15, topic="orders", topic_id="t1")
+    view = seen(*(("broker-2#1", body) for body in (MADE, marked, RECORD, GONE)))
+    assert (view.of(KafkaView).topics, view.of(KafkaView).partitions) == ({}, {})
 
 
 def test_a_topic_that_is_created_again_counts_and_has_its_new_leader() -> None:

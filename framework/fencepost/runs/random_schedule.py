@@ -277,8 +277,9 @@ class _Conductor:
         if isinstance(drawn, Administration):
             return not only
         clients = self.run.clients
-        if drawn.alone and isinstance(clients, Administers) and clients.administering:
-            return False
+        if drawn.alone:
+            asks = isinstance(clients, Administers) and clients.administering
+            return not (only or asks)
         return not only or drawn.victims <= only
 
     def _weight(self, drawn: Planned | Administration, known: Mapping[Met, int]) -> float:
