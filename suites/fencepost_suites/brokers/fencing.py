@@ -126,7 +126,14 @@ class FencedBrokerServesNoClient(Struct, frozen=True):
                 f"{event.process} {what} {span(event.at_ns - state.lost_ns)} after it had "
                 f"been fenced"
             )
-            return (Violated(event.ref, Evidence.SELF, message, (state.lost,)),)
+            violated = Violated(event.ref, Evidence.SELF, message, (state.lost,))
+            if stored:
+                return (violated,)
+            # The fetch may have come before a stall, of nearly the length of the delay.
+            over_ns = event.at_ns - state.lost_ns
+            late = Late(violated, event.process, state.lost_ns, event.at_ns, over_ns * 9)
+            state.suspects.append(late)
+            return NOTHING
         if state.active and state.granted and came_ns > state.ends_ns + SLACK_NS:
             over_ns = event.at_ns - state.ends_ns
             message = f"{event.process} {what} {span(over_ns)} after its lease had ended"

@@ -149,6 +149,22 @@ def test_a_fetch_served_long_after_the_fence_breaks_qc_17() -> None:
     assert verdict(h, "QC-17").verdict is Outcome.VIOLATED
 
 
+@pytest.mark.parametrize(
+    ("stalled_ms", "outcome"), [(950, Outcome.UNKNOWN), (500, Outcome.VIOLATED)]
+)
+def test_a_fetch_that_may_have_come_before_a_stall_leaves_qc_17_undecided(
+    stalled_ms: int, outcome: Outcome
+) -> None:
+    """A broker that waits for messages is paused right after it fenced itself."""
+    h = HistoryBuilder()
+    active(h)
+    change(h, "ACTIVE", "FENCED")
+    h.after(1000)
+    h.add(BROKER, Stalled(stalled_ns=stalled_ms * MS))
+    serve(h)
+    assert verdict(h, "QC-17").verdict is outcome
+
+
 @pytest.mark.parametrize("api", ["Fetch", "Produce", "Metadata"])
 def test_a_probe_answered_after_the_fence_breaks_qc_17(api: str) -> None:
     h = HistoryBuilder()
