@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from uuid import UUID
 
 from fencepost_clusters.reference.core.node.effects import Address, Instant, Outbox
 from fencepost_clusters.reference.wire import messages as m
@@ -25,6 +26,8 @@ class Routes:
         self._topics = tuple(m.MetadataRequestTopic(name=name) for name in sorted(set(topics)))
         self._out = out
         self._leaders: dict[Place, tuple[Address, int]] = {}
+        self._ids: dict[str, UUID] = {}
+        """topic -> its id: a topic that is made again counts its epochs anew."""
         self._brokers: tuple[Address, ...] = ()
         self._next_ns = 0
         self._asked_ns = -FAST_NS
@@ -86,6 +89,10 @@ class Routes:
             self._brokers = tuple(at.values())
         missing = False
         for topic in answer.topics:
+            if topic.topic_id is not None:
+                if self._ids.setdefault(topic.name, topic.topic_id) != topic.topic_id:
+                    self._forget(topic.name)
+                self._ids[topic.name] = topic.topic_id
             for part in topic.partitions:
                 address = at.get(part.leader_id)
                 place = (topic.name, part.partition_index)
@@ -99,6 +106,10 @@ class Routes:
         if missing:
             self.stale(now)
         return True
+
+    def _forget(self, topic: str) -> None:
+        for place in [place for place in self._leaders if place[0] == topic]:
+            del self._leaders[place]
 
     def failed(self, call_id: int, now: Instant) -> bool:
         """A metadata request got no answer; False if the call was not ours."""
