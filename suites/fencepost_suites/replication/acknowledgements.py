@@ -17,6 +17,7 @@ from fencepost_kafka import (
     PartitionCommitted,
     ProduceAnswered,
 )
+from fencepost_kafka.active_faults import slot_of
 from fencepost_suites.common.keys import NOTHING, by_partition
 
 
@@ -30,6 +31,12 @@ class _Ends(Struct):
     """leader epoch -> the leader's id."""
     stored: dict[int, tuple[PartitionCommitted, str]] = field(default_factory=dict)
     """leader epoch -> its newest stored state, and the process that was the first to say so."""
+
+    def began(self, process: str) -> None:
+        """The next process of a node is its replica, though it may lead at first, and not fetch."""
+        for replica, former in self.processes.items():
+            if slot_of(former) == slot_of(process):
+                self.processes[replica] = process
 
 
 def _stored_and_named(state: _Ends, process: str, body: ProduceAnswered) -> tuple[int, ...]:
@@ -75,6 +82,7 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
                 return state, self._answered(state, event, body)
         elif isinstance(body, FollowingStarted | LeadershipStarted):
             state.ends[event.process] = body.log_end
+            state.began(event.process)
         elif isinstance(body, LogTruncated):
             state.ends[event.process] = body.to_offset
         elif isinstance(body, PartitionCommitted):

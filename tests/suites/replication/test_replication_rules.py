@@ -53,6 +53,20 @@ def test_a_follower_that_had_not_stored_it_breaks_rp_04_whatever_the_leader_repo
     assert f"{B2}, in the ISR, had stored up to 0" in found.message
 
 
+@pytest.mark.parametrize(("log_end", "broken"), [(5, False), (0, True)])
+def test_a_replica_is_the_newest_process_of_its_node_though_it_led_in_between(
+    log_end: int, broken: bool
+) -> None:
+    h = HistoryBuilder()
+    partition(h, 3, leader=1, epoch=1, process=B1)
+    follow(h, B2, log_end=0, mark=0)
+    fetched(h, 2, B2, 0)
+    follow(h, "broker-2#2", log_end=log_end, mark=0)
+    store(h, B1, 0, as_leader=True)
+    acknowledge(h, 1, ends=(1, 1, 1), mark=1)
+    assert (verdict(h, "RP-04").verdict is Outcome.VIOLATED) == broken
+
+
 @pytest.mark.parametrize(
     ("stored", "epoch", "expected"),
     [
