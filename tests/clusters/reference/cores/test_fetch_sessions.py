@@ -239,6 +239,19 @@ def test_what_was_not_counted_counts_once_the_follower_is_registered(leader: Lea
     assert leader.one(0).high_watermark == 1
 
 
+def test_a_follower_that_was_forgotten_while_it_waits_counts_with_its_next_fetch(
+    leader: Leader,
+) -> None:
+    """As after a snapshot: the follower has no reason to name the partition."""
+    leader.fetch({0: 0, 1: 0})
+    leader.at(10).fetch({}, (1, 1))
+    leader.one(0).forget(FOLLOWER)
+    leader.release()
+    assert leader.one(0).followers[FOLLOWER].end == -1
+    leader.at(600).fetch({}, (1, 2))
+    assert leader.one(0).followers[FOLLOWER].end == 0
+
+
 def test_each_fetch_of_its_session_shows_that_a_follower_has_the_whole_log(leader: Leader) -> None:
     """RP-09: also in the partitions that the fetch does not name."""
     leader.fetch({0: 0, 1: 0})

@@ -232,8 +232,16 @@ class FetchSessions:
         if whole or news or now.monotonic_ns >= one.waiting.deadline_ns:
             self._answer(one, {k: p for k, p in parts.items() if whole or one.lacks(k, p)})
         for key, part in parts.items():
-            if one.counted and key not in news and not one.lacks(key, part):
+            if self._is_counted(one, key) and key not in news and not one.lacks(key, part):
                 one.open.pop(key, None)
+
+    def _is_counted(self, one: _FetchSession, key: Key) -> bool:
+        """Whether the position of the follower in a partition is known to its replica. A leader
+        that forgets a follower counts it again at the next fetch, which does not name the
+        partition."""
+        replica = self._replicas.by_key.get(key)
+        known = replica.followers.get(one.follower) if replica is not None else None
+        return one.counted and (known is None or known.end >= 0)
 
     def _answer(self, one: _FetchSession, parts: dict[Key, m.PartitionData]) -> None:
         waiting, one.waiting = one.waiting, None
