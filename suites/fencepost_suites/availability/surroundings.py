@@ -128,7 +128,8 @@ class Surroundings(Struct):
         """Why no server may be able to decide about brokers, in words; empty if one can.
 
         A majority of the servers must run, and no fault may affect one that runs, or a link between
-        them, or the links by which clients observe them.
+        them, or the links by which clients observe them. If the broker that acted as the controller
+        has ended, another one must be able to.
         """
         for role in {one.partition("-")[0] for one in self.deciding}:
             servers = [one for one in self.deciding if one.partition("-")[0] == role]
@@ -136,7 +137,12 @@ class Surroundings(Struct):
             if 2 * len(running) <= len(servers):
                 return f"{len(running)} of {len(servers)} servers {role} ran"
         running = [one for one in self.deciders() if one in self.living]
-        return self._affected(running) or self._between({*running, CLIENTS})
+        reason = self._affected(running) or self._between({*running, CLIENTS})
+        if not reason and self.acting and self.acting not in self.living:
+            others = [slot for slot in self.brokers if slot in self.living]
+            if all(self._affected([slot]) or self._cut(slot, running) for slot in others):
+                return "no broker ran unaffected that could become the controller"
+        return reason
 
     def unfit(self, record: PartitionCommitted, least: int) -> str:
         """Why the partition may have no live, connected majority in its ISR, in words; empty if it

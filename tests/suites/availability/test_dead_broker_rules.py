@@ -328,6 +328,34 @@ def test_over_zookeeper_a_fault_upon_the_controller_is_the_excuse() -> None:
     assert (found.verdict, found.excused) == (Outcome.NOT_EXERCISED, 1)
 
 
+@pytest.mark.parametrize(
+    ("paused", "expected"),
+    [((2, 3), (Outcome.NOT_EXERCISED, 1)), ((2,), (Outcome.VIOLATED, 0))],
+    ids=["every other broker", "one other broker"],
+)
+def test_over_zookeeper_a_broker_must_be_able_to_succeed_a_dead_controller(
+    paused: tuple[int, ...], expected: tuple[Outcome, int]
+) -> None:
+    story = Story(controllers=0)
+    story.spawn("zookeeper-1")
+    story.h.add("broker-1#1", began(1))
+    dead(1_000, story)
+    for number in paused:
+        story.fault(f"pause-{number}", f"broker-{number}#1")
+    found = fenced(fence(story.after(LATE_MS)))
+    assert (found.verdict, found.excused) == expected
+
+
+def test_over_zookeeper_nothing_is_owed_while_no_broker_runs() -> None:
+    story = Story(controllers=0)
+    story.spawn("zookeeper-1")
+    story.h.add("broker-1#1", began(1))
+    dead(1_000, story)
+    story.die("broker-2")
+    story.die("broker-3")
+    assert fenced(fence(story.after(LATE_MS))).verdict is Outcome.NOT_EXERCISED
+
+
 # --------------------------------------------------------------------------------- what is judged
 
 
