@@ -31,6 +31,7 @@ from pyarrow import parquet
 from report import show
 
 from fencepost.reporting import load
+from fencepost_reports.many_runs.certainty import COLUMNS
 
 GOALS = {"two_s": 20, "two_cpu_s": 35, "growth": 1.2, "long_of_duckdb": 3}
 MIN_RUNS = 4
@@ -96,8 +97,9 @@ def of_report(out: Path) -> Mapping[str, Sequence[tuple[Any, ...]]]:
             found[name] += [
                 (row["about"]["run"], *(one[field] for field in fields)) for one in row[name]
             ]
-    across = parquet.read_table(out / "tables" / "correlation.parquet").to_pylist()
-    return {**found, "correlation": [tuple(row.values()) for row in across]}
+    across = parquet.read_table(out / "tables" / "correlation.parquet")
+    counted = across.drop_columns(COLUMNS.names).to_pylist()
+    return {**found, "correlation": [tuple(row.values()) for row in counted]}
 
 
 def _sorted(rows: Iterable[tuple[Any, ...]]) -> Sequence[tuple[Any, ...]]:

@@ -22,6 +22,7 @@ from sample_runs import NIGHT, Loaded, ended, lamps, write
 
 from fencepost import Codec, UsageError
 from fencepost.columns import EventTable
+from fencepost.model.shares import interval
 from fencepost.reporting import (
     Following,
     Promises,
@@ -190,6 +191,12 @@ def test_correlates_of_failure_are_counted_in_windows(job: Job, promises: Promis
     assert (isolated["occurred"], isolated["both"], isolated["confidence"]) == (1, 1, 1.0)
     assert isolated["support"] == pytest.approx(1 / windows)
     assert isolated["lift"] == pytest.approx(windows / isolated["failed"])
+    assert isolated["elsewhere"] == pytest.approx((isolated["failed"] - 1) / (windows - 1))
+    compared = sum(row["what"] == "operation" for row in found)
+    assert (isolated["low"], isolated["high"]) == interval(1, 1, compared)
+    for row in found:
+        assert row["low"] <= row["confidence"] <= row["high"]
+        assert row["differs"] is not (row["low"] <= row["elsewhere"] <= row["high"])
 
 
 # ------------------------------------------------------------------------ again, and one run more

@@ -12,7 +12,6 @@ import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import NormalDist
 from typing import NamedTuple, final
 
 from msgspec import Struct
@@ -22,6 +21,7 @@ from fencepost.campaigns.soak import NO_FAULT
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.judge import Outcome
 from fencepost.model.errors import UsageError
+from fencepost.model.shares import interval
 from fencepost.model.system.capabilities import Fetched
 from fencepost.plugins.manager import Plugins
 from fencepost.runs import schedule
@@ -29,8 +29,6 @@ from fencepost.runs.random_schedule import Conducted, follow_one, run_one
 from fencepost.runs.replay import recorded_shape
 from fencepost.runs.run import RunSpec, new_folder
 
-CONFIDENCE = 0.95
-"""How likely an interval contains the share that it was made for."""
 DECIDED = (Outcome.VIOLATED, Outcome.HOLDS)
 LOCAL = "process"
 """The runtime whose nodes run fetched software; images contain theirs."""
@@ -95,13 +93,7 @@ class Share(NamedTuple):
 
 def share(violated: int, of: int) -> Share:
     """The share with its interval; of no run at all it is anything."""
-    if not of:
-        return Share(0, 0, 0.0, 1.0)
-    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-    seen = violated / of
-    middle = (seen + z * z / (2 * of)) / (1 + z * z / of)
-    half = z / (1 + z * z / of) * (seen * (1 - seen) / of + z * z / (4 * of * of)) ** 0.5
-    return Share(violated, of, max(0.0, middle - half), min(1.0, middle + half))
+    return Share(violated, of, *interval(violated, of))
 
 
 class Row(Struct, frozen=True, kw_only=True):

@@ -28,6 +28,7 @@ from fencepost.model.errors import (
     EXIT_INCONCLUSIVE,
     EXIT_VIOLATED,
 )
+from fencepost.model.shares import CONFIDENCE
 from fencepost.model.text import printable
 from fencepost.runs.run import RunSpec, check_runtime
 
@@ -122,5 +123,5 @@ def _summary(differing: Sequence[str], violated: int) -> str:
     found = ", ".join(differing) or "none"
     return (
         f"{violated} clauses violated; the systems differ (*: their intervals of "
-        f"{comparisons.CONFIDENCE:.0%} have nothing in common) in {found}"
+        f"{CONFIDENCE:.0%} have nothing in common) in {found}"
     )

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from fencepost_reports import places
 from fencepost_reports.making import Report, refused
+from fencepost_reports.many_runs.certainty import with_certainty
 from fencepost_reports.many_runs.correlation import correlation
 from fencepost_reports.many_runs.job import windows
 from fencepost_reports.one_run.run import RunSource
@@ -54,7 +55,8 @@ def write_across(
     the last report found. Raises EnvironmentFailed if they cannot be written."""
     out = made.out
     rows = [places.below(out, summary.row) for summary in summaries if summary.row]
-    across = correlation(windows(spark, rows)).orderBy("what", "fault", "type").toArrow()
+    counted = correlation(windows(spark, rows)).orderBy("what", "fault", "type").toArrow()
+    across = with_certainty(counted)
     _write_table(across, places.below(out, CORRELATION))
     _write_refused(summaries, places.below(out, REFUSED))
     pages = report_pages(summaries, across.to_pylist(), made.promises, before)
