@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from fencepost_clusters.reference.core.assembly import (
     Core,
     DiskContents,
@@ -9,6 +11,7 @@ from fencepost_clusters.reference.core.assembly import (
     read_settings,
 )
 from fencepost_clusters.reference.core.legacy import znodes
+from fencepost_clusters.reference.core.log.entry import Entry
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.node.site import Site
 from fencepost_clusters.reference.core.policies import Policies
@@ -49,6 +52,15 @@ class BrokerBench:
         self.exited = False
         self.loses = False
         """Whether requests to ZooKeeper are lost with their answers."""
+        self.meddles: Callable[[zk.Request], zk.Answer | None] | None = None
+        """Called with each of its requests to ZooKeeper, just before that is carried out. If it
+        returns an answer, that is the broker's, and the request is not carried out."""
+        self.asked: list[zk.Request] = []
+        """Its requests to ZooKeeper, in order."""
+        self.effects: list[e.Effect] = []
+        """All its effects, in order."""
+        self._inputs: list[e.Input] = []
+        self._giving = False
         ports = {"REPLICATION": 9091, "CLIENT": 9092}
         settings = read_settings(
             {
@@ -67,9 +79,14 @@ class BrokerBench:
             now=e.Instant(self.now_ns, 0),
         )
 
-    def start(self) -> None:
+    def start(
+        self,
+        logs: Mapping[str, tuple[Entry, ...]] | None = None,
+        watermarks: Mapping[str, int] | None = None,
+    ) -> None:
+        """Starts the broker with these logs on its disk, and connects it."""
         self.give(e.Tick())
-        self.give(e.Recovered({}, {}))
+        self.give(e.Recovered(logs or {}, watermarks or {}))
         self.give(e.ZooKeeperEvent(zk.Connected(ME)))
 
     def passes(self, seconds: float) -> None:
@@ -87,35 +104,55 @@ class BrokerBench:
 
     def give(self, what: e.Input) -> None:
         """Handles an input, then ZooKeeper's answers to all requests that follow from it."""
-        inputs, requests = [what], 0
-        while inputs and not self.exited:
-            for effect in self.core.handle(inputs.pop(0), e.Instant(self.now_ns, 0)):
-                if isinstance(effect, e.Note):
-                    self.notes.append(effect.body)
-                elif isinstance(effect, e.Checkpoint):
-                    self.checkpoints.append(effect)
-                elif isinstance(effect, e.OpenSession):
-                    self.opened += 1
-                elif isinstance(effect, e.CloseSession):
-                    self.closed = True
-                elif isinstance(effect, e.Exit):
-                    self.exited = True
-                elif isinstance(effect, e.Call):
-                    self.calls.append(effect)
-                elif isinstance(effect, e.Reply | e.Close):
-                    self.answers.append(effect)
-                elif isinstance(effect, e.ToZooKeeper):
-                    requests += 1
-                    assert requests < REQUESTS, "the broker goes round in a circle"
-                    if self.loses:
-                        inputs.append(e.ZooKeeperAnswer(effect.request_id, zk.Unknown()))
-                        continue
-                    asked = below(self.chroot, effect.request)
-                    answer, fired = self.tree.request(ME, asked, 0)
-                    inputs.append(
-                        e.ZooKeeperAnswer(effect.request_id, answer_within(self.chroot, answer))
-                    )
-                    inputs += self._fired(fired)
+        self._inputs.append(what)
+        if self._giving:
+            return  # another client writes between two requests of this broker
+        self._giving, before = True, len(self.asked)
+        try:
+            while self._inputs and not self.exited:
+                for effect in self.core.handle(self._inputs.pop(0), e.Instant(self.now_ns, 0)):
+                    self._carry_out(effect)
+                assert len(self.asked) - before < REQUESTS, "the broker goes round in a circle"
+        finally:
+            self._giving = False
+            self._inputs.clear()
+
+    def _carry_out(self, effect: e.Effect) -> None:
+        self.effects.append(effect)
+        match effect:
+            case e.Note(body):
+                self.notes.append(body)
+            case e.Checkpoint():
+                self.checkpoints.append(effect)
+            case e.OpenSession():
+                self.opened += 1
+            case e.CloseSession():
+                self.closed = True
+            case e.Exit():
+                self.exited = True
+            case e.Call():
+                self.calls.append(effect)
+            case e.Reply() | e.Close():
+                self.answers.append(effect)
+            case e.ToZooKeeper(request_id, request):
+                self.asked.append(request)
+                self._answer(request_id, request)
+            case _:
+                pass
+
+    def _answer(self, request_id: int, request: zk.Request) -> None:
+        instead: zk.Answer | None = zk.Unknown() if self.loses else None
+        if self.meddles is not None and instead is None:
+            instead = self.meddles(request)
+        answer = self.carries_out(request) if instead is None else instead
+        self._inputs.append(e.ZooKeeperAnswer(request_id, answer))
+
+    def carries_out(self, request: zk.Request) -> zk.Answer:
+        """Carries out a request of this broker. The events of its watches come before the answer,
+        as from ZooKeeper."""
+        answer, fired = self.tree.request(ME, below(self.chroot, request), 0)
+        self._inputs += self._fired(fired)
+        return answer_within(self.chroot, answer)
 
     def write(self, request: zk.Request) -> None:
         """Another client's request."""

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from uuid import UUID
-
 import pytest
 from tests.clusters.reference.broker_bench import ME, OTHER, BrokerBench
+from tests.clusters.reference.classic_bench import (
+    ENDPOINTS,
+    TOPIC,
+    bench,
+    isr,
+    known,
+    noted,
+    other_broker,
+    topic,
+)
 
 from fencepost import NodeStopped, UsageError
 from fencepost_clusters.reference.core.assembly import read_settings
 from fencepost_clusters.reference.core.classic import writes, znodes
-from fencepost_clusters.reference.core.classic.broker import ClassicNode
 from fencepost_clusters.reference.core.node import effects as e
-from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.core.zookeeper.contents import encode
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.zookeeper.client import port as zk
@@ -26,54 +32,7 @@ from fencepost_kafka import (
     ZnodeUnreadable,
 )
 
-TOPIC = UUID(int=7)
 ISR = "/brokers/topics/orders/0/ISR"
-ENDPOINTS = (("CLIENT", "broker-2", 9092), ("REPLICATION", "broker-2", 9094))
-
-
-def bench(**more: str) -> BrokerBench:
-    return BrokerBench(
-        control_plane="classic",
-        zookeeper_session_timeout_ms="3000",
-        preferred_replica_time_ms="200",
-        leader_election_wait_time_ms="1500",
-        **more,
-    )
-
-
-def known(one: BrokerBench) -> ClassicNode:
-    assert isinstance(one.core, ClassicNode)
-    return one.core
-
-
-def noted(one: BrokerBench, kind: type) -> list[object]:
-    return [body for body in one.notes if isinstance(body, kind)]
-
-
-def topic(one: BrokerBench, replicas: tuple[int, ...], isr: znodes.Isr | None = None) -> None:
-    """A topic of one partition, as another broker creates it."""
-    content = encode(znodes.Topic(id=TOPIC, version=1))
-    partition = Partition(
-        topic_id=TOPIC, index=0, replicas=replicas, isr=(), leader=-1, leader_epoch=0
-    )
-    found = [
-        write
-        if isr is None or not isinstance(write, zk.Create) or not write.path.endswith("/ISR")
-        else zk.Create(write.path, encode(isr))
-        for write in writes.partition_made("orders", partition)
-    ]
-    made = (zk.Create("/brokers/topics/orders", content), *found)
-    parent = zk.Create("/brokers/partitions_reassigned/orders")
-    one.write(zk.Multi((*made, parent)))
-
-
-def other_broker(one: BrokerBench, node: int = 2) -> None:
-    info = encode(znodes.BrokerInfo(ENDPOINTS, version=1))
-    one.write(zk.Create(znodes.broker(node), info, ephemeral=True))
-
-
-def isr(members: tuple[int, ...], since: tuple[int, ...], epoch: int = 3) -> znodes.Isr:
-    return znodes.Isr(epoch=epoch, leader=members[0], isr=members, since=since, version=1)
 
 
 # ------------------------------------------------------------------------------------ registration
