@@ -7,10 +7,10 @@ decides again.
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from typing import final
 
-from fencepost import Cause
 from fencepost_clusters.reference.core.classic import writes, znodes
 from fencepost_clusters.reference.core.classic.context import Context
 from fencepost_clusters.reference.core.cluster.changes import CHANGES
@@ -42,16 +42,16 @@ class Administration:
         self._reader = context.reader
         self._policies = context.policies.cluster
         self._incarnation = incarnation
-        self._made = 0
+        self._numbers = itertools.count(1)
 
     def forward(self, received: Received, now: Instant, leader: int | None) -> None:
         """Carries out a request, and answers it once the change is stored, or refuses it."""
         if self._session.connected is None:
-            self._answer(received, CHANGES.refused(received.message, Error.NOT_CONTROLLER), None)
+            self._answer(received, CHANGES.refused(received.message, Error.NOT_CONTROLLER))
             return
-        self._session.start(self._carry_out(received, self._known.out.cause))
+        self._session.start(self._carry_out(received))
 
-    def _carry_out(self, received: Received, cause: Cause | None) -> Task:
+    def _carry_out(self, received: Received) -> Task:
         sent = False
         try:
             for _ in range(ATTEMPTS):
@@ -59,21 +59,21 @@ class Administration:
                 decision = CHANGES.decide(self._context(), received.message)
                 found = writes.transaction(self._known, decision.records)
                 if not found:
-                    self._answer(received, decision.answer, cause)
+                    self._answer(received, decision.answer)
                     return
                 sent = True
                 done = certain((yield zk.Multi(found)))
-                sent = False
                 if isinstance(done, zk.Done) and not isinstance(done.results[-1], zk.Refused):
                     yield from self._refresh()
-                    self._answer(received, decision.answer, cause)
+                    self._answer(received, decision.answer)
                     return
+                sent = False
         except Disconnected:
             pass
         except BadZnode as bad:
             self._known.out.note(ZnodeUnreadable(reason=str(bad)))
         error = Error.REQUEST_TIMED_OUT if sent else Error.NOT_CONTROLLER
-        self._answer(received, CHANGES.refused(received.message, error), cause)
+        self._answer(received, CHANGES.refused(received.message, error))
 
     def _refresh(self) -> Task:
         """Reads the cluster, so that a decision is made upon it as it is now. The others can be
@@ -106,10 +106,8 @@ class Administration:
 
     def _topic_id(self, name: str, number: int) -> uuid.UUID:
         """A new topic's id: this process gives none twice."""
-        self._made += 1
-        made = f"{self._incarnation}:{self._made}:{name}"
+        made = f"{self._incarnation}:{next(self._numbers)}:{name}"
         return uuid.uuid5(uuid.NAMESPACE_URL, made)
 
-    def _answer(self, received: Received, answer: m.Response, cause: Cause | None) -> None:
-        with self._known.out.caused_by(cause or self._known.out.cause):
-            self._known.out.add(Reply(received.request_id, answer))
+    def _answer(self, received: Received, answer: m.Response) -> None:
+        self._known.out.add(Reply(received.request_id, answer))
