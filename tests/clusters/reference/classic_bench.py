@@ -20,7 +20,6 @@ from fencepost_clusters.zookeeper.client import port as zk
 TOPIC = UUID(int=7)
 KEY = (TOPIC, 0)
 ENDPOINTS = (("CLIENT", "broker-2", 9092), ("REPLICATION", "broker-2", 9094))
-FIRST_SESSION = 1000
 Body = TypeVar("Body")
 
 
@@ -125,7 +124,6 @@ def fetches(
     """A follower's fetch from this broker."""
     node_known = known(one).known
     topic_id = node_known.image.topics[name]
-    key = (topic_id, 0)
     partition = node_known.image.partitions[topic_id][0]
     asked = m.FetchPartition(
         partition=0,
@@ -133,7 +131,6 @@ def fetches(
         partition_max_bytes=1 << 20,
         current_leader_epoch=partition.leader_epoch,
     )
-    assert key
     registration = node_known.registrations.get(node)
     request = m.FetchRequest(
         max_wait=0,

@@ -172,6 +172,8 @@ class ClassicNode:
         self.leading.go_on(now)
         self.producing.settle(now)
         self.fetching.release(self.known.image, now)
+        if self.lifecycle.stopping:
+            self.lifecycle.go_on(len(self.known.led_by_me()), now)
         self._due_ns = self._earliest_ns()
         if self.lifecycle.ended:
             self._stop(now)
@@ -212,7 +214,6 @@ class ClassicNode:
         self.reader.tick(now)
         self.elections.tick(now)
         self.leading.tick(now)
-        self.lifecycle.go_on(len(self.known.led_by_me()), now)
         self.replicas.tick(self.known.image, now)
         self.following.tick(self.known.image, now)
 

@@ -57,7 +57,7 @@ class Lifecycle:
     def registers(self, epoch: int) -> None:
         """The znode is created; its czxid is the broker epoch."""
         self.epoch = epoch
-        self._become(OwnState.STOPPING if self.stopping else OwnState.ACTIVE, "registered")
+        self._become(OwnState.ACTIVE, "registered")
 
     def unregistered(self) -> None:
         """The session has ended, and with it the registration."""
@@ -88,10 +88,10 @@ class Lifecycle:
         deadline_ns = self.deadline_ns()
         if deadline_ns is None:
             return
-        if now.monotonic_ns >= deadline_ns:
-            self._become(OwnState.ENDED, "shutdown_timeout" if led else "shutdown_granted")
-        elif led == 0:
+        if led == 0:
             self._become(OwnState.ENDED, "shutdown_granted")
+        elif now.monotonic_ns >= deadline_ns:
+            self._become(OwnState.ENDED, "shutdown_timeout")
 
     def _become(self, state: OwnState, reason: StateReason) -> None:
         old, self.state = self.state, state
