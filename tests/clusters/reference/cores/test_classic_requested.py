@@ -1,0 +1,198 @@
+"""Replicas without a controller: they start, and go, upon requests."""
+
+from __future__ import annotations
+
+from tests.clusters.reference.broker_bench import OTHER, BrokerBench
+from tests.clusters.reference.classic_bench import (
+    KEY,
+    TOPIC,
+    bench,
+    children,
+    exists,
+    isr,
+    known,
+    noted,
+    other_broker,
+    process,
+    started,
+    topic,
+)
+
+from fencepost_clusters.reference.core.classic import writes, znodes
+from fencepost_clusters.reference.core.node import effects as e
+from fencepost_clusters.reference.core.replication.replica import log_name
+from fencepost_clusters.reference.core.zookeeper.contents import encode
+from fencepost_clusters.zookeeper.client import port as zk
+from fencepost_kafka import (
+    BrokerRegistered,
+    LeadershipEnded,
+    LeadershipStarted,
+    ReplicaRemoved,
+    StateChangeCarriedOut,
+)
+
+LEADER = znodes.leader("orders", 0)
+REASSIGNED = znodes.reassigned("orders", 0)
+STATE = znodes.state("orders", 0, 1)
+
+
+def follower() -> BrokerBench:
+    """A bench whose broker is a new replica of a partition that broker 2 leads."""
+    one = started()
+    other_broker(one)
+    two = process(one, 2)
+    topic(one, (2,), isr((2,), (two,)))
+    content = znodes.Isr(epoch=4, leader=2, isr=(2,), since=(two,), version=1)
+    leader = zk.Create(LEADER, b"2", ephemeral=True)
+    one.write(zk.Multi((leader, zk.SetData(znodes.isr("orders", 0), encode(content)))))
+    return one
+
+
+def called_off(one: BrokerBench) -> None:
+    """The reassignment ends without its new replica, as a broker stores that."""
+    replicas = encode(znodes.Assigned(replicas=(2,), version=1))
+    write = zk.SetData(znodes.replicas("orders", 0), replicas)
+    one.write(zk.Multi((write, zk.Delete(REASSIGNED))))
+
+
+def assigned(one: BrokerBench) -> None:
+    target = encode(znodes.Assigned(replicas=(2, 1), version=1))
+    one.write(zk.Create(REASSIGNED, target))
+    assert not known(one).replicas.all()
+    one.write(zk.Create(STATE))
+    one.write(writes.request("orders", 0, 1, znodes.StateChange.ASSIGNED))
+
+
+def test_a_new_replica_starts_once_it_is_requested_to() -> None:
+    one = follower()
+    assigned(one)
+    assert [each.key for each in known(one).replicas.all()] == [KEY]
+    (carried_out,) = noted(one, StateChangeCarriedOut)
+    assert (carried_out.change, carried_out.moot) == ("assigned", False)
+    assert children(one, STATE) == ()
+
+
+def test_a_replica_that_is_no_more_assigned_goes_upon_a_request() -> None:
+    one = follower()
+    assigned(one)
+    called_off(one)
+    assert known(one).replicas.all()
+    one.write(writes.request("orders", 0, 1, znodes.StateChange.UNASSIGNED))
+    assert not known(one).replicas.all()
+    (removed,) = noted(one, ReplicaRemoved)
+    assert removed.reason == "unassigned"
+    assert not exists(one, STATE)
+
+
+def test_a_replica_that_goes_and_comes_back_waits_for_a_request() -> None:
+    one = follower()
+    assigned(one)
+    called_off(one)
+    one.write(writes.request("orders", 0, 1, znodes.StateChange.UNASSIGNED))
+    assigned(one)
+    assert known(one).replicas.all()
+
+
+def leading(replicas: tuple[int, ...]) -> BrokerBench:
+    """A bench whose broker leads a partition as the only member of the ISR."""
+    one = started()
+    topic(one, replicas, isr((1,), (known(one).elections.process,)))
+    one.passes(0.01)
+    assert noted(one, LeadershipStarted)
+    return one
+
+
+def deleted(one: BrokerBench) -> None:
+    marked = encode(znodes.Topic(id=TOPIC, version=1, deleting=True))
+    request = writes.request("orders", 0, 1, znodes.StateChange.DELETE)
+    one.write(zk.Multi((zk.SetData(znodes.topic("orders"), marked), request)))
+
+
+def test_a_topic_is_gone_once_its_last_replica_is() -> None:
+    one = leading((1,))
+    deleted(one)
+    assert not exists(one, znodes.topic("orders"))
+    assert not exists(one, znodes.reassignments("orders"))
+    assert [x.reason for x in noted(one, ReplicaRemoved)] == ["deleted"]
+    assert [x.reason for x in noted(one, LeadershipEnded)] == ["deleted"]
+    image = known(one).known.image
+    assert (image.topics, image.names, image.deleting, image.settings) == ({}, {}, set(), {})
+    assert not known(one).known.isrs
+    assert not known(one).known.offsets
+    one.passes(5)
+
+
+def test_a_topic_stays_while_another_replica_is_left() -> None:
+    one = leading((1, 2))
+    deleted(one)
+    assert exists(one, znodes.topic("orders"))
+    assert not exists(one, LEADER)
+    assert not exists(one, STATE)
+
+
+def test_a_new_replica_of_a_topic_that_is_deleted_goes_too() -> None:
+    one = follower()
+    assigned(one)
+    marked = encode(znodes.Topic(id=TOPIC, version=1, deleting=True))
+    one.write(zk.SetData(znodes.topic("orders"), marked))
+    assert not known(one).replicas.all()
+    assert not exists(one, STATE)
+
+
+def test_registrations_are_numbered_by_their_znode() -> None:
+    one = started()
+    (registered,) = noted(one, BrokerRegistered)
+    assert process(one, 1) == registered.broker_epoch
+
+
+def test_the_log_of_a_new_replica_stays_on_disk_until_a_request() -> None:
+    """Its process was restarted, and the leader has not requested it again."""
+    log = log_name("orders", KEY)
+    one = bench()
+    for path in (znodes.BROKERS, *znodes.PERSISTENT):
+        content = encode(znodes.BrokerSettings(version=1)) if path == znodes.BROKERS else b""
+        one.write(zk.Create(path, content))
+    topic(one, (2,), isr((2,), (-5,)))
+    one.write(zk.Create(REASSIGNED, encode(znodes.Assigned(replicas=(2, 1), version=1))))
+    one.write(zk.Create(STATE))
+    one.start(logs={log: ()})
+    called_off(one)
+    other_broker(one)
+    assert not [each for each in one.effects if isinstance(each, e.Delete)]
+    one.write(writes.request("orders", 0, 1, znodes.StateChange.UNASSIGNED))
+    assert [each.log for each in one.effects if isinstance(each, e.Delete)] == [log]
+    assert [each.reason for each in noted(one, ReplicaRemoved)] == ["stray"]
+
+
+def test_a_request_that_goes_while_it_is_read_is_passed_over() -> None:
+    one = leading((1,))
+
+    def gone(request: zk.Request) -> zk.Answer | None:
+        if isinstance(request, zk.GetData) and "request-" in request.path:
+            one.tree.request(OTHER, zk.Delete(request.path), 0)
+        return None
+
+    one.meddles = gone
+    one.write(writes.request("orders", 0, 1, znodes.StateChange.UNASSIGNED))
+    assert not noted(one, StateChangeCarriedOut)
+
+
+def test_requests_are_carried_out_in_their_order() -> None:
+    one = follower()
+    one.write(zk.Create(REASSIGNED, encode(znodes.Assigned(replicas=(2, 1), version=1))))
+    path = STATE
+    several = (
+        zk.Create(path),
+        writes.request("orders", 0, 1, znodes.StateChange.BECOME_FOLLOWER),
+        writes.request("orders", 0, 1, znodes.StateChange.UNASSIGNED),
+        writes.request("orders", 0, 1, znodes.StateChange.ASSIGNED),
+    )
+    one.write(zk.Multi(several))
+    done = noted(one, StateChangeCarriedOut)
+    assert [(each.change, each.moot) for each in done] == [
+        ("become_follower", False),
+        ("unassigned", True),
+        ("assigned", False),
+    ]
+    assert [each.path for each in done] == sorted(each.path for each in done)
+    assert children(one, STATE) == ()
