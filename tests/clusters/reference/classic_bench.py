@@ -130,6 +130,7 @@ def fetches(
         fetch_offset=offset,
         partition_max_bytes=1 << 20,
         current_leader_epoch=partition.leader_epoch,
+        last_fetched_epoch=partition.leader_epoch if offset else -1,
     )
     registration = node_known.registrations.get(node)
     request = m.FetchRequest(

@@ -104,6 +104,7 @@ def test_a_registration_names_the_epoch_and_the_session() -> None:
     assert read.stat.owner == ME
     assert states(one) == [("ACTIVE", "registered", registered.broker_epoch)]
     assert known(one).elections.process == registered.broker_epoch
+    assert zk.Exists(znodes.broker(1), watch=True) not in one.asked, "the answer says it"
 
 
 def test_a_missing_chroot_is_named_and_the_broker_joins_once_it_exists() -> None:
@@ -316,6 +317,22 @@ def test_the_only_member_of_an_isr_leads_until_the_limit() -> None:
     (ended,) = noted(one, LeadershipEnded)
     assert ended.reason == "shutdown"
     assert len(one.checkpoints) > before, "its high watermark is kept"
+
+
+def test_a_broker_without_a_connection_tells_nothing_when_it_stops() -> None:
+    one = leading()
+    one.give(e.ZooKeeperEvent(zk.Suspended()))
+    before = len(one.asked)
+    stopping(one)
+    assert len(one.asked) == before
+
+
+def test_a_broker_that_never_registered_tells_nothing_when_it_stops() -> None:
+    one = bench(chroot="/mine")
+    one.start()
+    before = len(one.asked)
+    assert stopping(one).exited
+    assert len(one.asked) == before
 
 
 def test_a_stopping_broker_whose_session_ends_leads_nothing_and_ends() -> None:

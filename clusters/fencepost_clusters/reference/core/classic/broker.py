@@ -146,7 +146,6 @@ class ClassicNode:
     def handle(self, what: Input, now: Instant) -> tuple[Effect, ...]:
         """Handles an input; returns its effects, in order."""
         self._clock.now = now
-        self._out.cause = None
         self._tick_if_due(now)
         match what:
             case Received():
@@ -251,10 +250,9 @@ class ClassicNode:
         self, event: zk.Connected | zk.Suspended | zk.Ended | zk.Fired, now: Instant
     ) -> None:
         if isinstance(event, zk.Fired):
-            mine = event.path == znodes.broker(self.settings.node_id)
             if self._registered_in is not None:
                 self.reader.fired(event)
-            elif mine and self.session.connected is not None:
+            elif self.session.connected is not None:  # it watches only the znode of its id
                 self.session.start(self._join(self.session.connected))
             return
         self.session.changed(event, now)
