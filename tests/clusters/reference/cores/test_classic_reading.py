@@ -176,8 +176,8 @@ def test_a_topic_is_noted_when_it_is_made_marked_and_gone() -> None:
     assert len(noted(one, TopicMarked)) == 1
     one.write(zk.Delete(znodes.state("orders", 0, 2)))
     one.write(zk.Multi(writes.topic_gone(known(one).known, "orders")))
-    told = [(x.topic, x.topic_id, x.deleted, x.role) for x in noted(one, TopicCommitted)]
-    assert told == [
+    changes = [(x.topic, x.topic_id, x.deleted, x.role) for x in noted(one, TopicCommitted)]
+    assert changes == [
         ("orders", str(TOPIC), False, "controller"),
         ("orders", str(TOPIC), True, "controller"),
     ]
@@ -194,8 +194,8 @@ def test_a_topic_that_is_made_again_is_another_one() -> None:
     image = known(one).known.image
     assert image.topics == {"orders": UUID(int=9)}
     assert image.names == {UUID(int=9): "orders"}
-    told = [(x.topic_id, x.deleted) for x in noted(one, TopicCommitted)]
-    assert told == [
+    changes = [(x.topic_id, x.deleted) for x in noted(one, TopicCommitted)]
+    assert changes == [
         (str(TOPIC), False),
         (str(TOPIC), True),
         (str(UUID(int=9)), False),

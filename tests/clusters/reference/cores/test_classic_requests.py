@@ -69,8 +69,8 @@ def test_a_created_topic_is_known_before_the_answer() -> None:
     assert created(one, "orders") == [Error.NONE]
     assert exists(one, znodes.isr("orders", 0))
     replied = next(n for n, each in enumerate(one.effects) if isinstance(each, e.Reply))
-    told = [isinstance(x, e.Note) and isinstance(x.body, TopicCommitted) for x in one.effects]
-    assert any(told[:replied])
+    changes = [isinstance(x, e.Note) and isinstance(x.body, TopicCommitted) for x in one.effects]
+    assert any(changes[:replied])
     one.passes(0.1)
     assert [each.leading for each in known(one).replicas.all()] == [True]
 
