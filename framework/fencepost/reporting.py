@@ -46,6 +46,7 @@ from fencepost.judging.judge import (
 )
 from fencepost.judging.rules import applied
 from fencepost.model.extras import check_extra
+from fencepost.model.shares import interval
 from fencepost.model.text import docstring, printable
 from fencepost.plugins.manager import Plugins, load
 from fencepost.plugins.reports import (
@@ -96,6 +97,7 @@ __all__ = [
     "event_files",
     "explain",
     "has_concerns",
+    "interval",
     "is_merged",
     "is_sourced",
     "judge",

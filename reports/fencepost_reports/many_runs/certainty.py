@@ -6,7 +6,7 @@ from collections import Counter
 
 import pyarrow as pa
 
-from fencepost.model.shares import interval
+from fencepost.reporting import interval
 
 COLUMNS = pa.schema(
     [
