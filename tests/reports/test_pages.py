@@ -24,6 +24,7 @@ CORRELATION = [
     {
         "what": "violation", "fault": fault, "type": type_, "windows": 9, "occurred": 3,
         "failed": 3, "both": 2, "support": 2 / 9, "confidence": 2 / 3, "lift": 2.0,
+        "elsewhere": 1 / 6, "low": 0.21, "high": 0.94, "differs": True,
     }
     for fault, type_ in (("isolate", None), (None, "broker lost: x"), ("isolate", "broker lost: x"))
 ]  # fmt: skip
