@@ -46,7 +46,7 @@ from fencepost.judging.judge import (
 )
 from fencepost.judging.rules import applied
 from fencepost.model.extras import check_extra
-from fencepost.model.shares import interval
+from fencepost.model.shares import Interval, interval
 from fencepost.model.text import docstring, printable
 from fencepost.plugins.manager import Plugins, load
 from fencepost.plugins.reports import (
@@ -69,6 +69,7 @@ __all__ = [
     "Engine",
     "Explanation",
     "Following",
+    "Interval",
     "JudgedRun",
     "Judgement",
     "OnFinding",
