@@ -77,6 +77,7 @@ ALL: tuple[Rule[Any], ...] = (
     epochs.ChangesSurviveFailover(),
     metadata_disks.CommittedRecordsAreStored(),
     metadata.StandbysHoldState(),
+    metadata.RecordsReadAlike(),
     metadata.SnapshotRebuildsState(),
     metadata.OneSnapshotAtATime(),
     metadata.FormatByLevel(),

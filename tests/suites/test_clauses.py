@@ -41,11 +41,13 @@ OURS = {"AVAIL-writable", "AVAIL-readable", "AVAIL-fenced", "AVAIL-recovered"}
 
 BY_DISKS = ("QC-07", "RP-05", "RP-12", "RP-27")
 """The clauses with a second rule, about what disks hold after a run."""
+BY_PEERS = ("QC-06",)
+"""The clauses with a second rule, about what nodes say of one record."""
 
 
-def test_every_required_clause_has_one_rule_and_some_another_about_disks() -> None:
+def test_every_required_clause_has_one_rule_and_some_another() -> None:
     judged = [rule.clause for rule in rules.ALL]
-    assert sorted(judged) == sorted([*OWED, *ANOMALIES, *OURS, *BY_DISKS])
+    assert sorted(judged) == sorted([*OWED, *ANOMALIES, *OURS, *BY_DISKS, *BY_PEERS])
 
 
 def test_the_clauses_of_the_documents_are_counted_apart() -> None:

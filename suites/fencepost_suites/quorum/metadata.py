@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import final
+from typing import Any, final
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from fencepost import (
     Cause,
@@ -20,17 +20,22 @@ from fencepost import (
     Violated,
 )
 from fencepost_kafka import (
+    BrokerCommitted,
+    BrokerDeleted,
     FeatureFinalized,
     MetadataCommitted,
     MetadataDigest,
+    PartitionCommitted,
     SnapshotAsked,
     SnapshotKnown,
     SnapshotLoaded,
     SnapshotStarted,
     SnapshotStored,
+    TopicCommitted,
+    TopicMarked,
 )
 from fencepost_kafka.active_faults import slot_of
-from fencepost_suites.common.keys import NOTHING, whole_run
+from fencepost_suites.common.keys import NOTHING, Keys, whole_run
 
 
 class _Digests(Struct):
@@ -91,6 +96,55 @@ class StandbysHoldState(Struct, frozen=True):
         return state, (Exercised(event.ref, Evidence.PEER),)
 
     def end(self, state: _Digests, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+class _Replayed(Struct):
+    """The record at one offset as the first process read it, without what differs by node."""
+
+    record: Struct | None = None
+    first: Cause | None = None
+
+
+def _by_offset(event: Event) -> Keys:
+    body: Any = event.body
+    return ((body.offset,),)
+
+
+@final
+class RecordsReadAlike(Struct, frozen=True):
+    """QC-06: what a node says it replayed is held to what every other node says of that offset.
+
+    A digest tells that two states differ. This names the record, and lets no node's own word
+    stand alone for a record that all nodes read."""
+
+    clause: str = "QC-06"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            BrokerCommitted,
+            BrokerDeleted,
+            FeatureFinalized,
+            PartitionCommitted,
+            TopicCommitted,
+            TopicMarked,
+        }
+    )
+    keys = staticmethod(_by_offset)
+
+    def start(self, key: Key) -> _Replayed:
+        return _Replayed()
+
+    def step(self, state: _Replayed, event: Event) -> tuple[_Replayed, Sequence[Finding]]:
+        body: Any = event.body
+        record = structs.replace(body, role="") if hasattr(body, "role") else body
+        if state.first is None:
+            return _Replayed(record, event.ref), NOTHING
+        if record == state.record:
+            return state, NOTHING
+        message = f"{event.process} {body.sentence()}; {state.first.process} read another record"
+        return state, (Violated(event.ref, Evidence.PEER, message, (state.first,)),)
+
+    def end(self, state: _Replayed, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
+from msgspec import structs
 
 from fencepost import Evidence, NodeStarted, ProcessExited
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
@@ -13,6 +16,7 @@ from fencepost_kafka import (
     HeartbeatAnswered,
     MetadataCommitted,
     MetadataDigest,
+    PartitionCommitted,
     SnapshotAsked,
     SnapshotKnown,
     SnapshotLoaded,
@@ -66,6 +70,43 @@ def test_two_controllers_with_one_state_keep_qc_06(h: HistoryBuilder) -> None:
 def test_qc_06_is_undecided_in_a_history_cut_short(h: HistoryBuilder) -> None:
     h.add(ONE, MetadataDigest(offset=32, entities=5, digest="aa"))
     assert verdict(h, "QC-06", complete=False).verdict is Outcome.UNKNOWN
+
+
+def one_partition(leader: int, role: Literal["broker", "controller"]) -> PartitionCommitted:
+    return PartitionCommitted(
+        offset=9,
+        topic="orders",
+        partition=0,
+        leader=leader,
+        leader_epoch=1,
+        isr=(1, 2),
+        replicas=(1, 2),
+        role=role,
+    )
+
+
+def test_a_node_that_read_another_record_at_an_offset_breaks_qc_06(h: HistoryBuilder) -> None:
+    h.add(ONE, one_partition(leader=1, role="controller"))
+    h.add(BROKER, one_partition(leader=2, role="broker"))
+    (found,) = verdict(h, "QC-06").violations
+    assert "broker 2 leads orders-0" in found.message
+    assert f"{ONE} read another record" in found.message
+    assert found.evidence is Evidence.PEER
+
+
+def test_a_node_that_read_a_record_of_another_type_at_an_offset_breaks_qc_06(
+    h: HistoryBuilder,
+) -> None:
+    h.add(ONE, one_partition(leader=1, role="controller"))
+    h.add(TWO, FeatureFinalized(offset=9, feature="metadata.format", level=2))
+    assert verdict(h, "QC-06").verdict is Outcome.VIOLATED
+
+
+def test_nodes_in_other_roles_and_later_offsets_keep_qc_06(h: HistoryBuilder) -> None:
+    h.add(ONE, one_partition(leader=1, role="controller"))
+    h.add(BROKER, one_partition(leader=1, role="broker"))
+    h.add(BROKER, structs.replace(one_partition(leader=2, role="broker"), offset=10))
+    assert verdict(h, "QC-06").verdict is Outcome.NOT_EXERCISED
 
 
 # ------------------------------------------------------------------------------------------ QC-11
