@@ -17,6 +17,13 @@ from fencepost import Event, FaultHealed, FaultInjected
 
 FAULT_KINDS: frozenset[type[Struct]] = frozenset({FaultInjected, FaultHealed})
 """The events that `ActiveFaults.take` applies."""
+_CUTS = frozenset(
+    {
+        *("cut", "partition", "isolate", "cut_from_role", "isolate_role", "halves", "bridge"),
+        *("majorities_ring", "cut_from_controllers"),
+    }
+)
+"""The faults of links that let no data pass. Others delay it, or take single messages."""
 
 
 class ActiveFault(Struct, frozen=True):
@@ -29,6 +36,8 @@ class ActiveFault(Struct, frozen=True):
     directions: frozenset[tuple[str, str]]
     """The (source, target) pairs of slots between which it affects data; none: it acts upon the
     slots themselves."""
+    severs: bool = False
+    """Whether no data passes in these directions."""
 
     def hits(self, process: str) -> bool:
         """Whether it acts upon the process itself, or upon its slot."""
@@ -73,6 +82,7 @@ class ActiveFaults(Struct):
                     body.began_at_ns or event.at_ns,
                     frozenset(map(slot_of, body.targets)),
                     body.pairs(),
+                    severs=body.fault in _CUTS,
                 )
             case FaultHealed():
                 return self.now.pop(event.body.fault_id, None)

@@ -46,13 +46,18 @@ def around(slot: str) -> list[Pair]:
 
 
 def cut(
-    h: HistoryBuilder, pairs: Sequence[Pair], fault: str = "partition-1", receipt: bool = True
+    h: HistoryBuilder,
+    pairs: Sequence[Pair],
+    fault: str = "partition-1",
+    *,
+    receipt: bool = True,
+    kind: str = "partition",
 ) -> None:
     h.add(
         "harness",
         FaultInjected(
             fault_id=fault,
-            fault="partition",
+            fault=kind,
             targets=tuple(sorted({slot for pair in pairs for slot in pair})),
             receipt=receipt,
             evidence="seen",
@@ -150,6 +155,15 @@ def test_only_voters_that_cannot_reach_it_count_for_kr_09(pairs: list[Pair], bro
     cut(h, pairs)
     h.after(BOUND_MS + 2_000)
     assert verdict(h, "KR-09").violated == broken
+
+
+@pytest.mark.parametrize("fault", ["slow_link", "hold"])
+def test_a_link_that_delays_messages_still_reaches_it_for_kr_09(fault: str) -> None:
+    h = quorum()
+    cut(h, around("controller-1"), kind=fault)
+    h.after(BOUND_MS + 1)
+    elected(h, TWO, 5)
+    assert verdict(h, "KR-09").violated == 0
 
 
 def test_a_cut_without_a_receipt_proves_nothing_for_kr_09() -> None:

@@ -68,7 +68,8 @@ class _Voters:
         faults = self.faults.now.values()
         for slot, process in self.processes.items():
             silent = not process or any(
-                one.hits(process) or (slot, listener) in one.directions for one in faults
+                one.hits(process) or (one.severs and (slot, listener) in one.directions)
+                for one in faults
             )
             if slot != listener and silent:
                 yield slot
@@ -246,7 +247,7 @@ class _Returns:
         fault = self.voters.faults.now.get(body.fault_id)
         began_ns = body.began_at_ns or event.at_ns
         away_ns = 2 * self.voters.fetch_timeout_ns
-        if fault is None or not away_ns or began_ns - fault.began_ns < away_ns:
+        if fault is None or not fault.severs or not away_ns or began_ns - fault.began_ns < away_ns:
             return None
         terms = [term for term in self.terms if term[0] <= began_ns]
         slots = set(self.voters.processes)

@@ -38,13 +38,6 @@ from fencepost_kafka.active_faults import ActiveFault, ActiveFaults, slot_of
 DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
 _SILENCING = frozenset({"pause", "cut_from_controllers"})
 """Faults that keep a broker's heartbeats from every controller, and have the broker as a target."""
-_CUTS = frozenset(
-    {
-        *("cut", "partition", "isolate", "cut_from_role", "isolate_role", "halves", "bridge"),
-        *("majorities_ring", "cut_from_controllers"),
-    }
-)
-"""Faults that let no data pass in their directions."""
 
 
 @final
@@ -134,7 +127,7 @@ class _Sessions:
     def unheard(self, slot: str, cut: ActiveFault) -> bool:
         """Whether a cut keeps all data of a slot from every controller."""
         ways = {(slot, controller) for controller in self.controllers}
-        return bool(ways) and ways <= cut.directions
+        return cut.severs and bool(ways) and ways <= cut.directions
 
     def hears_again(self, fault_id: str) -> None:
         """Ends the silences that one fault caused."""
@@ -213,7 +206,7 @@ class SilentIsFenced:
             return
         for target in body.targets:
             heard = (
-                body.fault not in _CUTS or not state.unheard(target, fault)
+                not state.unheard(target, fault)
                 if fault.directions
                 else body.fault not in _SILENCING
             )
