@@ -46,6 +46,9 @@ class _Healing(Struct):
     bounds: BoundsStated | None = None
     brokers: Brokers = field(default_factory=Brokers)
     partitions: Partitions = field(default_factory=Partitions)
+    cleared: dict[tuple[str, int], int] = field(default_factory=dict)
+    """The partitions whose last eligible leaders a record took while the ISR was empty -> its
+    offset."""
     marked: set[str] = field(default_factory=set)
     """The topics that are being deleted."""
     known: set[str] = field(default_factory=set)
@@ -64,6 +67,18 @@ class _Healing(Struct):
         running = self.around.living.keys()
         return not self.around.faults.now and self.known == set(running)
 
+    def stored(self, body: PartitionCommitted) -> None:
+        """Applies a partition's record."""
+        newer, before = self.partitions.take(body)
+        if not newer:
+            return
+        self.marked.discard(body.topic)
+        place = body.topic, body.partition
+        if body.isr or body.eligible:
+            self.cleared.pop(place, None)
+        elif before is not None and not before.isr and before.eligible:
+            self.cleared[place] = body.offset
+
     def lacks(self) -> str:
         """The first thing that the cluster lacks by committed metadata; empty if it is whole."""
         fenced = (b for b, one in self.brokers.newest.items() if one.fenced)
@@ -74,7 +89,16 @@ class _Healing(Struct):
             if topic in self.marked or one.adding or one.removing:
                 continue
             if not self.around.slots(one.leader):
-                return f"{topic}-{partition} has no live leader"
+                offset = self.cleared.get((topic, partition))
+                why = (
+                    ""
+                    if offset is None
+                    else (
+                        f", and none may be elected: offset {offset} left no replica eligible beside "
+                        "an empty ISR"
+                    )
+                )
+                return f"{topic}-{partition} has no live leader{why}"
             if set(one.isr) != set(one.replicas):
                 return f"the ISR of {topic}-{partition} is {list(one.isr)} of {list(one.replicas)}"
         return ""
@@ -113,8 +137,7 @@ class RecoversInTime(Struct, frozen=True):
                 if not body.recovered:
                     self._reported(state, event, body)
             case PartitionCommitted():
-                if state.partitions.take(body)[0]:
-                    state.marked.discard(body.topic)
+                state.stored(body)
             case BrokerCommitted() | BrokerDeclared():
                 state.brokers.take(body)
             case BrokerDeleted():

@@ -187,6 +187,22 @@ def test_a_replica_eligible_before_a_batch_may_be_elected_within_it(
     assert alone.eligible == ()
 
 
+@pytest.mark.parametrize(("topic", "cleared"), [("orders", True), ("", True), ("audit", False)])
+def test_a_record_clears_the_eligible_leaders_of_a_topic_or_of_all(
+    known: Schemas, topic: str, cleared: bool
+) -> None:
+    metadata = Metadata()
+    for stored in recorded(known):
+        if stored.offset < 200:
+            metadata.replay(stored)
+    metadata.replay(changed(known, 300, Leader=-1, Isr=[], EligibleLeaderReplicas=[2, 3]))
+    clear = Record("ClearElrRecord", 0, {"TopicName": topic})
+    _, *found = metadata.replay(StoredRecord(301, 1, clear, "", 300))
+    assert found == ([partition(301, -1, 4, ())] if cleared else [])
+    # There is nothing more to clear.
+    assert metadata.replay(StoredRecord(302, 1, clear, "", 302))[1:] == []
+
+
 def test_schemas_that_are_not_in_the_cache_are_missed_in_one_sentence(tmp_path: Path) -> None:
     says = r"Kafka 4\.1\.0, .* is not in .*: \./dev images kafka --kafka 4\.1\.0 installs it$"
     with pytest.raises(EnvironmentFailed, match=says):

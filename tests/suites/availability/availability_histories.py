@@ -124,6 +124,7 @@ class Story:
         *,
         replicas: tuple[int, ...] = (1, 2, 3),
         adding: tuple[int, ...] = (),
+        eligible: tuple[int, ...] = (),
         topic: str = "orders",
     ) -> None:
         body = PartitionCommitted(
@@ -135,6 +136,7 @@ class Story:
             isr=isr,
             replicas=replicas,
             adding=adding,
+            eligible=eligible,
         )
         self.h.add(CONTROLLER, body)
 

@@ -96,6 +96,29 @@ def test_a_partition_without_a_leader_is_a_violation() -> None:
     assert "orders-0 has no live leader" in found.violations[0].message
 
 
+def leaderless(*eligible: tuple[int, ...]) -> str:
+    """The message about a partition without a leader whose eligible leaders were these in turn."""
+    story = Story()
+    for some in eligible:
+        story.partition(-1, (), eligible=some)
+    story.fault("pause-1", "broker-1#1")
+    story.after(1_000).heal("pause-1")
+    return recovered(story.after(LATE_MS)).violations[0].message
+
+
+def test_a_record_that_left_a_partition_without_any_candidate_is_named() -> None:
+    message = leaderless((2, 3), ())
+    assert "orders-0 has no live leader, and none may be elected: offset " in message
+    assert message.endswith("left no replica eligible beside an empty ISR")
+
+
+@pytest.mark.parametrize("eligible", [[(2,)], [()], [(2,), (), (3,)]])
+def test_a_partition_that_has_candidates_or_never_had_any_names_no_record(
+    eligible: list[tuple[int, ...]],
+) -> None:
+    assert leaderless(*eligible).endswith("orders-0 has no live leader")
+
+
 def test_the_order_of_replicas_does_not_matter() -> None:
     story = healed(IN_TIME_MS)
     story.partition(2, (3, 1, 2))

@@ -210,6 +210,13 @@ class Metadata:
         )
         yield self._now(key, body, (now(_ELR, elrs[0]), now(_LAST_ELR, elrs[1])))
 
+    def _eligible_cleared(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
+        """Of one topic, or of all: no replica outside the ISR may lead any more."""
+        topic = values["TopicName"]
+        for key, was in self._partitions.items():
+            if topic in ("", was.topic) and any(self._elrs[key]):
+                yield self._now(key, replace(was, offset=offset), ((), ()))
+
     def _now(
         self,
         key: tuple[str, int],
@@ -247,6 +254,7 @@ TABLE: Mapping[str, Callable[[Metadata, int, Mapping[str, Any]], Iterator[Struct
     "RemoveTopicRecord": Metadata._topic_removed,
     "PartitionRecord": Metadata._partition,
     "PartitionChangeRecord": Metadata._partition_changed,
+    "ClearElrRecord": Metadata._eligible_cleared,
     "FeatureLevelRecord": Metadata._feature,
 }
 """Every kind of record that makes an event beyond `metadata.committed`.
