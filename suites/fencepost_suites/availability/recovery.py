@@ -46,9 +46,9 @@ class _Healing(Struct):
     bounds: BoundsStated | None = None
     brokers: Brokers = field(default_factory=Brokers)
     partitions: Partitions = field(default_factory=Partitions)
-    cleared: dict[tuple[str, int], int] = field(default_factory=dict)
+    cleared: dict[tuple[str, int], tuple[int, Cause]] = field(default_factory=dict)
     """The partitions whose last eligible leaders a record took while the ISR was empty -> its
-    offset."""
+    offset, and its event."""
     marked: set[str] = field(default_factory=set)
     """The topics that are being deleted."""
     known: set[str] = field(default_factory=set)
@@ -60,6 +60,8 @@ class _Healing(Struct):
     broken: bool = False
     """Whether the cluster was not whole since the fault that was healed."""
     suspects: list[Overdue] = field(default_factory=list)
+    late: bool = False
+    """Whether the recovery from the last healing is among the suspects."""
     over: bool = False
 
     def quiet(self) -> bool:
@@ -67,8 +69,8 @@ class _Healing(Struct):
         running = self.around.living.keys()
         return not self.around.faults.now and self.known == set(running)
 
-    def stored(self, body: PartitionCommitted) -> None:
-        """Applies a partition's record."""
+    def stored(self, body: PartitionCommitted, ref: Cause) -> None:
+        """Applies a partition's record, which an event has."""
         newer, before = self.partitions.take(body)
         if not newer:
             return
@@ -77,31 +79,28 @@ class _Healing(Struct):
         if body.isr or body.eligible:
             self.cleared.pop(place, None)
         elif before is not None and not before.isr and before.eligible:
-            self.cleared[place] = body.offset
+            self.cleared[place] = body.offset, ref
 
-    def lacks(self) -> str:
-        """The first thing that the cluster lacks by committed metadata; empty if it is whole."""
+    def lacks(self) -> tuple[str, tuple[Cause, ...]]:
+        """The first thing that the cluster lacks by committed metadata, and the event that leaves
+        it so, if one is known; empty if the cluster is whole."""
         fenced = (b for b, one in self.brokers.newest.items() if one.fenced)
         for broker in fenced:
             if self.around.slots(broker):
-                return f"broker {broker} is fenced"
-        for (topic, partition), one in self.partitions.newest.items():
-            if topic in self.marked or one.adding or one.removing:
+                return f"broker {broker} is fenced", ()
+        for place, one in self.partitions.newest.items():
+            name = f"{place[0]}-{place[1]}"
+            if one.topic in self.marked or one.adding or one.removing:
                 continue
+            if not self.around.slots(one.leader) and place in self.cleared:
+                offset, ref = self.cleared[place]
+                why = f"offset {offset} left no replica eligible beside an empty ISR"
+                return f"{name} has no live leader, and none may be elected: {why}", (ref,)
             if not self.around.slots(one.leader):
-                offset = self.cleared.get((topic, partition))
-                why = (
-                    ""
-                    if offset is None
-                    else (
-                        f", and none may be elected: offset {offset} left no replica eligible beside "
-                        "an empty ISR"
-                    )
-                )
-                return f"{topic}-{partition} has no live leader{why}"
+                return f"{name} has no live leader", ()
             if set(one.isr) != set(one.replicas):
-                return f"the ISR of {topic}-{partition} is {list(one.isr)} of {list(one.replicas)}"
-        return ""
+                return f"the ISR of {name} is {list(one.isr)} of {list(one.replicas)}", ()
+        return "", ()
 
 
 @final
@@ -137,7 +136,7 @@ class RecoversInTime(Struct, frozen=True):
                 if not body.recovered:
                     self._reported(state, event, body)
             case PartitionCommitted():
-                state.stored(body)
+                state.stored(body, event.ref)
             case BrokerCommitted() | BrokerDeclared():
                 state.brokers.take(body)
             case BrokerDeleted():
@@ -163,7 +162,7 @@ class RecoversInTime(Struct, frozen=True):
         elif isinstance(body, ProcessExited):
             slot = slot_of(body.ended)
         elif isinstance(body, FaultHealed):
-            state.healed = event.ref
+            state.healed, state.late = event.ref, False
         elif disturbance is None:
             return
         if not slot or slot in around.nodes():
@@ -174,12 +173,12 @@ class RecoversInTime(Struct, frozen=True):
         """Looks whether the cluster is whole, while that is awaited."""
         if state.healed is None and not state.around.faults.now:
             return NOTHING
-        if state.lacks():
+        if state.lacks()[0]:
             state.broken = True
             return NOTHING
         if state.quiet_ns is None:
             return NOTHING
-        was, state.broken, state.healed = state.broken, False, None
+        was, state.broken, state.healed, state.late = state.broken, False, None, False
         return (Exercised(event.ref, Evidence.PEER),) if was and state.bounds else NOTHING
 
     def _late(self, state: _Healing, at_ns: int) -> None:
@@ -187,14 +186,16 @@ class RecoversInTime(Struct, frozen=True):
         if state.healed is None or state.quiet_ns is None or state.bounds is None:
             return
         bound_ns, took_ns = state.bounds.recovered_ms * MS, at_ns - state.quiet_ns
-        lacks = state.lacks() if took_ns > bound_ns else ""
+        lacks, because = state.lacks() if took_ns > bound_ns else ("", ())
         if not lacks:
             return
         message = f"{span(took_ns)} after the last healing {lacks}"
-        violated = Violated(state.healed, Evidence.PEER, message)
+        violated = Violated(state.healed, Evidence.PEER, message, because)
         self._suspect(state, violated, state.quiet_ns, at_ns, bound_ns)
 
     def _reported(self, state: _Healing, event: Event, body: ClusterRecovered) -> None:
+        if state.late:
+            return  # committed metadata has shown it
         message = f"{body.bound_ms} ms after everything healed: {'; '.join(body.missing)}"
         because = () if state.healed is None else (state.healed,)
         violated = Violated(event.ref, Evidence.PEER, message, because)
@@ -206,7 +207,7 @@ class RecoversInTime(Struct, frozen=True):
         state: _Healing, violated: Violated, from_ns: int, to_ns: int, bound_ns: int
     ) -> None:
         state.suspects.append(Overdue(violated, from_ns, to_ns, bound_ns, frozenset(state.known)))
-        state.healed, state.broken = None, False
+        state.healed, state.broken, state.late = None, False, True
 
     def end(self, state: _Healing, end: RunEnd) -> Sequence[Finding]:
         if not state.over:

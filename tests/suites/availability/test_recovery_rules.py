@@ -97,7 +97,7 @@ def test_a_partition_without_a_leader_is_a_violation() -> None:
 
 
 def leaderless(*eligible: tuple[int, ...]) -> str:
-    """The message about a partition without a leader whose eligible leaders were these in turn."""
+    """The message about a partition without a leader, whose eligible leaders were these in turn."""
     story = Story()
     for some in eligible:
         story.partition(-1, (), eligible=some)
@@ -285,6 +285,13 @@ def test_both_words_about_one_recovery_are_one_violation() -> None:
     found = recovered(story.after(LATE_MS))
     assert found.violated == 1
     assert found.violations[0].because
+
+
+def test_a_late_report_of_what_the_metadata_has_shown_is_no_second_violation() -> None:
+    story = healed(LATE_MS)
+    story.broker(1)  # any event after the bound
+    story.h.add(HARNESS, reported("broker-2 is FENCED"))
+    assert recovered(story).violated == 1
 
 
 def test_the_harness_acquits_no_cluster_that_is_not_whole() -> None:
