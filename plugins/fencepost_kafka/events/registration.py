@@ -76,7 +76,8 @@ class HeartbeatAnswered(Struct, frozen=True, kw_only=True, tag="controller.heart
 class LeaseExpired(Struct, frozen=True, kw_only=True, tag="controller.lease_expired"):
     """The active controller found a broker silent past its lease, by its own monotonic clock.
 
-    `last_heard_ns` and `now_ns` are on that clock (the host's, unless a clock fault is on).
+    `last_heard_ns` and `now_ns` are on that clock (the host's, unless a clock fault is on); -1: it
+    is not known when the broker was heard last.
     """
 
     broker_id: int
@@ -87,11 +88,13 @@ class LeaseExpired(Struct, frozen=True, kw_only=True, tag="controller.lease_expi
     controller_epoch: int
 
     def sentence(self) -> str:
-        silent_ms = (self.now_ns - self.last_heard_ns) // 1_000_000
+        silent = f"silent for more than {self.lease_period_ms} ms"
+        if self.last_heard_ns >= 0:
+            silent_ms = (self.now_ns - self.last_heard_ns) // 1_000_000
+            silent = f"silent for {silent_ms} ms of {self.lease_period_ms}"
         return (
             f"expired the lease of broker {self.broker_id}, broker epoch {self.broker_epoch}, "
-            "silent for "
-            f"{silent_ms} ms of {self.lease_period_ms}"
+            f"{silent}"
         )
 
     def authority(self) -> Sequence[Authority]:
