@@ -176,18 +176,18 @@ class KRaft:
 
     def fetch(self) -> str:
         """See `Fetched`: Kafka."""
-        logging = resource("log4j2.properties")
-        return str(distribution.installed(self.version, os.environ, logging).home)
+        return str(distribution.installed(self.version, os.environ, _logging()).home)
 
     def command(self, place: Place, shape: Shape) -> Command:
         """The command of one node, a JVM; installs Kafka first if necessary.
 
         Raises EnvironmentFailed as `distribution.installed` does.
         """
+        logging = _logging()
         kafka = (
             distribution.in_image(self.version)
             if place.image
-            else distribution.installed(self.version, os.environ, resource("log4j2.properties"))
+            else distribution.installed(self.version, os.environ, logging)
         )
         return Command(
             ("/bin/sh", "start.sh"),
@@ -202,7 +202,7 @@ class KRaft:
             },
             {
                 "start.sh": resource("start.sh"),
-                "log4j2.properties": resource("log4j2.properties"),
+                "log4j2.properties": logging,
                 "metrics.json": exporter_config(),
                 **resolver_files(place.hosts),
                 "server.properties": _lines(self.properties(place, shape)),
@@ -219,7 +219,13 @@ class KRaft:
         read = {**settings.SUITE_SETTINGS, **settings.given(shape.settings)}
         fetch_timeout_ms = int(read["controller.quorum.fetch.timeout.ms"])
         session_ms = self.timing(shape).lease_ms
-        return KafkaLogParser(slot, session_ms, fetch_timeout_ms=fetch_timeout_ms)
+        return KafkaLogParser(
+            slot,
+            session_ms,
+            fetch_timeout_ms=fetch_timeout_ms,
+            keep_in_sync_ms=int(read["replica.lag.time.max.ms"]),
+            balance_ms=_balance_ms(read),
+        )
 
     def observers(self, shape: Shape) -> Sequence[ClientSpec]:
         """The clients that read the metadata log from the controllers, and all metrics pages."""
@@ -276,6 +282,18 @@ def jvm_options(role: str) -> tuple[str, ...]:
 def resource(name: str) -> str:
     """A file beside this one."""
     return files("fencepost_clusters.apache_kafka").joinpath(name).read_text(encoding="utf-8")
+
+
+def _balance_ms(read: Mapping[str, str]) -> int:
+    """How often the active controller returns leaderships to preferred replicas (0: never)."""
+    if read.get("auto.leader.rebalance.enable", "true") != "true":
+        return 0
+    return 1_000 * int(read["leader.imbalance.check.interval.seconds"])
+
+
+def _logging() -> str:
+    """The Log4j configuration of a node."""
+    return resource("log4j2.properties") + resource("log4j2.windows.properties")
 
 
 def _listeners(

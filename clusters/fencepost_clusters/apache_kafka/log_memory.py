@@ -64,6 +64,22 @@ class Memory:
     """The partitions that the node leads, each with the event of when it began to."""
     followed: dict[TopicPartition, FollowingStarted] = field(default_factory=dict)
 
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    """The end of each known replica's log."""
+    marks: dict[TopicPartition, int] = field(default_factory=dict)
+    """The high watermark of each known replica."""
+    follower_ends: dict[tuple[TopicPartition, int], int] = field(default_factory=dict)
+    """How far each follower of a partition that it leads has stored it, by the follower's fetch."""
+    keep_in_sync_ms: int = 0
+    balance_ms: int = 0
+
+    def replica_began(
+        self, place: TopicPartition, body: LeadershipStarted | FollowingStarted
+    ) -> None:
+        """A replica begins to lead or to follow."""
+        self.ends[place], self.marks[place] = body.log_end, body.high_watermark
+        self.follower_ends = {k: v for k, v in self.follower_ends.items() if k[0] != place}
+
     def epoch_led(self, place: TopicPartition) -> int:
         """The epoch in which it leads a partition (-1: it does not)."""
         led = self.led.get(place)

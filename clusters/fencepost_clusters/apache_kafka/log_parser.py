@@ -10,20 +10,20 @@ replicas' logs when they began to follow.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cache
-from re import Match, Pattern
+from re import Match
 from typing import final
 
-from msgspec import Struct
-
 from fencepost import NodeStarted, NodeStopped, ParsedEvent, Slot
+from fencepost_clusters.apache_kafka.log_lines import PLACE, Bodies, LogPattern, MakeEvents, row
 from fencepost_clusters.apache_kafka.log_memory import (
     Memory,
     QuorumConfigured,
     SessionConfigured,
 )
+from fencepost_clusters.apache_kafka.replica_lines import REPLICA_ROWS, STORED_ROWS
+from fencepost_clusters.apache_kafka.request_lines import REQUEST_ROWS
 from fencepost_kafka import (
     BrokerStateChanged,
     BrokerStateName,
@@ -32,14 +32,8 @@ from fencepost_kafka import (
     ControllerFollowed,
     ControllerResigned,
     ElectionStarted,
-    FollowingStarted,
     HeartbeatRefused,
-    IsrChangeAnswered,
-    IsrChangeAsked,
-    LeadershipEnded,
-    LeadershipStarted,
     LeaseExpired,
-    LogTruncated,
     MetadataApplied,
     RecoveryEnded,
     RecoveryStarted,
@@ -56,19 +50,6 @@ LINE = re.compile(r"@(\d+) [A-Z]+ (\S+) (.*)")
 CONTROLLED_SHUTDOWN_MS = 300_000
 """How long a broker waits for its shutdown to be granted; Kafka has no setting for it."""
 
-Bodies = Iterator[Struct]
-MakeEvents = Callable[["Memory", Match[str]], Bodies]
-
-
-@dataclass(frozen=True, slots=True)
-class LogPattern:
-    """One kind of line: the end of its logger's name, its message, and the function that makes its
-    events."""
-
-    logger: str
-    message: Pattern[str]
-    make_events: MakeEvents
-
 
 @final
 class KafkaLogParser:
@@ -80,11 +61,21 @@ class KafkaLogParser:
         session_ms: int,
         *,
         fetch_timeout_ms: int = -1,
+        keep_in_sync_ms: int = 0,
+        balance_ms: int = 0,
         table: Sequence[LogPattern] | None = None,
     ) -> None:
-        """`table` are the kinds of line, those of KRaft mode unless given."""
-        registers = slot.role is Role.BROKER
-        self._memory = Memory(slot.node_id, session_ms, fetch_timeout_ms, registers)
+        """`table` are the kinds of line, those of KRaft mode unless given. `keep_in_sync_ms` is how
+        long a follower may lag, and `balance_ms` how often the active controller returns
+        leaderships to preferred replicas (0: not known)."""
+        self._memory = Memory(
+            slot.node_id,
+            session_ms,
+            fetch_timeout_ms,
+            registers=slot.role is Role.BROKER,
+            keep_in_sync_ms=keep_in_sync_ms,
+            balance_ms=balance_ms,
+        )
         self._rows = _by_logger(tuple(TABLE if table is None else table))
 
     def parse(self, line: str) -> Sequence[ParsedEvent]:
@@ -281,138 +272,16 @@ def _rejected(error: str, reason: str) -> MakeEvents:
     return make_events
 
 
-# ----------------------------------------------------------------------------------- the replicas
-
-
-def _leads(now: Memory, said: Match[str]) -> Bodies:
-    place = said["topic"], int(said["partition"])
-    began = LeadershipStarted(
-        topic=place[0],
-        partition=place[1],
-        leader_epoch=int(said["epoch"]),
-        isr=_ids(said["isr"]),
-        log_start=-1,
-        log_end=int(said["end"]),
-        high_watermark=int(said["mark"]),
-    )
-    now.led[place] = began
-    now.followed.pop(place, None)
-    if now.state == "ACTIVE":
-        yield began
-
-
-def _follows(now: Memory, said: Match[str]) -> Bodies:
-    place = said["topic"], int(said["partition"])
-    led = now.led.pop(place, None)
-    if led is not None and now.state == "ACTIVE":
-        yield LeadershipEnded(
-            topic=place[0], partition=place[1], leader_epoch=led.leader_epoch, reason="metadata"
-        )
-    leader = -1 if said["leader"] == "None" else int(said["leader"])
-    began = FollowingStarted(
-        topic=place[0],
-        partition=place[1],
-        leader=leader,
-        leader_epoch=int(said["epoch"]),
-        log_end=int(said["end"]),
-        high_watermark=int(said["mark"]),
-    )
-    now.followed[place] = began
-    yield began
-
-
-def _shrinks(now: Memory, said: Match[str]) -> Bodies:
-    place = said["topic"], int(said["partition"])
-    new = _ids(said["new"])
-    yield IsrChangeAsked(
-        topic=place[0],
-        partition=place[1],
-        leader_epoch=now.epoch_led(place),
-        broker_epoch=now.broker_epoch,
-        old_isr=_ids(said["old"]),
-        new_isr=new,
-        ends=(-1,) * len(new),
-        high_watermark=int(said["mark"]),
-        epoch_start=-1,
-        lag_ns=0,
-    )
-
-
-def _isr_stored(now: Memory, said: Match[str]) -> Bodies:
-    yield _isr_answered(now, said, "NONE", _ids(said["isr"]))
-
-
-def _isr_refused(now: Memory, said: Match[str]) -> Bodies:
-    yield _isr_answered(now, said, said["error"], ())
-
-
-def _isr_answered(
-    now: Memory, said: Match[str], error: str, isr: tuple[int, ...]
-) -> IsrChangeAnswered:
-    place = said["topic"], int(said["partition"])
-    return IsrChangeAnswered(
-        topic=place[0],
-        partition=place[1],
-        leader_epoch=now.epoch_led(place),
-        error=error,
-        isr=isr,
-    )
-
-
-def _truncated(now: Memory, said: Match[str]) -> Bodies:
-    place = said["topic"], int(said["partition"])
-    began = now.followed.get(place)
-    if began is not None:  # a known replica: not the metadata log, and no log that is being loaded
-        yield LogTruncated(
-            topic=place[0],
-            partition=place[1],
-            to_offset=int(said["to"]),
-            from_log_end=began.log_end,
-            high_watermark=began.high_watermark,
-            leader_epoch=began.leader_epoch,
-            reason="leader_epoch",
-        )
-
-
-def _ids(text: str) -> tuple[int, ...]:
-    return tuple(int(word) for word in text.replace(" ", "").split(",") if word)
-
-
-_PLACE = r"(?P<topic>\S+)-(?P<partition>\d+)"
-_REJECTING = rf"Rejecting AlterPartition request from node (?P<requester>\d+) for {_PLACE} because"
-_PREFIXED = rf"\[Partition {_PLACE} broker=\d+\] "
-
-
-def row(logger: str, message: str, make_events: MakeEvents) -> LogPattern:
-    """A kind of line; see `LogPattern`."""
-    return LogPattern(logger, re.compile(message), make_events)
-
+_REJECTING = rf"Rejecting AlterPartition request from node (?P<requester>\d+) for {PLACE} because"
 
 BROKER_ROWS: Sequence[LogPattern] = (
     row("LoggingSignalHandler", r"Terminating process due to signal", stopping),
     row("LogManager", r"Loading logs from log dirs", recovery_began),
     row("LogManager", r"Loaded (\d+) logs in", _recovered),
     row("AppInfoParser", r"App info kafka\.server for \d+ unregistered", _stopped),
-    row("logger",
-         rf"Leader {_PLACE} with topic id \S+ starts at leader epoch (?P<epoch>\d+) from offset "
-         r"(?P<end>\d+) with partition epoch \d+, high watermark (?P<mark>\d+), "
-         r"ISR \[(?P<isr>[\d, ]*)\]", _leads),
-    row("logger",
-         rf"Follower {_PLACE} starts at leader epoch (?P<epoch>\d+) from offset (?P<end>\d+) "
-         r"with partition epoch \d+ and high watermark (?P<mark>\d+)\. "
-         r"Current leader is (?P<leader>-?\d+|None)", _follows),
-    row("Partition",
-         rf"{_PREFIXED}Shrinking ISR from (?P<old>[\d,]*) to (?P<new>[\d,]*)\. "
-         r"Leader: \(highWatermark: (?P<mark>\d+)", _shrinks),
-    row("Partition", rf"{_PREFIXED}ISR updated to (?P<isr>[\d,]*) ", _isr_stored),
-    row("Partition",
-         rf"{_PREFIXED}Failed to alter partition to .* rejected the request with "
-         r"(?P<error>[A-Z_]{6,})", _isr_refused),
-    row("UnifiedLog", rf"\[UnifiedLog partition={_PLACE}, .*\] Truncating to offset (?P<to>\d+)",
-         _truncated),
-)  # fmt: skip
-"""Lines that brokers print in every mode. The logger `logger` is the end of Kafka's
-`state.change.logger`."""
+    *REPLICA_ROWS,
+)
+"""Lines that brokers print in every mode."""
 
 TABLE: Sequence[LogPattern] = (
     row("BrokerLifecycleManager", r"Incarnation (\S+) of broker (\d+) in .* is now STARTING",
@@ -461,6 +330,8 @@ TABLE: Sequence[LogPattern] = (
     row("ReplicationControlManager", rf"{_REJECTING} the current partition epoch is \d+, not",
          _rejected("INVALID_UPDATE_VERSION", "stale_partition_epoch")),
     *BROKER_ROWS,
+    *STORED_ROWS,
+    *REQUEST_ROWS,
 )  # fmt: skip
 """Every kind of line that makes events in KRaft mode."""
 

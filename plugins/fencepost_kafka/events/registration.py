@@ -20,7 +20,9 @@ class HeartbeatAnswered(Struct, frozen=True, kw_only=True, tag="controller.heart
     `lease_period_ms` the controller's setting, `active_controller` the id in the answer.
     `balance_ms` is how often it returns leaderships to preferred replicas (0: never).
     `metadata_offset`, `target_state` and `features` (`name=lowest-highest`) are the request's;
-    `most_behind` is how many records a broker may be behind (-1: not recorded).
+    `most_behind` is how many records a broker may be behind (-1: not recorded). `received_at_ns` is
+    when the request came in (0: not recorded), where the event comes after the answer. `client` is
+    empty where the node that answers does not know the process.
     """
 
     client: str
@@ -42,6 +44,7 @@ class HeartbeatAnswered(Struct, frozen=True, kw_only=True, tag="controller.heart
     target_state: Literal[BrokerStateName, ""] = ""
     features: tuple[str, ...] = ()
     most_behind: int = -1
+    received_at_ns: int = 0
 
     def sentence(self) -> str:
         what = "the registration" if self.request_epoch < 0 else "a heartbeat"
@@ -58,6 +61,8 @@ class HeartbeatAnswered(Struct, frozen=True, kw_only=True, tag="controller.heart
         `LeaseGranted`."""
         if self.error == "NOT_CONTROLLER" or (self.error == "NONE" and self.request_epoch >= 0):
             return ()
+        if not self.client:
+            return ()
         change = Change.GAINED if self.error == "NONE" else Change.REFUSED
         matter = f"answered {self.client} {self.error}"
         scope = broker_scope(self.broker_id)
@@ -67,7 +72,7 @@ class HeartbeatAnswered(Struct, frozen=True, kw_only=True, tag="controller.heart
         return scopes(self)
 
     def source_of(self, process: str) -> Sequence[Hashable]:
-        return (("answer", self.client),)
+        return (("answer", self.client),) if self.client else ()
 
     def came_from(self, process: str) -> Sequence[Origin]:
         return ()

@@ -29,7 +29,8 @@ class ProduceAnswered(Struct, frozen=True, kw_only=True, tag="broker.produce_ans
 
     The batch was stored at `base_offset` to `log_end` (exclusive; -1 on error); `ends` the log ends
     the leader knows of the members of `isr`, in its order; `duplicate`: the batch was stored
-    before.
+    before. Where the event comes after the answer, `received_at_ns` is when the request came in;
+    such a node does not say where the batch ends (`log_end` is -1), and names no ISR.
     """
 
     topic: str
@@ -45,14 +46,16 @@ class ProduceAnswered(Struct, frozen=True, kw_only=True, tag="broker.produce_ans
     isr: tuple[int, ...]
     ends: tuple[int, ...]
     duplicate: bool
+    received_at_ns: int = 0
 
     def sentence(self) -> str:
         if self.error != "NONE":
             return f"answered a produce of {self.client} to {at(self)} with {self.error}"
         acks = "all" if self.acks == -1 else self.acks
+        end = max(self.log_end, self.base_offset + 1)
         return (
             f"acknowledged acks={acks} of {self.client} to {at(self)} at "
-            f"{offsets(self.base_offset, self.log_end)}, high watermark {self.high_watermark}"
+            f"{offsets(self.base_offset, end)}, high watermark {self.high_watermark}"
         )
 
     def concerns(self) -> Sequence[str]:

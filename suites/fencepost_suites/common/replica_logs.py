@@ -42,7 +42,12 @@ class ReplicaLogs(Struct):
         return log
 
     def append(self, process: str, body: LogAppended) -> None:
-        """A replica stored a batch, which replaces what it had from that offset on."""
+        """A replica stored a batch, which replaces what it had from that offset on.
+
+        Without a digest it says where something was stored, and not what: it proves nothing.
+        """
+        if not body.digest:
+            return
         log = self.open.get(process)
         if log is None:
             log = self.of(process)

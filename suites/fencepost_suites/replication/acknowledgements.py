@@ -78,7 +78,7 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
         elif isinstance(body, FollowerFetched):
             state.processes[body.follower] = body.client
         elif isinstance(body, ProduceAnswered):
-            if body.error == "NONE" and body.base_offset >= 0:
+            if body.error == "NONE" and body.base_offset >= 0 and body.log_end >= 0:
                 return state, self._answered(state, event, body)
         elif isinstance(body, FollowingStarted | LeadershipStarted):
             state.ends[event.process] = body.log_end

@@ -116,14 +116,20 @@ def glean_logs(folder: Path, version: str, wanted: set[str]) -> None:
 
 
 def some(printed: Iterable[str], found: set[str]) -> Iterator[str]:
-    """A few lines of each row; about one partition, if a wanted row is about one."""
+    """A few lines of each row; as far as possible about one partition, which prints most rows."""
     printed = list(printed)
-    placed = [place for line in printed if set(rows_of(line)) & found and (place := place_of(line))]
+    rows: dict[tuple[str, str], set[str]] = {}
+    for line in printed:
+        place = place_of(line)
+        if place is not None:
+            rows.setdefault(place, set()).update(rows_of(line))
+    chosen = max(rows, key=lambda place: (len(rows[place] & found), len(rows[place])), default=None)
+    known = set() if chosen is None else rows[chosen]
     count: Counter[str] = Counter()
     for line in printed:
         (row,) = rows_of(line)
-        place = place_of(line)
-        if count[row] < KEPT and (not placed or place in (None, placed[0]) or row in found):
+        elsewhere = row in found and row not in known
+        if count[row] < KEPT and (place_of(line) in (None, chosen) or elsewhere):
             count[row] += 1
             yield line
 

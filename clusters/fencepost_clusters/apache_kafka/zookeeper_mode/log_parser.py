@@ -13,13 +13,12 @@ from re import Match
 from msgspec import Struct
 
 from fencepost import NodeStarted, NodeStopped
+from fencepost_clusters.apache_kafka.log_lines import LogPattern, row
 from fencepost_clusters.apache_kafka.log_memory import Memory
 from fencepost_clusters.apache_kafka.log_parser import (
     BROKER_ROWS,
-    LogPattern,
     becomes,
     recovery_began,
-    row,
     stopping,
 )
 from fencepost_clusters.apache_kafka.zookeeper_mode import control_requests

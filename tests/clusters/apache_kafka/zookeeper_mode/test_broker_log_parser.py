@@ -13,7 +13,8 @@ import msgspec
 import pytest
 
 from fencepost import ParsedEvent, Slot
-from fencepost_clusters.apache_kafka.log_parser import LINE, KafkaLogParser, LogPattern
+from fencepost_clusters.apache_kafka.log_lines import LogPattern
+from fencepost_clusters.apache_kafka.log_parser import LINE, KafkaLogParser
 from fencepost_clusters.apache_kafka.zookeeper_mode.cluster import VERSIONS
 from fencepost_clusters.apache_kafka.zookeeper_mode.log_parser import EARLY_ROWS, OWN_ROWS, table
 from fencepost_kafka import Role
