@@ -56,6 +56,10 @@ class _Blocked(Struct):
     """Whether the leader has asked to drop replicas, and has no answer: it cannot store that."""
     refused: int = 0
     """How many such requests were refused while the oldest message waited."""
+    alone: bool = False
+    """Whether the stored ISR has no follower."""
+    offset: int = -1
+    """That of the newest record, which says so."""
     suspects: list[Late] = field(default_factory=list)
 
 
@@ -71,8 +75,9 @@ class LaggardIsDropped(Struct, frozen=True):
     """RP-09. If the commits of a serving leader wait for twice the allowed time and 2 s, the leader
     must have asked for a smaller ISR, and that must have been stored. The time begins anew where
     the leader could not store it: it is fenced, gets no answer or one that it must ask elsewhere,
-    or a record deposes it. A refusal of what the leader may ask is no excuse. Exercised when the
-    request was stored by the controller and commits continued."""
+    or a record deposes it; and it does not run while the stored ISR has no follower. A refusal of
+    what the leader may ask is no excuse. Exercised when the request was stored by the controller
+    and commits continued."""
 
     clause: str = "RP-09"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -134,19 +139,37 @@ class LaggardIsDropped(Struct, frozen=True):
                         self._anew(state, event.at_ns)
                     else:
                         state.refused += 1
-                case PartitionCommitted() if state.dropping is not None:
-                    epoch, dropped = state.dropping
-                    if body.leader_epoch >= epoch and not dropped & set(body.isr):
-                        state.stored = body.leader_epoch
-                    if body.leader_epoch > epoch:
-                        self._anew(state, event.at_ns)
+                case PartitionCommitted():
+                    self._recorded(state, event, body)
                 case LeadershipStarted():
                     keep_ms = body.keep_in_sync_ms or KEEP_IN_SYNC_MS
                     if event.process != state.leader:
-                        return _Blocked(event.process, keep_ms, suspects=state.suspects), NOTHING
+                        return self._led_by(state, event.process, keep_ms), NOTHING
                 case LeadershipEnded() if event.process == state.leader:
-                    return _Blocked(suspects=state.suspects), NOTHING
+                    return self._led_by(state), NOTHING
         return state, NOTHING
+
+    @staticmethod
+    def _led_by(state: _Blocked, leader: str = "", keep_ms: int = KEEP_IN_SYNC_MS) -> _Blocked:
+        """The partition with another leader, or none."""
+        return _Blocked(
+            leader, keep_ms, alone=state.alone, offset=state.offset, suspects=state.suspects
+        )
+
+    def _recorded(self, state: _Blocked, event: Event, body: PartitionCommitted) -> None:
+        """A record deposes a leader, stores its smaller ISR, or leaves it alone in its ISR or no
+        longer."""
+        if body.offset > state.offset:
+            alone, state.alone, state.offset = state.alone, len(body.isr) < 2, body.offset
+            if alone and not state.alone:
+                self._anew(state, event.at_ns)
+        if state.dropping is None:
+            return
+        epoch, dropped = state.dropping
+        if body.leader_epoch >= epoch and not dropped & set(body.isr):
+            state.stored = body.leader_epoch
+        if body.leader_epoch > epoch:
+            self._anew(state, event.at_ns)
 
     def _asked(self, state: _Blocked, event: Event, body: IsrChangeAsked) -> None:
         dropped = frozenset(body.old_isr) - frozenset(body.new_isr)
@@ -177,6 +200,8 @@ class LaggardIsDropped(Struct, frozen=True):
     def _overdue(state: _Blocked, event: Event, fenced: bool) -> None:
         waited_ns = event.at_ns - state.since_ns
         if not state.waiting or event.process != state.leader or fenced or state.unanswered:
+            return
+        if state.alone:  # it has none to drop; below min.insync.replicas, Kafka commits nothing
             return
         if waited_ns <= (2 * state.keep_ms + 2_000) * MS:
             return

@@ -180,3 +180,21 @@ def test_refusals_before_a_commit_are_not_counted_for_a_later_write() -> None:
     h.after(7000)
     time_out(h)
     assert "asked to drop no follower" in verdict(h, "RP-09").violations[0].message
+
+
+def test_a_leader_that_is_alone_in_its_isr_has_none_to_drop() -> None:
+    h = HistoryBuilder()
+    lead(h, keep_ms=2000)
+    store(h, B1, 0)
+    stored_isr(h, 4, 1, (1,))
+    h.after(60_000)
+    time_out(h)
+    assert verdict(h, "RP-09").verdict is Outcome.NOT_EXERCISED
+    # A node that replays an older record late changes nothing.
+    stored_isr(h, 3, 1, ALL3)
+    store(h, B1, 1)
+    assert verdict(h, "RP-09").verdict is Outcome.NOT_EXERCISED
+    stored_isr(h, 5, 1, (1, 2))
+    h.after(7_000)
+    time_out(h)
+    assert verdict(h, "RP-09").verdict is Outcome.VIOLATED
