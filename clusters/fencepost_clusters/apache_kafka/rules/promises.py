@@ -4,7 +4,9 @@ rules.
 `KR-01` is about two processes with one id (in KIP-631 the newer one wins), and `KR-06` about the
 consequence. `KR-02` is Kafka's fencing, which only the controllers do. `KR-03`, `KR-04` and `KR-05`
 are promises of the seed documents, as far as Kafka gives evidence of them. `KR-07` and `KR-08` are
-about its metrics. `KR-09`, `KR-10` and `KR-11` are about epochs, and tell releases apart.
+about its metrics. `KR-09`, `KR-10` and `KR-11` are about epochs, and tell releases apart. `KR-12`
+to `KR-15` compare leaders with the logs of their followers, `KR-16` to `KR-20` are about heartbeats
+as controllers answer them, and `KR-21` and `KR-22` about records.
 """
 
 from __future__ import annotations
@@ -14,10 +16,13 @@ from typing import Any
 
 from fencepost import Clause, Rule
 from fencepost_clusters.apache_kafka.rules import epochs as rules_epochs
+from fencepost_clusters.apache_kafka.rules import heartbeats as rules_heartbeats
 from fencepost_clusters.apache_kafka.rules import holding as rules_holding
 from fencepost_clusters.apache_kafka.rules import metrics as rules_metrics
+from fencepost_clusters.apache_kafka.rules import records as rules_records
 from fencepost_clusters.apache_kafka.rules import serving as rules_serving
 from fencepost_clusters.apache_kafka.rules import sessions as rules_sessions
+from fencepost_clusters.apache_kafka.rules import stored as rules_stored
 
 CLAUSES: Sequence[Clause] = tuple(
     Clause(name, "apache-kafka", ("kraft",), says)
@@ -77,6 +82,57 @@ CLAUSES: Sequence[Clause] = tuple(
             "A voter that was cut off from all others and returns deposes no active controller "
             "(KIP-996).",
         ),
+        (
+            "KR-12",
+            "A write with acks=all is acknowledged to a client only once every member of the ISR "
+            "has stored it.",
+        ),
+        ("KR-13", "A consumer gets only what every member of the ISR has stored."),
+        (
+            "KR-14",
+            "A leader raises its high watermark only to what every member of the stored ISR has "
+            "stored: a smaller ISR counts once it is committed.",
+        ),
+        (
+            "KR-15",
+            "A replica enters an ISR only once it has stored all up to the high watermark and to "
+            "the start of the leader's epoch.",
+        ),
+        (
+            "KR-16",
+            "A broker begins to run only once an active controller has answered a heartbeat of "
+            "its epoch by unfencing it.",
+        ),
+        (
+            "KR-17",
+            "A broker is unfenced, and begins to run, only once it has applied the metadata up to "
+            "its own registration.",
+        ),
+        (
+            "KR-18",
+            "A controller ends a broker's session no earlier than the session timeout after the "
+            "last heartbeat that it accepted; the answers name no time.",
+        ),
+        (
+            "KR-19",
+            "A heartbeat with another epoch than that of the broker's newest registration is "
+            "refused with STALE_BROKER_EPOCH.",
+        ),
+        (
+            "KR-20",
+            "A controller that is not active answers heartbeats with NOT_CONTROLLER, and renews no "
+            "session.",
+        ),
+        (
+            "KR-21",
+            "A reassignment ends by a record whose ISR has every new replica, and without the "
+            "replicas that were to be removed.",
+        ),
+        (
+            "KR-22",
+            "The batch that unregisters a broker takes it out of every ISR that has other members, "
+            "and from its leaderships; until it registers again it gets none.",
+        ),
     )
 )
 
@@ -92,4 +148,15 @@ RULES: Sequence[Rule[Any]] = (
     rules_epochs.WithoutMajorityResigns(),
     rules_epochs.IsrBeginsNoEpoch(),
     rules_epochs.ReturnDeposesNone(),
+    rules_stored.AcknowledgedIsStored(),
+    rules_stored.ReadIsStored(),
+    rules_stored.CommitsOnStoredIsr(),
+    rules_stored.EntersCaughtUp(),
+    rules_heartbeats.RunsOnceTold(),
+    rules_heartbeats.RunsOnceCaughtUp(),
+    rules_heartbeats.SessionLastsItsTime(),
+    rules_heartbeats.FormerEpochRefused(),
+    rules_heartbeats.OnlyActiveAccepts(),
+    rules_records.SwitchCoversNewReplicas(),
+    rules_records.UnregisteredHoldsNothing(),
 )

@@ -1,0 +1,364 @@
+"""Rules about heartbeats as controllers answer them (KR-16 to KR-20).
+
+A controller logs an answer once it is sent, with the time when the heartbeat came in. So what the
+broker does by the answer may be logged before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    ProcessExited,
+    RunEnd,
+    Undecided,
+    Violated,
+)
+from fencepost_clusters.apache_kafka.rules.keys import (
+    MS,
+    NOTHING,
+    SECOND,
+    unless_stalled,
+    whole_run,
+)
+from fencepost_kafka import (
+    BrokerCommitted,
+    BrokerStateChanged,
+    ControllerElected,
+    ControllerResigned,
+    HeartbeatAnswered,
+    LeaseExpired,
+    MetadataApplied,
+    MetadataCommitted,
+)
+
+LOGGED_WITHIN_NS = SECOND
+"""A controller that lives on logs an answer this soon after it is sent."""
+SLACK_NS = 100 * MS
+"""What comes in is dated by the end of its answer: it may be this much older."""
+_CONTROLLER = "controller-"
+
+
+@dataclass(slots=True)
+class _Told:
+    """The answers by which brokers may run, and the brokers that run without one so far."""
+
+    unfencing: dict[tuple[int, int], HeartbeatAnswered] = field(default_factory=dict)
+    """id and epoch of a broker -> the first answer that unfences it."""
+    running: dict[tuple[int, int], Event] = field(default_factory=dict)
+    ended: list[int] = field(default_factory=list)
+    """When processes of controllers ended."""
+
+
+def _told(state: _Told, event: Event, body: HeartbeatAnswered) -> Event | None:
+    """Notes an answer that unfences a broker; returns the event of that broker, if it runs."""
+    key = body.broker_id, body.request_epoch
+    if body.error != "NONE" or body.next_state != "ACTIVE" or key in state.unfencing:
+        return None
+    state.unfencing[key] = body
+    return state.running.pop(key, None)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RunsOnceTold:
+    """KR-16. The controller's evidence: an answer to a heartbeat of the broker's epoch unfenced it.
+    Exercised by each process that begins to run. A controller that ends right then may not have
+    logged its answer."""
+
+    clause: str = "KR-16"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {BrokerStateChanged, HeartbeatAnswered, ProcessExited}
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Told:
+        return _Told()
+
+    def step(self, state: _Told, event: Event) -> tuple[_Told, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case HeartbeatAnswered():
+                runs = _told(state, event, body)
+                if runs is not None:
+                    return state, self._judge(runs, body)
+            case BrokerStateChanged(new="ACTIVE", old=old) if old != "ACTIVE":
+                key = body.broker_id, body.broker_epoch
+                answer = state.unfencing.get(key)
+                if answer is not None:
+                    return state, self._judge(event, answer)
+                state.running[key] = event
+            case ProcessExited() if body.ended.startswith(_CONTROLLER):
+                state.ended.append(event.at_ns)
+        return state, NOTHING
+
+    @staticmethod
+    def _judge(runs: Event, answer: HeartbeatAnswered) -> Sequence[Finding]:
+        if answer.received_at_ns <= runs.at_ns:
+            return (Exercised(runs.ref, Evidence.PEER),)
+        message = (
+            f"{runs.process} ran before the heartbeat came in that the controller answered with "
+            f"unfencing broker {answer.broker_id}"
+        )
+        return (Violated(runs.ref, Evidence.PEER, message),)
+
+    def end(self, state: _Told, end: RunEnd) -> Sequence[Finding]:
+        found: list[Finding] = []
+        for (broker, epoch), runs in state.running.items():
+            message = (
+                f"{runs.process} ran as broker {broker}, epoch {epoch}, and no controller had "
+                "answered a heartbeat of it with unfencing it"
+            )
+            lost = any(0 <= at - runs.at_ns <= 2 * LOGGED_WITHIN_NS for at in state.ended)
+            soon = end.ended_at_ns - runs.at_ns <= LOGGED_WITHIN_NS
+            if lost or soon or not end.complete:
+                found.append(Undecided(message, runs.ref))
+            else:
+                found.append(Violated(runs.ref, Evidence.PEER, message))
+        return found
+
+
+@dataclass(slots=True)
+class _CaughtUp:
+    told: _Told = field(default_factory=_Told)
+    applied: dict[str, int] = field(default_factory=dict)
+    """process -> the metadata offset that it has applied."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RunsOnceCaughtUp:
+    """KR-17. A broker's epoch is the offset of its registration. The broker's word is what it has
+    applied when it begins to run; the controller's is what the heartbeat named that it answered
+    with unfencing. Exercised by each process that begins to run."""
+
+    clause: str = "KR-17"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {BrokerStateChanged, HeartbeatAnswered, MetadataApplied}
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _CaughtUp:
+        return _CaughtUp()
+
+    def step(self, state: _CaughtUp, event: Event) -> tuple[_CaughtUp, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case MetadataApplied():
+                state.applied[event.process] = body.offset
+            case HeartbeatAnswered():
+                if (body.broker_id, body.request_epoch) not in state.told.unfencing:
+                    runs = _told(state.told, event, body)
+                    return state, self._answered(event, body, runs)
+            case BrokerStateChanged(new="ACTIVE", old=old) if old != "ACTIVE":
+                key = body.broker_id, body.broker_epoch
+                applied = state.applied.get(event.process, -1)
+                if applied < body.broker_epoch:
+                    message = (
+                        f"{event.process} runs with the metadata up to offset {applied}, and its "
+                        f"registration is at offset {body.broker_epoch}"
+                    )
+                    return state, (Violated(event.ref, Evidence.SELF, message),)
+                if key in state.told.unfencing:
+                    return state, (Exercised(event.ref, Evidence.PEER),)
+                state.told.running[key] = event
+        return state, NOTHING
+
+    @staticmethod
+    def _answered(event: Event, body: HeartbeatAnswered, runs: Event | None) -> Sequence[Finding]:
+        if body.error != "NONE" or body.next_state != "ACTIVE":
+            return NOTHING
+        if body.metadata_offset < body.request_epoch:
+            message = (
+                f"{event.process} unfenced broker {body.broker_id}, which had the metadata up to "
+                f"offset {body.metadata_offset}; its registration is at {body.request_epoch}"
+            )
+            return (Violated(event.ref, Evidence.PEER, message),)
+        return (Exercised(runs.ref, Evidence.PEER),) if runs is not None else NOTHING
+
+    def end(self, state: _CaughtUp, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Sessions:
+    heard: dict[tuple[str, int], tuple[int, Cause]] = field(default_factory=dict)
+    """controller process and broker -> when the last heartbeat came in that it accepted."""
+    early: list[tuple[Violated, int, int, int]] = field(default_factory=list)
+    """Each with the time it counts from, the time of the end, and the session."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SessionLastsItsTime:
+    """KR-18. The end of a session is the controller's word, and so is the heartbeat; the broker's
+    session that it names is the configured one. Exercised by each session that ends."""
+
+    clause: str = "KR-18"
+    kinds: frozenset[type[Struct]] = frozenset({HeartbeatAnswered, LeaseExpired, ControllerElected})
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Sessions:
+        return _Sessions()
+
+    def step(self, state: _Sessions, event: Event) -> tuple[_Sessions, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case ControllerElected():
+                state.heard = {k: v for k, v in state.heard.items() if k[0] != event.process}
+            case HeartbeatAnswered(error="NONE"):
+                key = event.process, body.broker_id
+                state.heard[key] = body.received_at_ns, event.ref
+            case LeaseExpired():
+                heard = state.heard.pop((event.process, body.broker_id), None)
+                if heard is not None:
+                    return state, self._ended(state, event, body, *heard)
+        return state, NOTHING
+
+    @staticmethod
+    def _ended(
+        state: _Sessions, event: Event, body: LeaseExpired, heard_ns: int, at: Cause
+    ) -> Sequence[Finding]:
+        silent_ns, session_ns = event.at_ns - heard_ns, body.lease_period_ms * MS
+        if silent_ns + SLACK_NS >= session_ns:
+            return (Exercised(event.ref, Evidence.SELF),)
+        message = (
+            f"{event.process} ended the session of broker {body.broker_id} "
+            f"{silent_ns // MS} ms after a heartbeat that it accepted; a session is "
+            f"{body.lease_period_ms} ms"
+        )
+        violated = Violated(event.ref, Evidence.SELF, message, (at,))
+        state.early.append((violated, heard_ns, event.at_ns, session_ns))
+        return NOTHING
+
+    def end(self, state: _Sessions, end: RunEnd) -> Sequence[Finding]:
+        return tuple(unless_stalled(end, *one) for one in state.early)
+
+
+@dataclass(slots=True)
+class _Registered:
+    epochs: dict[int, int] = field(default_factory=dict)
+    """metadata offset -> the controller epoch of its record."""
+    newest: dict[int, tuple[int, int, int, Cause]] = field(default_factory=dict)
+    """broker -> the epoch of its newest registration, the controller epoch in which that was
+    written, when it was read, and the event."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FormerEpochRefused:
+    """KR-19. The records, read by a peer, say which registration is the newest. A controller of an
+    older epoch than the one that wrote it does not know it. Exercised by a refusal."""
+
+    clause: str = "KR-19"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {HeartbeatAnswered, BrokerCommitted, MetadataCommitted}
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Registered:
+        return _Registered()
+
+    def step(self, state: _Registered, event: Event) -> tuple[_Registered, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case MetadataCommitted():
+                state.epochs = {body.offset: body.epoch}
+            case BrokerCommitted():
+                known = state.newest.get(body.broker_id)
+                if known is None or body.broker_epoch > known[0]:
+                    writer = state.epochs.get(body.offset, 1 << 62)
+                    state.newest[body.broker_id] = (
+                        body.broker_epoch,
+                        writer,
+                        event.at_ns,
+                        event.ref,
+                    )
+            case HeartbeatAnswered(active=True):
+                return state, self._answered(state, event, body)
+        return state, NOTHING
+
+    @staticmethod
+    def _answered(state: _Registered, event: Event, body: HeartbeatAnswered) -> Sequence[Finding]:
+        known = state.newest.get(body.broker_id)
+        if known is None or body.request_epoch >= known[0]:
+            return NOTHING
+        newest, writer, read_ns, ref = known
+        if body.error == "STALE_BROKER_EPOCH":
+            return (Exercised(event.ref, Evidence.PEER),)
+        after = body.received_at_ns > read_ns and body.controller_epoch >= writer
+        if body.error != "NONE" or not after:
+            return NOTHING
+        message = (
+            f"{event.process} accepted a heartbeat of broker {body.broker_id} with epoch "
+            f"{body.request_epoch}, after epoch {newest} had been registered"
+        )
+        return (Violated(event.ref, Evidence.PEER, message, (ref,)),)
+
+    def end(self, state: _Registered, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Terms:
+    active: set[str] = field(default_factory=set)
+    resigned: dict[str, tuple[int, Cause]] = field(default_factory=dict)
+    """process -> when it resigned last."""
+    suspects: list[tuple[Violated, int, int, int]] = field(default_factory=list)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OnlyActiveAccepts:
+    """KR-20. A heartbeat that came in while the controller was active may be answered later.
+    Exercised by each heartbeat that a controller refuses because it is not active."""
+
+    clause: str = "KR-20"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {HeartbeatAnswered, ControllerElected, ControllerResigned}
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Terms:
+        return _Terms()
+
+    def step(self, state: _Terms, event: Event) -> tuple[_Terms, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case ControllerElected():
+                state.active.add(event.process)
+            case ControllerResigned():
+                state.active.discard(event.process)
+                state.resigned[event.process] = event.at_ns, event.ref
+            case HeartbeatAnswered() if event.process not in state.active:
+                if body.error == "NOT_CONTROLLER":
+                    return state, (Exercised(event.ref, Evidence.SELF),)
+                if body.error == "NONE":
+                    self._accepted(state, event, body)
+        return state, NOTHING
+
+    @staticmethod
+    def _accepted(state: _Terms, event: Event, body: HeartbeatAnswered) -> None:
+        resigned_ns, ref = state.resigned.get(event.process, (0, None))
+        if body.received_at_ns <= resigned_ns + SLACK_NS:
+            return
+        message = (
+            f"{event.process}, not the active controller, accepted a heartbeat of broker "
+            f"{body.broker_id}"
+        )
+        violated = Violated(event.ref, Evidence.SELF, message, () if ref is None else (ref,))
+        from_ns = body.received_at_ns - SECOND
+        state.suspects.append((violated, from_ns, event.at_ns, SECOND))
+
+    def end(self, state: _Terms, end: RunEnd) -> Sequence[Finding]:
+        return tuple(unless_stalled(end, *one) for one in state.suspects)

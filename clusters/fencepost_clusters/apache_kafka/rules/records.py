@@ -1,0 +1,158 @@
+"""Rules about the records of one decision: a reassignment's end, and a broker's unregistration
+(KR-21, KR-22)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost_clusters.apache_kafka.rules.keys import NOTHING, whole_run
+from fencepost_kafka import (
+    BrokerCommitted,
+    BrokerDeleted,
+    PartitionCommitted,
+    TopicCommitted,
+    TopicPartition,
+)
+
+
+@dataclass(slots=True)
+class _Records:
+    partitions: dict[TopicPartition, PartitionCommitted] = field(default_factory=dict)
+    brokers: dict[int, BrokerCommitted] = field(default_factory=dict)
+    gone: dict[int, int] = field(default_factory=dict)
+    """broker -> the offset of the record that unregistered it."""
+
+    def take(self, body: PartitionCommitted) -> tuple[bool, PartitionCommitted | None]:
+        """Applies a record; returns whether it is news, and the state before."""
+        place = body.topic, body.partition
+        before = self.partitions.get(place)
+        if before is not None and body.offset <= before.offset:
+            return False, before
+        self.partitions[place] = body
+        return True, before
+
+    def forget(self, body: TopicCommitted) -> None:
+        """A topic is deleted."""
+        if body.deleted:
+            kept = {p: one for p, one in self.partitions.items() if p[0] != body.topic}
+            self.partitions = kept
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SwitchCoversNewReplicas:
+    """KR-21. Judged by the record that ends a reassignment. One that calls it off has the replicas
+    of before. Exercised by each end with a replica that was new."""
+
+    clause: str = "KR-21"
+    kinds: frozenset[type[Struct]] = frozenset({TopicCommitted, PartitionCommitted})
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Records:
+        return _Records()
+
+    def step(self, state: _Records, event: Event) -> tuple[_Records, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, TopicCommitted):
+            state.forget(body)
+            return state, NOTHING
+        assert isinstance(body, PartitionCommitted)
+        news, before = state.take(body)
+        ended = before is not None and bool(before.adding or before.removing)
+        if not news or before is None or not ended or body.adding or body.removing:
+            return state, NOTHING
+        replicas, place = set(body.replicas), f"{body.topic}-{body.partition}"
+        if replicas == set(before.replicas) - set(before.adding):
+            return state, NOTHING  # it is called off
+        if replicas != set(before.replicas) - set(before.removing):
+            message = (
+                f"the reassignment of {place} ended with replicas {list(body.replicas)}; it was "
+                f"to remove {list(before.removing)} from {list(before.replicas)}"
+            )
+            return state, (Violated(event.ref, Evidence.PEER, message),)
+        early = sorted(set(before.adding) - set(body.isr))
+        if early:
+            message = (
+                f"the reassignment of {place} ended while brokers {early} were not in the ISR "
+                f"{list(body.isr)}"
+            )
+            return state, (Violated(event.ref, Evidence.PEER, message),)
+        if body.leader >= 0 and body.leader not in body.isr:
+            message = f"broker {body.leader} leads {place} after its reassignment, outside the ISR"
+            return state, (Violated(event.ref, Evidence.PEER, message),)
+        return state, (Exercised(event.ref, Evidence.PEER),) if before.adding else NOTHING
+
+    def end(self, state: _Records, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class UnregisteredHoldsNothing:
+    """KR-22. The records of one batch take a broker's places, and then unregister it. From then on
+    until it registers again no record may give it one. Exercised by a broker that was not fenced
+    when it was unregistered: until then it had its places."""
+
+    clause: str = "KR-22"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {TopicCommitted, PartitionCommitted, BrokerCommitted, BrokerDeleted}
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Records:
+        return _Records()
+
+    def step(self, state: _Records, event: Event) -> tuple[_Records, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case TopicCommitted():
+                state.forget(body)
+            case BrokerCommitted():
+                state.brokers[body.broker_id] = body
+                if body.offset > state.gone.get(body.broker_id, -1):
+                    state.gone.pop(body.broker_id, None)
+            case PartitionCommitted():
+                news, _ = state.take(body)
+                if news:
+                    return state, self._given(state, event, body)
+            case BrokerDeleted():
+                return state, self._gone(state, event, body)
+        return state, NOTHING
+
+    @staticmethod
+    def _given(state: _Records, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+        for broker, offset in state.gone.items():
+            if body.offset > offset and _holds(body, broker):
+                message = (
+                    f"broker {broker}, unregistered at offset {offset}, was given a place in "
+                    f"{body.topic}-{body.partition}: leader {body.leader}, ISR {list(body.isr)}"
+                )
+                return (Violated(event.ref, Evidence.PEER, message),)
+        return NOTHING
+
+    @staticmethod
+    def _gone(state: _Records, event: Event, body: BrokerDeleted) -> Sequence[Finding]:
+        was = state.brokers.pop(body.broker_id, None)
+        state.gone[body.broker_id] = body.offset
+        kept = [
+            f"{topic}-{number}"
+            for (topic, number), one in sorted(state.partitions.items())
+            if _holds(one, body.broker_id)
+        ]
+        if kept:
+            message = f"broker {body.broker_id} was unregistered with its place in {kept[0]}"
+            return (Violated(event.ref, Evidence.PEER, message),)
+        return (Exercised(event.ref, Evidence.PEER),) if was and not was.fenced else NOTHING
+
+    def end(self, state: _Records, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+def _holds(one: PartitionCommitted, broker: int) -> bool:
+    """Whether a broker leads, or is one of several members of the ISR."""
+    return one.leader == broker or (broker in one.isr and len(one.isr) > 1)

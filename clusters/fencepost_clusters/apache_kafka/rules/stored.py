@@ -1,0 +1,327 @@
+"""Rules about what the members of an ISR have stored, by their own logs (KR-12 to KR-15).
+
+A follower logs what it stores before it fetches on, so before its leader may count it, and all
+nodes of a host have one clock. So a leader's word, and what clients see, is compared with the
+followers'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    NodeStarted,
+    ProcessExited,
+    RunEnd,
+    Undecided,
+    Violated,
+)
+from fencepost_clusters.apache_kafka.rules.keys import NOTHING, SECOND, whole_run
+from fencepost_kafka import (
+    FollowingStarted,
+    HighWatermarkAdvanced,
+    IsrChangeAsked,
+    LeadershipStarted,
+    LogAppended,
+    LogTruncated,
+    PartitionCommitted,
+    Polled,
+    ProduceCompleted,
+    TopicCommitted,
+    TopicPartition,
+)
+from fencepost_kafka.active_faults import slot_of
+
+READ_WITHIN_NS = 5 * SECOND
+"""A record of a smaller ISR is read this much later than it is committed at most: the controller
+that the observer asks may have been cut off from the others."""
+SETTLED_NS = SECOND // 5
+"""A high watermark that is this old has been compared with every follower that enters the ISR."""
+_DUPLICATE = "-duplicate"
+
+STORED_KINDS: frozenset[type[Struct]] = frozenset(
+    {
+        *(NodeStarted, ProcessExited, LogAppended, LogTruncated),
+        *(FollowingStarted, LeadershipStarted, PartitionCommitted, TopicCommitted),
+    }
+)
+"""The kinds that `Stored` reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Suspect:
+    """A violation, unless a record that was committed before shows a smaller ISR."""
+
+    violated: Violated
+    place: TopicPartition
+    lacking: frozenset[int]
+    offset: int
+    """That of the record by which they are members."""
+    at_ns: int
+
+
+@final
+@dataclass(slots=True)
+class Stored:
+    """The end of each replica's log, by the replica's own words, and the members of each ISR."""
+
+    ids: dict[str, int] = field(default_factory=dict)
+    """slot -> broker id."""
+    ends: dict[TopicPartition, dict[str, int]] = field(default_factory=dict)
+    """partition -> slot -> the end of its log."""
+    records: dict[TopicPartition, PartitionCommitted] = field(default_factory=dict)
+    deleted: set[str] = field(default_factory=set)
+    """The names of topics that were ever deleted: events of two topics may have such a name."""
+    suspects: list[_Suspect] = field(default_factory=list)
+
+    def learn(self, event: Event) -> None:
+        """Applies an event of one of `STORED_KINDS`."""
+        match event.body:
+            case LogAppended() | FollowingStarted() | LeadershipStarted() as body:
+                place = body.topic, body.partition
+                self.ends.setdefault(place, {})[slot_of(event.process)] = body.log_end
+            case LogTruncated() as body:
+                place = body.topic, body.partition
+                self.ends.setdefault(place, {})[slot_of(event.process)] = body.to_offset
+            case PartitionCommitted() as body:
+                self._committed(event, body)
+            case NodeStarted(role="broker", node_id=node_id):
+                self.ids[slot_of(event.process)] = node_id
+            case ProcessExited(ended=ended) if _DUPLICATE in ended:
+                # Its next process may have another disk.
+                for ends in self.ends.values():
+                    ends.pop(slot_of(ended), None)
+            case TopicCommitted(deleted=True, topic=topic):
+                self.deleted.add(topic)
+
+    def _committed(self, event: Event, body: PartitionCommitted) -> None:
+        place = body.topic, body.partition
+        known = self.records.get(place)
+        if known is None or body.offset > known.offset:
+            self.records[place] = body
+        self.suspects = [
+            one
+            for one in self.suspects
+            if one.place != place
+            or body.offset <= one.offset
+            or one.lacking <= set(body.isr)
+            or event.at_ns > one.at_ns + READ_WITHIN_NS
+        ]
+
+    def end_of(self, place: TopicPartition, replica: int) -> int | None:
+        """How far a broker has stored a partition; of two processes with its id, the one that has
+        more of it. None: it has not said."""
+        ends = self.ends.get(place, {})
+        known = [end for slot, end in ends.items() if self.ids.get(slot) == replica]
+        return max(known, default=None)
+
+    def judge(self, event: Event, place: TopicPartition, end: int, did: str) -> Sequence[Finding]:
+        """Whether each member of the ISR has stored a partition up to that end."""
+        record = self.records.get(place)
+        if record is None or place[0] in self.deleted or len(record.isr) < 2:
+            return NOTHING
+        known = {one: self.end_of(place, one) for one in record.isr}
+        short = {one: has for one, has in known.items() if has is not None and has < end}
+        if short:
+            ends = ", ".join(f"broker {one} up to {has}" for one, has in sorted(short.items()))
+            message = f"{did}, while of the ISR {list(record.isr)} there had stored: {ends}"
+            violated = Violated(event.ref, Evidence.PEER, message)
+            lacking = frozenset(short)
+            self.suspects.append(_Suspect(violated, place, lacking, record.offset, event.at_ns))
+            return NOTHING
+        if None in known.values():
+            return NOTHING
+        return (Exercised(event.ref, Evidence.PEER),)
+
+    def findings(self, end: RunEnd) -> Sequence[Finding]:
+        """The suspects that no record has explained."""
+        found: list[Finding] = []
+        for one in self.suspects:
+            if end.complete and end.ended_at_ns - one.at_ns > READ_WITHIN_NS:
+                found.append(one.violated)
+            else:
+                message = f"{one.violated.message}; a smaller ISR may have been stored"
+                found.append(Undecided(message, one.violated.at))
+        return found
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AcknowledgedIsStored:
+    """KR-12. Exercised by each acknowledgement of acks=all, where all members of an ISR of two and
+    more have said how far they stored."""
+
+    clause: str = "KR-12"
+    kinds: frozenset[type[Struct]] = STORED_KINDS | {ProduceCompleted}
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> Stored:
+        return Stored()
+
+    def step(self, state: Stored, event: Event) -> tuple[Stored, Sequence[Finding]]:
+        body = event.body
+        if not isinstance(body, ProduceCompleted):
+            state.learn(event)
+            return state, NOTHING
+        if body.outcome != "ok" or body.acks != -1 or body.offset < 0:
+            return state, NOTHING
+        did = (
+            f"{body.operation} of {event.process} with acks=all was acknowledged at offset "
+            f"{body.offset} of {body.topic}-{body.partition}"
+        )
+        return state, state.judge(event, (body.topic, body.partition), body.offset + 1, did)
+
+    def end(self, state: Stored, end: RunEnd) -> Sequence[Finding]:
+        return state.findings(end)
+
+
+@dataclass(slots=True)
+class _Read:
+    stored: Stored = field(default_factory=Stored)
+    led: dict[TopicPartition, int] = field(default_factory=dict)
+    """How far the leader of each partition had stored it last."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ReadIsStored:
+    """KR-13. Exercised by a consumer that gets all that is committed, while the leader's log
+    reaches further."""
+
+    clause: str = "KR-13"
+    kinds: frozenset[type[Struct]] = STORED_KINDS | {Polled}
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Read:
+        return _Read()
+
+    def step(self, state: _Read, event: Event) -> tuple[_Read, Sequence[Finding]]:
+        body = event.body
+        if not isinstance(body, Polled):
+            state.stored.learn(event)
+            if isinstance(body, LogAppended) and body.as_leader:
+                state.led[body.topic, body.partition] = body.log_end
+            return state, NOTHING
+        if not body.offsets or body.final:
+            return state, NOTHING
+        place, last = (body.topic, body.partition), body.offsets[-1]
+        did = f"{event.process} read offset {last} of {body.topic}-{body.partition}"
+        found = state.stored.judge(event, place, last + 1, did)
+        return state, found if state.led.get(place, 0) > last + 1 else NOTHING
+
+    def end(self, state: _Read, end: RunEnd) -> Sequence[Finding]:
+        return state.stored.findings(end)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CommitsOnStoredIsr:
+    """KR-14. The leader's high watermark is its own word, and what the members have stored is
+    theirs. Exercised by a commit after the record of a smaller ISR."""
+
+    clause: str = "KR-14"
+    kinds: frozenset[type[Struct]] = STORED_KINDS | {HighWatermarkAdvanced}
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> Stored:
+        return Stored()
+
+    def step(self, state: Stored, event: Event) -> tuple[Stored, Sequence[Finding]]:
+        body = event.body
+        if not isinstance(body, HighWatermarkAdvanced):
+            state.learn(event)
+            return state, NOTHING
+        if not body.as_leader:
+            return state, NOTHING
+        place = body.topic, body.partition
+        did = (
+            f"{event.process} committed {body.topic}-{body.partition} up to offset "
+            f"{body.high_watermark}"
+        )
+        found = state.judge(event, place, body.high_watermark, did)
+        record = state.records.get(place)
+        shrunk = record is not None and set(record.isr) < set(record.replicas)
+        return state, found if shrunk else NOTHING
+
+    def end(self, state: Stored, end: RunEnd) -> Sequence[Finding]:
+        return state.findings(end)
+
+
+@dataclass(slots=True)
+class _Entering:
+    stored: Stored = field(default_factory=Stored)
+    marks: dict[str, dict[TopicPartition, list[tuple[int, int]]]] = field(default_factory=dict)
+    """process -> partition -> when it raised its high watermark as leader, and to what; the newest
+    ones, and one that is settled."""
+
+    def settled(self, process: str, place: TopicPartition, at_ns: int) -> int:
+        """The high watermark that a leader had for long enough."""
+        marks = self.marks.get(process, {}).get(place, [])
+        return max((mark for since, mark in marks if at_ns - since >= SETTLED_NS), default=0)
+
+    def raised(self, event: Event, body: HighWatermarkAdvanced) -> None:
+        """A leader raises its high watermark."""
+        place = body.topic, body.partition
+        marks = self.marks.setdefault(event.process, {}).setdefault(place, [])
+        settled = [one for one in marks if event.at_ns - one[0] >= SETTLED_NS][-1:]
+        fresh = [one for one in marks if event.at_ns - one[0] < SETTLED_NS]
+        self.marks[event.process][place] = [*settled, *fresh, (event.at_ns, body.high_watermark)]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class EntersCaughtUp:
+    """KR-15. Judged when the leader asks for the larger ISR, by the log of the replica that enters.
+    The high watermark is the one that the leader had a fifth of a second before, since it moves
+    while the leader compares. Exercised by each replica that enters an ISR."""
+
+    clause: str = "KR-15"
+    kinds: frozenset[type[Struct]] = STORED_KINDS | {HighWatermarkAdvanced, IsrChangeAsked}
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Entering:
+        return _Entering()
+
+    def step(self, state: _Entering, event: Event) -> tuple[_Entering, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case HighWatermarkAdvanced(as_leader=True):
+                state.raised(event, body)
+            case IsrChangeAsked():
+                return state, self._asked(state, event, body)
+            case _:
+                state.stored.learn(event)
+        return state, NOTHING
+
+    @staticmethod
+    def _asked(state: _Entering, event: Event, body: IsrChangeAsked) -> Sequence[Finding]:
+        place = body.topic, body.partition
+        if body.topic in state.stored.deleted:
+            return NOTHING
+        mark = state.settled(event.process, place, event.at_ns)
+        needed = max(mark, body.epoch_start)
+        found: list[Finding] = []
+        for replica in sorted(set(body.new_isr) - set(body.old_isr)):
+            end = state.stored.end_of(place, replica)
+            if end is not None and end >= needed:
+                found.append(Exercised(event.ref, Evidence.PEER))
+            elif end is not None:
+                message = (
+                    f"{event.process} asked to take broker {replica}, whose log ends at {end}, "
+                    f"into the ISR of {body.topic}-{body.partition}; its high watermark was "
+                    f"{mark}, and its epoch began at {body.epoch_start}"
+                )
+                found.append(Violated(event.ref, Evidence.PEER, message))
+        return found
+
+    def end(self, state: _Entering, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING

@@ -1,0 +1,303 @@
+"""The rules about heartbeats as controllers answer them (KR-16 to KR-20), each with a violation, a
+near miss and an undecided history."""
+
+from __future__ import annotations
+
+from tests.clusters.apache_kafka.kraft_histories import (
+    CONTROLLER,
+    FIRST,
+    OBSERVER,
+    SESSION_MS,
+    ended,
+    verdict,
+)
+
+from fencepost import Evidence, Stalled
+from fencepost.testing import HistoryBuilder, Outcome
+from fencepost_kafka import (
+    BrokerCommitted,
+    BrokerStateChanged,
+    ControllerElected,
+    ControllerResigned,
+    HeartbeatAnswered,
+    LeaseExpired,
+    MetadataApplied,
+    MetadataCommitted,
+)
+
+MS = 1_000_000
+OTHER = "controller-2#1"
+EPOCH = 20
+"""Broker 1's epoch, which is the offset of its registration."""
+
+
+def answered(
+    h: HistoryBuilder,
+    state: str = "ACTIVE",
+    error: str = "NONE",
+    epoch: int = EPOCH,
+    at: int = EPOCH,
+    ago_ms: int = 0,
+    process: str = CONTROLLER,
+    term: int = 1,
+) -> None:
+    """A heartbeat of broker 1, that came in so long ago with metadata up to `at`."""
+    body = HeartbeatAnswered(
+        client="",
+        broker_id=1,
+        incarnation="",
+        request_epoch=epoch,
+        broker_epoch=epoch,
+        error=error,
+        next_state=state,  # type: ignore[arg-type]
+        lease_start_ms=0,
+        lease_end_ms=0,
+        lease_period_ms=SESSION_MS,
+        controller_epoch=term,
+        active_controller=-1,
+        active=term >= 0,
+        metadata_offset=at,
+        received_at_ns=h.now_ns - ago_ms * MS,
+    )
+    h.add(process, body)
+
+
+def runs(h: HistoryBuilder) -> None:
+    """Broker 1 begins to run."""
+    body = BrokerStateChanged(
+        broker_id=1, old="FENCED", new="ACTIVE", broker_epoch=EPOCH, reason="unfenced"
+    )
+    h.add(FIRST, body)
+
+
+def applied(h: HistoryBuilder, offset: int = EPOCH) -> None:
+    h.add(FIRST, MetadataApplied(offset=offset, epoch=1))
+
+
+def elected(h: HistoryBuilder, process: str = CONTROLLER, epoch: int = 1) -> None:
+    h.add(process, ControllerElected(epoch=epoch, log_end=1, last_epoch=-1))
+
+
+# ------------------------------------------------------------------------------------------ KR-16
+
+
+def test_a_broker_that_unfences_itself_breaks_kr_16() -> None:
+    h = HistoryBuilder()
+    answered(h, "FENCED")
+    answered(h, "ACTIVE", epoch=EPOCH - 1)  # for a former process
+    answered(h, "ACTIVE", error="NOT_CONTROLLER")
+    runs(h)
+    found = verdict(h.after(2_000), "KR-16")
+    assert (found.verdict, found.violations[0].evidence) == (Outcome.VIOLATED, Evidence.PEER)
+
+
+def test_a_broker_that_runs_before_its_heartbeat_came_in_breaks_kr_16() -> None:
+    h = HistoryBuilder()
+    runs(h)
+    h.after(100)
+    answered(h, ago_ms=50)
+    assert verdict(h, "KR-16").verdict is Outcome.VIOLATED
+
+
+def test_an_answer_exercises_kr_16_though_it_is_logged_after_its_effect() -> None:
+    before, after = HistoryBuilder(), HistoryBuilder()
+    answered(before)
+    runs(before)
+    runs(after)
+    answered(after.after(100), ago_ms=150)
+    for h in (before, after):
+        found = verdict(h, "KR-16")
+        assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.PEER)
+
+
+def test_an_answer_that_may_not_have_been_logged_leaves_kr_16_undecided() -> None:
+    ends = HistoryBuilder()
+    runs(ends)
+    assert verdict(ends, "KR-16").verdict is Outcome.UNKNOWN
+    dies = HistoryBuilder()
+    runs(dies)
+    ended(dies, CONTROLLER)
+    assert verdict(dies.after(5_000), "KR-16").verdict is Outcome.UNKNOWN
+    ended(ends, FIRST)
+    assert verdict(ends.after(5_000), "KR-16").verdict is Outcome.VIOLATED
+    assert verdict(ends, "KR-16", complete=False).verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ KR-17
+
+
+def test_a_broker_that_runs_without_the_metadata_of_its_registration_breaks_kr_17() -> None:
+    h = HistoryBuilder()
+    applied(h, EPOCH - 1)
+    answered(h)
+    runs(h)
+    assert verdict(h, "KR-17").violations[0].evidence is Evidence.SELF
+
+
+def test_a_controller_that_unfences_a_broker_that_is_behind_breaks_kr_17() -> None:
+    h = HistoryBuilder()
+    answered(h, at=EPOCH - 1)
+    assert verdict(h, "KR-17").violations[0].evidence is Evidence.PEER
+
+
+def test_a_broker_that_is_unfenced_once_it_has_caught_up_exercises_kr_17() -> None:
+    for early in (True, False):
+        h = HistoryBuilder()
+        applied(h)
+        answered(h, "FENCED", at=EPOCH - 1)
+        if early:
+            answered(h)
+        runs(h)
+        answered(h, ago_ms=10)
+        found = verdict(h, "KR-17")
+        assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.PEER)
+
+
+def test_a_broker_whose_answer_is_not_known_does_not_exercise_kr_17() -> None:
+    h = HistoryBuilder()
+    applied(h)
+    runs(h)
+    assert verdict(h, "KR-17").verdict is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ KR-18
+
+
+def expires(h: HistoryBuilder, process: str = CONTROLLER) -> None:
+    body = LeaseExpired(
+        broker_id=1,
+        broker_epoch=EPOCH,
+        last_heard_ns=-1,
+        now_ns=h.now_ns,
+        lease_period_ms=SESSION_MS,
+        controller_epoch=1,
+    )
+    h.add(process, body)
+
+
+def test_a_session_that_ends_early_breaks_kr_18() -> None:
+    h = HistoryBuilder()
+    answered(h)
+    expires(h.after(SESSION_MS - 500))
+    assert verdict(h, "KR-18").verdict is Outcome.VIOLATED
+
+
+def test_a_session_that_lasts_its_time_exercises_kr_18() -> None:
+    h = HistoryBuilder()
+    answered(h)
+    expires(h.after(SESSION_MS))
+    assert verdict(h, "KR-18").verdict is Outcome.HOLDS
+
+
+def test_refused_heartbeats_and_those_of_another_controller_do_not_count_for_kr_18() -> None:
+    h = HistoryBuilder()
+    answered(h)
+    h.after(SESSION_MS - 500)
+    answered(h, error="STALE_BROKER_EPOCH")
+    answered(h, process=OTHER)
+    expires(h.after(500))
+    assert verdict(h, "KR-18").verdict is Outcome.HOLDS
+    anew = HistoryBuilder()
+    answered(anew)
+    elected(anew)  # QC-31 judges the sessions that a new controller takes over
+    expires(anew)
+    assert verdict(anew, "KR-18").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_stall_leaves_an_early_end_undecided_for_kr_18() -> None:
+    h = HistoryBuilder()
+    answered(h)
+    h.after(1_000)
+    h.add(CONTROLLER, Stalled(stalled_ns=900 * MS))
+    expires(h)
+    assert verdict(h, "KR-18").verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ KR-19
+
+
+def registered(h: HistoryBuilder, epoch: int, term: int = 1) -> None:
+    """A registration of broker 1, by the controller of that epoch."""
+    h.add(
+        OBSERVER,
+        MetadataCommitted(offset=epoch, epoch=term, kind="RegisterBroker", digest="", version=3),
+    )
+    body = BrokerCommitted(
+        offset=epoch, broker_id=1, broker_epoch=epoch, fenced=True, incarnation=f"of {epoch}"
+    )
+    h.add(OBSERVER, body)
+
+
+def replaced(term: int = 1) -> HistoryBuilder:
+    h = HistoryBuilder()
+    registered(h, EPOCH)
+    registered(h, EPOCH + 10, term)
+    return h
+
+
+def test_a_heartbeat_of_a_former_epoch_that_is_accepted_breaks_kr_19() -> None:
+    h = replaced()
+    answered(h)
+    assert verdict(h, "KR-19").violations[0].evidence is Evidence.PEER
+
+
+def test_a_refusal_of_a_former_epoch_exercises_kr_19() -> None:
+    h = replaced()
+    answered(h, "FENCED", error="STALE_BROKER_EPOCH")
+    assert verdict(h, "KR-19").verdict is Outcome.HOLDS
+
+
+def test_what_came_in_before_or_a_controller_could_not_know_keeps_kr_19() -> None:
+    came_before = replaced()
+    answered(came_before, ago_ms=50)
+    older = replaced(term=2)
+    answered(older, term=1)
+    current = replaced()
+    answered(current, epoch=EPOCH + 10)
+    resigned = replaced()
+    answered(resigned, term=-1)
+    for h in (came_before, older, current, resigned):
+        assert verdict(h, "KR-19").verdict is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ KR-20
+
+
+def resigned() -> HistoryBuilder:
+    h = HistoryBuilder()
+    elected(h)
+    h.add(CONTROLLER, ControllerResigned(epoch=1, reason="higher_epoch"))
+    return h.after(1_000)
+
+
+def test_a_heartbeat_that_a_former_controller_accepts_breaks_kr_20() -> None:
+    h = resigned()
+    answered(h, term=-1)
+    assert verdict(h, "KR-20").verdict is Outcome.VIOLATED
+
+
+def test_a_controller_that_was_never_active_and_accepts_breaks_kr_20() -> None:
+    h = HistoryBuilder()
+    answered(h, term=-1)
+    assert verdict(h, "KR-20").verdict is Outcome.VIOLATED
+
+
+def test_not_controller_exercises_kr_20() -> None:
+    h = resigned()
+    answered(h, "FENCED", error="NOT_CONTROLLER", term=-1)
+    assert verdict(h, "KR-20").verdict is Outcome.HOLDS
+
+
+def test_an_answer_of_before_that_is_logged_later_keeps_kr_20() -> None:
+    h = resigned()
+    answered(h, term=-1, ago_ms=1_100)
+    elected(h, epoch=3)
+    answered(h, term=3)
+    assert verdict(h, "KR-20").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_stall_leaves_kr_20_undecided() -> None:
+    h = resigned()
+    h.add(CONTROLLER, Stalled(stalled_ns=900 * MS))
+    answered(h, term=-1)
+    assert verdict(h, "KR-20").verdict is Outcome.UNKNOWN

@@ -1,0 +1,124 @@
+"""The rules about the records of one decision (KR-21, KR-22): violations, near misses and histories
+that decide nothing."""
+
+from __future__ import annotations
+
+import pytest
+from tests.clusters.apache_kafka.kraft_histories import OBSERVER, record, verdict
+
+from fencepost import Evidence
+from fencepost.testing import HistoryBuilder, Outcome
+from fencepost_kafka import BrokerDeleted, PartitionCommitted, TopicCommitted
+
+OLD = (1, 2, 3)
+
+
+def partition(
+    h: HistoryBuilder,
+    offset: int,
+    isr: tuple[int, ...],
+    replicas: tuple[int, ...] = OLD,
+    leader: int = 1,
+    adding: tuple[int, ...] = (),
+    removing: tuple[int, ...] = (),
+) -> None:
+    body = PartitionCommitted(
+        offset=offset,
+        topic="orders",
+        partition=0,
+        leader=leader,
+        leader_epoch=1,
+        isr=isr,
+        replicas=replicas,
+        adding=adding,
+        removing=removing,
+    )
+    h.add(OBSERVER, body)
+
+
+# ------------------------------------------------------------------------------------------ KR-21
+
+
+def moving() -> HistoryBuilder:
+    """Broker 4 is to replace broker 3."""
+    h = HistoryBuilder()
+    partition(h, 10, OLD)
+    partition(h, 11, OLD, (4, 1, 2, 3), adding=(4,), removing=(3,))
+    return h
+
+
+@pytest.mark.parametrize(
+    ("isr", "replicas", "leader", "says"),
+    [
+        ((1, 2), (4, 1, 2), 1, "brokers [4] were not in the ISR"),
+        ((4, 1, 2), (4, 1), 4, "was to remove [3]"),
+        ((4, 1, 2), (4, 1, 2), 3, "broker 3 leads"),
+    ],
+)
+def test_a_reassignment_that_ends_otherwise_breaks_kr_21(
+    isr: tuple[int, ...], replicas: tuple[int, ...], leader: int, says: str
+) -> None:
+    h = moving()
+    partition(h, 12, isr, replicas, leader)
+    found = verdict(h, "KR-21")
+    assert found.violations[0].evidence is Evidence.PEER
+    assert says in found.violations[0].message
+
+
+def test_the_record_that_takes_the_last_new_replica_in_exercises_kr_21() -> None:
+    h = moving()
+    partition(h, 12, (4, 1, 2), (4, 1, 2), leader=4)
+    partition(h, 11, OLD, (4, 1, 2, 3), adding=(4,), removing=(3,))  # read again
+    assert verdict(h, "KR-21").verdict is Outcome.HOLDS
+
+
+def test_a_reassignment_that_goes_on_or_is_called_off_decides_nothing_for_kr_21() -> None:
+    h = moving()
+    partition(h, 12, (1, 2), (4, 1, 2, 3), adding=(4,), removing=(3,))
+    partition(h, 13, (1, 2), OLD)
+    assert verdict(h, "KR-21").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_topic_that_is_deleted_while_it_moves_decides_nothing_for_kr_21() -> None:
+    h = moving()
+    h.add(OBSERVER, TopicCommitted(offset=12, topic="orders", topic_id="a", deleted=True))
+    partition(h, 13, (1, 2), (1, 2))
+    assert verdict(h, "KR-21").verdict is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ KR-22
+
+
+def unregistered(fenced: bool, *isr: int, leader: int = 2) -> HistoryBuilder:
+    """Broker 1 is unregistered; right before, the ISR became that."""
+    h = HistoryBuilder()
+    record(h, 5, fenced)
+    partition(h, 10, OLD)
+    partition(h, 11, isr, leader=leader)
+    h.add(OBSERVER, BrokerDeleted(offset=12, broker_id=1))
+    return h
+
+
+def test_a_broker_that_is_unregistered_with_its_place_breaks_kr_22() -> None:
+    for h in (unregistered(False, 1, 2, 3), unregistered(False, 2, 3, leader=1)):
+        assert verdict(h, "KR-22").violations[0].evidence is Evidence.PEER
+
+
+def test_an_unregistered_broker_that_gets_a_place_breaks_kr_22() -> None:
+    h = unregistered(False, 2, 3)
+    partition(h, 13, OLD)
+    assert verdict(h, "KR-22").verdict is Outcome.VIOLATED
+
+
+def test_a_broker_that_loses_its_places_with_its_registration_exercises_kr_22() -> None:
+    h = unregistered(False, 2, 3)
+    record(h, 13, fenced=False, incarnation="two")
+    partition(h, 14, OLD, leader=1)
+    assert verdict(h, "KR-22").verdict is Outcome.HOLDS
+
+
+def test_a_fenced_broker_and_a_last_member_decide_nothing_for_kr_22() -> None:
+    assert verdict(unregistered(True, 2, 3), "KR-22").verdict is Outcome.NOT_EXERCISED
+    last = unregistered(True, 1, leader=-1)
+    partition(last, 11, OLD)  # an older record, read again
+    assert verdict(last, "KR-22").verdict is Outcome.NOT_EXERCISED

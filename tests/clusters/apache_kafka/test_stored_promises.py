@@ -1,0 +1,289 @@
+"""The rules that compare leaders, acknowledgements and reads with the logs of followers (KR-12 to
+KR-15), each with a violation, a near miss and an undecided history."""
+
+from __future__ import annotations
+
+import pytest
+from tests.clusters.apache_kafka.kraft_histories import OBSERVER, verdict
+
+from fencepost import Evidence, NodeStarted
+from fencepost.testing import HistoryBuilder, Outcome
+from fencepost_kafka import (
+    HighWatermarkAdvanced,
+    IsrChangeAsked,
+    LeadershipStarted,
+    LogAppended,
+    LogTruncated,
+    PartitionCommitted,
+    Polled,
+    ProduceCompleted,
+    TopicCommitted,
+)
+
+B1, B2, B3, DUPLICATE = "broker-1#1", "broker-2#1", "broker-3#1", "broker-2-duplicate#1"
+CLIENT = "clients/producer-1#1"
+SETTLED_MS = 200
+LATE_MS = 6_000
+"""Longer than a record of a smaller ISR may be read late."""
+
+
+def begun(*isr: int) -> HistoryBuilder:
+    """Broker 1 leads; the ISR is that."""
+    h = HistoryBuilder()
+    for node_id, process in ((1, B1), (2, B2), (3, B3), (2, DUPLICATE)):
+        h.add(process, NodeStarted(role="broker", node_id=node_id, incarnation="", log_end=-1))
+    recorded(h, 10, *isr)
+    began = LeadershipStarted(
+        topic="orders",
+        partition=0,
+        leader_epoch=1,
+        isr=isr,
+        log_start=-1,
+        log_end=0,
+        high_watermark=0,
+    )
+    h.add(B1, began)
+    return h
+
+
+def recorded(h: HistoryBuilder, offset: int, *isr: int) -> None:
+    body = PartitionCommitted(
+        offset=offset,
+        topic="orders",
+        partition=0,
+        leader=1,
+        leader_epoch=1,
+        isr=isr,
+        replicas=(1, 2, 3),
+    )
+    h.add(OBSERVER, body)
+
+
+def stores(h: HistoryBuilder, *processes: str, end: int) -> None:
+    """Each of them stores one message, after which its log ends there."""
+    for process in processes:
+        body = LogAppended(
+            topic="orders",
+            partition=0,
+            base_offset=end - 1,
+            log_end=end,
+            expected_base=end - 1,
+            batch_epoch=-1,
+            leader_epoch=1,
+            as_leader=process == B1,
+            digest="",
+            producer_id=-1,
+            base_sequence=-1,
+        )
+        h.add(process, body)
+
+
+def acknowledged(h: HistoryBuilder, offset: int, acks: int = -1) -> None:
+    body = ProduceCompleted(
+        operation="op-1",
+        topic="orders",
+        partition=0,
+        acks=acks,
+        outcome="ok",
+        offset=offset,
+        error="",
+    )
+    h.add(CLIENT, body)
+
+
+def polled(h: HistoryBuilder, offset: int) -> None:
+    body = Polled(topic="orders", partition=0, offsets=(offset,), operations=("op-1",), final=False)
+    h.add(CLIENT, body)
+
+
+def raised(h: HistoryBuilder, mark: int) -> None:
+    body = HighWatermarkAdvanced(
+        topic="orders",
+        partition=0,
+        high_watermark=mark,
+        log_end=mark,
+        leader_epoch=1,
+        as_leader=True,
+        isr=(),
+        counted=(),
+    )
+    h.add(B1, body)
+
+
+def asked(h: HistoryBuilder, new: tuple[int, ...], old: tuple[int, ...], start: int = 0) -> None:
+    body = IsrChangeAsked(
+        topic="orders",
+        partition=0,
+        leader_epoch=1,
+        broker_epoch=5,
+        old_isr=old,
+        new_isr=new,
+        ends=(-1,) * len(new),
+        high_watermark=-1,
+        epoch_start=start,
+        lag_ns=0,
+    )
+    h.add(B1, body)
+
+
+DID = {"KR-12": acknowledged, "KR-13": polled, "KR-14": lambda h, offset: raised(h, offset + 1)}
+THREE = pytest.mark.parametrize("clause", DID)
+
+
+def lagging(clause: str) -> HistoryBuilder:
+    """Broker 3, in the ISR, has not stored what is acknowledged, read or committed."""
+    h = begun(1, 2, 3)
+    stores(h, B1, B2, B3, end=1)
+    stores(h, B1, B2, end=2)
+    stores(h, B1, end=3)
+    DID[clause](h, 1)
+    return h
+
+
+@THREE
+def test_what_a_member_of_the_isr_lacks_breaks_the_clause(clause: str) -> None:
+    h = lagging(clause)
+    stores(h, B3, end=2)  # too late
+    h.after(LATE_MS)
+    found = verdict(h, clause)
+    assert (found.verdict, found.violations[0].evidence) == (Outcome.VIOLATED, Evidence.PEER)
+    assert "broker 3 up to 1" in found.violations[0].message
+
+
+@THREE
+def test_a_smaller_isr_whose_record_is_read_later_keeps_the_clause(clause: str) -> None:
+    h = lagging(clause).after(1_000)
+    recorded(h, 11, 1, 2)
+    h.after(LATE_MS)
+    assert verdict(h, clause).violated == 0
+
+
+@THREE
+def test_a_record_that_is_read_much_later_or_keeps_the_member_explains_nothing(
+    clause: str,
+) -> None:
+    kept = lagging(clause)
+    recorded(kept, 11, 1, 3)
+    late = lagging(clause).after(LATE_MS)
+    recorded(late, 11, 1, 2)
+    for h in (kept, late):
+        assert verdict(h.after(LATE_MS), clause).verdict is Outcome.VIOLATED
+
+
+@THREE
+def test_the_clause_is_undecided_if_the_run_ends_before_a_record_could_be_read(clause: str) -> None:
+    assert verdict(lagging(clause), clause).verdict is Outcome.UNKNOWN
+    h = lagging(clause).after(LATE_MS)
+    assert verdict(h, clause, complete=False).verdict is Outcome.UNKNOWN
+
+
+@THREE
+def test_what_all_members_have_exercises_the_clause(clause: str) -> None:
+    h = begun(1, 2)
+    stores(h, B1, B2, end=1)
+    stores(h, B1, end=2)
+    DID[clause](h, 0)
+    found = verdict(h, clause)
+    assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.PEER)
+
+
+@THREE
+def test_a_member_that_has_said_nothing_proves_nothing(clause: str) -> None:
+    h = begun(1, 2, 3)
+    stores(h, B1, B2, end=1)
+    DID[clause](h, 0)
+    assert verdict(h, clause).verdict is Outcome.NOT_EXERCISED
+
+
+@THREE
+def test_what_was_truncated_is_stored_no_longer(clause: str) -> None:
+    h = begun(1, 2)
+    stores(h, B1, B2, end=1)
+    cut = LogTruncated(
+        topic="orders",
+        partition=0,
+        to_offset=0,
+        from_log_end=1,
+        high_watermark=0,
+        leader_epoch=1,
+        reason="leader_epoch",
+    )
+    h.add(B2, cut)
+    DID[clause](h, 0)
+    assert verdict(h.after(LATE_MS), clause).verdict is Outcome.VIOLATED
+
+
+@THREE
+def test_two_processes_with_one_id_are_one_replica_as_for_their_leader(clause: str) -> None:
+    h = begun(1, 2)
+    stores(h, B1, B2, end=1)
+    stores(h, B1, DUPLICATE, end=2)
+    DID[clause](h, 1)
+    assert verdict(h.after(LATE_MS), clause).violated == 0
+
+
+@THREE
+def test_a_topic_that_was_deleted_is_not_judged(clause: str) -> None:
+    h = begun(1, 2)
+    stores(h, B1, B2, end=1)
+    h.add(OBSERVER, TopicCommitted(offset=12, topic="orders", topic_id="a", deleted=True))
+    DID[clause](h, 5)  # of either topic with that name
+    assert verdict(h.after(LATE_MS), clause).verdict is Outcome.NOT_EXERCISED
+
+
+def test_an_acknowledgement_without_acks_all_needs_the_leader_alone() -> None:
+    h = begun(1, 2)
+    stores(h, B1, end=1)
+    acknowledged(h, 0, acks=1)
+    assert verdict(h.after(LATE_MS), "KR-12").verdict is Outcome.NOT_EXERCISED
+
+
+def test_reading_all_there_is_exercises_nothing() -> None:
+    h = begun(1, 2)
+    stores(h, B1, B2, end=1)
+    polled(h, 0)
+    assert verdict(h, "KR-13").verdict is Outcome.NOT_EXERCISED
+
+
+def test_only_a_commit_on_a_smaller_isr_exercises_kr_14() -> None:
+    h = begun(1, 2, 3)
+    stores(h, B1, B2, B3, end=1)
+    raised(h, 1)
+    assert verdict(h, "KR-14").verdict is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ KR-15
+
+
+def entering(end: int, mark: int, start: int = 0, ago_ms: int = 2 * SETTLED_MS) -> HistoryBuilder:
+    """Broker 3, whose log ends there, is to enter the ISR."""
+    h = begun(1, 2)
+    stores(h, B3, end=end)
+    raised(h, mark)
+    h.after(ago_ms)
+    asked(h, (1, 2, 3), (1, 2), start)
+    return h
+
+
+def test_a_replica_that_has_less_than_the_high_watermark_breaks_kr_15() -> None:
+    found = verdict(entering(end=4, mark=5), "KR-15")
+    assert (found.violated, found.violations[0].evidence) == (1, Evidence.PEER)
+
+
+def test_a_replica_that_has_not_reached_the_leaders_epoch_breaks_kr_15() -> None:
+    assert verdict(entering(end=4, mark=4, start=5), "KR-15").verdict is Outcome.VIOLATED
+
+
+def test_a_replica_that_has_all_exercises_kr_15() -> None:
+    assert verdict(entering(end=5, mark=5, start=5), "KR-15").verdict is Outcome.HOLDS
+
+
+def test_a_high_watermark_that_moves_while_the_leader_compares_keeps_kr_15() -> None:
+    assert verdict(entering(end=4, mark=5, ago_ms=10), "KR-15").violated == 0
+
+
+def test_a_smaller_isr_and_a_replica_that_has_said_nothing_prove_nothing_for_kr_15() -> None:
+    h = begun(1, 2)
+    asked(h, (1,), (1, 2))
+    asked(h, (1, 2, 3), (1, 2))
+    assert verdict(h, "KR-15").verdict is Outcome.NOT_EXERCISED
