@@ -37,6 +37,7 @@ from fencepost import (
 )
 from fencepost_clusters.apache_kafka import disks, distribution, settings
 from fencepost_clusters.apache_kafka.log_parser import KafkaLogParser
+from fencepost_clusters.apache_kafka.metadata.schema import schemas_in
 from fencepost_clusters.apache_kafka.metrics import exporter_config
 from fencepost_clusters.java import resolver_files
 from fencepost_kafka import COMBINED, COUNTS, KafkaView, Role, Timing
@@ -236,8 +237,9 @@ class KRaft:
         )
 
     def read_disks(self, remains: Remains, shape: Shape) -> Sequence[Supplied]:
-        """The logs of all nodes, the metadata log among them."""
-        return disks.supplied(remains, self.layout(shape))
+        """The logs of all nodes, and the states of the metadata by logs and snapshots."""
+        schemas = schemas_in(distribution.cache(os.environ) / self.version)
+        return disks.supplied(remains, self.layout(shape), schemas)
 
     def timing(self, shape: Shape) -> Timing:
         """The durations that the settings imply."""

@@ -15,7 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from zlib import crc32
 
+from msgspec import Struct
+
 from fencepost import Layout, Remains, Slot, Supplied
+from fencepost_clusters.apache_kafka.metadata.on_disk import metadata_states
+from fencepost_clusters.apache_kafka.metadata.schema import Schema
 from fencepost_clusters.apache_kafka.metadata.snapshot import METADATA_TOPIC
 from fencepost_kafka import Role, SegmentFound, StoredBatch
 
@@ -89,11 +93,19 @@ def segments(disks: Mapping[str, Path], slots: Sequence[Slot]) -> Iterator[Segme
                 )
 
 
-def supplied(remains: Remains, layout: Layout) -> Sequence[Supplied]:
-    """The segments as events at the end of the run."""
+def supplied(
+    remains: Remains, layout: Layout, schemas: Mapping[int, Schema] | None = None
+) -> Sequence[Supplied]:
+    """The segments, and with schemas the states of the metadata, as events at the end of the run.
+
+    Raises Undecodable for metadata records that no schema describes.
+    """
     ended_ns = max((event.at_ns for event in remains.events), default=0)
     slots = [slot for slot in layout.slots if slot.role in (Role.CONTROLLER, Role.BROKER)]
-    return [Supplied(ended_ns, found) for found in segments(remains.disks, slots)]
+    found: list[Struct] = list(segments(remains.disks, slots))
+    if schemas is not None:
+        found += metadata_states(remains.disks, slots, schemas)
+    return [Supplied(ended_ns, one) for one in found]
 
 
 def _place(log: Path) -> _Place | None:

@@ -22,7 +22,11 @@ from fencepost_clusters.apache_kafka.log_memory import (
     QuorumConfigured,
     SessionConfigured,
 )
-from fencepost_clusters.apache_kafka.replica_lines import REPLICA_ROWS, STORED_ROWS
+from fencepost_clusters.apache_kafka.replica_lines import (
+    METADATA_LOG,
+    REPLICA_ROWS,
+    STORED_ROWS,
+)
 from fencepost_clusters.apache_kafka.request_lines import REQUEST_ROWS
 from fencepost_kafka import (
     BrokerStateChanged,
@@ -41,6 +45,7 @@ from fencepost_kafka import (
     ResignReason,
     Role,
     StateReason,
+    StateReverted,
     VoteAnswered,
     VoteReason,
 )
@@ -201,6 +206,10 @@ def _resigned(now: Memory, said: Match[str]) -> Bodies:
     reason: ResignReason = "no_majority" if now.majority_lost else "higher_epoch"
     now.active_epoch, now.majority_lost = -1, False
     yield ControllerResigned(epoch=int(said[1]), reason=reason)
+    if said["stable"] is not None:
+        committed = now.marks.get(METADATA_LOG, 0)
+        stable = int(said["stable"])
+        yield StateReverted(offset=stable + 1, high_watermark=committed, epoch=int(said[1]))
 
 
 def _followed(now: Memory, said: Match[str]) -> Bodies:
@@ -307,11 +316,11 @@ TABLE: Sequence[LogPattern] = (
          r"Becoming the active controller at epoch (\d+)(?:, next write offset (\d+))?",
          _elected),
     row("LeaderState", r"Did not receive fetch request from the majority", _majority_lost),
-    row("QuorumController", r"Renouncing the leadership.* We were the leader at epoch (\d+)",
-         _resigned),
+    row("QuorumController", r"Renouncing the leadership.* We were the leader at epoch (\d+)"
+         r"(?:.*Reverting to last (?:stable|committed) offset (?P<stable>-?\d+))?", _resigned),
     row("QuorumController",
-         r"event failed with .* at epoch (\d+) in \d+ microseconds\. Renouncing leadership",
-         _resigned),
+         r"event failed with .* at epoch (\d+) in \d+ microseconds\. Renouncing leadership"
+         r"(?: and reverting to the last committed offset (?P<stable>-?\d+))?", _resigned),
     row("QuorumController", r"In the new epoch (\d+), the leader is (\d+)\.", _followed),
     row("MetadataLoader",
          r"publishing new image with provenance .*lastContainedOffset=(\d+), "

@@ -11,6 +11,7 @@ from fencepost import Clause, KnownFinding, Rule, System, Workload, hookimpl
 from fencepost_clusters.apache_kafka.cluster import METRICS_READER, OBSERVER, KRaft
 from fencepost_clusters.apache_kafka.findings import known_findings
 from fencepost_clusters.apache_kafka.log_memory import QuorumConfigured, SessionConfigured
+from fencepost_clusters.apache_kafka.metadata.on_disk import MetadataStateFound
 from fencepost_clusters.apache_kafka.metrics import MetricsObserved
 from fencepost_clusters.apache_kafka.rules import promises
 from fencepost_clusters.apache_kafka.zookeeper_mode.cluster import OBSERVER as ZNODE_OBSERVER
@@ -19,8 +20,9 @@ from fencepost_clusters.apache_kafka.zookeeper_mode.cluster import ZooKeeperMode
 
 @hookimpl
 def fencepost_event_kinds() -> Sequence[type[Struct]]:
-    """The kinds about a broker's session, a controller's quorum, and a node's metrics page."""
-    return (SessionConfigured, QuorumConfigured, MetricsObserved)
+    """The kinds about a broker's session, a controller's quorum, a node's metrics page, and the
+    metadata on disks."""
+    return (SessionConfigured, QuorumConfigured, MetricsObserved, MetadataStateFound)
 
 
 @hookimpl

@@ -17,10 +17,12 @@ from fencepost_kafka import (
     LeadershipStarted,
     LogAppended,
     LogTruncated,
+    MetadataTruncated,
     TopicPartition,
 )
 
 MS = 1_000_000
+METADATA_LOG: TopicPartition = ("__cluster_metadata", 0)
 
 
 def _place(said: Match[str]) -> TopicPartition:
@@ -189,8 +191,29 @@ def _truncated(now: Memory, said: Match[str]) -> Bodies:
         )
 
 
+def _metadata_appended(now: Memory, said: Match[str]) -> Bodies:
+    now.ends[METADATA_LOG] = int(said["next"])
+    yield from ()
+
+
+def _metadata_marked(now: Memory, said: Match[str]) -> Bodies:
+    now.marks[METADATA_LOG] = int(said["mark"])
+    yield from ()
+
+
+def _metadata_truncated(now: Memory, said: Match[str]) -> Bodies:
+    before, now.ends[METADATA_LOG] = now.ends.get(METADATA_LOG, -1), int(said["to"])
+    yield MetadataTruncated(
+        from_offset=int(said["to"]),
+        log_end=before,
+        high_watermark=now.marks.get(METADATA_LOG, 0),
+        epoch=now.active_epoch,
+    )
+
+
 _PREFIXED = rf"\[Partition {PLACE} broker=\d+\] "
 _LOG = rf"^\[UnifiedLog partition=(?!__cluster_metadata){PLACE}, [^\]]*\] "
+_METADATA = r"^\[UnifiedLog partition=__cluster_metadata-0, [^\]]*\] "
 _MEMBER = re.compile(r"brokerId=(\d+)")
 
 REPLICA_ROWS: Sequence[LogPattern] = (
@@ -209,7 +232,7 @@ REPLICA_ROWS: Sequence[LogPattern] = (
     row("Partition",
          rf"{_PREFIXED}Failed to alter partition to .* rejected the request with "
          r"(?P<error>[A-Z_]{6,})", _isr_refused),
-    row("UnifiedLog", rf"\[UnifiedLog partition={PLACE}, .*\] Truncating to offset (?P<to>\d+)",
+    row("UnifiedLog", rf"{_LOG}Truncating to offset (?P<to>\d+)",
          _truncated),
 )  # fmt: skip
 """Lines that brokers print in every mode. The logger `logger` is the end of Kafka's
@@ -228,5 +251,10 @@ STORED_ROWS: Sequence[LogPattern] = (
         r"isrWithBrokerEpoch=(?P<new>.*?), leaderRecoveryState.*"
         r"lastCommittedState=CommittedPartitionState[\[(]isr=(?:\[|Set\()(?P<old>[\d, ]*)",
         _expands),
+    row("UnifiedLog", rf"{_METADATA}Appended message set with .*, next offset: (?P<next>\d+),",
+        _metadata_appended),
+    row("UnifiedLog", rf"{_METADATA}Setting high watermark \(offset=(?P<mark>\d+),",
+        _metadata_marked),
+    row("UnifiedLog", rf"{_METADATA}Truncating to offset (?P<to>\d+)", _metadata_truncated),
 )  # fmt: skip
-"""What a replica stores, and how far it is committed; at DEBUG and TRACE."""
+"""What a replica stores, and how far it is committed, at DEBUG and TRACE; also of the metadata."""

@@ -25,6 +25,8 @@ SUITE_SETTINGS: Mapping[str, str] = {
     "min.insync.replicas": "2",
     "default.replication.factor": "3",
     "auto.create.topics.enable": "false",
+    # So that each node takes snapshots in a run of a minute.
+    "metadata.log.max.record.bytes.between.snapshots": "8192",
     # A cut link neither answers nor closes, so clients must give up before it heals.
     "controller.socket.timeout.ms": "3000",
     "replica.socket.timeout.ms": "3000",

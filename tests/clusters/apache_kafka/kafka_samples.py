@@ -4,6 +4,8 @@ tables that no sample pins. `record_samples.py` records them.
     <version>-<slot>-<number>.txt   part of one node's log, in order
     records-<version>-<number>.txt  committed metadata records of one cluster: offset, epoch, value
     snapshot-<version>.checkpoint   a snapshot of a cluster's metadata
+    metadata-<version>.log          the beginning of a node's metadata log, and, as .checkpoint, its
+                                    snapshot at offset 94, of epoch 2
     metrics-<version>-<role>.txt    the metrics page of one node
     schemas/                        the schemas of those records; schemas/<version>/ has those that
                                     are others in that version

@@ -12,9 +12,15 @@ from msgspec import Struct
 
 from fencepost import EnvironmentFailed
 from fencepost_clusters.apache_kafka.metadata import schema
-from fencepost_clusters.apache_kafka.metadata.observer import FetchResult, LogProgress, schemas_in
+from fencepost_clusters.apache_kafka.metadata.observer import FetchResult, LogProgress
 from fencepost_clusters.apache_kafka.metadata.records import Metadata, StoredRecord
-from fencepost_clusters.apache_kafka.metadata.schema import Record, Undecodable, Versions, decode
+from fencepost_clusters.apache_kafka.metadata.schema import (
+    Record,
+    Undecodable,
+    Versions,
+    decode,
+    schemas_in,
+)
 from fencepost_clusters.apache_kafka.metadata.snapshot import Snapshot
 from fencepost_kafka import (
     BrokerCommitted,

@@ -25,6 +25,7 @@ from tests.clusters.apache_kafka.kraft_histories import (
 from fencepost import FaultHealed, Stalled
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
+    BrokerDeleted,
     BrokerStateChanged,
     BrokerStopping,
     ControllerElected,
@@ -188,6 +189,18 @@ def test_a_duplicate_that_dies_does_not_affect_the_holder_of_the_id() -> None:
     ended(h, DUPLICATE)
     h.after(60_000)
     assert verdict(h, "KR-02").verdict is Outcome.NOT_EXERCISED
+
+
+def test_an_unregistered_broker_has_nothing_to_be_fenced_from() -> None:
+    for late in (False, True):
+        h = begun()
+        if late:
+            ended(h, FIRST)
+            h.after(BOUND_MS)
+        h.add(OBSERVER, BrokerDeleted(offset=20, broker_id=1))
+        ended(h, FIRST)
+        h.after(2 * BOUND_MS)
+        assert verdict(h, "KR-02").violated == late
 
 
 # ------------------------------------------------------------------------------------------ KR-03

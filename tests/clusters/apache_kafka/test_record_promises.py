@@ -1,5 +1,5 @@
-"""The rules about the records of one decision (KR-21, KR-22): violations, near misses and histories
-that decide nothing."""
+"""The rules about the records of one decision (KR-21, KR-22, KR-29): violations, near misses and
+histories that decide nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from tests.clusters.apache_kafka.kraft_histories import OBSERVER, record, verdic
 
 from fencepost import Evidence
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import BrokerDeleted, PartitionCommitted, TopicCommitted
+from fencepost_kafka import (
+    BrokerCommitted,
+    BrokerDeleted,
+    BrokerStopping,
+    PartitionCommitted,
+    TopicCommitted,
+)
 
 OLD = (1, 2, 3)
 
@@ -122,3 +128,48 @@ def test_a_fenced_broker_and_a_last_member_decide_nothing_for_kr_22() -> None:
     last = unregistered(True, 1, leader=-1)
     partition(last, 11, OLD)  # an older record, read again
     assert verdict(last, "KR-22").verdict is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ KR-29
+
+
+def fences(h: HistoryBuilder, offset: int) -> None:
+    """A record that fences broker 1, which registered at offset 1."""
+    body = BrokerCommitted(
+        offset=offset, broker_id=1, broker_epoch=1, fenced=True, incarnation="one"
+    )
+    h.add(OBSERVER, body)
+
+
+def fencing(to: int, isr: tuple[int, ...] = OLD, dead: int = 0, gap: int = 0) -> HistoryBuilder:
+    """Broker 1 leads, and is fenced right after its leadership went to that broker."""
+    h = HistoryBuilder()
+    for broker in OLD:
+        record(h, broker, fenced=broker == dead, broker=broker)
+    partition(h, 10, isr)
+    partition(h, 11, tuple(one for one in isr if one != 1), leader=to)
+    fences(h, 12 + gap)
+    return h
+
+
+def test_a_leadership_that_goes_to_another_than_the_next_breaks_kr_29() -> None:
+    for h in (fencing(to=3), fencing(to=-1), fencing(to=2, dead=2)):
+        assert verdict(h, "KR-29").violations[0].evidence is Evidence.PEER
+
+
+def test_a_leadership_that_goes_to_the_next_live_member_exercises_kr_29() -> None:
+    for h in (fencing(to=2), fencing(to=3, isr=(1, 3)), fencing(to=3, dead=2)):
+        assert verdict(h, "KR-29").verdict is Outcome.HOLDS
+
+
+def test_earlier_records_stopping_brokers_and_a_last_member_decide_nothing_for_kr_29() -> None:
+    stopping = HistoryBuilder()
+    for broker in OLD:
+        record(stopping, broker, fenced=False, broker=broker)
+    body = BrokerStopping(broker_id=2, state="ACTIVE", global_state="", limit_ms=1)
+    stopping.add("broker-2#1", body)
+    partition(stopping, 10, OLD)
+    partition(stopping, 11, (2, 3), leader=3)
+    fences(stopping, 12)
+    for h in (fencing(to=3, gap=1), fencing(to=-1, isr=(1,)), stopping):
+        assert verdict(h, "KR-29").verdict is Outcome.NOT_EXERCISED

@@ -4,10 +4,12 @@ KR-15), each with a violation, a near miss and an undecided history."""
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 from tests.clusters.apache_kafka.kraft_histories import OBSERVER, verdict
 
 from fencepost import Evidence, NodeStarted
-from fencepost.testing import HistoryBuilder, Outcome
+from fencepost.testing import HistoryBuilder, Outcome, judge
+from fencepost_clusters.apache_kafka.rules.promises import CLAUSES, RULES
 from fencepost_kafka import (
     HighWatermarkAdvanced,
     IsrChangeAsked,
@@ -168,6 +170,22 @@ def test_a_record_that_is_read_much_later_or_keeps_the_member_explains_nothing(
     recorded(late, 11, 1, 2)
     for h in (kept, late):
         assert verdict(h.after(LATE_MS), clause).verdict is Outcome.VIOLATED
+
+
+@THREE
+def test_a_line_of_before_that_is_printed_later_keeps_the_clause(clause: str) -> None:
+    h = begun(1, 2, 3)
+    stores(h, B1, B2, B3, end=1)
+    stores(h, B1, B2, end=2)
+    at_ns = h.now_ns
+    DID[clause](h, 1)
+    stores(h, B3, end=2)
+    h.after(LATE_MS)
+    *before, last = h.events()
+    chosen = [rule for rule in RULES if rule.clause == clause]
+    clauses = {one.id: one for one in CLAUSES}
+    history = (*before, structs.replace(last, at_ns=at_ns))
+    assert judge(history, chosen, clauses, h.end(), "kraft").verdicts[clause].violated == 0
 
 
 @THREE

@@ -18,14 +18,12 @@ import select
 import socket
 import struct
 import sys
-import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import groupby
 from operator import attrgetter
-from pathlib import Path
 from typing import Any, final
 from uuid import UUID
 
@@ -37,7 +35,6 @@ from kio.serial import entity_reader, entity_writer
 
 from fencepost import (
     ClientStarted,
-    EnvironmentFailed,
     EvidenceMissed,
     Recorder,
     WorkerConfig,
@@ -193,27 +190,6 @@ def read_answer(body: bytes, schemas: Mapping[int, schema.Schema]) -> FetchResul
     )
 
 
-def schemas_in(home: Path) -> Mapping[int, schema.Schema]:
-    """The metadata records' schemas of an installed version, by their keys.
-
-    Raises EnvironmentFailed if the version is missing, as on a host whose nodes run in containers.
-    """
-    jar = next((home / "lib").glob("kafka-metadata-*.jar"), None)
-    if jar is None:
-        raise EnvironmentFailed(
-            f"Kafka {home.name}, whose schemas are needed to read its metadata log, is not in "
-            f"{home.parent}: ./dev images kafka --kafka {home.name} installs it"
-        )
-    with zipfile.ZipFile(jar) as opened:
-        texts = (
-            opened.read(name).decode()
-            for name in opened.namelist()
-            if name.startswith("common/metadata/") and name.endswith(".json")
-        )
-        read = (schema.read(text) for text in texts)
-        return {one.key: one for one in read if one is not None}
-
-
 @final
 class Observer:
     """One worker's work, until its standard input ends."""
@@ -304,7 +280,7 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 
 def work(config: WorkerConfig, options: Options, recorder: Recorder) -> str:
     """Runs until it is asked to stop."""
-    schemas = schemas_in(cache(os.environ) / options.version)
+    schemas = schema.schemas_in(cache(os.environ) / options.version)
     Observer(config, options, recorder, schemas).run()
     return "stopped"
 

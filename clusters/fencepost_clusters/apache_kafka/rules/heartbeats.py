@@ -50,7 +50,7 @@ _CONTROLLER = "controller-"
 
 
 @dataclass(slots=True)
-class _Told:
+class _Unfenced:
     """The answers by which brokers may run, and the brokers that run without one so far."""
 
     unfencing: dict[tuple[int, int], HeartbeatAnswered] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class _Told:
     """When processes of controllers ended."""
 
 
-def _told(state: _Told, event: Event, body: HeartbeatAnswered) -> Event | None:
+def _note(state: _Unfenced, event: Event, body: HeartbeatAnswered) -> Event | None:
     """Notes an answer that unfences a broker; returns the event of that broker, if it runs."""
     key = body.broker_id, body.request_epoch
     if body.error != "NONE" or body.next_state != "ACTIVE" or key in state.unfencing:
@@ -82,14 +82,14 @@ class RunsOnceTold:
     )
     keys = staticmethod(whole_run)
 
-    def start(self, key: Key) -> _Told:
-        return _Told()
+    def start(self, key: Key) -> _Unfenced:
+        return _Unfenced()
 
-    def step(self, state: _Told, event: Event) -> tuple[_Told, Sequence[Finding]]:
+    def step(self, state: _Unfenced, event: Event) -> tuple[_Unfenced, Sequence[Finding]]:
         body = event.body
         match body:
             case HeartbeatAnswered():
-                runs = _told(state, event, body)
+                runs = _note(state, event, body)
                 if runs is not None:
                     return state, self._judge(runs, body)
             case BrokerStateChanged(new="ACTIVE", old=old) if old != "ACTIVE":
@@ -112,7 +112,7 @@ class RunsOnceTold:
         )
         return (Violated(runs.ref, Evidence.PEER, message),)
 
-    def end(self, state: _Told, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Unfenced, end: RunEnd) -> Sequence[Finding]:
         found: list[Finding] = []
         for (broker, epoch), runs in state.running.items():
             message = (
@@ -130,7 +130,7 @@ class RunsOnceTold:
 
 @dataclass(slots=True)
 class _CaughtUp:
-    told: _Told = field(default_factory=_Told)
+    unfenced: _Unfenced = field(default_factory=_Unfenced)
     applied: dict[str, int] = field(default_factory=dict)
     """process -> the metadata offset that it has applied."""
 
@@ -157,8 +157,8 @@ class RunsOnceCaughtUp:
             case MetadataApplied():
                 state.applied[event.process] = body.offset
             case HeartbeatAnswered():
-                if (body.broker_id, body.request_epoch) not in state.told.unfencing:
-                    runs = _told(state.told, event, body)
+                if (body.broker_id, body.request_epoch) not in state.unfenced.unfencing:
+                    runs = _note(state.unfenced, event, body)
                     return state, self._answered(event, body, runs)
             case BrokerStateChanged(new="ACTIVE", old=old) if old != "ACTIVE":
                 key = body.broker_id, body.broker_epoch
@@ -169,9 +169,9 @@ class RunsOnceCaughtUp:
                         f"registration is at offset {body.broker_epoch}"
                     )
                     return state, (Violated(event.ref, Evidence.SELF, message),)
-                if key in state.told.unfencing:
+                if key in state.unfenced.unfencing:
                     return state, (Exercised(event.ref, Evidence.PEER),)
-                state.told.running[key] = event
+                state.unfenced.running[key] = event
         return state, NOTHING
 
     @staticmethod

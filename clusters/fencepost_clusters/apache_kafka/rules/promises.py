@@ -6,7 +6,8 @@ consequence. `KR-02` is Kafka's fencing, which only the controllers do. `KR-03`,
 are promises of the seed documents, as far as Kafka gives evidence of them. `KR-07` and `KR-08` are
 about its metrics. `KR-09`, `KR-10` and `KR-11` are about epochs, and tell releases apart. `KR-12`
 to `KR-15` compare leaders with the logs of their followers, `KR-16` to `KR-20` are about heartbeats
-as controllers answer them, and `KR-21` and `KR-22` about records.
+as controllers answer them, `KR-21`, `KR-22` and `KR-29` about records, `KR-23` to `KR-25` about the
+metadata that nodes apply and hold, `KR-26` about disks, and `KR-27` and `KR-28` about answers.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from fencepost import Clause, Rule
+from fencepost_clusters.apache_kafka.rules import answers as rules_answers
+from fencepost_clusters.apache_kafka.rules import deleted as rules_deleted
 from fencepost_clusters.apache_kafka.rules import epochs as rules_epochs
 from fencepost_clusters.apache_kafka.rules import heartbeats as rules_heartbeats
 from fencepost_clusters.apache_kafka.rules import holding as rules_holding
+from fencepost_clusters.apache_kafka.rules import metadata as rules_metadata
 from fencepost_clusters.apache_kafka.rules import metrics as rules_metrics
 from fencepost_clusters.apache_kafka.rules import records as rules_records
 from fencepost_clusters.apache_kafka.rules import serving as rules_serving
@@ -133,6 +137,37 @@ CLAUSES: Sequence[Clause] = tuple(
             "The batch that unregisters a broker takes it out of every ISR that has other members, "
             "and from its leaderships; until it registers again it gets none.",
         ),
+        (
+            "KR-23",
+            "What a node applies of the metadata, and what an answer tells a broker of its ISR or "
+            "its registration, is committed: it stays in the log, in its epoch.",
+        ),
+        ("KR-24", "Each controller holds in memory the state that the metadata log leads to."),
+        (
+            "KR-25",
+            "A snapshot of the metadata has one record for each entity, and the state that the "
+            "log up to its offset leads to; each node takes its own.",
+        ),
+        (
+            "KR-26",
+            "A broker that applies the deletion of a topic removes its logs, one that was down at "
+            "the time included.",
+        ),
+        (
+            "KR-27",
+            "A leader that steps down answers the writes that it still owes, and none of them as "
+            "acknowledged that it has not committed.",
+        ),
+        (
+            "KR-28",
+            "A broker's process answers no produce, fetch or metadata request before it is "
+            "registered.",
+        ),
+        (
+            "KR-29",
+            "When a broker is fenced, each partition that it led goes to the first live member of "
+            "its ISR in the order of its replicas, so they are shared as they are placed.",
+        ),
     )
 )
 
@@ -159,4 +194,11 @@ RULES: Sequence[Rule[Any]] = (
     rules_heartbeats.OnlyActiveAccepts(),
     rules_records.SwitchCoversNewReplicas(),
     rules_records.UnregisteredHoldsNothing(),
+    rules_records.NextInOrderLeads(),
+    rules_metadata.VisibleIsCommitted(),
+    rules_metadata.ControllersHoldTheState(),
+    rules_metadata.SnapshotsHoldTheState(),
+    rules_deleted.DeletedIsRemoved(),
+    rules_answers.OwesNoCommit(),
+    rules_answers.UnregisteredAnswersNone(),
 )

@@ -1,5 +1,5 @@
-"""Rules about the records of one decision: a reassignment's end, and a broker's unregistration
-(KR-21, KR-22)."""
+"""Rules about the records of one decision: a reassignment's end, a broker's unregistration, and its
+fencing (KR-21, KR-22, KR-29)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_clusters.apache_kafka.rules.keys import NOTHING, whole_run
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerDeleted,
+    BrokerStopping,
     PartitionCommitted,
     TopicCommitted,
     TopicPartition,
@@ -150,6 +151,97 @@ class UnregisteredHoldsNothing:
         return (Exercised(event.ref, Evidence.PEER),) if was and not was.fenced else NOTHING
 
     def end(self, state: _Records, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Moves:
+    records: _Records = field(default_factory=_Records)
+    moved: dict[int, list[tuple[PartitionCommitted, PartitionCommitted, Cause]]] = field(
+        default_factory=dict
+    )
+    """broker -> the records that took a leadership from it, each with the state before."""
+    stopping: set[int] = field(default_factory=set)
+    run: tuple[int, int] = (0, 0)
+    """Offsets from the first to after the last of the newest records of partitions without a gap
+    between."""
+
+    def due(self, broker: int, before: PartitionCommitted) -> int:
+        """The broker that is to lead instead of a fenced one (-1: none)."""
+        for one in before.replicas:
+            known = self.records.brokers.get(one)
+            if one in before.isr and one != broker and known is not None and not known.fenced:
+                return one
+        return -1
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NextInOrderLeads:
+    """KR-29. The records of one batch move a broker's leaderships, and then fence it. So they are
+    as even as the placement makes them. Exercised by each fencing of a broker that led something.
+    Not judged while a broker stops, since it is to lead nothing more."""
+
+    clause: str = "KR-29"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {TopicCommitted, PartitionCommitted, BrokerCommitted, BrokerDeleted, BrokerStopping}
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Moves:
+        return _Moves()
+
+    def step(self, state: _Moves, event: Event) -> tuple[_Moves, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case TopicCommitted():
+                state.records.forget(body)
+            case BrokerStopping():
+                state.stopping.add(body.broker_id)
+            case BrokerDeleted():
+                state.records.brokers.pop(body.broker_id, None)
+            case PartitionCommitted():
+                news, before = state.records.take(body)
+                if news:
+                    first, after = state.run
+                    state.run = first if body.offset == after else body.offset, body.offset + 1
+                if news and before is not None and before.leader not in (-1, body.leader):
+                    state.moved.setdefault(before.leader, []).append((before, body, event.ref))
+            case BrokerCommitted():
+                was = state.records.brokers.get(body.broker_id)
+                state.records.brokers[body.broker_id] = body
+                moved = state.moved.pop(body.broker_id, [])
+                if was is None or was.broker_epoch != body.broker_epoch:
+                    state.stopping.discard(body.broker_id)  # it has begun anew
+                elif body.fenced and not was.fenced and not state.stopping:
+                    return state, self._fenced(state, body, moved)
+        return state, NOTHING
+
+    @staticmethod
+    def _fenced(
+        state: _Moves,
+        body: BrokerCommitted,
+        moved: Sequence[tuple[PartitionCommitted, PartitionCommitted, Cause]],
+    ) -> Sequence[Finding]:
+        found: list[Finding] = []
+        if state.run[1] != body.offset:
+            return found  # no partition's record is right before
+        for before, now, ref in moved:
+            due = state.due(body.broker_id, before)
+            if now.offset < state.run[0] or due < 0:
+                continue  # of an earlier batch; or one that no member of its ISR can lead
+            if now.leader == due:
+                found.append(Exercised(ref, Evidence.PEER))
+                continue
+            message = (
+                f"{now.topic}-{now.partition}, which broker {body.broker_id} led, went to broker "
+                f"{now.leader}; of its replicas {list(before.replicas)}, broker {due} is the first "
+                f"live member of its ISR {list(before.isr)}"
+            )
+            found.append(Violated(ref, Evidence.PEER, message))
+        return found
+
+    def end(self, state: _Moves, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
 
 

@@ -32,7 +32,13 @@ from fencepost_clusters.apache_kafka.rules.keys import (
     unless_stalled,
     whole_run,
 )
-from fencepost_kafka import BrokerCommitted, ControllerElected, ControllerResigned, HeartbeatRefused
+from fencepost_kafka import (
+    BrokerCommitted,
+    BrokerDeleted,
+    ControllerElected,
+    ControllerResigned,
+    HeartbeatRefused,
+)
 from fencepost_kafka.active_faults import ActiveFault, ActiveFaults, slot_of
 
 DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
@@ -146,7 +152,7 @@ class SilentIsFenced:
     kinds: frozenset[type[Struct]] = frozenset(
         {
             *(NodeStarted, SessionConfigured, BrokerCommitted, ProcessExited, FaultInjected),
-            *(FaultHealed, ControllerElected, ControllerResigned),
+            *(FaultHealed, ControllerElected, ControllerResigned, BrokerDeleted),
         }
     )
     keys = staticmethod(whole_run)
@@ -198,6 +204,12 @@ class SilentIsFenced:
                 state.active = event.process
             case ControllerResigned() if event.process == state.active:
                 state.active = ""
+            case BrokerDeleted():
+                record = state.records.get(body.broker_id)
+                if record is not None and record.offset < body.offset:
+                    # It has no session any more, and nothing to be fenced from.
+                    del state.records[body.broker_id]
+                    state.silent.pop(body.broker_id, None)
 
     def _struck(self, state: _Sessions, event: Event, body: FaultInjected) -> None:
         """Notes the brokers that a fault keeps every controller from hearing."""

@@ -2,13 +2,14 @@
 
 A follower logs what it stores before it fetches on, so before its leader may count it, and all
 nodes of a host have one clock. So a leader's word, and what clients see, is compared with the
-followers'.
+followers'. A thread takes the time of a line before it waits for its turn to print it, so a line
+may come after others that are later.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import final
 
 from msgspec import Struct
@@ -47,6 +48,7 @@ that the observer asks may have been cut off from the others."""
 SETTLED_NS = SECOND // 5
 """A high watermark that is this old has been compared with every follower that enters the ISR."""
 _DUPLICATE = "-duplicate"
+_NO_RECORD = 1 << 62
 
 STORED_KINDS: frozenset[type[Struct]] = frozenset(
     {
@@ -59,13 +61,15 @@ STORED_KINDS: frozenset[type[Struct]] = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _Suspect:
-    """A violation, unless a record that was committed before shows a smaller ISR."""
+    """A violation, unless a record that was committed before shows a smaller ISR, or a line of
+    before that the replicas had stored it."""
 
     violated: Violated
     place: TopicPartition
+    end: int
     lacking: frozenset[int]
     offset: int
-    """That of the record by which they are members."""
+    """That of the record by which they are members (no record explains it: the highest)."""
     at_ns: int
 
 
@@ -89,6 +93,8 @@ class Stored:
             case LogAppended() | FollowingStarted() | LeadershipStarted() as body:
                 place = body.topic, body.partition
                 self.ends.setdefault(place, {})[slot_of(event.process)] = body.log_end
+                if self.suspects:
+                    self._stored(event, place, body.log_end)
             case LogTruncated() as body:
                 place = body.topic, body.partition
                 self.ends.setdefault(place, {})[slot_of(event.process)] = body.to_offset
@@ -102,6 +108,17 @@ class Stored:
                     ends.pop(slot_of(ended), None)
             case TopicCommitted(deleted=True, topic=topic):
                 self.deleted.add(topic)
+
+    def _stored(self, event: Event, place: TopicPartition, end: int) -> None:
+        """A replica has stored something, maybe before what looked wrong."""
+        replica = frozenset({self.ids.get(slot_of(event.process), -1)})
+        kept = []
+        for one in self.suspects:
+            had = one.place == place and event.at_ns <= one.at_ns and end >= one.end
+            lacking = one.lacking - replica if had else one.lacking
+            if lacking:
+                kept.append(replace(one, lacking=lacking))
+        self.suspects = kept
 
     def _committed(self, event: Event, body: PartitionCommitted) -> None:
         place = body.topic, body.partition
@@ -135,8 +152,16 @@ class Stored:
             ends = ", ".join(f"broker {one} up to {has}" for one, has in sorted(short.items()))
             message = f"{did}, while of the ISR {list(record.isr)} there had stored: {ends}"
             violated = Violated(event.ref, Evidence.PEER, message)
-            lacking = frozenset(short)
-            self.suspects.append(_Suspect(violated, place, lacking, record.offset, event.at_ns))
+            self.suspects.append(
+                _Suspect(
+                    violated,
+                    place,
+                    end,
+                    lacking=frozenset(short),
+                    offset=record.offset,
+                    at_ns=event.at_ns,
+                )
+            )
             return NOTHING
         if None in known.values():
             return NOTHING
@@ -320,8 +345,17 @@ class EntersCaughtUp:
                     f"into the ISR of {body.topic}-{body.partition}; its high watermark was "
                     f"{mark}, and its epoch began at {body.epoch_start}"
                 )
-                found.append(Violated(event.ref, Evidence.PEER, message))
+                state.stored.suspects.append(
+                    _Suspect(
+                        Violated(event.ref, Evidence.PEER, message),
+                        place,
+                        needed,
+                        lacking=frozenset({replica}),
+                        offset=_NO_RECORD,
+                        at_ns=event.at_ns,
+                    )
+                )
         return found
 
     def end(self, state: _Entering, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
+        return [one.violated for one in state.stored.suspects]

@@ -1,0 +1,143 @@
+"""The entities that Kafka's metadata records describe, by replaying them: pure.
+
+A snapshot has one record for each entity; the log has a record for each change. So replaying either
+up to one offset must lead to the same entities. Kinds that no cluster of ours writes (quotas,
+access control lists, tokens) are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any, final
+
+from fencepost_clusters.apache_kafka.metadata.schema import Record
+
+Key = tuple[Any, ...]
+_UNCHANGED = -2
+"""PartitionChangeRecord's leader if it does not change."""
+_TOPIC_CONFIG = 2
+_LISTS = (
+    *("Isr", "Replicas", "AddingReplicas", "RemovingReplicas"),
+    *("EligibleLeaderReplicas", "LastKnownElr"),
+)
+
+
+@final
+class Entities:
+    """The entities that result from the records so far; `records` counts those of known kinds."""
+
+    def __init__(self) -> None:
+        self._entities: dict[Key, Any] = {}
+        self.records = 0
+
+    def __len__(self) -> int:
+        return len(self._entities)
+
+    def replay(self, record: Record) -> None:
+        """Applies one record."""
+        apply = _KINDS.get(record.kind)
+        if apply is not None:
+            self.records += 1
+            apply(self._entities, record.values)
+
+    def digest(self) -> str:
+        """A checksum of all entities, in whichever order they came."""
+        text = json.dumps(sorted((repr(key), value) for key, value in self._entities.items()))
+        return f"{zlib.crc32(text.encode()):08x}"
+
+
+def _topic(now: dict[Key, Any], values: Mapping[str, Any]) -> None:
+    now["topic", values["TopicId"]] = values["Name"]
+
+
+def _topic_removed(now: dict[Key, Any], values: Mapping[str, Any]) -> None:
+    name = now.pop(("topic", values["TopicId"]), None)
+    gone = [
+        key
+        for key in now
+        if key[:2] == ("partition", values["TopicId"]) or key[:3] == ("config", _TOPIC_CONFIG, name)
+    ]
+    for key in gone:
+        del now[key]
+
+
+def _partition(now: dict[Key, Any], values: Mapping[str, Any]) -> None:
+    one = {name: list(values.get(name) or ()) for name in _LISTS}
+    one |= {name: values[name] for name in ("Leader", "LeaderEpoch", "PartitionEpoch")}
+    now["partition", values["TopicId"], values["PartitionId"]] = one
+
+
+def _partition_changed(now: dict[Key, Any], values: Mapping[str, Any]) -> None:
+    key = "partition", values["TopicId"], values["PartitionId"]
+    one = dict(now[key])
+    for name in _LISTS:
+        changed = values.get(name)
+        if changed is not None:
+            one[name] = list(changed)
+    if values["Leader"] != _UNCHANGED:
+        one["Leader"] = values["Leader"]
+        one["LeaderEpoch"] += 1
+    one["PartitionEpoch"] += 1
+    now[key] = one
+
+
+def _broker(now: dict[Key, Any], values: Mapping[str, Any]) -> None:
+    now["broker", values["BrokerId"]] = {
+        "epoch": values["BrokerEpoch"],
+        "incarnation": values["IncarnationId"],
+        "fenced": bool(values["Fenced"]),
+        "stopping": bool(values.get("InControlledShutdown")),
+    }
+
+
+def _broker_changed(now: dict[Key, Any], values: Mapping[str, Any]) -> None:
+    one = dict(now["broker", values["BrokerId"]])
+    if values["Fenced"]:
+        one["fenced"] = values["Fenced"] > 0
+    if values.get("InControlledShutdown"):
+        one["stopping"] = values["InControlledShutdown"] > 0
+    now["broker", values["BrokerId"]] = one
+
+
+def _broker_gone(now: dict[Key, Any], values: Mapping[str, Any]) -> None:
+    now.pop(("broker", values["BrokerId"]), None)
+
+
+def _config(now: dict[Key, Any], values: Mapping[str, Any]) -> None:
+    key = "config", values["ResourceType"], values["ResourceName"], values["Name"]
+    if values["Value"] is None:
+        now.pop(key, None)
+    else:
+        now[key] = values["Value"]
+
+
+def _feature(now: dict[Key, Any], values: Mapping[str, Any]) -> None:
+    if values["FeatureLevel"]:
+        now["feature", values["Name"]] = values["FeatureLevel"]
+    else:
+        now.pop(("feature", values["Name"]), None)
+
+
+def _producer_ids(now: dict[Key, Any], values: Mapping[str, Any]) -> None:
+    now["producer ids",] = values["NextProducerId"]
+
+
+def _controller(now: dict[Key, Any], values: Mapping[str, Any]) -> None:
+    now["controller", values["ControllerId"]] = values["IncarnationId"]
+
+
+_KINDS: Mapping[str, Callable[[dict[Key, Any], Mapping[str, Any]], None]] = {
+    "TopicRecord": _topic,
+    "RemoveTopicRecord": _topic_removed,
+    "PartitionRecord": _partition,
+    "PartitionChangeRecord": _partition_changed,
+    "RegisterBrokerRecord": _broker,
+    "BrokerRegistrationChangeRecord": _broker_changed,
+    "UnregisterBrokerRecord": _broker_gone,
+    "ConfigRecord": _config,
+    "FeatureLevelRecord": _feature,
+    "ProducerIdsRecord": _producer_ids,
+    "RegisterControllerRecord": _controller,
+}

@@ -1,0 +1,140 @@
+"""Rules about what brokers answer when they step down, and when they start (KR-27, KR-28)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
+from fencepost_clusters.apache_kafka.rules.keys import NOTHING, by_partition, whole_run
+from fencepost_kafka import (
+    BrokerStateChanged,
+    FollowingStarted,
+    HighWatermarkAdvanced,
+    LeadershipEnded,
+    LeadershipStarted,
+    ProbeCompleted,
+    ProduceAnswered,
+)
+from fencepost_kafka.active_faults import slot_of
+
+_FOR_CLIENTS = frozenset({"Produce", "Fetch", "Metadata"})
+
+
+@dataclass(slots=True)
+class _SteppedDown:
+    at: dict[str, tuple[int, Cause]] = field(default_factory=dict)
+    """process -> when it stopped leading."""
+    marks: dict[str, int] = field(default_factory=dict)
+    """process -> its high watermark."""
+    early: list[tuple[int, Event, Violated]] = field(default_factory=list)
+    """The offsets that were acknowledged above it, with the answers."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OwesNoCommit:
+    """KR-27. By the leader's own word: an acks=all that it acknowledges is below its high watermark
+    by then, which a line of that time may say later. Exercised by a write that came in while it
+    led, and that it answers with an error once it has stepped down."""
+
+    clause: str = "KR-27"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(LeadershipStarted, LeadershipEnded, FollowingStarted),
+            *(HighWatermarkAdvanced, ProduceAnswered),
+        }
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _SteppedDown:
+        return _SteppedDown()
+
+    def step(self, state: _SteppedDown, event: Event) -> tuple[_SteppedDown, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case LeadershipStarted() | FollowingStarted():
+                if isinstance(body, LeadershipStarted):
+                    state.at.pop(event.process, None)
+                state.marks[event.process] = body.high_watermark
+            case HighWatermarkAdvanced():
+                state.marks[event.process] = body.high_watermark
+                state.early = [
+                    one
+                    for one in state.early
+                    if one[1].process != event.process
+                    or one[1].at_ns < event.at_ns
+                    or body.high_watermark <= one[0]
+                ]
+            case LeadershipEnded():
+                state.at[event.process] = event.at_ns, event.ref
+            case ProduceAnswered(acks=-1, error="NONE") if body.base_offset >= 0:
+                self._acknowledged(state, event, body)
+            case ProduceAnswered() if body.error != "NONE" and event.process in state.at:
+                if 0 < body.received_at_ns < state.at[event.process][0]:
+                    return state, (Exercised(event.ref, Evidence.SELF),)
+        return state, NOTHING
+
+    @staticmethod
+    def _acknowledged(state: _SteppedDown, event: Event, body: ProduceAnswered) -> None:
+        mark = state.marks.get(event.process)
+        if mark is None or mark > body.base_offset:
+            return
+        down = state.at.get(event.process)
+        when = " after it had stepped down" if down else ""
+        message = (
+            f"{event.process} acknowledged offset {body.base_offset} of {body.topic}-"
+            f"{body.partition}{when}, with a high watermark of {mark}"
+        )
+        because = (down[1],) if down else ()
+        violated = Violated(event.ref, Evidence.SELF, message, because)
+        state.early.append((body.base_offset, event, violated))
+
+    def end(self, state: _SteppedDown, end: RunEnd) -> Sequence[Finding]:
+        return [violated for _, _, violated in state.early]
+
+
+@dataclass(slots=True)
+class _Starting:
+    began: dict[str, tuple[str, int, Cause]] = field(default_factory=dict)
+    """slot -> its process that has begun and is not registered, and since when."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class UnregisteredAnswersNone:
+    """KR-28. A client's evidence: what it sent to a process that had begun, and was not registered
+    by the time of the result. Exercised by each request that is not answered then."""
+
+    clause: str = "KR-28"
+    kinds: frozenset[type[Struct]] = frozenset({NodeStarted, BrokerStateChanged, ProbeCompleted})
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Starting:
+        return _Starting()
+
+    def step(self, state: _Starting, event: Event) -> tuple[_Starting, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case NodeStarted(role="broker"):
+                slot = slot_of(event.process)
+                state.began[slot] = event.process, event.at_ns, event.ref
+            case BrokerStateChanged():
+                state.began.pop(slot_of(event.process), None)
+            case ProbeCompleted() if body.api in _FOR_CLIENTS and body.slot in state.began:
+                process, began_ns, ref = state.began[body.slot]
+                if body.sent_at_ns <= began_ns:
+                    return state, NOTHING
+                if body.outcome != "answered":
+                    return state, (Exercised(event.ref, Evidence.CLIENT),)
+                message = (
+                    f"{process} answered a {body.api} of {event.process} before it was registered"
+                )
+                return state, (Violated(event.ref, Evidence.CLIENT, message, (ref,)),)
+        return state, NOTHING
+
+    def end(self, state: _Starting, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING

@@ -1,0 +1,115 @@
+"""The rule about the logs of deleted topics (KR-26)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
+from fencepost_clusters.apache_kafka.rules.keys import NOTHING, SECOND, unless_stalled, whole_run
+from fencepost_kafka import MetadataApplied, PartitionCommitted, SegmentFound, TopicCommitted
+from fencepost_kafka.active_faults import slot_of
+
+REMOVED_WITHIN_NS = 10 * SECOND
+"""How long a broker may take to remove its replicas, once it has applied the deletion."""
+_DUPLICATE = "-duplicate"
+
+
+@dataclass(frozen=True, slots=True)
+class _Deletion:
+    topic: str
+    offset: int
+    at_ns: int
+    ref: Cause
+    replicas: frozenset[int]
+
+
+@dataclass(slots=True)
+class _Disks:
+    replicas: dict[str, set[int]] = field(default_factory=dict)
+    """topic -> the brokers that were ever its replicas."""
+    deleted: dict[str, _Deletion] = field(default_factory=dict)
+    """topic id -> its deletion."""
+    ids: dict[str, int] = field(default_factory=dict)
+    """slot -> broker id."""
+    began: dict[str, int] = field(default_factory=dict)
+    """slot -> when its newest process began."""
+    applied: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    """slot -> the metadata offsets that its newest process applied, and when."""
+    last: dict[str, int] = field(default_factory=dict)
+    """slot -> when it wrote its last event."""
+    held: dict[tuple[str, str], tuple[SegmentFound, Cause]] = field(default_factory=dict)
+    """slot and topic id -> a segment of that topic on the slot's disk."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DeletedIsRemoved:
+    """KR-26. Judged by the disks: a broker that applied the deletion, and lived ten seconds longer,
+    holds no log of the topic under its name. Exercised by a broker that was a replica, and was down
+    when the topic was deleted."""
+
+    clause: str = "KR-26"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {TopicCommitted, PartitionCommitted, NodeStarted, MetadataApplied, SegmentFound}
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Disks:
+        return _Disks()
+
+    def step(self, state: _Disks, event: Event) -> tuple[_Disks, Sequence[Finding]]:
+        slot = slot_of(event.process)
+        match event.body:
+            case PartitionCommitted() as body:
+                state.replicas.setdefault(body.topic, set()).update(body.replicas)
+            case TopicCommitted(deleted=True) as body:
+                brokers = frozenset(state.replicas.pop(body.topic, ()))
+                one = _Deletion(body.topic, body.offset, event.at_ns, event.ref, brokers)
+                state.deleted.setdefault(body.topic_id, one)
+            case NodeStarted(role="broker", node_id=node_id):
+                state.ids[slot], state.began[slot] = node_id, event.at_ns
+                state.applied[slot] = []
+            case MetadataApplied() as body if slot in state.applied:
+                state.applied[slot].append((body.offset, event.at_ns))
+                state.last[slot] = event.at_ns
+            case SegmentFound(topic_id=topic_id) as body if topic_id:
+                state.held.setdefault((body.slot, topic_id), (body, event.ref))
+        return state, NOTHING
+
+    def end(self, state: _Disks, end: RunEnd) -> Sequence[Finding]:
+        found: list[Finding] = []
+        disks = {slot for slot, _ in state.held}
+        for topic_id, deletion in state.deleted.items():
+            for slot, node_id in state.ids.items():
+                knew_ns = self._knew(state, slot, deletion)
+                if slot.endswith(_DUPLICATE) or knew_ns is None or slot not in disks:
+                    continue
+                lived_ns = state.last[slot] - knew_ns
+                held = state.held.get((slot, topic_id))
+                if held is not None and lived_ns > REMOVED_WITHIN_NS:
+                    message = (
+                        f"the disk of {slot} has {deletion.topic}-{held[0].partition}, though it "
+                        f"applied the topic's deletion {lived_ns // SECOND} s before its last event"
+                    )
+                    violated = Violated(held[1], Evidence.PEER, message, (deletion.ref,))
+                    until_ns = state.last[slot]
+                    bound = REMOVED_WITHIN_NS
+                    found.append(unless_stalled(end, violated, knew_ns, until_ns, bound))
+                elif held is None and self._returned(state, slot, node_id, deletion):
+                    found.append(Exercised(deletion.ref, Evidence.PEER))
+        return found
+
+    @staticmethod
+    def _knew(state: _Disks, slot: str, deletion: _Deletion) -> int | None:
+        """When the slot's newest process had applied a deletion."""
+        known = [at for offset, at in state.applied.get(slot, ()) if offset >= deletion.offset]
+        return min(known, default=None)
+
+    @staticmethod
+    def _returned(state: _Disks, slot: str, node_id: int, deletion: _Deletion) -> bool:
+        """Whether the slot's broker was a replica, and began after the deletion."""
+        return node_id in deletion.replicas and state.began[slot] > deletion.at_ns

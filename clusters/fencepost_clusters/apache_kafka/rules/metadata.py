@@ -1,0 +1,223 @@
+"""Rules about the metadata that nodes apply, hold and store (KR-23 to KR-25), after what the disks
+of the controllers have at the end of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Undecided, Violated
+from fencepost_clusters.apache_kafka.metadata.on_disk import MetadataStateFound
+from fencepost_clusters.apache_kafka.metadata.snapshot import METADATA_TOPIC
+from fencepost_clusters.apache_kafka.rules.keys import NOTHING, SECOND, whole_run
+from fencepost_kafka import (
+    BrokerCommitted,
+    BrokerStateChanged,
+    IsrChangeAnswered,
+    MetadataApplied,
+    PartitionCommitted,
+    SegmentFound,
+    TopicPartition,
+)
+from fencepost_kafka.active_faults import slot_of
+
+READ_WITHIN_NS = 5 * SECOND
+"""The observer reads a record this much later than it is committed at most."""
+_CONTROLLER = "controller-"
+
+
+@dataclass(slots=True)
+class _Visible:
+    applied: dict[tuple[int, int], Cause] = field(default_factory=dict)
+    """Metadata offset and epoch -> the first event that applied that."""
+    logs: dict[str, dict[int, int]] = field(default_factory=dict)
+    """controller -> offset -> the epoch of the record in its log."""
+    isrs: dict[TopicPartition, set[tuple[int, frozenset[int]]]] = field(default_factory=dict)
+    """partition -> each leader epoch and ISR that was committed."""
+    granted: list[tuple[TopicPartition, int, frozenset[int], Event]] = field(default_factory=list)
+    epochs: set[tuple[int, int]] = field(default_factory=set)
+    """The ids and epochs of brokers that were registered, by the records."""
+    registered: list[tuple[int, int, Event]] = field(default_factory=list)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class VisibleIsCommitted:
+    """KR-23. What a node says that it applied is compared with the logs on the controllers' disks;
+    what an answer said to a broker, with the records that a peer read. Exercised by each ISR and
+    each registration that was answered and is committed, and by the first node that applied a
+    record."""
+
+    clause: str = "KR-23"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(MetadataApplied, SegmentFound, IsrChangeAnswered, BrokerStateChanged),
+            *(PartitionCommitted, BrokerCommitted),
+        }
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Visible:
+        return _Visible()
+
+    def step(self, state: _Visible, event: Event) -> tuple[_Visible, Sequence[Finding]]:
+        match event.body:
+            case MetadataApplied() as body if body.offset >= 0:
+                state.applied.setdefault((body.offset, body.epoch), event.ref)
+            case SegmentFound(topic=topic) as body if topic == METADATA_TOPIC:
+                if body.slot.startswith(_CONTROLLER):
+                    log = state.logs.setdefault(body.slot, {})
+                    for batch in body.batches():
+                        log |= dict.fromkeys(
+                            range(batch.base_offset, batch.end), batch.leader_epoch
+                        )
+            case PartitionCommitted() as body:
+                known = state.isrs.setdefault((body.topic, body.partition), set())
+                known.add((body.leader_epoch, frozenset(body.isr)))
+            case BrokerCommitted() as body:
+                state.epochs.add((body.broker_id, body.broker_epoch))
+            case IsrChangeAnswered(error="NONE") as body if body.isr and body.leader_epoch >= 0:
+                place = body.topic, body.partition
+                state.granted.append((place, body.leader_epoch, frozenset(body.isr), event))
+            case BrokerStateChanged(reason="registered") as body:
+                state.registered.append((body.broker_id, body.broker_epoch, event))
+        return state, NOTHING
+
+    def end(self, state: _Visible, end: RunEnd) -> Sequence[Finding]:
+        found = [*self._applied(state)]
+        for place, epoch, isr, event in state.granted:
+            message = (
+                f"{event.process} was granted the ISR {sorted(isr)} of {place[0]}-{place[1]} in "
+                f"leader epoch {epoch}, which no record has"
+            )
+            kept = (epoch, isr) in state.isrs.get(place, ())
+            found.append(self._answered(event, end, message, kept=kept))
+        for broker, epoch, event in state.registered:
+            message = (
+                f"{event.process} was registered as broker {broker} with epoch {epoch}, which no "
+                "record has"
+            )
+            kept = (broker, epoch) in state.epochs
+            found.append(self._answered(event, end, message, kept=kept))
+        return found
+
+    @staticmethod
+    def _applied(state: _Visible) -> Sequence[Finding]:
+        """Whether a majority of the controllers has what nodes applied."""
+        found: list[Finding] = []
+        for (offset, epoch), ref in state.applied.items():
+            logs = [log for log in state.logs.values() if log and offset >= min(log)]
+            having = sum(log.get(offset) == epoch for log in logs)
+            if len(logs) < 2:
+                continue  # disks were not read, or begin with a snapshot
+            if 2 * having <= len(state.logs) and 2 * len(logs) > len(state.logs):
+                message = (
+                    f"{ref.process} applied the metadata record of epoch {epoch} at offset "
+                    f"{offset}, and {having} of {len(state.logs)} controllers have it on disk"
+                )
+                return (Violated(ref, Evidence.PEER, message),)
+            found.append(Exercised(ref, Evidence.PEER))
+        return found
+
+    @staticmethod
+    def _answered(event: Event, end: RunEnd, message: str, *, kept: bool) -> Finding:
+        if kept:
+            return Exercised(event.ref, Evidence.PEER)
+        if not end.complete or end.ended_at_ns - event.at_ns <= READ_WITHIN_NS:
+            return Undecided(f"{message}; it may not have been read", event.ref)
+        return Violated(event.ref, Evidence.PEER, message)
+
+
+@dataclass(slots=True)
+class _States:
+    snapshots: list[tuple[MetadataStateFound, Cause]] = field(default_factory=list)
+    by_log: dict[int, list[MetadataStateFound]] = field(default_factory=dict)
+    """offset -> the states that logs lead to."""
+
+    def take(self, event: Event) -> None:
+        """Adds a state."""
+        body = event.body
+        assert isinstance(body, MetadataStateFound)
+        if body.by_snapshot:
+            self.snapshots.append((body, event.ref))
+        else:
+            self.by_log.setdefault(body.offset, []).append(body)
+
+    def judge(self, snapshot: MetadataStateFound, ref: Cause, what: str) -> Sequence[Finding]:
+        """Whether a snapshot has what the logs of other nodes lead to."""
+        others = [
+            one
+            for one in self.by_log.get(snapshot.offset, ())
+            if one.slot != snapshot.slot and one.epoch == snapshot.epoch
+        ]
+        wrong = [one for one in others if one.digest != snapshot.digest]
+        if wrong:
+            message = (
+                f"{snapshot.slot} {what} at metadata offset {snapshot.offset} "
+                f"{snapshot.entities} entities that differ from the {wrong[0].entities} that the "
+                f"log of {wrong[0].slot} leads to"
+            )
+            return (Violated(ref, Evidence.PEER, message),)
+        return (Exercised(ref, Evidence.PEER),) if others else NOTHING
+
+
+_STATES: frozenset[type[Struct]] = frozenset({MetadataStateFound})
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ControllersHoldTheState:
+    """KR-24. A controller writes its snapshots of the state that it holds in memory. Exercised by
+    each snapshot of a controller that equals what the log of another node leads to."""
+
+    clause: str = "KR-24"
+    kinds: frozenset[type[Struct]] = _STATES
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _States:
+        return _States()
+
+    def step(self, state: _States, event: Event) -> tuple[_States, Sequence[Finding]]:
+        state.take(event)
+        return state, NOTHING
+
+    def end(self, state: _States, end: RunEnd) -> Sequence[Finding]:
+        return [
+            found
+            for snapshot, ref in state.snapshots
+            if slot_of(snapshot.slot).startswith(_CONTROLLER)
+            for found in state.judge(snapshot, ref, "held")
+        ]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SnapshotsHoldTheState:
+    """KR-25. Judged by every node's snapshots: what they lead to, and that they have one record for
+    each entity. Exercised by each that equals what the log of another node leads to."""
+
+    clause: str = "KR-25"
+    kinds: frozenset[type[Struct]] = _STATES
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _States:
+        return _States()
+
+    def step(self, state: _States, event: Event) -> tuple[_States, Sequence[Finding]]:
+        state.take(event)
+        return state, NOTHING
+
+    def end(self, state: _States, end: RunEnd) -> Sequence[Finding]:
+        found: list[Finding] = []
+        for snapshot, ref in state.snapshots:
+            found += state.judge(snapshot, ref, "stored")
+            if snapshot.records != snapshot.entities:
+                message = (
+                    f"the snapshot of {snapshot.slot} at metadata offset {snapshot.offset} has "
+                    f"{snapshot.records} records for {snapshot.entities} entities"
+                )
+                found.append(Violated(ref, Evidence.SELF, message))
+        return found

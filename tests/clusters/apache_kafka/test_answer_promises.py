@@ -1,0 +1,262 @@
+"""The rules about deleted topics, and about answers of brokers that step down or start (KR-26 to
+KR-28), each with a violation, a near miss and a history that decides nothing."""
+
+from __future__ import annotations
+
+from msgspec import structs
+from tests.clusters.apache_kafka.kraft_histories import FIRST, OBSERVER, verdict
+
+from fencepost import Event, Evidence, NodeStarted, Stalled
+from fencepost.testing import HistoryBuilder, Outcome, judge
+from fencepost_clusters.apache_kafka.rules.promises import CLAUSES, RULES
+from fencepost_kafka import (
+    BrokerStateChanged,
+    HighWatermarkAdvanced,
+    LeadershipEnded,
+    LeadershipStarted,
+    MetadataApplied,
+    PartitionCommitted,
+    ProbeCompleted,
+    ProduceAnswered,
+    SegmentFound,
+    TopicCommitted,
+)
+
+MS = 1_000_000
+
+
+# ------------------------------------------------------------------------------------------ KR-26
+
+
+def begins(h: HistoryBuilder, process: str = FIRST) -> None:
+    h.add(process, NodeStarted(role="broker", node_id=1, incarnation="", log_end=-1))
+
+
+def applies(h: HistoryBuilder, offset: int, process: str = FIRST) -> None:
+    h.add(process, MetadataApplied(offset=offset, epoch=1))
+
+
+def holds(h: HistoryBuilder, topic: str, topic_id: str, slot: str = "broker-1") -> None:
+    body = SegmentFound(
+        slot=slot,
+        node_id=1,
+        topic=topic,
+        topic_id=topic_id,
+        partition=0,
+        log_start=-1,
+        log_end=0,
+        high_watermark=-1,
+        base_offsets=(),
+        ends=(),
+        leader_epochs=(),
+        digests=(),
+        producer_ids=(),
+        producer_epochs=(),
+        base_sequences=(),
+    )
+    h.add("harness", body)
+
+
+def deleted() -> HistoryBuilder:
+    """The topic orders, of which broker 1 had a replica, is deleted at offset 20."""
+    h = HistoryBuilder()
+    begins(h)
+    partition = PartitionCommitted(
+        offset=10, topic="orders", partition=0, leader=1, leader_epoch=0, isr=(1,), replicas=(1,)
+    )
+    h.add(OBSERVER, partition)
+    h.add(OBSERVER, TopicCommitted(offset=20, topic="orders", topic_id="a", deleted=True))
+    return h
+
+
+def test_a_deleted_topic_that_a_disk_still_has_breaks_kr_26() -> None:
+    h = deleted()
+    applies(h, 20)
+    h.after(11_000)
+    applies(h, 21)
+    holds(h, "orders", "a")
+    assert verdict(h, "KR-26").violations[0].evidence is Evidence.PEER
+
+
+def test_a_broker_that_ended_soon_or_has_not_applied_the_deletion_keeps_kr_26() -> None:
+    soon, never, anew = deleted(), deleted(), deleted()
+    applies(soon, 20)
+    applies(soon.after(5_000), 21)
+    applies(never.after(11_000), 19)
+    for h in (soon, never):
+        holds(h, "orders", "a")
+    applies(anew, 20)
+    applies(anew.after(11_000), 21)
+    holds(anew, "orders", "b")  # made again under its name
+    for h in (soon, never, anew):
+        assert verdict(h, "KR-26").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_broker_that_was_down_at_the_time_exercises_kr_26() -> None:
+    h = deleted()
+    begins(h, "broker-1#2")
+    applies(h, 20, "broker-1#2")
+    holds(h, "payments", "c")
+    assert verdict(h, "KR-26").verdict is Outcome.HOLDS
+
+
+def test_a_stall_leaves_kr_26_undecided() -> None:
+    h = deleted()
+    applies(h, 20)
+    h.after(11_000)
+    h.add(FIRST, Stalled(stalled_ns=5_000 * MS))
+    applies(h, 21)
+    holds(h, "orders", "a")
+    assert verdict(h, "KR-26").verdict is Outcome.UNKNOWN
+
+
+# ------------------------------------------------------------------------------------------ KR-27
+
+
+def leads(h: HistoryBuilder) -> None:
+    body = LeadershipStarted(
+        topic="orders",
+        partition=0,
+        leader_epoch=1,
+        isr=(1, 2),
+        log_start=-1,
+        log_end=0,
+        high_watermark=0,
+    )
+    h.add(FIRST, body)
+
+
+def steps_down(h: HistoryBuilder) -> None:
+    h.add(
+        FIRST,
+        LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="metadata"),
+    )
+
+
+def raises(h: HistoryBuilder, mark: int) -> Event:
+    body = HighWatermarkAdvanced(
+        topic="orders",
+        partition=0,
+        high_watermark=mark,
+        log_end=mark,
+        leader_epoch=1,
+        as_leader=True,
+        isr=(),
+        counted=(),
+    )
+    return h.add(FIRST, body)
+
+
+def answers(h: HistoryBuilder, error: str = "NONE", offset: int = 5, ago_ms: int = 0) -> None:
+    body = ProduceAnswered(
+        topic="orders",
+        partition=0,
+        client="clients/producer-1#1",
+        acks=-1,
+        error=error,
+        base_offset=offset if error == "NONE" else -1,
+        log_end=-1,
+        leader_epoch=1,
+        high_watermark=-1,
+        isr=(),
+        ends=(),
+        duplicate=False,
+        received_at_ns=h.now_ns - ago_ms * MS,
+    )
+    h.add(FIRST, body)
+
+
+def test_a_write_that_is_acknowledged_uncommitted_breaks_kr_27() -> None:
+    h = HistoryBuilder()
+    leads(h)
+    raises(h, 5)
+    steps_down(h)
+    answers(h, ago_ms=10)
+    raises(h, 6)  # too late
+    found = verdict(h, "KR-27")
+    assert "after it had stepped down" in found.violations[0].message
+
+
+def test_a_write_that_fails_once_its_leader_stepped_down_exercises_kr_27() -> None:
+    h = HistoryBuilder()
+    leads(h)
+    steps_down(h.after(100))
+    answers(h, "NOT_LEADER_OR_FOLLOWER", ago_ms=50)
+    assert verdict(h, "KR-27").verdict is Outcome.HOLDS
+
+
+def test_a_high_watermark_of_before_whose_line_is_printed_later_keeps_kr_27() -> None:
+    h = HistoryBuilder()
+    leads(h)
+    raised_ns = h.now_ns
+    answers(h)
+    *before, last = (*h.events(), raises(h, 6))
+    earlier = structs.replace(last, at_ns=raised_ns)
+    chosen = [rule for rule in RULES if rule.clause == "KR-27"]
+    clauses = {one.id: one for one in CLAUSES}
+    found = judge((*before, earlier), chosen, clauses, h.end(), "kraft").verdicts["KR-27"]
+    assert found.violated == 0
+
+
+def test_committed_writes_and_later_requests_decide_nothing_for_kr_27() -> None:
+    h = HistoryBuilder()
+    answers(h)  # nothing is known of its high watermark
+    leads(h)
+    raises(h, 6)
+    answers(h)
+    answers(h, "NOT_ENOUGH_REPLICAS")
+    steps_down(h)
+    answers(h.after(100), "NOT_LEADER_OR_FOLLOWER", ago_ms=1)
+    leads(h)
+    answers(h, "REQUEST_TIMED_OUT", ago_ms=500)
+    assert verdict(h, "KR-27").verdict is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ KR-28
+
+
+def probed(h: HistoryBuilder, outcome: str, ago_ms: int = 0, api: str = "Metadata") -> None:
+    body = ProbeCompleted(
+        operation="op-1",
+        api=api,
+        broker=1,
+        slot="broker-1",
+        topic="orders",
+        partition=-1,
+        outcome=outcome,  # type: ignore[arg-type]
+        error="",
+        records=0,
+        base_offset=-1,
+        sent_at_ns=h.now_ns - ago_ms * MS,
+    )
+    h.add("clients/probe-1#1", body)
+
+
+def test_a_process_that_answers_before_it_is_registered_breaks_kr_28() -> None:
+    h = HistoryBuilder()
+    begins(h)
+    probed(h, "answered")
+    assert verdict(h, "KR-28").violations[0].evidence is Evidence.CLIENT
+
+
+def test_a_request_that_is_not_answered_exercises_kr_28() -> None:
+    for outcome in ("closed", "timeout", "refused"):
+        h = HistoryBuilder()
+        begins(h)
+        probed(h, outcome)
+        assert verdict(h, "KR-28").verdict is Outcome.HOLDS
+
+
+def test_what_was_sent_before_or_is_answered_later_decides_nothing_for_kr_28() -> None:
+    h = HistoryBuilder()
+    begins(h)
+    probed(h, "answered", ago_ms=50)  # by the former process
+    probed(h, "answered", api="metrics")
+    h.add(
+        FIRST,
+        BrokerStateChanged(
+            broker_id=1, old="INITIAL", new="FENCED", broker_epoch=5, reason="registered"
+        ),
+    )
+    probed(h, "answered")
+    assert verdict(h, "KR-28").verdict is Outcome.NOT_EXERCISED

@@ -1,0 +1,186 @@
+"""The rules about the metadata that nodes apply, hold and store (KR-23 to KR-25), each with a
+violation, a near miss and an undecided history."""
+
+from __future__ import annotations
+
+import pytest
+from tests.clusters.apache_kafka.kraft_histories import FIRST, led, record, verdict
+
+from fencepost import Evidence
+from fencepost.testing import HistoryBuilder, Outcome
+from fencepost_clusters.apache_kafka.metadata.on_disk import MetadataStateFound
+from fencepost_kafka import (
+    BrokerStateChanged,
+    IsrChangeAnswered,
+    MetadataApplied,
+    SegmentFound,
+)
+
+CONTROLLERS = ("controller-1", "controller-2", "controller-3")
+LATE_MS = 6_000
+
+
+# ------------------------------------------------------------------------------------------ KR-23
+
+
+def log(h: HistoryBuilder, slot: str, *epochs: int, topic: str = "__cluster_metadata") -> None:
+    """The metadata log on a controller's disk: the epoch of each record, from offset 0 on."""
+    count = len(epochs)
+    body = SegmentFound(
+        slot=slot,
+        node_id=101,
+        topic=topic,
+        topic_id="",
+        partition=0,
+        log_start=-1,
+        log_end=count,
+        high_watermark=-1,
+        base_offsets=tuple(range(count)),
+        ends=tuple(range(1, count + 1)),
+        leader_epochs=epochs,
+        digests=("",) * count,
+        producer_ids=(-1,) * count,
+        producer_epochs=(-1,) * count,
+        base_sequences=(-1,) * count,
+    )
+    h.add("harness", body)
+
+
+def applied(h: HistoryBuilder, offset: int, epoch: int) -> None:
+    h.add(FIRST, MetadataApplied(offset=offset, epoch=epoch))
+
+
+def test_metadata_that_was_applied_and_is_in_the_log_no_longer_breaks_kr_23() -> None:
+    h = HistoryBuilder()
+    applied(h, 2, 1)
+    log(h, CONTROLLERS[0], 1, 1, 1)  # the deposed controller keeps it
+    log(h, CONTROLLERS[1], 1, 1, 2)
+    log(h, CONTROLLERS[2], 1, 1, 2)
+    found = verdict(h, "KR-23")
+    assert (found.violated, found.violations[0].evidence) == (1, Evidence.PEER)
+
+
+def test_metadata_that_a_majority_of_the_disks_has_exercises_kr_23() -> None:
+    h = HistoryBuilder()
+    applied(h, 2, 1)
+    applied(h, 1, 1)
+    log(h, CONTROLLERS[0], 1, 1, 1)
+    log(h, CONTROLLERS[1], 1, 1, 1)
+    log(h, CONTROLLERS[2], 1)
+    log(h, CONTROLLERS[2], 3, 3, 3, topic="orders")
+    assert verdict(h, "KR-23").verdict is Outcome.HOLDS
+
+
+def test_disks_that_were_not_read_prove_nothing_for_kr_23() -> None:
+    h = HistoryBuilder()
+    applied(h, 2, 1)
+    assert verdict(h, "KR-23").verdict is Outcome.NOT_EXERCISED
+
+
+def granted(h: HistoryBuilder, epoch: int, *isr: int, error: str = "NONE") -> None:
+    body = IsrChangeAnswered(topic="orders", partition=0, leader_epoch=epoch, error=error, isr=isr)
+    h.add(FIRST, body)
+
+
+def registered(h: HistoryBuilder, epoch: int) -> None:
+    body = BrokerStateChanged(
+        broker_id=1, old="INITIAL", new="FENCED", broker_epoch=epoch, reason="registered"
+    )
+    h.add(FIRST, body)
+
+
+def test_an_answer_that_no_record_has_breaks_kr_23() -> None:
+    for answer in (lambda h: granted(h, 12, 1, 3), lambda h: registered(h, 7)):
+        h = HistoryBuilder()
+        led(h, 12, 1, 1, 2)
+        record(h, 6, fenced=True)
+        answer(h)
+        assert verdict(h.after(LATE_MS), "KR-23").violations[0].evidence is Evidence.PEER
+        assert verdict(h, "KR-23", complete=False).verdict is Outcome.UNKNOWN
+
+
+def test_an_answer_right_before_the_end_leaves_kr_23_undecided() -> None:
+    h = HistoryBuilder()
+    granted(h, 12, 1, 3)
+    assert verdict(h, "KR-23").verdict is Outcome.UNKNOWN
+
+
+def test_answers_whose_records_are_read_later_exercise_kr_23() -> None:
+    h = HistoryBuilder()
+    granted(h, 12, 2, 1)
+    registered(h, 6)
+    granted(h, 12, error="FENCED_LEADER_EPOCH")
+    led(h, 12, 1, 1, 2)
+    record(h, 6, fenced=True)
+    assert verdict(h.after(LATE_MS), "KR-23").exercised == 2
+
+
+# --------------------------------------------------------------------------------- KR-24, KR-25
+
+
+def state(
+    h: HistoryBuilder,
+    slot: str,
+    digest: str,
+    *,
+    snapshot: bool = False,
+    offset: int = 50,
+    epoch: int = 1,
+    records: int = 9,
+) -> None:
+    body = MetadataStateFound(
+        slot=slot,
+        node_id=1,
+        role=slot.partition("-")[0],
+        offset=offset,
+        epoch=epoch,
+        by_snapshot=snapshot,
+        digest=digest,
+        entities=9,
+        records=records,
+    )
+    h.add("harness", body)
+
+
+BOTH = pytest.mark.parametrize("clause", ["KR-24", "KR-25"])
+
+
+@BOTH
+def test_a_snapshot_that_differs_from_anothers_log_breaks_the_clause(clause: str) -> None:
+    h = HistoryBuilder()
+    state(h, CONTROLLERS[0], "other", snapshot=True)
+    state(h, CONTROLLERS[1], "one")
+    found = verdict(h, clause)
+    assert (found.violated, found.violations[0].evidence) == (1, Evidence.PEER)
+
+
+@BOTH
+def test_a_snapshot_that_equals_anothers_log_exercises_the_clause(clause: str) -> None:
+    h = HistoryBuilder()
+    state(h, CONTROLLERS[0], "one", snapshot=True)
+    state(h, CONTROLLERS[1], "one", records=30)
+    state(h, CONTROLLERS[2], "other", offset=60)
+    assert verdict(h, clause).verdict is Outcome.HOLDS
+
+
+@BOTH
+def test_a_nodes_own_log_and_one_of_another_epoch_prove_nothing(clause: str) -> None:
+    h = HistoryBuilder()
+    state(h, CONTROLLERS[0], "one", snapshot=True)
+    state(h, CONTROLLERS[0], "other")
+    state(h, CONTROLLERS[1], "other", epoch=2)
+    assert verdict(h, clause).verdict is Outcome.NOT_EXERCISED
+
+
+def test_the_snapshot_of_a_broker_is_judged_by_kr_25_alone() -> None:
+    h = HistoryBuilder()
+    state(h, "broker-1", "other", snapshot=True)
+    state(h, CONTROLLERS[1], "one")
+    assert verdict(h, "KR-24").verdict is Outcome.NOT_EXERCISED
+    assert verdict(h, "KR-25").verdict is Outcome.VIOLATED
+
+
+def test_a_snapshot_with_two_records_for_an_entity_breaks_kr_25() -> None:
+    h = HistoryBuilder()
+    state(h, CONTROLLERS[0], "one", snapshot=True, records=10)
+    assert verdict(h, "KR-25").violations[0].evidence is Evidence.SELF
