@@ -18,7 +18,7 @@ TURNS = ((1, 2, 3), (1, 3, 2), (2, 3, 1), (2, 1, 3), (3, 1, 2), (3, 2, 1))
 
 
 @clause("KR-12", "KR-13", "KR-14", "KR-15")
-@clause("RP-09", "RP-15", "RP-27")
+@clause("KR-32", "RP-09", "RP-27")
 def test_a_follower_that_stood_still_leaves_the_isr_and_returns(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
@@ -36,7 +36,7 @@ def test_a_follower_that_stood_still_leaves_the_isr_and_returns(
     cluster.eventually(reads.polled_at_least(100))
 
 
-@clause("KR-16", "KR-17", "KR-18", "KR-28", "RP-08")
+@clause("KR-16", "KR-17", "KR-18", "KR-28", "KR-31")
 def test_a_starting_broker_serves_once_a_controller_says_so(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
@@ -68,7 +68,7 @@ def test_a_process_that_lost_its_id_is_refused(
     cluster.eventually(victim.refused_with("STALE_BROKER_EPOCH"))
 
 
-@clause("KR-20", "QC-09", "KR-23")
+@clause("KR-20", "KR-23", "KR-30")
 def test_a_controller_that_was_cut_off_drops_what_was_never_committed(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:

@@ -112,15 +112,23 @@ def test_an_answer_exercises_kr_16_though_it_is_logged_after_its_effect() -> Non
 
 def test_an_answer_that_may_not_have_been_logged_leaves_kr_16_undecided() -> None:
     ends = HistoryBuilder()
+    answered(ends, "FENCED")
     runs(ends)
     assert verdict(ends, "KR-16").verdict is Outcome.UNKNOWN
     dies = HistoryBuilder()
+    answered(dies, "FENCED")
     runs(dies)
     ended(dies, CONTROLLER)
     assert verdict(dies.after(5_000), "KR-16").verdict is Outcome.UNKNOWN
     ended(ends, FIRST)
     assert verdict(ends.after(5_000), "KR-16").verdict is Outcome.VIOLATED
     assert verdict(ends, "KR-16", complete=False).verdict is Outcome.UNKNOWN
+
+
+def test_a_history_without_answers_to_heartbeats_proves_nothing_for_kr_16() -> None:
+    h = HistoryBuilder()
+    runs(h)
+    assert verdict(h.after(5_000), "KR-16").verdict is Outcome.NOT_EXERCISED
 
 
 # ------------------------------------------------------------------------------------------ KR-17

@@ -1,5 +1,5 @@
-"""The rules about the metadata that nodes apply, hold and store (KR-23 to KR-25), each with a
-violation, a near miss and an undecided history."""
+"""The rules about the metadata that nodes apply, hold and store (KR-23 to KR-25, KR-30):
+violations, near misses and undecided histories."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_clusters.apache_kafka.metadata.on_disk import MetadataStateFound
 from fencepost_kafka import (
     BrokerStateChanged,
+    ControllerElected,
+    ControllerResigned,
     IsrChangeAnswered,
     MetadataApplied,
+    MetadataTruncated,
     SegmentFound,
+    StateReverted,
 )
 
 CONTROLLERS = ("controller-1", "controller-2", "controller-3")
@@ -184,3 +188,47 @@ def test_a_snapshot_with_two_records_for_an_entity_breaks_kr_25() -> None:
     h = HistoryBuilder()
     state(h, CONTROLLERS[0], "one", snapshot=True, records=10)
     assert verdict(h, "KR-25").violations[0].evidence is Evidence.SELF
+
+
+# ------------------------------------------------------------------------------------------ KR-30
+
+DEPOSED = "controller-1#1"
+
+
+def deposed(reverts_to: int = 50, committed: int = 50) -> HistoryBuilder:
+    h = HistoryBuilder()
+    h.add(DEPOSED, ControllerElected(epoch=1, log_end=1, last_epoch=-1))
+    h.add(DEPOSED, ControllerResigned(epoch=1, reason="no_majority"))
+    h.add(DEPOSED, StateReverted(offset=reverts_to, high_watermark=committed, epoch=1))
+    return h
+
+
+def truncates(h: HistoryBuilder, to: int, end: int = 60, committed: int = 50) -> None:
+    body = MetadataTruncated(from_offset=to, log_end=end, high_watermark=committed, epoch=-1)
+    h.add(DEPOSED, body)
+
+
+def test_a_deposed_controller_that_keeps_what_is_not_committed_breaks_kr_30() -> None:
+    assert verdict(deposed(reverts_to=51), "KR-30").verdict is Outcome.VIOLATED
+
+
+def test_a_deposed_controller_that_drops_what_is_committed_breaks_kr_30() -> None:
+    h = deposed()
+    truncates(h, 49)
+    assert verdict(h, "KR-30").verdict is Outcome.VIOLATED
+
+
+def test_a_deposed_controller_that_drops_the_rest_exercises_kr_30() -> None:
+    h = deposed(reverts_to=48)
+    truncates(h, 50)
+    assert verdict(h, "KR-30").verdict is Outcome.HOLDS
+
+
+def test_truncations_of_others_and_of_nothing_decide_nothing_for_kr_30() -> None:
+    h = deposed()
+    h.add(DEPOSED, ControllerElected(epoch=3, log_end=1, last_epoch=-1))
+    truncates(h, 50)
+    same = deposed()
+    truncates(same, 60)
+    for one in (h, same):
+        assert verdict(one, "KR-30").verdict is Outcome.NOT_EXERCISED

@@ -249,6 +249,17 @@ def test_a_topic_that_was_deleted_is_not_judged(clause: str) -> None:
     assert verdict(h.after(LATE_MS), clause).verdict is Outcome.NOT_EXERCISED
 
 
+@THREE
+def test_a_history_without_appends_proves_nothing(clause: str) -> None:
+    h = begun(1, 2)
+    h.add(B2, LogTruncated(
+        topic="orders", partition=0, to_offset=0, from_log_end=0, high_watermark=0,
+        leader_epoch=1, reason="leader_epoch",
+    ))  # fmt: skip
+    DID[clause](h, 5)
+    assert verdict(h.after(LATE_MS), clause).verdict is Outcome.NOT_EXERCISED
+
+
 def test_an_acknowledgement_without_acks_all_needs_the_leader_alone() -> None:
     h = begun(1, 2)
     stores(h, B1, end=1)

@@ -58,6 +58,8 @@ class _Unfenced:
     running: dict[tuple[int, int], Event] = field(default_factory=dict)
     ended: list[int] = field(default_factory=list)
     """When processes of controllers ended."""
+    open: bool = False
+    """Whether controllers log heartbeats: histories of before they did prove nothing."""
 
 
 def _note(state: _Unfenced, event: Event, body: HeartbeatAnswered) -> Event | None:
@@ -89,6 +91,7 @@ class RunsOnceTold:
         body = event.body
         match body:
             case HeartbeatAnswered():
+                state.open = True
                 runs = _note(state, event, body)
                 if runs is not None:
                     return state, self._judge(runs, body)
@@ -114,7 +117,7 @@ class RunsOnceTold:
 
     def end(self, state: _Unfenced, end: RunEnd) -> Sequence[Finding]:
         found: list[Finding] = []
-        for (broker, epoch), runs in state.running.items():
+        for (broker, epoch), runs in state.running.items() if state.open else ():
             message = (
                 f"{runs.process} ran as broker {broker}, epoch {epoch}, and no controller had "
                 "answered a heartbeat of it with unfencing it"

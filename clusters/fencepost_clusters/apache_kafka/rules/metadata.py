@@ -1,5 +1,5 @@
-"""Rules about the metadata that nodes apply, hold and store (KR-23 to KR-25), after what the disks
-of the controllers have at the end of the run."""
+"""Rules about the metadata that nodes apply, hold and store (KR-23 to KR-25, KR-30). What they hold
+is judged by the disks of the controllers at the end of the run."""
 
 from __future__ import annotations
 
@@ -16,10 +16,14 @@ from fencepost_clusters.apache_kafka.rules.keys import NOTHING, SECOND, whole_ru
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
+    ControllerElected,
+    ControllerResigned,
     IsrChangeAnswered,
     MetadataApplied,
+    MetadataTruncated,
     PartitionCommitted,
     SegmentFound,
+    StateReverted,
     TopicPartition,
 )
 from fencepost_kafka.active_faults import slot_of
@@ -221,3 +225,53 @@ class SnapshotsHoldTheState:
                 )
                 found.append(Violated(ref, Evidence.SELF, message))
         return found
+
+
+@dataclass(slots=True)
+class _Deposed:
+    resigned: dict[str, Cause] = field(default_factory=dict)
+    """Each process that was the active controller, and has dropped no records since."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DeposedReverts:
+    """KR-30. By the controller's own word: it reverts to an offset that its high watermark covers.
+    Its state in memory is judged by its snapshots (KR-24). Exercised by a former active controller
+    that drops records from its log, which it had applied and which were never committed."""
+
+    clause: str = "KR-30"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {ControllerElected, ControllerResigned, StateReverted, MetadataTruncated}
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Deposed:
+        return _Deposed()
+
+    def step(self, state: _Deposed, event: Event) -> tuple[_Deposed, Sequence[Finding]]:
+        match event.body:
+            case ControllerElected():
+                state.resigned.pop(event.process, None)
+            case ControllerResigned():
+                state.resigned[event.process] = event.ref
+            case StateReverted() as body if body.offset > body.high_watermark:
+                message = (
+                    f"{event.process} gave up epoch {body.epoch} and reverted to the state before "
+                    f"offset {body.offset}, of which only {body.high_watermark} is committed"
+                )
+                return state, (Violated(event.ref, Evidence.SELF, message),)
+            case MetadataTruncated() as body if event.process in state.resigned:
+                resigned = state.resigned.pop(event.process)
+                if body.from_offset < body.high_watermark:
+                    message = (
+                        f"{event.process} dropped metadata from offset {body.from_offset} on, "
+                        f"though {body.high_watermark} was committed"
+                    )
+                    return state, (Violated(event.ref, Evidence.SELF, message, (resigned,)),)
+                if body.from_offset < body.log_end:
+                    return state, (Exercised(event.ref, Evidence.SELF),)
+        return state, NOTHING
+
+    def end(self, state: _Deposed, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING

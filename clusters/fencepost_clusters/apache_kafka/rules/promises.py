@@ -6,8 +6,9 @@ consequence. `KR-02` is Kafka's fencing, which only the controllers do. `KR-03`,
 are promises of the seed documents, as far as Kafka gives evidence of them. `KR-07` and `KR-08` are
 about its metrics. `KR-09`, `KR-10` and `KR-11` are about epochs, and tell releases apart. `KR-12`
 to `KR-15` compare leaders with the logs of their followers, `KR-16` to `KR-20` are about heartbeats
-as controllers answer them, `KR-21`, `KR-22` and `KR-29` about records, `KR-23` to `KR-25` about the
-metadata that nodes apply and hold, `KR-26` about disks, and `KR-27` and `KR-28` about answers.
+as controllers answer them, `KR-21`, `KR-22` and `KR-29` about records, `KR-23` to `KR-25` and
+`KR-30` about the metadata that nodes apply and hold, `KR-26` about disks, `KR-27` and
+`KR-28` about answers, and `KR-31` and `KR-32` about replicas that restart or follow another leader.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from fencepost_clusters.apache_kafka.rules import holding as rules_holding
 from fencepost_clusters.apache_kafka.rules import metadata as rules_metadata
 from fencepost_clusters.apache_kafka.rules import metrics as rules_metrics
 from fencepost_clusters.apache_kafka.rules import records as rules_records
+from fencepost_clusters.apache_kafka.rules import restarted as rules_restarted
 from fencepost_clusters.apache_kafka.rules import serving as rules_serving
 from fencepost_clusters.apache_kafka.rules import sessions as rules_sessions
 from fencepost_clusters.apache_kafka.rules import stored as rules_stored
@@ -168,6 +170,21 @@ CLAUSES: Sequence[Clause] = tuple(
             "When a broker is fenced, each partition that it led goes to the first live member of "
             "its ISR in the order of its replicas, so they are shared as they are placed.",
         ),
+        (
+            "KR-30",
+            "An active controller that gives its leadership up reverts to the committed state, and "
+            "drops from its log only what was never committed.",
+        ),
+        (
+            "KR-31",
+            "After a restart a replica's high watermark is one that a replica had before, and not "
+            "above its log end.",
+        ),
+        (
+            "KR-32",
+            "A follower truncates its log to what the leader's log confirms by epochs, and never "
+            "below its own high watermark.",
+        ),
     )
 )
 
@@ -198,7 +215,10 @@ RULES: Sequence[Rule[Any]] = (
     rules_metadata.VisibleIsCommitted(),
     rules_metadata.ControllersHoldTheState(),
     rules_metadata.SnapshotsHoldTheState(),
+    rules_metadata.DeposedReverts(),
     rules_deleted.DeletedIsRemoved(),
+    rules_restarted.RestartsCommitted(),
+    rules_restarted.DropsNothingCommitted(),
     rules_answers.OwesNoCommit(),
     rules_answers.UnregisteredAnswersNone(),
 )

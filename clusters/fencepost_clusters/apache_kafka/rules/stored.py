@@ -86,9 +86,12 @@ class Stored:
     deleted: set[str] = field(default_factory=set)
     """The names of topics that were ever deleted: events of two topics may have such a name."""
     suspects: list[_Suspect] = field(default_factory=list)
+    open: bool = False
+    """Whether replicas log what they store: histories of before they did prove nothing."""
 
     def learn(self, event: Event) -> None:
         """Applies an event of one of `STORED_KINDS`."""
+        self.open = self.open or isinstance(event.body, LogAppended)
         match event.body:
             case LogAppended() | FollowingStarted() | LeadershipStarted() as body:
                 place = body.topic, body.partition
@@ -144,7 +147,7 @@ class Stored:
     def judge(self, event: Event, place: TopicPartition, end: int, did: str) -> Sequence[Finding]:
         """Whether each member of the ISR has stored a partition up to that end."""
         record = self.records.get(place)
-        if record is None or place[0] in self.deleted or len(record.isr) < 2:
+        if record is None or place[0] in self.deleted or len(record.isr) < 2 or not self.open:
             return NOTHING
         known = {one: self.end_of(place, one) for one in record.isr}
         short = {one: has for one, has in known.items() if has is not None and has < end}
@@ -330,7 +333,7 @@ class EntersCaughtUp:
     @staticmethod
     def _asked(state: _Entering, event: Event, body: IsrChangeAsked) -> Sequence[Finding]:
         place = body.topic, body.partition
-        if body.topic in state.stored.deleted:
+        if body.topic in state.stored.deleted or not state.stored.open:
             return NOTHING
         mark = state.settled(event.process, place, event.at_ns)
         needed = max(mark, body.epoch_start)

@@ -1,0 +1,122 @@
+"""Rules about replicas that restart, and that follow another leader (KR-31, KR-32)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost_clusters.apache_kafka.rules.keys import NOTHING, by_partition
+from fencepost_kafka import (
+    FollowingStarted,
+    HighWatermarkAdvanced,
+    LeadershipStarted,
+    LogTruncated,
+)
+from fencepost_kafka.active_faults import slot_of
+
+
+@dataclass(slots=True)
+class _Marks:
+    highest: int = -1
+    """The highest high watermark that any replica has logged (-1: none logs its own)."""
+    began: set[str] = field(default_factory=set)
+    slots: set[str] = field(default_factory=set)
+    """The slots of those that began."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RestartsCommitted:
+    """KR-31. What is checkpointed is not logged, but it was a high watermark: so the one that a new
+    process begins with is one that a replica had, unlike its log end. Exercised by a process of
+    a slot that had one before, with a log that reaches beyond its high watermark."""
+
+    clause: str = "KR-31"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {HighWatermarkAdvanced, FollowingStarted, LeadershipStarted}
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Marks:
+        return _Marks()
+
+    def step(self, state: _Marks, event: Event) -> tuple[_Marks, Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, HighWatermarkAdvanced):
+            state.highest = max(state.highest, body.high_watermark)
+            return state, NOTHING
+        assert isinstance(body, FollowingStarted | LeadershipStarted)
+        if event.process in state.began:
+            return state, NOTHING
+        state.began.add(event.process)
+        slot = slot_of(event.process)
+        again = slot in state.slots
+        state.slots.add(slot)
+        mark, place = body.high_watermark, f"{body.topic}-{body.partition}"
+        if mark > body.log_end:
+            message = (
+                f"{event.process} begins with a high watermark of {mark} for {place}, above its "
+                f"log end {body.log_end}"
+            )
+            return state, (Violated(event.ref, Evidence.SELF, message),)
+        if 0 <= state.highest < mark:
+            message = (
+                f"{event.process} begins with a high watermark of {mark} for {place}, and no "
+                f"replica had one above {state.highest}"
+            )
+            return state, (Violated(event.ref, Evidence.PEER, message),)
+        beyond = again and 0 < mark < body.log_end and state.highest >= 0
+        return state, (Exercised(event.ref, Evidence.PEER),) if beyond else NOTHING
+
+    def end(self, state: _Marks, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Truncating:
+    marks: dict[str, int] = field(default_factory=dict)
+    """process -> its high watermark."""
+    open: bool = False
+    """Whether replicas log their high watermarks: histories of before they did prove nothing."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DropsNothingCommitted:
+    """KR-32. By the follower's own words: where it truncates, and its high watermark before. What
+    replicas hold below it is compared on the disks (RP-05). Exercised by each truncation."""
+
+    clause: str = "KR-32"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {HighWatermarkAdvanced, FollowingStarted, LeadershipStarted, LogTruncated}
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Truncating:
+        return _Truncating()
+
+    def step(self, state: _Truncating, event: Event) -> tuple[_Truncating, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case HighWatermarkAdvanced():
+                state.open = True
+                state.marks[event.process] = body.high_watermark
+            case FollowingStarted() | LeadershipStarted():
+                state.marks[event.process] = body.high_watermark
+            case LogTruncated() if state.open:
+                mark = state.marks.get(event.process, 0)
+                if body.to_offset >= mark:
+                    return state, (Exercised(event.ref, Evidence.SELF),)
+                message = (
+                    f"{event.process} dropped {body.topic}-{body.partition} from offset "
+                    f"{body.to_offset} on, below its high watermark {mark}"
+                )
+                return state, (Violated(event.ref, Evidence.SELF, message),)
+        return state, NOTHING
+
+    def end(self, state: _Truncating, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING

@@ -1,0 +1,97 @@
+"""The rules about replicas that restart, and that follow another leader (KR-31, KR-32): violations,
+near misses and histories that decide nothing."""
+
+from __future__ import annotations
+
+from tests.clusters.apache_kafka.kraft_histories import verdict
+
+from fencepost import Evidence
+from fencepost.testing import HistoryBuilder, Outcome
+from fencepost_kafka import FollowingStarted, HighWatermarkAdvanced, LogTruncated
+
+
+def follows(h: HistoryBuilder, process: str, mark: int, end: int) -> None:
+    body = FollowingStarted(
+        topic="orders", partition=0, leader=2, leader_epoch=1, log_end=end, high_watermark=mark
+    )
+    h.add(process, body)
+
+
+def raises(h: HistoryBuilder, process: str, mark: int) -> None:
+    body = HighWatermarkAdvanced(
+        topic="orders",
+        partition=0,
+        high_watermark=mark,
+        log_end=mark,
+        leader_epoch=1,
+        as_leader=False,
+        isr=(),
+        counted=(),
+    )
+    h.add(process, body)
+
+
+def restarted(mark: int, end: int, highest: int = 5, process: str = "broker-1#2") -> HistoryBuilder:
+    """Broker 1 began, committed so far, and begins again with that."""
+    h = HistoryBuilder()
+    follows(h, "broker-1#1", 0, 0)
+    if highest:
+        raises(h, "broker-2#1", highest)
+    follows(h, process, mark, end)
+    return h
+
+
+def test_a_log_end_that_is_taken_for_the_high_watermark_breaks_kr_31() -> None:
+    assert verdict(restarted(mark=8, end=8), "KR-31").violations[0].evidence is Evidence.PEER
+
+
+def test_a_high_watermark_above_the_log_end_breaks_kr_31() -> None:
+    assert verdict(restarted(mark=5, end=4), "KR-31").violations[0].evidence is Evidence.SELF
+
+
+def test_a_high_watermark_below_the_log_end_exercises_kr_31() -> None:
+    assert verdict(restarted(mark=5, end=8), "KR-31").verdict is Outcome.HOLDS
+
+
+def test_a_first_process_an_equal_end_and_silent_replicas_decide_nothing_for_kr_31() -> None:
+    for h in (
+        restarted(mark=3, end=8, process="broker-3#1"),
+        restarted(mark=5, end=5),
+        restarted(mark=8, end=9, highest=0),
+        restarted(mark=8, end=8, process="broker-1#1"),  # it goes on
+    ):
+        assert verdict(h, "KR-31").verdict is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ KR-32
+
+
+def truncated(to: int, began: int = 3, raised: int = 0) -> HistoryBuilder:
+    """A follower that began with a high watermark, and raised it, truncates its log."""
+    h = HistoryBuilder()
+    follows(h, "broker-1#1", began, 9)
+    if raised:
+        raises(h, "broker-1#1", raised)
+    body = LogTruncated(
+        topic="orders",
+        partition=0,
+        to_offset=to,
+        from_log_end=9,
+        high_watermark=began,
+        leader_epoch=1,
+        reason="leader_epoch",
+    )
+    h.add("broker-1#1", body)
+    return h
+
+
+def test_a_truncation_below_the_high_watermark_breaks_kr_32() -> None:
+    assert verdict(truncated(to=4, raised=5), "KR-32").violations[0].evidence is Evidence.SELF
+
+
+def test_a_truncation_to_the_high_watermark_exercises_kr_32() -> None:
+    assert verdict(truncated(to=5, raised=5), "KR-32").verdict is Outcome.HOLDS
+
+
+def test_a_history_without_high_watermarks_decides_nothing_for_kr_32() -> None:
+    assert verdict(truncated(to=0), "KR-32").verdict is Outcome.NOT_EXERCISED
