@@ -8,7 +8,12 @@ from __future__ import annotations
 import pytest
 
 from fencepost.testing import EventLog, Faults
-from fencepost_kafka import FollowingStarted, LeadershipEnded, TopicCommitted, kafka_shape
+from fencepost_kafka import (
+    FollowingStarted,
+    LeadershipEnded,
+    TopicCommitted,
+    kafka_shape,
+)
 from fencepost_kafka.testing import KafkaClients, KafkaCluster
 
 clause = pytest.mark.clause
@@ -68,7 +73,7 @@ def test_a_process_that_lost_its_id_is_refused(
     cluster.eventually(victim.refused_with("STALE_BROKER_EPOCH"))
 
 
-@clause("KR-20", "KR-23", "KR-30")
+@clause("KR-20", "KR-23")
 def test_a_controller_that_was_cut_off_drops_what_was_never_committed(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
@@ -135,7 +140,7 @@ def test_an_unregistered_broker_leaves_every_isr_and_may_register_again(
     cluster.eventually(gone.in_sync("orders", 0))
 
 
-@clause("KR-24", "KR-25")
+@clause("KR-24", "KR-25", "KR-33", "KR-34")
 def test_snapshots_of_the_metadata_hold_what_the_log_leads_to(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:

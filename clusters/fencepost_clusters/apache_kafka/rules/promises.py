@@ -9,6 +9,7 @@ to `KR-15` compare leaders with the logs of their followers, `KR-16` to `KR-20` 
 as controllers answer them, `KR-21`, `KR-22` and `KR-29` about records, `KR-23` to `KR-25` and
 `KR-30` about the metadata that nodes apply and hold, `KR-26` about disks, `KR-27` and
 `KR-28` about answers, and `KR-31` and `KR-32` about replicas that restart or follow another leader.
+`KR-33` and `KR-34` are about new partitions.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 from fencepost import Clause, Rule
 from fencepost_clusters.apache_kafka.rules import answers as rules_answers
+from fencepost_clusters.apache_kafka.rules import created as rules_created
 from fencepost_clusters.apache_kafka.rules import deleted as rules_deleted
 from fencepost_clusters.apache_kafka.rules import epochs as rules_epochs
 from fencepost_clusters.apache_kafka.rules import heartbeats as rules_heartbeats
@@ -185,6 +187,16 @@ CLAUSES: Sequence[Clause] = tuple(
             "A follower truncates its log to what the leader's log confirms by epochs, and never "
             "below its own high watermark.",
         ),
+        (
+            "KR-33",
+            "A new partition has a leader from its first record on, which is a member of its ISR; "
+            "and its ISR is of its replicas.",
+        ),
+        (
+            "KR-34",
+            "A running broker that applies a new partition of which it is a replica begins to "
+            "lead or to follow it.",
+        ),
     )
 )
 
@@ -219,6 +231,8 @@ RULES: Sequence[Rule[Any]] = (
     rules_deleted.DeletedIsRemoved(),
     rules_restarted.RestartsCommitted(),
     rules_restarted.DropsNothingCommitted(),
+    rules_created.LedFromTheFirst(),
+    rules_created.NoticesNewPartitions(),
     rules_answers.OwesNoCommit(),
     rules_answers.UnregisteredAnswersNone(),
 )

@@ -1,0 +1,185 @@
+"""Rules about new partitions: their first record, and the brokers that begin with them (KR-33,
+KR-34)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    NodeStarted,
+    ProcessExited,
+    RunEnd,
+    Violated,
+)
+from fencepost_clusters.apache_kafka.rules.keys import (
+    NOTHING,
+    SECOND,
+    unless_stalled,
+    whole_run,
+)
+from fencepost_kafka import (
+    BrokerStateChanged,
+    BrokerStopping,
+    FollowingStarted,
+    LeadershipStarted,
+    MetadataApplied,
+    PartitionCommitted,
+    TopicCommitted,
+    TopicPartition,
+)
+from fencepost_kafka.active_faults import slot_of
+
+BEGINS_WITHIN_NS = 5 * SECOND
+"""How long a broker that has applied a new partition may take until it leads or follows it."""
+_DUPLICATE = "-duplicate"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LedFromTheFirst:
+    """KR-33. Judged by the first record of each partition, and exercised by it."""
+
+    clause: str = "KR-33"
+    kinds: frozenset[type[Struct]] = frozenset({TopicCommitted, PartitionCommitted})
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> dict[str, set[int]]:
+        return {}
+
+    def step(
+        self, state: dict[str, set[int]], event: Event
+    ) -> tuple[dict[str, set[int]], Sequence[Finding]]:
+        body = event.body
+        if isinstance(body, TopicCommitted):
+            if not body.deleted:
+                state.setdefault(body.topic_id, set())
+                state[body.topic] = state[body.topic_id]
+            return state, NOTHING
+        assert isinstance(body, PartitionCommitted)
+        known = state.get(body.topic)
+        if known is None or body.partition in known:
+            return state, NOTHING
+        known.add(body.partition)
+        if body.leader in body.isr and set(body.isr) <= set(body.replicas):
+            return state, (Exercised(event.ref, Evidence.PEER),)
+        message = (
+            f"the first record of {body.topic}-{body.partition} has leader {body.leader} and ISR "
+            f"{list(body.isr)}, of replicas {list(body.replicas)}"
+        )
+        return state, (Violated(event.ref, Evidence.PEER, message),)
+
+    def end(self, state: dict[str, set[int]], end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Owed:
+    at: Cause
+    offset: int
+    since_ns: int = 0
+    """When the broker had applied the record (0: it has not)."""
+
+
+@dataclass(slots=True)
+class _Noticing:
+    seen: set[TopicPartition] = field(default_factory=set)
+    """The partitions whose first record was read."""
+    begun: set[tuple[str, TopicPartition]] = field(default_factory=set)
+    """Process and partition: the broker may be quicker than the observer."""
+    running: dict[str, int] = field(default_factory=dict)
+    """process that runs -> its id."""
+    owed: dict[tuple[str, TopicPartition], _Owed] = field(default_factory=dict)
+    """process and partition."""
+    late: list[tuple[Violated, int, int, int]] = field(default_factory=list)
+
+    def gone(self, process: str) -> None:
+        """A process ends, or was asked to: it owes nothing more."""
+        self.running.pop(process, None)
+        self.owed = {key: one for key, one in self.owed.items() if key[0] != process}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NoticesNewPartitions:
+    """KR-34. The record is a peer's word, and that it has applied it the broker's. A broker that
+    runs when the partition is created begins to lead or to follow it. Exercised by each that
+    does."""
+
+    clause: str = "KR-34"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(NodeStarted, BrokerStateChanged, BrokerStopping, ProcessExited, MetadataApplied),
+            *(PartitionCommitted, TopicCommitted, LeadershipStarted, FollowingStarted),
+        }
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Noticing:
+        return _Noticing()
+
+    def step(self, state: _Noticing, event: Event) -> tuple[_Noticing, Sequence[Finding]]:
+        body = event.body
+        process = event.process
+        match body:
+            case BrokerStateChanged(new="ACTIVE") if _DUPLICATE not in slot_of(process):
+                state.running[process] = body.broker_id
+            case BrokerStateChanged() | BrokerStopping() | NodeStarted():
+                state.gone(process)
+            case ProcessExited():
+                state.gone(body.ended)
+            case TopicCommitted(deleted=True):
+                # A name that was used before says too little about which topic is meant.
+                state.owed = {k: one for k, one in state.owed.items() if k[1][0] != body.topic}
+            case PartitionCommitted():
+                place = body.topic, body.partition
+                if place not in state.seen:
+                    state.seen.add(place)
+                    return state, self._created(state, event, body)
+            case MetadataApplied():
+                self._applied(state, event, body)
+            case LeadershipStarted() | FollowingStarted():
+                key = process, (body.topic, body.partition)
+                state.begun.add(key)
+                if state.owed.pop(key, None) is not None:
+                    return state, (Exercised(event.ref, Evidence.PEER),)
+        return state, NOTHING
+
+    @staticmethod
+    def _created(state: _Noticing, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+        found: list[Finding] = []
+        place = body.topic, body.partition
+        for process, broker in state.running.items():
+            if (process, place) in state.begun:
+                found.append(Exercised(event.ref, Evidence.PEER))
+            elif broker in body.replicas:
+                state.owed[process, place] = _Owed(event.ref, body.offset)
+        return found
+
+    @staticmethod
+    def _applied(state: _Noticing, event: Event, body: MetadataApplied) -> None:
+        for (process, place), owed in list(state.owed.items()):
+            if process != event.process or body.offset < owed.offset:
+                continue
+            owed.since_ns = owed.since_ns or event.at_ns
+            took_ns = event.at_ns - owed.since_ns
+            if took_ns > BEGINS_WITHIN_NS:
+                del state.owed[process, place]
+                message = (
+                    f"{process} applied the new partition {place[0]}-{place[1]} "
+                    f"{took_ns / SECOND:.1f} s before, and neither leads nor follows it"
+                )
+                violated = Violated(event.ref, Evidence.SELF, message, (owed.at,))
+                state.late.append((violated, owed.since_ns, event.at_ns, BEGINS_WITHIN_NS))
+
+    def end(self, state: _Noticing, end: RunEnd) -> Sequence[Finding]:
+        return [unless_stalled(end, *one) for one in state.late]

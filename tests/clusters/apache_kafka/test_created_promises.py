@@ -1,0 +1,139 @@
+"""The rules about new partitions (KR-33, KR-34): violations, near misses and undecided
+histories."""
+
+from __future__ import annotations
+
+from tests.clusters.apache_kafka.kraft_histories import FIRST, OBSERVER, ended, verdict
+
+from fencepost import Evidence, Stalled
+from fencepost.testing import HistoryBuilder, Outcome
+from fencepost_kafka import (
+    BrokerStateChanged,
+    BrokerStopping,
+    FollowingStarted,
+    MetadataApplied,
+    PartitionCommitted,
+    TopicCommitted,
+)
+
+MS = 1_000_000
+
+
+def created(
+    h: HistoryBuilder,
+    leader: int = 1,
+    isr: tuple[int, ...] = (1, 2),
+    offset: int = 11,
+    topic_id: str = "a",
+) -> None:
+    """The topic orders, with one partition."""
+    topic = TopicCommitted(offset=offset - 1, topic="orders", topic_id=topic_id, deleted=False)
+    h.add(OBSERVER, topic)
+    partition(h, leader, isr, offset)
+
+
+def partition(h: HistoryBuilder, leader: int, isr: tuple[int, ...], offset: int) -> None:
+    body = PartitionCommitted(
+        offset=offset,
+        topic="orders",
+        partition=0,
+        leader=leader,
+        leader_epoch=0,
+        isr=isr,
+        replicas=(1, 2),
+    )
+    h.add(OBSERVER, body)
+
+
+# ------------------------------------------------------------------------------------------ KR-33
+
+
+def test_a_new_partition_without_a_leader_of_its_isr_breaks_kr_33() -> None:
+    for leader, isr in ((-1, (1, 2)), (2, (1,)), (3, (1, 3))):
+        h = HistoryBuilder()
+        created(h, leader, isr)
+        assert verdict(h, "KR-33").violations[0].evidence is Evidence.PEER
+
+
+def test_a_new_partition_that_is_led_exercises_kr_33() -> None:
+    h = HistoryBuilder()
+    created(h)
+    partition(h, -1, (1,), 12)  # it loses its leader later
+    created(h, offset=21, topic_id="b")
+    assert verdict(h, "KR-33").exercised == 2
+
+
+def test_a_partition_of_an_unknown_topic_decides_nothing_for_kr_33() -> None:
+    h = HistoryBuilder()
+    partition(h, -1, (), 11)
+    assert verdict(h, "KR-33").verdict is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ KR-34
+
+
+def running() -> HistoryBuilder:
+    h = HistoryBuilder()
+    body = BrokerStateChanged(
+        broker_id=1, old="FENCED", new="ACTIVE", broker_epoch=5, reason="unfenced"
+    )
+    h.add(FIRST, body)
+    return h
+
+
+def applied(h: HistoryBuilder, offset: int) -> None:
+    h.add(FIRST, MetadataApplied(offset=offset, epoch=1))
+
+
+def follows(h: HistoryBuilder) -> None:
+    body = FollowingStarted(
+        topic="orders", partition=0, leader=2, leader_epoch=0, log_end=0, high_watermark=0
+    )
+    h.add(FIRST, body)
+
+
+def ignored(h: HistoryBuilder) -> HistoryBuilder:
+    """Broker 1 has applied the new partition, and lives on for six seconds."""
+    applied(h, 11)
+    applied(h.after(6_000), 12)
+    return h
+
+
+def test_a_new_partition_that_a_broker_ignores_breaks_kr_34() -> None:
+    h = running()
+    created(h)
+    assert verdict(ignored(h), "KR-34").verdict is Outcome.VIOLATED
+
+
+def test_a_broker_that_begins_with_it_exercises_kr_34_though_its_record_is_read_later() -> None:
+    before, after = running(), running()
+    follows(before)
+    created(before)
+    created(after)
+    follows(after)
+    for h in (before, after):
+        assert verdict(ignored(h), "KR-34").verdict is Outcome.HOLDS
+
+
+def test_a_broker_that_is_gone_or_has_not_applied_it_owes_nothing_for_kr_34() -> None:
+    stopping, dead, behind, deleted = running(), running(), running(), running()
+    for h in (stopping, dead, behind, deleted):
+        created(h)
+    stopping.add(FIRST, BrokerStopping(broker_id=1, state="ACTIVE", global_state="", limit_ms=1))
+    ended(dead, FIRST)
+    applied(behind, 10)
+    applied(behind.after(6_000), 10)
+    gone = TopicCommitted(offset=12, topic="orders", topic_id="a", deleted=True)
+    deleted.add(OBSERVER, gone)
+    for h in (ignored(stopping), ignored(dead), behind, ignored(deleted)):
+        assert verdict(h, "KR-34").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_stall_leaves_kr_34_undecided() -> None:
+    h = running()
+    created(h)
+    applied(h, 11)
+    h.after(6_000)
+    h.add(FIRST, Stalled(stalled_ns=3_000 * MS))
+    applied(h, 12)
+    assert verdict(h, "KR-34").verdict is Outcome.UNKNOWN
