@@ -23,7 +23,7 @@ TURNS = ((1, 2, 3), (1, 3, 2), (2, 3, 1), (2, 1, 3), (3, 1, 2), (3, 2, 1))
 
 
 @clause("KR-12", "KR-13", "KR-14", "KR-15")
-@clause("KR-32", "RP-09", "RP-27")
+@clause("RP-09", "RP-27")
 def test_a_follower_that_stood_still_leaves_the_isr_and_returns(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
