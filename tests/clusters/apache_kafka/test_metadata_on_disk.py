@@ -70,7 +70,6 @@ PARTITION = (
         "PartitionId": 0,
         "Leader": 1,
         "LeaderEpoch": 3,
-        "PartitionEpoch": 5,
         "Isr": (1, 2),
         "Replicas": (1, 2),
         "AddingReplicas": (),
@@ -94,7 +93,7 @@ def broker(kind: str, fenced: object) -> tuple[str, dict[str, object]]:
 
 def test_changes_lead_to_what_one_record_says() -> None:
     changed = {"TopicId": "a", "PartitionId": 0, "Leader": 2, "Isr": (2,)}
-    whole = {**PARTITION[1], "Leader": 2, "LeaderEpoch": 4, "PartitionEpoch": 6, "Isr": (2,)}
+    whole = {**PARTITION[1], "Leader": 2, "LeaderEpoch": 4, "Isr": (2,)}
     pairs = [
         (
             entities(PARTITION, ("PartitionChangeRecord", changed)),
@@ -119,6 +118,16 @@ def test_changes_lead_to_what_one_record_says() -> None:
         assert one.digest() == other.digest()
 
 
+def test_eligible_replicas_are_cleared_of_one_topic_or_of_all() -> None:
+    eligible = {**PARTITION[1], "EligibleLeaderReplicas": (3,), "LastKnownElr": (3,)}
+    cleared = entities(TOPIC, PARTITION).digest()
+    for topic in ("orders", ""):
+        clear = ("ClearElrRecord", {"TopicName": topic})
+        assert entities(TOPIC, ("PartitionRecord", eligible), clear).digest() == cleared
+    other = ("ClearElrRecord", {"TopicName": "payments"})
+    assert entities(TOPIC, ("PartitionRecord", eligible), other).digest() != cleared
+
+
 def test_each_field_of_an_entity_counts() -> None:
     whole = entities(TOPIC, PARTITION).digest()
     for name, value in (("Leader", 2), ("LeaderEpoch", 4), ("Isr", (2, 1)), ("Replicas", (1,))):
@@ -128,7 +137,7 @@ def test_each_field_of_an_entity_counts() -> None:
 
 def test_a_change_of_the_isr_alone_begins_no_leader_epoch() -> None:
     changed = {"TopicId": "a", "PartitionId": 0, "Leader": -2, "Isr": (1,)}
-    whole = {**PARTITION[1], "PartitionEpoch": 6, "Isr": (1,)}
+    whole = {**PARTITION[1], "Isr": (1,)}
     one = entities(PARTITION, ("PartitionChangeRecord", changed))
     assert one.digest() == entities(("PartitionRecord", whole)).digest()
     assert one.records == 2

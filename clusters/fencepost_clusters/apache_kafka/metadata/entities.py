@@ -65,7 +65,7 @@ def _topic_removed(now: dict[Key, Any], values: Mapping[str, Any]) -> None:
 
 def _partition(now: dict[Key, Any], values: Mapping[str, Any]) -> None:
     one = {name: list(values.get(name) or ()) for name in _LISTS}
-    one |= {name: values[name] for name in ("Leader", "LeaderEpoch", "PartitionEpoch")}
+    one |= {name: values[name] for name in ("Leader", "LeaderEpoch")}
     now["partition", values["TopicId"], values["PartitionId"]] = one
 
 
@@ -79,8 +79,14 @@ def _partition_changed(now: dict[Key, Any], values: Mapping[str, Any]) -> None:
     if values["Leader"] != _UNCHANGED:
         one["Leader"] = values["Leader"]
         one["LeaderEpoch"] += 1
-    one["PartitionEpoch"] += 1
     now[key] = one
+
+
+def _eligible_cleared(now: dict[Key, Any], values: Mapping[str, Any]) -> None:
+    topic = values["TopicName"]
+    for key, one in list(now.items()):
+        if key[0] == "partition" and topic in ("", now.get(("topic", key[1]))):
+            now[key] = {**one, "EligibleLeaderReplicas": [], "LastKnownElr": []}
 
 
 def _broker(now: dict[Key, Any], values: Mapping[str, Any]) -> None:
@@ -133,6 +139,7 @@ _KINDS: Mapping[str, Callable[[dict[Key, Any], Mapping[str, Any]], None]] = {
     "RemoveTopicRecord": _topic_removed,
     "PartitionRecord": _partition,
     "PartitionChangeRecord": _partition_changed,
+    "ClearElrRecord": _eligible_cleared,
     "RegisterBrokerRecord": _broker,
     "BrokerRegistrationChangeRecord": _broker_changed,
     "UnregisterBrokerRecord": _broker_gone,
