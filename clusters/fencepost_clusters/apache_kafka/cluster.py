@@ -37,7 +37,7 @@ from fencepost import (
 )
 from fencepost_clusters.apache_kafka import disks, distribution, settings
 from fencepost_clusters.apache_kafka.log_parser import KafkaLogParser
-from fencepost_clusters.apache_kafka.metadata.schema import schemas_in
+from fencepost_clusters.apache_kafka.metadata.installed import schemas_in
 from fencepost_clusters.apache_kafka.metrics import exporter_config
 from fencepost_clusters.java import resolver_files
 from fencepost_kafka import COMBINED, COUNTS, KafkaView, Role, Timing

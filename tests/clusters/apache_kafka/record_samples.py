@@ -33,8 +33,8 @@ from fencepost_clusters.apache_kafka.distribution import cache
 from fencepost_clusters.apache_kafka.log_parser import LINE, TABLE, KafkaLogParser
 from fencepost_clusters.apache_kafka.metadata import records as metadata_log
 from fencepost_clusters.apache_kafka.metadata import schema
+from fencepost_clusters.apache_kafka.metadata.installed import schemas_in
 from fencepost_clusters.apache_kafka.metadata.records import Metadata
-from fencepost_clusters.apache_kafka.metadata.schema import schemas_in
 from fencepost_clusters.apache_kafka.metadata.snapshot import batches
 
 SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "16384"}

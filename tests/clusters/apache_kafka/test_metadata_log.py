@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from fencepost import EnvironmentFailed
 from fencepost_clusters.apache_kafka.metadata import schema
+from fencepost_clusters.apache_kafka.metadata.installed import schemas_in
 from fencepost_clusters.apache_kafka.metadata.observer import FetchResult, LogProgress
 from fencepost_clusters.apache_kafka.metadata.records import Metadata, StoredRecord
 from fencepost_clusters.apache_kafka.metadata.schema import (
@@ -19,7 +20,6 @@ from fencepost_clusters.apache_kafka.metadata.schema import (
     Undecodable,
     Versions,
     decode,
-    schemas_in,
 )
 from fencepost_clusters.apache_kafka.metadata.snapshot import Snapshot
 from fencepost_kafka import (

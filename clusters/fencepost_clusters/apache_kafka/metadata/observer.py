@@ -42,6 +42,7 @@ from fencepost import (
 )
 from fencepost_clusters.apache_kafka.distribution import cache
 from fencepost_clusters.apache_kafka.metadata import schema
+from fencepost_clusters.apache_kafka.metadata.installed import schemas_in
 from fencepost_clusters.apache_kafka.metadata.records import Metadata, StoredRecord
 from fencepost_clusters.apache_kafka.metadata.snapshot import MOST_BYTES, Snapshot, batches
 from fencepost_kafka import KINDS, SnapshotLoaded
@@ -280,7 +281,7 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 
 def work(config: WorkerConfig, options: Options, recorder: Recorder) -> str:
     """Runs until it is asked to stop."""
-    schemas = schema.schemas_in(cache(os.environ) / options.version)
+    schemas = schemas_in(cache(os.environ) / options.version)
     Observer(config, options, recorder, schemas).run()
     return "stopped"
 

@@ -11,13 +11,11 @@ import base64
 import json
 import re
 import struct
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, final
 
-from fencepost import EnvironmentFailed, FencepostError
+from fencepost import FencepostError
 
 Value = Any
 """An int, bool, float, str, bytes, None, a tuple of values, or a mapping by field names."""
@@ -208,24 +206,3 @@ class _Reader:
         if version in field.nullable and field.type == kind and self.take(1) != b"\x01":
             return None
         return self.struct(field.fields, version)
-
-
-def schemas_in(home: Path) -> Mapping[int, Schema]:
-    """The metadata records' schemas of an installed version, by their keys.
-
-    Raises EnvironmentFailed if the version is missing, as on a host whose nodes run in containers.
-    """
-    jar = next((home / "lib").glob("kafka-metadata-*.jar"), None)
-    if jar is None:
-        raise EnvironmentFailed(
-            f"Kafka {home.name}, whose schemas are needed to read its metadata log, is not in "
-            f"{home.parent}: ./dev images kafka --kafka {home.name} installs it"
-        )
-    with zipfile.ZipFile(jar) as opened:
-        texts = (
-            opened.read(name).decode()
-            for name in opened.namelist()
-            if name.startswith("common/metadata/") and name.endswith(".json")
-        )
-        schemas = [read(text) for text in texts]
-        return {one.key: one for one in schemas if one is not None}
