@@ -77,6 +77,15 @@ CAUSES: Mapping[str, Sequence[str]] = {
     "new-leader-forgets-producers": (PARTITION, LEADER),
     "acks-on-stepping-down": (PARTITION, LEADER),
     "deleted-topic-comes-back": (TOPIC,),
+    "stands-by-lowest-id": (PARTITION, LEADER, "first broker"),
+    "stands-outside-isr": (PARTITION, LEADER),
+    "stands-without-isr": (PARTITION, LEADER),
+    "two-leaders-elected": (PARTITION, LEADER),
+    "no-head-start": (PARTITION, LEADER),
+    "serves-before-isr-stored": (PARTITION, LEADER),
+    "waits-for-no-member": (PARTITION, LEADER),
+    "keeps-elected-epoch": (PARTITION, LEADER),
+    "leadership-never-returns": (PARTITION, LEADER, "first broker"),
 } | dict.fromkeys(
     (
         *("snapshot-misses-changes", "two-snapshots-at-once", "writes-newer-format"),
@@ -95,6 +104,7 @@ CAUSES: Mapping[str, Sequence[str]] = {
         *("answers-before-stored", "old-protocol-heartbeats", "old-protocol-fences-itself"),
         *("old-protocol-asks-controller", "old-protocol-registers-anew"),
         *("legacy-declared-silent", "answers-without-effect", "refuses-without-epoch"),
+        *("only-members-stand", "loses-state-requests", "notices-no-new-topic"),
     ),
     (NOTHING,),
 )

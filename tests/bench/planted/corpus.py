@@ -26,7 +26,7 @@ from fencepost.runs.random_schedule import run_one
 from fencepost.runs.run import RunSpec, new_folder
 from fencepost.testing import test_run as testrun
 
-SYSTEMS = ("reference/quorum", "reference/legacy")
+SYSTEMS = ("reference/quorum", "reference/legacy", "reference/classic")
 """The systems that can be simulated: one of each plane of the reference cluster."""
 SPAN_MS = 20_000
 AT_ONCE = (2, 3)
@@ -47,11 +47,13 @@ class Planted(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One piece of work: a defect in the suites (seed 0), or in a random schedule."""
+    """One piece of work: a defect in the suites (seed 0), or in a random schedule with at most so
+    many faults at once."""
 
     system: str
     defect: Defect
     seed: int
+    at_once: int
 
 
 def plans(plugins: Plugins, runs: int, only: Sequence[str] = ()) -> Sequence[Plan]:
@@ -63,7 +65,11 @@ def plans(plugins: Plugins, runs: int, only: Sequence[str] = ()) -> Sequence[Pla
         if not only or defect.name in only
     ]
     rounds = range(max(1, -(-runs // len(planted))))
-    return [Plan(name, defect, seed) for seed in rounds for name, defect in planted]
+    return [
+        Plan(name, defect, seed, AT_ONCE[(number + seed) % len(AT_ONCE)])
+        for seed in rounds
+        for number, (name, defect) in enumerate(planted)
+    ]
 
 
 def _defects(plugins: Plugins, name: str) -> Sequence[Defect]:
@@ -101,13 +107,12 @@ def _runs(plan: Plan, plugins: Plugins, out: Path) -> Iterator[Planted]:
 
 
 def _by_chance(plan: Plan, plugins: Plugins, out: Path) -> Iterator[tuple[RunFolder, str]]:
-    at_once = AT_ONCE[plan.seed % len(AT_ONCE)]
     shape = Shape(defects=(plan.defect.name,))
     spec = RunSpec(plugins.system(plan.system), shape, "simulated", plan.seed, lossy=True)
     folder = new_folder(out, f"{plan.system}-{plan.seed}")
-    conducted = run_one(spec, plugins, folder, SPAN_MS, plugins.faults, at_once=at_once)
+    conducted = run_one(spec, plugins, folder, SPAN_MS, plugins.faults, at_once=plan.at_once)
     if conducted.result is not None:
-        yield folder, f"random, {at_once} faults at once"
+        yield folder, f"random, {plan.at_once} faults at once"
 
 
 def _by_suites(plan: Plan, plugins: Plugins, out: Path) -> Iterator[tuple[RunFolder, str]]:
