@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planted.causes import UNDECIDED, truth
-from planted.corpus import Planted, make, plans
+from planted.corpus import Planted, make
 from report import show
 
 from fencepost import Codec
 from fencepost.campaigns.jobs import done
-from fencepost.reporting import Plugins, Promises, RunFolder, load, read, read_verdicts
+from fencepost.reporting import Plugins, Promises, RunFolder, judge_folder, load, read
 from fencepost_reports.one_run.run import run_tables, sources
 
 RUNS = 300
@@ -54,7 +54,8 @@ class Answer:
 def answers(planted: Planted, runs: Path, promises: Promises) -> Sequence[Answer]:
     """The answers for the failures of one run."""
     path = runs / planted.run
-    verdicts = read_verdicts(path / "verdicts.json")
+    judgement, _ = judge_folder(RunFolder(path), promises)  # other rules may have judged it
+    verdicts = judgement.verdicts
     broken = [c for c in planted.breaks if c in verdicts and verdicts[c].violations]
     if not broken:
         return []
@@ -123,7 +124,7 @@ def made_runs(plugins: Plugins, out: Path, runs: int, jobs: int) -> Sequence[Pla
     def say(line: str) -> None:
         print(f"\r{line}", end="", file=sys.stderr, flush=True)
 
-    made = make(plugins, plans(plugins, runs), out, jobs, say)
+    made = make(plugins, runs, out, jobs, say)
     print(file=sys.stderr)
     return made
 
@@ -135,7 +136,11 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--runs", type=int, default=RUNS, help=f"how many, at least ({RUNS})")
     parser.add_argument("--jobs", type=int, default=2, help="how many at a time (2)")
-    parser.add_argument("--keep", type=Path, help="keep the runs in this new folder")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        help="keep the runs in this folder; those that are there are not made again",
+    )
     options = parser.parse_args()
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as scratch:
         warnings.simplefilter("ignore")

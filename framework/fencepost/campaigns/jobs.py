@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import pickle
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -30,7 +30,7 @@ def jobs_for(runtime: str) -> int:
 
 def done(
     action: Callable[[Item], Result], items: Sequence[Item], jobs: int
-) -> Iterator[tuple[int, Result]]:
+) -> Generator[tuple[int, Result], None, None]:
     """The place of each item with its result, in the order in which the actions end.
 
     With one job, actions take place in this process. Otherwise results are pickled. Raises what an

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random  # noqa: TID251 - seeded by the number of a round
 
 import msgspec
 from msgspec import Struct
@@ -45,6 +47,14 @@ class Planted(Struct, frozen=True):
     source: str
 
 
+class Answers(Struct, frozen=True):
+    """The answers to a folder of runs: of each, which defect it has; and the plans that were
+    carried out, by name."""
+
+    carried_out: tuple[str, ...] = ()
+    planted: tuple[Planted, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """One piece of work: a defect in the suites (seed 0), or in a random schedule with at most so
@@ -55,21 +65,23 @@ class Plan:
     seed: int
     at_once: int
 
+    @property
+    def name(self) -> str:
+        return f"{self.system} {self.defect.name} {self.seed}"
 
-def plans(plugins: Plugins, runs: int, only: Sequence[str] = ()) -> Sequence[Plan]:
-    """The pieces of work that give at least that many runs, each defect in turn."""
-    planted = [
-        (name, defect)
-        for name in SYSTEMS
-        for defect in _defects(plugins, name)
-        if not only or defect.name in only
-    ]
-    rounds = range(max(1, -(-runs // len(planted))))
-    return [
-        Plan(name, defect, seed, AT_ONCE[(number + seed) % len(AT_ONCE)])
-        for seed in rounds
-        for number, (name, defect) in enumerate(planted)
-    ]
+
+def plans(plugins: Plugins, runs: int) -> Sequence[Plan]:
+    """The pieces of work that give at least so many runs: the first round in the suites, others in
+    random schedules, each defect once a round, in an order that the round chooses."""
+    planted = [(name, defect) for name in SYSTEMS for defect in _defects(plugins, name)]
+    found = []
+    for seed in range(1 + -(-runs // len(planted))):
+        Random(seed).shuffle(planted)
+        found += [
+            Plan(name, defect, seed, AT_ONCE[(number + seed) % len(AT_ONCE)])
+            for number, (name, defect) in enumerate(planted)
+        ]
+    return found
 
 
 def _defects(plugins: Plugins, name: str) -> Sequence[Defect]:
@@ -78,20 +90,37 @@ def _defects(plugins: Plugins, name: str) -> Sequence[Defect]:
     return [defect for defect in system.defects() if "simulated" not in defect.unseen]
 
 
+def known(out: Path) -> Answers:
+    """The answers to the runs that were made below `out` before."""
+    if not (out / ANSWERS).exists():
+        return Answers()
+    return msgspec.json.decode((out / ANSWERS).read_bytes(), type=Answers)
+
+
 def make(
-    plugins: Plugins, chosen: Sequence[Plan], out: Path, jobs: int, say: Callable[[str], None]
+    plugins: Plugins, runs: int, out: Path, jobs: int, say: Callable[[str], None]
 ) -> Sequence[Planted]:
-    """Carries the plans out below `out`, and writes the answers into a file beside the runs."""
+    """Makes at least so many runs below `out`, and the whole first round. The answers are in a file
+    beside the runs. Runs that are there already are kept: it goes on where it was interrupted."""
+    answers = known(out)
+    chosen = [
+        one
+        for one in plans(plugins, runs)
+        if one.name not in answers.carried_out and not (one.seed and len(answers.planted) >= runs)
+    ]
 
     def carry_out(plan: Plan) -> Sequence[Planted]:
         return list(_runs(plan, plugins, out / "runs"))
 
-    made: list[Planted] = []
-    for number, (_, planted) in enumerate(done(carry_out, chosen, jobs), 1):
-        made += planted
-        write_whole(out / ANSWERS, msgspec.json.format(msgspec.json.encode(made)))
-        say(f"{number} of {len(chosen)}: {len(made)} runs")
-    return made
+    with closing(done(carry_out, chosen, jobs)) as working:
+        for place, planted in working:
+            carried_out = (*answers.carried_out, chosen[place].name)
+            answers = Answers(carried_out, (*answers.planted, *planted))
+            write_whole(out / ANSWERS, msgspec.json.format(msgspec.json.encode(answers)))
+            say(f"{len(carried_out)} plans carried out: {len(answers.planted)} runs")
+            if chosen[place].seed and len(answers.planted) >= runs:
+                break
+    return answers.planted
 
 
 def _runs(plan: Plan, plugins: Plugins, out: Path) -> Iterator[Planted]:
