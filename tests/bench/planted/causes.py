@@ -183,19 +183,20 @@ def _losses(events: Sequence[Event]) -> tuple[Mapping[str, _Loss], int]:
         if not changes_authority(event.body):
             continue
         record = shared_record(event)
-        if record is not None and record in seen:
-            continue
-        seen.add(record)
         for one in event.body.authority():
             if one.change not in (Change.GAINED, Change.LOST) or one.matter:
                 continue
+            if record is not None and (record, one.scope) in seen:
+                continue
+            seen.add((record, one.scope))
             holder, epoch = held.get(one.scope, ("", -1))
             newer = one.epoch > epoch
             by = one.node or one.holder or event.process
             other = by != holder
             taken = one.change is Change.GAINED and newer and bool(holder) and other
-            if one.change is Change.LOST and one.scope in held and one.epoch in (-1, epoch):
-                taken = True
+            if one.change is Change.LOST and one.scope in held:
+                # A registration in a newer epoch ends the authority of the one before.
+                taken = taken or one.epoch == -1 or one.epoch >= epoch
             if taken:
                 loss = losses.get(one.scope)
                 if loss is None or (loss.closed and event.at_ns - loss.last_ns > SAME_NS):
