@@ -166,6 +166,9 @@ class _Watched(Struct):
     offset: int
     since_ns: int = 0
     beat: Cause | None = None
+    """From which event on its silence counts."""
+    heard: Cause | None = None
+    """The last heartbeat that any controller accepted."""
     watched: bool = False
     fenced: bool = False
     """By the newest committed record: a new controller owes it nothing more."""
@@ -287,7 +290,7 @@ class LostLeaseIsFenced(Struct, frozen=True):
         self._overdue(state, known, body.broker_id, event)
         # A broker that shuts down sends no more heartbeats, and its record fences it.
         known.watched = known.watched and body.next_state != "SHUTDOWN"
-        known.since_ns, known.beat = event.at_ns, event.ref
+        known.since_ns, known.beat, known.heard = event.at_ns, event.ref, event.ref
 
     def _committed(self, state: _Leases, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
         known = state.brokers.get(body.broker_id)
@@ -320,7 +323,9 @@ class LostLeaseIsFenced(Struct, frozen=True):
         known.watched = False
         silent = f"{span(over_ns + state.period_ns)} without a heartbeat"
         message = f"{state.controller} left broker {broker} unfenced for {silent}"
-        violated = Violated(event.ref, Evidence.PEER, message, (known.beat,))
+        # An election from which its silence counts is no reason to leave it unfenced.
+        because = () if known.heard is None else (known.heard,)
+        violated = Violated(event.ref, Evidence.PEER, message, because)
         late = Late(
             violated=violated,
             process=state.controller,

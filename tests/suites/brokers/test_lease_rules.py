@@ -281,6 +281,20 @@ def test_a_new_controller_does_not_excuse_a_lease_that_was_over_long_before(resi
     assert "left broker 1 unfenced for 20.0 s" in verdict(h, "QC-14").violations[0].message
 
 
+def test_a_controller_that_leaves_a_broker_unfenced_is_not_blamed_on_its_own_election() -> None:
+    h = HistoryBuilder()
+    active_broker(h)
+    heard = h.events()[2]
+    h.add(TWO, ControllerElected(epoch=2, log_end=6, last_epoch=1))
+    h.add("harness", ProcessExited(ended=BROKER, exit_code=-9, signal=9, expected=True))
+    h.after(20_000)
+    h.add(
+        TWO, BrokerCommitted(offset=11, broker_id=1, broker_epoch=5, fenced=True, incarnation="x")
+    )
+    (found,) = verdict(h, "QC-14").violations
+    assert found.because == (heard.ref,)
+
+
 def test_a_new_controller_gives_every_lease_a_full_period() -> None:
     h = HistoryBuilder()
     active_broker(h)
