@@ -250,12 +250,21 @@ class ResendFindsLeader(Struct, frozen=True):
         )
 
 
+class _Stored(Struct, frozen=True):
+    """The leader that stored a batch, and the event by which its leadership began."""
+
+    leader: str
+    began: Cause | None
+
+
 class _Sequences(Struct):
     """The idempotent batches in each process's log, and which process stored each first."""
 
     logs: ReplicaLogs = field(default_factory=ReplicaLogs)
-    at: dict[tuple[int, int, str], dict[int, str]] = field(default_factory=dict)
-    """producer, sequence and content -> offset -> the leader that stored it there."""
+    at: dict[tuple[int, int, str], dict[int, _Stored]] = field(default_factory=dict)
+    """producer, sequence and content -> offset -> what stored it there."""
+    leads: dict[str, Cause] = field(default_factory=dict)
+    """process -> the newest event by which it began to lead."""
 
 
 def _content(body: LogAppended) -> str:
@@ -263,15 +272,23 @@ def _content(body: LogAppended) -> str:
     return body.digest.partition(".")[0]
 
 
+def _second_leadership(first: _Stored | None, second: _Stored | None) -> tuple[Cause, ...]:
+    """The event by which another leader than the first began to lead, if it stored it again."""
+    if second is None or second.began is None or second == first:
+        return ()
+    return (second.began,)
+
+
 @final
 class ResendIsStoredOnce(Struct, frozen=True):
     """RP-12. A resend has the producer, sequence and bytes of the first request. It is stored
     again only if the first was not kept. Exercised by a resend that a later leader recognises as
-    stored."""
+    stored. If two leaders stored it, the second one's leadership explains that."""
 
     clause: str = "RP-12"
     kinds: frozenset[type[Struct]] = frozenset(
         {
+            LeadershipStarted,
             LogAppended,
             LogTruncated,
             HighWatermarkAdvanced,
@@ -289,14 +306,17 @@ class ResendIsStoredOnce(Struct, frozen=True):
             state.logs.append(event.process, body)
             if body.as_leader and body.producer_id >= 0:
                 place = (body.producer_id, body.base_sequence, _content(body))
-                state.at.setdefault(place, {})[body.base_offset] = event.process
+                stored_by = _Stored(event.process, state.leads.get(event.process))
+                state.at.setdefault(place, {})[body.base_offset] = stored_by
+        elif isinstance(body, LeadershipStarted):
+            state.leads[event.process] = event.ref
         elif isinstance(body, LogTruncated):
             state.logs.truncate(event.process, body.to_offset)
         elif isinstance(body, HighWatermarkAdvanced):
             return state, self._commits(state, event, body)
         elif isinstance(body, ProduceAnswered) and body.duplicate and body.error == "NONE":
             stored = [at for at in state.at.values() if body.base_offset in at]
-            if any(at[body.base_offset] != event.process for at in stored):
+            if any(at[body.base_offset].leader != event.process for at in stored):
                 return state, (Exercised(event.ref, Evidence.PEER),)
         return state, NOTHING
 
@@ -329,7 +349,8 @@ class ResendIsStoredOnce(Struct, frozen=True):
                     f"{batch.base_sequence}, at offset {twice[0]} of {place} and again at "
                     f"{batch.base_offset}"
                 )
-                return (Violated(event.ref, Evidence.PEER, message),)
+                because = _second_leadership(at.get(twice[0]), at.get(batch.base_offset))
+                return (Violated(event.ref, Evidence.PEER, message, because),)
         return NOTHING
 
     def end(self, state: _Sequences, end: RunEnd) -> Sequence[Finding]:

@@ -360,6 +360,29 @@ def test_one_write_committed_twice_breaks_rp_12() -> None:
     assert "at offset 0 of orders-0 and again at 1" in verdict(h, "RP-12").violations[0].message
 
 
+def test_a_write_that_a_later_leader_stores_again_is_explained_by_its_leadership() -> None:
+    h = HistoryBuilder()
+    lead(h, B1, 1)
+    store(h, B1, 0, sequence=0)
+    store(h, B2, 0, sequence=0, leads=False)
+    mark(h, B1, 1)
+    lead(h, B2, 2)
+    began = h.events()[-1]
+    store(h, B2, 1, sequence=0, epoch=2)
+    mark(h, B2, 2)
+    assert verdict(h, "RP-12").violations[0].because == (began.ref,)
+
+
+def test_a_write_that_one_leader_stores_twice_is_explained_by_no_leadership() -> None:
+    h = HistoryBuilder()
+    lead(h, B1, 1)
+    store(h, B1, 0, sequence=0)
+    mark(h, B1, 1)
+    store(h, B1, 1, sequence=0)
+    mark(h, B1, 2)
+    assert verdict(h, "RP-12").violations[0].because == ()
+
+
 def test_a_write_that_some_replicas_kept_and_others_did_not_breaks_rp_12() -> None:
     h = HistoryBuilder()
     store(h, B1, 0, sequence=0)
