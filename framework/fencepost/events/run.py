@@ -165,14 +165,17 @@ class TestStarted(Struct, frozen=True, tag="test.started", kw_only=True):
 
 
 class TestEnded(Struct, frozen=True, tag="test.ended", kw_only=True):
-    """A pytest test ended: passed, failed or error."""
+    """A pytest test ended: passed, failed or error. `error` is the first line of what it raised
+    (empty: nothing, or not known)."""
 
     __test__: ClassVar[bool] = False
     nodeid: str
     outcome: Literal["passed", "failed", "error"]
+    error: str = ""
 
     def sentence(self) -> str:
-        return f"the test {self.nodeid} {self.outcome}"
+        why = f": {self.error}" if self.error else ""
+        return f"the test {self.nodeid} {self.outcome}{why}"
 
 
 class PromiseObserved(Struct, frozen=True, tag="test.promise_observed", kw_only=True):

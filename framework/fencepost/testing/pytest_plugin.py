@@ -46,6 +46,8 @@ from fencepost.testing.exit_codes import SessionCode, code_of, note_code
 from fencepost.testing.failures import shorten
 from fencepost.workloads.workers import Clients, Workers
 
+_MOST_OF_AN_ERROR = 300
+"""How many characters of a test's error its event has, at most."""
 _HELP = {
     "system": "system under test, such as reference/quorum or apache/kraft@4.1.0",
     "workload": "the workload of its clients; the system's own when not given",
@@ -367,7 +369,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 def _finish_failed(item: pytest.Item, run: Run, error: BaseException) -> None:
     """Judges the run of a test that has failed: a violation may be the cause."""
-    run.record(TestEnded(nodeid=item.nodeid, outcome="failed"))
+    said = next(iter(str(error).splitlines()), "") or type(error).__name__
+    ended = TestEnded(nodeid=item.nodeid, outcome="failed", error=said[:_MOST_OF_AN_ERROR])
+    run.record(ended)
     try:
         run.finish().check()
     except (FencepostError, Violation) as found:
