@@ -267,13 +267,13 @@ def _cell(value: Any, column: Any) -> Any:
     return pa.ListArray.from_arrays(pa.array([0, len(value)], pa.int32()), rows, type=column)
 
 
-def read_row(where: str, column: str) -> list[dict[str, Any]]:
-    """One table of the row at a place; raises OSError if it is not there any more."""
+def read_row(where: str, *tables: str) -> Mapping[str, Any]:
+    """Tables of the row at a place, by name; raises OSError if it is not there any more."""
     from pyarrow import parquet  # noqa: PLC0415
 
     with places.reached(where) as (files, path), files.open_input_file(path) as row:
-        (found,) = parquet.read_table(row, columns=[column], use_threads=False)[column].to_pylist()
-        return list(found)
+        (found,) = parquet.read_table(row, columns=list(tables), use_threads=False).to_pylist()
+        return dict(found)
 
 
 def stamp_of(where: str) -> Stamp | None:

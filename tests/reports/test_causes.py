@@ -8,7 +8,16 @@ import fencepost_kafka as k
 from fencepost import Event, NodeStarted
 from fencepost.testing import HistoryBuilder
 from fencepost_reports.one_run.authority import AuthorityFold
-from fencepost_reports.one_run.causes import BROKE, LOST, NAMED, NOTHING, Causes, Failed
+from fencepost_reports.one_run.causes import (
+    ASIDE,
+    BROKE,
+    CONCERNED,
+    LOST,
+    NAMED,
+    NOTHING,
+    Causes,
+    Failed,
+)
 from fencepost_reports.one_run.tables import CandidateRow
 
 LEADS = k.PartitionCommitted(
@@ -38,6 +47,14 @@ def started() -> HistoryBuilder:
     return history
 
 
+def causes_of(events: Sequence[Event]) -> Causes:
+    """What changed in a history."""
+    fold = AuthorityFold()
+    for position, event in enumerate(events):
+        fold.apply(position, event)
+    return Causes(fold.rows, fold.nodes, events[-1].at_ns - events[0].at_ns)
+
+
 def candidates(
     events: Sequence[Event],
     says: str = "broker-1#1 stored a write of orders-0",
@@ -45,17 +62,24 @@ def candidates(
     reads: frozenset[str] | None = frozenset({"metadata.partition"}),
 ) -> Sequence[CandidateRow]:
     """What may explain that the last event broke a promise."""
-    fold = AuthorityFold()
-    for position, event in enumerate(events):
-        fold.apply(position, event)
-    causes = Causes(fold.rows, fold.nodes, events[-1].at_ns - events[0].at_ns)
-    return causes.candidates(Failed(len(events) - 1, events[-1], tuple(because), says, reads))
+    causes = causes_of(events)
+    last = len(events) - 1
+    return causes.candidates(
+        Failed(
+            position=last,
+            at_ns=events[last].at_ns,
+            says=says,
+            event=events[last],
+            because=tuple((events.index(one), one) for one in because),
+            reads=reads,
+        )
+    )
 
 
-def stored(history: HistoryBuilder) -> Sequence[Event]:
-    """The history, at whose end broker 1 does something."""
-    stopping = k.BrokerStopping(broker_id=1, state="ACTIVE", global_state="", limit_ms=1)
-    history.add("broker-1#1", stopping)
+def stored(history: HistoryBuilder, broker: int = 1) -> Sequence[Event]:
+    """The history, at whose end a broker does something."""
+    stopping = k.BrokerStopping(broker_id=broker, state="ACTIVE", global_state="", limit_ms=1)
+    history.add(f"broker-{broker}#1", stopping)
     return history.events()
 
 
@@ -95,3 +119,62 @@ def test_an_election_that_broke_a_promise_took_the_authority_itself() -> None:
     history.add("controller-1#1", led(2, 1))
     first = candidates(history.events(), says="broker 2 was elected from outside the ISR")[0]
     assert (first.position, first.how) == (3, BROKE)
+
+
+def test_a_named_gain_stands_for_the_loss_that_ended_it() -> None:
+    history = started()
+    history.add("controller-1#1", led(2, 1))
+    began = history.events()[-1]
+    history.add("controller-1#1", led(1, 2))
+    first = candidates(stored(history), "broker-2#1 stored a write", because=(began,))[0]
+    assert (first.position, first.how) == (4, NAMED)
+
+
+def test_a_named_gain_that_did_not_end_stands_for_the_loss_by_which_it_began() -> None:
+    history = started()
+    history.add("controller-1#1", led(2, 1))
+    began = history.events()[-1]
+    first = candidates(stored(history), "broker-2#1 stored a write", because=(began,))[0]
+    assert (first.position, first.how) == (3, NAMED)
+
+
+def test_a_loss_that_is_rarer_than_its_distance_explains_more_than_nothing_does() -> None:
+    near, far = started(), started()
+    for history in (near, far):
+        for epoch in range(1, 7):
+            history.after(1_000).add("controller-1#1", led(1 + epoch % 2, epoch))
+    far.after(10_000)
+    says = "broker 3 dropped orders-0"
+    assert candidates(stored(near, broker=3), says)[0].how == CONCERNED
+    assert candidates(stored(far, broker=3), says)[0].how == NOTHING
+
+
+def test_an_event_that_broke_a_promise_explains_nothing_by_what_else_it_reports() -> None:
+    history = started()
+    history.add("controller-1#1", led(2, 1))
+    first, second = candidates(history.events(), says="orders-0 has a strange ISR")
+    assert (first.how, second.how) == (NOTHING, ASIDE)
+
+
+def test_a_time_without_a_success_is_explained_by_what_its_leader_lost_meanwhile() -> None:
+    history = started()
+    lost = k.BrokerStateChanged(
+        broker_id=1, old="ACTIVE", new="FENCED", broker_epoch=1, reason="lease_expired"
+    )
+    gained = k.BrokerStateChanged(
+        broker_id=1, old="FENCED", new="ACTIVE", broker_epoch=1, reason="unfenced"
+    )
+    history.add("broker-1#1", gained)
+    began_ns = history.now_ns
+    history.after(500).add("broker-1#1", lost)
+    history.after(500).add("controller-1#1", led(2, 1))
+    ended_ns = history.now_ns
+    history.after(9_000).add("controller-1#1", led(1, 2))
+    causes = causes_of(history.events())
+    position = causes.position(ended_ns)
+    silence = Failed(position=position, at_ns=began_ns, says="no produce of orders-0 succeeded")
+    found = causes.candidates(silence)
+    assert {(one.scope, one.how) for one in found[:2]} == {
+        ("partition orders-0", LOST),
+        ("broker 1", LOST),
+    }

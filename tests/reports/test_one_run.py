@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from msgspec import convert, structs, to_builtins
-from sample_runs import NIGHT
+from sample_runs import NIGHT, ended, fenced, write
 
 import fencepost as f
 from fencepost.columns import schema_of
@@ -197,6 +197,27 @@ def test_without_a_loss_of_authority_no_loss_explains_a_violation(made: Made) ->
     assert {row.how for row in found} == {NOTHING}
 
 
+def test_a_failed_test_and_a_time_without_a_success_have_ranked_candidates(
+    promises: Promises, tmp_path: Path
+) -> None:
+    history = fenced()
+    failed = f.TestEnded(nodeid="t", outcome="failed", error="broker 1 was not active in time")
+    history.add("harness", failed)
+    path = write(tmp_path, "failed", ended(history))
+    rows = run_tables(RunSource("failed", str(path)), promises).failures
+    test = next(row for row in rows if row.what == "test")
+    assert test.says == "broker 1 was not active in time"
+    assert test.candidates[0].scope == "broker 1"
+    silence = next(row for row in rows if row.what == "silence")
+    assert silence.says == "no produce of orders-0 succeeded"
+    assert silence.began_ns < silence.explained_at_ns < silence.at_ns
+    for row in (test, silence):
+        assert len(row.candidates) > 1
+        sure = [one.sure for one in row.candidates]
+        assert sure == sorted(sure, reverse=True)
+        assert NOTHING in {one.how for one in row.candidates}
+
+
 def test_each_moment_of_a_run_is_in_one_window(made: Made) -> None:
     tables = made.of["fenced"]
     first, second, third = tables.windows
@@ -206,7 +227,7 @@ def test_each_moment_of_a_run_is_in_one_window(made: Made) -> None:
     assert second.until_ns == third.from_ns
     assert third.until_ns == tables.about.ended_ns + 1
     assert "broker lost: controller.lease_expired" in second.types
-    assert second.failed == ("operation", "violation")
+    assert second.failed == ("operation", "silence", "violation")
     assert (third.types, third.failed) == ((), ())
 
 

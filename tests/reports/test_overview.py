@@ -16,6 +16,7 @@ from fencepost_reports.one_run.tables import RunSummary
 from fencepost_reports.pages.clauses import clause_pages
 from fencepost_reports.pages.overview import Cell, Last, Overview, last, overview
 from fencepost_reports.pages.render import report_pages
+from fencepost_reports.pages.statistics import Statistics
 
 MOST_BYTES = 2_000_000
 
@@ -91,7 +92,7 @@ def test_the_index_of_a_thousand_runs_stays_small(one: RunSummary) -> None:
     clauses = {f"CLAUSE-{n}": "violated" if n < 40 else "holds" for n in range(150)}
     many = [run(one, f"20260101-120000-a-test-of-some-length-{n}", **clauses) for n in range(1000)]
     promised = {name: Clause(name, "", (), "A promise of a sentence.") for name in clauses}
-    pages = report_pages(many, [], Promises((), promised))
+    pages = report_pages(many, Statistics(), Promises((), promised))
     assert len(pages.index.encode()) < MOST_BYTES
     assert all(one.outcome.run in pages.index for one in many)
     assert all(len(page.encode()) < MOST_BYTES / 10 for page in pages.clauses.values())

@@ -19,6 +19,7 @@ from fencepost_reports.one_run.run import RunSource, run_tables
 from fencepost_reports.one_run.tables import LatencyRow, RunSummary, RunTables
 from fencepost_reports.pages import lanes
 from fencepost_reports.pages.render import VERDICTS, report_pages, run_pages
+from fencepost_reports.pages.statistics import Statistics
 
 CORRELATION = [
     {
@@ -66,7 +67,7 @@ def written(
         (out / stamp.page).write_text(pages.page)
         (out / "timelines" / Path(stamp.page).name).write_text(pages.still)
     lost = RunSummary(outcome=ReportedRun(run="lost<b>", refused="it does not answer"))
-    of_all = report_pages([*stamps, lost], CORRELATION, promises)
+    of_all = report_pages([*stamps, lost], Statistics(CORRELATION), promises)
     (out / "report.html").write_text(of_all.index)
     (out / "clauses").mkdir()
     for place, text in of_all.clauses.items():
@@ -166,6 +167,22 @@ def test_the_page_of_a_run_says_what_clients_felt(written: Written) -> None:
     assert page.count(">0.021 s<") == 1
     quiet = run_pages(structs.replace(run, silences=(), latencies=())).page
     assert "What clients felt" not in quiet
+
+
+def test_every_sort_of_failure_shows_its_candidates_with_the_reason_and_the_base_rate(
+    written: Written,
+) -> None:
+    run = next(one for one in written.runs if one.about.run == "fenced")
+    assert {row.what for row in run.failures} >= {"operation", "silence"}
+    test = structs.replace(run.failures[0], what="test", says="it <b>failed</b>")
+    page = run_pages(structs.replace(run, failures=(*run.failures, test))).page
+    shown = [row for row in (*run.failures, test) if len(row.candidates) > 1]
+    assert page.count('<details class="candidates">') == len(shown) > 2
+    for one in (one for row in shown for one in row.candidates if one.position >= 0):
+        assert f'<td>{one.how}</td><td class="n">{100 * one.sure:.0f} %</td>' in page
+        assert f'<td class="n">{100 * one.chance:.0f} %</td>' in page
+    assert "<h4>The test failed</h4>" in page
+    assert "it &lt;b&gt;failed&lt;/b&gt;" in page
 
 
 def test_the_page_of_a_run_with_faults_has_the_command_that_injects_them_again(

@@ -1,4 +1,5 @@
-"""Writes what a report says over several runs: the correlation, the index, the page of each clause.
+"""Writes what a report says over several runs: correlations, distributions, the index, the page of
+each clause.
 
 All of it follows from the summaries and the rows of the runs, so it does not matter when each run
 was read, nor whether its folder is still there.
@@ -16,15 +17,20 @@ from pyspark.sql import SparkSession
 
 from fencepost_reports import places
 from fencepost_reports.making import Report, refused
-from fencepost_reports.many_runs.certainty import with_certainty
+from fencepost_reports.many_runs.certainty import with_certainty, with_significance
+from fencepost_reports.many_runs.clauses import clause_correlation, counted
 from fencepost_reports.many_runs.correlation import correlation
+from fencepost_reports.many_runs.distributions import distributions, times
 from fencepost_reports.many_runs.job import windows
 from fencepost_reports.one_run.run import RunSource
 from fencepost_reports.one_run.tables import RunSummary
 from fencepost_reports.pages.overview import Last, last
 from fencepost_reports.pages.render import INDEX, report_pages
+from fencepost_reports.pages.statistics import Statistics
 
 CORRELATION = "tables/correlation.parquet"
+CLAUSES = "tables/clause_correlation.parquet"
+DISTRIBUTIONS = "tables/distributions.parquet"
 REFUSED = "tables/refused.parquet"
 LAST = "last-report.json"
 
@@ -55,16 +61,22 @@ def write_across(
     the last report found. Raises EnvironmentFailed if they cannot be written."""
     out = made.out
     rows = [places.below(out, summary.row) for summary in summaries if summary.row]
-    counted = correlation(windows(spark, rows)).orderBy("what", "fault", "type").toArrow()
-    across = with_certainty(counted)
+    found = correlation(windows(spark, rows)).orderBy("what", "fault", "type").toArrow()
+    across = with_certainty(found)
     _write_table(across, places.below(out, CORRELATION))
+    violated = {clause for summary in summaries for clause in summary.outcome.violated}
+    of_clauses = with_significance(clause_correlation(counted(spark, rows, violated)).toArrow())
+    _write_table(of_clauses, places.below(out, CLAUSES))
+    taken = distributions(times(spark, rows)).toArrow()
+    _write_table(taken, places.below(out, DISTRIBUTIONS))
     _write_refused(summaries, places.below(out, REFUSED))
-    pages = report_pages(summaries, across.to_pylist(), made.promises, before)
+    statistics = Statistics(across.to_pylist(), of_clauses.to_pylist(), taken.to_pylist())
+    pages = report_pages(summaries, statistics, made.promises, before)
     for place, page in pages.clauses.items():
         places.write(places.below(out, place), page.encode())
     places.write(places.below(out, INDEX), pages.index.encode())
-    found = last(summary for summary in summaries if summary.row)
-    places.write(places.below(out, LAST), msgspec.json.encode(found))
+    now = last(summary for summary in summaries if summary.row)
+    places.write(places.below(out, LAST), msgspec.json.encode(now))
 
 
 def _write_refused(summaries: Sequence[RunSummary], where: str) -> None:

@@ -1,8 +1,11 @@
-"""How sure the correlation is: an interval for each share of windows with a failure."""
+"""How sure a correlation is: an interval for each share of windows with a failure, and how likely a
+difference is by chance."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from math import exp, lgamma
 
 import pyarrow as pa
 
@@ -39,3 +42,80 @@ def with_certainty(across: pa.Table) -> pa.Table:
     for field in COLUMNS:
         across = across.append_column(field, more[field.name])
     return across
+
+
+CLAUSE_COLUMNS = pa.schema(
+    [
+        pa.field("low", pa.float64(), nullable=False),
+        pa.field("high", pa.float64(), nullable=False),
+        pa.field("low_elsewhere", pa.float64(), nullable=False),
+        pa.field("high_elsewhere", pa.float64(), nullable=False),
+        pa.field("p", pa.float64(), nullable=False),
+        pa.field("differs", pa.bool_(), nullable=False),
+    ]
+)
+ALPHA = 0.05
+
+
+def with_significance(clauses: pa.Table) -> pa.Table:
+    """The correlation of clauses with further columns (`CLAUSE_COLUMNS`).
+
+    `low` and `high` are the interval of the share of windows in which the clause was violated
+    afterwards, `low_elsewhere` and `high_elsewhere` that of the windows in which it did not occur:
+    all intervals of the table together contain the true shares with 95 %. `p` is how likely so many
+    violations, or more, come after it by chance: Fisher's exact test, corrected for all rows by
+    Holm's method. It `differs` below 5 %.
+
+    Windows of one run are counted as independent of each other, though they are not quite.
+    """
+    rows = clauses.to_pylist()
+    found = []
+    corrected = holm(
+        [at_least(row["both"], row["occurred"], row["failed"], of=row["windows"]) for row in rows]
+    )
+    for row, p in zip(rows, corrected, strict=True):
+        others = row["windows"] - row["occurred"]
+        here = interval(row["both"], row["occurred"], 2 * len(rows))
+        elsewhere = interval(row["failed"] - row["both"], others, 2 * len(rows))
+        found.append(
+            {
+                "low": here.low,
+                "high": here.high,
+                "low_elsewhere": elsewhere.low,
+                "high_elsewhere": elsewhere.high,
+                "p": p,
+                "differs": p < ALPHA,
+            }
+        )
+    more = pa.Table.from_pylist(found, CLAUSE_COLUMNS)
+    for field in CLAUSE_COLUMNS:
+        clauses = clauses.append_column(field, more[field.name])
+    return clauses
+
+
+def at_least(both: int, occurred: int, failed: int, *, of: int) -> float:
+    """How likely at least `both` of the `occurred` windows are among the `failed` ones, if these
+    are any of all windows: the upper tail of the hypergeometric distribution."""
+    most = min(occurred, failed)
+    every = _ways(of, failed)
+    ways = (
+        exp(_ways(occurred, k) + _ways(of - occurred, failed - k) - every)
+        for k in range(max(both, failed + occurred - of), most + 1)
+    )
+    return min(1.0, sum(ways))
+
+
+def _ways(of: int, chosen: int) -> float:
+    """The logarithm of how many ways there are to choose so many."""
+    return lgamma(of + 1) - lgamma(chosen + 1) - lgamma(of - chosen + 1)
+
+
+def holm(found: Sequence[float]) -> Sequence[float]:
+    """Probabilities, corrected so that the least of so many says what one alone would say (Holm
+    1979)."""
+    corrected = [1.0] * len(found)
+    worst = 0.0
+    for rank, place in enumerate(sorted(range(len(found)), key=lambda n: found[n])):
+        worst = max(worst, min(1.0, found[place] * (len(found) - rank)))
+        corrected[place] = worst
+    return corrected

@@ -83,7 +83,7 @@ def _attempts(
     """What comes of each, a task each, in one Spark job."""
     if not of:
         return []
-    frame = _spread(session, of, lambda source: iter([_batch(one(source))]), _RESULT)
+    frame = spread(session, of, lambda source: iter([_batch(one(source))]), _RESULT, each=1)
     return [msgspec.json.decode(bytes(row.made), type=Attempt) for row in frame.collect()]
 
 
@@ -101,7 +101,7 @@ def written(session: SparkSession, rows: Sequence[str], maker: str) -> Sequence[
         if maker and stamp is not None and stamp.maker == maker:
             yield _batch(stamp.summary)
 
-    frame = _spread(session, rows, summary_of, _RESULT, each=ROWS)
+    frame = spread(session, rows, summary_of, _RESULT)
     return [msgspec.json.decode(bytes(row.made), type=RunSummary) for row in frame.collect()]
 
 
@@ -110,18 +110,18 @@ def windows(session: SparkSession, rows: Sequence[str]) -> DataFrame:
     them."""
 
     def windows_of(where: str) -> Iterator[pa.RecordBatch]:
-        found = read_row(where, "windows")
+        found = read_row(where, "windows")["windows"]
         yield pa.RecordBatch.from_pylist(found, _WINDOWS)
 
-    return _spread(session, rows, windows_of, _WINDOWS, each=ROWS)
+    return spread(session, rows, windows_of, _WINDOWS)
 
 
-def _spread(
+def spread(
     session: SparkSession,
     of: Sequence[Source],
     read_one: Callable[[Source], Iterator[pa.RecordBatch]],
     schema: pa.Schema,
-    each: int = 1,
+    each: int = ROWS,
 ) -> DataFrame:
     """What `read_one` makes of each source, with so many sources in `each` task."""
 
@@ -161,4 +161,4 @@ def events(session: SparkSession, sources: Sequence[RunSource], promises: Promis
             while some := list(islice(history, BATCH)):
                 yield flat.batch(source.run, some)
 
-    return _spread(session, sources, rows, flat.schema)
+    return spread(session, sources, rows, flat.schema, each=1)

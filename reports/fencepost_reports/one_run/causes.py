@@ -21,6 +21,7 @@ from typing import final
 
 from fencepost import OWN, Change, Event
 from fencepost.reporting import changes_authority, has_concerns
+from fencepost_reports.one_run.history import Placed
 from fencepost_reports.one_run.tables import AuthorityRow, CandidateRow, Effect
 
 NAMED = "the rule names it"
@@ -31,20 +32,19 @@ REGAINED = "a process that took part had lost this before"
 TOOK = "a process that took part had taken this from another"
 CONCERNED = "the latest loss of what the failure concerns"
 WIDE = "the latest loss that the cluster depends on"
+ASIDE = "the event that broke the promise also reports this, of processes that took no part"
 NOTHING = "no loss of authority explains this"
 
 CANDIDATES = 5
 """How many candidates of a failure are kept."""
-_NAMED_SURE, _ITSELF_SURE, _BROKE_SURE, _LOST_SURE, _NOTHING_SURE = 0.95, 0.9, 0.8, 0.75, 0.5
+_SURE: Mapping[str, float] = {NAMED: 0.95, ITSELF: 0.9, BROKE: 0.8, LOST: 0.75, ASIDE: 0.1}
+"""How sure a reason is that does not depend on time."""
+_CAUSES: Mapping[str, float] = {REGAINED: 0.2, TOOK: 0.2, CONCERNED: 0.05, WIDE: 0.02}
+"""How often a loss with this reason is the cause. It is weighed against the chance that such a loss
+lies as near to the failure without being its cause."""
+_NOTHING_SURE = 0.5
 _NO_OPERATION_SURE = 0.35
 """Of a client's operation: it fails by a loss of authority more often than a promise does."""
-_BY_CHANCE: Mapping[str, tuple[float, float]] = {
-    REGAINED: (0.25, 0.35),
-    TOOK: (0.25, 0.4),
-    CONCERNED: (0.1, 0.2),
-    WIDE: (0.05, 0.1),
-}
-"""How sure a reason is at least, and what is added if such a loss is rare."""
 _WORD = re.compile(r"[^\s,;:()\[\]]+")
 _EFFECTIVE = (Effect.TAKES, Effect.GIVES, Effect.RENEWS)
 
@@ -63,20 +63,58 @@ class Incident:
         """The row that reports it first."""
         return self.rows[0]
 
+    @property
+    def by_itself(self) -> bool:
+        """Whether the former holder's own node took it, in a new epoch: its process had started
+        anew."""
+        node = self.first.former_node
+        return bool(node) and any(
+            row.node == node and row.epoch > row.was >= 0 for row in self.rows
+        )
+
+    def gained_in(self, epoch: int) -> bool:
+        """Whether another node gained the authority by it, in this epoch."""
+        last = self.rows[-1]
+        return last.change == Change.GAINED and last.epoch == epoch and not self.by_itself
+
 
 @final
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A failure: its event and position, the events that prove it, and what is said of it.
+    """A failure: its time, the changes of authority that count, and what is said of it.
 
-    `reads` are the kinds of event that its rules read; None for an operation of a client.
+    Those before the `position` count. A time without a success has no `event`; it lies at its
+    beginning, and changes until its end count. `because` are the events that prove a violation, and
+    `reads` the kinds of event that its rules read; None for what no rule has judged.
     """
 
     position: int
-    event: Event
-    because: tuple[Event, ...]
+    at_ns: int
     says: str
+    event: Event | None = None
+    because: tuple[Placed, ...] = ()
     reads: frozenset[str] | None = None
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """Its event, and those that prove it."""
+        own = () if self.event is None else (self.event,)
+        return (*own, *(event for _, event in self.because))
+
+    @property
+    def scopes(self) -> Collection[str]:
+        """What its own event is about."""
+        return () if self.event is None else _scopes(self.event)
+
+    def loses(self, scope: str) -> bool:
+        """Whether its own event reports a loss of the scope."""
+        return self.event is not None and _loses(self.event, scope)
+
+    def reports(self, incident: Incident) -> bool:
+        """Whether its own event tells of what the incident brought about."""
+        if self.event is None:
+            return False
+        return incident.rows[-1].position == self.position or _reports(self.event, incident)
 
 
 @final
@@ -104,6 +142,13 @@ class Causes:
                 self._wide.add(row.scope)
         self._rates = {family: n / max(length_ns, 1) for family, n in losses.items()}
 
+    def position(self, at_ns: int) -> int:
+        """The position after all changes up to a time."""
+        known = (
+            row.position for rows in self._scopes.values() for row in rows if row.at_ns <= at_ns
+        )
+        return max(known, default=-1) + 1
+
     def candidates(self, failed: Failed) -> tuple[CandidateRow, ...]:
         """What may explain the failure, the most likely first; `NOTHING` is among them."""
         parties = self._parties(failed)
@@ -111,10 +156,11 @@ class Causes:
         scopes = self._concerned(failed, parties)
         found: dict[tuple[str, int], CandidateRow] = {}
         for scope in sorted(scopes):
-            for incident in self._incidents(scope, failed):
-                made = self._candidate(incident, failed, parties)
-                if made is not None:
-                    found.setdefault((scope, made.position), made)
+            incidents = list(self._incidents(scope, failed))
+            named = _named(scope, incidents, failed, parties)
+            for incident in incidents:
+                made = self._candidate(incident, failed, parties, incident in named)
+                found.setdefault((scope, made.position), made)
         nothing = CandidateRow(
             position=-1, type="", scope="", at_ns=-1, how=NOTHING, sure=nothing_sure, chance=0.0
         )
@@ -126,8 +172,8 @@ class Causes:
 
     def _parties(self, failed: Failed) -> frozenset[str]:
         """The processes that took part, and their nodes, in the words of a scope."""
-        processes = {e.process for e in (failed.event, *failed.because) if e.process in self._nodes}
-        for scope in _scopes(failed.event):
+        processes = {e.process for e in failed.events if e.process in self._nodes}
+        for scope in failed.scopes:
             kind, _, name = scope.partition(" ")
             if kind == "process" and name in self._nodes:
                 processes.add(name)
@@ -142,11 +188,17 @@ class Causes:
         return frozenset(processes | nodes)
 
     def _holders(self, failed: Failed) -> frozenset[str]:
-        """The holders of what a client's operation asked for: no event names them."""
+        """The holders of what clients asked for: no event names them."""
         held: set[str] = set()
-        for scope in _scopes(failed.event):
-            before = [r for r in self._scopes.get(scope, ()) if r.position < failed.position]
-            gained = [r for r in before if r.change == Change.GAINED]
+        words = set(_WORD.findall(failed.says))
+        about = {scope for scope in self._scopes if _name(scope) in words}
+        for scope in about.union(failed.scopes):
+            gained = [
+                row
+                for row in self._scopes.get(scope, ())
+                if row.change == Change.GAINED
+                and (row.position < failed.position if failed.event else row.at_ns <= failed.at_ns)
+            ]
             held.update(name for r in gained[-1:] for name in (r.holder, r.node) if name)
         held |= {process for process, nodes in self._nodes.items() if held.intersection(nodes)}
         return frozenset(held)
@@ -154,7 +206,7 @@ class Causes:
     def _concerned(self, failed: Failed, parties: Collection[str]) -> frozenset[str]:
         """The scopes of which a loss may matter."""
         words = set(_WORD.findall(failed.says))
-        named = {s for event in (failed.event, *failed.because) for s in _scopes(event)}
+        named = {s for event in failed.events for s in _scopes(event)}
         concerned = named.union(parties, self._wide)
         families = None
         if failed.reads is not None:
@@ -176,7 +228,7 @@ class Causes:
         """The losses of a scope before the failure, the newest first, and the one that is it."""
         rows = self._scopes[scope]
         until = bisect_left(rows, failed.position, key=lambda row: row.position)
-        while until < len(rows) and rows[until].position == failed.position:
+        while failed.event and until < len(rows) and rows[until].position == failed.position:
             if rows[until].change == Change.LOST:
                 break
             until += 1
@@ -202,20 +254,15 @@ class Causes:
         return Incident(tuple(found), regained)
 
     def _candidate(
-        self, incident: Incident, failed: Failed, parties: Collection[str]
-    ) -> CandidateRow | None:
-        """The incident with the best reason for it; None if there is none."""
-        how = self._how(incident, failed, parties)
+        self, incident: Incident, failed: Failed, parties: Collection[str], named: bool
+    ) -> CandidateRow:
+        """The incident with the best reason for it."""
+        how = self._how(incident, failed, parties, named)
         row = incident.first
-        passed_ns = max(failed.event.at_ns - incident.rows[-1].at_ns, 0)
+        passed_ns = abs(failed.at_ns - incident.rows[-1].at_ns)
         rate = self._rates.get(row.scope.partition(" ")[0], 0.0)
         chance = 1 - exp(-rate * passed_ns)
-        fixed = {NAMED: _NAMED_SURE, ITSELF: _ITSELF_SURE, BROKE: _BROKE_SURE, LOST: _LOST_SURE}
-        if how in fixed:
-            sure = fixed[how]
-        else:
-            least, more = _BY_CHANCE[how]
-            sure = least + more * (1 - chance)
+        sure = _SURE[how] if how in _SURE else _CAUSES[how] / (_CAUSES[how] + chance)
         return CandidateRow(
             position=row.position,
             type=row.type,
@@ -226,21 +273,65 @@ class Causes:
             chance=round(chance, 3),
         )
 
-    def _how(self, incident: Incident, failed: Failed, parties: Collection[str]) -> str:
-        refs = {(e.process, e.node_seq) for e in failed.because}
-        if any((row.process, row.node_seq) in refs for row in incident.rows) or any(
-            _reports(event, incident) for event in failed.because
-        ):
-            return ITSELF if _loses(failed.event, incident.first.scope) else NAMED
-        if incident.rows[-1].position == failed.position or _reports(failed.event, incident):
+    def _how(
+        self, incident: Incident, failed: Failed, parties: Collection[str], named: bool
+    ) -> str:
+        if named:
+            return ITSELF if failed.loses(incident.first.scope) else NAMED
+        former, taker = incident.first, incident.rows[-1]
+        lost = _party(former.former, former.former_node, parties, failed.says)
+        took = (
+            taker.change == Change.GAINED
+            and not incident.by_itself
+            and _party(taker.holder, taker.node, parties, failed.says)
+        )
+        broke = failed.reports(incident)
+        matters = self._others(parties, former) if incident.by_itself else lost or took
+        if broke and matters:
             return BROKE
-        former = incident.first
-        if _party(former.former, former.former_node, parties, failed.says):
+        if broke and not lost:
+            return ASIDE
+        if lost:
             return REGAINED if incident.regained else LOST
-        taker = incident.rows[-1]
-        if taker.change == Change.GAINED and _party(taker.holder, taker.node, parties, failed.says):
+        if took:
             return TOOK
         return WIDE if former.wide else CONCERNED
+
+    def _others(self, parties: Collection[str], former: AuthorityRow) -> bool:
+        """Whether processes of other nodes took part, which should have noticed the loss."""
+        return any(
+            former.former_node not in self._nodes[name] for name in parties if name in self._nodes
+        )
+
+
+def _named(
+    scope: str, incidents: Sequence[Incident], failed: Failed, parties: Collection[str]
+) -> Collection[Incident]:
+    """The losses of a scope that the proof of a failure names, given the newest first.
+
+    An event that reports a loss names it. One that reports a gain names the loss by which another
+    holder gained it. If that holder took part, and lost it again before the failure, it names this
+    loss instead: then the gain says until when the holder had a right.
+    """
+    found: list[Incident] = []
+    for position, event in failed.because:
+        if not changes_authority(event.body):
+            continue
+        for one in event.body.authority():
+            if one.scope != scope:
+                continue
+            before = [i for i in incidents if i.first.position <= position][:1]
+            after = [i for i in incidents if i.first.position > position][-1:]
+            holder = event.process if one.holder == "" else one.holder or ""
+            if one.change is Change.LOST:
+                found += [i for i in before if not (i.by_itself and one.epoch > i.first.was)]
+            elif one.change is Change.GAINED:
+                party = _party(holder, one.node, parties, failed.says)
+                if after and party and not failed.loses(scope):
+                    found += after
+                else:
+                    found += [i for i in before if i.gained_in(one.epoch)]
+    return found
 
 
 def _begins(row: AuthorityRow, changes: Sequence[AuthorityRow]) -> bool:

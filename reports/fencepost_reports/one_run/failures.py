@@ -1,4 +1,4 @@
-"""The failures of a run, and the loss of authority that explains each.
+"""The failures of a run, and the losses of authority that may explain each.
 
 The lines of an explanation are the framework's own (`fencepost.reporting.explain`): the chain of
 events that led to the failure. Which loss of authority explains it is decided in `causes.py`.
@@ -13,7 +13,7 @@ from typing import Literal, final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence
+from fencepost import Cause, Event, Evidence, TestEnded
 from fencepost.reporting import (
     BROKE,
     Broken,
@@ -22,10 +22,11 @@ from fencepost.reporting import (
     Verdict,
     explain,
     has_concerns,
+    sentence,
 )
 from fencepost_reports.one_run.causes import NOTHING, Causes, Failed
 from fencepost_reports.one_run.history import Placed, Ref
-from fencepost_reports.one_run.tables import CandidateRow, FailureRow, FaultRow
+from fencepost_reports.one_run.tables import CandidateRow, FailureRow, FaultRow, SilenceRow
 
 VIOLATIONS = 20
 """How many violations of one clause are rows, each with its explanation."""
@@ -35,7 +36,9 @@ OPERATIONS = 100
 UNEXPLAINED = CandidateRow(
     position=-1, type="", scope="", at_ns=-1, how=NOTHING, sure=1.0, chance=0.0
 )
-_REMARKS = {"violation": BROKE, "operation": "this failed"}
+SILENCES = 20
+"""How many of the longest times without a success are explained."""
+_REMARKS = {"violation": BROKE, "operation": "this failed", "test": "the test failed"}
 
 
 class Operations(Struct, kw_only=True):
@@ -110,7 +113,7 @@ class _Failure:
     """A failure that is still to be explained, in the explainer's terms and in the table's."""
 
     broken: Broken
-    what: Literal["violation", "operation"]
+    what: Literal["violation", "operation", "test"]
     clause: str
     outcome: str
     subject: str
@@ -149,6 +152,8 @@ def explained(
     verdicts: Mapping[str, Verdict],
     operations: Sequence[Operations],
     *,
+    tests: Iterable[Placed],
+    silences: Iterable[SilenceRow],
     causes: Causes,
     reads: Mapping[str, frozenset[str]],
     faults: Sequence[FaultRow],
@@ -157,18 +162,21 @@ def explained(
 ) -> Explained:
     """Every failure of a run with its explanation; reads the history only if there is a failure.
 
-    `reads` are the kinds of event that the rules of a clause read; `events` gives the events that
-    explanations are made of, and those with some names.
+    `tests` are the events by which a test failed, `silences` the times without a success, the
+    longest first. `reads` are the kinds of event that the rules of a clause read; `events` gives
+    the events that explanations are made of, and those with some names.
     """
-    failed = [*_violations(verdicts), *_operations(operations)]
+    silent = [one for one in silences if one.missed][:SILENCES]
+    quiet = [_silence(one, causes, faults) for one in silent]
+    failed = [*_violations(verdicts), *_operations(operations), *_tests(tests)]
     if not failed:
-        return Explained((), frozenset())
+        return Explained(tuple(quiet), frozenset())
     named = [c for one in failed for c in (one.broken.at, *one.broken.because) if not c.request]
     wanted = _Wanted(frozenset((c.process, c.seq) for c in named))
     found = explain([one.broken for one in failed], wanted.passing(events(wanted.refs)))
     rows = _Rows(causes, reads, wanted.found, faults, ended_ns)
     made = tuple(rows.make(one, chain) for one, chain in zip(failed, found, strict=True))
-    return Explained(made, frozenset(position for position, _ in wanted.found.values()))
+    return Explained((*made, *quiet), frozenset(position for position, _ in wanted.found.values()))
 
 
 def _violations(verdicts: Mapping[str, Verdict]) -> Iterable[_Failure]:
@@ -188,6 +196,56 @@ def _operations(groups: Iterable[Operations]) -> Iterable[_Failure]:
             count=group.count,
             span_ns=(group.began_ns, group.at_ns),
         )
+
+
+def _tests(failed: Iterable[Placed]) -> Iterable[_Failure]:
+    for _, event in failed:
+        assert isinstance(event.body, TestEnded)
+        at = Cause(event.process, event.node_seq)
+        says = event.body.error or sentence(event)
+        yield _Failure(
+            broken=Broken(at, Evidence.CLIENT, says),
+            what="test",
+            clause="",
+            outcome=event.body.outcome,
+            subject=event.body.nodeid,
+        )
+
+
+def _silence(row: SilenceRow, causes: Causes, faults: Iterable[FaultRow]) -> FailureRow:
+    """A time in which operations were tried and none succeeded, as a failure."""
+    subject = row.subject and f" of {row.subject}"
+    says = f"no {row.what}{subject} succeeded"
+    failed = Failed(position=causes.position(row.to_ns), at_ns=row.from_ns, says=says)
+    candidates = causes.candidates(failed)
+    loss = candidates[0]
+    since_ns = row.from_ns if loss.position < 0 else min(loss.at_ns, row.from_ns)
+    return FailureRow(
+        id="@".join((row.what, row.process, row.subject)),
+        what="silence",
+        clause="",
+        evidence=str(Evidence.CLIENT),
+        outcome="",
+        says=says,
+        subject=row.subject,
+        process=row.process,
+        position=-1,
+        node_seq=-1,
+        began_ns=row.from_ns,
+        at_ns=row.to_ns,
+        count=row.missed,
+        faults=_active(faults, since_ns, row.to_ns),
+        explained_by=loss.position,
+        explained_type=loss.type,
+        explained_at_ns=loss.at_ns,
+        how=loss.how,
+        candidates=candidates,
+        lines=(),
+    )
+
+
+def _active(faults: Iterable[FaultRow], since_ns: int, until_ns: int) -> tuple[str, ...]:
+    return tuple(f.fault_id for f in faults if f.from_ns <= until_ns and f.to_ns >= since_ns)
 
 
 @final
@@ -226,9 +284,7 @@ class _Rows:
             began_ns=began_ns,
             at_ns=at_ns,
             count=failure.count,
-            faults=tuple(
-                f.fault_id for f in self.faults if f.from_ns <= at_ns and f.to_ns >= since_ns
-            ),
+            faults=_active(self.faults, since_ns, at_ns),
             explained_by=loss.position,
             explained_type=loss.type,
             explained_at_ns=loss.at_ns,
@@ -245,11 +301,12 @@ class _Rows:
         named = (self.placed.get((c.process, c.seq)) for c in failure.broken.because)
         return self.causes.candidates(
             Failed(
-                position,
-                event,
-                tuple(one[1] for one in named if one is not None),
-                failure.broken.message,
-                self.reads.get(failure.clause) if failure.clause else None,
+                position=position,
+                at_ns=event.at_ns,
+                says=failure.broken.message,
+                event=event,
+                because=tuple(one for one in named if one is not None),
+                reads=self.reads.get(failure.clause) if failure.clause else None,
             )
         )
 

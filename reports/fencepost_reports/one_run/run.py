@@ -26,6 +26,8 @@ from fencepost.reporting import (
 from fencepost_reports import places
 from fencepost_reports.one_run.activity import processes
 from fencepost_reports.one_run.causes import Causes
+from fencepost_reports.one_run.delays import delays
+from fencepost_reports.one_run.exposures import exposures
 from fencepost_reports.one_run.failures import Explained, explained
 from fencepost_reports.one_run.faults import windows
 from fencepost_reports.one_run.history import EventHistory, History, Placed, Ref, Share, Span
@@ -133,6 +135,8 @@ class Run:
         failed = explained(
             verdicts,
             facts.operations,
+            tests=story.failed_tests,
+            silences=facts.silences,
             causes=Causes(facts.authority, story.nodes, ended_ns - began_ns),
             reads=_reads(self.promises),
             faults=faults,
@@ -140,6 +144,7 @@ class Run:
             ended_ns=ended_ns,
         )
         about = _about(self, sum(one.events for one in facts.seen))
+        cut = windows(faults, facts.authority, failed.rows, began_ns, ended_ns)
         shown, left_out = self._shown(facts.authority, failed)
         return RunTables(
             about=about,
@@ -151,7 +156,9 @@ class Run:
             spans=tuple(facts.spans),
             density=tuple(facts.density),
             failures=failed.rows,
-            windows=tuple(windows(faults, facts.authority, failed.rows, began_ns, ended_ns)),
+            windows=tuple(cut),
+            exposures=tuple(exposures(cut, faults, facts.authority, failed.rows)),
+            delays=tuple(delays(faults, facts.authority, story.nodes, story.exited)),
             silences=tuple(facts.silences),
             latencies=tuple(latencies(faults, facts.took)),
             shown=shown,

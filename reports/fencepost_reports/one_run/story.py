@@ -54,6 +54,7 @@ SHOWN: tuple[type[Struct], ...] = (
 @dataclass(frozen=True, slots=True)
 class Story:
     """What these events say; `lives` are those by which processes begin and end, in order.
+    `failed_tests` are those by which a test failed.
 
     `nodes` maps a process to its nodes in the words of a scope, `exited` one to when it ended.
     """
@@ -61,6 +62,7 @@ class Story:
     faults: FaultFold
     phases: Sequence[PhaseRow]
     test: str
+    failed_tests: Sequence[Placed]
     lives: Sequence[Placed]
     nodes: Mapping[str, Sequence[str]]
     exited: Mapping[str, int]
@@ -72,6 +74,7 @@ def story_of(history: History) -> Story:
     """The story of a run; reads the history once."""
     faults, test = FaultFold(), ""
     phases: list[PhaseRow] = []
+    failed_tests: list[Placed] = []
     lives: list[Placed] = []
     nodes: dict[str, list[str]] = {}
     exited: dict[str, int] = {}
@@ -83,6 +86,8 @@ def story_of(history: History) -> Story:
                 phases.append(PhaseRow(phase=phase, from_ns=event.at_ns))
             case TestStarted(nodeid=nodeid):
                 test = nodeid
+            case TestEnded(outcome="failed" | "error"):
+                failed_tests.append((position, event))
             case NodeStarted(role=role, node_id=node_id):
                 nodes.setdefault(event.process, []).append(f"{role} {node_id}")
                 lives.append((position, event))
@@ -95,6 +100,7 @@ def story_of(history: History) -> Story:
         faults=faults,
         phases=phases,
         test=test,
+        failed_tests=failed_tests,
         lives=lives,
         nodes=nodes,
         exited=exited,

@@ -203,7 +203,10 @@ class CandidateRow(Struct, frozen=True, kw_only=True):
 
 
 class FailureRow(Struct, frozen=True, kw_only=True):
-    """A broken promise, or a client's operation that failed or was left open.
+    """A broken promise, a client's operation that failed or was left open, a test that failed, or a
+    long time without a success (`silence`), in which `count` operations were tried.
+
+    A silence is no event: its `position` is -1.
 
     Operations that are alike (`process`, `says`, `subject`, `outcome` and faults) and follow one
     another are one row: `count` of them, from `began_ns` to `at_ns`; the explanation is that of the
@@ -214,7 +217,7 @@ class FailureRow(Struct, frozen=True, kw_only=True):
     """
 
     id: str
-    what: Literal["violation", "operation"]
+    what: Literal["violation", "operation", "test", "silence"]
     clause: str
     evidence: str
     outcome: str
@@ -260,6 +263,42 @@ class WindowRow(Struct, frozen=True, kw_only=True):
     fault: str
     types: tuple[str, ...]
     failed: tuple[str, ...]
+
+
+Antecedent = Literal["any", "loss", "transition", "fault", "two faults"]
+
+
+class ExposureRow(Struct, frozen=True, kw_only=True):
+    """In how many windows of a run something occurred, and each clause was violated afterwards.
+
+    `sort` says what: a type of loss of authority, an epoch transition (`transition_of`), a fault
+    that was injected, a pair of faults (one was injected while the other was active, or with it),
+    or `any`, which is every window. `name` names it, and `other` the second fault of a pair.
+    """
+
+    sort: Antecedent
+    name: str
+    other: str
+    occurred: int
+    followed: tuple[Count, ...]
+
+
+Delay = Literal["fault to fencing", "heal to unfenced", "leader loss to new leader"]
+
+
+class DelayRow(Struct, frozen=True, kw_only=True):
+    """How long a change of authority took: a node's loss of its own after a fault, its gain of it
+    after the fault was healed, or a new holder of a scope after the loss of the old one.
+
+    `of` is the fault, or the sort of scope, such as `partition`. `to_ns` is -1 if it did not come:
+    a node was not fenced before the fault was healed, or the run ended first.
+    """
+
+    what: Delay
+    of: str
+    scope: str
+    from_ns: int
+    to_ns: int
 
 
 class SilenceRow(Struct, frozen=True, kw_only=True):
@@ -315,6 +354,8 @@ class RunTables(Struct, frozen=True, kw_only=True):
     density: tuple[DensityRow, ...]
     failures: tuple[FailureRow, ...]
     windows: tuple[WindowRow, ...]
+    exposures: tuple[ExposureRow, ...]
+    delays: tuple[DelayRow, ...]
     silences: tuple[SilenceRow, ...]
     latencies: tuple[LatencyRow, ...]
     shown: tuple[EventRow, ...]

@@ -24,7 +24,6 @@ from fencepost_reports.one_run.tables import (
     FaultRow,
     RunSummary,
     RunTables,
-    SilenceRow,
     VerdictRow,
 )
 from fencepost_reports.pages.clauses import clause_pages
@@ -40,6 +39,7 @@ from fencepost_reports.pages.lanes import (
     violation_id,
 )
 from fencepost_reports.pages.overview import Last, overview
+from fencepost_reports.pages.statistics import ON_INDEX, ON_PAGE, Statistics
 from fencepost_reports.places import local
 
 VERDICTS: Mapping[str, tuple[str, str]] = {
@@ -55,10 +55,10 @@ INDEX = "report.html"
 """The page of the only run, or of all runs, below the report."""
 LINKS = 8
 """How many of the runs that violate a clause an index links beside it."""
-SILENCES = 20
-"""How many of the longest times without a success the page of a run lists."""
 LATENCIES = 300
 """How many rows of latencies it lists."""
+MEASURED = 3
+"""How many of the runs in which something was measured an index links."""
 LISTED = 200
 """How many runs of one verdict the page of a clause lists."""
 
@@ -93,7 +93,7 @@ def run_pages(run: RunTables, index: str = "") -> RunPages:
 
 def report_pages(
     runs: Sequence[RunSummary],
-    correlation: Sequence[Mapping[str, Any]],
+    statistics: Statistics,
     promises: Promises,
     before: Last | None = None,
 ) -> ReportPages:
@@ -104,10 +104,23 @@ def report_pages(
     return ReportPages(
         _text(
             "index.html.j2",
-            {"all": all_runs, "refused": refused, "correlation": correlation},
+            {
+                "all": all_runs,
+                "refused": refused,
+                "correlation": statistics.correlation,
+                "statistics": statistics,
+                "pages": {run.outcome.run: run.page for run in read},
+            },
         ),
         {
-            place: _text("clause_page.html.j2", {"clause": clause, "index": f"../{INDEX}"})
+            place: _text(
+                "clause_page.html.j2",
+                {
+                    "clause": clause,
+                    "index": f"../{INDEX}",
+                    "before": statistics.before(clause.id),
+                },
+            )
             for place, clause in clause_pages(all_runs, promises).items()
         },
     )
@@ -137,6 +150,9 @@ def _templates() -> jinja2.Environment:
         verdicts=VERDICTS,
         LINKS=LINKS,
         LISTED=LISTED,
+        MEASURED=MEASURED,
+        ON_INDEX=ON_INDEX,
+        ON_PAGE=ON_PAGE,
         length_of=lambda about: (about.ended_ns - about.began_ns) / 1e6,
     )
     return environment
@@ -179,14 +195,38 @@ def _view(run: RunTables) -> Mapping[str, Any]:
         ],
         "operations": [_failure(run, row) for row in operations],
         "failed_operations": sum(row.count for row in operations),
-        "silences": [_silence(run, row) for row in run.silences if row.missed][:SILENCES],
+        "silences": _silences(run),
+        "tests": [_failure(run, row) for row in run.failures if row.what == "test"],
         "latencies": run.latencies[:LATENCIES],
     }
 
 
-def _silence(run: RunTables, row: SilenceRow) -> Mapping[str, Any]:
-    """One time without a success: when it began and how long it was, in milliseconds."""
-    return {"row": row, "t": ms(run, row.from_ns), "length": (row.to_ns - row.from_ns) / 1e6}
+def _silences(run: RunTables) -> Sequence[Mapping[str, Any]]:
+    """The times without a success that were explained: when each began and how long it was, in
+    milliseconds."""
+    failures = [row for row in run.failures if row.what == "silence"]
+    return [
+        {
+            "row": row,
+            "t": ms(run, row.from_ns),
+            "length": (row.to_ns - row.from_ns) / 1e6,
+            "candidates": _candidates(run, failure),
+        }
+        for row, failure in zip((one for one in run.silences if one.missed), failures, strict=False)
+    ]
+
+
+def _candidates(run: RunTables, row: FailureRow) -> Sequence[Mapping[str, Any]]:
+    """What may explain a failure, in order."""
+    return [
+        {
+            "row": one,
+            "t": ms(run, one.at_ns),
+            "mark": mark_id(one.position),
+            "raw": raw(one.position),
+        }
+        for one in row.candidates
+    ]
 
 
 def _replay(run: RunTables) -> str:
@@ -221,6 +261,7 @@ def _failure(run: RunTables, row: FailureRow) -> Mapping[str, Any]:
         "raw": raw(row.position),
         "earlier": (row.began_ns - row.explained_at_ns) / 1e6,
         "faults": _faults(run.faults, row),
+        "candidates": _candidates(run, row),
     }
 
 

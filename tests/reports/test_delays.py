@@ -1,0 +1,131 @@
+"""How long changes of authority took after faults, healings and losses."""
+
+from __future__ import annotations
+
+import fencepost_kafka as k
+from fencepost import NodeStarted, ProcessExited
+from fencepost.testing import HistoryBuilder
+from fencepost_reports.one_run.authority import AuthorityFold
+from fencepost_reports.one_run.delays import NEVER, delays
+from fencepost_reports.one_run.tables import FaultRow
+
+MS = 1_000_000
+
+
+def leads(leader: int, epoch: int) -> k.PartitionCommitted:
+    return k.PartitionCommitted(
+        offset=10 + epoch,
+        topic="orders",
+        partition=0,
+        leader=leader,
+        leader_epoch=epoch,
+        isr=(1, 2),
+        replicas=(1, 2),
+    )
+
+
+def record(offset: int, *, fenced: bool) -> k.BrokerCommitted:
+    return k.BrokerCommitted(
+        offset=offset, broker_id=1, broker_epoch=5, fenced=fenced, incarnation="a"
+    )
+
+
+class Told:
+    """A history whose delays are asked for; times are milliseconds since its beginning."""
+
+    def __init__(self) -> None:
+        self.h = HistoryBuilder(start_ms=0)
+        for number in (1, 2):
+            self.at(0, f"broker-{number}#1", NodeStarted(role="broker", node_id=number))
+        self.at(5, "controller-1#1", record(1, fenced=False))
+        self.at(6, "controller-1#1", leads(1, 1))
+
+    def at(self, ms: int, process: str, body: object) -> None:
+        self.h.after(max(0, ms - self.h.now_ns // MS)).add(process, body)  # type: ignore[arg-type]
+
+    def delays(self, *faults: FaultRow) -> dict[str, tuple[str, str, int]]:
+        fold = AuthorityFold()
+        exited: dict[str, int] = {}
+        for position, event in enumerate(self.h.events()):
+            fold.apply(position, event)
+            if isinstance(event.body, ProcessExited):
+                exited[event.body.ended] = event.at_ns
+        return {
+            row.what: (
+                row.of,
+                row.scope,
+                NEVER if row.to_ns == NEVER else (row.to_ns - row.from_ns) // MS,
+            )
+            for row in delays(faults, fold.rows, fold.nodes, exited)
+        }
+
+
+def pause(from_ms: int, to_ms: int, target: str = "broker-1#1") -> FaultRow:
+    return FaultRow(
+        fault_id="fault-1",
+        fault="pause",
+        targets=(target,),
+        receipt=True,
+        evidence="",
+        from_ns=from_ms * MS,
+        to_ns=to_ms * MS,
+        healed=True,
+        heal_receipt=True,
+    )
+
+
+def test_a_node_is_fenced_after_a_fault_and_unfenced_after_its_healing() -> None:
+    told = Told()
+    told.at(130, "controller-1#1", record(20, fenced=True))
+    told.at(250, "controller-1#1", record(21, fenced=False))
+    assert told.delays(pause(100, 200)) == {
+        "fault to fencing": ("pause", "broker 1", 30),
+        "heal to unfenced": ("pause", "broker 1", 50),
+    }
+
+
+def test_a_node_that_is_not_fenced_before_the_healing_never_was() -> None:
+    told = Told()
+    told.at(230, "controller-1#1", record(20, fenced=True))
+    assert told.delays(pause(100, 200))["fault to fencing"] == ("pause", "broker 1", NEVER)
+
+
+def test_a_fault_of_another_node_fences_nothing() -> None:
+    told = Told()
+    told.at(130, "controller-1#1", record(20, fenced=True))
+    assert told.delays(pause(100, 200, "broker-2#1")).keys() == {"leader loss to new leader"}
+
+
+def test_a_leader_is_lost_when_its_node_loses_its_own_authority() -> None:
+    told = Told()
+    told.at(130, "controller-1#1", record(20, fenced=True))
+    told.at(170, "controller-1#1", leads(2, 2))
+    assert told.delays()["leader loss to new leader"] == ("partition", "partition orders-0", 40)
+
+
+def test_a_leader_is_lost_when_its_process_ends() -> None:
+    told = Told()
+    ended = ProcessExited(ended="broker-1#1", exit_code=-9, signal="SIGKILL", expected=True)
+    told.at(110, "harness", ended)
+    told.at(170, "controller-1#1", leads(2, 2))
+    assert told.delays()["leader loss to new leader"] == ("partition", "partition orders-0", 60)
+
+
+def test_a_leader_that_moves_without_a_loss_is_not_lost() -> None:
+    told = Told()
+    told.at(170, "controller-1#1", leads(2, 2))
+    assert told.delays() == {}
+
+
+def test_a_leader_that_got_its_authority_back_is_not_lost() -> None:
+    told = Told()
+    told.at(130, "controller-1#1", record(20, fenced=True))
+    told.at(140, "controller-1#1", record(21, fenced=False))
+    told.at(170, "controller-1#1", leads(2, 2))
+    assert told.delays() == {}
+
+
+def test_a_loss_without_a_new_leader_has_no_end() -> None:
+    told = Told()
+    told.at(130, "controller-1#1", record(20, fenced=True))
+    assert told.delays()["leader loss to new leader"] == ("partition", "partition orders-0", NEVER)
