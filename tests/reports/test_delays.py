@@ -10,6 +10,7 @@ from fencepost_reports.one_run.delays import NEVER, delays
 from fencepost_reports.one_run.tables import FaultRow
 
 MS = 1_000_000
+UNTIL_MS = 1_000
 
 
 def leads(leader: int, epoch: int) -> k.PartitionCommitted:
@@ -56,7 +57,7 @@ class Told:
                 row.scope,
                 NEVER if row.to_ns == NEVER else (row.to_ns - row.from_ns) // MS,
             )
-            for row in delays(faults, fold.rows, fold.nodes, exited)
+            for row in delays(faults, fold.rows, fold.nodes, exited, until_ns=UNTIL_MS * MS)
         }
 
 
@@ -129,3 +130,10 @@ def test_a_loss_without_a_new_leader_has_no_end() -> None:
     told = Told()
     told.at(130, "controller-1#1", record(20, fenced=True))
     assert told.delays()["leader loss to new leader"] == ("partition", "partition orders-0", NEVER)
+
+
+def test_a_leader_that_the_harness_ends_after_the_run_is_not_lost() -> None:
+    told = Told()
+    ended = ProcessExited(ended="broker-1#1", exit_code=0, signal=9, expected=True)
+    told.at(UNTIL_MS, "harness", ended)
+    assert told.delays() == {}

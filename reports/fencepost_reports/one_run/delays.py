@@ -21,14 +21,16 @@ def delays(
     authority: Iterable[AuthorityRow],
     nodes: Mapping[str, Sequence[str]],
     exited: Mapping[str, int],
+    *,
+    until_ns: int,
 ) -> Sequence[DelayRow]:
-    """All delays of a run, in the order in which they begin.
+    """All delays of a run until a time, in the order in which they begin.
 
     `nodes` maps a process to its nodes in the words of a scope, `exited` one to when it ended.
     """
     scopes: dict[str, list[AuthorityRow]] = {}
     for row in authority:
-        if row.effect in _CHANGES and row.scope != OWN:
+        if row.effect in _CHANGES and row.scope != OWN and row.at_ns < until_ns:
             scopes.setdefault(row.scope, []).append(row)
     for rows in scopes.values():
         rows.sort(key=lambda row: row.at_ns)
@@ -42,7 +44,8 @@ def delays(
         for delay in _fenced(fault, scope, scopes[scope])
     ]
     own_scopes = {scope for own in nodes.values() for scope in own}
-    successions = _Successions(scopes, nodes, exited)
+    ended = {process: at_ns for process, at_ns in exited.items() if at_ns < until_ns}
+    successions = _Successions(scopes, nodes, ended)
     for scope in scopes.keys() - own_scopes:
         found += successions.delays(scope)
     return sorted(found, key=lambda one: (one.from_ns, one.what, one.of, one.scope))

@@ -158,7 +158,15 @@ class Run:
             failures=failed.rows,
             windows=tuple(cut),
             exposures=tuple(exposures(cut, faults, facts.authority, failed.rows)),
-            delays=tuple(delays(faults, facts.authority, story.nodes, story.exited)),
+            delays=tuple(
+                delays(
+                    faults,
+                    facts.authority,
+                    story.nodes,
+                    story.exited,
+                    until_ns=story.nodes_end_ns(ended_ns),
+                )
+            ),
             silences=tuple(facts.silences),
             latencies=tuple(latencies(faults, facts.took)),
             shown=shown,

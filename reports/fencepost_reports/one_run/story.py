@@ -30,6 +30,8 @@ from fencepost_reports.one_run.faults import FaultFold
 from fencepost_reports.one_run.history import History, Placed
 from fencepost_reports.one_run.tables import PhaseRow
 
+END = "end"
+"""The phase in which the harness ends the nodes."""
 SHOWN: tuple[type[Struct], ...] = (
     RunStarted,
     RunEnded,
@@ -68,6 +70,11 @@ class Story:
     exited: Mapping[str, int]
     shown: frozenset[int]
     """The positions of the events that are shown by themselves."""
+
+    def nodes_end_ns(self, ended_ns: int) -> int:
+        """When the harness begins to end the nodes; otherwise the run's end."""
+        ends = (row.from_ns for row in self.phases if row.phase == END)
+        return next(ends, ended_ns + 1)
 
 
 def story_of(history: History) -> Story:
