@@ -31,7 +31,7 @@ def record(offset: int, *, fenced: bool) -> k.BrokerCommitted:
     )
 
 
-class Told:
+class Case:
     """A history whose delays are asked for; times are milliseconds since its beginning."""
 
     def __init__(self) -> None:
@@ -76,64 +76,64 @@ def pause(from_ms: int, to_ms: int, target: str = "broker-1#1") -> FaultRow:
 
 
 def test_a_node_is_fenced_after_a_fault_and_unfenced_after_its_healing() -> None:
-    told = Told()
-    told.at(130, "controller-1#1", record(20, fenced=True))
-    told.at(250, "controller-1#1", record(21, fenced=False))
-    assert told.delays(pause(100, 200)) == {
+    case = Case()
+    case.at(130, "controller-1#1", record(20, fenced=True))
+    case.at(250, "controller-1#1", record(21, fenced=False))
+    assert case.delays(pause(100, 200)) == {
         "fault to fencing": ("pause", "broker 1", 30),
         "heal to unfenced": ("pause", "broker 1", 50),
     }
 
 
 def test_a_node_that_is_not_fenced_before_the_healing_never_was() -> None:
-    told = Told()
-    told.at(230, "controller-1#1", record(20, fenced=True))
-    assert told.delays(pause(100, 200))["fault to fencing"] == ("pause", "broker 1", NEVER)
+    case = Case()
+    case.at(230, "controller-1#1", record(20, fenced=True))
+    assert case.delays(pause(100, 200))["fault to fencing"] == ("pause", "broker 1", NEVER)
 
 
 def test_a_fault_of_another_node_fences_nothing() -> None:
-    told = Told()
-    told.at(130, "controller-1#1", record(20, fenced=True))
-    assert told.delays(pause(100, 200, "broker-2#1")).keys() == {"leader loss to new leader"}
+    case = Case()
+    case.at(130, "controller-1#1", record(20, fenced=True))
+    assert case.delays(pause(100, 200, "broker-2#1")).keys() == {"leader loss to new leader"}
 
 
 def test_a_leader_is_lost_when_its_node_loses_its_own_authority() -> None:
-    told = Told()
-    told.at(130, "controller-1#1", record(20, fenced=True))
-    told.at(170, "controller-1#1", leads(2, 2))
-    assert told.delays()["leader loss to new leader"] == ("partition", "partition orders-0", 40)
+    case = Case()
+    case.at(130, "controller-1#1", record(20, fenced=True))
+    case.at(170, "controller-1#1", leads(2, 2))
+    assert case.delays()["leader loss to new leader"] == ("partition", "partition orders-0", 40)
 
 
 def test_a_leader_is_lost_when_its_process_ends() -> None:
-    told = Told()
+    case = Case()
     ended = ProcessExited(ended="broker-1#1", exit_code=-9, signal="SIGKILL", expected=True)
-    told.at(110, "harness", ended)
-    told.at(170, "controller-1#1", leads(2, 2))
-    assert told.delays()["leader loss to new leader"] == ("partition", "partition orders-0", 60)
+    case.at(110, "harness", ended)
+    case.at(170, "controller-1#1", leads(2, 2))
+    assert case.delays()["leader loss to new leader"] == ("partition", "partition orders-0", 60)
 
 
 def test_a_leader_that_moves_without_a_loss_is_not_lost() -> None:
-    told = Told()
-    told.at(170, "controller-1#1", leads(2, 2))
-    assert told.delays() == {}
+    case = Case()
+    case.at(170, "controller-1#1", leads(2, 2))
+    assert case.delays() == {}
 
 
 def test_a_leader_that_got_its_authority_back_is_not_lost() -> None:
-    told = Told()
-    told.at(130, "controller-1#1", record(20, fenced=True))
-    told.at(140, "controller-1#1", record(21, fenced=False))
-    told.at(170, "controller-1#1", leads(2, 2))
-    assert told.delays() == {}
+    case = Case()
+    case.at(130, "controller-1#1", record(20, fenced=True))
+    case.at(140, "controller-1#1", record(21, fenced=False))
+    case.at(170, "controller-1#1", leads(2, 2))
+    assert case.delays() == {}
 
 
 def test_a_loss_without_a_new_leader_has_no_end() -> None:
-    told = Told()
-    told.at(130, "controller-1#1", record(20, fenced=True))
-    assert told.delays()["leader loss to new leader"] == ("partition", "partition orders-0", NEVER)
+    case = Case()
+    case.at(130, "controller-1#1", record(20, fenced=True))
+    assert case.delays()["leader loss to new leader"] == ("partition", "partition orders-0", NEVER)
 
 
 def test_a_leader_that_the_harness_ends_after_the_run_is_not_lost() -> None:
-    told = Told()
+    case = Case()
     ended = ProcessExited(ended="broker-1#1", exit_code=0, signal=9, expected=True)
-    told.at(UNTIL_MS, "harness", ended)
-    assert told.delays() == {}
+    case.at(UNTIL_MS, "harness", ended)
+    assert case.delays() == {}

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import msgspec
@@ -35,8 +34,6 @@ from fencepost.reporting import (
 )
 from fencepost_reports import making, places
 from fencepost_reports.making import Report, maker
-from fencepost_reports.many_runs.across import write_across
-from fencepost_reports.many_runs.distributions import SILENCE
 from fencepost_reports.many_runs.job import events, run_job, table
 from fencepost_reports.many_runs.job import runs as all_runs
 from fencepost_reports.many_runs.session import session
@@ -200,71 +197,6 @@ def test_correlates_of_failure_are_counted_in_windows(job: Job, promises: Promis
     for row in found:
         assert row["low"] <= row["confidence"] <= row["high"]
         assert row["differs"] is not (row["low"] <= row["elsewhere"] <= row["high"])
-
-
-def test_what_goes_before_violations_is_added_up_over_the_runs_that_decided_the_clause(
-    job: Job, promises: Promises
-) -> None:
-    expected: Counter[tuple[str, str, str, str]] = Counter()
-    after: Counter[tuple[str, str, str, str]] = Counter()
-    tables = [run_tables(source, promises) for source in job.sources]
-    violated = {v.clause for run in tables for v in run.verdicts if v.verdict == "violated"}
-    for run in tables:
-        decided = {v.clause for v in run.verdicts if v.verdict in ("holds", "violated")}
-        for clause in decided & violated:
-            for row in run.exposures:
-                key = (clause, row.sort, row.name, row.other)
-                expected[key] += row.occurred
-                after[key] += sum(one.count for one in row.followed if one.name == clause)
-    found = parquet.read_table(job.out / "tables" / "clause_correlation.parquet").to_pylist()
-    assert {row["sort"] for row in found} >= {"loss", "transition", "fault"}
-    keys = [(row["clause"], row["sort"], row["name"], row["other"]) for row in found]
-    assert set(keys) == {
-        key for key in expected if key[1] != "any" and after[key[0], "any", "", ""]
-    }
-    for row, key in zip(found, keys, strict=True):
-        of_any = (key[0], "any", "", "")
-        assert (row["occurred"], row["both"]) == (expected[key], after[key])
-        assert (row["windows"], row["failed"]) == (expected[of_any], after[of_any])
-        assert row["low"] <= row["both"] / row["occurred"] <= row["high"]
-
-
-def test_times_have_medians_and_tails_and_name_their_runs(job: Job, promises: Promises) -> None:
-    taken: dict[tuple[str, str, str, str], list[tuple[int, str]]] = {}
-    for source in job.sources:
-        run = run_tables(source, promises)
-        times = [(d.what, d.of, d.to_ns - d.from_ns) for d in run.delays if d.to_ns >= 0]
-        times += [(SILENCE, s.what, s.to_ns - s.from_ns) for s in run.silences if s.missed]
-        for what, of, took_ns in times:
-            key = (run.about.system, run.about.version, what, of)
-            taken.setdefault(key, []).append((took_ns, source.run))
-    found = parquet.read_table(job.out / "tables" / "distributions.parquet").to_pylist()
-    measured = [row for row in found if row["n"]]
-    assert {row["what"] for row in measured} >= {"fault to fencing", "heal to unfenced", SILENCE}
-    keys = [(row["system"], row["version"], row["what"], row["of"]) for row in measured]
-    assert set(keys) == taken.keys()
-    for row, key in zip(measured, keys, strict=True):
-        times_ns = [took_ns for took_ns, _ in taken[key]]
-        assert (row["n"], row["max_ns"]) == (len(times_ns), max(times_ns))
-        assert row["measured_in"] == sorted({run for _, run in taken[key]})
-        assert row["p50_ns"] == pytest.approx(median(times_ns))
-        assert row["p50_ns"] <= row["p95_ns"] <= row["p99_ns"] <= row["max_ns"]
-        assert (row["max_ns"], row["slowest"]) in taken[key]
-
-
-MOST_JOBS = 12
-"""Of three tables over all runs, each a task that reads rows, and few shuffles."""
-
-
-def test_the_tables_over_runs_need_few_jobs(job: Job, promises: Promises) -> None:
-    made = Report(promises, str(job.out), maker(promises))
-    summaries = run_job(job.session, job.sources, made)
-    context = job.session.sparkContext
-    context.setJobGroup("across", "across")
-    write_across(job.session, summaries, made, None)
-    context.setJobGroup("", "")
-    jobs = context.statusTracker().getJobIdsForGroup("across")
-    assert len(jobs) <= MOST_JOBS
 
 
 # ------------------------------------------------------------------------ again, and one run more

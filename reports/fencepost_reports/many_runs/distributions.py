@@ -8,12 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from fencepost_reports.making import read_row
 from fencepost_reports.many_runs.job import spread
 
+_SUBJECT = ("system", "version", "what", "of")
+QUANTILES = {"p50_ns": 0.5, "p95_ns": 0.95, "p99_ns": 0.99}
 SILENCE = "longest time without a success"
 _TIMES = pa.schema(
     [pa.field(n, pa.string(), nullable=False) for n in ("system", "version", "what", "of", "run")]
@@ -59,24 +61,17 @@ def distributions(found: DataFrame) -> DataFrame:
     """
     took = f.col("took_ns")
     here = f.when(took.isNotNull(), f.col("run"))
-    quantiles = f.percentile(took, f.array(f.lit(0.5), f.lit(0.95), f.lit(0.99)))
-    return (
-        found.groupBy("system", "version", "what", "of")
-        .agg(
-            f.count(took).alias("n"),
-            f.count_if(took.isNull()).alias("never"),
-            quantiles.alias("quantiles"),
-            f.max(took).alias("max_ns"),
+    quantiles = f.percentile(took, f.array(*map(f.lit, QUANTILES.values())))
+    counted = found.groupBy(*_SUBJECT).agg(
+        f.count(took).alias("n"),
+        f.count_if(took.isNull()).alias("never"),
+        quantiles.alias("quantiles"),
+        f.max(took).alias("max_ns"),
+        f.struct(
             f.max_by("run", took).alias("slowest"),
             f.array_sort(f.collect_set(here)).alias("measured_in"),
-        )
-        .select(
-            *("system", "version", "what", "of", "n", "never"),
-            *(f.col("quantiles")[n].alias(name) for n, name in enumerate(_QUANTILES)),
-            *("max_ns", "slowest", "measured_in"),
-        )
-        .orderBy("system", "version", "what", "of")
+        ).alias("runs"),
     )
-
-
-_QUANTILES = ("p50_ns", "p95_ns", "p99_ns")
+    named = [f.col("quantiles")[n].alias(name) for n, name in enumerate(QUANTILES)]
+    columns: list[Column | str] = [*_SUBJECT, "n", "never", *named, "max_ns", "runs.*"]
+    return counted.select(*columns).orderBy(*_SUBJECT)

@@ -186,6 +186,18 @@ class _Leases(Struct):
     expiries: dict[int, tuple[int, Cause]] = field(default_factory=dict)
     suspects: list[Late] = field(default_factory=list)
 
+    def unfenced(self, known: _Watched, violated: Violated, until_ns: int) -> None:
+        """A broker that its controller has not fenced until this time, unless that stood still."""
+        late = Late(
+            violated=violated,
+            process=self.controller,
+            from_ns=known.since_ns,
+            to_ns=until_ns,
+            period_ns=self.period_ns,
+            due_ns=known.since_ns + self.period_ns,
+        )
+        self.suspects.append(late)
+
 
 @final
 class LostLeaseIsFenced(Struct, frozen=True):
@@ -326,15 +338,7 @@ class LostLeaseIsFenced(Struct, frozen=True):
         # An election from which its silence counts is no reason to leave it unfenced.
         because = () if known.heard is None else (known.heard,)
         violated = Violated(event.ref, Evidence.PEER, message, because)
-        late = Late(
-            violated=violated,
-            process=state.controller,
-            from_ns=known.since_ns,
-            to_ns=event.at_ns,
-            period_ns=state.period_ns,
-            due_ns=known.since_ns + state.period_ns,
-        )
-        state.suspects.append(late)
+        state.unfenced(known, violated, event.at_ns)
 
     def _vacant(self, state: _Leases, event: Event) -> None:
         """There is no active controller: the next one gives every lease a full period. What is late
@@ -360,15 +364,7 @@ class LostLeaseIsFenced(Struct, frozen=True):
                 silent = f"{span(silent_ns)} without a heartbeat, to the end"
                 message = f"{state.controller} left broker {broker} unfenced for {silent}"
                 violated = Violated(known.beat, Evidence.PEER, message)
-                late = Late(
-                    violated=violated,
-                    process=state.controller,
-                    from_ns=known.since_ns,
-                    to_ns=end.ended_at_ns,
-                    period_ns=state.period_ns,
-                    due_ns=known.since_ns + state.period_ns,
-                )
-                state.suspects.append(late)
+                state.unfenced(known, violated, end.ended_at_ns)
         return judge_late(state.suspects, end)
 
 
