@@ -22,6 +22,7 @@ from fencepost_reports.making import summary
 from fencepost_reports.one_run.run import RunSource, run_tables
 from fencepost_reports.one_run.tables import RunTables
 from fencepost_reports.pages.render import report_pages, run_pages
+from fencepost_reports.pages.statistics import Statistics
 
 pytestmark = pytest.mark.tool
 
@@ -107,7 +108,7 @@ def written(root: Path, made: Sequence[RunTables], promises: Promises) -> Mappin
     refused = structs.replace(
         summaries[0], about=None, outcome=ReportedRun(run=BITES[2], refused=BITES[1])
     )
-    of_all = report_pages([*summaries, refused], [], promises)
+    of_all = report_pages([*summaries, refused], Statistics(), promises)
     for clause in ("ACME-1", "QC-17", "HB-01"):
         place = f"clauses/{clause}.html"
         found[place] = root / place
@@ -205,7 +206,7 @@ def test_the_index_of_a_thousand_runs_opens_in_two_seconds(
         about = structs.replace(one.about, run=name)
         many.append(structs.replace(one, page=f"runs/{name}.html", outcome=outcome, about=about))
     index = tmp_path / "report.html"
-    index.write_text(report_pages(many, [], promises).index)
+    index.write_text(report_pages(many, Statistics(), promises).index)
     began = monotonic()
     tab.open(index)
     assert tab.page.locator("tbody a", has_text="length-999").count()
