@@ -149,8 +149,9 @@ class ReferenceClassic:
         return KafkaFaultChooser(self.timing(shape), servers=servers)
 
     def mutable(self) -> Sequence[str]:
-        """The decisions of its control plane: the others are the same as in `reference/quorum`."""
-        return ["fencepost_clusters.reference.core.classic"]
+        """The decisions of its control plane, and how it uses its session with ZooKeeper: the others
+        are the same as in `reference/quorum`."""
+        return [f"fencepost_clusters.reference.core.{part}" for part in ("classic", "zookeeper")]
 
     def properties(self, place: Place, shape: Shape) -> dict[str, str]:
         """A broker's configuration; raises UsageError for an unknown setting."""
