@@ -7,7 +7,7 @@ name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import final
 
 from msgspec import Struct, field
@@ -116,6 +116,8 @@ class Brokers(Struct):
     controller_epoch: int = -1
     """The newest controller that has declared anything. It declares every broker that it finds as
     its term begins, so that one which it does not name is out."""
+    records: dict[int, dict[int, bool | None]] = field(default_factory=dict)
+    """broker -> offset of a record -> whether the broker is fenced from then on; None: deleted."""
 
     def take(self, body: BrokerNews) -> tuple[bool, KnownBroker | None]:
         """Applies a record or declaration. Returns whether it is newer than the known one, and the
@@ -123,6 +125,7 @@ class Brokers(Struct):
         known = self.newest.get(body.broker_id)
         if isinstance(body, BrokerCommitted):
             position = (body.offset, 0)
+            self.records.setdefault(body.broker_id, {})[body.offset] = body.fenced
         else:
             self.declared += 1
             position = (body.controller_epoch, self.declared)
@@ -144,6 +147,7 @@ class Brokers(Struct):
     def forget(self, body: BrokerDeleted) -> bool:
         """Applies a deletion; returns whether it removed a registration."""
         known = self.newest.get(body.broker_id)
+        self.records.setdefault(body.broker_id, {})[body.offset] = None
         self.deleted[body.broker_id] = max(body.offset, self.deleted.get(body.broker_id, -1))
         if known is None or known.position >= (body.offset, 0):
             return False
@@ -154,8 +158,27 @@ class Brokers(Struct):
         """Applies a whole list of live brokers: any other known one is fenced."""
         position = (body.offset, 0)
         for broker, known in self.newest.items():
-            if broker not in body.live and known.position < position:
+            if broker in body.live:
+                continue
+            self.records.setdefault(broker, {})[body.offset] = True
+            if known.position < position:
                 self.newest[broker] = KnownBroker(position, fenced=True)
+
+    def at(self, offset: int) -> Mapping[int, bool]:
+        """The brokers that were registered at this offset, and whether each was fenced. A process
+        may read a record after one that is newer, so the order of events does not tell. A
+        declaration has no offset: the newest counts."""
+        found: dict[int, bool] = {}
+        for broker in self.newest.keys() | self.records.keys():
+            records = self.records.get(broker)
+            if records is None:
+                found[broker] = self.newest[broker].fenced
+                continue
+            newest = max((one for one in records if one <= offset), default=None)
+            fenced = None if newest is None else records[newest]
+            if fenced is not None:
+                found[broker] = fenced
+        return found
 
     def live(self) -> tuple[int, ...]:
         """The brokers that are not fenced, sorted."""

@@ -14,13 +14,14 @@ from fencepost_kafka import (
     BrokerCommitted,
     BrokerDeclared,
     BrokerDeleted,
+    BrokersListed,
     PartitionCommitted,
     TopicCommitted,
 )
 from fencepost_suites.common.committed import BROKER_NEWS, Brokers, Partitions, TopicPartition
 from fencepost_suites.common.keys import NOTHING, whole_run
 
-_RECORDS = (TopicCommitted, PartitionCommitted, *BROKER_NEWS, BrokerDeleted)
+_RECORDS = (TopicCommitted, PartitionCommitted, *BROKER_NEWS, BrokersListed, BrokerDeleted)
 TURNS = 2
 """From the second partition on that has the same preferred replica, the other replicas must
 differ."""
@@ -35,6 +36,8 @@ class _Cluster(Struct):
         match event.body:
             case BrokerCommitted() | BrokerDeclared() as body:
                 self.brokers.take(body)
+            case BrokersListed() as body:
+                self.brokers.listed(body)
             case BrokerDeleted() as body:
                 self.brokers.forget(body)
             case TopicCommitted() as body:
@@ -55,9 +58,10 @@ def placed(brokers: Sequence[int], number: int, replicas: int) -> tuple[int, ...
 
 @final
 class PlacedByFormula(Struct, frozen=True):
-    """RP-01. Judged by the records, over the brokers that were live then. A placement that a client
-    lists replica by replica is exempt; no client here does that. Exercised by the second and every
-    later partition that has the same preferred broker, with other replicas."""
+    """RP-01. Judged by the records, over the brokers that were live at the partition's offset. A
+    placement that a client lists replica by replica is exempt; no client here does that. Exercised
+    by the second and every later partition that has the same preferred broker, with other
+    replicas."""
 
     clause: str = "RP-01"
     kinds: frozenset[type[Struct]] = frozenset(_RECORDS)
@@ -70,14 +74,15 @@ class PlacedByFormula(Struct, frozen=True):
         one = state.made(event)
         if one is None:
             return state, NOTHING
-        live = state.brokers.live()
+        fenced = state.brokers.at(one.offset)
+        live = sorted(b for b in fenced if not fenced[b])
         if not set(one.replicas) <= set(live):
             return state, NOTHING  # judged by another clause
         due = placed(live, one.partition, len(one.replicas))
         if one.replicas != due:
             message = (
                 f"{one.topic}-{one.partition} was placed on brokers {list(one.replicas)}; over the "
-                f"live ones {list(live)} it belongs on {list(due)}"
+                f"live ones {live} it belongs on {list(due)}"
             )
             return state, (Violated(event.ref, Evidence.PEER, message),)
         turned = one.partition // len(live) + 1 >= TURNS and len(one.replicas) > 1
@@ -89,8 +94,8 @@ class PlacedByFormula(Struct, frozen=True):
 
 @final
 class PlacedOnLive(Struct, frozen=True):
-    """RP-28. A broker is live if the records say that it is not fenced. Exercised by a partition
-    created while a registered broker was fenced."""
+    """RP-28. A broker is live if the records up to the partition's offset say that it is not
+    fenced. Exercised by a partition created while a registered broker was fenced."""
 
     clause: str = "RP-28"
     kinds: frozenset[type[Struct]] = frozenset(_RECORDS)
@@ -103,11 +108,12 @@ class PlacedOnLive(Struct, frozen=True):
         one = state.made(event)
         if one is None:
             return state, NOTHING
-        dead = [b for b in one.replicas if state.brokers.fenced(b)]
+        fenced = state.brokers.at(one.offset)
+        dead = [b for b in one.replicas if fenced.get(b, True)]
         if dead:
             message = f"{one.topic}-{one.partition} was placed on broker {dead[0]}, which is fenced"
             return state, (Violated(event.ref, Evidence.PEER, message),)
-        some = len(state.brokers.live()) < len(state.brokers.newest)
+        some = any(fenced.values())
         return state, (Exercised(event.ref, Evidence.PEER),) if some else NOTHING
 
     def end(self, state: _Cluster, end: RunEnd) -> Sequence[Finding]:

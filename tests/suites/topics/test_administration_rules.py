@@ -8,7 +8,13 @@ from tests.suites.topics.topic_histories import ALL3, C1, Log, verdict
 
 from fencepost import PromiseObserved
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import AdminCompleted, ControllerElected, TopicMarked
+from fencepost_kafka import (
+    AdminCompleted,
+    BrokerDeleted,
+    BrokersListed,
+    ControllerElected,
+    TopicMarked,
+)
 
 # ------------------------------------------------------------------------------------------ RP-01
 
@@ -56,6 +62,59 @@ def test_a_topic_created_while_all_brokers_were_live_does_not_exercise_rp_28() -
     log = Log()
     log.partition(0, ALL3)
     assert verdict(log.h, "RP-28").verdict is Outcome.NOT_EXERCISED
+
+
+def read_late() -> Log:
+    """A topic's partitions are read one by one, and the end of broker 2, which came after them, is
+    read before the last."""
+    log = Log()
+    made = log.offset
+    log.partition(0, (1, 2))
+    log.broker(2, fenced=True, offset=made + 5)
+    log.partition(1, (2, 3))
+    log.partition(2, (3, 1))
+    log.partition(3, (1, 3))
+    return log
+
+
+@pytest.mark.parametrize("clause", ["RP-01", "RP-28"])
+def test_a_broker_was_live_when_a_partition_was_stored_though_its_end_was_read_first(
+    clause: str,
+) -> None:
+    log = read_late()
+    found = verdict(log.h, clause)
+    assert found.verdict is not Outcome.VIOLATED, found.violations
+
+
+def test_a_broker_was_dead_when_a_partition_was_stored_though_its_return_was_read_first() -> None:
+    log = Log(live=(1, 3), fenced=(2,))
+    log.broker(2, offset=log.offset + 2)
+    log.partition(0, (1, 2))
+    assert "broker 2, which is fenced" in verdict(log.h, "RP-28").violations[0].message
+
+
+@pytest.mark.parametrize("clause", ["RP-01", "RP-28"])
+def test_a_broker_that_the_list_of_a_new_process_does_not_name_is_not_live(clause: str) -> None:
+    log = Log()
+    log.offset += 1
+    log.h.add(C1, BrokersListed(offset=log.offset, live=(1, 3)))
+    log.partition(0, (1, 3))
+    log.partition(1, (3, 1))
+    found = verdict(log.h, clause)
+    assert found.verdict is not Outcome.VIOLATED, found.violations
+    log.partition(2, (2, 1))
+    assert verdict(log.h, "RP-28").verdict is Outcome.VIOLATED
+
+
+def test_a_deleted_broker_is_not_live_and_was_before() -> None:
+    log = Log()
+    log.deleted_broker(2)
+    log.partition(0, (1, 2))
+    assert verdict(log.h, "RP-28").verdict is Outcome.VIOLATED
+    before = Log()
+    before.h.add(C1, BrokerDeleted(offset=before.offset + 2, broker_id=2))
+    before.partition(0, (1, 2))
+    assert verdict(before.h, "RP-28").verdict is Outcome.NOT_EXERCISED
 
 
 # ------------------------------------------------------------------------------------------ RP-03

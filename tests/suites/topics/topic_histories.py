@@ -28,12 +28,13 @@ class Log:
         for broker in fenced:
             self.broker(broker, fenced=True)
 
-    def broker(self, broker: int, fenced: bool = False) -> None:
-        self.offset += 1
+    def broker(self, broker: int, fenced: bool = False, offset: int | None = None) -> None:
+        """A broker's record: the next one of the log, unless another offset is given."""
+        self.offset += offset is None
         self.h.add(
             C1,
             BrokerCommitted(
-                offset=self.offset,
+                offset=self.offset if offset is None else offset,
                 broker_id=broker,
                 broker_epoch=self.offset,
                 fenced=fenced,
