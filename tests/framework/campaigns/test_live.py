@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
 from collections.abc import Iterator
@@ -50,6 +51,19 @@ def test_a_method_that_others_hold_already_has_the_new_code(sizes: ModuleType) -
     assert replace_functions(sizes, SOURCE.replace("number < LIMIT", "number <= LIMIT"))
     assert held()
     assert not sizes.Size(4).small()
+
+
+def test_a_function_that_is_frozen_has_the_new_code_and_stays_frozen(sizes: ModuleType) -> None:
+    """As all functions are once a session has collected its tests."""
+    before = gc.get_freeze_count()
+    gc.freeze()
+    try:
+        assert replace_functions(sizes, SOURCE.replace("number < LIMIT", "number <= LIMIT"))
+        assert sizes.Size(3).small()
+        assert gc.get_freeze_count() > 0
+    finally:
+        if not before:
+            gc.unfreeze()
 
 
 def test_a_comprehension_is_a_part_of_its_function(sizes: ModuleType) -> None:

@@ -57,7 +57,7 @@ def replace_functions(module: ModuleType, source: str) -> bool:
     changed = _changed(_compiled(Path(file).read_bytes(), file), _compiled(source, file))
     if changed is None:
         return False
-    functions = [one for one in gc.get_objects() if isinstance(one, FunctionType)]
+    functions = _every_function()
     found = [
         (one, now)
         for was, now in changed
@@ -69,6 +69,16 @@ def replace_functions(module: ModuleType, source: str) -> bool:
     for one, now in found:
         one.__code__ = now
     return bool(found)
+
+
+def _every_function() -> list[FunctionType]:
+    """All functions of this process, those too that its garbage collector leaves alone."""
+    frozen = gc.get_freeze_count()
+    gc.unfreeze()
+    found = [one for one in gc.get_objects() if isinstance(one, FunctionType)]
+    if frozen:
+        gc.freeze()
+    return found
 
 
 def _compiled(source: str | bytes, file: str) -> CodeType:
