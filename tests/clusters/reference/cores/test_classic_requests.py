@@ -53,6 +53,17 @@ def created(one: BrokerBench, *names: str) -> list[Error]:
     return [Error(each.error_code) for each in answer.topics]
 
 
+def assigned(one: BrokerBench) -> list[tuple[int, ...]]:
+    """The replicas of each partition of the topic, as stored."""
+    found = []
+    for index in range(2):
+        path = znodes.replicas("orders", index)
+        read = at(one, zk.GetData(path))
+        assert isinstance(read, zk.Data)
+        found.append(decode(path, read.data, znodes.Assigned).replicas)
+    return found
+
+
 def is_listing(request: zk.Request) -> bool:
     return request == zk.GetChildren(znodes.TOPICS, watch=True)
 
@@ -93,6 +104,33 @@ def test_a_topic_that_another_broker_creates_first_exists() -> None:
     one.meddles = once(is_multi, other)
     assert created(one, "orders") == [Error.TOPIC_ALREADY_EXISTS]
     assert known(one).known.image.topics["orders"] == TOPIC
+
+
+def asks_as_broker_2_goes(one: BrokerBench, request: m.Request) -> None:
+    """Asks for a change; broker 2 goes just before it is stored."""
+
+    def goes(_: zk.Request) -> None:
+        one.write(zk.Delete(znodes.broker(2)))
+
+    one.meddles = once(is_multi, goes)
+    asks(one, request)
+
+
+def test_a_topic_is_placed_anew_if_a_broker_goes_before_it_is_stored() -> None:
+    one = started()
+    other_broker(one)
+    both = m.CreatableTopic(name="orders", num_partitions=2, replication_factor=1)
+    asks_as_broker_2_goes(one, m.CreateTopicsRequest(topics=(both,), timeout=1000))
+    assert assigned(one) == [(1,), (1,)]
+
+
+def test_partitions_are_placed_anew_if_a_broker_goes_before_they_are_stored() -> None:
+    one = started()
+    other_broker(one)
+    created(one, "orders")
+    more = a.CreatePartitionsTopic(name="orders", count=2)
+    asks_as_broker_2_goes(one, a.CreatePartitionsRequest(topics=(more,), timeout=1000))
+    assert assigned(one) == [(1,), (1,)]
 
 
 def test_a_decision_that_is_always_overtaken_is_refused_in_the_end() -> None:

@@ -79,6 +79,7 @@ def _topic_made(record: r.TopicRecord, after: Image) -> Iterable[zk.Write]:
     yield zk.Create(znodes.topic(record.name), encode(content))
     for _, one in sorted(after.partitions[record.topic_id].items()):
         yield from partition_made(record.name, one)
+        yield from _live(one.replicas)
     yield zk.Create(znodes.reassignments(record.name))
 
 
@@ -99,6 +100,12 @@ def _partition_added(known: Known, one: Partition, after: Image) -> Iterable[zk.
     name = after.names[one.topic_id]
     yield _topic(known, name, known.image, deleting=False)
     yield from partition_made(name, one)
+    yield from _live(one.replicas)
+
+
+def _live(replicas: Sequence[int]) -> Iterable[zk.Write]:
+    """New partitions are stored only while all their brokers are registered (RP-28)."""
+    return (zk.Check(znodes.broker(broker)) for broker in replicas)
 
 
 def request(name: str, index: int, broker: int, change: StateChange) -> zk.Create:
