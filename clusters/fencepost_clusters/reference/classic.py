@@ -149,8 +149,8 @@ class ReferenceClassic:
         return KafkaFaultChooser(self.timing(shape), servers=servers)
 
     def mutable(self) -> Sequence[str]:
-        """The decisions of its control plane, and its use of a session with ZooKeeper: the others are
-        the same as in `reference/quorum`."""
+        """The decisions of its control plane and of its session with ZooKeeper: the others are the
+        same as in `reference/quorum`."""
         return [f"fencepost_clusters.reference.core.{part}" for part in ("classic", "zookeeper")]
 
     def properties(self, place: Place, shape: Shape) -> dict[str, str]:

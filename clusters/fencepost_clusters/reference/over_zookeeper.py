@@ -156,8 +156,8 @@ class ReferenceLegacy:
         return KafkaFaultChooser(self.timing(shape), servers=servers, control_requests=True)
 
     def mutable(self) -> Sequence[str]:
-        """The decisions of its control plane, and its use of a session with ZooKeeper: the others are
-        the same as in `reference/quorum`."""
+        """The decisions of its control plane and of its session with ZooKeeper: the others are the
+        same as in `reference/quorum`."""
         return [f"fencepost_clusters.reference.core.{part}" for part in ("legacy", "zookeeper")]
 
     def demonstration(self) -> Demonstration:
