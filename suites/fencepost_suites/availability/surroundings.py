@@ -28,7 +28,8 @@ SURROUNDINGS: frozenset[type[Struct]] = frozenset(
 """The events that `Surroundings.take` applies."""
 BROKER = "broker"
 CLIENTS = "clients"
-_DECIDING = ("controller", "zookeeper")
+_CONTROLLER = "controller"
+_DECIDING = (_CONTROLLER, "zookeeper")
 
 
 class Disturbance(Struct, frozen=True):
@@ -128,8 +129,8 @@ class Surroundings(Struct):
         """Why no server may be able to decide about brokers, in words; empty if one can.
 
         A majority of the servers must run, and no fault may affect one that runs, or a link between
-        them, or the links by which clients observe them. If the broker that acted as the controller
-        has ended, another one must be able to.
+        them, or the links by which clients observe them. Where brokers decide, one of them must be
+        able to: the controller or a successor, and where there is none any that reads of a death.
         """
         for role in {one.partition("-")[0] for one in self.deciding}:
             servers = [one for one in self.deciding if one.partition("-")[0] == role]
@@ -138,11 +139,15 @@ class Surroundings(Struct):
                 return f"{len(running)} of {len(servers)} servers {role} ran"
         running = [one for one in self.deciders() if one in self.living]
         reason = self._affected(running) or self._between({*running, CLIENTS})
-        if not reason and self.acting and self.acting not in self.living:
-            others = [slot for slot in self.brokers if slot in self.living]
-            if all(self._affected([slot]) or self._cut(slot, running) for slot in others):
-                return "no broker ran unaffected that could become the controller"
-        return reason
+        if reason or self.acting in self.living or self._has(_CONTROLLER):
+            return reason
+        brokers = [slot for slot in self.brokers if slot in self.living]
+        if all(self._affected([slot]) or self._cut(slot, running) for slot in brokers):
+            return "no broker ran unaffected that could decide"
+        return ""
+
+    def _has(self, role: str) -> bool:
+        return any(one.partition("-")[0] == role for one in self.deciding)
 
     def unfit(self, record: PartitionCommitted, least: int) -> str:
         """Why the partition may have no live, connected majority in its ISR, in words; empty if it

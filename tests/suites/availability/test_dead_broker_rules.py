@@ -356,6 +356,37 @@ def test_over_zookeeper_nothing_is_owed_while_no_broker_runs() -> None:
     assert fenced(fence(story.after(LATE_MS))).verdict is Outcome.NOT_EXERCISED
 
 
+WITHOUT_ZOOKEEPER = ("broker-{0} -> zookeeper-1", "zookeeper-1 -> broker-{0}")
+
+
+@pytest.mark.parametrize(
+    ("cut", "expected"),
+    [((2, 3), (Outcome.NOT_EXERCISED, 1)), ((2,), (Outcome.VIOLATED, 0))],
+    ids=["every other broker", "one other broker"],
+)
+def test_without_a_controller_a_broker_must_be_able_to_read_of_the_death(
+    cut: tuple[int, ...], expected: tuple[Outcome, int]
+) -> None:
+    story = Story(controllers=0)
+    story.spawn("zookeeper-1")
+    dead(1_000, story)
+    for number in cut:
+        directions = tuple(one.format(number) for one in WITHOUT_ZOOKEEPER)
+        story.fault(f"cut-{number}", f"broker-{number}", "zookeeper-1", directions=directions)
+    found = fenced(fence(story.after(LATE_MS)))
+    assert (found.verdict, found.excused) == expected
+
+
+def test_without_a_controller_the_bound_begins_once_a_broker_can_read_of_the_death() -> None:
+    story = Story(controllers=0)
+    story.spawn("zookeeper-1")
+    dead(1_000, story)
+    for number in (2, 3):
+        story.fault(f"pause-{number}", f"broker-{number}#1")
+    story.after(LATE_MS).heal("pause-2")
+    assert fenced(fence(story.after(LATE_MS))).verdict is Outcome.VIOLATED
+
+
 # --------------------------------------------------------------------------------- what is judged
 
 
