@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -11,6 +12,7 @@ from tests.clusters.reference.classic_bench import (
     KEY,
     TOPIC,
     at,
+    children,
     exists,
     isr,
     known,
@@ -23,17 +25,22 @@ from tests.clusters.reference.classic_bench import (
     topic,
 )
 
-from fencepost_clusters.reference.core.classic import writes, znodes
-from fencepost_clusters.reference.core.classic.reading import Brokers
+from fencepost_clusters.reference.core.classic import reading, writes, znodes
+from fencepost_clusters.reference.core.classic.known import Known
+from fencepost_clusters.reference.core.classic.policies import ClassicPolicies
+from fencepost_clusters.reference.core.classic.reading import Brokers, Reader
 from fencepost_clusters.reference.core.node import effects as e
+from fencepost_clusters.reference.core.node.effects import Instant, Outbox, ToZooKeeper
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.core.zookeeper.contents import encode
+from fencepost_clusters.reference.core.zookeeper.session import Clock, Session
 from fencepost_clusters.zookeeper.client import port as zk
 from fencepost_kafka import (
     BrokerCommitted,
     BrokersListed,
     LeadershipStarted,
     PartitionCommitted,
+    StateChangeCarriedOut,
     TopicCommitted,
     TopicMarked,
 )
@@ -296,3 +303,48 @@ def test_members_of_an_isr_are_in_the_order_of_the_replicas() -> None:
     assert partition(one).isr == (1, 2, 9)
     assert stored_isr(one).isr == (9, 2, 1)
     assert not exists(one, LEADER)
+
+
+def test_requests_that_came_while_there_was_no_session_are_carried_out_in_the_next() -> None:
+    one = with_two()
+    led_by_two(one)
+    one.session_ends()
+    made = at(one, writes.request("orders", 0, 1, znodes.StateChange.BECOME_FOLLOWER))
+    assert isinstance(made, zk.Created)
+    one.session_begins()
+    assert children(one, znodes.state("orders", 0, 1)) == ()
+    assert noted(one, StateChangeCarriedOut)
+
+
+def test_a_replica_whose_topic_is_gone_goes_too() -> None:
+    one = with_two()
+    led_by_two(one)
+    assert known(one).replicas.all()
+    gone = [znodes.leader("orders", 0), znodes.replicas("orders", 0), znodes.isr("orders", 0)]
+    gone += [znodes.state("orders", 0, node) for node in (1, 2)]
+    gone += [znodes.states("orders", 0), znodes.partition("orders", 0)]
+    gone += [znodes.reassignments("orders"), znodes.topic("orders")]
+    one.write(zk.Multi(tuple(zk.Delete(path) for path in gone)))
+    assert not known(one).known.image.topics
+    assert not known(one).replicas.all()
+
+
+def test_a_policy_learns_whether_a_part_was_read_before() -> None:
+    asked: list[tuple[str, bool]] = []
+
+    def notices(watched: str, seen: bool) -> bool:
+        asked.append((watched, seen))
+        return True
+
+    out = Outbox()
+    session = Session((("zookeeper-1", 2181),), "", 3000, out)
+    session.changed(zk.Connected(5), Instant(0, 0))
+    listener: Any = None
+    reader = Reader(
+        Known(1, out), session, Clock(Instant(0, 0)), listener, ClassicPolicies(notices=notices)
+    )
+    reader.want(reading.Settings())
+    (sent,) = [each for each in out.drain() if isinstance(each, ToZooKeeper)]
+    session.answered(sent.request_id, zk.Refused(zk.Reason.NO_NODE))
+    reader.want(reading.Settings())
+    assert asked == [("Settings", False), ("Settings", True)]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from tests.clusters.reference.broker_bench import OTHER, BrokerBench
+from tests.clusters.reference.broker_bench import ME, OTHER, BrokerBench
 from tests.clusters.reference.classic_bench import (
     KEY,
     TOPIC,
+    at,
     bench,
     children,
     exists,
     isr,
     known,
     noted,
+    once,
     other_broker,
     process,
     started,
@@ -137,6 +139,32 @@ def test_a_new_replica_of_a_topic_that_is_deleted_goes_too() -> None:
     one.write(zk.SetData(znodes.topic("orders"), marked))
     assert not known(one).replicas.all()
     assert not exists(one, STATE)
+
+
+def test_a_request_that_comes_between_two_reads_is_carried_out() -> None:
+    """The replica has no requests yet when they are listed, and has one before they are watched."""
+    one = follower()
+
+    def comes(_: zk.Request) -> zk.Answer:
+        target = encode(znodes.Assigned(replicas=(2, 1), version=1))
+        at(one, zk.Create(REASSIGNED, target))
+        at(one, zk.Create(STATE))
+        at(one, writes.request("orders", 0, 1, znodes.StateChange.ASSIGNED))
+        return zk.Refused(zk.Reason.NO_NODE)
+
+    one.meddles = once(lambda request: request == zk.GetChildren(STATE, watch=True), comes)
+    one.give(e.ZooKeeperEvent(zk.Suspended()))
+    one.give(e.ZooKeeperEvent(zk.Connected(ME)))
+    assert [each.key for each in known(one).replicas.all()] == [KEY]
+    assert children(one, STATE) == ()
+
+
+def test_a_topic_that_is_not_deleted_outlives_its_last_replica() -> None:
+    """The request is of an earlier topic of this name."""
+    one = leading((1,))
+    one.write(writes.request("orders", 0, 1, znodes.StateChange.DELETE))
+    assert exists(one, znodes.topic("orders"))
+    assert zk.GetChildren(znodes.states("orders", 0)) not in one.asked
 
 
 def test_registrations_are_numbered_by_their_znode() -> None:

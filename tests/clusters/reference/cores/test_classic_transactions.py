@@ -129,6 +129,29 @@ def test_a_deletion_ends_a_reassignment_and_requests_each_replica_to_go() -> Non
     assert writes.transaction(cluster((1, 3)), (record,)) == (topic, ended, *requests)
 
 
+@pytest.mark.parametrize("target", [(1, 2, 3), (1,)], ids=["more", "fewer"])
+def test_a_deletion_ends_a_reassignment_to_more_replicas_or_to_fewer(
+    target: tuple[int, ...],
+) -> None:
+    record = r.TopicRecord(name="orders", topic_id=TOPIC, deleting=True)
+    assert zk.Delete(ENTRY, 6) in writes.transaction(cluster(target), (record,))
+
+
+def test_broker_0_leads_no_more_once_it_is_outside_the_isr() -> None:
+    known = cluster()
+    content = znodes.Isr(epoch=3, leader=0, isr=(0, 2), since=(10, 12), version=1)
+    read = Read(
+        offset=21,
+        led=True,
+        assigned=(0, 2),
+        target=None,
+        isr=StoredIsr(content, 7),
+        versions={REPLICAS: 5},
+    )
+    known.set_partition(KEY, read)
+    assert zk.Delete(LEADER) in changed(known, (0, 2, 3), (2,), adding=(3,))
+
+
 def test_a_new_topic_is_made_with_its_settings_and_partitions() -> None:
     made = UUID(int=9)
     records = (

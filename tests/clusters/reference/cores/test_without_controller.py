@@ -75,6 +75,13 @@ def test_a_process_gets_its_id_once_the_former_session_is_over() -> None:
     assert not one.exited
 
 
+def test_a_process_that_has_its_id_waits_for_it_no_more() -> None:
+    one = taken()
+    one.passes(2.9)
+    one.write(zk.Delete(znodes.broker(1)))
+    assert one.core.deadline_ns() is None
+
+
 def test_time_without_zookeeper_does_not_count_for_the_other_session() -> None:
     one = taken()
     one.passes(3)

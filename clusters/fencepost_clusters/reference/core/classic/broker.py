@@ -294,7 +294,6 @@ class ClassicNode:
         if isinstance(made, Taken):
             self._wait_for_id(made)
             return
-        self._taken = None
         if first:
             self.elections.process = made.epoch
             self._info = replace(self._info, since=made.epoch)
@@ -338,8 +337,7 @@ class ClassicNode:
                     one.forget(broker)
             if one.leading:
                 self._expel_replaced(one.key, now)
-        every = [(p.topic_id, p.index) for p in self.known.image.all_partitions()]
-        self.elections.consider([key for key in every if key in self.known.isrs], now)
+        self.elections.consider(self.known.isrs.keys(), now)
         self.following.hurry(now)
 
     def _expel_replaced(self, key: Key, now: Instant) -> None:

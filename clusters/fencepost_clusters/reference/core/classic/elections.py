@@ -42,6 +42,11 @@ class _Candidacy(Struct, frozen=True):
     since_ns: int
     due_ns: int
 
+    @property
+    def election(self) -> tuple[int, int, bool]:
+        """For which election it is, and in which part."""
+        return self.epoch, self.version, self.restarted
+
 
 @final
 class Elections:
@@ -91,14 +96,10 @@ class Elections:
                 self._candidacies.pop(key, None)
                 continue
             before = self._candidacies.get(key)
-            same = before is not None and (before.epoch, before.version, before.restarted) == (
-                found.epoch,
-                found.version,
-                found.restarted,
-            )
-            if before is None or not same or found.due_ns < before.due_ns:
-                since_ns = before.since_ns if before is not None and same else found.since_ns
-                self._candidacies[key] = replace(found, since_ns=since_ns)
+            if before is not None and before.election == found.election:
+                later = replace(found, since_ns=before.since_ns)
+                found = min(before, later, key=lambda candidacy: candidacy.due_ns)
+            self._candidacies[key] = found
 
     def _candidacy(self, key: Key, one: Partition, now: Instant) -> _Candidacy | None:
         stored = self._known.isrs[key]

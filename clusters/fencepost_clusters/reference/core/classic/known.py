@@ -162,8 +162,8 @@ class Known:
         """A partition, if it is known."""
         return self.image.partitions.get(key[0], {}).get(key[1])
 
-    def set_partition(self, key: Key, read: Read) -> bool:
-        """Applies a partition's znodes; returns whether it has changed."""
+    def set_partition(self, key: Key, read: Read) -> None:
+        """Applies a partition's znodes."""
         self.versions |= read.versions
         self.assigned[key] = read.assigned
         content = read.isr.content
@@ -186,11 +186,9 @@ class Known:
             removing=removing,
             preparing=read.led and content.preparing,
         )
-        return self._set(key, one, read.isr, read.offset)
+        self._set(key, one, read.isr, read.offset)
 
-    def set_isr(
-        self, key: Key, stored: StoredIsr, offset: int, leader: int | None = None
-    ) -> Partition:
+    def set_isr(self, key: Key, stored: StoredIsr, offset: int, leader: int | None = None) -> None:
         """Applies an ISR that this broker has stored, as the leader, or in its election."""
         before = self.image.partitions[key[0]][key[1]]
         one = replace(
@@ -201,24 +199,21 @@ class Known:
             preparing=stored.content.preparing,
         )
         self._set(key, one, stored, offset)
-        return one
 
     def unled(self, key: Key) -> None:
         """This broker leads a partition no longer, whatever ZooKeeper has."""
         before = self.image.partitions[key[0]][key[1]]
         self.image.partitions[key[0]][key[1]] = replace(before, leader=-1, preparing=False)
 
-    def _set(self, key: Key, one: Partition, stored: StoredIsr, offset: int) -> bool:
-        before = self.partition(key)
+    def _set(self, key: Key, one: Partition, stored: StoredIsr, offset: int) -> None:
         newest = self.offsets.get(key, -1)
         if offset < newest:
-            return False
+            return
         self.image.partitions[key[0]][key[1]] = one
         self.isrs[key] = stored
         self.offsets[key] = offset
         if offset > newest and key[0] not in self.image.deleting:
             self._note_partition(one, offset)
-        return one != before
 
     def _note_partition(self, one: Partition, offset: int) -> None:
         self.out.note(self.image.committed(one, offset, "broker"))

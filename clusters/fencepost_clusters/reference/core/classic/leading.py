@@ -145,12 +145,11 @@ class Leading:
         returns = self._policies.cluster.election.returns_to_preferred
         for key in sorted(self._terms):
             one = self._known.partition(key)
-            moving = one is not None and reassigning.under_way(one)
-            if one is not None and moving:
-                self._assign_again(key, one)
-            if one is None or one.preparing or moving or key in self._busy:
+            if one is None or one.preparing or key in self._busy:
                 continue
-            if self._balances and returns(one, self._known.ready()):
+            if reassigning.under_way(one):
+                self._assign_again(key, one)
+            elif self._balances and returns(one, self._known.ready()):
                 self._start(key, self._give_up(key, one))
 
     def _start(self, key: Key, task: Task) -> None:
@@ -287,10 +286,9 @@ class Leading:
             certain((yield writes.request(name, key[1], broker, StateChange.ASSIGNED)))
 
     def _write(self, key: Key, found: tuple[zk.Write, ...]) -> Task:
-        """Carries out a transaction after which this broker may lead a partition no longer."""
+        """Carries out a transaction that ends this broker's leadership of a partition."""
         done = certain((yield zk.Multi(found)))
-        refused = not isinstance(done, zk.Done) or isinstance(done.results[-1], zk.Refused)
-        if not refused and any(isinstance(one, zk.Delete) for one in found):
+        if isinstance(done, zk.Done) and not isinstance(done.results[-1], zk.Refused):
             self._known.unled(key)
             self._stored(key)
         self._reread(key)

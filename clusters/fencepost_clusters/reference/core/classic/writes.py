@@ -31,9 +31,8 @@ def transaction(known: Known, records: Sequence[r.Record]) -> tuple[zk.Write, ..
         after.replay(record, after.offset)
     writes: dict[str, zk.Write] = {}
     for record in records:
-        for number, write in enumerate(_writes(known, record, after)):
-            sequential = isinstance(write, zk.Create) and write.sequential
-            writes[f"{write.path} {number}" if sequential else write.path] = write
+        for write in _writes(known, record, after):
+            writes[write.path] = write
     return tuple(writes.values())
 
 
