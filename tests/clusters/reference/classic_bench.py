@@ -16,6 +16,7 @@ from fencepost_clusters.reference.core.replication.cluster_state import Partitio
 from fencepost_clusters.reference.core.zookeeper.contents import decode, encode
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.zookeeper.client import port as zk
+from fencepost_kafka import LeadershipStarted
 
 TOPIC = UUID(int=7)
 KEY = (TOPIC, 0)
@@ -116,6 +117,18 @@ def children(one: BrokerBench, path: str) -> tuple[str, ...]:
     listed = at(one, zk.GetChildren(path))
     assert isinstance(listed, zk.Children), listed
     return listed.names
+
+
+def alone(replicas: tuple[int, ...] = (1,), others: int = 2, **more: str) -> BrokerBench:
+    """A bench whose broker leads a partition as the only member of the ISR. Brokers 2 to `others`
+    are live."""
+    one = started(**more)
+    for node in range(2, others + 1):
+        other_broker(one, node)
+    topic(one, replicas, isr((1,), (known(one).elections.process,)))
+    one.passes(0.01)
+    assert noted(one, LeadershipStarted)
+    return one
 
 
 def fetches(

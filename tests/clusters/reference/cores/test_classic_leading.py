@@ -7,6 +7,7 @@ from tests.clusters.reference.broker_bench import BrokerBench
 from tests.clusters.reference.classic_bench import (
     KEY,
     TOPIC,
+    alone,
     at,
     children,
     exists,
@@ -41,19 +42,6 @@ from fencepost_kafka import (
 REQUESTS = znodes.state("orders", 0, 2)
 REASSIGNED = znodes.reassigned("orders", 0)
 LEADER = znodes.leader("orders", 0)
-REFUSED = zk.Done((zk.Refused(zk.Reason.BAD_VERSION),))
-
-
-def alone(replicas: tuple[int, ...] = (1,), others: int = 2, **more: str) -> BrokerBench:
-    """A bench whose broker leads a partition as the only member of the ISR. Brokers 2 to `others`
-    are live."""
-    one = started(**more)
-    for node in range(2, others + 1):
-        other_broker(one, node)
-    topic(one, replicas, isr((1,), (known(one).elections.process,)))
-    one.passes(0.01)
-    assert noted(one, LeadershipStarted)
-    return one
 
 
 def together(**more: str) -> BrokerBench:
@@ -301,7 +289,7 @@ def test_a_new_replica_that_does_not_fetch_is_requested_again() -> None:
 
 def test_a_new_replica_with_an_empty_log_has_fetched() -> None:
     """It cannot join the ISR yet, since no transaction has an answer."""
-    one = alone()
+    one = alone(leader_imbalance_check_interval_ms="1000")
     reassigns(one, (1, 2))
     one.meddles = lambda request: zk.Unknown() if is_multi(request) else None
     fetches(one)
@@ -400,49 +388,3 @@ def test_a_leadership_is_kept(case: str) -> None:
         one.write(zk.Delete(znodes.broker(2)))
     one.passes(5)
     assert not noted(one, LeadershipEnded)
-
-
-# ---------------------------------------------------------------------------------- refused writes
-
-
-def reads_isr(request: zk.Request) -> bool:
-    return isinstance(request, zk.GetData) and request.path == znodes.isr("orders", 0)
-
-
-def test_a_partition_is_read_again_if_the_end_of_its_reassignment_is_refused() -> None:
-    one = alone()
-    reassigns(one, (1, 2))
-
-    def ends(request: zk.Request) -> bool:
-        return isinstance(request, zk.Multi) and any(
-            isinstance(each, zk.Delete) and each.path == REASSIGNED for each in request.writes
-        )
-
-    one.meddles = once(ends, lambda _: REFUSED)
-    fetches(one)
-    one.passes(0.2)
-    assert not exists(one, REASSIGNED)
-    first, last = (n for n, request in enumerate(one.asked) if ends(request))
-    assert any(map(reads_isr, one.asked[first:last]))
-
-
-def test_an_isr_that_is_read_back_as_it_was_ends_the_request_for_another() -> None:
-    """Its znode was written meanwhile, with the same content."""
-    one = alone((1, 2))
-    path = znodes.isr("orders", 0)
-    stores = []
-
-    def writes_isr(request: zk.Request) -> bool:
-        return isinstance(request, zk.Multi) and request.writes[-1].path == path
-
-    def meanwhile(request: zk.Request) -> None:
-        stores.append(request)
-        read = at(one, zk.GetData(path))
-        assert isinstance(read, zk.Data)
-        one.write(zk.SetData(path, read.data))
-
-    one.meddles = once(writes_isr, meanwhile)
-    fetches(one)
-    one.passes(0.2)
-    assert stores
-    assert stored_isr(one).isr == (1, 2)

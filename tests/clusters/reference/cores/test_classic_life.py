@@ -42,6 +42,7 @@ from fencepost_kafka import (
     RecoveryEnded,
     ReplicaRemoved,
     ReplicaStood,
+    SessionChanged,
 )
 
 SHUTDOWN_MS = 4000
@@ -242,6 +243,21 @@ def test_a_broker_stands_for_nothing_after_its_session_has_ended() -> None:
     assert not noted(one, ReplicaStood)
 
 
+def test_each_change_of_the_session_is_noted() -> None:
+    one = started()
+    one.give(e.ZooKeeperEvent(zk.Suspended()))
+    one.give(e.ZooKeeperEvent(zk.Connected(ME)))
+    one.session_ends()
+    changes = [(x.session, x.state, x.how) for x in noted(one, SessionChanged)]
+    expired = zk.End.EXPIRED.value
+    assert changes == [
+        (ME, "connected", ""),
+        (ME, "suspended", ""),
+        (ME, "connected", ""),
+        (ME, "ended", expired),
+    ]
+
+
 def test_a_broker_opens_another_session_after_one_has_ended() -> None:
     one = started()
     assert one.opened == 1
@@ -308,6 +324,8 @@ def test_the_only_member_of_an_isr_leads_until_the_limit() -> None:
     one = stopping(leading())
     one.passes(SHUTDOWN_MS / 1000 - 0.01)
     assert not one.exited
+    assert exists(one, znodes.leader("orders", 0))
+    assert not noted(one, LeadershipEnded)
     stopping(one)
     assert len(noted(one, BrokerStopping)) == 1
     before = len(one.checkpoints)

@@ -211,6 +211,20 @@ def test_a_topic_that_is_made_again_is_another_one() -> None:
     assert noted(one, LeadershipStarted)
 
 
+def test_a_topic_that_goes_while_it_is_read_is_passed_over() -> None:
+    one = started()
+
+    def goes(_: zk.Request) -> None:
+        one.write(zk.Delete(znodes.topic("former")))
+
+    listing = zk.GetChildren(znodes.topic("former"), watch=True)
+    one.meddles = once(lambda request: request == listing, goes)
+    one.write(zk.Create(znodes.topic("former"), encode(znodes.Topic(id=TOPIC, version=1))))
+    assert listing in one.asked
+    assert not known(one).known.image.topics
+    assert not one.reasons()
+
+
 def test_a_partition_that_is_added_is_read() -> None:
     one = started()
     topic(one, (1,))

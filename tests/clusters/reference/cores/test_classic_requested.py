@@ -159,6 +159,27 @@ def test_a_request_that_comes_between_two_reads_is_carried_out() -> None:
     assert children(one, STATE) == ()
 
 
+def test_a_replica_that_goes_takes_no_leadership_from_another_broker() -> None:
+    one = follower()
+    assigned(one)
+    called_off(one)
+    one.write(writes.request("orders", 0, 1, znodes.StateChange.UNASSIGNED))
+    assert not known(one).replicas.all()
+    assert exists(one, LEADER)
+
+
+def test_a_partition_is_read_before_a_request_about_it_is_carried_out() -> None:
+    one = follower()
+    assigned(one)
+    before = len(one.asked)
+    one.write(writes.request("orders", 0, 1, znodes.StateChange.BECOME_FOLLOWER))
+    reads = [n for n, each in enumerate(one.asked) if isinstance(each, zk.GetData)]
+    (request,) = [n for n in reads if n >= before and one.asked[n].path.startswith(STATE)]
+    (done,) = [n for n, each in enumerate(one.asked) if n > request and isinstance(each, zk.Delete)]
+    read = zk.GetData(znodes.isr("orders", 0), watch=True)
+    assert read in one.asked[request:done]
+
+
 def test_a_topic_that_is_not_deleted_outlives_its_last_replica() -> None:
     """The request is of an earlier topic of this name."""
     one = leading((1,))

@@ -301,9 +301,14 @@ def test_the_plane_is_shown_with_the_settings() -> None:
         ({"control.plane": "legacy"}, "control.plane must be classic"),
         ({"process.roles": "broker"}, "set one of them"),
         ({"zookeeper.connect": ""}, "names no server"),
+        ({"zookeeper.connect": "zookeeper-1"}, "needs host:port, not 'zookeeper-1'"),
+        ({"zookeeper.connect": ":2181"}, "needs host:port, not ':2181'"),
+        ({"zookeeper.connect": "zookeeper-1:0"}, "needs host:port"),
+        ({"zookeeper.connect": "zookeeper-1:65536"}, "needs host:port"),
+        ({"zookeeper.connect": "zookeeper-1:port"}, "needs host:port"),
         ({"preferred.replica.time.ms": "soon"}, "preferred.replica.time.ms must be"),
     ],
-    ids=("plane", "roles", "no-servers", "no-number"),
+    ids=("plane", "roles", "no-servers", "no-port", "no-host", "0", "65536", "name", "no-number"),
 )
 def test_a_bad_configuration_is_refused(changed: dict[str, str], says: str) -> None:
     with pytest.raises(UsageError, match=says):
