@@ -7,9 +7,11 @@ from tests.clusters.reference.classic_bench import (
     KEY,
     at,
     exists,
+    is_multi,
     isr,
     known,
     noted,
+    once,
     other_broker,
     process,
     started,
@@ -93,6 +95,15 @@ def test_a_winner_knows_its_election_before_it_reads_anything() -> None:
     assert isinstance(found, zk.Found)
     assert found.stat is not None
     assert committed.offset == found.stat.czxid
+
+
+def test_a_refused_election_is_tried_again() -> None:
+    one = started()
+    refused = zk.Done((zk.Refused(zk.Reason.BAD_VERSION),))
+    one.meddles = once(is_multi, lambda _: refused)
+    topic(one, (1,))
+    one.passes(1)
+    assert [stood.won for stood in noted(one, ReplicaStood)] == [False, True]
 
 
 def test_a_broker_with_id_0_is_a_leader_like_any_other() -> None:

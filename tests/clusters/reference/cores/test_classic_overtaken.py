@@ -24,7 +24,7 @@ from fencepost_clusters.reference.core.classic import znodes
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.zookeeper.contents import encode
 from fencepost_clusters.zookeeper.client import port as zk
-from fencepost_kafka import LeadershipEnded, LeadershipStarted, ReplicaStood
+from fencepost_kafka import IsrChangeAnswered, LeadershipEnded, LeadershipStarted, ReplicaStood
 
 LEADER, ISR = znodes.leader("orders", 0), znodes.isr("orders", 0)
 REFUSED = zk.Done((zk.Refused(zk.Reason.BAD_VERSION),))
@@ -100,7 +100,8 @@ def test_a_first_isr_that_is_refused_is_stored_by_the_next_try() -> None:
     topic(one, (1,), isr((1,), (known(one).elections.process,)))
     one.meddles = once(writes_isr, lambda _: REFUSED)
     one.passes(0.5)
-    assert len([request for request in one.asked if writes_isr(request)]) == 2
+    first, _ = (n for n, request in enumerate(one.asked) if writes_isr(request))
+    assert any(map(reads_isr, one.asked[first:]))
     assert len(noted(one, LeadershipStarted)) == 1
 
 
@@ -118,6 +119,29 @@ def test_an_isr_that_is_read_back_as_it_was_ends_the_request_for_another() -> No
     one.passes(0.2)
     assert len([request for request in one.asked if writes_isr(request)]) == 3
     assert stored_isr(one).isr == (1, 2)
+
+
+def test_an_isr_without_an_answer_is_stored_by_the_next_try() -> None:
+    one = alone((1, 2))
+    lost: list[zk.Request] = []
+
+    def loses(request: zk.Request) -> zk.Answer:
+        lost.append(request)
+        return zk.Unknown()
+
+    one.meddles = once(writes_isr, loses)
+    fetches(one)
+    one.passes(0.5)
+    assert len(lost) == 1
+    assert stored_isr(one).isr == (1, 2)
+
+
+def test_an_isr_that_is_stored_is_noted_with_its_answer() -> None:
+    one = alone((1, 2))
+    fetches(one)
+    one.passes(0.2)
+    (answered,) = noted(one, IsrChangeAnswered)
+    assert (answered.error, answered.isr, answered.granted_epoch) == ("NONE", (1, 2), 4)
 
 
 def test_a_member_whose_process_is_replaced_while_it_joins_leaves_again() -> None:

@@ -16,6 +16,7 @@ from tests.clusters.reference.classic_bench import (
     once,
     other_broker,
     process,
+    restarted,
     started,
     topic,
 )
@@ -24,6 +25,7 @@ from fencepost_clusters.reference.core.classic import writes, znodes
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.replication.replica import log_name
 from fencepost_clusters.reference.core.zookeeper.contents import encode
+from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.zookeeper.client import port as zk
 from fencepost_kafka import (
     BrokerRegistered,
@@ -157,6 +159,17 @@ def test_a_request_that_comes_between_two_reads_is_carried_out() -> None:
     one.give(e.ZooKeeperEvent(zk.Connected(ME)))
     assert [each.key for each in known(one).replicas.all()] == [KEY]
     assert children(one, STATE) == ()
+
+
+def test_a_follower_fetches_at_once_from_its_leaders_next_process() -> None:
+    """And does not wait as long as it would after a failed call."""
+    one = follower()
+    assigned(one)
+    failed = one.called(m.FetchRequest)
+    one.give(e.CallFailed(failed.call_id, "refused"))
+    one.calls.clear()
+    restarted(one)
+    assert one.called(m.FetchRequest).address == failed.address
 
 
 def test_a_replica_that_goes_takes_no_leadership_from_another_broker() -> None:

@@ -295,6 +295,14 @@ def test_the_plane_is_shown_with_the_settings() -> None:
     assert effective["leader.election.wait.time.ms"] == "5000"
 
 
+@pytest.mark.parametrize(("given", "chroot"), [("", ""), ("/", ""), ("/a/b", "/a/b")])
+def test_the_chroot_is_what_follows_the_servers(given: str, chroot: str) -> None:
+    servers = "zookeeper-1:2181, zookeeper-2:65535"
+    settings = read_settings(GOOD | {"zookeeper.connect": servers + given})
+    assert settings.zookeeper == (("zookeeper-1", 2181), ("zookeeper-2", 65535))
+    assert settings.chroot == chroot
+
+
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
