@@ -168,7 +168,6 @@ def test_a_new_topic_is_made_with_its_settings_and_partitions() -> None:
         "/brokers/topics/later/0/state",
         "/brokers/topics/later/0/state/1",
         "/brokers/topics/later/0/replicas",
-        "/brokers/ids/1",
         "/brokers/partitions_reassigned/later",
     ]
 

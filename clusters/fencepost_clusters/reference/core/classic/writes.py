@@ -41,7 +41,7 @@ def _writes(known: Known, record: r.Record, after: Image) -> Iterable[zk.Write]:
         case r.TopicRecord() if record.deleting:
             return _topic_marked(known, record.name)
         case r.TopicRecord():
-            return _topic_made(record, after)
+            return _topic_made(known, record, after)
         case r.PartitionRecord() | r.IsrChangeRecord():
             assert record.topic_id is not None
             key = (record.topic_id, record.partition_id)
@@ -71,14 +71,14 @@ def _topic(known: Known, name: str, after: Image, deleting: bool) -> zk.SetData:
     return zk.SetData(path, encode(content), known.versions[path])
 
 
-def _topic_made(record: r.TopicRecord, after: Image) -> Iterable[zk.Write]:
+def _topic_made(known: Known, record: r.TopicRecord, after: Image) -> Iterable[zk.Write]:
     assert record.topic_id is not None
     config = after.settings.get(record.name, {})
     content = znodes.Topic(id=record.topic_id, version=1, config=config)
     yield zk.Create(znodes.topic(record.name), encode(content))
     for _, one in sorted(after.partitions[record.topic_id].items()):
         yield from partition_made(record.name, one)
-        yield from _live(one.replicas)
+        yield from _live(known, one.replicas)
     yield zk.Create(znodes.reassignments(record.name))
 
 
@@ -99,12 +99,14 @@ def _partition_added(known: Known, one: Partition, after: Image) -> Iterable[zk.
     name = after.names[one.topic_id]
     yield _topic(known, name, known.image, deleting=False)
     yield from partition_made(name, one)
-    yield from _live(one.replicas)
+    yield from _live(known, one.replicas)
 
 
-def _live(replicas: Sequence[int]) -> Iterable[zk.Write]:
-    """New partitions are stored only while all their brokers are registered (RP-28)."""
-    return (zk.Check(znodes.broker(broker)) for broker in replicas)
+def _live(known: Known, replicas: Sequence[int]) -> Iterable[zk.Write]:
+    """New partitions are stored only while the brokers that were live when they were placed still
+    are (RP-28)."""
+    placed = (broker for broker in replicas if broker in known.registrations)
+    return (zk.Check(znodes.broker(broker)) for broker in placed)
 
 
 def request(name: str, index: int, broker: int, change: StateChange) -> zk.Create:
