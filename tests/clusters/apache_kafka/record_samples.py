@@ -83,6 +83,7 @@ def inject_faults(run: Run) -> dict[str, bytes]:
         clients.delete_broker(away)
     until(cluster.recovered)
     clients.drain()
+    clients.alter_settings("orders", {"min.insync.replicas": "1"})
     clients.delete_topic("orders")
     return pages
 
@@ -235,8 +236,11 @@ def missing(version: str) -> dict[str, set[str]]:
 def main(argv: list[str]) -> int:
     """See the module."""
     version, *runs = argv[1:]
-    for run in runs:
-        glean_logs(Path(run), version, missing(version)["log"])
+    for run in map(Path, runs):
+        lacks = missing(version)
+        glean_logs(run, version, lacks["log"])
+        if lacks["metadata log"]:
+            glean_records(run, version, cache(os.environ) / version)
     if not runs:
         record(version)
     return 0

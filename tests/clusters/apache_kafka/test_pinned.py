@@ -14,8 +14,12 @@ from fencepost_clusters.apache_kafka.metadata import records as metadata_log
 INELIGIBLE = {
     row.message.pattern for row in log_parser.TABLE if "ineligible" in row.message.pattern
 }
-NOT_SEEN: Mapping[str, set[str]] = {"3.9.2": INELIGIBLE, "4.1.0": INELIGIBLE}
-"""Messages that these versions have not printed in any run yet: other versions pin them."""
+NOT_SEEN: Mapping[str, Mapping[str, set[str]]] = {
+    "3.9.2": {"log": INELIGIBLE, "metadata log": {"ClearElrRecord"}},
+    "4.1.0": {"log": INELIGIBLE},
+}
+"""Messages that these versions have not printed in any run yet, and a record that Kafka 4 brought:
+other versions pin them."""
 ROWS = {
     "log": [row.message.pattern for row in log_parser.TABLE],
     "metadata log": list(metadata_log.TABLE),
@@ -26,8 +30,7 @@ ROWS = {
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_row_is_pinned_by_a_sample_of_each_version(version: str) -> None:
     lacks = {table: rows for table, rows in unpinned(*recorded(version)).items() if rows}
-    not_seen = NOT_SEEN.get(version)
-    assert lacks == ({"log": not_seen} if not_seen else {})
+    assert lacks == NOT_SEEN.get(version, {})
 
 
 @pytest.mark.parametrize(("table", "row"), [(t, row) for t in ROWS for row in ROWS[t]])
