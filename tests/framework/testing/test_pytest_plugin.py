@@ -442,7 +442,7 @@ def test_a_test_names_the_systems_that_can_show_what_it_checks(pytester: pytest.
         def test_lacking(cluster):
             pass
 
-        @pytest.mark.clause("QC-13")
+        @pytest.mark.clause("RP-26")
         def test_unbound(cluster):
             pass
         """
@@ -453,7 +453,7 @@ def test_a_test_names_the_systems_that_can_show_what_it_checks(pytester: pytest.
         [
             "*only reference/quorum: Kafka is otherwise*",
             "*apache/kraft has no setting 'metadata.snapshot.interval.records'*",
-            "*QC-13: not-applicable: a heartbeat's answer holds no time*",
+            "*RP-26: not-applicable: it would need a machine that loses its power*",
         ]
     )
 
