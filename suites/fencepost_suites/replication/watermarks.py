@@ -102,9 +102,18 @@ class _Learner(Struct):
 
 
 class _Marks(Struct):
+    epoch: int = -1
     leaders: int = 0
-    by: Cause | None = None
+    """The highest high watermark that the leader of the newest epoch has reported. A new leader may
+    have a lower one than its predecessor (KIP-207)."""
     followers: dict[str, _Learner] = field(default_factory=dict)
+
+    def reported(self, epoch: int, high_watermark: int) -> None:
+        """A leader reports a high watermark."""
+        if epoch > self.epoch:
+            self.epoch, self.leaders = epoch, high_watermark
+        elif epoch == self.epoch:
+            self.leaders = max(self.leaders, high_watermark)
 
 
 @final
@@ -144,6 +153,7 @@ class FollowersLearnWatermark(Struct, frozen=True):
             state.followers[event.process] = _Learner(own, own, event.at_ns)
         elif isinstance(body, LeadershipStarted):
             state.followers.pop(event.process, None)
+            state.reported(body.leader_epoch, body.high_watermark)
         return state, NOTHING
 
     @staticmethod
@@ -155,7 +165,7 @@ class FollowersLearnWatermark(Struct, frozen=True):
             )
             return (Violated(event.ref, Evidence.SELF, message),)
         if body.as_leader:
-            state.leaders = max(state.leaders, body.high_watermark)
+            state.reported(body.leader_epoch, body.high_watermark)
             return NOTHING
         one = state.followers.get(event.process)
         if one is None:

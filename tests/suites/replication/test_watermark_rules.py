@@ -171,6 +171,19 @@ def test_a_follower_learns_nothing_while_a_slower_one_holds_back_the_high_waterm
     assert verdict(h, "RP-27").verdict is Outcome.NOT_EXERCISED
 
 
+def test_what_an_earlier_leader_had_reported_is_not_owed_by_its_successor() -> None:
+    h = HistoryBuilder()
+    lead(h)
+    mark(h, 5, 5)
+    lead(h, epoch=2)
+    follow(h, log_end=5, own=4)
+    for offset in range(5, 60):
+        store(h, B1, offset)
+        store(h, B2, offset)
+        h.after(100)
+    assert verdict(h, "RP-27").violated == 0
+
+
 def test_a_follower_exercises_rp_27_once_for_each_leader() -> None:
     h = HistoryBuilder()
     for _ in range(2):
