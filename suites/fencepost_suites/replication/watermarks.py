@@ -8,7 +8,7 @@ from typing import final
 
 from msgspec import Struct, field
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
     ConsumerPositioned,
     FetchServed,
