@@ -1,9 +1,13 @@
 """A producer: sends messages at a steady rate, in order, to each partition's leader. It sends a
 message again if the answer proves nothing, and records the outcome that the answer proves.
 
-Per partition at most five batches are in flight. When a batch fails, no further batch is sent until
-all batches in flight have an answer; then the failed ones are sent again, in their order. So an
-idempotent producer keeps its sequence numbers in order (KIP-98).
+When a batch fails, no further batch is sent until all batches in flight have an answer; then the
+failed ones are sent again, in their order. So an idempotent producer keeps its sequence numbers in
+order (KIP-98).
+
+A partition's leader recognises a batch again if it is among the last five of its producer. So no
+batch is sent that would be the sixth from the oldest one without an answer, whose first leader may
+have stored it and be unable to answer.
 
 A batch that is given up leaves a gap in the sequence numbers of its partition, which then takes
 another producer id. What waits behind the gap is sent again with that id.
@@ -30,7 +34,7 @@ from fencepost_kafka import (
 )
 
 SECOND = 1_000 * MS
-MOST_IN_FLIGHT = 5
+MOST_RECOGNISED = 5
 MOST_IN_BATCH = 100
 MESSAGE_LIMIT_NS = 30 * SECOND
 REQUEST_LIMIT_MS = 5_000
@@ -49,6 +53,8 @@ class _Batch:
     last answer was that an earlier sequence number is missing, so it is not stored."""
 
     place: Place
+    number: int
+    """How many batches of its partition were made before it."""
     messages: tuple[_Message, ...]
     data: bytes
     call: int | None = None
@@ -69,9 +75,16 @@ class _Partition:
 
     unsent: deque[_Message] = field(default_factory=deque)
     sent: deque[_Batch] = field(default_factory=deque)
+    made: int = 0
+    """How many batches it has had."""
     producer: tuple[int, int] | None = None
     next_sequence: int = 0
     broken: bool = False
+
+    def may_send(self) -> bool:
+        """Whether the leader would still recognise the oldest batch without an answer, if one more
+        was sent."""
+        return not self.sent or self.made - self.sent[0].number < MOST_RECOGNISED
 
 
 class ProducerClient:
@@ -199,12 +212,12 @@ class ProducerClient:
         if failed:
             # They keep their sequence numbers, so they need no new producer id.
             if len(failed) == len(one.sent) and all(b.again_ns <= now.monotonic_ns for b in failed):
-                for batch in failed[:MOST_IN_FLIGHT]:
+                for batch in failed:
                     self._dispatch(batch, one)
             return
         if not self._has_producer(one, now):
             return
-        while one.unsent and len(one.sent) < MOST_IN_FLIGHT:
+        while one.unsent and one.may_send():
             batch = self._form(place, one, now)
             one.sent.append(batch)
             self._dispatch(batch, one)
@@ -233,7 +246,8 @@ class ProducerClient:
         data = record_batch.build(
             values, 0, -1, now.wall_ms, producer=(producer_id, epoch, sequence)
         )
-        return _Batch(place, tuple(several), data)
+        one.made += 1
+        return _Batch(place, one.made - 1, tuple(several), data)
 
     def _dispatch(self, batch: _Batch, one: _Partition) -> None:
         address = self._routes.leader(batch.place)

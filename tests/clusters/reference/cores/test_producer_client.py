@@ -30,14 +30,14 @@ def unanswered(sent: Sent) -> Error | None:
 
 class Bench:
     """An idempotent producer of one message each `every_s`, to two partitions in turn. `answer`
-    decides how a broker answers a produce, `lasts_ns` after it. Without an answer the call fails.
+    decides how a broker answers a produce, `lasts` after it. Without an answer the call fails.
     """
 
     def __init__(
         self,
         answer: Callable[[Sent], Error | None] = unanswered,
         every_s: float = 5,
-        lasts_ns: int = SECOND // 10,
+        lasts: Callable[[Sent], int] = lambda sent: SECOND // 10,
     ) -> None:
         self.out = Outbox()
         routes: Any = SimpleNamespace(
@@ -52,7 +52,7 @@ class Bench:
         options = ProducerOptions(partitions=(("orders", 0), ("orders", 1)), rate=1 / every_s)
         self.producer = ProducerClient("p#1", options, routes, self.out, Instant(0, 0))
         self.answer = answer
-        self.lasts_ns = lasts_ns
+        self.lasts = lasts
         self.open: dict[int, tuple[Sent, int]] = {}
         """Call -> what it has sent, and when it ends."""
         self.outcomes: dict[str, str] = {}
@@ -102,7 +102,7 @@ class Bench:
                 assert part.records is not None
                 batch = record_batch.parse(part.records)
                 one = Sent(part.index, batch.producer_id, batch.base_sequence)
-                self.open[effect.call_id] = one, self.now_ns + self.lasts_ns
+                self.open[effect.call_id] = one, self.now_ns + self.lasts(one)
 
 
 def test_a_message_is_sent_again_though_one_of_another_partition_was_given_up() -> None:
@@ -131,9 +131,24 @@ def test_what_waits_behind_a_gap_is_sent_again_with_a_new_producer_id() -> None:
             return Error.NONE
         return None if sent.sequence == 0 else Error.OUT_OF_ORDER_SEQUENCE_NUMBER
 
-    bench = Bench(answer, every_s=0.1, lasts_ns=SECOND // 2)
+    bench = Bench(answer, every_s=0.1, lasts=lambda sent: SECOND // 2)
     waiting = bench.passes(MESSAGE_LIMIT_NS - SECOND)
     assert {one.producer for one in waiting} == {7}
     bench.passes(MESSAGE_LIMIT_NS + 2 * SECOND)
     assert bench.outcomes["p#1:0"] == "unknown"
     assert [bench.outcomes.get(f"p#1:{number}") for number in (20, 40, 60)] == ["ok"] * 3
+
+
+def test_a_leader_can_recognise_a_batch_again_that_had_no_answer() -> None:
+    """A leader recognises the last five batches of a producer. So there may be no sixth before the
+    first one has an answer, though those in between have theirs."""
+
+    def lasts(sent: Sent) -> int:
+        return 3 * SECOND if sent.sequence == 0 else SECOND // 10
+
+    bench = Bench(lambda sent: Error.NONE, every_s=0.1, lasts=lasts)
+    early = bench.passes(3 * SECOND)  # The first batch has two messages.
+    assert [one.sequence for one in early if one.partition == 0] == [0, 2, 3, 4, 5]
+    assert [bench.outcomes.get(f"p#1:{number}") for number in (2, 4, 8)] == [None, "ok", "ok"]
+    bench.passes(5 * SECOND)
+    assert [bench.outcomes.get(f"p#1:{number}") for number in (2, 12, 40)] == ["ok"] * 3
