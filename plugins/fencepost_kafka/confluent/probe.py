@@ -138,6 +138,7 @@ class ProbeWork:
                 brokers=answer.brokers,
                 answer=answer.answer,
                 acks=getattr(probe, "acks", -1),
+                voter=getattr(probe, "node", -1),
             )
         )
 

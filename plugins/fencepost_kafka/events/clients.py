@@ -176,6 +176,7 @@ class ProbeCompleted(Struct, frozen=True, kw_only=True, tag="client.probe_comple
     accepted produce (-1: none); `sent_at_ns` when the request left; `brokers` the broker ids that
     a Metadata answer names; `answer`, where bytes were sent, the frame that came back, without its
     length, or the metrics page, in hexadecimal. `acks` is a Produce's (-1: all, or not known).
+    `voter` is the controller that a change of voters names (-1: none, or not known).
     """
 
     operation: str
@@ -193,6 +194,7 @@ class ProbeCompleted(Struct, frozen=True, kw_only=True, tag="client.probe_comple
     brokers: tuple[int, ...] = ()
     answer: str = ""
     acks: int = -1
+    voter: int = -1
 
     def sentence(self) -> str:
         where = f" for {at(self)}" if self.topic and self.partition >= 0 else ""

@@ -1,4 +1,5 @@
-"""Which nodes run, and which of them faults affect, by the harness's events alone.
+"""Which nodes run and vote, and which of them faults affect, by the words of the harness and of
+clients.
 
 What a promise of availability needs: brokers, the servers that decide about them (controllers,
 ZooKeeper's servers), and the clients' links to all of these.
@@ -12,6 +13,7 @@ from typing import final
 from msgspec import Struct, field
 
 from fencepost import (
+    Administered,
     Event,
     FaultHealed,
     FaultInjected,
@@ -19,11 +21,14 @@ from fencepost import (
     ProcessExited,
     ProcessSpawned,
 )
-from fencepost_kafka import ControllerBegan, PartitionCommitted
+from fencepost_kafka import ControllerBegan, PartitionCommitted, ProbeCompleted
 from fencepost_kafka.active_faults import ActiveFault, ActiveFaults, slot_of
 
 SURROUNDINGS: frozenset[type[Struct]] = frozenset(
-    {ProcessSpawned, ProcessExited, FaultInjected, FaultHealed, NodeStarted, ControllerBegan}
+    {
+        *(ProcessSpawned, ProcessExited, FaultInjected, FaultHealed, NodeStarted, ControllerBegan),
+        *(Administered, ProbeCompleted),
+    }
 )
 """The events that `Surroundings.take` applies."""
 BROKER = "broker"
@@ -54,6 +59,13 @@ class Surroundings(Struct):
     """slot -> broker id; a duplicate's slot has the id of its original."""
     deciding: set[str] = field(default_factory=set)
     """The slots of controllers and of ZooKeeper's servers."""
+    ids: dict[int, str] = field(default_factory=dict)
+    """Their ids -> their slots."""
+    removed: set[str] = field(default_factory=set)
+    """Those that are no voters, as a client was answered."""
+    doubted: set[str] = field(default_factory=set)
+    """Those that may be voters or not: a change was asked for, and no client knows that it was
+    made. Its record may be in a log all the same, and counts from there on (KIP-853)."""
     living: dict[str, str] = field(default_factory=dict)
     """slot -> its live process."""
     acting: str = ""
@@ -77,6 +89,11 @@ class Surroundings(Struct):
                 self.deciding.add(slot_of(event.process))
             case ControllerBegan():
                 self.acting = slot_of(event.process)
+            case Administered(operation="add_voter" | "remove_voter") as body:
+                self.doubted.update(body.targets)
+                return self._other_voters(f"a client asked to {body.operation.replace('_', ' ')}")
+            case ProbeCompleted(api="AddRaftVoter" | "RemoveRaftVoter", outcome="answered") as body:
+                return self._accepted(self.ids.get(body.voter, ""), body.api)
             case FaultInjected() as body:
                 if not body.directions and all(map(self._ended, body.targets)):
                     return None
@@ -98,6 +115,7 @@ class Surroundings(Struct):
             self.brokers[body.slot] = body.node_id
         elif body.role in _DECIDING:
             self.deciding.add(body.slot)
+            self.ids[body.node_id] = body.slot
         else:
             return None
         self.living[body.slot] = body.started
@@ -105,11 +123,27 @@ class Surroundings(Struct):
             return None
         return Disturbance(f"{body.started} began", frozenset({body.slot}))
 
+    def _accepted(self, slot: str, api: str) -> Disturbance | None:
+        """A client was answered that a controller is a voter now, or none any more."""
+        if not slot:
+            return None
+        self.doubted.discard(slot)
+        if api == "AddRaftVoter":
+            self.removed.discard(slot)
+        else:
+            self.removed.add(slot)
+        return self._other_voters(f"{slot} became {'a' if api == 'AddRaftVoter' else 'no'} voter")
+
+    def _other_voters(self, words: str) -> Disturbance:
+        """Other voters may elect another leader, so this disturbs all that decide."""
+        return Disturbance(words, self.deciders())
+
     # ------------------------------------------------------------------------------------- answers
 
     def deciders(self) -> frozenset[str]:
         """The slots of the servers that decide about brokers now."""
-        return frozenset({*self.deciding, *([self.acting] if self.acting else [])})
+        voters = self.deciding - self.removed
+        return frozenset({*voters, *([self.acting] if self.acting else [])})
 
     def nodes(self) -> frozenset[str]:
         """The slots of nodes that have run."""
@@ -128,15 +162,18 @@ class Surroundings(Struct):
     def undecided(self) -> str:
         """Why no server may be able to decide about brokers, in words; empty if one can.
 
-        A majority of the servers must run, and no fault may affect one that runs, or a link between
-        them, or the links by which clients observe them. Where brokers decide, one of them must be
-        able to: the controller or a successor, and where there is none any that reads of a death.
+        A majority of the servers must run, whether those in doubt vote or not. No fault may affect
+        one that runs, or a link between them, or the links by which clients observe them. Where
+        brokers decide, one of them must be able to: the controller or a successor, and where there
+        is none any that reads of a death.
         """
         for role in {one.partition("-")[0] for one in self.deciding}:
-            servers = [one for one in self.deciding if one.partition("-")[0] == role]
+            # Of those in doubt, the ones that run may not vote, and the others may.
+            voters = self.deciding - self.removed - (self.doubted & self.living.keys())
+            servers = [one for one in voters if one.partition("-")[0] == role]
             running = [one for one in servers if one in self.living]
             if 2 * len(running) <= len(servers):
-                return f"{len(running)} of {len(servers)} servers {role} ran"
+                return f"{len(running)} of {len(servers)} servers {role} ran{self._in_doubt()}"
         running = [one for one in self.deciders() if one in self.living]
         reason = self._affected(running) or self._between({*running, CLIENTS})
         if reason or self.acting in self.living or self._has(_CONTROLLER):
@@ -145,6 +182,11 @@ class Surroundings(Struct):
         if all(self._affected([slot]) or self._cut(slot, running) for slot in brokers):
             return "no broker ran unaffected that could decide"
         return ""
+
+    def _in_doubt(self) -> str:
+        if not self.doubted:
+            return ""
+        return f", and it is not known whether {' and '.join(sorted(self.doubted))} voted"
 
     def _has(self, role: str) -> bool:
         return any(one.partition("-")[0] == role for one in self.deciding)

@@ -6,7 +6,14 @@ from __future__ import annotations
 import functools
 from typing import Literal
 
-from fencepost import FaultHealed, FaultInjected, PhaseStarted, ProcessExited, ProcessSpawned
+from fencepost import (
+    Administered,
+    FaultHealed,
+    FaultInjected,
+    PhaseStarted,
+    ProcessExited,
+    ProcessSpawned,
+)
 from fencepost.testing import HistoryBuilder, Verdict, judge
 from fencepost_kafka import (
     BoundsStated,
@@ -16,6 +23,7 @@ from fencepost_kafka import (
     ControllerBegan,
     PartitionCommitted,
     Polled,
+    ProbeCompleted,
     ProduceCompleted,
     ProduceInvoked,
     TopicCommitted,
@@ -87,6 +95,32 @@ class Story:
         began_ns = self.h.now_ns - ago_ms * 1_000_000
         body = FaultHealed(fault_id=fault_id, receipt=True, evidence="", began_at_ns=began_ns)
         self.h.add(HARNESS, body)
+
+    def ask(self, operation: Literal["add_voter", "remove_voter"], controller: int) -> None:
+        body = Administered(
+            operation=operation, arguments="{}", targets=(f"controller-{controller}",)
+        )
+        self.h.add(HARNESS, body)
+
+    def accept(
+        self, api: Literal["AddRaftVoter", "RemoveRaftVoter"], controller: int, *, error: str = ""
+    ) -> None:
+        """A client is answered that a change of voters was made, or refused."""
+        body = ProbeCompleted(
+            operation="op",
+            api=api,
+            broker=1,
+            slot="broker-1",
+            topic="",
+            partition=-1,
+            outcome="refused" if error else "answered",
+            error=error,
+            records=0,
+            base_offset=-1,
+            sent_at_ns=0,
+            voter=100 + controller,
+        )
+        self.h.add("clients/probe#1", body)
 
     def phase(self, name: str) -> None:
         self.h.add(HARNESS, PhaseStarted(phase=name))

@@ -272,6 +272,7 @@ class ProbeClient:
                 brokers=brokers,
                 answer=answer,
                 acks=getattr(command, "acks", -1),
+                voter=getattr(command, "node", -1),
             )
         )
 
