@@ -108,6 +108,11 @@ class ActiveFaults(Struct):
                 yield fault, reason
 
 
+DUPLICATES = ("-duplicate", "-twin")
+"""How the slot name of a second process with a node's id ends; the last one is of older
+histories."""
+
+
 @lru_cache(maxsize=4096)
 def slot_of(process: str) -> str:
     """`broker-2` of `broker-2#1`, and of itself."""

@@ -20,9 +20,6 @@ EMPTIES_DISK = "wipe_disk"
 """The fault after which a node's next process finds nothing that the former one stored."""
 NOTHING: Sequence[Finding] = ()
 """The findings of most steps: none."""
-DUPLICATES = ("-duplicate", "-twin")
-"""How the slot name of a second process with a node's id ends; the last one is of older
-histories."""
 
 
 def whole_run(event: Event) -> Keys:

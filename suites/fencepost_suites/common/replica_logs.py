@@ -9,8 +9,7 @@ from typing import final
 from msgspec import Struct, field
 
 from fencepost_kafka import LogAppended
-from fencepost_kafka.active_faults import slot_of
-from fencepost_suites.common.keys import DUPLICATES
+from fencepost_kafka.active_faults import DUPLICATES, slot_of
 
 
 @final

@@ -28,8 +28,8 @@ from fencepost_kafka import (
     ReplicaCheckpointed,
     ReplicaRemoved,
 )
-from fencepost_kafka.active_faults import slot_of
-from fencepost_suites.common.keys import DUPLICATES, NOTHING, by_disk, by_partition
+from fencepost_kafka.active_faults import DUPLICATES, slot_of
+from fencepost_suites.common.keys import NOTHING, by_disk, by_partition
 
 Place = tuple[str, int]
 """A topic and the number of a partition."""

@@ -23,7 +23,8 @@ from fencepost_kafka import (
     SegmentFound,
     StoredBatch,
 )
-from fencepost_suites.common.keys import DUPLICATES, NOTHING, by_partition
+from fencepost_kafka.active_faults import DUPLICATES
+from fencepost_suites.common.keys import NOTHING, by_partition
 
 
 class Copy(Struct):

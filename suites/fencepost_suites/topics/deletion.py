@@ -32,9 +32,9 @@ from fencepost_kafka import (
     TopicCommitted,
     TopicMarked,
 )
-from fencepost_kafka.active_faults import slot_of
+from fencepost_kafka.active_faults import DUPLICATES, slot_of
 from fencepost_suites.common.committed import Brokers, Partitions, TopicPartition
-from fencepost_suites.common.keys import DUPLICATES, NOTHING, whole_run
+from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import named
 
 DONE_WITHIN_NS = 10_000_000_000

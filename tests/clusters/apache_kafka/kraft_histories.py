@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fencepost import FaultHealed, FaultInjected, NodeStarted, ProcessExited
+from fencepost import Event, FaultHealed, FaultInjected, NodeStarted, ProcessExited
 from fencepost.testing import HistoryBuilder, Verdict, judge
 from fencepost_clusters.apache_kafka.log_memory import SessionConfigured
 from fencepost_clusters.apache_kafka.rules.promises import CLAUSES, RULES
@@ -12,6 +12,7 @@ from fencepost_kafka import (
     BrokerCommitted,
     ControllerElected,
     HeartbeatRefused,
+    HighWatermarkAdvanced,
     PartitionCommitted,
 )
 
@@ -112,3 +113,18 @@ def intruded() -> HistoryBuilder:
     h.add(DUPLICATE, NodeStarted(role="broker", node_id=1, incarnation="two", log_end=-1))
     h.add(DUPLICATE, HeartbeatRefused(broker_id=1, broker_epoch=-1, error=DUPLICATE, controller=-1))
     return h
+
+
+def raises(h: HistoryBuilder, process: str, mark: int, *, as_leader: bool = True) -> Event:
+    """A replica of `orders-0` raises its high watermark."""
+    body = HighWatermarkAdvanced(
+        topic="orders",
+        partition=0,
+        high_watermark=mark,
+        log_end=mark,
+        leader_epoch=1,
+        as_leader=as_leader,
+        isr=(),
+        counted=(),
+    )
+    return h.add(process, body)

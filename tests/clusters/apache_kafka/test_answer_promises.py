@@ -4,14 +4,13 @@ KR-28), each with a violation, a near miss and a history that decides nothing.""
 from __future__ import annotations
 
 from msgspec import structs
-from tests.clusters.apache_kafka.kraft_histories import FIRST, OBSERVER, verdict
+from tests.clusters.apache_kafka.kraft_histories import FIRST, OBSERVER, raises, verdict
 
-from fencepost import Event, Evidence, NodeStarted, Stalled
+from fencepost import Evidence, NodeStarted, Stalled
 from fencepost.testing import HistoryBuilder, Outcome, judge
 from fencepost_clusters.apache_kafka.rules.promises import CLAUSES, RULES
 from fencepost_kafka import (
     BrokerStateChanged,
-    HighWatermarkAdvanced,
     LeadershipEnded,
     LeadershipStarted,
     MetadataApplied,
@@ -133,20 +132,6 @@ def steps_down(h: HistoryBuilder) -> None:
     )
 
 
-def raises(h: HistoryBuilder, mark: int) -> Event:
-    body = HighWatermarkAdvanced(
-        topic="orders",
-        partition=0,
-        high_watermark=mark,
-        log_end=mark,
-        leader_epoch=1,
-        as_leader=True,
-        isr=(),
-        counted=(),
-    )
-    return h.add(FIRST, body)
-
-
 def answers(h: HistoryBuilder, error: str = "NONE", offset: int = 5, ago_ms: int = 0) -> None:
     body = ProduceAnswered(
         topic="orders",
@@ -169,10 +154,10 @@ def answers(h: HistoryBuilder, error: str = "NONE", offset: int = 5, ago_ms: int
 def test_a_write_that_is_acknowledged_uncommitted_breaks_kr_27() -> None:
     h = HistoryBuilder()
     leads(h)
-    raises(h, 5)
+    raises(h, FIRST, 5)
     steps_down(h)
     answers(h, ago_ms=10)
-    raises(h, 6)  # too late
+    raises(h, FIRST, 6)  # too late
     found = verdict(h, "KR-27")
     assert "after it had stepped down" in found.violations[0].message
 
@@ -190,7 +175,7 @@ def test_a_high_watermark_of_before_whose_line_is_printed_later_keeps_kr_27() ->
     leads(h)
     raised_ns = h.now_ns
     answers(h)
-    *before, last = (*h.events(), raises(h, 6))
+    *before, last = (*h.events(), raises(h, FIRST, 6))
     earlier = structs.replace(last, at_ns=raised_ns)
     chosen = [rule for rule in RULES if rule.clause == "KR-27"]
     clauses = {one.id: one for one in CLAUSES}
@@ -202,7 +187,7 @@ def test_committed_writes_and_later_requests_decide_nothing_for_kr_27() -> None:
     h = HistoryBuilder()
     answers(h)  # nothing is known of its high watermark
     leads(h)
-    raises(h, 6)
+    raises(h, FIRST, 6)
     answers(h)
     answers(h, "NOT_ENOUGH_REPLICAS")
     steps_down(h)

@@ -3,11 +3,11 @@ near misses and histories that decide nothing."""
 
 from __future__ import annotations
 
-from tests.clusters.apache_kafka.kraft_histories import verdict
+from tests.clusters.apache_kafka.kraft_histories import raises, verdict
 
 from fencepost import Evidence
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import FollowingStarted, HighWatermarkAdvanced, LogTruncated
+from fencepost_kafka import FollowingStarted, LogTruncated
 
 
 def follows(h: HistoryBuilder, process: str, mark: int, end: int) -> None:
@@ -17,26 +17,12 @@ def follows(h: HistoryBuilder, process: str, mark: int, end: int) -> None:
     h.add(process, body)
 
 
-def raises(h: HistoryBuilder, process: str, mark: int) -> None:
-    body = HighWatermarkAdvanced(
-        topic="orders",
-        partition=0,
-        high_watermark=mark,
-        log_end=mark,
-        leader_epoch=1,
-        as_leader=False,
-        isr=(),
-        counted=(),
-    )
-    h.add(process, body)
-
-
 def restarted(mark: int, end: int, highest: int = 5, process: str = "broker-1#2") -> HistoryBuilder:
     """Broker 1 began, committed so far, and begins again with that."""
     h = HistoryBuilder()
     follows(h, "broker-1#1", 0, 0)
     if highest:
-        raises(h, "broker-2#1", highest)
+        raises(h, "broker-2#1", highest, as_leader=False)
     follows(h, process, mark, end)
     return h
 
@@ -71,7 +57,7 @@ def truncated(to: int, began: int = 3, raised: int = 0) -> HistoryBuilder:
     h = HistoryBuilder()
     follows(h, "broker-1#1", began, 9)
     if raised:
-        raises(h, "broker-1#1", raised)
+        raises(h, "broker-1#1", raised, as_leader=False)
     body = LogTruncated(
         topic="orders",
         partition=0,

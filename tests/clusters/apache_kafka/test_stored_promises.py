@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import pytest
 from msgspec import structs
-from tests.clusters.apache_kafka.kraft_histories import OBSERVER, verdict
+from tests.clusters.apache_kafka.kraft_histories import OBSERVER, raises, verdict
 
 from fencepost import Evidence, NodeStarted
 from fencepost.testing import HistoryBuilder, Outcome, judge
 from fencepost_clusters.apache_kafka.rules.promises import CLAUSES, RULES
 from fencepost_kafka import (
-    HighWatermarkAdvanced,
     IsrChangeAsked,
     LeadershipStarted,
     LogAppended,
@@ -98,20 +97,6 @@ def polled(h: HistoryBuilder, offset: int) -> None:
     h.add(CLIENT, body)
 
 
-def raised(h: HistoryBuilder, mark: int) -> None:
-    body = HighWatermarkAdvanced(
-        topic="orders",
-        partition=0,
-        high_watermark=mark,
-        log_end=mark,
-        leader_epoch=1,
-        as_leader=True,
-        isr=(),
-        counted=(),
-    )
-    h.add(B1, body)
-
-
 def asked(h: HistoryBuilder, new: tuple[int, ...], old: tuple[int, ...], start: int = 0) -> None:
     body = IsrChangeAsked(
         topic="orders",
@@ -128,7 +113,11 @@ def asked(h: HistoryBuilder, new: tuple[int, ...], old: tuple[int, ...], start: 
     h.add(B1, body)
 
 
-DID = {"KR-12": acknowledged, "KR-13": polled, "KR-14": lambda h, offset: raised(h, offset + 1)}
+DID = {
+    "KR-12": acknowledged,
+    "KR-13": polled,
+    "KR-14": lambda h, offset: raises(h, B1, offset + 1),
+}
 THREE = pytest.mark.parametrize("clause", DID)
 
 
@@ -214,6 +203,21 @@ def test_a_member_that_has_said_nothing_proves_nothing(clause: str) -> None:
 
 
 @THREE
+def test_a_member_that_never_logs_what_it_stores_is_undecided(clause: str) -> None:
+    """Broker 2 says once how far it has stored, as a follower that begins does."""
+    h = begun(1, 2)
+    h.add(B2, LeadershipStarted(
+        topic="orders", partition=0, leader_epoch=0, isr=(1, 2), log_start=-1, log_end=0,
+        high_watermark=0,
+    ))  # fmt: skip
+    stores(h, B1, end=1)
+    DID[clause](h, 0)
+    found = verdict(h.after(LATE_MS), clause)
+    assert found.verdict is Outcome.UNKNOWN
+    assert "brokers [2] never logged what they stored" in found.reason
+
+
+@THREE
 def test_what_was_truncated_is_stored_no_longer(clause: str) -> None:
     h = begun(1, 2)
     stores(h, B1, B2, end=1)
@@ -277,7 +281,7 @@ def test_reading_all_there_is_exercises_nothing() -> None:
 def test_only_a_commit_on_a_smaller_isr_exercises_kr_14() -> None:
     h = begun(1, 2, 3)
     stores(h, B1, B2, B3, end=1)
-    raised(h, 1)
+    raises(h, B1, 1)
     assert verdict(h, "KR-14").verdict is Outcome.NOT_EXERCISED
 
 
@@ -288,7 +292,7 @@ def entering(end: int, mark: int, start: int = 0, ago_ms: int = 2 * SETTLED_MS) 
     """Broker 3, whose log ends there, is to enter the ISR."""
     h = begun(1, 2)
     stores(h, B3, end=end)
-    raised(h, mark)
+    raises(h, B1, mark)
     h.after(ago_ms)
     asked(h, (1, 2, 3), (1, 2), start)
     return h

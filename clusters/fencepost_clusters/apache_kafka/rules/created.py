@@ -37,11 +37,10 @@ from fencepost_kafka import (
     TopicCommitted,
     TopicPartition,
 )
-from fencepost_kafka.active_faults import slot_of
+from fencepost_kafka.active_faults import DUPLICATES, slot_of
 
 BEGINS_WITHIN_NS = 5 * SECOND
 """How long a broker that has applied a new partition may take until it leads or follows it."""
-_DUPLICATE = "-duplicate"
 
 
 @final
@@ -131,7 +130,7 @@ class NoticesNewPartitions:
         body = event.body
         process = event.process
         match body:
-            case BrokerStateChanged(new="ACTIVE") if _DUPLICATE not in slot_of(process):
+            case BrokerStateChanged(new="ACTIVE") if not slot_of(process).endswith(DUPLICATES):
                 state.running[process] = body.broker_id
             case BrokerStateChanged() | BrokerStopping() | NodeStarted():
                 state.gone(process)

@@ -11,11 +11,10 @@ from msgspec import Struct
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
 from fencepost_clusters.apache_kafka.rules.keys import NOTHING, SECOND, unless_stalled, whole_run
 from fencepost_kafka import MetadataApplied, PartitionCommitted, SegmentFound, TopicCommitted
-from fencepost_kafka.active_faults import slot_of
+from fencepost_kafka.active_faults import DUPLICATES, slot_of
 
 REMOVED_WITHIN_NS = 10 * SECOND
 """How long a broker may take to remove its replicas, once it has applied the deletion."""
-_DUPLICATE = "-duplicate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ class DeletedIsRemoved:
         for topic_id, deletion in state.deleted.items():
             for slot, node_id in state.ids.items():
                 knew_ns = self._knew(state, slot, deletion)
-                if slot.endswith(_DUPLICATE) or knew_ns is None or slot not in disks:
+                if slot.endswith(DUPLICATES) or knew_ns is None or slot not in disks:
                     continue
                 lived_ns = state.last[slot] - knew_ns
                 held = state.held.get((slot, topic_id))

@@ -40,14 +40,13 @@ from fencepost_kafka import (
     TopicCommitted,
     TopicPartition,
 )
-from fencepost_kafka.active_faults import slot_of
+from fencepost_kafka.active_faults import DUPLICATES, slot_of
 
 READ_WITHIN_NS = 5 * SECOND
 """A record of a smaller ISR is read this much later than it is committed at most: the controller
 that the observer asks may have been cut off from the others."""
 SETTLED_NS = SECOND // 5
 """A high watermark that is this old has been compared with every follower that enters the ISR."""
-_DUPLICATE = "-duplicate"
 _NO_RECORD = 1 << 62
 
 STORED_KINDS: frozenset[type[Struct]] = frozenset(
@@ -86,12 +85,13 @@ class Stored:
     deleted: set[str] = field(default_factory=set)
     """The names of topics that were ever deleted: events of two topics may have such a name."""
     suspects: list[_Suspect] = field(default_factory=list)
-    open: bool = False
-    """Whether replicas log what they store: histories of before they did prove nothing."""
+    telling: set[int] = field(default_factory=set)
+    """The brokers that ever logged what they store. One that does not proves nothing."""
 
     def learn(self, event: Event) -> None:
         """Applies an event of one of `STORED_KINDS`."""
-        self.open = self.open or isinstance(event.body, LogAppended)
+        if isinstance(event.body, LogAppended):
+            self.telling.add(self.ids.get(slot_of(event.process), -1))
         match event.body:
             case LogAppended() | FollowingStarted() | LeadershipStarted() as body:
                 place = body.topic, body.partition
@@ -105,7 +105,7 @@ class Stored:
                 self._committed(event, body)
             case NodeStarted(role="broker", node_id=node_id):
                 self.ids[slot_of(event.process)] = node_id
-            case ProcessExited(ended=ended) if _DUPLICATE in ended:
+            case ProcessExited(ended=ended) if slot_of(ended).endswith(DUPLICATES):
                 # Its next process may have another disk.
                 for ends in self.ends.values():
                     ends.pop(slot_of(ended), None)
@@ -147,7 +147,7 @@ class Stored:
     def judge(self, event: Event, place: TopicPartition, end: int, did: str) -> Sequence[Finding]:
         """Whether each member of the ISR has stored a partition up to that end."""
         record = self.records.get(place)
-        if record is None or place[0] in self.deleted or len(record.isr) < 2 or not self.open:
+        if record is None or place[0] in self.deleted or len(record.isr) < 2 or not self.telling:
             return NOTHING
         known = {one: self.end_of(place, one) for one in record.isr}
         short = {one: has for one, has in known.items() if has is not None and has < end}
@@ -174,12 +174,20 @@ class Stored:
         """The suspects that no record has explained."""
         found: list[Finding] = []
         for one in self.suspects:
-            if end.complete and end.ended_at_ns - one.at_ns > READ_WITHIN_NS:
-                found.append(one.violated)
+            why = self._undecided(one)
+            if not why and one.offset != _NO_RECORD:
+                read = end.complete and end.ended_at_ns - one.at_ns > READ_WITHIN_NS
+                why = "" if read else "a smaller ISR may have been stored"
+            if why:
+                found.append(Undecided(f"{one.violated.message}; {why}", one.violated.at))
             else:
-                message = f"{one.violated.message}; a smaller ISR may have been stored"
-                found.append(Undecided(message, one.violated.at))
+                found.append(one.violated)
         return found
+
+    def _undecided(self, suspect: _Suspect) -> str:
+        """Why what it lacks may have been stored all the same, in words."""
+        silent = sorted(suspect.lacking - self.telling)
+        return f"brokers {silent} never logged what they stored" if silent else ""
 
 
 @final
@@ -333,7 +341,7 @@ class EntersCaughtUp:
     @staticmethod
     def _asked(state: _Entering, event: Event, body: IsrChangeAsked) -> Sequence[Finding]:
         place = body.topic, body.partition
-        if body.topic in state.stored.deleted or not state.stored.open:
+        if body.topic in state.stored.deleted or not state.stored.telling:
             return NOTHING
         mark = state.settled(event.process, place, event.at_ns)
         needed = max(mark, body.epoch_start)
@@ -361,4 +369,4 @@ class EntersCaughtUp:
         return found
 
     def end(self, state: _Entering, end: RunEnd) -> Sequence[Finding]:
-        return [one.violated for one in state.stored.suspects]
+        return state.stored.findings(end)
