@@ -7,7 +7,7 @@ from tests.suites.clients.client_histories import acked, invoke_named, poll, rea
 
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import AdminCompleted, BrokerDeclared, BrokerDeleted
-from fencepost_suites.common.committed import Brokers
+from fencepost_kafka.committed import Brokers
 
 
 def declared(broker: int, epoch: int, new: str = "Active") -> BrokerDeclared:

@@ -32,9 +32,9 @@ from fencepost_kafka import (
     TopicMarked,
 )
 from fencepost_kafka.active_faults import slot_of
+from fencepost_kafka.committed import Brokers, Partitions
 from fencepost_suites.availability.overdue import Overdue, judged
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Surroundings
-from fencepost_suites.common.committed import Brokers, Partitions
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import named, span
 

@@ -31,9 +31,9 @@ from fencepost_kafka import (
     TopicMarked,
 )
 from fencepost_kafka.active_faults import slot_of
+from fencepost_kafka.committed import Partitions, TopicPartition
 from fencepost_suites.availability.overdue import Overdue, judged
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Disturbance, Fit, Surroundings
-from fencepost_suites.common.committed import Partitions, TopicPartition
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import span
 

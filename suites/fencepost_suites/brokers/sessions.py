@@ -34,9 +34,9 @@ from fencepost_kafka import (
     ProbeCompleted,
     RequestRefused,
 )
+from fencepost_kafka.committed import Brokers
 from fencepost_suites.brokers.fencing import Serving
 from fencepost_suites.brokers.leases import MS, Late, judge_late
-from fencepost_suites.common.committed import Brokers
 from fencepost_suites.common.keys import NOTHING, by_slot_living, whole_run
 from fencepost_suites.common.words import span
 

@@ -26,8 +26,8 @@ from fencepost_kafka import (
     PartitionCommitted,
     TopicCommitted,
 )
+from fencepost_kafka.committed import Partitions, TopicPartition
 from fencepost_suites.brokers.leases import MS, Late, judge_late
-from fencepost_suites.common.committed import Partitions, TopicPartition
 from fencepost_suites.common.keys import NOTHING, by_life, whole_run
 from fencepost_suites.common.words import named, span
 

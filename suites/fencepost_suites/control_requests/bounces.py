@@ -29,8 +29,8 @@ from fencepost_kafka import (
     TopicCommitted,
     TopicMarked,
 )
+from fencepost_kafka.committed import Partitions
 from fencepost_suites.brokers.leases import judge_late
-from fencepost_suites.common.committed import Partitions
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.control_requests.effects import ROLE_KINDS, RefusedRoles
 from fencepost_suites.control_requests.obeying import REQUEST_KINDS

@@ -39,8 +39,8 @@ from fencepost_kafka import (
     TopicMarked,
 )
 from fencepost_kafka.active_faults import FAULT_KINDS, ActiveFaults
+from fencepost_kafka.committed import Partitions
 from fencepost_suites.brokers.leases import MS, Late
-from fencepost_suites.common.committed import Partitions
 from fencepost_suites.common.words import span
 from fencepost_suites.control_requests.requests import NO_EPOCH, Request
 

@@ -26,8 +26,8 @@ from fencepost_kafka import (
     PartitionCommitted,
     TopicCommitted,
 )
+from fencepost_kafka.committed import Partitions
 from fencepost_suites.brokers.leases import Late, judge_late
-from fencepost_suites.common.committed import Partitions
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.surfaces import observed
 from fencepost_suites.heartbeats.accounts import HEARTBEAT_INFO, Superseded

@@ -15,8 +15,8 @@ from fencepost_kafka import (
     ControlRequestSent,
     PartitionCommitted,
 )
+from fencepost_kafka.committed import Partitions
 from fencepost_suites.brokers.leases import MS, Late, judge_late
-from fencepost_suites.common.committed import Partitions
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import span
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Terms

@@ -29,8 +29,8 @@ from fencepost_kafka import (
     RequestRefused,
     TopicCommitted,
 )
+from fencepost_kafka.committed import Partitions
 from fencepost_suites.brokers.leases import MS
-from fencepost_suites.common.committed import Partitions
 from fencepost_suites.common.keys import NOTHING, by_life, whole_run
 from fencepost_suites.common.words import span
 

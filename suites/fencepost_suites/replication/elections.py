@@ -38,14 +38,14 @@ from fencepost_kafka import (
     SessionChanged,
     TopicCommitted,
 )
-from fencepost_suites.brokers.leases import MS, Late, judge_late
-from fencepost_suites.common.committed import (
+from fencepost_kafka.committed import (
     BROKER_NEWS,
     Brokers,
     Partitions,
     TopicPartition,
     is_fenced,
 )
+from fencepost_suites.brokers.leases import MS, Late, judge_late
 from fencepost_suites.common.fenced import LOG_KINDS, FencedAt
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import span

@@ -9,8 +9,8 @@ from msgspec import Struct, field
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Undecided, Violated
 from fencepost_kafka import BrokerCommitted, PartitionCommitted, TopicCommitted
+from fencepost_kafka.committed import Brokers, Partitions, TopicPartition, eligible_leaders
 from fencepost_suites.brokers.leases import Late, judge_late
-from fencepost_suites.common.committed import Brokers, Partitions, TopicPartition, eligible_leaders
 from fencepost_suites.common.fenced import LOG_KINDS, FencedAt
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import named

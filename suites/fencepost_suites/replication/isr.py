@@ -21,8 +21,8 @@ from fencepost_kafka import (
     ProduceAnswered,
     TopicCommitted,
 )
+from fencepost_kafka.committed import Partitions
 from fencepost_suites.brokers.leases import MS, Late, judge_late
-from fencepost_suites.common.committed import Partitions
 from fencepost_suites.common.keys import NOTHING, by_partition, by_topic, whole_run
 from fencepost_suites.common.words import span
 

@@ -24,8 +24,8 @@ from fencepost_kafka import (
     TopicCommitted,
 )
 from fencepost_kafka.active_faults import slot_of
+from fencepost_kafka.committed import Brokers, Partitions, TopicPartition
 from fencepost_suites.brokers.fencing import FETCH_WAIT_NS
-from fencepost_suites.common.committed import Brokers, Partitions, TopicPartition
 from fencepost_suites.common.keys import NOTHING, by_partition, by_topic, whole_run
 from fencepost_suites.common.words import named, span
 

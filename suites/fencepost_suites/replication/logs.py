@@ -22,7 +22,7 @@ from fencepost_kafka import (
     ReadCompleted,
     ReplicaRemoved,
 )
-from fencepost_suites.common.committed import eligible_leaders, leader_joins
+from fencepost_kafka.committed import eligible_leaders, leader_joins
 from fencepost_suites.common.keys import NOTHING, by_partition
 from fencepost_suites.common.replica_logs import ReplicaLogs
 

@@ -33,7 +33,7 @@ from fencepost_kafka import (
     TopicMarked,
 )
 from fencepost_kafka.active_faults import DUPLICATES, slot_of
-from fencepost_suites.common.committed import Brokers, Partitions, TopicPartition
+from fencepost_kafka.committed import Brokers, Partitions, TopicPartition
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import named
 

@@ -18,7 +18,7 @@ from fencepost_kafka import (
     PartitionCommitted,
     TopicCommitted,
 )
-from fencepost_suites.common.committed import BROKER_NEWS, Brokers, Partitions, TopicPartition
+from fencepost_kafka.committed import BROKER_NEWS, Brokers, Partitions, TopicPartition
 from fencepost_suites.common.keys import NOTHING, whole_run
 
 _RECORDS = (TopicCommitted, PartitionCommitted, *BROKER_NEWS, BrokersListed, BrokerDeleted)

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import PartitionCommitted, TopicCommitted
-from fencepost_suites.common.committed import Partitions
+from fencepost_kafka.committed import Partitions
 from fencepost_suites.common.keys import NOTHING, by_topic
 
 

@@ -17,31 +17,16 @@ from fencepost_kafka import (
     BrokerStopping,
     PartitionCommitted,
     TopicCommitted,
-    TopicPartition,
 )
+from fencepost_kafka.committed import Partitions
 
 
 @dataclass(slots=True)
 class _Records:
-    partitions: dict[TopicPartition, PartitionCommitted] = field(default_factory=dict)
+    partitions: Partitions = field(default_factory=Partitions)
     brokers: dict[int, BrokerCommitted] = field(default_factory=dict)
     gone: dict[int, int] = field(default_factory=dict)
     """broker -> the offset of the record that unregistered it."""
-
-    def take(self, body: PartitionCommitted) -> tuple[bool, PartitionCommitted | None]:
-        """Applies a record; returns whether it is news, and the state before."""
-        place = body.topic, body.partition
-        before = self.partitions.get(place)
-        if before is not None and body.offset <= before.offset:
-            return False, before
-        self.partitions[place] = body
-        return True, before
-
-    def forget(self, body: TopicCommitted) -> None:
-        """A topic is deleted."""
-        if body.deleted:
-            kept = {p: one for p, one in self.partitions.items() if p[0] != body.topic}
-            self.partitions = kept
 
 
 @final
@@ -60,10 +45,10 @@ class SwitchCoversNewReplicas:
     def step(self, state: _Records, event: Event) -> tuple[_Records, Sequence[Finding]]:
         body = event.body
         if isinstance(body, TopicCommitted):
-            state.forget(body)
+            state.partitions.forget(body)
             return state, NOTHING
         assert isinstance(body, PartitionCommitted)
-        news, before = state.take(body)
+        news, before = state.partitions.take(body)
         ended = before is not None and bool(before.adding or before.removing)
         if not news or before is None or not ended or body.adding or body.removing:
             return state, NOTHING
@@ -112,13 +97,13 @@ class UnregisteredHoldsNothing:
         body = event.body
         match body:
             case TopicCommitted():
-                state.forget(body)
+                state.partitions.forget(body)
             case BrokerCommitted():
                 state.brokers[body.broker_id] = body
                 if body.offset > state.gone.get(body.broker_id, -1):
                     state.gone.pop(body.broker_id, None)
             case PartitionCommitted():
-                news, _ = state.take(body)
+                news, _ = state.partitions.take(body)
                 if news:
                     return state, self._given(state, event, body)
             case BrokerDeleted():
@@ -142,7 +127,7 @@ class UnregisteredHoldsNothing:
         state.gone[body.broker_id] = body.offset
         kept = [
             f"{topic}-{number}"
-            for (topic, number), one in sorted(state.partitions.items())
+            for (topic, number), one in sorted(state.partitions.newest.items())
             if _holds(one, body.broker_id)
         ]
         if kept:
@@ -195,13 +180,13 @@ class NextInOrderLeads:
         body = event.body
         match body:
             case TopicCommitted():
-                state.records.forget(body)
+                state.records.partitions.forget(body)
             case BrokerStopping():
                 state.stopping.add(body.broker_id)
             case BrokerDeleted():
                 state.records.brokers.pop(body.broker_id, None)
             case PartitionCommitted():
-                news, before = state.records.take(body)
+                news, before = state.records.partitions.take(body)
                 if news:
                     first, after = state.run
                     state.run = first if body.offset == after else body.offset, body.offset + 1

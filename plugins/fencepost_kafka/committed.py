@@ -13,7 +13,7 @@ from typing import final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from fencepost_kafka import (
+from fencepost_kafka.events import (
     BrokerCommitted,
     BrokerDeclared,
     BrokerDeleted,
