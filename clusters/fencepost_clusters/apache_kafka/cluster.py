@@ -14,6 +14,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
+from uuid import UUID
 
 from msgspec import Struct
 
@@ -37,12 +38,14 @@ from fencepost import (
 )
 from fencepost_clusters.apache_kafka import disks, distribution, settings
 from fencepost_clusters.apache_kafka.log_parser import KafkaLogParser
+from fencepost_clusters.apache_kafka.metadata import first_snapshot as quorum
 from fencepost_clusters.apache_kafka.metadata.installed import schemas_in
 from fencepost_clusters.apache_kafka.metrics import exporter_config
 from fencepost_clusters.java import resolver_files
 from fencepost_kafka import COMBINED, COUNTS, KafkaView, Role, Timing
 from fencepost_kafka.bounds import availability
 from fencepost_kafka.facade.cluster import KafkaCluster
+from fencepost_kafka.faults.administration import EVERYWHERE
 from fencepost_kafka.faults.random_faults import KafkaFaultChooser
 from fencepost_kafka.faults.selectors import SELECTORS, select
 from fencepost_kafka.faults.states import STATES, states_of
@@ -52,9 +55,11 @@ from fencepost_kafka.recovery import missing
 
 DEFAULT_VERSION = "4.3.1"
 OLDEST = (3, 3)
-ADVERTISING = (3, 9)
-"""The first release whose controllers advertise an address (KIP-853)."""
+CHANGEABLE = (3, 9)
+"""The first release whose voters can change, and whose controllers advertise an address
+(KIP-853)."""
 PORTS = Ports(metrics=9095)
+CONTROLLER_LISTENER = "CONTROLLER"
 OBSERVER = "kraft_observer"
 METRICS_READER = "kraft_metrics_reader"
 _HEAP_MB: Mapping[str, int] = {Role.CONTROLLER: 128, Role.BROKER: 256}
@@ -96,7 +101,8 @@ class KRaft:
         if shape.counts.get(COMBINED, 0):
             raise NotApplicable("apache/kraft has one id for both nodes of a shared process")
         for own in (shape.settings, *shape.own.values()):
-            settings.given(own)
+            if settings.BOOTSTRAP in settings.given(own) and self._release < CHANGEABLE:
+                raise NotApplicable(f"{self.name} knows its controllers by a fixed list of voters")
         return lay_out(shape, PORTS)
 
     @property
@@ -151,22 +157,21 @@ class KRaft:
 
     def fault_chooser(self, shape: Shape) -> FaultChooser:
         """See `fencepost_kafka.faults.random_faults`."""
-        return KafkaFaultChooser(self.timing(shape), holder_keeps_id=True)
+        changeable = {"add_voter", "remove_voter"} if self._release >= CHANGEABLE else ()
+        return KafkaFaultChooser(
+            self.timing(shape), holder_keeps_id=True, administration=EVERYWHERE.union(changeable)
+        )
 
     def properties(self, place: Place, shape: Shape) -> dict[str, str]:
         """The configuration of the node in a place."""
         slot, address = place.slot, place.address
-        voters = (
-            f"{c.id_as(Role.CONTROLLER)}@{c.name}:{PORTS.controller}"
-            for c in place.layout.of(Role.CONTROLLER)
-        )
         return {
             **settings.SUITE_SETTINGS,
             **settings.given(shape.settings),
             "process.roles": str(slot.role),
             "node.id": str(slot.node_id),
-            "controller.quorum.voters": ",".join(voters),
-            "controller.listener.names": "CONTROLLER",
+            **self._quorum(place.layout),
+            "controller.listener.names": CONTROLLER_LISTENER,
             "listener.security.protocol.map": (
                 "CLIENT:PLAINTEXT,REPLICATION:PLAINTEXT,CONTROLLER:PLAINTEXT"
             ),
@@ -174,6 +179,42 @@ class KRaft:
             "log.dirs": str(place.data_dir),
             **settings.given(shape.own_of(slot.name, place.process)),
         }
+
+    def _quorum(self, layout: Layout) -> dict[str, str]:
+        """How a node finds the controllers. Where voters can change, it knows addresses to ask
+        first, and reads the voters from the metadata log."""
+        found = {
+            c.id_as(Role.CONTROLLER): f"{c.name}:{PORTS.controller}"
+            for c in layout.of(Role.CONTROLLER)
+        }
+        if self._release >= CHANGEABLE:
+            return {settings.BOOTSTRAP: ",".join(found.values())}
+        voters = (f"{node}@{where}" for node, where in found.items())
+        return {"controller.quorum.voters": ",".join(voters)}
+
+    def _bootstrap(self, slot: Slot, shape: Shape) -> tuple[str, ...]:
+        """The addresses of controllers that a broker is configured with."""
+        own = settings.given(shape.own_of(slot.name, f"{slot.name}#1"))
+        every = self._quorum(self.layout(shape)).get(settings.BOOTSTRAP, "")
+        return tuple(own.get(settings.BOOTSTRAP, every).split(","))
+
+    def _disk(self, place: Place) -> dict[str, str]:
+        """The files by which start.sh formats a new disk, as StorageTool does."""
+        meta = {"meta.properties": _lines(_formatted(place))}
+        first = place.layout.of(Role.CONTROLLER)
+        if self._release < CHANGEABLE or place.slot not in first:
+            return meta
+        voters = [
+            quorum.Voter(
+                c.node_id,
+                UUID(bytes=base64.urlsafe_b64decode(f"{_directory(place.run, f'{c.name}#1')}==")),
+                c.name,
+                PORTS.controller,
+            )
+            for c in first
+        ]
+        data = quorum.first_snapshot(voters, CONTROLLER_LISTENER)
+        return {**meta, "voters.base64": base64.encodebytes(data).decode()}
 
     def fetch(self) -> str:
         """See `Fetched`: Kafka."""
@@ -207,7 +248,7 @@ class KRaft:
                 "metrics.json": exporter_config(),
                 **resolver_files(place.hosts),
                 "server.properties": _lines(self.properties(place, shape)),
-                "meta.properties": _lines(_formatted(place)),
+                **self._disk(place),
             },
         )
 
@@ -226,6 +267,7 @@ class KRaft:
             fetch_timeout_ms=fetch_timeout_ms,
             keep_in_sync_ms=int(read["replica.lag.time.max.ms"]),
             balance_ms=_balance_ms(read),
+            bootstrap=self._bootstrap(slot, shape),
         )
 
     def observers(self, shape: Shape) -> Sequence[ClientSpec]:
@@ -305,7 +347,7 @@ def _listeners(
     before Kafka 3.9 accept none to advertise: all know them by the list of voters."""
     if slot.role is Role.CONTROLLER:
         listens = {"listeners": f"CONTROLLER://{address}:{PORTS.controller}"}
-        if release < ADVERTISING:
+        if release < CHANGEABLE:
             return listens
         return {**listens, "advertised.listeners": f"CONTROLLER://{slot.name}:{PORTS.controller}"}
     replication = f"REPLICATION://{slot.name}:{PORTS.replication}"
@@ -323,8 +365,13 @@ def _formatted(place: Place) -> dict[str, str]:
         "version": "1",
         "cluster.id": _uuid(place.run),
         "node.id": str(place.slot.node_id),
-        "directory.id": _uuid(f"{place.run} {place.process}"),
+        "directory.id": _directory(place.run, place.process),
     }
+
+
+def _directory(run: str, process: str) -> str:
+    """The id of the disk that a process formats."""
+    return _uuid(f"{run} {process}")
 
 
 def _uuid(of: str) -> str:

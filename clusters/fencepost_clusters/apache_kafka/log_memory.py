@@ -41,6 +41,8 @@ class Memory:
     fetch_timeout_ms: int = -1
     registers: bool = False
     """Whether the node is a broker."""
+    bootstrap: tuple[str, ...] = ()
+    """The addresses of controllers that it was configured with."""
     at_ns: int = 0
     """The time of the present line."""
     state: BrokerStateName = "INITIAL"

@@ -39,6 +39,7 @@ from fencepost_kafka import (
     HeartbeatRefused,
     LeaseExpired,
     MetadataApplied,
+    QuorumLearned,
     RecoveryEnded,
     RecoveryStarted,
     RequestRefused,
@@ -52,6 +53,8 @@ from fencepost_kafka import (
 
 LINE = re.compile(r"@(\d+) [A-Z]+ (\S+) (.*)")
 """A line as the layout in log4j2.properties prints it."""
+_VOTER = re.compile(r"ReplicaKey\(id=(\d+),.*?=([\w.-]+)/[^:]*:(\d+)\}")
+"""A voter in the text of a VoterSet, with the address of its one listener."""
 CONTROLLED_SHUTDOWN_MS = 300_000
 """How long a broker waits for its shutdown to be granted; Kafka has no setting for it."""
 
@@ -68,11 +71,13 @@ class KafkaLogParser:
         fetch_timeout_ms: int = -1,
         keep_in_sync_ms: int = 0,
         balance_ms: int = 0,
+        bootstrap: tuple[str, ...] = (),
         table: Sequence[LogPattern] | None = None,
     ) -> None:
         """`table` are the kinds of line, those of KRaft mode unless given. `keep_in_sync_ms` is how
         long a follower may lag, and `balance_ms` how often the active controller returns
-        leaderships to preferred replicas (0: not known)."""
+        leaderships to preferred replicas (0: not known). `bootstrap` are the addresses of
+        controllers that the node was configured with."""
         self._memory = Memory(
             slot.node_id,
             session_ms,
@@ -80,6 +85,7 @@ class KafkaLogParser:
             registers=slot.role is Role.BROKER,
             keep_in_sync_ms=keep_in_sync_ms,
             balance_ms=balance_ms,
+            bootstrap=bootstrap,
         )
         self._rows = _by_logger(tuple(TABLE if table is None else table))
 
@@ -164,6 +170,16 @@ def _stopped(now: Memory, said: Match[str]) -> Bodies:
 def _controller_started(now: Memory, said: Match[str]) -> Bodies:
     yield NodeStarted(role="controller", node_id=now.node_id, incarnation="", log_end=-1)
     yield QuorumConfigured(node_id=now.node_id, fetch_timeout_ms=now.fetch_timeout_ms)
+
+
+def _voters(now: Memory, said: Match[str]) -> Bodies:
+    read = {int(found[1]): f"{found[2]}:{found[3]}" for found in _VOTER.finditer(said[1])}
+    voters = tuple(sorted(read))
+    yield QuorumLearned(
+        voters=voters,
+        endpoints=tuple(read[one] for one in voters),
+        bootstrap=now.bootstrap if now.registers else (),
+    )
 
 
 def _election(now: Memory, said: Match[str]) -> Bodies:
@@ -305,6 +321,8 @@ TABLE: Sequence[LogPattern] = (
     row("BrokerLifecycleManager", r"Transitioning from \w+ to SHUTTING_DOWN", _shuts_down),
     row("ControllerServer", r"^(?:\[ControllerServer id=\d+\] )?Starting controller$",
          _controller_started),
+    row("KRaftControlRecordStateMachine", r"Latest set of voters is VoterSet\(voters=(\{.*\})\)",
+         _voters),
     row("QuorumState", r"Completed transition to CandidateState\(.*?\bepoch=(\d+)", _election),
     row("QuorumState", r"Completed transition to Leader\(.*?\bepochStartOffset=(\d+)", _won),
     row("KafkaRaftClient",

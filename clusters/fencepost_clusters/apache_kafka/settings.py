@@ -52,7 +52,6 @@ UNKNOWN = frozenset(
         "broker.id",
         "cluster.id",
         "controlled.shutdown.timeout.ms",
-        "controller.connect",
         "controller.id",
         "controller.listeners",
         "metadata.format.level",
@@ -65,6 +64,8 @@ UNKNOWN = frozenset(
     }
 )
 """The reference's own settings. Roles and ids exist in Kafka too, but the layout defines them."""
+BOOTSTRAP = "controller.quorum.bootstrap.servers"
+"""The addresses of controllers that a node asks first. It reads the voters in the metadata log."""
 _SWITCHES = frozenset({"auto.leader.rebalance.enable"})
 _LEAST_SEGMENT = 1 << 20
 """Kafka 4 accepts no smaller one."""
@@ -85,6 +86,9 @@ def _translated(name: str, value: str) -> tuple[str, str]:
         return "leader.imbalance.check.interval.seconds", str(max(1, int(value) // 1000))
     if name == "log.segment.bytes":
         return name, str(max(_LEAST_SEGMENT, int(value)))
+    if name == "controller.connect":
+        # Kafka starts with no address that it cannot parse; one at which nobody answers is as bad.
+        return BOOTSTRAP, ",".join(one for one in value.split(",") if ":" in one)
     if name in _SWITCHES:
         return name, {"0": "false", "1": "true"}.get(value, value)
     return RENAMED.get(name, name), value

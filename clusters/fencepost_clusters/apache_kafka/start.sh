@@ -3,6 +3,11 @@
 set -eu
 if [ ! -e "$DATA/meta.properties" ]; then
   cp "$KAFKA_HOME/bootstrap.checkpoint" "$DATA/bootstrap.checkpoint"
+  # A first voter begins with the voters of the quorum.
+  if [ -e voters.base64 ]; then
+    mkdir -p "$DATA/__cluster_metadata-0"
+    base64 -d voters.base64 >"$DATA/__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
+  fi
   cp meta.properties "$DATA/meta.properties.new"
   mv "$DATA/meta.properties.new" "$DATA/meta.properties"
 fi

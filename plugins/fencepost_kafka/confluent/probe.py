@@ -10,10 +10,11 @@ import io
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, final
+from uuid import UUID
 
 from kio.records.schema import NewRecordBatch, Record
 from kio.records.writers import write_batch
@@ -21,6 +22,8 @@ from kio.schema.add_raft_voter.v0 import request as add_request
 from kio.schema.add_raft_voter.v0.response import AddRaftVoterResponse
 from kio.schema.create_topics.v5 import request as create_request
 from kio.schema.create_topics.v5.response import CreateTopicsResponse
+from kio.schema.describe_quorum.v2 import request as describe_request
+from kio.schema.describe_quorum.v2.response import DescribeQuorumResponse
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v11 import request as fetch_request
 from kio.schema.fetch.v11.response import FetchResponse
@@ -52,12 +55,21 @@ from fencepost_kafka.events.values import ProbeOutcome
 _CREATE: Any = create_request
 _ADD: Any = add_request
 _REMOVE: Any = remove_request
+_DESCRIBE: Any = describe_request
 _FETCH: Any = fetch_request
 _METADATA: Any = metadata_request
 _PRODUCE: Any = produce_request
 _RECORD: Any = Record
 _BATCH: Any = NewRecordBatch
 
+_DESCRIBE_METADATA = _DESCRIBE.DescribeQuorumRequest(
+    topics=(
+        _DESCRIBE.TopicData(
+            topic_name="__cluster_metadata",
+            partitions=(_DESCRIBE.PartitionData(partition_index=0),),
+        ),
+    )
+)
 MOST_BYTES = 1 << 20
 _BATCH_HEADER = 61
 _COUNT_AT = 57
@@ -108,7 +120,7 @@ class ProbeWork:
             api, port, read = "Bytes", probe.port, _read_bytes
             frame = struct.pack(">i", len(raw)) + raw
         else:
-            request, read = build(probe)
+            request, read = build(probe, self._directory(probe))
             api, port = type(request).__name__.removesuffix("Request"), config.client_port
             frame = frame_request(config.process, self._correlation, request)
         self._correlation += 1
@@ -118,6 +130,24 @@ class ProbeWork:
         sent_at_ns = time.monotonic_ns()
         answer = exchange(address, frame, probe.limit_ms / 1000, read)
         self._record(probe, api, answer, sent_at_ns)
+
+    def _directory(self, probe: Known) -> UUID | None:
+        """The id of the directory in which a controller keeps the metadata, by the quorum itself: a
+        change of voters must name it. None: there is none, or nobody says."""
+        if not isinstance(probe, AddVoter | RemoveVoter):
+            return None
+        found: list[UUID | None] = []
+
+        def read(body: bytes) -> ExchangeResult:
+            found.extend(_directories(body, probe.node))
+            return ExchangeResult("answered")
+
+        config = self._session.config
+        frame = frame_request(config.process, self._correlation, _DESCRIBE_METADATA)
+        self._correlation += 1
+        address = (config.hosts[probe.slot], config.client_port)
+        exchange(address, frame, probe.limit_ms / 1000, read)
+        return next(iter(found), None)
 
     def _record(
         self, probe: ProbeCommand, api: str, answer: ExchangeResult, sent_at_ns: int
@@ -203,8 +233,10 @@ def _read_bytes(body: bytes) -> ExchangeResult:
     return ExchangeResult("answered", answer=body.hex())
 
 
-def build(probe: Known) -> tuple[Any, Callable[[bytes], ExchangeResult]]:
-    """The request of a probe, and how to read its answer."""
+def build(
+    probe: Known, directory: UUID | None = None
+) -> tuple[Any, Callable[[bytes], ExchangeResult]]:
+    """The request of a probe, and how to read its answer. `directory` is that of a voter."""
     match probe:
         case ProbeFetch():
             return _fetch(probe), _read_fetch
@@ -219,10 +251,10 @@ def build(probe: Known) -> tuple[Any, Callable[[bytes], ExchangeResult]]:
             limit = timedelta(milliseconds=probe.limit_ms)
             return _CREATE.CreateTopicsRequest(topics=(topic,), timeout=limit), _read_created
         case AddVoter():
-            return _add_voter(probe), _reader(AddRaftVoterResponse)
+            return _add_voter(probe, directory), _reader(AddRaftVoterResponse)
         case RemoveVoter():
             removed = _REMOVE.RemoveRaftVoterRequest(
-                cluster_id=None, voter_id=probe.node, voter_directory_id=None
+                cluster_id=None, voter_id=probe.node, voter_directory_id=directory
             )
             return removed, _reader(RemoveRaftVoterResponse)
 
@@ -318,13 +350,23 @@ def _read_created(body: bytes) -> ExchangeResult:
     return ExchangeResult("answered") if code is ErrorCode.none else _refused(code)
 
 
-def _add_voter(probe: AddVoter) -> Any:
+def _directories(body: bytes, node: int) -> Iterator[UUID | None]:
+    """The directories of a voter or observer in an answer to DescribeQuorum."""
+    answer: DescribeQuorumResponse = _read(DescribeQuorumResponse, body)
+    for topic in answer.topics:
+        for one in topic.partitions:
+            for replica in (*one.current_voters, *one.observers):
+                if replica.replica_id == node:
+                    yield replica.replica_directory_id
+
+
+def _add_voter(probe: AddVoter, directory: UUID | None) -> Any:
     listener = _ADD.Listener(name="CONTROLLER", host=probe.host, port=probe.port)
     return _ADD.AddRaftVoterRequest(
         cluster_id=None,
         timeout=timedelta(milliseconds=probe.limit_ms),
         voter_id=probe.node,
-        voter_directory_id=None,
+        voter_directory_id=directory,
         listeners=(listener,),
     )
 

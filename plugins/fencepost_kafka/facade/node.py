@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from fencepost import Condition, Node, Slot, View
+from fencepost import Condition, Node, Slot, View, kind_name
+from fencepost_kafka.events import HeartbeatAnswered, LeaseGranted
 from fencepost_kafka.view import KafkaView
 from fencepost_kafka.vocabulary import Role
 
@@ -123,13 +124,22 @@ class KafkaNode:
 
     @property
     def renewed(self) -> Condition:
-        """The broker's newest lease is of the active controller."""
+        """The broker's newest lease is of the active controller. Where brokers report no leases,
+        the active controller has just answered its heartbeat."""
 
         def holds(view: View) -> bool:
-            lease = view.latest.get((self.process(view), "broker.lease_granted"))
             known = view.of(KafkaView)
-            epoch = getattr(lease.body, "controller_epoch", -1) if lease is not None else -1
-            return known.active_controller is not None and epoch == known.controller_epoch
+            if known.active_controller is None:
+                return False
+            lease = view.latest.get((self.process(view), kind_name(LeaseGranted)))
+            if lease is not None and isinstance(lease.body, LeaseGranted):
+                return lease.body.controller_epoch == known.controller_epoch
+            heard = view.latest.get((known.controller_process, kind_name(HeartbeatAnswered)))
+            return (
+                heard is not None
+                and isinstance(heard.body, HeartbeatAnswered)
+                and (heard.body.broker_id, heard.body.error) == (self.id, "NONE")
+            )
 
         return Condition(f"{self} to hold a lease of the active controller", holds)
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import pytest
 
+from fencepost import Spare
 from fencepost.testing import EventLog, Faults
 from fencepost_kafka import (
     FollowingStarted,
     LeadershipEnded,
+    Role,
     TopicCommitted,
     kafka_shape,
 )
@@ -196,4 +198,30 @@ def test_a_leader_that_steps_down_fails_the_writes_that_wait(
         )
         cluster.eventually(follows)
     cluster.eventually(ended)
+    cluster.eventually(cluster.recovered)
+
+
+@pytest.mark.parametrize(
+    "fencepost_shape", [kafka_shape(spares=(Spare(Role.CONTROLLER, 104),))], ids=["spare"]
+)
+@clause("KR-35")
+def test_brokers_keep_their_sessions_with_a_controller_at_a_new_address(
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
+) -> None:
+    writes = clients.produce("orders", rate=100)
+    spare = cluster.node("controller-4")
+    cluster.start(spare)
+    clients.quorum.add(spare)
+    *others, last = cluster.controllers
+    for old in others:
+        clients.quorum.remove(old)
+    # The last one stays a voter: brokers find the active controller only by those that they were
+    # configured with. While it starts again, the new one stands for election first.
+    while cluster.active_controller != spare:
+        with faults.kill(last):
+            cluster.eventually(~last.alive)
+        cluster.eventually(cluster.led_by_controllers)
+    for broker in cluster.brokers:
+        cluster.eventually(broker.renewed)
+    cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
     cluster.eventually(cluster.recovered)

@@ -118,6 +118,8 @@ class _Known(Struct):
     """broker process -> its bootstrap addresses, and the event that recorded them."""
     partial: set[str] = field(default_factory=set)
     """Brokers whose configured addresses differ from those of the quorum."""
+    brokers: dict[tuple[int, str], str] = field(default_factory=dict)
+    """id and incarnation -> broker process."""
 
     def learned(self, event: Event, body: QuorumLearned) -> bool:
         """Records the quorum that a node has learned; returns whether some controller has the
@@ -137,10 +139,11 @@ class _Known(Struct):
 @final
 class LearnsTheQuorum(Struct, frozen=True):
     """QC-05. The quorum that a broker learned must be one that some controller has. Exercised when
-    a broker registers that was configured with other addresses than the quorum's."""
+    the registration of a broker is committed that was configured with other addresses than the
+    quorum's."""
 
     clause: str = "QC-05"
-    kinds: frozenset[type[Struct]] = frozenset({QuorumLearned, HeartbeatAnswered})
+    kinds: frozenset[type[Struct]] = frozenset({QuorumLearned, NodeStarted, BrokerCommitted})
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _Known:
@@ -157,9 +160,12 @@ class LearnsTheQuorum(Struct, frozen=True):
                     "controller does"
                 )
                 return state, (Violated(event.ref, Evidence.PEER, message),)
-            case HeartbeatAnswered(request_epoch=-1, error="NONE", active=True):
-                if body.client in state.partial:
-                    state.partial.discard(body.client)
+            case NodeStarted(role="broker"):
+                state.brokers[body.node_id, body.incarnation] = event.process
+            case BrokerCommitted():
+                process = state.brokers.get((body.broker_id, body.incarnation), "")
+                if process in state.partial:
+                    state.partial.discard(process)
                     return state, (Exercised(event.ref, Evidence.PEER),)
         return state, NOTHING
 

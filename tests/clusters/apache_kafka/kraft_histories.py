@@ -44,7 +44,9 @@ def begun(h: HistoryBuilder | None = None) -> HistoryBuilder:
     """An active controller, and broker 1, unfenced."""
     h = h or HistoryBuilder()
     for one in CONTROLLERS:
-        h.add(f"{one}#1", NodeStarted(role="controller", node_id=101, incarnation="", log_end=-1))
+        node_id = 100 + int(one[-1])
+        begun = NodeStarted(role="controller", node_id=node_id, incarnation="", log_end=-1)
+        h.add(f"{one}#1", begun)
     h.add(CONTROLLER, ControllerElected(epoch=1, log_end=1, last_epoch=-1))
     h.add(FIRST, NodeStarted(role="broker", node_id=1, incarnation="one", log_end=-1))
     h.add(FIRST, SessionConfigured(broker_id=1, timeout_ms=SESSION_MS))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -34,13 +36,47 @@ def test_a_broker_binds_its_own_address_and_advertises_links() -> None:
     read = KRaft().properties(placed("broker-2", shape), shape)
     assert read["listeners"] == "CLIENT://127.9.5.5:9092,REPLICATION://127.9.5.5:9094"
     assert read["advertised.listeners"] == "CLIENT://127.9.99.5:9092,REPLICATION://broker-2:9094"
-    assert read["controller.quorum.voters"] == (
-        "101@controller-1:9093,102@controller-2:9093,103@controller-3:9093"
+    assert read["controller.quorum.bootstrap.servers"] == (
+        "controller-1:9093,controller-2:9093,controller-3:9093"
     )
+    assert "controller.quorum.voters" not in read
     assert (read["node.id"], read["process.roles"]) == ("2", "broker")
     duplicate = KRaft().properties(placed("broker-2-duplicate", shape), shape)
     assert duplicate["node.id"] == "2"
     assert "REPLICATION://broker-2-duplicate:9094" in duplicate["advertised.listeners"]
+
+
+def test_before_voters_could_change_every_node_has_a_list_of_them() -> None:
+    shape = Shape()
+    old = KRaft().at("3.8.1")
+    read = old.properties(placed("broker-2", shape), shape)
+    assert read["controller.quorum.voters"] == (
+        "101@controller-1:9093,102@controller-2:9093,103@controller-3:9093"
+    )
+    assert "controller.quorum.bootstrap.servers" not in read
+    own = kafka_shape(own={"broker-1": {"controller.connect": "controller-2:9093"}})
+    assert KRaft().layout(own)
+    with pytest.raises(NotApplicable, match="a fixed list of voters"):
+        old.layout(own)
+
+
+def test_the_first_controllers_are_formatted_with_the_voters_and_no_other_node() -> None:
+    shape = kafka_shape(spares=(Spare(Role.CONTROLLER, 104),))
+    files = {
+        name: KRaft().command(replace(placed(name, shape), image="an image"), shape).files
+        for name in ("controller-1", "controller-2", "controller-4", "broker-1")
+    }
+    assert files["controller-1"]["voters.base64"] == files["controller-2"]["voters.base64"]
+    assert all("voters.base64" not in files[name] for name in ("controller-4", "broker-1"))
+    (directory,) = re.findall(r"directory.id=(.*)", files["controller-1"]["meta.properties"])
+    snapshot = base64.b64decode(files["controller-1"]["voters.base64"])
+    assert base64.urlsafe_b64decode(f"{directory}==") in snapshot
+
+
+def test_addresses_that_kafka_cannot_parse_are_left_out() -> None:
+    assert given({"controller.connect": "?,controller-4:9093,controller-2:9093"}) == {
+        "controller.quorum.bootstrap.servers": "controller-4:9093,controller-2:9093"
+    }
 
 
 def test_a_controller_is_reached_by_its_name() -> None:

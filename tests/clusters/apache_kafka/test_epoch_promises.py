@@ -10,7 +10,13 @@ from tests.clusters.apache_kafka.kraft_histories import OBSERVER, ended, verdict
 from fencepost import FaultHealed, FaultInjected, NodeStarted, Stalled
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_clusters.apache_kafka.log_memory import QuorumConfigured
-from fencepost_kafka import ControllerElected, ControllerResigned, PartitionCommitted, ResignReason
+from fencepost_kafka import (
+    ControllerElected,
+    ControllerResigned,
+    PartitionCommitted,
+    QuorumLearned,
+    ResignReason,
+)
 
 MS = 1_000_000
 FETCH_MS = 1_500
@@ -193,6 +199,19 @@ def test_half_of_the_voters_are_no_majority() -> None:
     cut(h, [("controller-2", "controller-1"), ("controller-3", "controller-1")])
     h.after(BOUND_MS + 2_000)
     assert verdict(h, "KR-09").violated == 1
+
+
+def test_a_controller_without_a_majority_of_other_voters_keeps_kr_09() -> None:
+    """The other two are cut off. It reaches a majority of the voters that it has read, or that any
+    node has."""
+    for alone in (True, False):
+        h = quorum()
+        voters = (101,) if alone else (101, 102, 103)
+        endpoints = tuple(f"controller-{one - 100}:9093" for one in voters)
+        h.add(ONE, QuorumLearned(voters=voters, endpoints=endpoints, bootstrap=()))
+        cut(h, around("controller-1"))
+        elected(h.after(BOUND_MS + 1), TWO, 5)
+        assert verdict(h, "KR-09").violated == (0 if alone else 1)
 
 
 def test_a_controller_that_is_stopped_itself_is_not_judged_by_kr_09() -> None:

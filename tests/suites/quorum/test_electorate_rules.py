@@ -86,24 +86,9 @@ def learn(h: HistoryBuilder, process: str, endpoint: str, *bootstrap: str) -> No
 
 
 def registered(h: HistoryBuilder) -> None:
-    h.add(
-        ONE,
-        HeartbeatAnswered(
-            client=BROKER,
-            broker_id=1,
-            incarnation="x",
-            request_epoch=-1,
-            broker_epoch=5,
-            error="NONE",
-            next_state="FENCED",
-            lease_start_ms=0,
-            lease_end_ms=3000,
-            lease_period_ms=3000,
-            controller_epoch=1,
-            active_controller=101,
-            active=True,
-        ),
-    )
+    """The registration of the broker is committed."""
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="x", log_end=0))
+    h.add(ONE, BrokerCommitted(offset=4, broker_id=1, broker_epoch=4, fenced=True, incarnation="x"))
 
 
 def test_a_quorum_that_no_controller_knows_breaks_qc_05() -> None:

@@ -31,7 +31,12 @@ from fencepost_clusters.apache_kafka.rules.keys import (
     unless_stalled,
     whole_run,
 )
-from fencepost_kafka import ControllerElected, ControllerResigned, PartitionCommitted
+from fencepost_kafka import (
+    ControllerElected,
+    ControllerResigned,
+    PartitionCommitted,
+    QuorumLearned,
+)
 from fencepost_kafka.active_faults import ActiveFault, ActiveFaults, slot_of
 
 
@@ -45,14 +50,21 @@ class _Voters:
     active: dict[str, int] = field(default_factory=dict)
     """Each process that was elected and has not resigned -> its epoch. There may be several: one
     that is cut off, and its successor."""
+    ids: dict[str, int] = field(default_factory=dict)
+    """The slot of each controller -> its id."""
+    quorums: set[frozenset[int]] = field(default_factory=set)
+    """The sets of voters that any node has learned; none: all controllers vote."""
     faults: ActiveFaults = field(default_factory=ActiveFaults)
 
     def learn(self, event: Event) -> None:
         match event.body:
             case QuorumConfigured() as body:
                 self.fetch_timeout_ns = body.fetch_timeout_ms * MS
-            case NodeStarted(role="controller"):
+            case NodeStarted(role="controller", node_id=node_id):
                 self.processes[slot_of(event.process)] = event.process
+                self.ids[slot_of(event.process)] = node_id
+            case QuorumLearned() as body:
+                self.quorums.add(frozenset(body.voters))
             case ProcessExited() as body if self.processes.get(slot_of(body.ended)) == body.ended:
                 self.processes[slot_of(body.ended)] = ""
                 self.active.pop(body.ended, None)
@@ -75,17 +87,21 @@ class _Voters:
                 yield slot
 
     def starved(self, process: str) -> bool:
-        """Whether a controller is unaffected itself, and no majority can reach it."""
+        """Whether a controller is unaffected itself, and no majority can reach it, whichever of
+        the known sets of voters counts."""
         if any(one.hits(process) for one in self.faults.now.values()):
             return False
-        heard = len(self.processes) - len(set(self.unheard(slot_of(process))))
-        return 2 * heard <= len(self.processes)
+        unheard = {self.ids[slot] for slot in self.unheard(slot_of(process))}
+        return all(
+            2 * len(voters - unheard) <= len(voters)
+            for voters in self.quorums or {frozenset(self.ids.values())}
+        )
 
 
 _QUORUM: frozenset[type[Struct]] = frozenset(
     {
         *(QuorumConfigured, NodeStarted, ProcessExited, FaultInjected, FaultHealed),
-        *(ControllerElected, ControllerResigned),
+        *(ControllerElected, ControllerResigned, QuorumLearned),
     }
 )
 

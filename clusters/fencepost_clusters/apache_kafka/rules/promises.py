@@ -9,7 +9,7 @@ to `KR-15` compare leaders with the logs of their followers, `KR-16` to `KR-20` 
 as controllers answer them, `KR-21`, `KR-22` and `KR-29` about records, `KR-23` to `KR-25` and
 `KR-30` about the metadata that nodes apply and hold, `KR-26` about disks, `KR-27` and
 `KR-28` about answers, and `KR-31` and `KR-32` about replicas that restart or follow another leader.
-`KR-33` and `KR-34` are about new partitions.
+`KR-33` and `KR-34` are about new partitions, and `KR-35` is about new voters.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from fencepost_clusters.apache_kafka.rules import restarted as rules_restarted
 from fencepost_clusters.apache_kafka.rules import serving as rules_serving
 from fencepost_clusters.apache_kafka.rules import sessions as rules_sessions
 from fencepost_clusters.apache_kafka.rules import stored as rules_stored
+from fencepost_clusters.apache_kafka.rules import voters as rules_voters
 
 CLAUSES: Sequence[Clause] = tuple(
     Clause(name, "apache-kafka", ("kraft",), says)
@@ -197,6 +198,11 @@ CLAUSES: Sequence[Clause] = tuple(
             "A running broker that applies a new partition of which it is a replica begins to "
             "lead or to follow it.",
         ),
+        (
+            "KR-35",
+            "A broker keeps its session with a controller that became a voter at an address "
+            "without which the broker was configured.",
+        ),
     )
 )
 
@@ -235,4 +241,5 @@ RULES: Sequence[Rule[Any]] = (
     rules_created.NoticesNewPartitions(),
     rules_answers.OwesNoCommit(),
     rules_answers.UnregisteredAnswersNone(),
+    rules_voters.FollowsNewVoters(),
 )

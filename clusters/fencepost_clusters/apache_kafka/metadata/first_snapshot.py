@@ -1,0 +1,118 @@
+"""The snapshot with which the metadata log of a new quorum begins: its voters (KIP-853).
+
+Kafka's StorageTool writes it to the disk of each controller that it formats with initial
+controllers. A quorum that begins with it has kraft.version 1: its voters are records, so they can
+be added and removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from io import BytesIO
+from typing import Any, final
+from uuid import UUID
+
+from kio.records.schema import NewRecordBatch, Record
+from kio.records.writers import write_new_batch
+from kio.schema.k_raft_version_record.v0 import KRaftVersionRecord
+from kio.schema.snapshot_footer_record.v0 import SnapshotFooterRecord
+from kio.schema.snapshot_header_record.v0 import SnapshotHeaderRecord
+from kio.schema.voters_record.v0 import data as voters_record
+from kio.serial import entity_writer
+
+FILE = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
+"""Its path on a controller's disk: it ends at offset 0, in epoch 0."""
+KRAFT_VERSION = 1
+_CONTROL = 0x20
+_HEADER, _FOOTER, _VERSION, _VOTERS = 3, 4, 5, 6
+"""The types of control records that it has."""
+_FORMATTED_MS = 1_577_836_800_000
+_FORMATTED_AT = datetime.fromtimestamp(_FORMATTED_MS / 1000, UTC)
+"""The same for all, so that all controllers begin with the same bytes."""
+# kio's annotations give every number a type of its own: plain ints work.
+_RECORDS: Any = voters_record
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Voter:
+    """A controller, the directory that it keeps the metadata in, and where others find it."""
+
+    node_id: int
+    directory: UUID
+    host: str
+    port: int
+
+
+def first_snapshot(voters: Sequence[Voter], listener: str) -> bytes:
+    """The snapshot's bytes; voters listen on that listener."""
+    entities: Sequence[tuple[int, Any]] = (
+        (
+            _HEADER,
+            _build(SnapshotHeaderRecord, version=0, last_contained_log_timestamp=_FORMATTED_MS),
+        ),
+        (_VERSION, _build(KRaftVersionRecord, version=0, k_raft_version=KRAFT_VERSION)),
+        (_VOTERS, _voters(voters, listener)),
+    )
+    footer = (_FOOTER, _build(SnapshotFooterRecord, version=0))
+    buffer = BytesIO()
+    _write(buffer, 0, entities)
+    _write(buffer, len(entities), [footer])
+    return buffer.getvalue()
+
+
+def _build(entity: Any, **fields: object) -> Any:
+    return entity(**fields)
+
+
+def _voters(voters: Sequence[Voter], listener: str) -> Any:
+    supported = _RECORDS.KRaftVersionFeature(
+        min_supported_version=0, max_supported_version=KRAFT_VERSION
+    )
+    return _RECORDS.VotersRecord(
+        version=0,
+        voters=tuple(
+            _RECORDS.Voter(
+                voter_id=voter.node_id,
+                voter_directory_id=voter.directory,
+                endpoints=(_RECORDS.Endpoint(name=listener, host=voter.host, port=voter.port),),
+                k_raft_version_feature=supported,
+            )
+            for voter in voters
+        ),
+    )
+
+
+def _write(buffer: BytesIO, offset: int, entities: Sequence[tuple[int, Any]]) -> None:
+    """Adds a batch of control records, from that offset on."""
+    new_record: Any = Record
+    records = tuple(
+        new_record(
+            attributes=0,
+            timestamp=_FORMATTED_AT,
+            offset=offset + at,
+            key=b"\0\0" + kind.to_bytes(2, "big"),
+            value=_bytes(entity),
+            headers=(),
+        )
+        for at, (kind, entity) in enumerate(entities)
+    )
+    batch: Any = NewRecordBatch
+    write_new_batch(
+        buffer,
+        batch(
+            producer_id=-1,
+            producer_epoch=-1,
+            base_sequence=-1,
+            records=records,
+            attributes=_CONTROL,
+        ),
+    )
+
+
+def _bytes(entity: Any) -> bytes:
+    buffer = BytesIO()
+    entity_writer(type(entity))(buffer, entity)
+    return buffer.getvalue()
