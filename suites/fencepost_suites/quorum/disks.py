@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from fencepost import Cause, Event, Evidence, Finding, Key, RunEnd, Violated
 from fencepost_kafka import MetadataCommitted, SegmentFound
+from fencepost_kafka.voter_sets import VOTER_KINDS, VoterSets
 from fencepost_suites.common.keys import NONE, NOTHING, RUN, Keys
 
 METADATA_TOPIC = "__cluster_metadata"
@@ -48,16 +49,17 @@ class _Stored(Struct):
     """offset -> the epoch of the committed record there, and the event that says so."""
     logs: dict[str, _Log] = field(default_factory=dict)
     """slot -> its log."""
+    sets: VoterSets = field(default_factory=VoterSets)
 
 
 @final
 class CommittedRecordsAreStored(Struct, frozen=True):
-    """QC-07. A majority of the controllers' disks has each committed record, in its epoch. So each
-    later leader had it, since a majority voted for it. It needs disks that are read; what exercises
-    the clause, the rule about elections says."""
+    """QC-07. The disks of a majority of the voters have each committed record, in its epoch. So
+    each later leader had it, since a majority voted for it. It needs disks that are read; what
+    exercises the clause, the rule about elections says."""
 
     clause: str = "QC-07"
-    kinds: frozenset[type[Struct]] = frozenset({MetadataCommitted, SegmentFound})
+    kinds: frozenset[type[Struct]] = VOTER_KINDS | {MetadataCommitted, SegmentFound}
     keys = staticmethod(by_metadata_log)
 
     def start(self, key: Key) -> _Stored:
@@ -69,12 +71,14 @@ class CommittedRecordsAreStored(Struct, frozen=True):
             state.committed[body.offset] = body.epoch, event.ref
         elif isinstance(body, SegmentFound) and body.slot.startswith(CONTROLLER):
             state.logs.setdefault(body.slot, _Log(event.ref)).take(body)
+        else:
+            state.sets.take(event)
         return state, NOTHING
 
     def end(self, state: _Stored, end: RunEnd) -> Sequence[Finding]:
         for offset, (epoch, known_by) in sorted(state.committed.items()):
             having = [slot for slot, log in state.logs.items() if log.has(offset, epoch)]
-            if state.logs and 2 * len(having) <= len(state.logs):
+            if state.logs and not state.sets.may_decide(having, state.logs.keys()):
                 message = (
                     f"the metadata record of epoch {epoch} at offset {offset} was committed, and "
                     f"{len(having)} of {len(state.logs)} controllers have it on their disks"

@@ -35,9 +35,9 @@ from fencepost_kafka import (
     ControllerElected,
     ControllerResigned,
     PartitionCommitted,
-    QuorumLearned,
 )
 from fencepost_kafka.active_faults import ActiveFault, ActiveFaults, slot_of
+from fencepost_kafka.voter_sets import VOTER_KINDS, VoterSets
 
 
 @dataclass(slots=True)
@@ -50,21 +50,16 @@ class _Voters:
     active: dict[str, int] = field(default_factory=dict)
     """Each process that was elected and has not resigned -> its epoch. There may be several: one
     that is cut off, and its successor."""
-    ids: dict[str, int] = field(default_factory=dict)
-    """The slot of each controller -> its id."""
-    quorums: set[frozenset[int]] = field(default_factory=set)
-    """The sets of voters that any node has learned; none: all controllers vote."""
+    sets: VoterSets = field(default_factory=VoterSets)
     faults: ActiveFaults = field(default_factory=ActiveFaults)
 
     def learn(self, event: Event) -> None:
+        self.sets.take(event)
         match event.body:
             case QuorumConfigured() as body:
                 self.fetch_timeout_ns = body.fetch_timeout_ms * MS
-            case NodeStarted(role="controller", node_id=node_id):
+            case NodeStarted(role="controller"):
                 self.processes[slot_of(event.process)] = event.process
-                self.ids[slot_of(event.process)] = node_id
-            case QuorumLearned() as body:
-                self.quorums.add(frozenset(body.voters))
             case ProcessExited() as body if self.processes.get(slot_of(body.ended)) == body.ended:
                 self.processes[slot_of(body.ended)] = ""
                 self.active.pop(body.ended, None)
@@ -91,17 +86,15 @@ class _Voters:
         the known sets of voters counts."""
         if any(one.hits(process) for one in self.faults.now.values()):
             return False
-        unheard = {self.ids[slot] for slot in self.unheard(slot_of(process))}
-        return all(
-            2 * len(voters - unheard) <= len(voters)
-            for voters in self.quorums or {frozenset(self.ids.values())}
-        )
+        heard = self.processes.keys() - set(self.unheard(slot_of(process)))
+        return not self.sets.may_decide(heard, self.processes.keys())
 
 
 _QUORUM: frozenset[type[Struct]] = frozenset(
     {
+        *VOTER_KINDS,
         *(QuorumConfigured, NodeStarted, ProcessExited, FaultInjected, FaultHealed),
-        *(ControllerElected, ControllerResigned, QuorumLearned),
+        *(ControllerElected, ControllerResigned),
     }
 )
 

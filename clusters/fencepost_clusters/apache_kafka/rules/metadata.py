@@ -27,6 +27,7 @@ from fencepost_kafka import (
     TopicPartition,
 )
 from fencepost_kafka.active_faults import slot_of
+from fencepost_kafka.voter_sets import VOTER_KINDS, VoterSets
 
 READ_WITHIN_NS = 5 * SECOND
 """The observer reads a record this much later than it is committed at most."""
@@ -37,6 +38,7 @@ _CONTROLLER = "controller-"
 class _Visible:
     applied: dict[tuple[int, int], Cause] = field(default_factory=dict)
     """Metadata offset and epoch -> the first event that applied that."""
+    sets: VoterSets = field(default_factory=VoterSets)
     logs: dict[str, dict[int, int]] = field(default_factory=dict)
     """controller -> offset -> the epoch of the record in its log."""
     isrs: dict[TopicPartition, set[tuple[int, frozenset[int]]]] = field(default_factory=dict)
@@ -58,6 +60,7 @@ class VisibleIsCommitted:
     clause: str = "KR-23"
     kinds: frozenset[type[Struct]] = frozenset(
         {
+            *VOTER_KINDS,
             *(MetadataApplied, SegmentFound, IsrChangeAnswered, BrokerStateChanged),
             *(PartitionCommitted, BrokerCommitted),
         }
@@ -88,6 +91,8 @@ class VisibleIsCommitted:
                 state.granted.append((place, body.leader_epoch, frozenset(body.isr), event))
             case BrokerStateChanged(reason="registered") as body:
                 state.registered.append((body.broker_id, body.broker_epoch, event))
+            case _:
+                state.sets.take(event)
         return state, NOTHING
 
     def end(self, state: _Visible, end: RunEnd) -> Sequence[Finding]:
@@ -113,14 +118,16 @@ class VisibleIsCommitted:
         """Whether a majority of the controllers has what nodes applied."""
         found: list[Finding] = []
         for (offset, epoch), ref in state.applied.items():
-            logs = [log for log in state.logs.values() if log and offset >= min(log)]
-            having = sum(log.get(offset) == epoch for log in logs)
+            logs = {slot for slot, log in state.logs.items() if log and offset >= min(log)}
+            having = {slot for slot in logs if state.logs[slot].get(offset) == epoch}
             if len(logs) < 2:
                 continue  # disks were not read, or begin with a snapshot
-            if 2 * having <= len(state.logs) and 2 * len(logs) > len(state.logs):
+            # Those whose log begins later may have had it.
+            may_have = having | (state.logs.keys() - logs)
+            if not state.sets.may_decide(may_have, state.logs.keys()):
                 message = (
                     f"{ref.process} applied the metadata record of epoch {epoch} at offset "
-                    f"{offset}, and {having} of {len(state.logs)} controllers have it on disk"
+                    f"{offset}, and {len(having)} of {len(state.logs)} controllers have it on disk"
                 )
                 return (Violated(ref, Evidence.PEER, message),)
             found.append(Exercised(ref, Evidence.PEER))
