@@ -271,10 +271,13 @@ class KRaft:
         )
 
     def observers(self, shape: Shape) -> Sequence[ClientSpec]:
-        """The clients that read the metadata log from the controllers, and all metrics pages."""
+        """The clients that read the metadata log from the controllers, and all metrics pages. Two
+        read the log, and each asks another controller first, so that their words can be compared:
+        the leaders of two epochs may tell them different things."""
         log = {"port": PORTS.controller, "version": self.version}
         return (
             ClientSpec("observer", OBSERVER, log),
+            ClientSpec("observer-2", OBSERVER, {**log, "first": 1}),
             ClientSpec("metrics", METRICS_READER, {"port": PORTS.metrics}),
         )
 

@@ -96,8 +96,9 @@ def test_every_node_shows_its_metrics_on_its_own_address_and_one_client_reads_th
     )
     assert command.files["metrics.json"] == exporter_config()
     assert '"-javaagent:$AGENT"' in command.files["start.sh"]
-    observer, reader = system.observers(Shape())
-    assert (observer.name, reader.name) == ("observer", "metrics")
+    *observers, reader = system.observers(Shape())
+    assert [one.name for one in observers] == ["observer", "observer-2"]
+    assert reader.name == "metrics"
     assert reader.options == {"port": layout.metrics_port}
     assert not any(link.port == layout.metrics_port for link in layout.links)
 

@@ -58,10 +58,12 @@ _FETCH: Any = fetch_request
 
 
 class Options(msgspec.Struct, frozen=True):
-    """The worker's options: the controllers' port, and the version whose schemas to use."""
+    """The worker's options: the controllers' port, the version whose schemas to use, and which
+    controller to ask first."""
 
     port: int
     version: str
+    first: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +206,7 @@ class Observer:
         self._schemas = schemas
         controllers = sorted(name for name in config.hosts if name.startswith("controller-"))
         self._ends = [(config.hosts[name], options.port) for name in controllers]
-        self._at = 0
+        self._at = options.first % len(self._ends)
         self._reading = LogProgress()
         self._metadata = Metadata()
         self._correlation = 0

@@ -27,6 +27,7 @@ from fencepost_clusters.apache_kafka.rules.keys import (
     unless_stalled,
     whole_run,
 )
+from fencepost_clusters.apache_kafka.rules.news import Newest
 from fencepost_kafka import (
     BrokerStateChanged,
     BrokerStopping,
@@ -39,8 +40,17 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.active_faults import DUPLICATES, slot_of
 
+_NEVER = 1 << 62
 BEGINS_WITHIN_NS = 5 * SECOND
 """How long a broker that has applied a new partition may take until it leads or follows it."""
+
+
+@dataclass(slots=True)
+class _Firsts:
+    created: Newest = field(default_factory=Newest)
+    """The newest creation of each topic."""
+    seen: set[tuple[str, int, int]] = field(default_factory=set)
+    """topic, the offset of its creation, and partition, of the first records that were read."""
 
 
 @final
@@ -52,23 +62,21 @@ class LedFromTheFirst:
     kinds: frozenset[type[Struct]] = frozenset({TopicCommitted, PartitionCommitted})
     keys = staticmethod(whole_run)
 
-    def start(self, key: Key) -> dict[str, set[int]]:
-        return {}
+    def start(self, key: Key) -> _Firsts:
+        return _Firsts()
 
-    def step(
-        self, state: dict[str, set[int]], event: Event
-    ) -> tuple[dict[str, set[int]], Sequence[Finding]]:
+    def step(self, state: _Firsts, event: Event) -> tuple[_Firsts, Sequence[Finding]]:
         body = event.body
         if isinstance(body, TopicCommitted):
             if not body.deleted:
-                state.setdefault(body.topic_id, set())
-                state[body.topic] = state[body.topic_id]
+                state.created.take(body.topic, body.offset)
             return state, NOTHING
         assert isinstance(body, PartitionCommitted)
-        known = state.get(body.topic)
-        if known is None or body.partition in known:
-            return state, NOTHING
-        known.add(body.partition)
+        since = state.created.offsets.get(body.topic, _NEVER)
+        one = body.topic, since, body.partition
+        if body.offset <= since or one in state.seen:
+            return state, NOTHING  # of a topic that was there before, or had that name before
+        state.seen.add(one)
         if body.leader in body.isr and set(body.isr) <= set(body.replicas):
             return state, (Exercised(event.ref, Evidence.PEER),)
         message = (
@@ -77,7 +85,7 @@ class LedFromTheFirst:
         )
         return state, (Violated(event.ref, Evidence.PEER, message),)
 
-    def end(self, state: dict[str, set[int]], end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Firsts, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
 
 
@@ -93,6 +101,8 @@ class _Owed:
 class _Noticing:
     seen: set[TopicPartition] = field(default_factory=set)
     """The partitions whose first record was read."""
+    deleted: Newest = field(default_factory=Newest)
+    """The newest deletion of each topic."""
     begun: set[tuple[str, TopicPartition]] = field(default_factory=set)
     """Process and partition: the broker may be quicker than the observer."""
     running: dict[str, int] = field(default_factory=dict)
@@ -136,7 +146,7 @@ class NoticesNewPartitions:
                 state.gone(process)
             case ProcessExited():
                 state.gone(body.ended)
-            case TopicCommitted(deleted=True):
+            case TopicCommitted(deleted=True) if state.deleted.take(body.topic, body.offset):
                 # A name that was used before says too little about which topic is meant.
                 state.owed = {k: one for k, one in state.owed.items() if k[1][0] != body.topic}
             case PartitionCommitted():

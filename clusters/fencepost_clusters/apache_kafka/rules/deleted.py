@@ -32,6 +32,8 @@ class _Disks:
     """topic -> the brokers that were ever its replicas."""
     deleted: dict[str, _Deletion] = field(default_factory=dict)
     """topic id -> its deletion."""
+    dead: dict[str, int] = field(default_factory=dict)
+    """topic -> the offset of the newest record that deleted one of that name."""
     ids: dict[str, int] = field(default_factory=dict)
     """slot -> broker id."""
     began: dict[str, int] = field(default_factory=dict)
@@ -63,12 +65,13 @@ class DeletedIsRemoved:
     def step(self, state: _Disks, event: Event) -> tuple[_Disks, Sequence[Finding]]:
         slot = slot_of(event.process)
         match event.body:
-            case PartitionCommitted() as body:
+            case PartitionCommitted() as body if body.offset > state.dead.get(body.topic, -1):
                 state.replicas.setdefault(body.topic, set()).update(body.replicas)
-            case TopicCommitted(deleted=True) as body:
+            case TopicCommitted(deleted=True) as body if body.topic_id not in state.deleted:
                 brokers = frozenset(state.replicas.pop(body.topic, ()))
+                state.dead[body.topic] = body.offset
                 one = _Deletion(body.topic, body.offset, event.at_ns, event.ref, brokers)
-                state.deleted.setdefault(body.topic_id, one)
+                state.deleted[body.topic_id] = one
             case NodeStarted(role="broker", node_id=node_id):
                 state.ids[slot], state.began[slot] = node_id, event.at_ns
                 state.applied[slot] = []

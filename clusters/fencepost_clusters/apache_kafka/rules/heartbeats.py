@@ -250,8 +250,8 @@ class SessionLastsItsTime:
 
 @dataclass(slots=True)
 class _Registered:
-    epochs: dict[int, int] = field(default_factory=dict)
-    """metadata offset -> the controller epoch of its record."""
+    epochs: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """observer -> the offset and the controller epoch of the newest record that it read."""
     newest: dict[int, tuple[int, int, int, Cause]] = field(default_factory=dict)
     """broker -> the epoch of its newest registration, the controller epoch in which that was
     written, when it was read, and the event."""
@@ -276,11 +276,12 @@ class FormerEpochRefused:
         body = event.body
         match body:
             case MetadataCommitted():
-                state.epochs = {body.offset: body.epoch}
+                state.epochs[event.process] = body.offset, body.epoch
             case BrokerCommitted():
                 known = state.newest.get(body.broker_id)
                 if known is None or body.broker_epoch > known[0]:
-                    writer = state.epochs.get(body.offset, 1 << 62)
+                    offset, epoch = state.epochs.get(event.process, (-1, -1))
+                    writer = epoch if offset == body.offset else 1 << 62
                     state.newest[body.broker_id] = (
                         body.broker_epoch,
                         writer,

@@ -25,6 +25,7 @@ from fencepost import (
 )
 from fencepost_clusters.apache_kafka.metrics import MetricsObserved
 from fencepost_clusters.apache_kafka.rules.keys import NOTHING, SECOND, whole_run
+from fencepost_clusters.apache_kafka.rules.news import Newest
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerDeleted,
@@ -35,6 +36,7 @@ from fencepost_kafka import (
     TopicCommitted,
 )
 from fencepost_kafka.active_faults import slot_of
+from fencepost_kafka.committed import Partitions
 
 SETTLED_NS = 2 * SECOND
 """How long a page must have been readable and unchanged before it is judged. A node that answered
@@ -97,8 +99,9 @@ class _Counting:
     """process -> the offsets that it applied and when, as far back as a page has to be stable."""
     brokers: dict[int, bool] = field(default_factory=dict)
     """broker -> whether it is fenced."""
-    partitions: dict[tuple[str, int], bool] = field(default_factory=dict)
-    """partition -> whether it has no leader."""
+    about: Newest = field(default_factory=Newest)
+    """The newest record about each broker."""
+    partitions: Partitions = field(default_factory=Partitions)
     counts: list[tuple[int, _Counts]] = field(default_factory=lambda: [(-1, _Counts())])
     """The first offset of each count, oldest first."""
     agreed: dict[str, _Counts] = field(default_factory=dict)
@@ -108,7 +111,8 @@ class _Counting:
 
     def count(self, offset: int) -> None:
         """Applies the change of the record at this offset."""
-        fenced, offline = sum(self.brokers.values()), sum(self.partitions.values())
+        fenced = sum(self.brokers.values())
+        offline = sum(one.leader < 0 for one in self.partitions.newest.values())
         now = _Counts(len(self.brokers) - fenced, fenced, offline)
         if now != self.counts[-1][1]:
             self.counts.append((offset, now))
@@ -148,18 +152,15 @@ class CountsTheMetadata:
                 recent.append((event.at_ns, body.offset))
                 while len(recent) > 1 and recent[1][0] <= event.at_ns - SETTLED_NS:
                     del recent[0]
-            case BrokerCommitted():
+            case BrokerCommitted() if state.about.take(body.broker_id, body.offset):
                 state.brokers[body.broker_id] = body.fenced
                 state.count(body.offset)
-            case BrokerDeleted():
+            case BrokerDeleted() if state.about.take(body.broker_id, body.offset):
                 state.brokers.pop(body.broker_id, None)
                 state.count(body.offset)
-            case PartitionCommitted():
-                state.partitions[body.topic, body.partition] = body.leader < 0
+            case PartitionCommitted() if state.partitions.take(body)[0]:
                 state.count(body.offset)
-            case TopicCommitted(deleted=True):
-                for place in [p for p in state.partitions if p[0] == body.topic]:
-                    del state.partitions[place]
+            case TopicCommitted() if state.partitions.forget(body):
                 state.count(body.offset)
             case MetricsObserved() if _settled(event, body):
                 return state, self._observed(state, event, body)

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_clusters.apache_kafka.rules.keys import NOTHING, whole_run
+from fencepost_clusters.apache_kafka.rules.news import Newest
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerDeleted,
@@ -25,6 +26,8 @@ from fencepost_kafka.committed import Partitions
 class _Records:
     partitions: Partitions = field(default_factory=Partitions)
     brokers: dict[int, BrokerCommitted] = field(default_factory=dict)
+    about: Newest = field(default_factory=Newest)
+    """The newest record about each broker."""
     gone: dict[int, int] = field(default_factory=dict)
     """broker -> the offset of the record that unregistered it."""
 
@@ -98,15 +101,14 @@ class UnregisteredHoldsNothing:
         match body:
             case TopicCommitted():
                 state.partitions.forget(body)
-            case BrokerCommitted():
+            case BrokerCommitted() if state.about.take(body.broker_id, body.offset):
                 state.brokers[body.broker_id] = body
-                if body.offset > state.gone.get(body.broker_id, -1):
-                    state.gone.pop(body.broker_id, None)
+                state.gone.pop(body.broker_id, None)
             case PartitionCommitted():
                 news, _ = state.partitions.take(body)
                 if news:
                     return state, self._given(state, event, body)
-            case BrokerDeleted():
+            case BrokerDeleted() if state.about.take(body.broker_id, body.offset):
                 return state, self._gone(state, event, body)
         return state, NOTHING
 
@@ -183,7 +185,7 @@ class NextInOrderLeads:
                 state.records.partitions.forget(body)
             case BrokerStopping():
                 state.stopping.add(body.broker_id)
-            case BrokerDeleted():
+            case BrokerDeleted() if state.records.about.take(body.broker_id, body.offset):
                 state.records.brokers.pop(body.broker_id, None)
             case PartitionCommitted():
                 news, before = state.records.partitions.take(body)
@@ -192,7 +194,7 @@ class NextInOrderLeads:
                     state.run = first if body.offset == after else body.offset, body.offset + 1
                 if news and before is not None and before.leader not in (-1, body.leader):
                     state.moved.setdefault(before.leader, []).append((before, body, event.ref))
-            case BrokerCommitted():
+            case BrokerCommitted() if state.records.about.take(body.broker_id, body.offset):
                 was = state.records.brokers.get(body.broker_id)
                 state.records.brokers[body.broker_id] = body
                 moved = state.moved.pop(body.broker_id, [])

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
 from fencepost_clusters.apache_kafka.rules.keys import NOTHING, SECOND, by_partition, whole_run
+from fencepost_clusters.apache_kafka.rules.news import Newest
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
@@ -22,6 +23,7 @@ from fencepost_kafka import (
     TopicCommitted,
 )
 from fencepost_kafka.active_faults import slot_of
+from fencepost_kafka.committed import Partitions
 
 APPLIED_WITHIN_NS = SECOND // 2
 """A broker logs that it applies metadata just before it does."""
@@ -37,6 +39,8 @@ class _Applied:
     reached: dict[str, dict[int, int]] = field(default_factory=dict)
     """slot -> fenced broker -> when the slot's broker had applied the fencing."""
     fenced: dict[int, tuple[int, Cause]] = field(default_factory=dict)
+    about: Newest = field(default_factory=Newest)
+    """The newest record about each broker."""
     suspects: list[tuple[int, int, Violated]] = field(default_factory=list)
     """Answers that named a fenced broker, by the records so far, with the offset that the answering
     broker had applied: the record of an earlier unfencing may still arrive."""
@@ -63,6 +67,8 @@ class FencedIsLeftOut:
             case NodeStarted():
                 state.applied.pop(slot_of(event.process), None)
                 state.reached.pop(slot_of(event.process), None)
+            case BrokerCommitted() if not state.about.take(body.broker_id, body.offset):
+                pass  # the other observer has read it, or a newer one
             case BrokerCommitted(fenced=True):
                 state.fenced.setdefault(body.broker_id, (body.offset, event.ref))
                 for slot, (offset, at_ns) in state.applied.items():
@@ -124,7 +130,7 @@ class _Left:
 
 @dataclass(slots=True)
 class _Leaving:
-    partitions: dict[tuple[str, int], PartitionCommitted] = field(default_factory=dict)
+    partitions: Partitions = field(default_factory=Partitions)
     applied: dict[str, int] = field(default_factory=dict)
     wishes: dict[str, tuple[Cause, bool]] = field(default_factory=dict)
     """process that was asked to shut down -> that event, and whether it led anything then."""
@@ -134,7 +140,7 @@ class _Leaving:
         """The partitions that a broker leads although another member of the ISR could."""
         return {
             place
-            for place, one in self.partitions.items()
+            for place, one in self.partitions.newest.items()
             if one.leader == broker and set(one.isr) - {broker}
         }
 
@@ -161,9 +167,8 @@ class LeavesLeadingNothing:
                 state.applied[event.process] = body.offset
             case PartitionCommitted():
                 self._changed(state, body)
-            case TopicCommitted(deleted=True):
-                for place in [p for p in state.partitions if p[0] == body.topic]:
-                    del state.partitions[place]
+            case TopicCommitted():
+                state.partitions.forget(body)
             case BrokerStopping(state="ACTIVE"):
                 state.wishes[event.process] = event.ref, bool(state.led_by(body.broker_id))
             case BrokerStateChanged(new="SHUTDOWN") if event.process in state.wishes:
@@ -186,9 +191,7 @@ class LeavesLeadingNothing:
     @staticmethod
     def _changed(state: _Leaving, body: PartitionCommitted) -> None:
         place = body.topic, body.partition
-        known = state.partitions.get(place)
-        if known is None or body.offset > known.offset:
-            state.partitions[place] = body
+        state.partitions.take(body)
         for left in state.left:
             if body.offset <= left.applied and body.leader != left.broker:
                 left.places.discard(place)
