@@ -22,9 +22,9 @@ from fencepost import (
     UsageError,
     hookimpl,
 )
-from fencepost_plugins.targets import end, ensure_living, find_slot, named
+from fencepost_plugins.targets import KILLED_WITHIN_MS, end, ensure_living, find_slot, named
 
-END_BOUND_MS = {Signal.KILL: 5_000, Signal.TERM: 30_000, Signal.INT: 30_000}
+END_BOUND_MS = {Signal.KILL: KILLED_WITHIN_MS, Signal.TERM: 30_000, Signal.INT: 30_000}
 """How long a process may take to end before the fault counts as missed."""
 
 
@@ -44,11 +44,11 @@ class Bounce:
     def inject(self, runtime: Runtime) -> Injected:
         """Returns once the process has ended; without a running process there is no receipt."""
         slot = find_slot(runtime.layout, self.node)
+        victim = runtime.living(slot)
 
         def heal() -> Receipt:
-            return ensure_living(runtime, slot)
+            return ensure_living(runtime, slot, told_to_end=victim)
 
-        victim = runtime.living(slot)
         if victim is None:
             return Injected((self.node,), Receipt(False, f"no process runs in {self.node}"), heal)
         return Injected((victim.name,), self._end(runtime, victim), heal)

@@ -25,11 +25,10 @@ from fencepost import (
     hookimpl,
     no_such,
 )
-from fencepost_plugins.targets import end, find_slot, named
+from fencepost_plugins.targets import KILLED_WITHIN_MS, end, find_slot, named
 
 Disk = Literal["empty", "copy"]
 START_BOUND_MS = 60_000
-END_BOUND_MS = 5_000
 
 
 @final
@@ -94,10 +93,10 @@ def _heal(runtime: Runtime, slot: Slot, duplicate: Process) -> Receipt:
     one broker less.
     """
     if runtime.living(duplicate.slot) == duplicate:
-        end(runtime, duplicate, Signal.KILL, END_BOUND_MS)
+        end(runtime, duplicate, Signal.KILL, KILLED_WITHIN_MS)
     first = runtime.living(slot)
     if first is not None and runtime.view.of(Holders).holds_any(duplicate.name):
-        end(runtime, first, Signal.KILL, END_BOUND_MS)
+        end(runtime, first, Signal.KILL, KILLED_WITHIN_MS)
     first = runtime.living(slot) or runtime.start(slot)
     alone = duplicate.name not in runtime.view.alive
     return Receipt(alone, f"{named(first)} is the only node {slot.node_id}")

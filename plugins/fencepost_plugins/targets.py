@@ -51,6 +51,10 @@ def find_role(layout: Layout, name: str) -> str:
     return name
 
 
+KILLED_WITHIN_MS = 5_000
+"""How long a process may take to end after SIGKILL before that counts as missed."""
+
+
 def node_names(layout: Layout) -> tuple[str, ...]:
     """Every node's name, clients and duplicates left out, in the layout's order."""
     return tuple(s.name for s in layout.slots if s.role != CLIENT and not s.duplicate)
@@ -71,12 +75,18 @@ def end(runtime: Runtime, process: Process, signal: Signal, limit_ms: int) -> bo
     return runtime.advance(ended, runtime.now_ns() + limit_ms * 1_000_000) is not None
 
 
-def ensure_living(runtime: Runtime, slot: Slot) -> Receipt:
-    """Starts the slot's next process, unless one runs in it."""
+def ensure_living(runtime: Runtime, slot: Slot, *, told_to_end: Process | None = None) -> Receipt:
+    """Starts the slot's next process, unless one runs in it. A process that was told to end, and
+    has not, is killed first: it would end later, and leave the slot without a process."""
     living = runtime.living(slot)
-    if living is not None:
+    if living is None:
+        return Receipt(True, f"{named(runtime.start(slot))} started")
+    if living != told_to_end:
         return Receipt(True, f"{named(living)} lives")
-    return Receipt(True, f"{named(runtime.start(slot))} started")
+    if not end(runtime, living, Signal.KILL, KILLED_WITHIN_MS):
+        return Receipt(False, f"{named(living)} did not end {KILLED_WITHIN_MS} ms after SIGKILL")
+    began = named(runtime.start(slot))
+    return Receipt(True, f"{named(living)} had not ended, and was killed; {began} started")
 
 
 def named(process: Process) -> str:

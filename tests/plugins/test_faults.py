@@ -211,6 +211,22 @@ def test_a_process_that_ignores_the_signal_gives_no_receipt(
     terminated.heal()
 
 
+def test_a_process_that_was_told_to_end_and_has_not_is_replaced(
+    runtime: Runtime, faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would end later, when no fault is left to start the next one."""
+    monkeypatch.setitem(bounce.END_BOUND_MS, Signal.TERM, 200)
+    before = living_pid(runtime, "broker-1")
+    paused = faults.pause("broker-1")
+    terminated = faults.terminate("broker-1")
+    terminated.heal()
+    healed = runtime.view.latest["harness", "fault.healed"].body
+    assert isinstance(healed, FaultHealed)
+    assert "had not ended, and was killed" in healed.evidence
+    assert living_pid(runtime, "broker-1") not in (before, -1)
+    paused.heal()
+
+
 def test_a_paused_process_is_stopped_until_it_heals(runtime: Runtime, faults: Faults) -> None:
     pid = living_pid(runtime, "broker-1")
     with faults.pause("broker-1") as paused:
