@@ -54,6 +54,9 @@ class _Blocked(Struct):
     """The leader epoch in which that was stored, once it is."""
     unanswered: bool = False
     """Whether the leader has asked to drop replicas, and has no answer: it cannot store that."""
+    adding_ns: int = 0
+    """Since when a request to add a replica has had no answer (0: there is none): until then the
+    leader can ask for nothing else (KIP-497)."""
     refused: int = 0
     """How many such requests were refused while the oldest message waited."""
     alone: bool = False
@@ -75,9 +78,9 @@ class LaggardIsDropped(Struct, frozen=True):
     """RP-09. If the commits of a serving leader wait for twice the allowed time and 2 s, the leader
     must have asked for a smaller ISR, and that must have been stored. The time begins anew where
     the leader could not store it: it is fenced, gets no answer or one that it must ask elsewhere,
-    or a record deposes it; and it does not run while the stored ISR has no follower. A refusal of
-    what the leader may ask is no excuse. Exercised when the request was stored by the controller
-    and commits continued."""
+    or a record deposes it; and it does not run while the stored ISR has no follower, or a request
+    to add one has no answer. A refusal of what the leader may ask is no excuse. Exercised when the
+    request was stored by the controller and commits continued."""
 
     clause: str = "RP-09"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -133,6 +136,9 @@ class LaggardIsDropped(Struct, frozen=True):
             match body:
                 case IsrChangeAsked():
                     self._asked(state, event, body)
+                case IsrChangeAnswered() if state.adding_ns and event.process == state.leader:
+                    state.since_ns += event.at_ns - max(state.adding_ns, state.since_ns)
+                    state.adding_ns = 0
                 case IsrChangeAnswered() if state.unanswered and event.process == state.leader:
                     state.unanswered = False
                     if body.error == "NONE" or body.error in _ASK_ELSEWHERE:
@@ -174,6 +180,8 @@ class LaggardIsDropped(Struct, frozen=True):
     def _asked(self, state: _Blocked, event: Event, body: IsrChangeAsked) -> None:
         dropped = frozenset(body.old_isr) - frozenset(body.new_isr)
         if not dropped:
+            if event.process == state.leader:
+                state.adding_ns = state.adding_ns or event.at_ns
             return
         if body.lag_ns > 0:
             state.dropping, state.stored = (body.leader_epoch, dropped), None
@@ -199,7 +207,9 @@ class LaggardIsDropped(Struct, frozen=True):
     @staticmethod
     def _overdue(state: _Blocked, event: Event, fenced: bool) -> None:
         waited_ns = event.at_ns - state.since_ns
-        if not state.waiting or event.process != state.leader or fenced or state.unanswered:
+        if not state.waiting or event.process != state.leader or fenced:
+            return
+        if state.unanswered or state.adding_ns:
             return
         if state.alone:  # it has none to drop; below min.insync.replicas, Kafka commits nothing
             return

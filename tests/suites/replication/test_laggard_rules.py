@@ -136,6 +136,24 @@ def test_a_leader_that_asks_for_more_members_only_breaks_rp_09() -> None:
     assert "asked to drop no follower" in verdict(h, "RP-09").violations[0].message
 
 
+def test_a_leader_whose_request_to_add_a_follower_has_no_answer_can_drop_none() -> None:
+    h = HistoryBuilder()
+    lead(h, keep_ms=2000)
+    store(h, B1, 0)
+    h.after(1000)
+    ask(h, ALL3, old=(1, 2))
+    h.after(20_000)
+    time_out(h)
+    assert verdict(h, "RP-09").verdict is Outcome.NOT_EXERCISED
+    refuse(h, "NOT_CONTROLLER")
+    h.after(4500)
+    time_out(h)
+    assert verdict(h, "RP-09").verdict is Outcome.NOT_EXERCISED
+    h.after(600)
+    time_out(h)
+    assert "has had a write waiting for 6.1 s" in verdict(h, "RP-09").violations[0].message
+
+
 def test_a_leader_that_finds_no_controller_cannot_store_that_and_keeps_rp_09() -> None:
     h = refused_for_a_minute("NOT_CONTROLLER")
     assert verdict(h, "RP-09").verdict is Outcome.NOT_EXERCISED
