@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from fencepost import Shape, Spare
@@ -39,6 +39,15 @@ def kafka_shape(
     given = {Role.CONTROLLER.value: controllers, Role.BROKER.value: brokers, COMBINED: combined}
     counts = {name: count for name, count in given.items() if count != COUNTS[name]}
     return Shape(counts, settings or {}, defects, tuple(spares), own or {})
+
+
+def with_spare_broker(shape: Shape) -> Shape:
+    """The shape with one more broker, which is not started at first; one that has spares stays as
+    it is."""
+    if shape.spares:
+        return shape
+    brokers = {**COUNTS, **shape.counts}[Role.BROKER]
+    return replace(shape, spares=(Spare(Role.BROKER, brokers + 1),))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from random import Random  # noqa: TID251 - seeded here
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.kafka.test_random_schedule import BROKERS, LAYOUT, TIMING, begun, record
 
-from fencepost import Administration, Moment, UsageError, View
-from fencepost_kafka import KafkaView, QuorumLearned
+from fencepost import Administration, Moment, Slot, UsageError, View
+from fencepost_kafka import KafkaView, QuorumLearned, Role
 from fencepost_kafka.clients.scheduled import Scheduled
 from fencepost_kafka.faults.administration import EVERYWHERE, OPERATIONS, TOPIC_PREFIX, concerned
 from fencepost_kafka.faults.random_faults import KafkaFaultChooser
 from fencepost_kafka.faults.states import states_of
 
 EVERY = KafkaFaultChooser(TIMING, administration=frozenset(OPERATIONS))
+SPARE = Slot("broker-4", Role.BROKER, 4, 9, spare=True)
+GROWN = replace(LAYOUT, slots=(*LAYOUT.slots, SPARE))
+"""With a broker that was never started."""
 
 
 def storm(view: View, voters: tuple[int, ...] = (101, 102, 103)) -> View:
@@ -32,7 +36,7 @@ def storm(view: View, voters: tuple[int, ...] = (101, 102, 103)) -> View:
 
 
 def asked(view: View, chooser: KafkaFaultChooser = EVERY, seeds: int = 400) -> list[Administration]:
-    moment = Moment(view, LAYOUT, OPERATIONS)
+    moment = Moment(view, GROWN, OPERATIONS)
     drawn = (chooser.draw(Random(seed), moment) for seed in range(seeds))
     return [one for one in drawn if isinstance(one, Administration)]
 
@@ -50,6 +54,36 @@ def test_every_operation_is_drawn_and_concerns_nodes() -> None:
 def test_a_cluster_is_asked_only_for_what_it_can_do() -> None:
     drawn = asked(storm(begun()), KafkaFaultChooser(TIMING))
     assert {one.operation for one in drawn} == EVERYWHERE
+
+
+def test_a_spare_is_added_once_and_is_a_broker_like_any_other_from_then_on() -> None:
+    view = storm(begun())
+    added = [one for one in asked(view) if one.operation == "add_broker"]
+    assert {one.arguments["broker"] for one in added} == {4}
+    assert {one.victims for one in added} == {frozenset(["broker-4"])}
+    moved = [one.arguments["replicas"] for one in asked(view) if one.operation == "reassign"]
+    assert not any(4 in brokers for brokers in moved if isinstance(brokers, list))
+    view.newest["broker-4"] = "broker-4#1"
+    assert not any(one.operation == "add_broker" for one in asked(view))
+    moved = [one.arguments["replicas"] for one in asked(view) if one.operation == "reassign"]
+    assert any(4 in brokers for brokers in moved if isinstance(brokers, list))
+
+
+def test_a_broker_is_added_unless_it_runs_and_no_other_than_a_spare() -> None:
+    started: list[Slot] = []
+
+    def start(slot: Slot) -> None:
+        started.append(slot)
+
+    runtime: Any = SimpleNamespace(
+        layout=GROWN, start=start, living=lambda slot: slot if slot in started else None
+    )
+    clients = Scheduled(runtime, World(begun()).start, lambda: "op")
+    clients.administer("add_broker", {"broker": 4})
+    clients.administer("add_broker", {"broker": 4})
+    assert started == [SPARE]
+    with pytest.raises(UsageError, match="no spare has the id 1"):
+        clients.administer("add_broker", {"broker": 1})
 
 
 def test_only_topics_of_the_schedule_are_deleted_and_written_to() -> None:

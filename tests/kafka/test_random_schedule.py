@@ -141,6 +141,14 @@ def test_brokers_links_are_left_alone_while_a_partition_has_no_leader() -> None:
     assert all(any("controller" in end for end in p.ends) for p in drawn_faults(view, *LINKS))
 
 
+def test_a_broker_is_parted_only_from_one_that_it_replicates_from_or_to() -> None:
+    """One that was added may share no partition with another."""
+    brokers = {slot.name for slot in BROKERS}
+    parted = {one.ends for one in drawn_faults(begun(), "partition") if one.ends <= brokers}
+    # Each of two partitions has another leader, and broker 3 follows both.
+    assert parted == {frozenset(["broker-1", "broker-3"]), frozenset(["broker-2", "broker-3"])}
+
+
 def test_a_system_may_leave_a_fault_out() -> None:
     moment = Moment(begun(), LAYOUT, ("kill", "pause"))
     chooser = KafkaFaultChooser(TIMING, without=frozenset({"kill"}))

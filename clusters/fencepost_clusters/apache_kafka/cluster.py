@@ -52,6 +52,7 @@ from fencepost_kafka.faults.states import STATES, states_of
 from fencepost_kafka.layout import Ports, lay_out
 from fencepost_kafka.probe import kafka_probe
 from fencepost_kafka.recovery import missing
+from fencepost_kafka.vocabulary import with_spare_broker
 
 DEFAULT_VERSION = "4.3.1"
 OLDEST = (3, 3)
@@ -155,11 +156,16 @@ class KRaft:
         """See `fencepost_kafka.faults.states`."""
         return states_of(slot, view, layout)
 
+    def grown(self, shape: Shape) -> Shape:
+        """With a broker that a random schedule may add."""
+        return with_spare_broker(shape)
+
     def fault_chooser(self, shape: Shape) -> FaultChooser:
         """See `fencepost_kafka.faults.random_faults`."""
-        changeable = {"add_voter", "remove_voter"} if self._release >= CHANGEABLE else ()
+        changeable = {"add_voter", "remove_voter"} if self._release >= CHANGEABLE else set[str]()
+        administration = EVERYWHERE | changeable | {"add_broker"}
         return KafkaFaultChooser(
-            self.timing(shape), holder_keeps_id=True, administration=EVERYWHERE.union(changeable)
+            self.timing(shape), holder_keeps_id=True, administration=administration
         )
 
     def properties(self, place: Place, shape: Shape) -> dict[str, str]:

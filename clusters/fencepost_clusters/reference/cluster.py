@@ -53,6 +53,7 @@ from fencepost_kafka.faults.states import STATES, states_of
 from fencepost_kafka.layout import Ports, lay_out
 from fencepost_kafka.probe import kafka_probe
 from fencepost_kafka.recovery import missing
+from fencepost_kafka.vocabulary import with_spare_broker
 
 PORTS = Ports(metrics=9095)
 IMAGE = "fencepost/reference"
@@ -138,6 +139,10 @@ class ReferenceQuorum:
     def states_of(self, slot: Slot, view: View, layout: Layout) -> Collection[str]:
         """See `fencepost_kafka.faults.states`."""
         return states_of(slot, view, layout)
+
+    def grown(self, shape: Shape) -> Shape:
+        """With a broker that a random schedule may add."""
+        return with_spare_broker(shape)
 
     def fault_chooser(self, shape: Shape) -> FaultChooser:
         """See `fencepost_kafka.faults.random_faults`."""

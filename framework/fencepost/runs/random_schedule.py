@@ -22,6 +22,7 @@ from fencepost.model.faults.random_faults import (
     Administration,
     ChoosesFaults,
     FaultChooser,
+    Grows,
     Moment,
     Planned,
 )
@@ -94,7 +95,11 @@ def run_one(
     preference: Preference = Preference(),
 ) -> Conducted:
     """One run of `spec` under load, with the offered faults and administration for `span_ms` (no
-    faults: neither), at most `at_once` faults at a time."""
+    faults: neither), at most `at_once` faults at a time. The cluster gets the spares that its
+    system has for schedules."""
+
+    if offered and isinstance(spec.system, Grows):
+        spec = replace(spec, shape=spec.system.grown(spec.shape))
 
     def draw(run: Run) -> None:
         run.clients.load()

@@ -115,6 +115,9 @@ class Scheduled:
         if operation == "write_topic":
             self._write(_read(operation, arguments, _Write))
             return
+        if operation == "add_broker":
+            self._add_broker(_read(operation, arguments, _Broker).broker)
+            return
         if operation in ("add_voter", "remove_voter"):
             self._change_voters(operation, _read(operation, arguments, _Voter).controller)
             return
@@ -159,6 +162,15 @@ class Scheduled:
             rate=RATE,
         )
         self._start("producer", options, True)
+
+    def _add_broker(self, broker: int) -> None:
+        """Starts the spare with that id, unless it runs."""
+        spares = self._runtime.layout.of(Role.BROKER, spares=True)
+        slot = next((one for one in spares if one.spare and one.node_id == broker), None)
+        if slot is None:
+            raise UsageError(f"no spare has the id {broker}")
+        if self._runtime.living(slot) is None:
+            self._runtime.start(slot)
 
     def _change_voters(self, operation: str, controller: int) -> None:
         """Asks a broker that runs."""

@@ -1,5 +1,5 @@
 """What an administrator asks for in random schedules: topics come and go, partitions move, leaders
-are elected, settings change, brokers are deleted, voters leave and return.
+are elected, settings change, brokers are added and deleted, voters leave and return.
 
 Each is drawn from a seeded stream and the view. Whether the cluster can do it then is for the
 cluster to say: a refusal is an answer like any other. `concerned` are the slots that it concerns.
@@ -8,6 +8,7 @@ cluster to say: a refusal is an answer like any other. `concerned` are the slots
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from random import Random  # noqa: TID251 - a seeded stream is passed in
 
 from fencepost import Administration, Layout, View, no_such
@@ -114,6 +115,12 @@ def _delete_broker(random: Random, view: View, layout: Layout) -> Asked | None:
     return "delete_broker", {"broker": brokers[random.randrange(len(brokers))]}
 
 
+def _add_broker(random: Random, view: View, layout: Layout) -> Asked | None:
+    """Starts a broker that was never started."""
+    spares = [slot.node_id for slot in layout.of(Role.BROKER, spares=True) if slot.spare]
+    return ("add_broker", {"broker": spares[random.randrange(len(spares))]}) if spares else None
+
+
 def _change_voters(random: Random, view: View, layout: Layout) -> Asked | None:
     """Removes a voter while all controllers are voters; otherwise adds the one that is not."""
     controllers = [slot.id_as(Role.CONTROLLER) for slot in layout.of(Role.CONTROLLER)]
@@ -135,13 +142,20 @@ MENU: Sequence[tuple[int, Sequence[str], Make]] = (
     (1, ("elect_preferred",), _elect),
     (1, ("alter_settings",), _alter),
     (1, ("delete_broker",), _delete_broker),
+    (1, ("add_broker",), _add_broker),
     (1, ("add_voter", "remove_voter"), _change_voters),
 )
 """How often an operation is drawn, what it is, and how its arguments are drawn."""
 OPERATIONS = tuple(dict.fromkeys(name for _, names, _ in MENU for name in names))
 """Every operation by name."""
-EVERYWHERE = frozenset(OPERATIONS) - {"delete_broker", "add_voter", "remove_voter"}
+EVERYWHERE = frozenset(OPERATIONS) - {"delete_broker", "add_broker", "add_voter", "remove_voter"}
 """What every cluster of Kafka's kind can be asked for."""
+
+
+def present(view: View, layout: Layout) -> Layout:
+    """The layout in which a spare that was ever started is a node like any other."""
+    slots = (replace(s, spare=False) if s.name in view.newest else s for s in layout.slots)
+    return replace(layout, slots=tuple(slots))
 
 
 def concerned(
@@ -155,14 +169,14 @@ def concerned(
     if operation not in OPERATIONS:
         raise no_such("operation", operation, OPERATIONS)
     kafka = view.of(KafkaView)
-    brokers = {slot.node_id: slot.name for slot in layout.of(Role.BROKER)}
+    brokers = {slot.node_id: slot.name for slot in layout.of(Role.BROKER, spares=True)}
     controllers = {slot.id_as(Role.CONTROLLER): slot.name for slot in layout.of(Role.CONTROLLER)}
     if operation in ("add_voter", "remove_voter"):
         asked = arguments.get("controller")
         return [name for node, name in controllers.items() if node == asked]
     if operation == "create_topic":
         return [name for node, name in controllers.items() if node == kafka.active_controller]
-    if operation == "delete_broker":
+    if operation in ("add_broker", "delete_broker"):
         return [name for node, name in brokers.items() if node == arguments.get("broker")]
     topic, partition = arguments.get("topic"), arguments.get("partition")
     held = [

@@ -430,6 +430,8 @@ class KafkaFaultChooser:
 
     def draw(self, random: Random, moment: Moment) -> Planned | Administration | None:
         """See `FaultChooser.draw`."""
+        layout = administration.present(moment.view, moment.layout)
+        moment = replace(moment, layout=layout)
         offered = {*moment.offered} - self.without
         every: Sequence[Row] = (
             *_MENU,

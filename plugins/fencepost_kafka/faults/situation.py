@@ -81,7 +81,8 @@ class Situation:
         controllers = {slot.name for slot in self.layout.of(Role.CONTROLLER)}
         if planned.ends & controllers:
             return not self.asked(Role.CONTROLLER)
-        return bool(planned.ends) and not planned.ends & self.asked(Role.BROKER)
+        # A broker that was added may share no partition with another one.
+        return bool(planned.ends) and not any({*pair} <= planned.ends for pair in self.following)
 
     def strikes_again(self, planned: Planned) -> bool:
         """Whether a fault certainly takes effect on victims that other faults affect: processes

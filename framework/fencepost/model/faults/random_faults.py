@@ -95,6 +95,15 @@ class ChoosesFaults(Protocol):
 
 
 @runtime_checkable
+class Grows(Protocol):
+    """A system to whose cluster random schedules may add nodes."""
+
+    def grown(self, shape: Shape) -> Shape:
+        """The shape with the spares that an operation of a schedule may start."""
+        ...
+
+
+@runtime_checkable
 class NamesStates(Protocol):
     """A system that names the state that a node is in. The coverage of random schedules counts in
     which states each operation met its victim."""
