@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from tests.clusters.apache_kafka.kraft_histories import OBSERVER, ended, verdict
 
-from fencepost import FaultHealed, FaultInjected, NodeStarted, Stalled
+from fencepost import Administered, FaultHealed, FaultInjected, NodeStarted, ProcessExited, Stalled
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_clusters.apache_kafka.log_memory import QuorumConfigured
 from fencepost_kafka import (
@@ -390,6 +390,31 @@ def test_a_controller_that_is_deposed_much_later_exercises_kr_11() -> None:
     h.after(AWAY_MS + 100)
     resigned(h, "higher_epoch")
     assert verdict(h, "KR-11").verdict is Outcome.HOLDS
+
+
+def test_a_controller_that_was_told_to_end_was_not_deposed_by_a_return() -> None:
+    """It names its successor. The harness records the signal once the process has ended."""
+    for told_ms, broken in ((100, 0), (300, 1)):
+        h = quorum()
+        away(h)
+        told_ns = h.now_ns + told_ms * MS
+        resigned(h.after(200), "higher_epoch")
+        h.after(400).add("harness", ProcessExited(ended=ONE, exit_code=0, signal=0, expected=True))
+        told = FaultInjected(
+            fault_id="terminate-1", fault="terminate", targets=(ONE,), receipt=True,
+            evidence="seen", began_at_ns=told_ns,
+        )  # fmt: skip
+        h.add("harness", told)
+        assert verdict(h, "KR-11").violated == broken, told_ms
+
+
+def test_a_change_of_voters_decides_nothing_for_kr_11() -> None:
+    h = quorum()
+    away(h)
+    asked = Administered(operation="remove_voter", arguments="{}", targets=("controller-1",))
+    h.add("harness", asked)
+    resigned(h.after(200), "higher_epoch")
+    assert verdict(h, "KR-11").verdict is Outcome.NOT_EXERCISED
 
 
 def test_a_controller_that_lost_its_majority_was_not_deposed_by_a_return() -> None:

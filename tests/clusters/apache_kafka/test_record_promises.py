@@ -3,10 +3,12 @@ histories that decide nothing."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from tests.clusters.apache_kafka.kraft_histories import OBSERVER, record, verdict
 
-from fencepost import Evidence
+from fencepost import Administered, Evidence
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
     BrokerCommitted,
@@ -83,6 +85,31 @@ def test_a_reassignment_that_goes_on_or_is_called_off_decides_nothing_for_kr_21(
     partition(h, 12, (1, 2), (4, 1, 2, 3), adding=(4,), removing=(3,))
     partition(h, 13, (1, 2), OLD)
     assert verdict(h, "KR-21").verdict is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(
+    ("replicas", "isr", "outcome"),
+    [
+        ((1, 2), (1, 2), Outcome.NOT_EXERCISED),
+        ((2, 3), (2,), Outcome.NOT_EXERCISED),
+        ((4, 1), (4, 1), Outcome.HOLDS),
+        ((4, 1), (1,), Outcome.VIOLATED),
+        ((1, 3), (1, 3), Outcome.VIOLATED),
+    ],
+)
+def test_a_reassignment_that_replaces_another_may_end_with_the_same_record(
+    replicas: tuple[int, ...], isr: tuple[int, ...], outcome: Outcome
+) -> None:
+    """It was asked for (1, 3) in the last case only by the controller's own word."""
+    h = moving()
+    wanted = [1, 2] if replicas == (1, 3) else [*replicas]
+    arguments = {"topic": "orders", "partition": 0, "replicas": wanted}
+    asked = Administered(
+        operation="reassign", arguments=json.dumps(arguments), targets=("broker-1",)
+    )
+    h.add("harness", asked)
+    partition(h, 12, isr, replicas, leader=isr[0])
+    assert verdict(h, "KR-21").verdict is outcome
 
 
 def test_a_topic_that_is_deleted_while_it_moves_decides_nothing_for_kr_21() -> None:

@@ -315,6 +315,19 @@ def test_a_high_watermark_that_moves_while_the_leader_compares_keeps_kr_15() -> 
     assert verdict(entering(end=4, mark=5, ago_ms=10), "KR-15").violated == 0
 
 
+def test_what_a_leader_had_committed_in_an_earlier_term_does_not_count_for_kr_15() -> None:
+    h = begun(1, 2)
+    stores(h, B3, end=4)
+    raises(h, B1, 5)
+    began = LeadershipStarted(
+        topic="orders", partition=0, leader_epoch=3, isr=(1, 2), log_start=-1, log_end=4,
+        high_watermark=4,
+    )  # fmt: skip
+    h.add(B1, began)
+    asked(h.after(2 * SETTLED_MS), (1, 2, 3), (1, 2), 4)
+    assert verdict(h, "KR-15").verdict is Outcome.HOLDS
+
+
 def test_a_smaller_isr_and_a_replica_that_has_said_nothing_prove_nothing_for_kr_15() -> None:
     h = begun(1, 2)
     asked(h, (1,), (1, 2))

@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    Administered,
     Cause,
     Event,
     Evidence,
@@ -310,12 +311,12 @@ class _Returns:
 @dataclass(frozen=True, slots=True)
 class ReturnDeposesNone:
     """KR-11. A voter was cut off from all others for two fetch timeouts or more, while nothing else
-    acted upon the quorum. Judged by the log line in which the active controller gives its
-    leadership up for a higher epoch, within two fetch timeouts of the return. Exercised by each
-    return under a controller that goes on."""
+    acted upon the quorum, and no other voters were asked for. Judged by the log line in which the
+    active controller gives its leadership up for a higher epoch, within two fetch timeouts of the
+    return. Exercised by each return under a controller that goes on."""
 
     clause: str = "KR-11"
-    kinds: frozenset[type[Struct]] = _QUORUM
+    kinds: frozenset[type[Struct]] = _QUORUM | {Administered}
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _Returns:
@@ -333,9 +334,13 @@ class ReturnDeposesNone:
                 state.resigned[event.process, body.epoch] = event.at_ns, body, event.ref
             case ProcessExited() if slot_of(body.ended) in state.voters.processes:
                 state.returned = None
+            case Administered(operation="add_voter" | "remove_voter"):
+                state.returned = None
             case FaultInjected() if (one := state.voters.faults.now.get(body.fault_id)) is not None:
                 if touches(one, state.voters.processes):
+                    # It is recorded once it took effect: what came of it may be recorded before.
                     state.returned = None
+                    state.found = [found for found in state.found if found[2] < one.began_ns]
             case FaultHealed() if back is not None:
                 state.returned = back
         return state, (*found, *state.judge(event.at_ns))

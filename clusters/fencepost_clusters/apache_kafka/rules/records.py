@@ -7,9 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
+import msgspec
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost import (
+    Administered,
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    RunEnd,
+    Violated,
+)
 from fencepost_clusters.apache_kafka.rules.keys import NOTHING, whole_run
 from fencepost_clusters.apache_kafka.rules.news import Newest
 from fencepost_kafka import (
@@ -18,8 +29,17 @@ from fencepost_kafka import (
     BrokerStopping,
     PartitionCommitted,
     TopicCommitted,
+    TopicPartition,
 )
 from fencepost_kafka.committed import Partitions
+
+
+class _Reassign(Struct, frozen=True):
+    """The arguments of that operation."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -30,16 +50,25 @@ class _Records:
     """The newest record about each broker."""
     gone: dict[int, int] = field(default_factory=dict)
     """broker -> the offset of the record that unregistered it."""
+    wanted: dict[TopicPartition, frozenset[int]] = field(default_factory=dict)
+    """The replicas that an administrator asked for last."""
+
+    def note(self, body: Administered) -> None:
+        """An administrator asks for other replicas."""
+        if body.operation == "reassign":
+            asked = msgspec.json.decode(body.arguments, type=_Reassign)
+            self.wanted[asked.topic, asked.partition] = frozenset(asked.replicas)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class SwitchCoversNewReplicas:
     """KR-21. Judged by the record that ends a reassignment. One that calls it off has the replicas
-    of before. Exercised by each end with a replica that was new."""
+    of before. One that an administrator has asked for since replaces it, and ends with the same
+    record if it needs no new replica. Exercised by each end with a replica that was new."""
 
     clause: str = "KR-21"
-    kinds: frozenset[type[Struct]] = frozenset({TopicCommitted, PartitionCommitted})
+    kinds: frozenset[type[Struct]] = frozenset({TopicCommitted, PartitionCommitted, Administered})
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _Records:
@@ -50,12 +79,18 @@ class SwitchCoversNewReplicas:
         if isinstance(body, TopicCommitted):
             state.partitions.forget(body)
             return state, NOTHING
+        if isinstance(body, Administered):
+            state.note(body)
+            return state, NOTHING
         assert isinstance(body, PartitionCommitted)
         news, before = state.partitions.take(body)
         ended = before is not None and bool(before.adding or before.removing)
         if not news or before is None or not ended or body.adding or body.removing:
             return state, NOTHING
         replicas, place = set(body.replicas), f"{body.topic}-{body.partition}"
+        newest = state.wanted.get((body.topic, body.partition))
+        if newest is not None and replicas == newest <= set(before.replicas):
+            return state, self._covers(event, body, before, place)
         if replicas == set(before.replicas) - set(before.adding):
             return state, NOTHING  # it is called off
         if replicas != set(before.replicas) - set(before.removing):
@@ -64,17 +99,26 @@ class SwitchCoversNewReplicas:
                 f"to remove {list(before.removing)} from {list(before.replicas)}"
             )
             return state, (Violated(event.ref, Evidence.PEER, message),)
-        early = sorted(set(before.adding) - set(body.isr))
+        return state, self._covers(event, body, before, place)
+
+    @staticmethod
+    def _covers(
+        event: Event, body: PartitionCommitted, before: PartitionCommitted, place: str
+    ) -> Sequence[Finding]:
+        """Whether the new replicas that the partition keeps are in sync, and one of the ISR
+        leads."""
+        early = sorted(set(before.adding) & set(body.replicas) - set(body.isr))
         if early:
             message = (
                 f"the reassignment of {place} ended while brokers {early} were not in the ISR "
                 f"{list(body.isr)}"
             )
-            return state, (Violated(event.ref, Evidence.PEER, message),)
+            return (Violated(event.ref, Evidence.PEER, message),)
         if body.leader >= 0 and body.leader not in body.isr:
             message = f"broker {body.leader} leads {place} after its reassignment, outside the ISR"
-            return state, (Violated(event.ref, Evidence.PEER, message),)
-        return state, (Exercised(event.ref, Evidence.PEER),) if before.adding else NOTHING
+            return (Violated(event.ref, Evidence.PEER, message),)
+        took = set(before.adding) & set(body.replicas)
+        return (Exercised(event.ref, Evidence.PEER),) if took else NOTHING
 
     def end(self, state: _Records, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

@@ -332,6 +332,10 @@ class EntersCaughtUp:
         match body:
             case HighWatermarkAdvanced(as_leader=True):
                 state.raised(event, body)
+            case LeadershipStarted():
+                # What it had committed as an earlier leader may be lost since.
+                state.marks.get(event.process, {}).pop((body.topic, body.partition), None)
+                state.stored.learn(event)
             case IsrChangeAsked():
                 return state, self._asked(state, event, body)
             case _:
