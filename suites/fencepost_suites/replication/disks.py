@@ -148,7 +148,8 @@ def _compared(one: Copy, other: Copy, up_to: int) -> tuple[int, int]:
 @final
 class DisksAgree(Struct, frozen=True):
     """RP-05. Exercised by a partition whose leader epochs have changed, and of which two disks hold
-    the same batches, byte for byte."""
+    the same batches, byte for byte. The disk of a second process with a broker's id is left out: it
+    is no replica's if the process was refused, whatever it took itself for."""
 
     clause: str = "RP-05"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -169,9 +170,10 @@ class DisksAgree(Struct, frozen=True):
             return NOTHING
         members = state.members()
         found = [*_lacking(state, members), *_holes(state)]
-        longest = max(members or state.of.values(), key=lambda copy: copy.end)
+        copies = [one for one in state.of.values() if not one.slot.endswith(DUPLICATES)]
+        longest = max(members or copies or state.of.values(), key=lambda copy: copy.end)
         equal = 0
-        for copy in state.of.values():
+        for copy in copies:
             if copy is longest or copy.topic_id != longest.topic_id:
                 continue
             bound = state.committed if copy in members else copy.high_watermark

@@ -96,6 +96,15 @@ def agreed(h: HistoryBuilder) -> Verdict:
 # ------------------------------------------------------------------------------------------ RP-05
 
 
+def test_the_disk_of_a_second_process_with_an_id_is_no_replicas() -> None:
+    """A refused process may take itself for the leader, and keep what no leader has."""
+    other = (batch(0), batch(2, digest="other"), batch(4, 2))
+    logs = {"broker-1": LOG, "broker-2": LOG, "broker-3": LOG, "broker-2-duplicate": other}
+    assert verdict(disks(logs, mark=6), "RP-05").verdict is Outcome.HOLDS
+    logs = {"broker-1": LOG, "broker-2": LOG, "broker-3": other}
+    assert verdict(disks(logs, mark=6), "RP-05").verdict is Outcome.VIOLATED
+
+
 def test_equal_logs_of_two_leader_epochs_exercise_rp_05() -> None:
     one = agreed(disks({"broker-1": LOG, "broker-2": LOG, "broker-3": LOG}))
     assert (one.verdict, one.exercised) == (Outcome.HOLDS, 1)
