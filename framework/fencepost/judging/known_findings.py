@@ -133,7 +133,7 @@ def matched(pattern: str, message: str) -> Match | None:
     if found is None:
         return None
     named = found.groupdict()
-    low = named.get("low")
+    low = named.get("low") or named.get("high")
     high = named.get("high") or low
     return Match(int(low) if low else None, int(high) if high else None, named.get("process") or "")
 
