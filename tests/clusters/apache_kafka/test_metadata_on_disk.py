@@ -118,6 +118,15 @@ def test_changes_lead_to_what_one_record_says() -> None:
         assert one.digest() == other.digest()
 
 
+def test_the_settings_of_topics_that_do_not_exist_are_told_apart() -> None:
+    sound = entities(("TopicRecord", {"TopicId": "b", "Name": "payments"}))
+    other = entities(("TopicRecord", {"TopicId": "b", "Name": "payments"}), config("1"))
+    assert other.orphans() == [("config", 2, "orders", "retention.ms")]
+    assert other.digest() != sound.digest()
+    assert other.digest(but=other.orphans()) == sound.digest()
+    assert entities(TOPIC, config("1")).orphans() == []
+
+
 def test_eligible_replicas_are_cleared_of_one_topic_or_of_all() -> None:
     eligible = {**PARTITION[1], "EligibleLeaderReplicas": (3,), "LastKnownElr": (3,)}
     cleared = entities(TOPIC, PARTITION).digest()

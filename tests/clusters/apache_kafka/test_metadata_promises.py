@@ -131,6 +131,8 @@ def state(
     offset: int = 50,
     epoch: int = 1,
     records: int = 9,
+    orphans: tuple[str, ...] = (),
+    sound: str = "",
 ) -> None:
     body = MetadataStateFound(
         slot=slot,
@@ -142,6 +144,8 @@ def state(
         digest=digest,
         entities=9,
         records=records,
+        orphans=orphans,
+        sound=sound,
     )
     h.add("harness", body)
 
@@ -182,6 +186,18 @@ def test_the_snapshot_of_a_broker_is_judged_by_kr_25_alone() -> None:
     state(h, CONTROLLERS[1], "one")
     assert verdict(h, "KR-24").verdict is Outcome.NOT_EXERCISED
     assert verdict(h, "KR-25").verdict is Outcome.VIOLATED
+
+
+@pytest.mark.parametrize(("sound", "alone"), [("one", True), ("other", False)])
+def test_settings_of_deleted_topics_are_named_if_nothing_else_differs(
+    sound: str, alone: bool
+) -> None:
+    h = HistoryBuilder()
+    state(h, "broker-1", "more", snapshot=True, orphans=("orders retention.ms",), sound=sound)
+    state(h, CONTROLLERS[1], "one")
+    message = verdict(h, "KR-25").violations[0].message
+    assert message.endswith(": orders retention.ms") is alone
+    assert ("otherwise what the log of controller-2 leads to" in message) is alone
 
 
 def test_a_snapshot_with_two_records_for_an_entity_breaks_kr_25() -> None:

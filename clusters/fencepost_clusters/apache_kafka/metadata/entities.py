@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, final
 
 from fencepost_clusters.apache_kafka.metadata.schema import Record
@@ -42,10 +42,20 @@ class Entities:
             self.records += 1
             apply(self._entities, record.values)
 
-    def digest(self) -> str:
-        """A checksum of all entities, in whichever order they came."""
-        text = json.dumps(sorted((repr(key), value) for key, value in self._entities.items()))
+    def digest(self, *, but: Collection[Key] = ()) -> str:
+        """A checksum of all entities but these, in whichever order they came."""
+        kept = ((key, value) for key, value in self._entities.items() if key not in but)
+        text = json.dumps(sorted((repr(key), value) for key, value in kept))
         return f"{zlib.crc32(text.encode()):08x}"
+
+    def orphans(self) -> Sequence[Key]:
+        """The settings of topics that do not exist."""
+        topics = {value for key, value in self._entities.items() if key[0] == "topic"}
+        return [
+            key
+            for key in self._entities
+            if key[:2] == ("config", _TOPIC_CONFIG) and key[2] not in topics
+        ]
 
 
 def _topic(now: dict[Key, Any], values: Mapping[str, Any]) -> None:

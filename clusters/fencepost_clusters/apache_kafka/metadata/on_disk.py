@@ -28,7 +28,8 @@ class MetadataStateFound(Struct, frozen=True, tag="disk.metadata_state", kw_only
     """The metadata of all records before `offset`, the last of which is of `epoch`, by the disk of
     a slot: by a snapshot there, or else by its log.
 
-    `entities` is how many it describes, and `records` how many records it took.
+    `entities` is how many it describes, and `records` how many records it took. `orphans` are the
+    settings of topics that do not exist, and `sound` is the digest without them.
     """
 
     slot: str
@@ -40,6 +41,8 @@ class MetadataStateFound(Struct, frozen=True, tag="disk.metadata_state", kw_only
     digest: str
     entities: int
     records: int
+    orphans: tuple[str, ...] = ()
+    sound: str = ""
 
     def sentence(self) -> str:
         how = "a snapshot" if self.by_snapshot else "its log"
@@ -132,6 +135,7 @@ def _whole(data: bytes) -> bytes:
 def _state(
     slot: Slot, at: tuple[int, int], entities: Entities, *, by_snapshot: bool
 ) -> MetadataStateFound:
+    orphans = entities.orphans()
     return MetadataStateFound(
         slot=slot.name,
         node_id=slot.node_id,
@@ -142,4 +146,6 @@ def _state(
         digest=entities.digest(),
         entities=len(entities),
         records=entities.records,
+        orphans=tuple(sorted(f"{topic} {name}" for _, _, topic, name in orphans)),
+        sound=entities.digest(but=orphans),
     )

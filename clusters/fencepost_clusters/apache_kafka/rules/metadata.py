@@ -166,11 +166,16 @@ class _States:
         ]
         wrong = [one for one in others if one.digest != snapshot.digest]
         if wrong:
+            at = f"{snapshot.slot} {what} at metadata offset {snapshot.offset}"
             message = (
-                f"{snapshot.slot} {what} at metadata offset {snapshot.offset} "
-                f"{snapshot.entities} entities that differ from the {wrong[0].entities} that the "
-                f"log of {wrong[0].slot} leads to"
+                f"{at} {snapshot.entities} entities that differ from the {wrong[0].entities} that "
+                f"the log of {wrong[0].slot} leads to"
             )
+            if snapshot.orphans and all(one.digest == snapshot.sound for one in wrong):
+                message = (
+                    f"{at} the settings of deleted topics, and otherwise what the log of "
+                    f"{wrong[0].slot} leads to: {', '.join(snapshot.orphans)}"
+                )
             return (Violated(ref, Evidence.PEER, message),)
         return (Exercised(ref, Evidence.PEER),) if others else NOTHING
 
