@@ -62,8 +62,10 @@ def alter(on: DecisionContext, asked: a.IncrementalAlterConfigsRequest) -> Chang
 def _judge(image: Image, asked: a.AlterConfigsResource) -> tuple[Error, str | None]:
     now = _set_now(image, asked)
     changed = [c for c in asked.configs if c.config_operation != DELETE or c.name in now]
-    of_broker = asked.resource_type == BROKER_RESOURCE and asked.resource_name != ""
-    if of_broker and not changed and asked.resource_name in map(str, image.brokers):
+    of_one_broker = asked.resource_type == BROKER_RESOURCE and asked.resource_name in map(
+        str, image.brokers
+    )
+    if of_one_broker and not changed:
         return Error.NONE, None
     error, message = _resource(image, asked.resource_type, asked.resource_name)
     if error is not Error.NONE:

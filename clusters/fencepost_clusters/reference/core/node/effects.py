@@ -266,6 +266,12 @@ def earliest(times: Iterable[int | None]) -> int | None:
     return first
 
 
+def no_later(limit: int, times: Iterable[int | None]) -> int:
+    """The earliest of these times, and the limit if there is no earlier one."""
+    first = earliest(times)
+    return limit if first is None else min(first, limit)
+
+
 class Outbox:
     """Collects the effects of one step in order, and numbers the calls of one process.
 

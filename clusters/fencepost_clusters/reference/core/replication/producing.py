@@ -219,7 +219,7 @@ class Producing:
         if not self._policies.waits_for_followers(pending.request.acks):
             return Error.NONE
         one = stored.replica
-        if not one.leading or one.log.end < stored.end:
+        if not one.leading:
             return self._policies.error_on_stepping_down
         if one.high_watermark >= stored.end:
             return Error.NONE

@@ -134,7 +134,6 @@ class Replicas:
     def adopt(self, state: ClusterState, changed: Iterable[Key], now: Instant) -> None:
         """Adopts the committed state of the changed partitions."""
         self.version += 1
-        self._ordered = ()
         for key in sorted(changed):
             partition = state.partitions.get(key[0], {}).get(key[1])
             mine = self.by_key.get(key)

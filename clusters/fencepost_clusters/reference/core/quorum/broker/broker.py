@@ -25,7 +25,7 @@ from fencepost_clusters.reference.core.node.effects import (
     Reply,
     ShutdownAsked,
     Tick,
-    earliest,
+    no_later,
 )
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.quorum.broker import isr_requests
@@ -110,8 +110,8 @@ class BrokerNode:
         )
         self._changed: set[tuple[UUID, int]] = set()
         self._joined = False
-        self._due_ns: int | None = now.monotonic_ns
-        self._coordination_ns: int | None = now.monotonic_ns
+        self._due_ns = now.monotonic_ns
+        self._coordination_ns = now.monotonic_ns
         self.forwarding = Forwarding(settings, controllers, CHANGES, self._out)
         self._clients = ClientRequests(
             settings=settings,
@@ -131,13 +131,13 @@ class BrokerNode:
     def handle(self, what: Input, now: Instant) -> tuple[Effect, ...]:
         """One step. If the input arrives after the deadline, the Tick is done first."""
         self._out.cause = None
-        if self._due_ns is not None and now.monotonic_ns >= self._due_ns:
+        if now.monotonic_ns >= self._due_ns:
             self._tick(now)
         if not self._replicate(what, now):
             self._coordinate(what, now)
         self._out.cause = None
         self._finish_step(now)
-        if self._due_ns is not None and now.monotonic_ns >= self._due_ns:
+        if now.monotonic_ns >= self._due_ns:
             # This step may have made another action due: the next fetch, a heartbeat, an ISR
             # change.
             self._tick(now)
@@ -185,14 +185,14 @@ class BrokerNode:
         """Answers what can be answered now, and sets the time of the next Tick."""
         self.producing.settle(now)
         self.fetching.release(self.committed.image, now)
-        self._due_ns = earliest(
+        self._due_ns = no_later(
+            self._coordination_ns,
             (
-                self._coordination_ns,
                 self.producing.deadline_ns(),
                 self.fetching.deadline_ns(),
                 self.replicas.deadline_ns() if self._joined else None,
                 self.following.deadline_ns() if self._joined else None,
-            )
+            ),
         )
 
     def _take_disk(self, found: Recovered, now: Instant) -> None:
@@ -205,7 +205,7 @@ class BrokerNode:
         self._recovered = True
         self.lifecycle.recovered(now)
 
-    def deadline_ns(self) -> int | None:
+    def deadline_ns(self) -> int:
         """The monotonic time of the next Tick."""
         return self._due_ns
 
@@ -213,19 +213,19 @@ class BrokerNode:
         """The newest metrics of this node."""
         return (self.metrics.latest,)
 
-    def _coordination_due_ns(self) -> int | None:
+    def _coordination_due_ns(self) -> int:
         """When a part is due that does not replicate messages."""
-        return earliest(
+        return no_later(
+            self.raft.deadline_ns(),
             (
-                self.raft.deadline_ns(),
                 self.lifecycle.deadline_ns(),
                 self.forwarding.deadline_ns(),
                 self.snapshots.deadline_ns(),
-            )
+            ),
         )
 
     def _tick(self, now: Instant) -> None:
-        if self._coordination_ns is not None and now.monotonic_ns >= self._coordination_ns:
+        if now.monotonic_ns >= self._coordination_ns:
             self.raft.tick(now)
             before = self.lifecycle.state
             leader = self.raft.leader

@@ -142,9 +142,7 @@ class Answers:
             answer = CHANGES.refused(message, Error.NOT_CONTROLLER)
             self._out.add(Reply(received.request_id, answer))
             return
-        leader = self._raft.leader
-        if leader is None or leader == self._settings.node_id:
-            leader = -1
+        leader = -1 if self._raft.leader is None else self._raft.leader
         refusal = self._refusal(Error.NOT_CONTROLLER, BrokerState.UNKNOWN, leader)
         self._refuse_heartbeat(received, refusal, False, cause)
 

@@ -107,7 +107,6 @@ class MetadataLog:
     def compact(self, snapshot: Snapshot) -> None:
         """Replaces the batches below its own snapshot by the snapshot; later batches stay."""
         assert self.start <= snapshot.offset <= self.end, f"{snapshot.offset} is not in the log"
-        self.snapshot = snapshot
         kept = [b for b in self._batches if b.base >= snapshot.offset]
         self._begin(snapshot)
         for batch in kept:

@@ -140,7 +140,7 @@ class Raft:
     def _majority(self) -> int:
         return len(self.voters) // 2 + 1
 
-    def deadline_ns(self) -> int | None:
+    def deadline_ns(self) -> int:
         """When a Tick is wanted next."""
         served_ns = self._serving.deadline_ns()
         if self.role is Role.LEADER:

@@ -1,0 +1,220 @@
+"""One broker of the quorum plane: its lease, its leaderships and its fetches, without a cluster."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from quorum_bench import ME, OTHER, SECOND, TOPIC, QuorumBroker, registration, replies
+
+from fencepost_clusters.reference.core.node import effects as e
+from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire import record_batch
+from fencepost_clusters.reference.wire import records as r
+from fencepost_clusters.reference.wire.errors import Error
+from fencepost_kafka import (
+    BrokerStateChanged,
+    HighWatermarkAdvanced,
+    SnapshotStored,
+)
+
+PRODUCE = m.ProduceRequest(
+    acks=-1,
+    timeout=60_000,
+    topic_data=(
+        m.TopicProduceData(
+            name="orders",
+            partition_data=(
+                m.PartitionProduceData(index=0, records=record_batch.build([b"x"], 0, -1, 1)),
+            ),
+        ),
+    ),
+)
+ROW = r.ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="1")
+
+OTHER_LEADS = r.IsrChangeRecord(
+    partition_id=0, topic_id=TOPIC, isr=(ME, OTHER), leader=OTHER, leader_epoch=1
+)
+
+
+@pytest.fixture
+def broker() -> QuorumBroker:
+    return QuorumBroker().activates()
+
+
+def heartbeat(broker: QuorumBroker) -> m.BrokerHeartbeatRequest:
+    """Its heartbeat in flight."""
+    sent = broker.called("heartbeat").message
+    assert isinstance(sent, m.BrokerHeartbeatRequest)
+    return sent
+
+
+def produced(done: list[e.Reply]) -> list[Error]:
+    """The error in each answer to a Produce."""
+    errors: list[Error] = []
+    for one in done:
+        assert isinstance(one.message, m.ProduceResponse)
+        errors.append(Error(one.message.responses[0].partition_responses[0].error_code))
+    return errors
+
+
+def fetched_from(
+    offset: int, leader_epoch: int = 0, session: tuple[int, int] = (0, 0)
+) -> m.FetchRequest:
+    """A fetch by broker 2."""
+    part = m.FetchPartition(
+        partition=0,
+        fetch_offset=offset,
+        partition_max_bytes=1 << 20,
+        current_leader_epoch=leader_epoch,
+        last_fetched_epoch=0 if offset else -1,
+    )
+    return m.FetchRequest(
+        max_wait=0,
+        min_bytes=0,
+        max_bytes=1 << 20,
+        topics=(m.FetchTopic(partitions=(part,), topic_id=TOPIC),),
+        replica_state=m.ReplicaState(replica_id=OTHER, replica_epoch=2),
+    )
+
+
+# ------------------------------------------------------------------------------------------ lease
+
+
+def test_a_broker_whose_lease_ended_while_it_was_paused_is_fenced_though_the_answer_renews_it(
+    broker: QuorumBroker,
+) -> None:
+    """QC-14, QC-20: another controller may have fenced it meanwhile."""
+    broker.passes(0.5)
+    broker.now_ns = broker.core.lifecycle.lease_ends_ns + SECOND // 10
+    broker.beats(epoch=1)
+    assert broker.state is BrokerState.FENCED
+    assert broker.noted(BrokerStateChanged)[-1].reason == "lease_expired"
+
+
+def test_a_process_that_lost_its_id_never_registers_again(broker: QuorumBroker) -> None:
+    """QC-19: not even if a controller that has not heard of its successor asks it to."""
+    for error in (Error.DUPLICATE_BROKER_REGISTRATION, Error.STALE_BROKER_EPOCH):
+        broker.passes(0.4)
+        broker.beats(error=error)
+    broker.passes(0.4)
+    assert heartbeat(broker).broker_epoch == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "epoch"),
+    [
+        (Error.STALE_BROKER_EPOCH, -1),
+        (Error.BROKER_ID_NOT_REGISTERED, -1),
+        (Error.UNSUPPORTED_VERSION, 1),
+    ],
+)
+def test_a_refused_broker_registers_again_only_if_its_registration_is_gone(
+    broker: QuorumBroker, error: Error, epoch: int
+) -> None:
+    """QC-15: a broker that is too old for the metadata is still the registered one."""
+    broker.passes(0.4)
+    broker.beats(error=error)
+    assert broker.state is BrokerState.FENCED
+    broker.passes(0.4)
+    assert heartbeat(broker).broker_epoch == epoch
+
+
+def test_a_write_that_waits_is_answered_once_when_the_lease_ends(broker: QuorumBroker) -> None:
+    """QC-17, RP-31."""
+    broker.holds(ME)
+    assert broker.asks("CLIENT", PRODUCE) == []
+    before = len(broker.effects)
+    broker.passes(5)
+    assert broker.state is BrokerState.FENCED
+    broker.commits(OTHER_LEADS)
+    assert produced(replies(broker.effects[before:])) == [Error.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_a_write_that_waits_is_refused_as_soon_as_another_broker_leads(
+    broker: QuorumBroker,
+) -> None:
+    """RP-31: the log still has it, and its next leader may commit it, or not."""
+    broker.holds(ME)
+    assert broker.asks("CLIENT", PRODUCE) == []
+    done = broker.commits(OTHER_LEADS)
+    assert produced(replies(done)) == [Error.NOT_LEADER_OR_FOLLOWER]
+
+
+# ------------------------------------------------------------------------------------- replication
+
+
+def test_what_a_former_process_fetched_does_not_count_for_the_next_one(
+    broker: QuorumBroker,
+) -> None:
+    """QC-19, RP-10: the next process may lack it."""
+    broker.holds(ME)
+    broker.asks("CLIENT", PRODUCE)
+    broker.asks("REPLICATION", fetched_from(1))
+    one = broker.core.replicas.by_key[TOPIC, 0]
+    assert one.end_of(OTHER) == 1
+    broker.commits(registration(OTHER, uuid.UUID(int=OTHER), 2, fenced=True))
+    assert one.end_of(OTHER) == 1, "the same process"
+    broker.commits(registration(OTHER, uuid.UUID(int=7), 9, fenced=True))
+    assert one.end_of(OTHER) == -1
+
+
+def answer(
+    high_watermark: int = 0, records: bytes = b"", error: Error = Error.NONE
+) -> m.PartitionData:
+    """A leader's answer for the partition."""
+    return m.PartitionData(
+        partition_index=0, error_code=error, high_watermark=high_watermark, records=records
+    )
+
+
+def follower() -> QuorumBroker:
+    """Broker 2 leads; it has a fetch in flight."""
+    return QuorumBroker().activates().holds(OTHER)
+
+
+def fetches(done: tuple[e.Effect, ...]) -> int:
+    return sum(isinstance(one, e.Call) and one.channel == "replication" for one in done)
+
+
+def test_the_next_fetch_of_a_follower_leaves_with_the_answer_to_the_last_one() -> None:
+    assert fetches(follower().replicates(answer())) == 1
+
+
+def test_a_fetch_that_is_refused_is_repeated_after_a_while_whatever_happens_meanwhile() -> None:
+    """A leader that does not know yet that it leads would be asked as often as it can answer."""
+    broker = follower()
+    assert fetches(broker.replicates(answer(error=Error.NOT_LEADER_OR_FOLLOWER))) == 0
+    assert fetches(broker.give(e.Tick())) == 0
+    assert fetches(broker.learns()) == 0, "no news"
+    before = len(broker.effects)
+    broker.passes(0.1)
+    assert fetches(tuple(broker.effects[before:])) == 1
+
+
+def test_a_fetch_that_is_refused_is_repeated_at_once_after_news_of_the_metadata() -> None:
+    broker = follower()
+    broker.replicates(error=Error.FETCH_SESSION_ID_NOT_FOUND)
+    assert fetches(broker.commits(ROW)) == 1
+
+
+def test_a_follower_says_that_its_high_watermark_advanced_only_when_it_did() -> None:
+    broker = follower()
+    batch = record_batch.build([b"x"], 0, 0, 1)
+    broker.replicates(answer(1, batch))
+    for _ in range(2):
+        broker.replicates(answer(1))
+    advanced = broker.noted(HighWatermarkAdvanced)
+    assert [(one.high_watermark, one.as_leader) for one in advanced] == [(1, False)]
+
+
+# --------------------------------------------------------------------------------------- snapshots
+
+
+def test_a_broker_takes_a_snapshot_each_time_that_enough_is_committed_since_the_last() -> None:
+    broker = QuorumBroker(metadata_snapshot_interval_records="10").activates()
+    while broker.end < 35:
+        broker.commits(ROW)
+        broker.passes(0.02)
+    assert [one.offset for one in broker.noted(SnapshotStored)] == [0, 10, 20, 30]
