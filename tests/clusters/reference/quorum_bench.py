@@ -1,11 +1,11 @@
-"""One broker of the quorum plane, without a cluster: the test answers in place of the controllers,
-of other brokers and of clients."""
+"""One node of the quorum plane, without a cluster: the test answers in place of all other nodes and
+of clients."""
 
 from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random  # noqa: TID251 - the node's own seeded stream
 from typing import TypeVar
 
@@ -18,7 +18,14 @@ from fencepost_clusters.reference.core.node.site import Site
 from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.core.quorum.broker.broker import BrokerNode
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
-from fencepost_clusters.reference.core.quorum.raft.messages import fetch_answer
+from fencepost_clusters.reference.core.quorum.controller.controller import ControllerNode
+from fencepost_clusters.reference.core.quorum.raft.messages import (
+    begin_epoch,
+    fetch,
+    fetch_answer,
+    snapshot_answer,
+    vote_answer,
+)
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire import records as r
@@ -26,9 +33,8 @@ from fencepost_clusters.reference.wire.errors import Error
 
 SECOND = 1_000_000_000
 ME, OTHER, CONTROLLER = 1, 2, 101
-CONTROLLERS = tuple(
-    m.NodeEndpoint(node_id=CONTROLLER + n, host=f"c-{n + 1}", port=9093) for n in range(3)
-)
+VOTERS = (101, 102, 103)
+CONTROLLERS = tuple(m.NodeEndpoint(node_id=v, host=f"c-{v - 100}", port=9093) for v in VOTERS)
 TERM = 1
 """The controller's epoch."""
 TOPIC = uuid.UUID(int=9)
@@ -38,50 +44,30 @@ TICKS = 10
 Body = TypeVar("Body", bound=Struct)
 
 
-class QuorumBroker:
-    """Broker 1. Controller 101 is the active one of the three that it knows; broker 2 is another
-    process."""
+class QuorumNode:
+    """The process of a node, from its settings and the contents of its disk."""
 
-    def __init__(self, **more: str) -> None:
+    def __init__(
+        self, properties: Mapping[str, str], site: Site, stored: DiskContents | None = None
+    ) -> None:
         self.now_ns = SECOND
-        self.end = 0
-        """The end of the controllers' log; all of it is committed."""
         self.effects: list[e.Effect] = []
         """All its effects, in order."""
         self.calls: list[e.Call] = []
         """Its calls that have no answer, in order."""
         self._requests = itertools.count(1)
-        settings = s.read(
-            {
-                "process.roles": "broker",
-                "broker.id": str(ME),
-                "controller.connect": "c-1:9093",
-                "registration.lease.timeout.ms": str(LEASE_MS),
-                "registration.heartbeat.interval.ms": "300",
-                **{name.replace("_", "."): value for name, value in more.items()},
-            }
-        )
-        core = assemble(
-            settings,
-            Site("broker-1", "broker-1", {"CLIENT": 9092, "REPLICATION": 9091}, "broker-1#1"),
-            stored=DiskContents(),
+        self.core = assemble(
+            s.read(properties),
+            site,
+            stored=stored or DiskContents(),
             chance=Random(1).randint,
             policies=Policies(),
             now=self.now,
         )
-        assert isinstance(core, BrokerNode)
-        self.core = core
-        self.give(e.Tick())
-        self.give(e.Recovered({}, {}))
-        self.learns()
 
     @property
     def now(self) -> e.Instant:
         return e.Instant(self.now_ns, self.now_ns // 1_000_000)
-
-    @property
-    def state(self) -> BrokerState:
-        return self.core.lifecycle.state
 
     def give(self, what: e.Input) -> tuple[e.Effect, ...]:
         """Handles an input; returns the effects of this step."""
@@ -91,7 +77,7 @@ class QuorumBroker:
         return done
 
     def passes(self, seconds: float) -> None:
-        """Lets time pass, from each Tick that the broker wants to the next."""
+        """Lets time pass, from each Tick that the node wants to the next."""
         end_ns = self.now_ns + round(seconds * SECOND)
         again = 0
         while (due_ns := self.core.deadline_ns()) is not None and due_ns <= end_ns:
@@ -106,8 +92,6 @@ class QuorumBroker:
         notes = (one.body for one in self.effects if isinstance(one, e.Note))
         return [one for one in notes if isinstance(one, kind)]
 
-    # ---------------------------------------------------------------------------------- its calls
-
     def called(self, channel: str) -> e.Call:
         """The newest call on a channel, which has no answer."""
         return [one for one in self.calls if one.channel == channel][-1]
@@ -118,22 +102,178 @@ class QuorumBroker:
         self.calls.remove(call)
         return self.give(e.Answered(call.call_id, message))
 
-    def beats(
-        self, state: BrokerState = BrokerState.ACTIVE, error: Error = Error.NONE, epoch: int = 0
+    def asks(self, listener: str, message: m.Request, client: str = "test") -> list[e.Reply]:
+        """The answers that leave at once when it gets a request."""
+        received = e.Received(
+            request_id=next(self._requests),
+            listener=listener,
+            client=client,
+            correlation=1,
+            message=message,
+        )
+        return replies(self.give(received))
+
+
+class QuorumController:
+    """Controller 101. It is active once it is `elected` by the voters."""
+
+    def __init__(
+        self,
+        *voters: int,
+        stored: DiskContents | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """The voters are 101 to 103 if none is named."""
+        connect = (f"{v}@c-{v - 100}:9093" for v in voters or VOTERS)
+        self.node = QuorumNode(
+            {
+                "process.roles": "controller",
+                "controller.id": str(CONTROLLER),
+                "controller.listeners": "CONTROLLER",
+                "controller.quorum.fetch.timeout.ms": "2000",
+                "controller.connect": ",".join(connect),
+                **(settings or {}),
+            },
+            Site("controller-1", "controller-1", {"CONTROLLER": 9093}, "controller-1#1"),
+            stored,
+        )
+        assert isinstance(self.node.core, ControllerNode)
+        self.core = self.node.core
+
+    def stands(self) -> tuple[e.Effect, ...]:
+        """It stands for election, since it knows no leader."""
+        self.node.now_ns += 30 * SECOND
+        return self.node.give(e.Tick())
+
+    def elected(self) -> QuorumController:
+        """The others vote for it, and fetch its log."""
+        self.stands()
+        while not self.core.active:
+            self.node.answers("quorum", vote_answer(None, self.core.raft.epoch, granted=True))
+        self.followed()
+        return self
+
+    def followed(self) -> list[e.Reply]:
+        """The other voters fetch from the end of its log; returns all answers that leave then."""
+        others = sorted(self.core.raft.voters.keys() - {CONTROLLER})
+        return [reply for voter in others for reply in self.fetched(voter)]
+
+    def fetched(self, node: int) -> list[e.Reply]:
+        """Another node fetches from the end of its log."""
+        raft, log = self.core.raft, self.core.log
+        replica = m.ReplicaState(replica_id=node)
+        asked = fetch(log.end, raft.epoch, log.last_epoch, 500, replica)
+        return self.asks(asked, f"node-{node}")
+
+    def asks(self, message: m.Request, client: str = "test") -> list[e.Reply]:
+        """The answers that leave at once when it gets a request."""
+        return self.node.asks("CONTROLLER", message, client)
+
+    def beat(
+        self,
+        broker: int,
+        state: BrokerState = BrokerState.ACTIVE,
+        target: BrokerState = BrokerState.ACTIVE,
+    ) -> list[e.Reply]:
+        """A broker's heartbeat in its registered epoch; it has replayed the whole metadata."""
+        known = self.core.committed.image.brokers.get(broker)
+        return self.asks(
+            m.BrokerHeartbeatRequest(
+                target_state=target,
+                broker_id=broker,
+                broker_epoch=-1 if known is None else known.epoch,
+                lease_start_time_ms=self.node.now.wall_ms,
+                cur_metadata_offset=self.core.log.end - 1,
+                listeners=(),
+                incarnation_id=uuid.UUID(int=broker),
+                current_state=state,
+                features=(m.Feature(name="metadata.format", min_level=1, max_level=2),),
+            ),
+            f"broker-{broker}",
+        )
+
+    def activates(self, *brokers: int) -> QuorumController:
+        """These brokers register and become active."""
+        for broker in brokers:
+            for state in (BrokerState.INITIAL, BrokerState.FENCED):
+                self.beat(broker, state)
+                self.followed()
+        assert set(self.core.committed.image.live()) >= {*brokers}
+        return self
+
+    def follows(
+        self,
+        leader: int,
+        epoch: int,
+        data: bytes = b"",
+        committed: int = 0,
+        *,
+        diverging: m.EpochEndOffset | None = None,
+        snapshot: m.SnapshotId | None = None,
     ) -> tuple[e.Effect, ...]:
-        """The controller answers the heartbeat in flight; a lease begins when that was sent."""
-        asked = self.called("heartbeat").message
+        """Another controller leads. This one fetches from it, and gets this answer."""
+        self.asks(begin_epoch(leader, epoch))
+        self.node.passes(0)
+        answer = fetch_answer(
+            leader,
+            epoch,
+            high_watermark=committed,
+            data=data,
+            diverging=diverging,
+            snapshot=snapshot,
+        )
+        return self.node.answers("metadata", answer)
+
+
+class QuorumBroker:
+    """Broker 1. Controller 101 is the active one of the three that it knows; broker 2 is another
+    process."""
+
+    def __init__(self, **more: str) -> None:
+        self.end = 0
+        """The end of the controllers' log; all of it is committed."""
+        self.node = QuorumNode(
+            {
+                "process.roles": "broker",
+                "broker.id": str(ME),
+                "controller.connect": "c-1:9093",
+                "registration.lease.timeout.ms": str(LEASE_MS),
+                "registration.heartbeat.interval.ms": "300",
+                **{name.replace("_", "."): value for name, value in more.items()},
+            },
+            Site("broker-1", "broker-1", {"CLIENT": 9092, "REPLICATION": 9091}, "broker-1#1"),
+        )
+        assert isinstance(self.node.core, BrokerNode)
+        self.core = self.node.core
+        self.node.give(e.Tick())
+        self.node.give(e.Recovered({}, {}))
+        self.learns()
+
+    @property
+    def state(self) -> BrokerState:
+        return self.core.lifecycle.state
+
+    def beats(
+        self,
+        state: BrokerState = BrokerState.ACTIVE,
+        error: Error = Error.NONE,
+        epoch: int = 0,
+        controller: tuple[int, int] = (CONTROLLER, TERM),
+    ) -> tuple[e.Effect, ...]:
+        """A controller, given with its epoch, answers the heartbeat in flight; a lease begins when
+        that was sent."""
+        asked = self.node.called("heartbeat").message
         assert isinstance(asked, m.BrokerHeartbeatRequest)
         good = error is Error.NONE
         answer = m.BrokerHeartbeatResponse(
             error_code=error,
-            active_controller_id=CONTROLLER,
+            active_controller_id=controller[0],
             next_state=state,
             broker_epoch=epoch if good else -1,
             lease_end_time_ms=asked.lease_start_time_ms + LEASE_MS if good else -1,
-            controller_epoch=TERM,
+            controller_epoch=controller[1],
         )
-        return self.answers("heartbeat", answer)
+        return self.node.answers("heartbeat", answer)
 
     def replicates(
         self, *parts: m.PartitionData, error: Error = Error.NONE
@@ -141,7 +281,7 @@ class QuorumBroker:
         """A leader answers the fetch in flight."""
         topics = (m.FetchableTopicResponse(partitions=parts, topic_id=TOPIC),) if parts else ()
         answer = m.FetchResponse(error_code=error, session_id=1, responses=topics)
-        return self.answers("replication", answer)
+        return self.node.answers("replication", answer)
 
     def commits(self, *records: r.Record) -> tuple[e.Effect, ...]:
         """The controller commits these records; the broker fetches them."""
@@ -154,9 +294,7 @@ class QuorumBroker:
         answer = fetch_answer(
             CONTROLLER, TERM, high_watermark=self.end, data=data, voters=CONTROLLERS
         )
-        return self.answers("metadata", answer)
-
-    # ---------------------------------------------------------------------------------- its cluster
+        return self.node.answers("metadata", answer)
 
     def registers(self, fenced: bool = True, epoch: int = 0) -> QuorumBroker:
         """The controller commits this broker's registration."""
@@ -167,7 +305,7 @@ class QuorumBroker:
         """It registers and becomes active in epoch 1; broker 2 is active, too."""
         self.beats(BrokerState.FENCED)
         self.registers()
-        self.passes(0.1)
+        self.node.passes(0.1)
         self.beats(epoch=1)
         self.registers(fenced=False, epoch=1)
         self.commits(registration(OTHER, uuid.UUID(int=OTHER), self.end))
@@ -189,18 +327,26 @@ class QuorumBroker:
         self.commits(*topic, part)
         return self
 
-    # ------------------------------------------------------------------------------ requests to it
 
-    def asks(self, listener: str, message: m.Request) -> list[e.Reply]:
-        """The answers that leave at once when it gets a request."""
-        received = e.Received(
-            request_id=next(self._requests),
-            listener=listener,
-            client="test",
-            correlation=1,
-            message=message,
-        )
-        return replies(self.give(received))
+def snapshot_part(
+    snapshot: m.SnapshotId,
+    data: bytes,
+    *,
+    position: int = 0,
+    size: int = -1,
+    leader: int = CONTROLLER,
+) -> m.FetchSnapshotResponse:
+    """A leader's answer with a part of a snapshot; all of it, unless its size is given."""
+    part = m.PartitionSnapshotData(
+        index=0,
+        error_code=Error.NONE,
+        snapshot_id=snapshot,
+        current_leader=m.LeaderIdAndEpoch(leader_id=leader, leader_epoch=TERM),
+        size=len(data) if size < 0 else size,
+        position=position,
+        unaligned_records=data,
+    )
+    return snapshot_answer(part)
 
 
 def replies(done: Sequence[e.Effect]) -> list[e.Reply]:

@@ -11,8 +11,15 @@ import pytest
 
 from fencepost import Shape, UsageError
 from fencepost_clusters.reference.cluster import ReferenceQuorum
-from fencepost_clusters.reference.core.cluster import leadership, placement, serving, topics
-from fencepost_clusters.reference.core.cluster.image import Image
+from fencepost_clusters.reference.core.cluster import (
+    configs,
+    leadership,
+    placement,
+    serving,
+    topics,
+)
+from fencepost_clusters.reference.core.cluster.image import BROKER_RESOURCE as BROKERS
+from fencepost_clusters.reference.core.cluster.image import TOPIC_RESOURCE, Image
 from fencepost_clusters.reference.core.cluster.policies import (
     ElectionPolicies,
     PlacementPolicies,
@@ -28,6 +35,7 @@ from fencepost_clusters.reference.defects.catalogue import (
     POLICY_DEFECTS,
 )
 from fencepost_clusters.reference.defects.defect import PolicyDefect
+from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
@@ -293,3 +301,28 @@ def test_a_name_that_differs_in_a_dot_or_an_underscore_alone_collides(
     records, result = topics.create(built, asked, settings.read(BROKER), other, PlacementPolicies())
     assert result.error_code == error
     assert bool(records) == (error is Error.NONE)
+
+
+def described(built: Image, kind: int, name: str) -> dict[str, tuple[str, int]]:
+    """The value and the source of each setting of a resource."""
+    resource = a.DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=None
+    )
+    asked = a.DescribeConfigsRequest(resources=(resource,))
+    (found,) = configs.describe(built, settings.read(BROKER), 1, asked).results
+    return {one.name: (one.value or "", one.config_source) for one in found.configs}
+
+
+def test_a_topic_shows_of_the_settings_of_all_brokers_those_that_a_topic_can_have() -> None:
+    built = with_partition(image(), isr=(1,), leader=1)
+    for name in ("min.insync.replicas", "log.cleaner.threads"):
+        record = r.ConfigRecord(resource_type=BROKERS, resource_name="", name=name, value="2")
+        built.replay(record, built.offset)
+    of_brokers = ("2", configs.OF_BROKERS)
+    shown = described(built, TOPIC_RESOURCE, "orders")
+    assert shown["min.insync.replicas"] == of_brokers
+    assert "log.cleaner.threads" not in shown
+    assert described(built, BROKERS, "") == {
+        "min.insync.replicas": of_brokers,
+        "log.cleaner.threads": of_brokers,
+    }

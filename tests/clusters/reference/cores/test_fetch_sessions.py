@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.node import settings
 from fencepost_clusters.reference.core.node.deadlines import Deadlines
-from fencepost_clusters.reference.core.node.effects import Instant, Outbox, Received, Reply
+from fencepost_clusters.reference.core.node.effects import Instant, Note, Outbox, Received, Reply
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
 from fencepost_clusters.reference.core.replication.fetch_sessions import FetchSessions
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
@@ -24,6 +24,7 @@ from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
+from fencepost_kafka import RequestRefused
 
 TOPIC = uuid.UUID(int=9)
 FOLLOWER, EPOCH, NEXT_EPOCH = 2, 20, 40
@@ -195,6 +196,17 @@ def test_a_fetch_from_no_present_session_is_refused(leader: Leader) -> None:
     whole = (NONE, {0: (0, -1), 1: (0, -1)})
     unknown, wrong = Error.FETCH_SESSION_ID_NOT_FOUND, Error.INVALID_FETCH_SESSION_EPOCH
     assert leader.answers == [(unknown, {}), whole, (wrong, {}), whole, (unknown, {})]
+
+
+def test_a_fetch_of_a_former_registration_is_refused_and_recorded(leader: Leader) -> None:
+    """QC-19: the rule about it reads the leader's record."""
+    leader.fetch({0: 0}, epoch=EPOCH - 1)
+    refused, answer = leader.out.drain()[-2:]
+    assert isinstance(refused, Note)
+    assert isinstance(refused.body, RequestRefused)
+    assert (refused.body.requester, refused.body.error) == (FOLLOWER, "STALE_BROKER_EPOCH")
+    assert isinstance(answer, Reply)
+    assert answer.message == m.FetchResponse(error_code=Error.STALE_BROKER_EPOCH, responses=())
 
 
 def test_a_new_session_ends_the_wait_of_the_one_before(leader: Leader) -> None:

@@ -32,7 +32,8 @@ class Replaying(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.whole, self.rebuilt = Image(), Image()
+        self.whole, self.rebuilt, self.left = Image(), Image(), Image()
+        self.left_digest = snapshots.digest(self.left)
         self.uuids = 0
         self.incarnations: dict[int, list[uuid.UUID]] = {}
         self.gone: set[int] = set()
@@ -136,6 +137,16 @@ class Replaying(RuleBasedStateMachine):
         loaded = snapshots.load(Snapshot(self.rebuilt.offset, 3, data))
         assert len(snapshots.records_of(loaded)) == len(found)
         self.rebuilt = loaded
+
+    @rule()
+    def copy(self) -> None:
+        """A controller that takes over continues from a copy of the committed state."""
+        self.left, self.rebuilt = self.rebuilt, self.rebuilt.copy()
+        self.left_digest = snapshots.digest(self.left)
+
+    @invariant()
+    def what_was_copied_stays_as_it_was(self) -> None:
+        assert snapshots.digest(self.left) == self.left_digest
 
     @invariant()
     def both_are_the_same(self) -> None:

@@ -12,7 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost_clusters.reference.core.cluster.image import Image
+from fencepost_clusters.reference.core.node import settings
+from fencepost_clusters.reference.core.node.effects import Instant, Outbox
 from fencepost_clusters.reference.core.quorum.metadata import snapshots
+from fencepost_clusters.reference.core.quorum.metadata.policies import MetadataPolicies
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataLog, Snapshot
 from fencepost_clusters.reference.core.quorum.raft.timing import Vote
 from fencepost_clusters.reference.shell.storage import DamagedFile, Disk
@@ -22,6 +25,12 @@ names = st.text("abcdef", min_size=1, max_size=5)
 small = st.integers(0, 5)
 ids = st.tuples() | st.tuples(small) | st.tuples(small, small)
 incarnations = st.integers(1, 9).map(lambda n: uuid.UUID(int=n))
+CONTROLLER = {
+    "process.roles": "controller",
+    "controller.id": "101",
+    "controller.listeners": "CONTROLLER",
+    "controller.connect": "101@controller-1:9093",
+}
 ANY_RECORD = st.one_of(
     st.builds(
         records.BrokerRecord,
@@ -171,6 +180,21 @@ def test_a_snapshot_rebuilds_the_very_state(level: int) -> None:
     loaded = snapshots.load(Snapshot(image.offset, 3, record_batch.build(values, 0, 3, 1)))
     assert vars(loaded) == vars(image)
     assert snapshots.digest(loaded) == snapshots.digest(image)
+
+
+def test_a_snapshot_is_stored_with_the_slice_that_completes_it() -> None:
+    """The next one cannot begin before."""
+    image = everything()
+    values = [records.encode(records.DeleteBrokerRecord(id=9))] * image.offset
+    log = MetadataLog([record_batch.build(values, 0, 1, 1)])
+    size = len(snapshots.records_of(image))
+    parsed = settings.read({**CONTROLLER, "metadata.snapshot.slice.records": str(size // 3)})
+    written = snapshots.Snapshots(parsed, log, MetadataPolicies(), Outbox())
+    assert size % 3 == 0
+    written.start(image, Instant(0, 0))
+    times = (Instant(n * snapshots.SLICE_NS, 0) for n in range(3))
+    assert [written.tick(image, at) for at in times] == [False, False, True]
+    assert written.last_offset == image.offset
 
 
 def log_of(*epochs: int) -> list[bytes]:

@@ -5,17 +5,33 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from quorum_bench import ME, OTHER, SECOND, TOPIC, QuorumBroker, registration, replies
+from quorum_bench import (
+    CONTROLLER,
+    ME,
+    OTHER,
+    SECOND,
+    TERM,
+    TOPIC,
+    QuorumBroker,
+    registration,
+    replies,
+    snapshot_part,
+)
 
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
+from fencepost_clusters.reference.core.quorum.raft.messages import fetch_answer
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import (
     BrokerStateChanged,
+    FollowerFetched,
     HighWatermarkAdvanced,
+    LogAppended,
+    ProduceAnswered,
+    RequestRefused,
     SnapshotStored,
 )
 
@@ -45,7 +61,7 @@ def broker() -> QuorumBroker:
 
 def heartbeat(broker: QuorumBroker) -> m.BrokerHeartbeatRequest:
     """Its heartbeat in flight."""
-    sent = broker.called("heartbeat").message
+    sent = broker.node.called("heartbeat").message
     assert isinstance(sent, m.BrokerHeartbeatRequest)
     return sent
 
@@ -86,19 +102,19 @@ def test_a_broker_whose_lease_ended_while_it_was_paused_is_fenced_though_the_ans
     broker: QuorumBroker,
 ) -> None:
     """QC-14, QC-20: another controller may have fenced it meanwhile."""
-    broker.passes(0.5)
-    broker.now_ns = broker.core.lifecycle.lease_ends_ns + SECOND // 10
+    broker.node.passes(0.5)
+    broker.node.now_ns = broker.core.lifecycle.lease_ends_ns + SECOND // 10
     broker.beats(epoch=1)
     assert broker.state is BrokerState.FENCED
-    assert broker.noted(BrokerStateChanged)[-1].reason == "lease_expired"
+    assert broker.node.noted(BrokerStateChanged)[-1].reason == "lease_expired"
 
 
 def test_a_process_that_lost_its_id_never_registers_again(broker: QuorumBroker) -> None:
     """QC-19: not even if a controller that has not heard of its successor asks it to."""
     for error in (Error.DUPLICATE_BROKER_REGISTRATION, Error.STALE_BROKER_EPOCH):
-        broker.passes(0.4)
+        broker.node.passes(0.4)
         broker.beats(error=error)
-    broker.passes(0.4)
+    broker.node.passes(0.4)
     assert heartbeat(broker).broker_epoch == 1
 
 
@@ -114,22 +130,22 @@ def test_a_refused_broker_registers_again_only_if_its_registration_is_gone(
     broker: QuorumBroker, error: Error, epoch: int
 ) -> None:
     """QC-15: a broker that is too old for the metadata is still the registered one."""
-    broker.passes(0.4)
+    broker.node.passes(0.4)
     broker.beats(error=error)
     assert broker.state is BrokerState.FENCED
-    broker.passes(0.4)
+    broker.node.passes(0.4)
     assert heartbeat(broker).broker_epoch == epoch
 
 
 def test_a_write_that_waits_is_answered_once_when_the_lease_ends(broker: QuorumBroker) -> None:
     """QC-17, RP-31."""
     broker.holds(ME)
-    assert broker.asks("CLIENT", PRODUCE) == []
-    before = len(broker.effects)
-    broker.passes(5)
+    assert broker.node.asks("CLIENT", PRODUCE) == []
+    before = len(broker.node.effects)
+    broker.node.passes(5)
     assert broker.state is BrokerState.FENCED
     broker.commits(OTHER_LEADS)
-    assert produced(replies(broker.effects[before:])) == [Error.NOT_LEADER_OR_FOLLOWER]
+    assert produced(replies(broker.node.effects[before:])) == [Error.NOT_LEADER_OR_FOLLOWER]
 
 
 def test_a_write_that_waits_is_refused_as_soon_as_another_broker_leads(
@@ -137,7 +153,7 @@ def test_a_write_that_waits_is_refused_as_soon_as_another_broker_leads(
 ) -> None:
     """RP-31: the log still has it, and its next leader may commit it, or not."""
     broker.holds(ME)
-    assert broker.asks("CLIENT", PRODUCE) == []
+    assert broker.node.asks("CLIENT", PRODUCE) == []
     done = broker.commits(OTHER_LEADS)
     assert produced(replies(done)) == [Error.NOT_LEADER_OR_FOLLOWER]
 
@@ -150,8 +166,8 @@ def test_what_a_former_process_fetched_does_not_count_for_the_next_one(
 ) -> None:
     """QC-19, RP-10: the next process may lack it."""
     broker.holds(ME)
-    broker.asks("CLIENT", PRODUCE)
-    broker.asks("REPLICATION", fetched_from(1))
+    broker.node.asks("CLIENT", PRODUCE)
+    broker.node.asks("REPLICATION", fetched_from(1))
     one = broker.core.replicas.by_key[TOPIC, 0]
     assert one.end_of(OTHER) == 1
     broker.commits(registration(OTHER, uuid.UUID(int=OTHER), 2, fenced=True))
@@ -186,11 +202,11 @@ def test_a_fetch_that_is_refused_is_repeated_after_a_while_whatever_happens_mean
     """A leader that does not know yet that it leads would be asked as often as it can answer."""
     broker = follower()
     assert fetches(broker.replicates(answer(error=Error.NOT_LEADER_OR_FOLLOWER))) == 0
-    assert fetches(broker.give(e.Tick())) == 0
+    assert fetches(broker.node.give(e.Tick())) == 0
     assert fetches(broker.learns()) == 0, "no news"
-    before = len(broker.effects)
-    broker.passes(0.1)
-    assert fetches(tuple(broker.effects[before:])) == 1
+    before = len(broker.node.effects)
+    broker.node.passes(0.1)
+    assert fetches(tuple(broker.node.effects[before:])) == 1
 
 
 def test_a_fetch_that_is_refused_is_repeated_at_once_after_news_of_the_metadata() -> None:
@@ -205,8 +221,67 @@ def test_a_follower_says_that_its_high_watermark_advanced_only_when_it_did() -> 
     broker.replicates(answer(1, batch))
     for _ in range(2):
         broker.replicates(answer(1))
-    advanced = broker.noted(HighWatermarkAdvanced)
+    advanced = broker.node.noted(HighWatermarkAdvanced)
     assert [(one.high_watermark, one.as_leader) for one in advanced] == [(1, False)]
+
+
+def test_a_follower_of_a_topic_that_is_deleted_fetches_no_more() -> None:
+    broker = follower()
+    assert fetches(broker.commits(r.DeleteTopicRecord(name=TOPIC))) == 0
+    assert fetches(broker.replicates(answer())) == 0
+
+
+def test_a_follower_fetches_a_new_topic_in_place_of_one_that_was_deleted_with_the_same_record() -> (
+    None
+):
+    broker, new = follower(), uuid.UUID(int=10)
+    part = r.PartitionRecord(
+        partition_id=0, topic_id=new, replicas=(ME, OTHER), isr=(OTHER,), leader=OTHER,
+        leader_epoch=0,
+    )  # fmt: skip
+    broker.commits(
+        r.DeleteTopicRecord(name=TOPIC), r.TopicRecord(name="refunds", topic_id=new), part
+    )
+    broker.replicates()
+    sent = broker.node.called("replication").message
+    assert isinstance(sent, m.FetchRequest)
+    assert [topic.topic_id for topic in sent.topics] == [new]
+    assert [topic.topic_id for topic in sent.forgotten_topics_data] == [TOPIC]
+
+
+def test_a_record_of_what_a_request_changed_names_the_request_as_its_cause(
+    broker: QuorumBroker,
+) -> None:
+    """Explanations follow it."""
+    broker.holds(ME)
+    broker.node.asks("CLIENT", PRODUCE, client="producer")
+    broker.node.asks("REPLICATION", fetched_from(1), client="broker-2#1")
+    causes = {
+        type(one.body): one.cause.process
+        for one in broker.node.effects
+        if isinstance(one, e.Note) and one.cause is not None
+    }
+    assert causes == {
+        LogAppended: "producer",
+        FollowerFetched: "broker-2#1",
+        HighWatermarkAdvanced: "broker-2#1",
+        ProduceAnswered: "producer",
+    }
+
+
+def test_a_record_of_a_refusal_names_the_refused_request_as_its_cause(
+    broker: QuorumBroker,
+) -> None:
+    broker.node.passes(5)
+    assert broker.state is BrokerState.FENCED
+    broker.node.asks("CLIENT", m.MetadataRequest(topics=None), client="reader")
+    (refusal,) = (
+        one
+        for one in broker.node.effects
+        if isinstance(one, e.Note) and isinstance(one.body, RequestRefused)
+    )
+    assert refusal.cause is not None
+    assert refusal.cause.process == "reader"
 
 
 # --------------------------------------------------------------------------------------- snapshots
@@ -216,5 +291,52 @@ def test_a_broker_takes_a_snapshot_each_time_that_enough_is_committed_since_the_
     broker = QuorumBroker(metadata_snapshot_interval_records="10").activates()
     while broker.end < 35:
         broker.commits(ROW)
-        broker.passes(0.02)
-    assert [one.offset for one in broker.noted(SnapshotStored)] == [0, 10, 20, 30]
+        broker.node.passes(0.02)
+    assert [one.offset for one in broker.node.noted(SnapshotStored)] == [0, 10, 20, 30]
+
+
+def test_a_broker_fetches_from_the_controller_that_answers_its_heartbeat(
+    broker: QuorumBroker,
+) -> None:
+    """A fetch from the one before it, which may be silent, would have to time out first."""
+    broker.node.passes(0.4)
+    done = broker.beats(epoch=1, controller=(102, TERM + 1))
+    (call,) = (one for one in done if isinstance(one, e.Call) and one.channel == "metadata")
+    assert call.address == ("c-2", 9093)
+
+
+def wanted(broker: QuorumBroker) -> tuple[m.SnapshotId, int]:
+    """The snapshot that it asks for, and from where on."""
+    sent = broker.node.called("metadata").message
+    assert isinstance(sent, m.FetchSnapshotRequest)
+    part = sent.topics[0].partitions[0]
+    return part.snapshot_id, part.position
+
+
+def test_the_parts_of_one_snapshot_do_not_count_for_the_next(broker: QuorumBroker) -> None:
+    """QC-11: the leader may store another one while a broker fetches the first."""
+    first, second = (m.SnapshotId(end_offset=end, epoch=TERM) for end in (50, 60))
+    sent_to = fetch_answer(CONTROLLER, TERM, high_watermark=broker.end, snapshot=first)
+    broker.node.answers("metadata", sent_to)
+    broker.node.answers("metadata", snapshot_part(first, b"x" * 40, size=100))
+    assert wanted(broker) == (first, 40)
+    broker.node.answers("metadata", snapshot_part(second, b"x", size=100))
+    sent_to = fetch_answer(CONTROLLER, TERM, high_watermark=broker.end, snapshot=second)
+    broker.node.answers("metadata", sent_to)
+    assert wanted(broker) == (second, 0)
+
+
+def test_a_broker_stays_in_the_epoch_of_its_leader_though_a_candidate_has_begun_another(
+    broker: QuorumBroker,
+) -> None:
+    """The candidate may never win. The leader's own epoch would then count as an old one."""
+    broker.node.answers(
+        "metadata",
+        fetch_answer(None, TERM + 5, high_watermark=broker.end, error=Error.NOT_LEADER_OR_FOLLOWER),
+    )
+    broker.node.passes(1)
+    refusal = fetch_answer(
+        CONTROLLER, TERM, high_watermark=broker.end, error=Error.NOT_LEADER_OR_FOLLOWER
+    )
+    broker.node.answers("metadata", refusal)
+    assert broker.node.called("metadata").address == ("c-1", 9093)

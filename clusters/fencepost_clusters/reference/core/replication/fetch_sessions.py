@@ -182,8 +182,6 @@ class FetchSessions:
 
     def _close(self, one: _FetchSession) -> None:
         """A session ends, since its follower opens another one."""
-        for key in tuple(one.positions):
-            self._forget(one, key)
         if one.waiting is not None:
             ended = m.FetchResponse(error_code=Error.FETCH_SESSION_ID_NOT_FOUND, responses=())
             self._out.add(Reply(one.waiting.received.request_id, ended))

@@ -190,6 +190,7 @@ class Replicas:
         self.version += 1
         for one in self.all():
             one.retire(reason)
+            self._look_at(one)
 
     # --------------------------------------------------------------------------------------- ISR
 
@@ -218,8 +219,7 @@ class Replicas:
         for key in self._looks.due(now.monotonic_ns):
             one = self.by_key.get(key)
             if one is not None:
-                if one.leading and one.asked is None and now.monotonic_ns >= one.retry_ns:
-                    self._ask(one, state, now)
+                self._ask(one, state, now)
                 self._look_at(one)
         if self.by_key and now.monotonic_ns >= self._next_checkpoint_ns:
             self.checkpoint()

@@ -227,11 +227,9 @@ class BrokerNode:
     def _tick(self, now: Instant) -> None:
         if now.monotonic_ns >= self._coordination_ns:
             self.raft.tick(now)
-            before = self.lifecycle.state
             leader = self.raft.leader
             self.lifecycle.tick(now, leader, self.committed.applied)
-            if before is BrokerState.ACTIVE and self.lifecycle.state is BrokerState.FENCED:
-                self._fenced(now)
+            self._fail_unserved(now)
             self.forwarding.tick(now, leader)
             self._follow_metadata(now)
             self._coordination_ns = self._coordination_due_ns()
@@ -239,8 +237,8 @@ class BrokerNode:
             self.replicas.tick(self.committed.image, now)
             self.following.tick(self.committed.image, now)
 
-    def _fenced(self, now: Instant) -> None:
-        """Answers the waiting client requests, none as committed."""
+    def _fail_unserved(self, now: Instant) -> None:
+        """Once it serves no client, answers the waiting client requests, none as committed."""
         if not self.lifecycle.serving(now):
             self.producing.fail_all(now)
 
@@ -323,13 +321,13 @@ class BrokerNode:
     def _answered(self, what: Answered, now: Instant) -> None:
         before = self.lifecycle.state
         if self.lifecycle.answered(what.call_id, what.message, now):
-            if before is BrokerState.ACTIVE and self.lifecycle.state is BrokerState.FENCED:
-                self._fenced(now)
+            self._fail_unserved(now)
             if before is BrokerState.INITIAL and self.lifecycle.state is BrokerState.FENCED:
                 self.snapshots.checkpoint(self.committed.image, now)  # REG-04
-            answer = what.message
-            if isinstance(answer, m.BrokerHeartbeatResponse) and answer.error_code == Error.NONE:
-                self.raft.learn_leader(answer.controller_epoch, answer.active_controller_id, now)
+            match what.message:
+                case m.BrokerHeartbeatResponse(error_code=Error.NONE) as granted:
+                    epoch, leader = granted.controller_epoch, granted.active_controller_id
+                    self.raft.learn_leader(epoch, leader, now)
             return
         if self.replicas.is_isr_request(what.call_id):
             self.replicas.answered(what.call_id, isr_requests.outcome(what.message), now)

@@ -101,18 +101,15 @@ class Electorate:
         """Every other controller that is a voter in this log or in another controller's answer."""
         return {*self.voters, *self._others} - {me}
 
-    def take(self, records: Iterable[r.Record], base: int) -> bool:
-        """Applies records that were appended from `base` on; returns whether the voters have
-        changed."""
-        before = len(self._history)
+    def take(self, records: Iterable[r.Record], base: int) -> None:
+        """Applies records that were appended from `base` on."""
         for offset, record in enumerate(records, base):
             if is_voters(record):
                 self._history.append((offset, parse(record.value)))
-        return len(self._history) > before and self._by_history()
+        self._by_history()
 
-    def follow(self, log: MetadataLog) -> bool:
-        """Applies a whole log, snapshot first, in place of earlier records; returns whether the
-        voters changed."""
+    def follow(self, log: MetadataLog) -> None:
+        """Applies a whole log, snapshot first, in place of earlier records."""
         del self._history[1:]
         if log.snapshot is not None:
             for _, data in record_batch.split(log.snapshot.data):
@@ -124,14 +121,12 @@ class Electorate:
             for offset, record in enumerate(batch.records, batch.base):
                 if is_voters(record):
                     self._history.append((offset, parse(record.value)))
-        return self._by_history()
+        self._by_history()
 
-    def _by_history(self) -> bool:
+    def _by_history(self) -> None:
         newest = self._history[-1][1]
-        if self._bootstrap or newest == self.voters:
-            return False
-        self._replace(newest)
-        return True
+        if not self._bootstrap and newest != self.voters:
+            self._replace(newest)
 
     def endpoints(self) -> tuple[m.NodeEndpoint, ...]:
         """The voters as an answer names them."""

@@ -156,7 +156,7 @@ class Raft:
         return self._policies.resigns_at_ns(seen_ns, self.timing.resign_after_ns)
 
     def _reseat(self, now: Instant) -> None:
-        """Updates this node's role after a change of the voters."""
+        """Updates this node's role to the voters."""
         if self.role is Role.LEADER:
             self._serving.seat(now)
             self._announced = {v: at for v, at in self._announced.items() if v in self.voters}
@@ -233,8 +233,6 @@ class Raft:
             )
         )
         self.append([self.me.to_bytes(4, "big")], now, control=True)
-        for voter in sorted(self._announced):
-            self._announce(voter, now)
 
     def _announce(self, voter: int, now: Instant) -> None:
         self._announced[voter] = now.monotonic_ns + self.timing.fetch_wait_ns
@@ -403,8 +401,8 @@ class Raft:
         data = record_batch.build(values, base, self.epoch, now.wall_ms, control=control)
         batch = self.log.append(data)
         self._out.add(Append(LOG_NAME, batch.base, data))
-        if self.electorate.take(batch.records, batch.base):
-            self._reseat(now)
+        self.electorate.take(batch.records, batch.base)
+        self._reseat(now)
         self._out.add(Sync(LOG_NAME))  # votes and majorities count synced records only
         self._advance(now)
         self._serving.release(now)
@@ -544,8 +542,8 @@ class Raft:
             for _, data in record_batch.split(part.records or b""):
                 batch = self.log.append(data)
                 self._out.add(Append(LOG_NAME, batch.base, data))
-                if self.electorate.take(batch.records, batch.base):
-                    self._reseat(now)
+                self.electorate.take(batch.records, batch.base)
+                self._reseat(now)
         except UnknownRecord as unknown:
             self._out.end(f"the metadata log cannot be read on: {unknown}", EXIT_UNREADABLE)
             return
@@ -566,8 +564,8 @@ class Raft:
             self._out.add(StoreSnapshot(LOG_NAME, snapshot.offset, snapshot.epoch, snapshot.data))
             self._out.add(Truncate(LOG_NAME, 0))
             self.log.install(snapshot)
-            if self.electorate.follow(self.log):
-                self._reseat(now)
+            self.electorate.follow(self.log)
+            self._reseat(now)
             self.high_watermark = max(self.high_watermark, snapshot.offset)
         elif self._download.wanted is not None:
             self._fetch_snapshot(self._download.wanted, peer)
@@ -579,8 +577,8 @@ class Raft:
         before = self.log.end
         whole = to_offset < self.log.start
         after = self.log.truncate(to_offset)
-        if self.electorate.follow(self.log):
-            self._reseat(now)
+        self.electorate.follow(self.log)
+        self._reseat(now)
         self._out.note(
             MetadataTruncated(
                 from_offset=after,

@@ -104,7 +104,6 @@ class Serving:
     def begin(self, now: Instant) -> None:
         """A new leader knows no other log yet, and gives each voter time to fetch."""
         self._ends = {}
-        self._answered_watermarks = {}
         self.observed = {}
         self._fetched_ns = {}
         self.seat(now)
@@ -164,7 +163,7 @@ class Serving:
             return -1, False
         voter = request.replica_state.replica_id
         if asked.fetch_offset < self._log.start or (
-            asked.fetch_offset > 0 and 0 <= asked.last_fetched_epoch < self._log.start_epoch
+            asked.fetch_offset > 0 and asked.last_fetched_epoch < self._log.start_epoch
         ):
             self._note_fetch(voter, now)
             self._answer(received.request_id, snapshot=True)

@@ -1,0 +1,253 @@
+"""One controller of the quorum: its terms, its voters, its decisions and metrics, without a
+cluster."""
+
+from __future__ import annotations
+
+import pytest
+from quorum_bench import CONTROLLER, VOTERS, QuorumController, snapshot_part
+
+from fencepost_clusters.reference.core.node import effects as e
+from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
+from fencepost_clusters.reference.core.quorum.raft.electorate import voters_record
+from fencepost_clusters.reference.core.quorum.raft.messages import end_epoch
+from fencepost_clusters.reference.core.replication.cluster_state import Partition
+from fencepost_clusters.reference.wire import administration as a
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire import record_batch
+from fencepost_clusters.reference.wire import records as r
+from fencepost_clusters.reference.wire.errors import Error
+from fencepost_kafka import ElectionStarted, MetricsReported
+
+ROW = r.ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="1")
+
+
+@pytest.fixture
+def alone() -> QuorumController:
+    """The active controller of a quorum of one, with two active brokers."""
+    return QuorumController(CONTROLLER).elected().activates(1, 2)
+
+
+def metrics(controller: QuorumController) -> MetricsReported:
+    (found,) = controller.core.metrics_now()
+    return found
+
+
+# ----------------------------------------------------------------------------------------- changes
+
+
+def created(
+    controller: QuorumController, *names: str, replicas: tuple[int, ...] = (1, 2)
+) -> dict[str, Error]:
+    """The error of each new topic of one partition, by the answer."""
+    topics = tuple(
+        m.CreatableTopic(
+            name=name,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=(m.CreatableReplicaAssignment(partition_index=0, broker_ids=replicas),),
+        )
+        for name in names
+    )
+    (reply,) = controller.asks(m.CreateTopicsRequest(topics=topics, timeout=1000))
+    assert isinstance(reply.message, m.CreateTopicsResponse)
+    return {one.name: Error(one.error_code) for one in reply.message.topics}
+
+
+def test_a_topic_whose_name_collides_within_the_request_is_refused(
+    alone: QuorumController,
+) -> None:
+    """A client waits for an answer about each name."""
+    assert created(alone, "a.b", "a_b") == {"a.b": Error.NONE, "a_b": Error.INVALID_REQUEST}
+    assert list(alone.core.committed.image.topics) == ["a.b"]
+
+
+def partition(controller: QuorumController) -> Partition:
+    """The partition of the topic, as it is committed."""
+    found = controller.core.committed.image.partition("orders", 0)
+    assert found is not None
+    return found
+
+
+def isr_change(
+    controller: QuorumController, isr: tuple[int, ...], leader: int = 1
+) -> list[e.Reply]:
+    """The leader of the partition asks for an ISR."""
+    image, one = controller.core.committed.image, partition(controller)
+    members = tuple(
+        m.IsrMember(broker_id=member, broker_epoch=image.brokers[member].epoch) for member in isr
+    )
+    part = m.AlterPartitionData(
+        partition_index=0, leader_epoch=one.leader_epoch, new_isr_with_epochs=members
+    )
+    topic = m.AlterPartitionTopic(topic_id=one.topic_id, partitions=(part,))
+    return controller.asks(
+        m.AlterPartitionRequest(
+            broker_id=leader, broker_epoch=image.brokers[leader].epoch, topics=(topic,)
+        )
+    )
+
+
+def test_of_two_isr_changes_of_a_partition_in_one_request_the_second_is_refused(
+    alone: QuorumController,
+) -> None:
+    """RP-24: both would have the same leader epoch."""
+    created(alone, "orders")
+    one = partition(alone)
+    member = m.IsrMember(broker_id=1, broker_epoch=alone.core.committed.image.brokers[1].epoch)
+    part = m.AlterPartitionData(
+        partition_index=0, leader_epoch=one.leader_epoch, new_isr_with_epochs=(member,)
+    )
+    topic = m.AlterPartitionTopic(topic_id=one.topic_id, partitions=(part, part))
+    (reply,) = alone.asks(
+        m.AlterPartitionRequest(broker_id=1, broker_epoch=member.broker_epoch, topics=(topic,))
+    )
+    assert isinstance(reply.message, m.AlterPartitionResponse)
+    errors = [result.error_code for result in reply.message.topics[0].partitions]
+    assert errors == [Error.NONE, Error.INVALID_REQUEST]
+    assert partition(alone).leader_epoch == one.leader_epoch + 1
+
+
+def test_a_reassignment_ends_with_the_isr_change_that_completes_it(
+    alone: QuorumController,
+) -> None:
+    """RP-20."""
+    created(alone, "orders", replicas=(1,))
+    part = a.ReassignablePartition(partition_index=0, replicas=(2,))
+    topic = a.ReassignableTopic(name="orders", partitions=(part,))
+    alone.asks(a.AlterPartitionReassignmentsRequest(timeout=1000, topics=(topic,)))
+    isr_change(alone, (1, 2))
+    one = partition(alone)
+    assert (one.replicas, one.isr, one.leader, one.adding) == ((2,), (2,), 2, ())
+
+
+def test_an_election_on_request_makes_the_preferred_replica_the_leader() -> None:
+    """RP-21."""
+    settings = {"auto.leader.rebalance.enable": "false"}
+    controller = QuorumController(CONTROLLER, settings=settings).elected().activates(1, 2)
+    created(controller, "orders")
+    controller.beat(1, target=BrokerState.SHUTDOWN)
+    controller.beat(1)
+    assert partition(controller).leader == 2
+    asked = a.ElectLeadersRequest(election_type=0, topic_partitions=None, timeout=1000)
+    (reply,) = controller.asks(asked)
+    assert isinstance(reply.message, a.ElectLeadersResponse)
+    (topic,) = reply.message.replica_election_results
+    assert [(topic.topic, one.error_code) for one in topic.partition_result] == [("orders", 0)]
+    assert partition(controller).leader == 1
+
+
+# ------------------------------------------------------------------------------------------ voters
+
+
+def test_a_controller_whose_id_is_0_may_become_a_voter(alone: QuorumController) -> None:
+    alone.fetched(0)
+    listener = a.RaftVoterListener(name="CONTROLLER", host="c-0", port=9093)
+    asked = a.AddRaftVoterRequest(cluster_id=None, timeout=1000, voter_id=0, listeners=(listener,))
+    assert alone.asks(asked) == [], "it is not committed yet: two voters are a majority of two"
+    answers = [one.message for one in alone.fetched(0)]
+    assert a.AddRaftVoterResponse(error_code=Error.NONE) in answers
+
+
+@pytest.mark.parametrize(
+    ("node", "listener"), [(-1, "CONTROLLER"), (104, "CLIENT")], ids=["no id", "no address"]
+)
+def test_a_voter_without_an_id_or_an_address_for_controllers_is_refused(
+    alone: QuorumController, node: int, listener: str
+) -> None:
+    alone.fetched(node)
+    at = a.RaftVoterListener(name=listener, host="c-4", port=9093)
+    asked = a.AddRaftVoterRequest(cluster_id=None, timeout=1000, voter_id=node, listeners=(at,))
+    (reply,) = alone.asks(asked)
+    assert isinstance(reply.message, a.AddRaftVoterResponse)
+    assert reply.message.error_code == Error.INVALID_REQUEST
+    assert alone.core.raft.voters.keys() == {CONTROLLER}
+
+
+@pytest.mark.parametrize(("ends", "stands"), [(102, True), (103, False)])
+def test_a_voter_stands_for_election_soon_after_its_leader_has_resigned(
+    ends: int, stands: bool
+) -> None:
+    """KIP-595: it would wait for the fetch timeout otherwise. Another controller cannot resign
+    for the leader."""
+    controller = QuorumController(settings={"controller.quorum.election.timeout.ms": "1000"})
+    controller.follows(102, 1)
+    controller.asks(end_epoch(ends, 1))
+    controller.node.passes(0.5)
+    assert bool(controller.node.noted(ElectionStarted)) is stands
+
+
+def test_a_removed_leader_stands_for_no_election() -> None:
+    controller = QuorumController().elected()
+    controller.asks(a.RemoveRaftVoterRequest(cluster_id=None, voter_id=CONTROLLER))
+    controller.followed()
+    controller.node.give(e.Tick())
+    assert not controller.core.active
+    before = len(controller.node.noted(ElectionStarted))
+    controller.node.passes(60)
+    assert len(controller.node.noted(ElectionStarted)) == before
+
+
+def test_a_controller_whose_admission_was_not_committed_stands_for_no_election() -> None:
+    """The leader that admitted it lost the record; the next one does not have it."""
+    controller = QuorumController(102, 103)
+    voters = {v: (f"c-{v - 100}", 9093) for v in VOTERS}
+    data = record_batch.build([r.encode(voters_record(voters))], 0, 1, 1)
+    controller.follows(102, 1, data)
+    assert controller.core.raft.voters.keys() == {*VOTERS}
+    controller.follows(103, 2, diverging=m.EpochEndOffset(epoch=0, end_offset=0))
+    assert controller.core.raft.voters.keys() == {102, 103}
+    controller.node.passes(60)
+    assert controller.node.noted(ElectionStarted) == []
+
+
+def test_a_controller_that_a_snapshot_names_as_a_voter_stands_for_election_without_a_leader() -> (
+    None
+):
+    """QC-07: otherwise a quorum of two would have no leader any more."""
+    controller = QuorumController(102)
+    voters = {v: (f"c-{v - 100}", 9093) for v in (101, 102)}
+    data = record_batch.build([r.encode(voters_record(voters))], 0, 1, 1)
+    snapshot = m.SnapshotId(end_offset=5, epoch=1)
+    controller.follows(102, 1, snapshot=snapshot)
+    controller.node.answers("metadata", snapshot_part(snapshot, data, leader=102))
+    assert controller.core.committed.image.offset == 5
+    controller.node.passes(30)
+    assert controller.node.noted(ElectionStarted)
+
+
+# ----------------------------------------------------------------------------------------- metrics
+
+
+def test_the_rates_of_requests_and_commits_are_those_of_the_last_whole_second(
+    alone: QuorumController,
+) -> None:
+    """QC-25."""
+    alone.node.passes(60)
+    before = metrics(alone)
+    alone.node.passes(0.2)
+    for _ in range(3):
+        alone.beat(3, BrokerState.INITIAL)
+    alone.node.passes(60)
+    found = [one for one in alone.node.noted(MetricsReported) if one.requests_rate > 0][-1]
+    assert found.requests == before.requests + 3
+    assert found.requests_rate == pytest.approx(3000 / found.over_ms, abs=0.001)
+    commits = found.commits - before.commits
+    assert commits > 0
+    assert found.commit_rate == pytest.approx(1000 * commits / found.over_ms, abs=0.001)
+
+
+def test_records_that_a_term_left_uncommitted_are_no_slow_commits_of_the_next_one() -> None:
+    """QC-25: the next leader may have dropped them."""
+    controller = QuorumController().elected()
+    committed = controller.core.raft.high_watermark
+    controller.beat(1, BrokerState.INITIAL)
+    controller.node.passes(10)
+    assert not controller.core.active
+    epoch = controller.core.raft.epoch + 1
+    end = m.EpochEndOffset(epoch=controller.core.log.last_epoch, end_offset=committed)
+    controller.follows(102, epoch, diverging=end)
+    data = record_batch.build([r.encode(ROW)] * 3, committed, epoch, 1)
+    controller.follows(102, epoch, data, committed=committed + 3)
+    controller.node.passes(10)
+    assert controller.core.raft.high_watermark == committed + 3
+    assert {one.commit_latency_ms for one in controller.node.noted(MetricsReported)} == {0}
