@@ -215,6 +215,22 @@ def test_a_fetch_that_is_refused_is_repeated_at_once_after_news_of_the_metadata(
     assert fetches(broker.commits(ROW)) == 1
 
 
+def test_after_a_fetch_without_an_answer_a_follower_names_all_its_partitions_again() -> None:
+    """KIP-227: the leader may not have got it, and would go on from the positions before."""
+    broker = follower()
+    batch = record_batch.build([b"x"], 0, 0, 1)
+    broker.replicates(answer(1, batch))
+    lost = broker.node.called("replication")
+    broker.node.calls.remove(lost)
+    broker.node.give(e.CallFailed(lost.call_id, "closed"))
+    broker.node.passes(0.1)
+    sent = broker.node.called("replication").message
+    assert isinstance(sent, m.FetchRequest)
+    assert (sent.session_id, sent.session_epoch) == (0, 0)
+    ((part,),) = (topic.partitions for topic in sent.topics)
+    assert part.fetch_offset == 1
+
+
 def test_a_follower_says_that_its_high_watermark_advanced_only_when_it_did() -> None:
     broker = follower()
     batch = record_batch.build([b"x"], 0, 0, 1)

@@ -3,53 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from random import Random  # noqa: TID251 - the node's own seeded stream
 
 import pytest
+from quorum_bench import SECOND, QuorumController
 from world import CONTROLLERS, World
 
-from fencepost_clusters.reference.core.assembly import DiskContents, assemble
+from fencepost_clusters.reference.core.assembly import DiskContents
 from fencepost_clusters.reference.core.node import effects as e
-from fencepost_clusters.reference.core.node import settings as s
-from fencepost_clusters.reference.core.node.site import Site
-from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.core.quorum.raft.messages import vote
 from fencepost_clusters.reference.core.quorum.raft.timing import Vote
 from fencepost_clusters.reference.wire import messages as m
 
-SECOND = 1_000_000_000
 EPOCH = 5
 FIRST, SECOND_CANDIDATE = 102, 103
 
 
-class Voter:
-    """The controller 101 of three, of which no other one answers."""
-
-    def __init__(self, stored: DiskContents | None = None) -> None:
-        self.now_ns = SECOND
-        settings = s.read(
-            {
-                "process.roles": "controller",
-                "controller.id": "101",
-                "controller.listeners": "CONTROLLER",
-                "controller.quorum.fetch.timeout.ms": "2000",
-                "controller.connect": ",".join(
-                    f"{100 + n}@{name}:9093" for n, name in enumerate(CONTROLLERS, 1)
-                ),
-            }
-        )
-        self.core = assemble(
-            settings,
-            Site("controller-1", "controller-1", {"CONTROLLER": 9093}, "controller-1#1"),
-            stored=stored or DiskContents(),
-            chance=Random(1).randint,
-            policies=Policies(),
-            now=e.Instant(self.now_ns, 0),
-        )
-
-    def asked(self, candidate: int, epoch: int = EPOCH) -> tuple[e.Effect, ...]:
-        """What it does when a candidate with a log as long as its own asks for its vote."""
-        return self.core.handle(request(candidate, epoch), e.Instant(self.now_ns, 0))
+def asked(voter: QuorumController, candidate: int, epoch: int = EPOCH) -> tuple[e.Effect, ...]:
+    """What a voter does when a candidate with a log as long as its own asks for its vote."""
+    return voter.node.give(request(candidate, epoch))
 
 
 def request(candidate: int, epoch: int, log_end: int = 0, last_epoch: int = 0) -> e.Received:
@@ -69,7 +40,7 @@ def granted(done: tuple[e.Effect, ...]) -> bool:
 
 
 def test_a_vote_is_stored_before_its_answer_leaves() -> None:
-    done = Voter().asked(FIRST)
+    done = asked(QuorumController(), FIRST)
     assert granted(done)
     effects = [one for one in done if isinstance(one, e.StoreVote | e.Reply)]
     assert effects[-2] == e.StoreVote(EPOCH, FIRST)
@@ -77,40 +48,39 @@ def test_a_vote_is_stored_before_its_answer_leaves() -> None:
 
 
 def test_a_vote_that_is_refused_stores_no_candidate() -> None:
-    voter = Voter()
-    voter.asked(FIRST)
-    done = voter.asked(SECOND_CANDIDATE)
+    voter = QuorumController()
+    asked(voter, FIRST)
+    done = asked(voter, SECOND_CANDIDATE)
     assert not granted(done)
     assert not any(isinstance(one, e.StoreVote) for one in done)
 
 
 def test_a_newer_epoch_is_stored_though_its_candidate_gets_no_vote() -> None:
-    voter = Voter()
-    voter.asked(FIRST)
+    voter = QuorumController()
+    asked(voter, FIRST)
     shorter = request(SECOND_CANDIDATE, EPOCH + 1, last_epoch=-2)
-    done = voter.core.handle(shorter, e.Instant(voter.now_ns, 0))
+    done = voter.node.give(shorter)
     assert not granted(done)
     assert [one for one in done if isinstance(one, e.StoreVote)] == [e.StoreVote(EPOCH + 1, None)]
 
 
 def test_a_candidate_stores_the_vote_for_itself_before_it_asks_for_others() -> None:
-    voter = Voter()
-    voter.now_ns += 30 * SECOND
-    done = voter.core.handle(e.Tick(), e.Instant(voter.now_ns, 0))
-    effects = [one for one in done if isinstance(one, e.StoreVote | e.Call)]
+    voter = QuorumController()
+    effects = [one for one in voter.stands() if isinstance(one, e.StoreVote | e.Call)]
     assert effects[0] == e.StoreVote(1, 101)
     assert sum(isinstance(one, e.Call) for one in effects) >= 2
 
 
 @pytest.mark.parametrize(("candidate", "given"), [(FIRST, True), (SECOND_CANDIDATE, False)])
 def test_a_restarted_voter_keeps_its_stored_vote(candidate: int, given: bool) -> None:
-    voter = Voter(DiskContents(vote=Vote(EPOCH, FIRST)))
-    voter.now_ns += 2 * SECOND  # the leader that it may have promised to follow is silent
-    assert granted(voter.asked(candidate)) is given
+    voter = QuorumController(stored=DiskContents(vote=Vote(EPOCH, FIRST)))
+    voter.node.now_ns += 2 * SECOND  # the leader that it may have promised to follow is silent
+    assert granted(asked(voter, candidate)) is given
 
 
 def test_a_restarted_voter_waits_for_the_leader_that_it_may_follow() -> None:
-    assert not granted(Voter(DiskContents(vote=Vote(EPOCH, None))).asked(FIRST, EPOCH + 1))
+    voter = QuorumController(stored=DiskContents(vote=Vote(EPOCH, None)))
+    assert not granted(asked(voter, FIRST, EPOCH + 1))
 
 
 def test_a_voter_that_hears_from_its_leader_votes_for_nothing_however_long_that_lasts(

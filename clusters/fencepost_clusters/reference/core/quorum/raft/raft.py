@@ -483,8 +483,7 @@ class Raft:
                     self._snapshot_fetched(peer, message.topics[0].partitions[0], now)
             case m.BeginQuorumEpochResponse() | m.EndQuorumEpochResponse():
                 theirs = message.topics[0].partitions[0]
-                if theirs.leader_epoch > self.epoch:
-                    self._adopt(theirs.leader_epoch, theirs.leader_id, now)
+                self._adopt(theirs.leader_epoch, theirs.leader_id, now)
             case _:
                 raise AssertionError(f"{message!r} answers no call of the quorum")
         return True
