@@ -6,10 +6,13 @@ from __future__ import annotations
 import pytest
 from quorum_bench import CONTROLLER, VOTERS, QuorumController, snapshot_part
 
+from fencepost_clusters.reference.core.assembly import DiskContents
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
 from fencepost_clusters.reference.core.quorum.raft.electorate import voters_record
-from fencepost_clusters.reference.core.quorum.raft.messages import end_epoch
+from fencepost_clusters.reference.core.quorum.raft.messages import end_epoch, fetch_snapshot
+from fencepost_clusters.reference.core.quorum.raft.metadata_log import Snapshot
+from fencepost_clusters.reference.core.quorum.raft.timing import Vote
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import messages as m
@@ -213,6 +216,36 @@ def test_a_controller_that_a_snapshot_names_as_a_voter_stands_for_election_witho
     assert controller.core.committed.image.offset == 5
     controller.node.passes(30)
     assert controller.node.noted(ElectionStarted)
+
+
+# --------------------------------------------------------------------------------------- snapshots
+
+STORED = Snapshot(5, 1, record_batch.build([r.encode(ROW)], 0, 1, 1))
+SIZE = len(STORED.data)
+
+
+@pytest.mark.parametrize(
+    ("position", "error", "data"),
+    [
+        (-1, Error.POSITION_OUT_OF_RANGE, b""),
+        (0, Error.NONE, STORED.data),
+        (SIZE - 1, Error.NONE, STORED.data[-1:]),
+        (SIZE, Error.NONE, b""),
+        (SIZE + 1, Error.POSITION_OUT_OF_RANGE, b""),
+    ],
+)
+def test_a_snapshot_is_served_from_a_position_in_it(
+    position: int, error: Error, data: bytes
+) -> None:
+    """KIP-630."""
+    stored = DiskContents(snapshot=STORED, vote=Vote(1))
+    controller = QuorumController(CONTROLLER, stored=stored).elected()
+    wanted = m.SnapshotId(end_offset=STORED.offset, epoch=STORED.epoch)
+    asked = fetch_snapshot(1, controller.core.raft.epoch, wanted, position)
+    (reply,) = controller.asks(asked)
+    assert isinstance(reply.message, m.FetchSnapshotResponse)
+    part = reply.message.topics[0].partitions[0]
+    assert (part.error_code, part.unaligned_records) == (error, data)
 
 
 # ----------------------------------------------------------------------------------------- metrics
