@@ -335,13 +335,14 @@ def snapshot_part(
     position: int = 0,
     size: int = -1,
     leader: int = CONTROLLER,
+    epoch: int = TERM,
 ) -> m.FetchSnapshotResponse:
     """A leader's answer with a part of a snapshot; all of it, unless its size is given."""
     part = m.PartitionSnapshotData(
         index=0,
         error_code=Error.NONE,
         snapshot_id=snapshot,
-        current_leader=m.LeaderIdAndEpoch(leader_id=leader, leader_epoch=TERM),
+        current_leader=m.LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch),
         size=len(data) if size < 0 else size,
         position=position,
         unaligned_records=data,
