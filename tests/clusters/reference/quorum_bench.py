@@ -55,6 +55,7 @@ class QuorumNode:
         """All its effects, in order."""
         self.calls: list[e.Call] = []
         """Its calls that have no answer, in order."""
+        self.exited = False
         self._requests = itertools.count(1)
         self.core = assemble(
             s.read(properties),
@@ -73,6 +74,7 @@ class QuorumNode:
         """Handles an input; returns the effects of this step."""
         done = self.core.handle(what, self.now)
         self.effects += done
+        self.exited = self.exited or any(isinstance(one, e.Exit) for one in done)
         self.calls += [one for one in done if isinstance(one, e.Call)]
         return done
 
@@ -80,7 +82,9 @@ class QuorumNode:
         """Lets time pass, from each Tick that the node wants to the next."""
         end_ns = self.now_ns + round(seconds * SECOND)
         again = 0
-        while (due_ns := self.core.deadline_ns()) is not None and due_ns <= end_ns:
+        while not self.exited and (due_ns := self.core.deadline_ns()) is not None:
+            if due_ns > end_ns:
+                break
             again = 0 if due_ns > self.now_ns else again + 1
             assert again < TICKS, "a Tick at the deadline leaves what is due undone"
             self.now_ns = max(self.now_ns, due_ns)
@@ -229,7 +233,8 @@ class QuorumBroker:
     """Broker 1. Controller 101 is the active one of the three that it knows; broker 2 is another
     process."""
 
-    def __init__(self, **more: str) -> None:
+    def __init__(self, recovered: e.Recovered | None = None, **more: str) -> None:
+        """`recovered` are the logs on its disk: none, unless they are given."""
         self.end = 0
         """The end of the controllers' log; all of it is committed."""
         self.node = QuorumNode(
@@ -246,7 +251,7 @@ class QuorumBroker:
         assert isinstance(self.node.core, BrokerNode)
         self.core = self.node.core
         self.node.give(e.Tick())
-        self.node.give(e.Recovered({}, {}))
+        self.node.give(recovered or e.Recovered({}, {}))
         self.learns()
 
     @property

@@ -217,6 +217,21 @@ def test_a_log_goes_on_after_its_snapshot_and_knows_its_epoch() -> None:
     assert bare.snapshot is None
 
 
+def test_a_log_reads_what_it_keeps_and_nothing_that_it_dropped() -> None:
+    batches = log_of(1, 1, 2, 2)
+    log = MetadataLog(batches)
+    assert [log.epoch_before(offset) for offset in range(5)] == [-1, 1, 1, 2, 2]
+    assert log.truncate(3) == 3
+    assert log.read(0, 1000) == b"".join(batches[:3])
+    log.compact(Snapshot(2, 1, b""))
+    assert (log.start, log.read(2, 1000), log.epoch_before(2)) == (2, batches[2], 1)
+    assert log.truncate(2) == 2
+    assert log.snapshot is not None, "the log ends where its snapshot does"
+    log.append(batches[2])
+    log.install(Snapshot(9, 3, b""))
+    assert (log.end, log.batches(0, 9), log.epoch_before(9)) == (9, (), 3)
+
+
 def test_a_gap_after_the_snapshot_is_no_log() -> None:
     with pytest.raises(record_batch.CorruptBatch, match="nothing from 1 to 3"):
         MetadataLog(log_of(1, 1, 2, 2)[3:], Snapshot(1, 1, b""))

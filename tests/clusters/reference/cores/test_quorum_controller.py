@@ -10,7 +10,11 @@ from fencepost_clusters.reference.core.assembly import DiskContents
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
 from fencepost_clusters.reference.core.quorum.raft.electorate import voters_record
-from fencepost_clusters.reference.core.quorum.raft.messages import end_epoch, fetch_snapshot
+from fencepost_clusters.reference.core.quorum.raft.messages import (
+    end_epoch,
+    fetch_snapshot,
+    vote_answer,
+)
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import Snapshot
 from fencepost_clusters.reference.core.quorum.raft.timing import Vote
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
@@ -19,7 +23,13 @@ from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
-from fencepost_kafka import ElectionStarted, MetricsReported
+from fencepost_kafka import (
+    ElectionStarted,
+    MetricsReported,
+    SnapshotAsked,
+    SnapshotStarted,
+    SnapshotStored,
+)
 
 ROW = r.ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="1")
 
@@ -179,12 +189,39 @@ def test_a_voter_stands_for_election_soon_after_its_leader_has_resigned(
     assert bool(controller.node.noted(ElectionStarted)) is stands
 
 
+def test_no_voter_is_added_before_a_record_of_the_term_is_committed() -> None:
+    """KIP-853: the voters could differ by two from those of an earlier leader."""
+    controller = QuorumController()
+    controller.stands()
+    controller.node.answers("quorum", vote_answer(None, 1, granted=True))
+    controller.fetched(104)
+    at = a.RaftVoterListener(name="CONTROLLER", host="c-4", port=9093)
+    asked = a.AddRaftVoterRequest(cluster_id=None, timeout=1000, voter_id=104, listeners=(at,))
+    controller.asks(asked)
+    assert controller.core.raft.voters.keys() == {*VOTERS}
+    controller.followed()
+    controller.asks(asked)
+    assert controller.core.raft.voters.keys() == {*VOTERS, 104}
+
+
+def test_a_controller_that_a_record_names_as_a_voter_stands_for_election_without_a_leader() -> None:
+    controller = QuorumController(102)
+    voters = {v: (f"c-{v - 100}", 9093) for v in (101, 102)}
+    controller.follows(102, 1, record_batch.build([r.encode(voters_record(voters))], 0, 1, 1))
+    controller.node.passes(30)
+    assert controller.node.noted(ElectionStarted)
+
+
 def test_a_removed_leader_stands_for_no_election() -> None:
     controller = QuorumController().elected()
     controller.asks(a.RemoveRaftVoterRequest(cluster_id=None, voter_id=CONTROLLER))
-    controller.followed()
     controller.node.give(e.Tick())
+    assert controller.core.active, "its removal is not committed"
+    controller.followed()
+    done = controller.node.give(e.Tick())
     assert not controller.core.active
+    told = (one for one in done if isinstance(one, e.Call) and one.channel == "quorum")
+    assert [one.address[0] for one in told] == ["c-2", "c-3"], "they need not wait"
     before = len(controller.node.noted(ElectionStarted))
     controller.node.passes(60)
     assert len(controller.node.noted(ElectionStarted)) == before
@@ -219,6 +256,107 @@ def test_a_controller_that_a_snapshot_names_as_a_voter_stands_for_election_witho
 
 
 # --------------------------------------------------------------------------------------- snapshots
+
+OFTEN = {"metadata.snapshot.interval.records": "10", "registration.lease.timeout.ms": "3000"}
+OFTEN |= {"registration.heartbeat.interval.ms": "300", "metadata.snapshot.slice.records": "1"}
+
+
+def reported(controller: QuorumController, standby: int, offset: int) -> bool:
+    """Whether the answer to the report of a standby asks for a snapshot."""
+    report = m.ControllerHeartbeatRequest(controller_id=standby, last_snapshot_offset=offset)
+    (reply,) = controller.asks(report)
+    assert isinstance(reply.message, m.ControllerHeartbeatResponse)
+    assert reply.message.error_code == Error.NONE
+    return reply.message.start_snapshot
+
+
+def filled(controller: QuorumController, end: int) -> QuorumController:
+    """Changes are committed up to an offset at least."""
+    resource = a.AlterConfigsResource(
+        resource_type=4,
+        resource_name="",
+        configs=(a.AlterableConfig(name=ROW.name, config_operation=0, value="1"),),
+    )
+    asked = a.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+    while controller.core.log.end < end:
+        controller.asks(asked)
+    controller.followed()
+    return controller
+
+
+def test_one_controller_after_the_other_is_asked_for_a_snapshot() -> None:
+    """QC-12."""
+    controller = QuorumController(settings=OFTEN).elected()
+    assert not reported(controller, 102, -1), "too little was committed"
+    filled(controller, 9)
+    assert not reported(controller, 102, -1)
+    filled(controller, 10)
+
+    asked = controller.node.noted(SnapshotAsked)
+    assert [one.controller for one in asked] == [CONTROLLER], "it is the first to know"
+    assert not reported(controller, 103, -1)
+    (started,) = controller.node.noted(SnapshotStarted)
+    assert started.controller_epoch == controller.core.raft.epoch
+    controller.node.passes(0.1)
+    assert controller.node.noted(SnapshotStored)
+    assert reported(controller, 103, -1)
+    assert reported(controller, 103, -1), "the answer may have been lost"
+    assert not reported(controller, 102, -1)
+    assert not reported(controller, 103, 10)
+    assert reported(controller, 102, -1)
+    waited = [(one.controller, one.waited) for one in controller.node.noted(SnapshotAsked)]
+    assert waited == [(CONTROLLER, False), (103, True), (102, True)]
+
+
+def test_a_controller_that_takes_its_snapshot_in_silence_holds_up_the_others_for_one_lease() -> (
+    None
+):
+    """QC-12."""
+    controller = filled(QuorumController(settings=OFTEN).elected(), 10)
+    controller.node.passes(0.1)
+    assert reported(controller, 103, -1)
+    for _ in range(5):
+        controller.node.passes(0.5)
+        controller.followed()
+    assert not reported(controller, 102, -1)
+    controller.node.passes(0.5)
+    assert reported(controller, 102, -1)
+
+
+def test_a_report_of_a_stranger_is_refused() -> None:
+    controller = QuorumController().elected()
+    for node, error in ((109, Error.INVALID_REQUEST), (CONTROLLER, Error.INVALID_REQUEST)):
+        report = m.ControllerHeartbeatRequest(controller_id=node, last_snapshot_offset=5)
+        (reply,) = controller.asks(report)
+        assert reply.message == m.ControllerHeartbeatResponse(error_code=error)
+
+
+def test_a_standby_takes_a_snapshot_when_it_is_asked_and_reports_it_at_once() -> None:
+    """QC-12."""
+    controller = QuorumController(settings=OFTEN)
+    controller.follows(102, 5, record_batch.build([r.encode(ROW)] * 12, 0, 5, 1), committed=12)
+    report = controller.node.called("heartbeat")
+    assert report.address == ("c-2", 9093)
+    asks = m.ControllerHeartbeatResponse(error_code=Error.NONE, start_snapshot=True)
+    controller.node.answers("heartbeat", asks)
+    (started,) = controller.node.noted(SnapshotStarted)
+    assert (started.offset, started.controller_epoch) == (12, 5)
+    controller.node.passes(0.05)
+    again = controller.node.called("heartbeat").message
+    assert again == m.ControllerHeartbeatRequest(controller_id=CONTROLLER, last_snapshot_offset=12)
+    controller.node.answers("heartbeat", m.ControllerHeartbeatResponse(error_code=Error.NONE))
+    controller.node.passes(0.2)
+    assert [one for one in controller.node.calls if one.channel == "heartbeat"] == []
+    controller.node.passes(0.2)
+    lost = controller.node.called("heartbeat")
+    controller.node.calls.remove(lost)
+    controller.node.give(e.CallFailed(lost.call_id, "closed"))
+    controller.node.passes(0.4)
+    assert controller.node.called("heartbeat").message == again
+    refusal = m.ControllerHeartbeatResponse(error_code=Error.NOT_CONTROLLER, start_snapshot=True)
+    controller.node.answers("heartbeat", refusal)
+    assert len(controller.node.noted(SnapshotStarted)) == 1
+
 
 STORED = Snapshot(5, 1, record_batch.build([r.encode(ROW)], 0, 1, 1))
 SIZE = len(STORED.data)

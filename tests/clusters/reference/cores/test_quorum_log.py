@@ -227,6 +227,7 @@ def test_a_voter_gives_no_vote_while_its_leader_announces_itself() -> None:
     controller.asks(messages.begin_epoch(102, EPOCH))
     controller.node.now_ns += 1_900_000_000
     assert not vote(controller, 103, EPOCH + 1).vote_granted
+    assert controller.core.raft.epoch == EPOCH
     controller.node.now_ns += 200_000_000
     assert vote(controller, 103, EPOCH + 2).vote_granted
 
@@ -451,3 +452,46 @@ def test_a_node_knows_how_far_the_metadata_is_committed_though_it_lacks_the_reco
     broker.node.answers("metadata", answer)
     assert broker.core.raft.last_stable == 40
     assert broker.core.raft.high_watermark == 0
+
+
+def test_a_new_high_watermark_ends_the_wait_of_every_fetch() -> None:
+    controller = QuorumController().elected()
+    controller.beat(1, BrokerState.INITIAL)
+    end, last = controller.core.log.end, controller.core.log.last_epoch
+    fetched(controller, 9, end, last_epoch=last, wait_ms=500)
+    assert fetched(controller, 9, end, last_epoch=last, wait_ms=500) == []
+    answers = [one.high_watermark for one in parts(controller.fetched(102))]
+    assert answers == [end, end], "that of the voter, and the one that waited"
+
+
+def test_a_controller_without_a_leader_asks_the_others_for_one_but_a_candidate_does_not() -> None:
+    controller = QuorumController()
+    (host,) = calls(controller.node.give(e.Tick()), m.FetchRequest)
+    assert host in ("c-2", "c-3")
+    assert calls(controller.stands(), m.FetchRequest) == []
+    alone = QuorumController(CONTROLLER)
+    assert calls(alone.node.give(e.Tick()), m.FetchRequest) == []
+
+
+def test_a_controller_with_the_lowest_id_leads_and_is_followed() -> None:
+    """0 is an id like any other."""
+    broker = QuorumBroker()
+    voters = (m.NodeEndpoint(node_id=0, host="c-0", port=9093),)
+    done = broker.node.answers(
+        "metadata",
+        messages.fetch_answer(
+            0, TERM + 1, high_watermark=0, voters=voters, error=Error.NOT_LEADER_OR_FOLLOWER
+        ),
+    )
+    assert calls(done, m.FetchRequest) == ["c-0"]
+    assert broker.core.raft.leader == 0
+    broker.node.answers(
+        "metadata",
+        messages.fetch_answer(0, TERM + 1, high_watermark=1, data=rows(0, TERM + 1)),
+    )
+    assert broker.core.committed.applied == 1
+    lost = broker.node.called("heartbeat")
+    broker.node.calls.remove(lost)
+    broker.node.give(e.CallFailed(lost.call_id, "closed"))
+    broker.node.passes(0.06)
+    assert broker.node.called("heartbeat").address == ("c-0", 9093)

@@ -262,7 +262,7 @@ class Raft:
         self._resign(reason, now)
 
     def _adopt(self, epoch: int, leader: int | None, now: Instant) -> None:
-        """Moves to a newer epoch, or learns the leader of this one.
+        """Moves to a newer epoch, or learns the leader of this one; an older one changes nothing.
 
         An observer takes no part in elections: it ignores an epoch without a leader, such as the
         epoch of a candidate that cannot win because of a partition.
@@ -313,7 +313,7 @@ class Raft:
         """
         asked = request.topics[0].partitions[0]
         follows = self.role is not Role.LEADER and now.monotonic_ns < self._follows_until_ns
-        if asked.replica_epoch > self.epoch and not follows:
+        if not follows:
             self._adopt(asked.replica_epoch, None, now)
         reason: VoteReason = "has_leader" if follows else self._judge_candidate(asked)
         granted = reason == "granted"
@@ -376,8 +376,7 @@ class Raft:
     def fetch(self, received: Received, request: m.FetchRequest, now: Instant) -> None:
         """A voter or an observer fetches the metadata log."""
         asked = request.topics[0].partitions[0]
-        if asked.current_leader_epoch > self.epoch:
-            self._adopt(asked.current_leader_epoch, None, now)
+        self._adopt(asked.current_leader_epoch, None, now)
         moved, good = self._serving.fetch(received, request, now)
         if self.role is Role.LEADER:
             self._announced.pop(request.replica_state.replica_id, None)
@@ -411,8 +410,8 @@ class Raft:
     def _advance(self, now: Instant) -> None:
         """Moves the high watermark to a majority's log end, in this leader's own epoch."""
         held = self._serving.held()
-        if held > self.high_watermark and held > self._epoch_start:
-            self.high_watermark = held
+        if held > self._epoch_start:
+            self.high_watermark = max(self.high_watermark, held)
             self._serving.release(now)
 
     def _fetch_from(self) -> int | None:
