@@ -133,6 +133,8 @@ def test_a_refused_broker_registers_again_only_if_its_registration_is_gone(
     broker.node.passes(0.4)
     broker.beats(error=error)
     assert broker.state is BrokerState.FENCED
+    broker.holds(ME)
+    assert produced(broker.node.asks("CLIENT", PRODUCE)) == [Error.NOT_LEADER_OR_FOLLOWER], "QC-17"
     broker.node.passes(0.4)
     assert heartbeat(broker).broker_epoch == epoch
 

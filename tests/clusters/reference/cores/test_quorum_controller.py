@@ -4,14 +4,23 @@ cluster."""
 from __future__ import annotations
 
 import pytest
-from quorum_bench import CONTROLLER, VOTERS, QuorumController, snapshot_part
+from quorum_bench import (
+    CONTROLLER,
+    SECOND,
+    VOTERS,
+    QuorumBroker,
+    QuorumController,
+    snapshot_part,
+)
 
 from fencepost_clusters.reference.core.assembly import DiskContents
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
 from fencepost_clusters.reference.core.quorum.raft.electorate import voters_record
 from fencepost_clusters.reference.core.quorum.raft.messages import (
+    end_answer,
     end_epoch,
+    fetch_answer,
     fetch_snapshot,
     vote_answer,
 )
@@ -220,8 +229,10 @@ def test_a_removed_leader_stands_for_no_election() -> None:
     controller.followed()
     done = controller.node.give(e.Tick())
     assert not controller.core.active
-    told = (one for one in done if isinstance(one, e.Call) and one.channel == "quorum")
+    told = [one for one in done if isinstance(one, e.Call) and one.channel == "quorum"]
     assert [one.address[0] for one in told] == ["c-2", "c-3"], "they need not wait"
+    for one in told:
+        controller.node.give(e.Answered(one.call_id, end_answer(1)))
     before = len(controller.node.noted(ElectionStarted))
     controller.node.passes(60)
     assert len(controller.node.noted(ElectionStarted)) == before
@@ -299,6 +310,8 @@ def test_one_controller_after_the_other_is_asked_for_a_snapshot() -> None:
     assert started.controller_epoch == controller.core.raft.epoch
     controller.node.passes(0.1)
     assert controller.node.noted(SnapshotStored)
+    (stored,) = (one for one in controller.node.effects if isinstance(one, e.StoreSnapshot))
+    assert stored.offset == controller.core.snapshots.last_offset >= 10
     assert reported(controller, 103, -1)
     assert reported(controller, 103, -1), "the answer may have been lost"
     assert not reported(controller, 102, -1)
@@ -405,6 +418,47 @@ def test_the_rates_of_requests_and_commits_are_those_of_the_last_whole_second(
     commits = found.commits - before.commits
     assert commits > 0
     assert found.commit_rate == pytest.approx(1000 * commits / found.over_ms, abs=0.001)
+
+
+def test_the_latency_of_commits_is_the_time_from_a_change_until_a_majority_has_it() -> None:
+    """QC-25."""
+    controller = QuorumController().elected()
+    controller.node.now_ns += SECOND
+    controller.node.give(e.Tick())
+    controller.beat(1, BrokerState.INITIAL)
+    controller.node.now_ns += SECOND // 4
+    controller.followed()
+    controller.node.now_ns += SECOND
+    controller.node.give(e.Tick())
+    assert 250.0 in [one.commit_latency_ms for one in controller.node.noted(MetricsReported)]
+
+
+def test_the_lag_of_the_snapshot_is_a_metric_of_controllers() -> None:
+    """QC-25."""
+    stored = DiskContents(snapshot=STORED, vote=Vote(1))
+    controller = QuorumController(CONTROLLER, stored=stored).elected()
+    controller.node.passes(2)
+    assert metrics(controller).snapshot_lag == controller.core.log.end - STORED.offset > 0
+    broker = QuorumBroker().activates()
+    broker.node.passes(4)
+    (found,) = broker.core.metrics_now()
+    assert (found.snapshot_lag, found.replayed) == (0, broker.end)
+
+
+def test_a_node_that_falls_behind_and_catches_up_says_so_at_once() -> None:
+    """QC-25."""
+    broker = QuorumBroker().activates()
+    broker.node.passes(2)
+    before = len(broker.node.noted(MetricsReported))
+    snapshot = m.SnapshotId(end_offset=50, epoch=1)
+    answer = fetch_answer(CONTROLLER, 1, high_watermark=50, snapshot=snapshot)
+    broker.node.answers("metadata", answer)
+    broker.node.give(e.Tick())
+    (behind,) = broker.node.noted(MetricsReported)[before:]
+    assert behind.metadata_lag == 50 - broker.end
+    broker.node.answers("metadata", snapshot_part(snapshot, STORED.data))
+    (_, caught_up) = broker.node.noted(MetricsReported)[before:]
+    assert caught_up.metadata_lag == 0
 
 
 def test_records_that_a_term_left_uncommitted_are_no_slow_commits_of_the_next_one() -> None:

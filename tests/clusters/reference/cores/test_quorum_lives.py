@@ -4,6 +4,7 @@ controllers that are not active answer; without a cluster."""
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 
 import pytest
 from quorum_bench import (
@@ -17,6 +18,7 @@ from quorum_bench import (
     QuorumController,
     registration,
     replies,
+    snapshot_part,
 )
 
 from fencepost import NodeStopped
@@ -31,8 +33,11 @@ from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import (
     BrokerStateChanged,
     BrokerStopping,
+    FollowingStarted,
     LeadershipEnded,
+    LeadershipStarted,
     LeaseExpired,
+    SnapshotLoaded,
     StateReverted,
 )
 
@@ -104,7 +109,10 @@ def test_a_heartbeat_without_an_answer_is_followed_by_one_to_the_next_controller
         lost = broker.node.called("heartbeat")
         broker.node.calls.remove(lost)
         broker.node.give(e.CallFailed(lost.call_id, "timed out"))
-        broker.node.passes(0.06)
+        before = beaten(broker)
+        broker.node.passes(0.049)
+        assert beaten(broker) == before
+        broker.node.passes(0.001)
         assert broker.node.called("heartbeat").address[0] == host
 
 
@@ -126,7 +134,9 @@ def test_a_broker_that_the_controller_holds_for_fenced_is_fenced() -> None:
     broker.beats(BrokerState.FENCED, epoch=1)
     assert changes(broker)[-1] == ("FENCED", "refused")
     before = beaten(broker)
-    broker.node.passes(0.06)
+    broker.node.passes(0.049)
+    assert beaten(broker) == before
+    broker.node.passes(0.001)
     assert beaten(broker) == before + 1
     assert heartbeat(broker).current_state == BrokerState.FENCED
 
@@ -165,12 +175,20 @@ def test_a_broker_that_was_deleted_registers_again_at_once(leader: QuorumBroker)
     assert [one.reason for one in leader.node.noted(LeadershipEnded)] == ["unassigned"]
     leader.node.passes(0)
     assert heartbeat(leader).broker_epoch == -1
+    leader.holds(ME, epoch=1)
+    assert len(leader.node.noted(LeadershipStarted)) == 1, "it is not registered yet"
+    leader.beats(BrokerState.FENCED, epoch=7)
+    leader.registers(epoch=7)
+    assert len(leader.node.noted(LeadershipStarted)) == 2
 
 
 def test_a_broker_whose_id_another_process_took_stops_acting(leader: QuorumBroker) -> None:
     """QC-19."""
     done = leader.commits(registration(ME, uuid.UUID(int=77), 9, fenced=True))
     assert changes(leader)[-1] == ("FENCED", "taken_over")
+    leader.holds(ME, epoch=1)
+    assert len(leader.node.noted(LeadershipStarted)) == 1
+    assert len(changes(leader)) == 3
     assert refused_writes(done) == [Error.NOT_LEADER_OR_FOLLOWER]
     assert [one.reason for one in leader.node.noted(LeadershipEnded)] == ["taken_over"]
     leader.node.passes(0.4)
@@ -205,6 +223,34 @@ def test_a_broker_shuts_down_once_the_controller_grants_it(leader: QuorumBroker)
     assert leader.node.exited
 
 
+def test_a_broker_asks_for_its_shutdown_at_once_and_again_soon() -> None:
+    broker = QuorumBroker().activates()
+    broker.node.give(e.ShutdownAsked())
+    broker.node.passes(0)
+    assert heartbeat(broker).target_state == BrokerState.SHUTDOWN
+    broker.beats(epoch=1)
+    before = beaten(broker)
+    broker.node.passes(0.049)
+    assert beaten(broker) == before
+    broker.node.passes(0.001)
+    assert beaten(broker) == before + 1
+
+
+def test_a_broker_asks_to_become_active_as_soon_as_it_has_its_registration() -> None:
+    """REG-04."""
+    broker = QuorumBroker()
+    broker.beats(BrokerState.FENCED)
+    before = beaten(broker)
+    broker.registers()
+    broker.node.passes(0)
+    assert beaten(broker) == before + 1
+    broker.beats(epoch=1)
+    assert [one.global_state for one in broker.node.noted(BrokerStateChanged)] == [
+        "Fenced",
+        "Online",
+    ]
+
+
 def test_a_broker_that_gets_no_grant_ends_when_its_time_is_up() -> None:
     broker = QuorumBroker(controlled_shutdown_timeout_ms="2000").activates()
     broker.node.give(e.ShutdownAsked())
@@ -222,6 +268,51 @@ def test_a_broker_that_has_not_registered_just_ends() -> None:
     broker.node.give(e.ShutdownAsked())
     assert broker.node.exited
     assert not any(isinstance(one, e.Checkpoint) for one in broker.node.effects)
+
+
+def test_a_broker_follows_the_snapshot_that_replaces_its_metadata(leader: QuorumBroker) -> None:
+    """QC-11: any part of it may be another one."""
+    mine = leader.core.lifecycle.incarnation
+    part = r.PartitionRecord(
+        partition_id=0, topic_id=TOPIC, replicas=(ME, OTHER), isr=(ME, OTHER), leader=ME,
+        leader_epoch=0,
+    )  # fmt: skip
+    led = leader.core.replicas.by_key[TOPIC, 0]
+    fetched = m.FetchPartition(
+        partition=0,
+        fetch_offset=1,
+        partition_max_bytes=1 << 20,
+        current_leader_epoch=0,
+        last_fetched_epoch=0,
+    )
+    leader.node.asks(
+        "REPLICATION",
+        m.FetchRequest(
+            max_wait=0,
+            min_bytes=0,
+            max_bytes=1 << 20,
+            topics=(m.FetchTopic(partitions=(fetched,), topic_id=TOPIC),),
+            replica_state=m.ReplicaState(replica_id=OTHER, replica_epoch=2),
+        ),
+    )
+    assert led.end_of(OTHER) == 1
+    for end, last in ((50, part), (60, replace(part, leader=OTHER, leader_epoch=3))):
+        records = (
+            registration(ME, mine, 1),
+            registration(OTHER, uuid.UUID(int=44), 40),
+            r.TopicRecord(name="orders", topic_id=TOPIC),
+            last,
+        )
+        data = record_batch.build([r.encode(one) for one in records], 0, TERM, 1)
+        wanted = m.SnapshotId(end_offset=end, epoch=TERM)
+        answer = messages.fetch_answer(CONTROLLER, TERM, high_watermark=end, snapshot=wanted)
+        leader.node.answers("metadata", answer)
+        leader.node.answers("metadata", snapshot_part(wanted, data))
+        assert leader.node.noted(SnapshotLoaded)[-1].offset == end
+        if end == 50:
+            assert led.end_of(OTHER) == -1, "another process may have the id"
+    (following,) = leader.node.noted(FollowingStarted)
+    assert (following.leader, following.leader_epoch) == (OTHER, 3)
 
 
 # ------------------------------------------------------------------------------------------- disks
@@ -287,9 +378,10 @@ def test_a_controller_that_is_not_active_names_the_one_that_is_if_it_knows_one()
 def test_a_controller_closes_the_connection_of_a_request_that_is_not_for_it() -> None:
     controller = QuorumController().elected()
     for message in (PRODUCE, messages.vote(9, 109, 0, -1)):
+        before = len(controller.node.effects)
         assert controller.asks(message) == []
-        closed = [one for one in controller.node.effects if isinstance(one, e.Close)]
-        assert closed.pop() is controller.node.effects[-1]
+        (closed,) = controller.node.effects[before:]
+        assert isinstance(closed, e.Close)
 
 
 def test_a_controller_that_is_deposed_refuses_the_requests_that_wait_for_a_commit() -> None:
@@ -324,3 +416,38 @@ def test_a_silent_broker_is_fenced_when_its_lease_ends_and_not_before() -> None:
     assert [one.broker_id for one in controller.node.noted(LeaseExpired)] == [1]
     controller.node.passes(1)
     assert [one.broker_id for one in controller.node.noted(LeaseExpired)] == [1, 2]
+
+
+@pytest.mark.parametrize(("broker", "error"), [(0, 0), (CONTROLLER, 42)])
+def test_a_broker_registers_under_any_id_that_is_no_controllers(broker: int, error: int) -> None:
+    """QC-03: there is one space of ids, from 0 on."""
+    controller = QuorumController(CONTROLLER).elected()
+    (reply,) = controller.beat(broker, BrokerState.INITIAL)
+    assert isinstance(reply.message, m.BrokerHeartbeatResponse)
+    assert reply.message.error_code == error
+    assert list(controller.core.committed.image.brokers) == ([0] if error == 0 else [])
+
+
+def test_a_granted_heartbeat_is_refused_if_another_process_took_the_id_before_its_commit() -> None:
+    """QC-19."""
+    controller = QuorumController().elected().activates(1)
+    controller.beat(2, BrokerState.INITIAL)  # a change that the next answers wait for
+    assert controller.beat(1) == []
+    taken = m.BrokerHeartbeatRequest(
+        target_state=BrokerState.ACTIVE,
+        broker_id=1,
+        broker_epoch=-1,
+        lease_start_time_ms=0,
+        cur_metadata_offset=-1,
+        listeners=(),
+        incarnation_id=uuid.UUID(int=99),
+        current_state=BrokerState.INITIAL,
+        features=(m.Feature(name="metadata.format", min_level=1, max_level=2),),
+    )
+    assert controller.asks(taken) == []
+    errors = [
+        one.message.error_code
+        for one in controller.followed()
+        if isinstance(one.message, m.BrokerHeartbeatResponse)
+    ]
+    assert errors == [Error.NONE, Error.DUPLICATE_BROKER_REGISTRATION, Error.NONE]

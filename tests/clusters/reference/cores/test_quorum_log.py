@@ -167,9 +167,11 @@ def test_a_snapshot_whose_parts_do_not_add_up_is_not_installed() -> None:
 
 def test_a_candidate_gives_no_other_one_its_vote_in_that_epoch() -> None:
     controller = QuorumController()
+    controller.follows(102, EPOCH)
     controller.stands()
     epoch = controller.core.raft.epoch
-    assert not vote(controller, 102, epoch).vote_granted
+    refused = vote(controller, 102, epoch)
+    assert (refused.vote_granted, refused.leader_id) == (False, -1)
     assert vote(controller, 102, epoch + 1).vote_granted, "the next epoch is another election"
 
 
@@ -237,6 +239,9 @@ def test_a_voter_gives_its_vote_as_soon_as_its_leader_has_resigned() -> None:
     controller.follows(102, EPOCH)
     (reply,) = controller.asks(messages.end_epoch(102, EPOCH))
     assert reply.message == messages.end_answer(EPOCH)
+    (reply,) = controller.beat(1)
+    assert isinstance(reply.message, m.BrokerHeartbeatResponse)
+    assert reply.message.active_controller_id == -1
     result = vote(controller, 103, EPOCH + 1)
     assert (result.vote_granted, result.leader_id) == (True, -1)
 
@@ -267,6 +272,7 @@ def test_a_leader_that_stops_tells_every_other_voter_and_refuses_the_fetches_tha
     assert [one.error_code for one in refused] == [Error.NOT_LEADER_OR_FOLLOWER]
     assert [one.reason for one in controller.node.noted(ControllerResigned)] == ["shutdown"]
     assert controller.node.noted(NodeStopped)
+    assert controller.node.exited
 
 
 @pytest.mark.parametrize("how", ["begin", "fetch"])
@@ -301,9 +307,42 @@ def test_a_controller_that_resigned_for_lack_of_a_majority_can_be_elected_again(
     controller.node.passes(1.7)
     assert [one.reason for one in controller.node.noted(ControllerResigned)] == ["no_majority"]
     assert controller.core.raft.leader is None
-    controller.elected()
+    controller.stands()
+    controller.node.answers("quorum", messages.vote_answer(None, 2, granted=True))
+    controller.node.passes(1)
+    assert controller.core.active, "its voters have as much time as after any election"
     epochs = [one.epoch for one in controller.node.noted(ControllerElected)]
     assert len(epochs) == 2 == len(set(epochs))
+
+
+def test_a_leader_begins_its_epoch_with_a_record_of_it() -> None:
+    """KIP-595: LeaderChange."""
+    stored = DiskContents(metadata=(rows(0, 1, 3),), vote=Vote(1))
+    log = QuorumController(CONTROLLER, stored=stored).elected().core.log
+    first = log.batches(3, log.end)[0]
+    assert (first.base, first.epoch, first.records) == (3, 2, ())
+
+
+def test_a_leader_resigns_when_the_answer_to_its_announcement_names_a_later_epoch() -> None:
+    controller = QuorumController().elected()
+    controller.node.give(e.Tick())
+    later = messages.begin_answer(103, EPOCH, Error.FENCED_LEADER_EPOCH)
+    told = controller.node.called("quorum")
+    assert isinstance(told.message, m.BeginQuorumEpochRequest)
+    controller.node.answers("quorum", later)
+    assert (controller.core.active, controller.core.raft.leader) == (False, 103)
+
+
+def test_a_restarted_leader_does_not_follow_itself() -> None:
+    """The others may still take it for the leader of the epoch in which it was one."""
+    controller = QuorumController(stored=DiskContents(vote=Vote(EPOCH, CONTROLLER)))
+    controller.node.give(e.Tick())
+    named = messages.fetch_answer(
+        CONTROLLER, EPOCH, high_watermark=0, error=Error.NOT_LEADER_OR_FOLLOWER
+    )
+    controller.node.answers("metadata", named)
+    assert controller.core.raft.leader is None
+    assert controller.core.raft.epoch == EPOCH
 
 
 def test_a_leader_commits_no_record_of_an_earlier_epoch_before_one_of_its_own() -> None:
@@ -339,6 +378,7 @@ def test_a_fetch_from_where_the_logs_differ_names_the_end_of_their_last_common_e
     assert other.diverging_epoch == m.EpochEndOffset(epoch=1, end_offset=3)
     (same,) = fetched(controller, 9, 3, last_epoch=1)
     assert same.diverging_epoch.epoch == -1
+    assert same.current_leader == m.LeaderIdAndEpoch(leader_id=CONTROLLER, leader_epoch=5)
     assert isinstance(same.records, bytes)
     assert record_batch.parse(same.records).base_offset == 3
     (empty,) = fetched(controller, 9, 0, last_epoch=-1)

@@ -130,12 +130,10 @@ class BrokerNode:
 
     def handle(self, what: Input, now: Instant) -> tuple[Effect, ...]:
         """One step. If the input arrives after the deadline, the Tick is done first."""
-        self._out.cause = None
         if now.monotonic_ns >= self._due_ns:
             self._tick(now)
         if not self._replicate(what, now):
             self._coordinate(what, now)
-        self._out.cause = None
         self._finish_step(now)
         if now.monotonic_ns >= self._due_ns:
             # This step may have made another action due: the next fetch, a heartbeat, an ISR
@@ -153,7 +151,6 @@ class BrokerNode:
         """
         match what:
             case Received(message=m.FetchRequest() | m.ProduceRequest()):
-                self._out.cause = Cause(process=what.client, seq=what.correlation, request=True)
                 self._request(what, now)
                 return True
             case Answered(message=m.FetchResponse()):
@@ -164,7 +161,6 @@ class BrokerNode:
     def _coordinate(self, what: Input, now: Instant) -> None:
         match what:
             case Received():
-                self._out.cause = Cause(process=what.client, seq=what.correlation, request=True)
                 self._request(what, now)
             case Answered():
                 self._answered(what, now)
@@ -176,7 +172,6 @@ class BrokerNode:
                 self.lifecycle.stop(now)
             case Tick():
                 pass
-        self._out.cause = None
         self._follow_metadata(now)
         self.metrics.observe(self.raft, self.committed, self.snapshots.last_offset, now)
         self._coordination_ns = self._coordination_due_ns()
@@ -268,7 +263,6 @@ class BrokerNode:
             # Later records about this broker id are about this process.
             self._joined = True
             # Its replicas may have missed changes before.
-            self._changed = set(self.replicas.by_key)
             self._changed.update(
                 (one.topic_id, one.index)
                 for one in image.all_partitions()
@@ -280,12 +274,10 @@ class BrokerNode:
             self._joined = False
             self.lifecycle.deleted(now)
             self.replicas.retire_all("unassigned")
-            self.producing.settle(now)
         if self._joined and self._policies.has_lost_id(mine, self.lifecycle.incarnation):
             self._joined = False
             self.lifecycle.taken_over()
             self.replicas.retire_all("taken_over")
-            self.producing.settle(now)
         if self._joined:
             changed, self._changed = self._changed, set()
             self.replicas.adopt(image, changed, now)
@@ -350,6 +342,11 @@ class BrokerNode:
     # ------------------------------------------------------------------------------------ requests
 
     def _request(self, received: Received, now: Instant) -> None:
+        cause = Cause(process=received.client, seq=received.correlation, request=True)
+        with self._out.caused_by(cause):
+            self._dispatch(received, now)
+
+    def _dispatch(self, received: Received, now: Instant) -> None:
         if received.listener == "REPLICATION":
             self._from_node(received, now)
         elif self.lifecycle.serving(now):

@@ -111,14 +111,14 @@ class ControllerNode:
 
     def handle(self, what: Input, now: Instant) -> tuple[Effect, ...]:
         """One step. If the input arrives after the deadline, the Tick is done first."""
-        self._out.cause = None
         self.raft.tick(now)
         self._follow_leadership(now)
         self._expire(now)
         match what:
             case Received():
-                self._out.cause = Cause(process=what.client, seq=what.correlation, request=True)
-                self._request(what, now)
+                cause = Cause(process=what.client, seq=what.correlation, request=True)
+                with self._out.caused_by(cause):
+                    self._request(what, now)
             case Answered():
                 asked = self._reporting.answered(
                     what.call_id, what.message, self.snapshots.last_offset
@@ -137,7 +137,6 @@ class ControllerNode:
                 self._out.add(Exit("asked to stop"))
             case Tick():
                 pass
-        self._out.cause = None
         self._follow_leadership(now)
         self._follow_log()
         self._maintain(now)
