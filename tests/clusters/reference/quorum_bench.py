@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from random import Random  # noqa: TID251 - the node's own seeded stream
 from typing import TypeVar
 
@@ -24,6 +24,7 @@ from fencepost_clusters.reference.core.quorum.raft.messages import (
     fetch,
     fetch_answer,
     snapshot_answer,
+    vote,
     vote_answer,
 )
 from fencepost_clusters.reference.wire import messages as m
@@ -369,3 +370,58 @@ def registration(
         fenced=fenced,
         incarnation_id=incarnation,
     )
+
+
+# ---------------------------------------------------------------------------------------- the log
+
+ROW = r.ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="1")
+
+
+def rows(base: int, epoch: int, count: int = 1) -> bytes:
+    """A batch of records at an offset."""
+    return record_batch.build([r.encode(ROW)] * count, base, epoch, 1)
+
+
+def in_order(done: Iterable[e.Effect]) -> list[e.Effect]:
+    """What is stored, and what leaves."""
+    return [one for one in done if isinstance(one, e.DiskEffect | e.Call | e.Reply)]
+
+
+def kinds(done: Iterable[e.Effect]) -> list[type]:
+    return [type(one) for one in in_order(done)]
+
+
+def voted(
+    controller: QuorumController, candidate: int, epoch: int, log_end: int = 100
+) -> m.VoteResult:
+    """The answer to a candidate."""
+    (reply,) = controller.asks(vote(epoch, candidate, log_end, epoch - 1))
+    assert isinstance(reply.message, m.VoteResponse)
+    return reply.message.topics[0].partitions[0]
+
+
+def fetched(
+    controller: QuorumController,
+    node: int,
+    offset: int,
+    *,
+    last_epoch: int,
+    epoch: int | None = None,
+    wait_ms: int = 0,
+) -> list[m.PartitionData]:
+    """The answer to a fetch, if it leaves at once."""
+    claimed = controller.core.raft.epoch if epoch is None else epoch
+    replica = m.ReplicaState(replica_id=node)
+    asked = fetch(offset, claimed, last_epoch, wait_ms, replica)
+    return parts(controller.asks(asked, f"node-{node}"))
+
+
+def parts(answers: list[e.Reply]) -> list[m.PartitionData]:
+    messages = [one.message for one in answers]
+    return [one.responses[0].partitions[0] for one in messages if isinstance(one, m.FetchResponse)]
+
+
+def calls(done: Iterable[e.Effect], kind: type[m.Request]) -> list[str]:
+    """The hosts to which a kind of request leaves."""
+    found = (one for one in done if isinstance(one, e.Call))
+    return [one.address[0] for one in found if isinstance(one.message, kind)]

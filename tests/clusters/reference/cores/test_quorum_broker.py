@@ -9,6 +9,7 @@ from quorum_bench import (
     CONTROLLER,
     ME,
     OTHER,
+    ROW,
     SECOND,
     TERM,
     TOPIC,
@@ -47,7 +48,6 @@ PRODUCE = m.ProduceRequest(
         ),
     ),
 )
-ROW = r.ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="1")
 
 OTHER_LEADS = r.IsrChangeRecord(
     partition_id=0, topic_id=TOPIC, isr=(ME, OTHER), leader=OTHER, leader_epoch=1

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 from quorum_bench import (
     CONTROLLER,
+    ROW,
     SECOND,
     VOTERS,
     QuorumBroker,
@@ -39,8 +40,6 @@ from fencepost_kafka import (
     SnapshotStarted,
     SnapshotStored,
 )
-
-ROW = r.ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="1")
 
 
 @pytest.fixture
@@ -229,9 +228,9 @@ def test_a_removed_leader_stands_for_no_election() -> None:
     controller.followed()
     done = controller.node.give(e.Tick())
     assert not controller.core.active
-    told = [one for one in done if isinstance(one, e.Call) and one.channel == "quorum"]
-    assert [one.address[0] for one in told] == ["c-2", "c-3"], "they need not wait"
-    for one in told:
+    sent = [one for one in done if isinstance(one, e.Call) and one.channel == "quorum"]
+    assert [one.address[0] for one in sent] == ["c-2", "c-3"], "they need not wait"
+    for one in sent:
         controller.node.give(e.Answered(one.call_id, end_answer(1)))
     before = len(controller.node.noted(ElectionStarted))
     controller.node.passes(60)

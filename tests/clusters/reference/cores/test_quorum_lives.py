@@ -102,8 +102,10 @@ def test_an_active_broker_sends_a_heartbeat_at_each_interval() -> None:
 
 def test_a_heartbeat_without_an_answer_is_followed_by_one_to_the_next_controller() -> None:
     broker = QuorumBroker()
-    nobody = messages.fetch_answer(None, TERM, high_watermark=0, error=Error.NOT_LEADER_OR_FOLLOWER)
-    broker.node.answers("metadata", nobody)
+    leaderless = messages.fetch_answer(
+        None, TERM, high_watermark=0, error=Error.NOT_LEADER_OR_FOLLOWER
+    )
+    broker.node.answers("metadata", leaderless)
     assert broker.core.raft.leader is None
     for host in ("c-2", "c-3", "c-1"):
         lost = broker.node.called("heartbeat")
@@ -119,8 +121,10 @@ def test_a_heartbeat_without_an_answer_is_followed_by_one_to_the_next_controller
 def test_a_broker_turns_to_the_controller_that_a_refusal_names() -> None:
     """QC-22."""
     broker = QuorumBroker()
-    nobody = messages.fetch_answer(None, TERM, high_watermark=0, error=Error.NOT_LEADER_OR_FOLLOWER)
-    broker.node.answers("metadata", nobody)
+    leaderless = messages.fetch_answer(
+        None, TERM, high_watermark=0, error=Error.NOT_LEADER_OR_FOLLOWER
+    )
+    broker.node.answers("metadata", leaderless)
     for named, host in ((103, "c-3"), (-1, "c-1"), (-1, "c-2")):
         broker.beats(error=Error.NOT_CONTROLLER, controller=(named, TERM))
         broker.node.passes(0.06)
