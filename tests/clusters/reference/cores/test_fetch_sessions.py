@@ -209,6 +209,16 @@ def test_a_fetch_of_a_former_registration_is_refused_and_recorded(leader: Leader
     assert answer.message == m.FetchResponse(error_code=Error.STALE_BROKER_EPOCH, responses=())
 
 
+def test_a_session_has_a_number_above_0(leader: Leader) -> None:
+    """KIP-227: 0 means that there is none."""
+    for _ in range(2):
+        leader.fetch({0: 0, 1: 0})
+    sent = [one.message for one in leader.out.drain() if isinstance(one, Reply)]
+    ids = [one.session_id for one in sent if isinstance(one, m.FetchResponse)]
+    assert len(set(ids)) == 2
+    assert min(ids) > 0
+
+
 def test_a_new_session_ends_the_wait_of_the_one_before(leader: Leader) -> None:
     leader.fetch({0: 0, 1: 0})
     leader.fetch({}, (1, 1))

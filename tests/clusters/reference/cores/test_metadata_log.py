@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.node import settings
-from fencepost_clusters.reference.core.node.effects import Instant, Outbox
+from fencepost_clusters.reference.core.node.effects import Instant, Outbox, StoreSnapshot
 from fencepost_clusters.reference.core.quorum.metadata import snapshots
 from fencepost_clusters.reference.core.quorum.metadata.policies import MetadataPolicies
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataLog, Snapshot
@@ -195,6 +195,27 @@ def test_a_snapshot_is_stored_with_the_slice_that_completes_it() -> None:
     times = (Instant(n * snapshots.SLICE_NS, 0) for n in range(3))
     assert [written.tick(image, at) for at in times] == [False, False, True]
     assert written.last_offset == image.offset
+
+
+def test_there_is_one_snapshot_at_a_time_and_one_for_each_offset() -> None:
+    image = everything()
+    log = MetadataLog(log_of(*[1] * 20))
+    parsed = settings.read({**CONTROLLER, "metadata.snapshot.slice.records": "1"})
+    out = Outbox()
+    written = snapshots.Snapshots(parsed, log, MetadataPolicies(), out)
+    first = image.offset
+    written.start(image, Instant(0, 0))
+    image.replay(records.DeleteBrokerRecord(id=9), image.offset)
+    written.start(image, Instant(0, 0))
+    for n in range(20):
+        written.tick(image, Instant(n * snapshots.SLICE_NS, 0))
+    stored = [one.offset for one in out.drain() if isinstance(one, StoreSnapshot)]
+    assert stored == [first]
+    written.checkpoint(image, Instant(0, 0))
+    written.start(image, Instant(0, 0))
+    assert not written.under_way, "it would be the same"
+    stored = [one.offset for one in out.drain() if isinstance(one, StoreSnapshot)]
+    assert stored == [first + 1]
 
 
 def log_of(*epochs: int) -> list[bytes]:

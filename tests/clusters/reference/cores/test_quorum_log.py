@@ -17,18 +17,20 @@ from quorum_bench import (
     parts,
     rows,
     snapshot_part,
+    voted,
 )
 
 from fencepost_clusters.reference.core.assembly import DiskContents
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
-from fencepost_clusters.reference.core.quorum.raft import messages
+from fencepost_clusters.reference.core.quorum.raft import messages, serving
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import LOG_NAME, Snapshot
 from fencepost_clusters.reference.core.quorum.raft.timing import Vote
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import (
+    ElectionStarted,
     MetadataTruncated,
 )
 
@@ -278,3 +280,83 @@ def test_a_controller_with_the_lowest_id_leads_and_is_followed() -> None:
     broker.node.give(e.CallFailed(lost.call_id, "closed"))
     broker.node.passes(0.06)
     assert broker.node.called("heartbeat").address == ("c-0", 9093)
+
+
+@pytest.mark.parametrize("topics", [(), (m.VoteTopicResult(topic_name="x", partitions=()),)])
+def test_a_vote_about_no_partition_counts_as_none(topics: tuple[m.VoteTopicResult, ...]) -> None:
+    controller = QuorumController()
+    controller.stands()
+    controller.node.answers("quorum", m.VoteResponse(error_code=Error.NONE, topics=topics))
+    assert not controller.core.active
+
+
+def test_a_leader_remembers_so_many_nodes_that_fetch_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Any process may invent ids. A forgotten client gets one answer more."""
+    monkeypatch.setattr(serving, "MOST_KNOWN", 2)
+    controller = QuorumController(CONTROLLER).elected()
+    end, last = controller.core.log.end, controller.core.log.last_epoch
+    waits = [fetched(controller, 1, end, last_epoch=last, wait_ms=500) for _ in range(2)]
+    assert [len(one) for one in waits] == [1, 0]
+    for stranger in (2, 3):
+        fetched(controller, stranger, end, last_epoch=last, wait_ms=500)
+    assert controller.core.raft.observed.keys() == {1, 2}
+    controller.node.now_ns += 1_000_000_000
+    assert len(fetched(controller, 1, end, last_epoch=last, wait_ms=500)) == 1
+    assert controller.core.raft.observed[1].at_ms == controller.node.now.wall_ms
+
+
+def test_a_follower_that_hears_from_its_leader_stands_for_no_election() -> None:
+    controller = QuorumController()
+    controller.follows(102, EPOCH)
+    for _ in range(40):
+        controller.node.passes(0.25)
+        answer = messages.fetch_answer(102, EPOCH, high_watermark=0)
+        controller.node.answers("metadata", answer)
+    assert controller.node.noted(ElectionStarted) == []
+
+
+def test_a_voter_whose_leader_says_that_it_leads_no_longer_may_vote_for_another() -> None:
+    controller = QuorumController()
+    controller.follows(102, EPOCH)
+    controller.node.passes(0)
+    resigned = messages.fetch_answer(
+        None, EPOCH, high_watermark=0, error=Error.NOT_LEADER_OR_FOLLOWER
+    )
+    controller.node.answers("metadata", resigned)
+    assert voted(controller, 103, EPOCH + 1).vote_granted
+
+
+def test_a_standby_whose_fetch_failed_fetches_again() -> None:
+    controller = QuorumController()
+    controller.follows(102, EPOCH)
+    controller.node.passes(0)
+    lost = controller.node.called("metadata")
+    controller.node.calls.remove(lost)
+    controller.node.give(e.CallFailed(lost.call_id, "closed"))
+    controller.node.passes(0.5)
+    assert isinstance(controller.node.called("metadata").message, m.FetchRequest)
+
+
+def test_what_a_voter_had_in_an_earlier_term_does_not_count_in_the_next_one() -> None:
+    """The voter may have dropped it for another leader. Of five, it and one more are no majority
+    with the leader unless both have fetched."""
+    controller = QuorumController(101, 102, 103, 104, 105)
+    controller.stands()
+    for _ in range(2):
+        controller.node.answers("quorum", messages.vote_answer(None, 1, granted=True))
+    controller.fetched(102)
+    old_end = controller.core.log.end
+    assert controller.core.raft.high_watermark == 0
+    controller.follows(103, 2, diverging=m.EpochEndOffset(epoch=0, end_offset=0))
+    assert controller.core.log.end == 0
+    controller.stands()
+    for _ in range(2):
+        controller.node.answers("quorum", messages.vote_answer(None, 3, granted=True))
+    assert controller.core.active
+    assert controller.core.log.end == old_end
+    controller.fetched(104)
+    assert controller.core.raft.high_watermark == 0
+    controller.fetched(105)
+    assert controller.core.raft.high_watermark == old_end

@@ -1,0 +1,134 @@
+"""What an active controller answers to the heartbeats of brokers, without a cluster."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from quorum_bench import CONTROLLER, QuorumController
+
+from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
+from fencepost_clusters.reference.core.quorum.controller.policies import (
+    has_caught_up_with_metadata,
+    is_too_far_behind,
+)
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire.errors import Error
+
+ACTIVE, FENCED, SHUTDOWN = BrokerState.ACTIVE, BrokerState.FENCED, BrokerState.SHUTDOWN
+
+
+@pytest.fixture
+def controller() -> QuorumController:
+    """It is a quorum of one; brokers 1 and 2 are active."""
+    return QuorumController(CONTROLLER).elected().activates(1, 2)
+
+
+def beaten(
+    controller: QuorumController, state: BrokerState, target: BrokerState = ACTIVE, broker: int = 1
+) -> tuple[Error, BrokerState, int]:
+    """The error, the state and the epoch in the answer to a heartbeat."""
+    (reply,) = controller.beat(broker, state, target)
+    assert isinstance(reply.message, m.BrokerHeartbeatResponse)
+    found = reply.message
+    return Error(found.error_code), BrokerState.read(found.next_state), found.broker_epoch
+
+
+def create(controller: QuorumController, replicas: tuple[int, ...]) -> None:
+    placed = m.CreatableReplicaAssignment(partition_index=0, broker_ids=replicas)
+    topic = m.CreatableTopic(
+        name="orders", num_partitions=-1, replication_factor=-1, assignments=(placed,)
+    )
+    controller.asks(m.CreateTopicsRequest(topics=(topic,), timeout=1000))
+
+
+@pytest.mark.parametrize("state", [ACTIVE, FENCED])
+def test_a_broker_that_hands_over_before_its_shutdown_keeps_the_state_that_it_has(
+    controller: QuorumController, state: BrokerState
+) -> None:
+    """QC-18. One that fenced itself would need another epoch to be active (QC-20)."""
+    create(controller, (1, 2))
+    epoch = controller.core.committed.image.brokers[1].epoch
+    assert beaten(controller, state, SHUTDOWN) == (Error.NONE, state, epoch)
+    one = controller.core.committed.image.partition("orders", 0)
+    assert one is not None
+    assert (one.leader, one.isr) == (2, (1, 2))
+    assert beaten(controller, state, SHUTDOWN) == (Error.NONE, SHUTDOWN, epoch)
+    assert controller.core.committed.image.live() == (2,)
+    one = controller.core.committed.image.partition("orders", 0)
+    assert one is not None
+    assert one.isr == (2,)
+
+
+def test_a_shutdown_that_was_granted_is_granted_again_without_a_record(
+    controller: QuorumController,
+) -> None:
+    """The answer may have been lost."""
+    beaten(controller, ACTIVE, SHUTDOWN)
+    end = controller.core.log.end
+    assert beaten(controller, ACTIVE, SHUTDOWN)[1] is SHUTDOWN
+    assert controller.core.log.end == end
+
+
+def test_a_register_that_is_repeated_gets_the_same_epoch(controller: QuorumController) -> None:
+    """Its answer may have been lost."""
+    end, image = controller.core.log.end, controller.core.committed.image
+    again = m.BrokerHeartbeatRequest(
+        target_state=ACTIVE,
+        broker_id=1,
+        broker_epoch=-1,
+        lease_start_time_ms=0,
+        cur_metadata_offset=-1,
+        listeners=(),
+        incarnation_id=uuid.UUID(int=1),
+        current_state=BrokerState.INITIAL,
+        features=(m.Feature(name="metadata.format", min_level=1, max_level=2),),
+    )
+    (reply,) = controller.asks(again)
+    assert isinstance(reply.message, m.BrokerHeartbeatResponse)
+    assert reply.message.error_code == Error.NONE
+    assert reply.message.broker_epoch == image.brokers[1].epoch
+    assert controller.core.log.end == end
+
+
+@pytest.mark.parametrize(("incarnation", "live"), [(1, (2,)), (77, (1, 2))])
+def test_a_broker_that_is_too_old_for_the_metadata_loses_its_lease_but_ends_no_others(
+    incarnation: int, live: tuple[int, ...]
+) -> None:
+    """QC-15."""
+    settings = {"metadata.format.level": "2"}
+    controller = QuorumController(CONTROLLER, settings=settings).elected().activates(1, 2)
+    old = m.BrokerHeartbeatRequest(
+        target_state=ACTIVE,
+        broker_id=1,
+        broker_epoch=controller.core.committed.image.brokers[1].epoch,
+        lease_start_time_ms=0,
+        cur_metadata_offset=controller.core.log.end - 1,
+        listeners=(),
+        incarnation_id=uuid.UUID(int=incarnation),
+        current_state=ACTIVE,
+        features=(m.Feature(name="metadata.format", min_level=1, max_level=1),),
+    )
+    for _ in range(2):
+        end = controller.core.log.end
+        (reply,) = controller.asks(old)
+        assert isinstance(reply.message, m.BrokerHeartbeatResponse)
+        assert reply.message.error_code == Error.UNSUPPORTED_VERSION
+        assert controller.core.committed.image.live() == live
+    assert controller.core.log.end == end, "it is fenced once"
+
+
+def test_an_active_broker_may_lack_as_many_records_as_the_setting_says() -> None:
+    """QC-15."""
+    assert not is_too_far_behind(committed=10, replayed=5, most=5)
+    assert is_too_far_behind(committed=11, replayed=5, most=5)
+
+
+@pytest.mark.parametrize(
+    ("newest", "replayed", "ready"), [(10, 5, True), (11, 5, False), (10, 4, False), (4, 4, False)]
+)
+def test_a_broker_becomes_active_with_its_registration_and_nearly_all_of_the_metadata(
+    newest: int, replayed: int, ready: bool
+) -> None:
+    """REG-04."""
+    assert has_caught_up_with_metadata(newest, replayed, registered_at=5, most=5) is ready
