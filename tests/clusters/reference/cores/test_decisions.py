@@ -93,6 +93,26 @@ def test_a_gone_broker_leaves_isrs_but_as_the_last_member() -> None:
     assert (last.isr, last.leader) == ((1,), -1)
 
 
+@pytest.mark.parametrize(
+    ("isr", "leader", "back", "leads"),
+    [
+        ((1,), -1, 1, True),
+        ((1,), -1, 2, False),
+        ((1, 2), 1, 2, False),
+        ((2, 3), 2, 1, False),
+    ],
+    ids=["the last member", "no member", "a follower", "a stranger to the ISR"],
+)
+def test_a_broker_that_is_back_leads_only_what_no_other_one_can_lead(
+    isr: tuple[int, ...], leader: int, back: int, leads: bool
+) -> None:
+    """RP-06, RP-29: a replica outside the ISR may lack committed messages."""
+    built = with_partition(image(), isr, leader)
+    changes = leadership.on_broker_back(built, back, ElectionPolicies())
+    led = [(one.isr, one.leader) for one in changes if isinstance(one, r.IsrChangeRecord)]
+    assert led == ([(isr, back)] if leads else [])
+
+
 def test_leadership_goes_to_no_fenced_member() -> None:
     built = with_partition(image(live=(1, 3), fenced=(2,)), (1, 2, 3), 1)
     (change,) = leadership.on_broker_gone(built, 1, ElectionPolicies())
