@@ -100,8 +100,9 @@ def test_a_gone_broker_leaves_isrs_but_as_the_last_member() -> None:
         ((1,), -1, 2, False),
         ((1, 2), 1, 2, False),
         ((2, 3), 2, 1, False),
+        ((0, 2), 0, 2, False),
     ],
-    ids=["the last member", "no member", "a follower", "a stranger to the ISR"],
+    ids=["the last member", "no member", "a follower", "a stranger to the ISR", "led by 0"],
 )
 def test_a_broker_that_is_back_leads_only_what_no_other_one_can_lead(
     isr: tuple[int, ...], leader: int, back: int, leads: bool

@@ -20,7 +20,7 @@ class BrokerState(IntEnum):
     @classmethod
     def read(cls, number: int) -> BrokerState:
         """The state of a number on the wire."""
-        return cls(number) if 0 <= number <= 4 else cls.UNKNOWN
+        return _BY_NUMBER.get(number, cls.UNKNOWN)
 
     @property
     def label(self) -> BrokerStateName:
@@ -28,6 +28,7 @@ class BrokerState(IntEnum):
         return _NAMES[self]
 
 
+_BY_NUMBER: Mapping[int, BrokerState] = {int(one): one for one in BrokerState}
 _NAMES: Mapping[BrokerState, BrokerStateName] = {
     BrokerState.UNKNOWN: "UNKNOWN",
     BrokerState.INITIAL: "INITIAL",

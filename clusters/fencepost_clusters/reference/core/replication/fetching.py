@@ -220,10 +220,8 @@ class Fetching:
                 )
             )
         below = self._policies.readable_end(one.high_watermark, one.log.end)
-        if not one.log.start <= asked.fetch_offset <= below:
-            # Just after an election the high watermark may be below offsets that were read before.
-            if one.log.start <= asked.fetch_offset <= one.log.end:
-                return _Served(self._nothing(one, index, below))
+        # Just after an election the high watermark may be below offsets that were read before.
+        if not one.log.start <= asked.fetch_offset <= one.log.end:
             return _Served(
                 m.PartitionData(
                     partition_index=index,

@@ -162,16 +162,12 @@ class Serving:
             self._answer(received.request_id, error)
             return -1, False
         voter = request.replica_state.replica_id
-        if asked.fetch_offset < self._log.start or (
-            asked.fetch_offset > 0 and asked.last_fetched_epoch < self._log.start_epoch
-        ):
+        if asked.fetch_offset < self._log.start or asked.last_fetched_epoch < self._log.start_epoch:
             self._note_fetch(voter, now)
             self._answer(received.request_id, snapshot=True)
             return -1, False
         epoch, end = self._log.index.end_for_epoch(asked.last_fetched_epoch)
-        if asked.fetch_offset > 0 and (
-            epoch != asked.last_fetched_epoch or end < asked.fetch_offset
-        ):
+        if epoch != asked.last_fetched_epoch or end < asked.fetch_offset:
             diverging = m.EpochEndOffset(epoch=max(epoch, 0), end_offset=end)
             self._answer(received.request_id, diverging=diverging)
             return -1, False
