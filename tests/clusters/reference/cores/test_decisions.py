@@ -208,6 +208,29 @@ def test_a_topic_is_created_or_refused_with_kafkas_error(
 
 
 @pytest.mark.parametrize(
+    ("partitions", "replicas", "error"),
+    [
+        (topics.MAX_PARTITIONS, 1, Error.NONE),
+        (topics.MAX_PARTITIONS + 1, 1, Error.INVALID_PARTITIONS),
+        (0, 1, Error.INVALID_PARTITIONS),
+        (1, 3, Error.NONE),
+        (1, 4, Error.INVALID_REPLICATION_FACTOR),
+        (1, 0, Error.INVALID_REPLICATION_FACTOR),
+    ],
+)
+def test_a_topic_has_partitions_up_to_a_limit_and_replicas_on_as_many_brokers_as_are_live(
+    partitions: int, replicas: int, error: Error
+) -> None:
+    asked = m.CreatableTopic(name="orders", num_partitions=partitions, replication_factor=replicas)
+    records, result = topics.create(
+        image(), asked, settings.read(BROKER), TOPIC, PlacementPolicies()
+    )
+    assert result.error_code == error
+    placed = sum(isinstance(one, r.PartitionRecord) for one in records)
+    assert placed == (partitions if error is Error.NONE else 0)
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"process.roles": "zookeeper"}, "process.roles"),

@@ -7,6 +7,7 @@ import uuid
 import pytest
 from quorum_bench import CONTROLLER, QuorumController
 
+from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
 from fencepost_clusters.reference.core.quorum.controller.policies import (
     has_caught_up_with_metadata,
@@ -14,6 +15,7 @@ from fencepost_clusters.reference.core.quorum.controller.policies import (
 )
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
+from fencepost_kafka import RequestRefused
 
 ACTIVE, FENCED, SHUTDOWN = BrokerState.ACTIVE, BrokerState.FENCED, BrokerState.SHUTDOWN
 
@@ -132,3 +134,27 @@ def test_a_broker_becomes_active_with_its_registration_and_nearly_all_of_the_met
 ) -> None:
     """REG-04."""
     assert has_caught_up_with_metadata(newest, replayed, registered_at=5, most=5) is ready
+
+
+def test_a_request_without_cluster_action_rights_has_no_effect() -> None:
+    """QC-04."""
+    settings = {
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.plain.users": "admin:secret",
+        "super.users": "admin",
+        "sasl.username": "admin",
+        "sasl.password": "secret",
+    }
+    controller = QuorumController(CONTROLLER, settings=settings).elected()
+    end = controller.core.log.end
+    topic = m.CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
+    (reply,) = controller.asks(m.CreateTopicsRequest(topics=(topic,), timeout=1000))
+    assert isinstance(reply.message, m.CreateTopicsResponse)
+    assert reply.message.topics[0].error_code == Error.CLUSTER_AUTHORIZATION_FAILED
+    assert controller.beat(1, BrokerState.INITIAL) == []
+    assert isinstance(controller.node.effects[-1], e.Close)
+    assert [one.api for one in controller.node.noted(RequestRefused)] == [
+        "CreateTopics",
+        "BrokerHeartbeat",
+    ]
+    assert controller.core.log.end == end
