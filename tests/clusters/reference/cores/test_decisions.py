@@ -230,6 +230,18 @@ def test_a_topic_has_partitions_up_to_a_limit_and_replicas_on_as_many_brokers_as
     assert placed == (partitions if error is Error.NONE else 0)
 
 
+@pytest.mark.parametrize(("live", "error"), [((1, 2, 3), 0), ((1, 2), 38)])
+def test_new_partitions_need_as_many_live_brokers_as_they_have_replicas(
+    live: tuple[int, ...], error: int
+) -> None:
+    fenced = tuple({1, 2, 3} - set(live))
+    built = with_partition(image(live, fenced), isr=(1, 2), leader=1)
+    asked = a.CreatePartitionsTopic(name="orders", count=2, assignments=None)
+    records, result = topics.extend(built, asked, PlacementPolicies())
+    assert result.error_code == error
+    assert len(records) == (error == 0)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

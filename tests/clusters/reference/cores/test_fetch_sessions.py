@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.node import settings
@@ -272,6 +273,18 @@ def test_a_follower_that_was_forgotten_while_it_waits_counts_with_its_next_fetch
     assert leader.one(0).followers[FOLLOWER].end == -1
     leader.at(600).fetch({}, (1, 2))
     assert leader.one(0).followers[FOLLOWER].end == 0
+
+
+def test_a_member_that_was_to_leave_the_isr_of_a_former_term_stays_in_that_of_the_next(
+    leader: Leader,
+) -> None:
+    one = leader.one(0)
+    one.expel(FOLLOWER)
+    assert one.laggards(leader.now, 10**9) == (FOLLOWER,)
+    for epoch, broker in ((5, FOLLOWER), (6, 1)):
+        one.adopt(replace(one.partition, leader=broker, leader_epoch=epoch), leader.now)
+    assert one.leading
+    assert one.laggards(leader.now, 10**9) == ()
 
 
 def test_each_fetch_of_its_session_shows_that_a_follower_has_the_whole_log(leader: Leader) -> None:

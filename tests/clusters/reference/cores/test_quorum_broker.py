@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 import uuid
+from dataclasses import replace
 
 import pytest
+from crc32c import crc32c
 from quorum_bench import (
     CONTROLLER,
     ME,
@@ -300,6 +303,40 @@ def test_a_record_of_a_refusal_names_the_refused_request_as_its_cause(
     )
     assert refusal.cause is not None
     assert refusal.cause.process == "reader"
+
+
+def batch_of(producer: int, sequence: int) -> m.ProduceRequest:
+    """A message of an idempotent producer."""
+    data = bytearray(record_batch.build([b"x"], 0, -1, 1))
+    struct.pack_into(">qhi", data, 43, producer, 0, sequence)
+    struct.pack_into(">I", data, 17, crc32c(bytes(data[21:])))
+    part = m.PartitionProduceData(index=0, records=bytes(data))
+    topic = m.TopicProduceData(name="orders", partition_data=(part,))
+    return m.ProduceRequest(acks=-1, timeout=60_000, topic_data=(topic,))
+
+
+@pytest.mark.parametrize("producer", [0, 7])
+def test_a_leader_that_refused_a_batch_waits_for_it_before_it_takes_a_later_one(
+    broker: QuorumBroker, producer: int
+) -> None:
+    """RP-12: the producer sends it again; librdkafka takes it for stored once a later one is."""
+    setting = r.ConfigRecord(
+        resource_type=2, resource_name="orders", name="min.insync.replicas", value="2"
+    )
+    broker.holds(ME, isr=(ME,))
+    broker.commits(setting)
+    early, late = batch_of(producer, 0), batch_of(producer, 1)
+    refused = produced(broker.node.asks("CLIENT", early))
+    assert refused == [Error.NOT_ENOUGH_REPLICAS]
+    broker.commits(replace(setting, value=""))
+    answers = [produced(broker.node.asks("CLIENT", one)) for one in (late, early, late, early)]
+    assert answers == [
+        [Error.OUT_OF_ORDER_SEQUENCE_NUMBER],
+        [Error.NONE],
+        [Error.NONE],
+        [Error.NONE],
+    ]
+    assert broker.core.replicas.by_key[TOPIC, 0].log.end == 2, "the repeated one is stored once"
 
 
 # --------------------------------------------------------------------------------------- snapshots

@@ -318,6 +318,12 @@ def test_one_controller_after_the_other_is_asked_for_a_snapshot() -> None:
     assert reported(controller, 102, -1)
     waited = [(one.controller, one.waited) for one in controller.node.noted(SnapshotAsked)]
     assert waited == [(CONTROLLER, False), (103, True), (102, True)]
+    assert not reported(controller, 102, 10)
+    filled(controller, 30)
+    controller.node.passes(0.1)
+    assert reported(controller, 102, 10)
+    last = controller.node.noted(SnapshotAsked)[-1]
+    assert (last.controller, last.waited) == (102, False), "it has not asked while another did"
 
 
 def test_a_controller_that_takes_its_snapshot_in_silence_holds_up_the_others_for_one_lease() -> (

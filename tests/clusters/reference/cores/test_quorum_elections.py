@@ -19,6 +19,7 @@ from quorum_bench import (
 from fencepost import NodeStopped
 from fencepost_clusters.reference.core.assembly import DiskContents
 from fencepost_clusters.reference.core.node import effects as e
+from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
 from fencepost_clusters.reference.core.quorum.raft import messages
 from fencepost_clusters.reference.core.quorum.raft.timing import Vote
 from fencepost_clusters.reference.wire import messages as m
@@ -134,7 +135,14 @@ def test_a_leader_that_stops_tells_every_other_voter_and_refuses_the_fetches_tha
     for _ in range(2):  # the first one is answered at once: it does not know what is committed
         answers = fetched(controller, 1, controller.core.log.end, last_epoch=last, wait_ms=500)
     assert answers == []
+    assert controller.beat(1, BrokerState.INITIAL) != []  # the fetch that waited
+    fetched(controller, 1, controller.core.log.end, last_epoch=last, wait_ms=500)
     done = controller.node.give(e.ShutdownAsked())
+    assert isinstance(done[-1], e.Exit), "nothing follows the end of the process"
+    beats = [one.message for one in replies(done)]
+    assert Error.NOT_CONTROLLER in [
+        one.error_code for one in beats if isinstance(one, m.BrokerHeartbeatResponse)
+    ]
     assert calls(done, m.EndQuorumEpochRequest) == ["c-2", "c-3"]
     refused = [one for one in parts(replies(done)) if one.error_code != Error.NONE]
     assert [one.error_code for one in refused] == [Error.NOT_LEADER_OR_FOLLOWER]

@@ -140,7 +140,7 @@ class Replica:
         self._changed.add(self.key)
         if partition.leader == self.me:
             for new in partition.replicas:
-                if self.serves_followers and new != self.me:
+                if new != self.me:
                     self.followers.setdefault(new, Follower())
             if not self.serves_followers:
                 self._lead(now)
