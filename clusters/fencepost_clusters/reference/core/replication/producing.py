@@ -208,8 +208,7 @@ class Producing:
     def fail_all(self, now: Instant) -> None:
         """The lease ended: no waiting Produce is acknowledged as committed any more (QC-17)."""
         for pending in self._pending:
-            for key, stored in list(pending.waiting.items()):
-                del pending.waiting[key]
+            for key, stored in pending.waiting.items():
                 self._finish(pending, key, stored, Error.NOT_LEADER_OR_FOLLOWER)
             self._answer(pending)
         self._pending = []

@@ -175,7 +175,6 @@ class ControllerNode:
             if self._ahead is not None:
                 self._leave()
             self._led_epoch = self.raft.epoch
-            self._follow_log()
             self._ahead = self.committed.image.copy()
             for batch in self.log.batches(self.committed.applied, self.log.end):
                 for at, record in enumerate(batch.records, batch.base):
