@@ -47,7 +47,7 @@ class Bounce:
         victim = runtime.living(slot)
 
         def heal() -> Receipt:
-            return ensure_living(runtime, slot, told_to_end=victim)
+            return ensure_living(runtime, slot, asked_to_end=victim)
 
         if victim is None:
             return Injected((self.node,), Receipt(False, f"no process runs in {self.node}"), heal)

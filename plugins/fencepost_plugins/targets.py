@@ -75,13 +75,13 @@ def end(runtime: Runtime, process: Process, signal: Signal, limit_ms: int) -> bo
     return runtime.advance(ended, runtime.now_ns() + limit_ms * 1_000_000) is not None
 
 
-def ensure_living(runtime: Runtime, slot: Slot, *, told_to_end: Process | None = None) -> Receipt:
-    """Starts the slot's next process, unless one runs in it. A process that was told to end, and
+def ensure_living(runtime: Runtime, slot: Slot, *, asked_to_end: Process | None = None) -> Receipt:
+    """Starts the slot's next process, unless one runs in it. A process that was asked to end, and
     has not, is killed first: it would end later, and leave the slot without a process."""
     living = runtime.living(slot)
     if living is None:
         return Receipt(True, f"{named(runtime.start(slot))} started")
-    if living != told_to_end:
+    if living != asked_to_end:
         return Receipt(True, f"{named(living)} lives")
     if not end(runtime, living, Signal.KILL, KILLED_WITHIN_MS):
         return Receipt(False, f"{named(living)} did not end {KILLED_WITHIN_MS} ms after SIGKILL")

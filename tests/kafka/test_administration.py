@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.kafka.test_random_schedule import BROKERS, LAYOUT, TIMING, begun, record
 
-from fencepost import Administration, Moment, Slot, UsageError, View
+from fencepost import Administration, Moment, Planned, Slot, UsageError, View
 from fencepost_kafka import KafkaView, QuorumLearned, Role
 from fencepost_kafka.clients.scheduled import Scheduled
 from fencepost_kafka.faults.administration import EVERYWHERE, OPERATIONS, TOPIC_PREFIX, concerned
@@ -67,6 +67,17 @@ def test_a_spare_is_added_once_and_is_a_broker_like_any_other_from_then_on() -> 
     assert not any(one.operation == "add_broker" for one in asked(view))
     moved = [one.arguments["replicas"] for one in asked(view) if one.operation == "reassign"]
     assert any(4 in brokers for brokers in moved if isinstance(brokers, list))
+
+
+def test_a_broker_that_was_added_has_no_second_process_with_its_id() -> None:
+    view = begun()
+    view.newest["broker-4"] = "broker-4#1"
+    view.of(KafkaView).broker_offset = {4: 99}  # the newest one is struck most often
+    moment = Moment(view, GROWN, ("duplicate_id", "kill"))
+    drawn = [one for seed in range(400) if (one := EVERY.draw(Random(seed), moment)) is not None]
+    struck = {(one.fault, *one.victims) for one in drawn if isinstance(one, Planned)}
+    assert ("kill", "broker-4") in struck
+    assert ("duplicate_id", "broker-4") not in struck
 
 
 def test_a_broker_is_added_unless_it_runs_and_no_other_than_a_spare() -> None:

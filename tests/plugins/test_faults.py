@@ -211,7 +211,7 @@ def test_a_process_that_ignores_the_signal_gives_no_receipt(
     terminated.heal()
 
 
-def test_a_process_that_was_told_to_end_and_has_not_is_replaced(
+def test_a_process_that_was_asked_to_end_and_has_not_is_replaced(
     runtime: Runtime, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would end later, when no fault is left to start the next one."""

@@ -37,6 +37,7 @@ from fencepost import (
     View,
 )
 from fencepost_clusters.apache_kafka import disks, distribution, settings
+from fencepost_clusters.apache_kafka.log_memory import Configured
 from fencepost_clusters.apache_kafka.log_parser import KafkaLogParser
 from fencepost_clusters.apache_kafka.metadata import first_snapshot as quorum
 from fencepost_clusters.apache_kafka.metadata.installed import schemas_in
@@ -265,16 +266,14 @@ class KRaft:
     def log_parser(self, slot: Slot, shape: Shape) -> LogParser:
         """Makes events of a node's standard output."""
         read = {**settings.SUITE_SETTINGS, **settings.given(shape.settings)}
-        fetch_timeout_ms = int(read["controller.quorum.fetch.timeout.ms"])
-        session_ms = self.timing(shape).lease_ms
-        return KafkaLogParser(
-            slot,
-            session_ms,
-            fetch_timeout_ms=fetch_timeout_ms,
+        configured = Configured(
+            session_ms=self.timing(shape).lease_ms,
+            fetch_timeout_ms=int(read["controller.quorum.fetch.timeout.ms"]),
             keep_in_sync_ms=int(read["replica.lag.time.max.ms"]),
             balance_ms=_balance_ms(read),
             bootstrap=self._bootstrap(slot, shape),
         )
+        return KafkaLogParser(slot, configured)
 
     def observers(self, shape: Shape) -> Sequence[ClientSpec]:
         """The clients that read the metadata log from the controllers, and all metrics pages. Two

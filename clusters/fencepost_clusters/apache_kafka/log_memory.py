@@ -32,17 +32,29 @@ class QuorumConfigured(Struct, frozen=True, tag="apache_kafka.quorum", kw_only=T
 
 
 @final
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """What a node is configured with, and does not log: how long a session lasts, how long a voter
+    waits for its leader's answers, how long a follower may lag, how often the active controller
+    returns leaderships to preferred replicas (0: not known), and the addresses of the controllers
+    to ask first."""
+
+    session_ms: int
+    fetch_timeout_ms: int = -1
+    keep_in_sync_ms: int = 0
+    balance_ms: int = 0
+    bootstrap: tuple[str, ...] = ()
+
+
+@final
 @dataclass(slots=True)
 class Memory:
     """Facts that later lines of a node's log do not repeat."""
 
     node_id: int
-    session_ms: int
-    fetch_timeout_ms: int = -1
+    configured: Configured
     registers: bool = False
     """Whether the node is a broker."""
-    bootstrap: tuple[str, ...] = ()
-    """The addresses of controllers that it was configured with."""
     at_ns: int = 0
     """The time of the present line."""
     state: BrokerStateName = "INITIAL"
@@ -72,8 +84,6 @@ class Memory:
     """The high watermark of each known replica."""
     follower_ends: dict[tuple[TopicPartition, int], int] = field(default_factory=dict)
     """How far each follower of a partition that it leads has stored it, by the follower's fetch."""
-    keep_in_sync_ms: int = 0
-    balance_ms: int = 0
 
     def replica_began(
         self, place: TopicPartition, body: LeadershipStarted | FollowingStarted

@@ -18,6 +18,7 @@ from typing import final
 from fencepost import NodeStarted, NodeStopped, ParsedEvent, Slot
 from fencepost_clusters.apache_kafka.log_lines import PLACE, Bodies, LogPattern, MakeEvents, row
 from fencepost_clusters.apache_kafka.log_memory import (
+    Configured,
     Memory,
     QuorumConfigured,
     SessionConfigured,
@@ -66,27 +67,12 @@ class KafkaLogParser:
     def __init__(
         self,
         slot: Slot,
-        session_ms: int,
+        configured: Configured,
         *,
-        fetch_timeout_ms: int = -1,
-        keep_in_sync_ms: int = 0,
-        balance_ms: int = 0,
-        bootstrap: tuple[str, ...] = (),
         table: Sequence[LogPattern] | None = None,
     ) -> None:
-        """`table` are the kinds of line, those of KRaft mode unless given. `keep_in_sync_ms` is how
-        long a follower may lag, and `balance_ms` how often the active controller returns
-        leaderships to preferred replicas (0: not known). `bootstrap` are the addresses of
-        controllers that the node was configured with."""
-        self._memory = Memory(
-            slot.node_id,
-            session_ms,
-            fetch_timeout_ms,
-            registers=slot.role is Role.BROKER,
-            keep_in_sync_ms=keep_in_sync_ms,
-            balance_ms=balance_ms,
-            bootstrap=bootstrap,
-        )
+        """`table` are the kinds of line, those of KRaft mode unless given."""
+        self._memory = Memory(slot.node_id, configured, registers=slot.role is Role.BROKER)
         self._rows = _by_logger(tuple(TABLE if table is None else table))
 
     def parse(self, line: str) -> Sequence[ParsedEvent]:
@@ -108,7 +94,7 @@ class KafkaLogParser:
 
 def _broker_started(now: Memory, said: Match[str]) -> Bodies:
     yield NodeStarted(role="broker", node_id=int(said[2]), incarnation=said[1], log_end=-1)
-    yield SessionConfigured(broker_id=int(said[2]), timeout_ms=now.session_ms)
+    yield SessionConfigured(broker_id=int(said[2]), timeout_ms=now.configured.session_ms)
 
 
 def _registered(now: Memory, said: Match[str]) -> Bodies:
@@ -169,7 +155,7 @@ def _stopped(now: Memory, said: Match[str]) -> Bodies:
 
 def _controller_started(now: Memory, said: Match[str]) -> Bodies:
     yield NodeStarted(role="controller", node_id=now.node_id, incarnation="", log_end=-1)
-    yield QuorumConfigured(node_id=now.node_id, fetch_timeout_ms=now.fetch_timeout_ms)
+    yield QuorumConfigured(node_id=now.node_id, fetch_timeout_ms=now.configured.fetch_timeout_ms)
 
 
 def _voters(now: Memory, said: Match[str]) -> Bodies:
@@ -178,7 +164,7 @@ def _voters(now: Memory, said: Match[str]) -> Bodies:
     yield QuorumLearned(
         voters=voters,
         endpoints=tuple(read[one] for one in voters),
-        bootstrap=now.bootstrap if now.registers else (),
+        bootstrap=now.configured.bootstrap if now.registers else (),
     )
 
 
@@ -255,7 +241,7 @@ def _session_over(now: Memory, said: Match[str]) -> Bodies:
         broker_epoch=int(said[2] or -1),
         last_heard_ns=-1,
         now_ns=now.at_ns,
-        lease_period_ms=now.session_ms,
+        lease_period_ms=now.configured.session_ms,
         controller_epoch=now.active_epoch,
     )
 

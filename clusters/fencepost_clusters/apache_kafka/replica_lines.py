@@ -107,7 +107,7 @@ def _leads(now: Memory, said: Match[str]) -> Bodies:
         log_start=-1,
         log_end=int(said["end"]),
         high_watermark=int(said["mark"]),
-        keep_in_sync_ms=now.keep_in_sync_ms,
+        keep_in_sync_ms=now.configured.keep_in_sync_ms,
     )
     now.led[place] = began
     now.followed.pop(place, None)
@@ -150,7 +150,7 @@ def _shrinks(now: Memory, said: Match[str]) -> Bodies:
         ends=(-1,) * len(new),
         high_watermark=int(said["mark"]),
         epoch_start=-1,
-        lag_ns=now.keep_in_sync_ms * MS,  # at least: no other follower is dropped
+        lag_ns=now.configured.keep_in_sync_ms * MS,  # at least: no other follower is dropped
     )
 
 

@@ -87,7 +87,7 @@ def _translated(name: str, value: str) -> tuple[str, str]:
     if name == "log.segment.bytes":
         return name, str(max(_LEAST_SEGMENT, int(value)))
     if name == "controller.connect":
-        # Kafka starts with no address that it cannot parse; one at which nobody answers is as bad.
+        # Kafka starts with no address that it cannot parse; one without an answer is as bad.
         return BOOTSTRAP, ",".join(one for one in value.split(",") if ":" in one)
     if name in _SWITCHES:
         return name, {"0": "false", "1": "true"}.get(value, value)

@@ -133,7 +133,7 @@ class ProbeWork:
 
     def _directory(self, probe: Known) -> UUID | None:
         """The id of the directory in which a controller keeps the metadata, by the quorum itself: a
-        change of voters must name it. None: there is none, or nobody says."""
+        change of voters must name it. None: there is none, or no answer says it."""
         if not isinstance(probe, AddVoter | RemoveVoter):
             return None
         found: list[UUID | None] = []

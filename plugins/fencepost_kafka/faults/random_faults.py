@@ -231,8 +231,10 @@ def _pause(d: _Draw) -> Planned:
     return _planned("pause", {"node": node}, d.around_lease(), node)
 
 
-def _duplicate(d: _Draw) -> Planned:
+def _duplicate(d: _Draw) -> Planned | None:
     broker = d.broker()
+    if not any(slot.name == f"{broker}-duplicate" for slot in d.situation.layout.slots):
+        return None  # a broker that was added has none
     disk = d.one(["empty", "copy"])
     arguments = {"node": broker, "disk": disk}
     kept, victims = d.situation.holder_keeps_id, frozenset([broker])

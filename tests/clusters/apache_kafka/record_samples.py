@@ -30,6 +30,7 @@ from fencepost.history.run_folder import RunFolder
 from fencepost.plugins.manager import load
 from fencepost.runs.run import Run, RunSpec
 from fencepost_clusters.apache_kafka.distribution import cache
+from fencepost_clusters.apache_kafka.log_memory import Configured
 from fencepost_clusters.apache_kafka.log_parser import LINE, TABLE, KafkaLogParser
 from fencepost_clusters.apache_kafka.metadata import records as metadata_log
 from fencepost_clusters.apache_kafka.metadata import schema
@@ -108,7 +109,7 @@ def glean_logs(folder: Path, version: str, wanted: set[str]) -> None:
                 for n in range(1, 100)
                 if not (path := SAMPLES / f"{version}-{node[1]}-{n}.txt").exists()
             )
-            log_parser = KafkaLogParser(slot_of(free), session_ms=3_000, fetch_timeout_ms=1_500)
+            log_parser = KafkaLogParser(slot_of(free), Configured(3_000, fetch_timeout_ms=1_500))
             kept = list(some(printed, found))
             free.write_text(
                 "".join(block(line, (one.body for one in log_parser.parse(line))) for line in kept)

@@ -392,20 +392,20 @@ def test_a_controller_that_is_deposed_much_later_exercises_kr_11() -> None:
     assert verdict(h, "KR-11").verdict is Outcome.HOLDS
 
 
-def test_a_controller_that_was_told_to_end_was_not_deposed_by_a_return() -> None:
+def test_a_controller_that_was_asked_to_end_was_not_deposed_by_a_return() -> None:
     """It names its successor. The harness records the signal once the process has ended."""
-    for told_ms, broken in ((100, 0), (300, 1)):
+    for asked_ms, broken in ((100, 0), (300, 1)):
         h = quorum()
         away(h)
-        told_ns = h.now_ns + told_ms * MS
+        asked_ns = h.now_ns + asked_ms * MS
         resigned(h.after(200), "higher_epoch")
         h.after(400).add("harness", ProcessExited(ended=ONE, exit_code=0, signal=0, expected=True))
-        told = FaultInjected(
+        ending = FaultInjected(
             fault_id="terminate-1", fault="terminate", targets=(ONE,), receipt=True,
-            evidence="seen", began_at_ns=told_ns,
+            evidence="seen", began_at_ns=asked_ns,
         )  # fmt: skip
-        h.add("harness", told)
-        assert verdict(h, "KR-11").violated == broken, told_ms
+        h.add("harness", ending)
+        assert verdict(h, "KR-11").violated == broken, asked_ms
 
 
 def test_a_change_of_voters_decides_nothing_for_kr_11() -> None:

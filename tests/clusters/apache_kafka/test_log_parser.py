@@ -10,7 +10,11 @@ from kafka_samples import LOGS, blocks, rows_of, slot_of
 
 from fencepost import NodeStopped, Slot
 from fencepost.events import Codec, Event
-from fencepost_clusters.apache_kafka.log_memory import QuorumConfigured, SessionConfigured
+from fencepost_clusters.apache_kafka.log_memory import (
+    Configured,
+    QuorumConfigured,
+    SessionConfigured,
+)
 from fencepost_clusters.apache_kafka.log_parser import KafkaLogParser
 from fencepost_kafka import KINDS, FollowingStarted, LeadershipStarted, Role
 
@@ -19,7 +23,7 @@ BROKER = Slot("broker-1", Role.BROKER, 1, 4)
 
 @pytest.mark.parametrize("sample", LOGS, ids=lambda sample: sample.stem)
 def test_the_events_of_a_nodes_log(sample: Path) -> None:
-    log_parser = KafkaLogParser(slot_of(sample), session_ms=3_000, fetch_timeout_ms=1_500)
+    log_parser = KafkaLogParser(slot_of(sample), Configured(3_000, fetch_timeout_ms=1_500))
     codec = Codec((SessionConfigured, QuorumConfigured, *KINDS))
     for line, expected in blocks(sample):
         heard = log_parser.parse(line)
@@ -48,7 +52,7 @@ def test_no_line_matches_two_rows() -> None:
     ],
 )
 def test_a_line_that_no_logger_printed_makes_no_event(line: str) -> None:
-    assert KafkaLogParser(BROKER, 3_000).parse(line) == ()
+    assert KafkaLogParser(BROKER, Configured(3_000)).parse(line) == ()
 
 
 LEADS = (
@@ -63,7 +67,7 @@ UNFENCED = (
 
 
 def test_a_broker_that_was_never_unfenced_leads_nothing_whatever_its_metadata_says() -> None:
-    log_parser = KafkaLogParser(BROKER, 3_000)
+    log_parser = KafkaLogParser(BROKER, Configured(3_000))
     assert log_parser.parse(LEADS.format(at=5)) == []
     parsed = log_parser.parse(UNFENCED.format(at=9))
     began = LeadershipStarted(
@@ -81,7 +85,7 @@ def test_a_broker_that_was_never_unfenced_leads_nothing_whatever_its_metadata_sa
 
 def test_a_partition_named_with_dashes_is_split_at_the_last_one() -> None:
     line = LEADS.replace("orders-0", "my-orders-12").format(at=5)
-    log_parser = KafkaLogParser(BROKER, 3_000)
+    log_parser = KafkaLogParser(BROKER, Configured(3_000))
     log_parser.parse(UNFENCED.format(at=1))
     (heard,) = log_parser.parse(line)
     assert isinstance(heard.body, LeadershipStarted)
@@ -94,7 +98,7 @@ def test_a_follower_without_a_leader_has_leader_minus_one() -> None:
         "offset 10 with partition epoch 43 and high watermark 9. Current leader is -1. Previous "
         "leader Some(1) and previous leader epoch was 3."
     )
-    (heard,) = KafkaLogParser(BROKER, 3_000).parse(line)
+    (heard,) = KafkaLogParser(BROKER, Configured(3_000)).parse(line)
     assert heard.body == FollowingStarted(
         topic="orders", partition=0, leader=-1, leader_epoch=4, log_end=10, high_watermark=9
     )
@@ -103,6 +107,6 @@ def test_a_follower_without_a_leader_has_leader_minus_one() -> None:
 def test_the_end_makes_one_event() -> None:
     line = "@5 INFO org.apache.kafka.common.utils.AppInfoParser "
     line += "App info kafka.server for 1 unregistered"
-    log_parser = KafkaLogParser(BROKER, 3_000)
+    log_parser = KafkaLogParser(BROKER, Configured(3_000))
     assert [one.body for one in log_parser.parse(line)] == [NodeStopped(reason="shutdown")]
     assert log_parser.parse(line) == []

@@ -118,7 +118,7 @@ def test_changes_lead_to_what_one_record_says() -> None:
         assert one.digest() == other.digest()
 
 
-def test_the_settings_of_topics_that_do_not_exist_are_told_apart() -> None:
+def test_the_settings_of_topics_that_do_not_exist_are_found() -> None:
     sound = entities(("TopicRecord", {"TopicId": "b", "Name": "payments"}))
     other = entities(("TopicRecord", {"TopicId": "b", "Name": "payments"}), config("1"))
     assert other.orphans() == [("config", 2, "orders", "retention.ms")]

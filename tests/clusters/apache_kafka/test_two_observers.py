@@ -81,7 +81,7 @@ def drawn(random: Random, length: int = 80) -> Log:
     return log
 
 
-def told(log: Log, order: Sequence[str]) -> HistoryBuilder:
+def spoken(log: Log, order: Sequence[str]) -> HistoryBuilder:
     """Each observer tells the log from its beginning, its next record at each turn of it."""
     h = HistoryBuilder()
     for number in BROKERS:
@@ -106,16 +106,16 @@ def test_what_a_second_observer_repeats_changes_no_verdict(seed: int) -> None:
     log = drawn(random)
     both = [ONE] * len(log) + [TWO] * len(log)
     random.shuffle(both)
-    alone = verdicts(told(log, [ONE] * len(log)))
-    assert verdicts(told(log, both)) == alone
-    assert verdicts(told(log, [ONE] * len(log) + [TWO] * len(log))) == alone
+    alone = verdicts(spoken(log, [ONE] * len(log)))
+    assert verdicts(spoken(log, both)) == alone
+    assert verdicts(spoken(log, [ONE] * len(log) + [TWO] * len(log))) == alone
 
 
 def test_the_drawn_logs_keep_and_break_promises() -> None:
     seen: set[tuple[str, Outcome]] = set()
     for seed in range(40):
         log = drawn(Random(seed))
-        alone = verdicts(told(log, [ONE] * len(log)))
+        alone = verdicts(spoken(log, [ONE] * len(log)))
         seen |= {(name, outcome) for name, (outcome, _, _) in alone.items()}
     assert {("KR-22", Outcome.VIOLATED), ("KR-29", Outcome.VIOLATED)} <= seen
     assert {("KR-33", Outcome.VIOLATED), ("KR-33", Outcome.HOLDS)} <= seen

@@ -35,6 +35,7 @@ from fencepost import (
 )
 from fencepost_clusters.apache_kafka import disks, distribution
 from fencepost_clusters.apache_kafka.cluster import image_of, jvm_options, resource
+from fencepost_clusters.apache_kafka.log_memory import Configured
 from fencepost_clusters.apache_kafka.log_parser import KafkaLogParser
 from fencepost_clusters.apache_kafka.metrics import exporter_config
 from fencepost_clusters.apache_kafka.zookeeper_mode import replaced_states, settings
@@ -213,7 +214,9 @@ class ZooKeeperMode:
         """The parser of a server's log, or of a broker's."""
         if slot.role == ROLE:
             return ServerLogParser(slot.node_id)
-        return KafkaLogParser(slot, self.timing(shape).lease_ms, table=table(self.version))
+        return KafkaLogParser(
+            slot, Configured(self.timing(shape).lease_ms), table=table(self.version)
+        )
 
     def observers(self, shape: Shape) -> Sequence[ClientSpec]:
         """The client that watches znodes, in a session of its own, below the brokers' chroot."""

@@ -14,6 +14,7 @@ import pytest
 
 from fencepost import ParsedEvent, Slot
 from fencepost_clusters.apache_kafka.log_lines import LogPattern
+from fencepost_clusters.apache_kafka.log_memory import Configured
 from fencepost_clusters.apache_kafka.log_parser import LINE, KafkaLogParser
 from fencepost_clusters.apache_kafka.zookeeper_mode.cluster import VERSIONS
 from fencepost_clusters.apache_kafka.zookeeper_mode.log_parser import EARLY_ROWS, OWN_ROWS, table
@@ -29,7 +30,7 @@ def parsed(sample: Path) -> Sequence[ParsedEvent]:
     sample."""
     version, _, broker = sample.stem.split("-")[:3]
     slot = Slot(f"broker-{broker}", Role.BROKER, int(broker), 1)
-    parser = KafkaLogParser(slot, 3000, table=table(version))
+    parser = KafkaLogParser(slot, Configured(3000), table=table(version))
     return [event for line in sample.read_text().splitlines() for event in parser.parse(line)]
 
 

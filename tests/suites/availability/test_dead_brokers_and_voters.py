@@ -1,0 +1,79 @@
+"""AVAIL-fenced while the voters of the quorum change: only voters are a majority."""
+
+from __future__ import annotations
+
+import pytest
+from tests.suites.availability.availability_histories import Story, fenced
+from tests.suites.availability.test_dead_broker_rules import FENCED_MS, LATE_MS, dead, fence
+
+from fencepost.testing import Outcome
+
+
+def without_controller_2(*, asked: bool = True) -> Story:
+    """Three controllers, and the second was removed from the voters if that was asked for."""
+    story = Story()
+    if asked:
+        story.ask("remove_voter", 2)
+        story.after(100).accept("RemoveRaftVoter", 2)
+    return story.after(LATE_MS)
+
+
+@pytest.mark.parametrize(
+    ("asked", "verdict"), [(True, Outcome.NOT_EXERCISED), (False, Outcome.VIOLATED)]
+)
+def test_only_voters_are_a_majority(asked: bool, verdict: Outcome) -> None:
+    story = without_controller_2(asked=asked)
+    story.die("controller-1")
+    found = fenced(fence(dead(LATE_MS, story)))
+    assert found.verdict is verdict
+    assert ("1 of 2 servers controller ran" in found.reason) is asked
+
+
+def test_a_fault_upon_a_controller_that_is_no_voter_is_no_excuse() -> None:
+    story = without_controller_2()
+    story.fault("pause-1", "controller-2#1")
+    assert fenced(fence(dead(LATE_MS, story))).verdict is Outcome.VIOLATED
+
+
+def test_a_voter_that_was_added_again_counts() -> None:
+    story = without_controller_2()
+    story.ask("add_voter", 2)
+    story.after(100).accept("AddRaftVoter", 2)
+    story.die("controller-1")
+    assert fenced(fence(dead(LATE_MS, story))).verdict is Outcome.VIOLATED
+
+
+@pytest.mark.parametrize("error", ["", "NOT_CONTROLLER"])
+def test_a_controller_that_may_have_been_removed_is_not_relied_upon(error: str) -> None:
+    """A refusal says nothing: the record may be in a log, from which the next leader takes it."""
+    story = Story()
+    story.ask("remove_voter", 2)
+    if error:
+        story.after(100).accept("RemoveRaftVoter", 2, error=error)
+    story.die("controller-1")
+    found = fenced(fence(dead(LATE_MS, story)))
+    assert (found.verdict, found.excused) == (Outcome.NOT_EXERCISED, 1)
+    assert (
+        "1 of 2 servers controller ran, and it is not known whether controller-2 voted"
+        in found.reason
+    )
+
+
+def test_a_dead_controller_that_may_have_been_removed_may_still_be_needed() -> None:
+    story = Story(controllers=2)
+    story.ask("remove_voter", 2)
+    story.die("controller-2")
+    assert fenced(fence(dead(LATE_MS, story))).verdict is Outcome.NOT_EXERCISED
+    story = Story(controllers=2)
+    story.ask("remove_voter", 2)
+    story.after(100).accept("RemoveRaftVoter", 2)
+    story.die("controller-2")
+    assert fenced(fence(dead(LATE_MS, story))).verdict is Outcome.VIOLATED
+
+
+def test_a_change_of_voters_starts_the_bound_anew() -> None:
+    story = dead(FENCED_MS - 1_000)
+    story.ask("remove_voter", 2)
+    found = fenced(fence(story.after(2_000)))
+    assert (found.verdict, found.excused) == (Outcome.NOT_EXERCISED, 1)
+    assert "a client asked to remove voter" in found.reason
