@@ -11,6 +11,7 @@ from msgspec import structs
 from fencepost import Clause
 from fencepost.reporting import Promises
 from fencepost_reports.making import summary
+from fencepost_reports.one_run.failures import VIOLATIONS
 from fencepost_reports.one_run.run import RunSource, run_tables
 from fencepost_reports.one_run.tables import RunSummary
 from fencepost_reports.pages.clauses import clause_pages
@@ -128,3 +129,22 @@ def test_a_clauses_page_has_its_runs_its_tests_and_how_it_is_judged(
         assert not rule.how[0].startswith("RP-05")
     unknown = pages["clauses/GONE-1.html"]
     assert (unknown.promise, unknown.rules) == (None, ())
+
+
+def test_the_index_says_how_many_rows_could_differ_and_which_violations_count(
+    one: RunSummary,
+) -> None:
+    rows = [
+        {
+            "clause": "A", "sort": "loss", "name": name, "other": "", "windows": 40, "occurred": n,
+            "failed": 9, "both": min(n, 9), "runs": 2, "runs_with": 1, "low": 0.5, "high": 1.0,
+            "low_elsewhere": 0.0, "high_elsewhere": 0.1, "p": p, "compared": n > 1,
+            "differs": n > 1,
+        }
+        for name, n, p in (("common", 10, 0.001), ("rare", 1, 1.0))
+    ]  # fmt: skip
+    promised = Promises((), {"A": Clause("A", "", (), "A promise.")})
+    pages = report_pages([run(one, "1", A="violated")], Statistics(clauses=rows), promised)
+    assert "Of 2 rows, 1 could differ, and were compared; 1 of them differ." in pages.index
+    for page in (pages.index, pages.clauses["clauses/A.html"]):
+        assert f"of a clause in one run, the first\n{VIOLATIONS} count" in page

@@ -3,9 +3,11 @@ difference is by chance."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import exp, lgamma
+from typing import Any
 
 import pyarrow as pa
 
@@ -51,6 +53,7 @@ CLAUSE_COLUMNS = pa.schema(
         pa.field("low_elsewhere", pa.float64(), nullable=False),
         pa.field("high_elsewhere", pa.float64(), nullable=False),
         pa.field("p", pa.float64(), nullable=False),
+        pa.field("compared", pa.bool_(), nullable=False),
         pa.field("differs", pa.bool_(), nullable=False),
     ]
 )
@@ -63,17 +66,21 @@ def with_significance(clauses: pa.Table) -> pa.Table:
     `low` and `high` are the interval of the share of windows in which the clause was violated
     afterwards, `low_elsewhere` and `high_elsewhere` that of the windows in which it did not occur:
     all intervals of the table together contain the true shares with 95 %. `p` is how likely so many
-    violations, or more, come after it by chance: Fisher's exact test, corrected for all rows by
-    Holm's method. It `differs` below 5 %.
+    violations, or more, come after it by chance: Fisher's exact test, corrected by Holm's method
+    for all rows that are `compared`. It `differs` below 5 %.
+
+    A row with too few windows cannot differ, whatever comes after it: its least possible `p` is
+    above the level of one among many. Such rows are not compared, so that they do not make the
+    others say less (Tarone 1990), and their `p` is 1.
 
     Windows of one run are counted as independent of each other, though they are not quite.
     """
     rows = clauses.to_pylist()
     found = []
-    corrected = holm(
-        [at_least(row["both"], row["occurred"], row["failed"], of=row["windows"]) for row in rows]
-    )
-    for row, p in zip(rows, corrected, strict=True):
+    compared = comparable([_chance(row, min(row["occurred"], row["failed"])) for row in rows])
+    corrected = iter(holm([_chance(rows[n], rows[n]["both"]) for n in sorted(compared)]))
+    for number, row in enumerate(rows):
+        p = next(corrected) if number in compared else 1.0
         others = row["windows"] - row["occurred"]
         here = interval(row["both"], row["occurred"], 2 * len(rows))
         elsewhere = interval(row["failed"] - row["both"], others, 2 * len(rows))
@@ -84,6 +91,7 @@ def with_significance(clauses: pa.Table) -> pa.Table:
                 "low_elsewhere": elsewhere.low,
                 "high_elsewhere": elsewhere.high,
                 "p": p,
+                "compared": number in compared,
                 "differs": p < ALPHA,
             }
         )
@@ -91,6 +99,10 @@ def with_significance(clauses: pa.Table) -> pa.Table:
     for field in CLAUSE_COLUMNS:
         clauses = clauses.append_column(field, more[field.name])
     return clauses
+
+
+def _chance(row: Mapping[str, Any], both: int) -> float:
+    return at_least(both, row["occurred"], row["failed"], of=row["windows"])
 
 
 def at_least(both: int, occurred: int, failed: int, *, of: int) -> float:
@@ -108,6 +120,18 @@ def at_least(both: int, occurred: int, failed: int, *, of: int) -> float:
 def _ways(of: int, chosen: int) -> float:
     """The logarithm of how many ways there are to choose so many."""
     return lgamma(of + 1) - lgamma(chosen + 1) - lgamma(of - chosen + 1)
+
+
+def comparable(least: Sequence[float]) -> frozenset[int]:
+    """The places of the rows that are compared, by the least probability that each can have.
+
+    With the smallest number k for which at most k of them can be as unlikely as `ALPHA` / k, these
+    are compared. The counts that decide this do not depend on how many violations came after each,
+    so a correction for these rows alone is one for all (Tarone 1990).
+    """
+    ordered = sorted(least)
+    k = next((k for k in range(1, len(least) + 1) if bisect_right(ordered, ALPHA / k) <= k), 1)
+    return frozenset(place for place, p in enumerate(least) if p <= ALPHA / k)
 
 
 def holm(found: Sequence[float]) -> Sequence[float]:

@@ -111,7 +111,7 @@ class Failed:
         return self.event is not None and _loses(self.event, scope)
 
     def reports(self, incident: Incident) -> bool:
-        """Whether its own event tells of what the incident brought about."""
+        """Whether its own event reports what the incident brought about."""
         if self.event is None:
             return False
         return incident.rows[-1].position == self.position or _reports(self.event, incident)
@@ -340,7 +340,7 @@ def _begins(row: AuthorityRow, changes: Sequence[AuthorityRow]) -> bool:
 
 
 def _reports(event: Event, incident: Incident) -> bool:
-    """Whether an event tells of what the incident brought about: the same scope and epoch."""
+    """Whether an event reports what the incident brought about: the same scope and epoch."""
     if not changes_authority(event.body):
         return False
     return any(

@@ -153,6 +153,7 @@ def _templates() -> jinja2.Environment:
         MEASURED=MEASURED,
         ON_INDEX=ON_INDEX,
         ON_PAGE=ON_PAGE,
+        VIOLATIONS=VIOLATIONS,
         length_of=lambda about: (about.ended_ns - about.began_ns) / 1e6,
     )
     return environment

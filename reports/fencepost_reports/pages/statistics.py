@@ -46,7 +46,7 @@ class Statistics:
     @property
     def compared(self) -> int:
         """How many rows of clauses were compared with chance."""
-        return len(self.clauses)
+        return sum(row["compared"] for row in self.clauses)
 
     def before(self, clause: str) -> Sequence[Before]:
         """What went before the violations of a clause."""
