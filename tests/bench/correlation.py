@@ -1,6 +1,6 @@
 """How often the report names the true cause of a failure: runs with one planted defect each.
 
-    ./dev bench correlation [--json] [--runs N] [--jobs N] [--keep FOLDER]
+    ./dev bench correlation [--json] [--runs N] [--seed N] [--jobs N] [--keep FOLDER]
 
 Of each broken promise of a planted defect, the first violation is a failure. Its cause is written
 down in `planted/causes.py`, from the defect alone; runs are handed to the report without the names
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planted.causes import UNDECIDED, truth
-from planted.corpus import Planted, make
+from planted.corpus import Plan, Planted, make, plans
 from report import show
 
 from fencepost import Codec
@@ -118,13 +118,15 @@ def figures(made: Sequence[Planted], found: Sequence[Answer]) -> dict[str, objec
     }
 
 
-def made_runs(plugins: Plugins, out: Path, runs: int, jobs: int) -> Sequence[Planted]:
+def made_runs(
+    chosen: Sequence[Plan], plugins: Plugins, out: Path, runs: int, jobs: int
+) -> Sequence[Planted]:
     """Makes the runs below the folder."""
 
     def say(line: str) -> None:
         print(f"\r{line}", end="", file=sys.stderr, flush=True)
 
-    made = make(plugins, runs, out, jobs, say)
+    made = make(chosen, plugins, runs, out, jobs=jobs, say=say)
     print(file=sys.stderr)
     return made
 
@@ -135,6 +137,7 @@ def main() -> None:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--runs", type=int, default=RUNS, help=f"how many, at least ({RUNS})")
+    parser.add_argument("--seed", type=int, default=1, help="of the suites and schedules (1)")
     parser.add_argument("--jobs", type=int, default=2, help="how many at a time (2)")
     parser.add_argument(
         "--keep",
@@ -146,12 +149,14 @@ def main() -> None:
         warnings.simplefilter("ignore")
         plugins = load()
         out = options.keep or Path(scratch)
-        made = made_runs(plugins, out, options.runs, options.jobs)
+        chosen = plans(plugins, options.runs, options.seed)
+        made = made_runs(chosen, plugins, out, options.runs, options.jobs)
         found = all_answers(made, out / "runs", plugins.promises, options.jobs)
     wrong = sorted({(a.planted.system, a.planted.defect, a.clause) for a in found if a.rank != 0})
     if not options.json:
         print(*(" ".join(one) for one in wrong), sep="\n", file=sys.stderr)
-    show(options, figures(made, found) if options.json else {**figures(made, found), **GOALS})
+    goals = {} if options.json else {"goals": GOALS}
+    show(options, {**figures(made, found), **goals})
 
 
 if __name__ == "__main__":

@@ -12,9 +12,12 @@ from fencepost_reports.one_run.causes import (
     ASIDE,
     BROKE,
     CONCERNED,
+    DECIDED,
     LOST,
     NAMED,
     NOTHING,
+    RESTARTED,
+    UNPROVEN,
     Causes,
     Failed,
 )
@@ -178,3 +181,117 @@ def test_a_time_without_a_success_is_explained_by_what_its_leader_lost_meanwhile
         ("partition orders-0", LOST),
         ("broker 1", LOST),
     }
+
+
+def test_what_a_proof_by_other_events_does_not_name_explains_less_than_nothing_does() -> None:
+    history = started()
+    advanced = k.HighWatermarkAdvanced(
+        topic="orders",
+        partition=0,
+        high_watermark=1,
+        log_end=1,
+        leader_epoch=0,
+        as_leader=True,
+        isr=(1, 2),
+        counted=(1, 2),
+    )
+    history.add("broker-1#1", advanced)
+    proof = history.events()[-1]
+    history.add("controller-1#1", led(2, 1))
+    events = stored(history)
+    first, second = candidates(events, because=(proof,))
+    assert (first.how, second.how) == (NOTHING, UNPROVEN)
+    # Without a proof, or if the failure's own sentence names the scope, it is as likely as ever.
+    assert candidates(events)[0].how == LOST
+    named = candidates(events, "broker-1#1 wrote after partition orders-0 was lost", (proof,))
+    assert named[0].how == LOST
+
+
+def test_a_scopes_name_in_that_of_a_process_does_not_name_the_scope() -> None:
+    history = started()
+    for process in ("controller-1#1", "controller-2#1"):
+        epoch = int(process[11])
+        history.add(process, NodeStarted(role="controller", node_id=100 + epoch))
+        history.add(process, k.ControllerElected(epoch=epoch, log_end=epoch, last_epoch=0))
+    history.add("broker-1#1", k.BrokerStopping(broker_id=1, state="", global_state="", limit_ms=1))
+    proof = history.events()[-1]
+    events = stored(history)
+    reads = frozenset({"quorum.controller_elected"})
+    of_process = candidates(events, "controller-1#1 fenced nothing", (proof,), reads)
+    of_scope = candidates(events, "controller-1#1 was the controller", (proof,), reads)
+    assert (of_process[0].how, of_scope[0].how) == (NOTHING, LOST)
+
+
+def registered(epoch: int) -> k.BrokerRegistered:
+    """A process of broker 1 registers."""
+    return k.BrokerRegistered(
+        broker_id=1, broker_epoch=epoch, session=epoch, version=5, overwrote=True
+    )
+
+
+def restarted() -> HistoryBuilder:
+    """Broker 1, which was started anew and registered at once; much later it does something."""
+    history = started()
+    history.add("broker-1#1", registered(36))
+    history.add("broker-1#2", NodeStarted(role="broker", node_id=1))
+    history.add("broker-1#2", registered(65))
+    return history
+
+
+def restarted_broker(says: str, because: Sequence[Event] = ()) -> CandidateRow:
+    """What explains a failure of the new process."""
+    history = restarted()
+    stopping = k.BrokerStopping(broker_id=1, state="ACTIVE", global_state="", limit_ms=1)
+    history.after(1).add("broker-1#2", stopping)
+    reads = frozenset({"zookeeper.broker_registered"})
+    return candidates(history.events(), says, because, reads)[0]
+
+
+def test_a_process_that_starts_anew_explains_no_failure_of_its_own() -> None:
+    assert restarted_broker("broker-1#2 fenced itself").how == NOTHING
+    history = restarted()
+    history.add("broker-1#2", k.BrokerStopping(broker_id=1, state="", global_state="", limit_ms=1))
+    reads = frozenset({"zookeeper.broker_registered"})
+    found = candidates(history.events(), "broker-1#2 fenced itself", reads=reads)
+    assert [one.how for one in found] == [NOTHING, RESTARTED]
+
+
+def test_a_gain_that_a_rule_names_stands_for_the_restart_if_the_failure_names_both_epochs() -> None:
+    gain = restarted().events()[-1]
+    both = restarted_broker("broker-1#2 obeyed a request for 36; its own epoch is 65", (gain,))
+    own = restarted_broker("broker-1#2 obeyed a request; its own epoch is 65", (gain,))
+    assert (both.how, both.scope, own.how) == (NAMED, "broker 1", NOTHING)
+
+
+def active(broker: int, new: str, old: str) -> k.BrokerStateChanged:
+    """A broker becomes active, or fences itself."""
+    return k.BrokerStateChanged(
+        broker_id=broker,
+        old=old,  # type: ignore[arg-type]
+        new=new,  # type: ignore[arg-type]
+        broker_epoch=1,
+        reason="unfenced",
+    )
+
+
+def test_an_election_by_a_decision_alone_is_the_failure_and_not_its_cause() -> None:
+    says = "broker 2 was elected from outside the ISR"
+    healthy = HistoryBuilder("run")
+    healthy.add("broker-1#1", NodeStarted(role="broker", node_id=1))
+    healthy.add("broker-1#1", active(1, "ACTIVE", "FENCED"))
+    healthy.add("controller-1#1", LEADS)
+    fenced = HistoryBuilder("run")
+    for event in healthy.events():
+        fenced.add(event.process, event.body)
+    fenced.add("broker-1#1", active(1, "FENCED", "ACTIVE"))
+    late = HistoryBuilder("run")
+    late.add("broker-1#1", NodeStarted(role="broker", node_id=1))
+    late.add("controller-1#1", LEADS)
+    late.add("broker-1#1", active(1, "ACTIVE", "FENCED"))
+    for history in (healthy, fenced, late):
+        history.add("controller-1#1", led(2, 1))
+    first, second = candidates(healthy.events(), says)
+    assert (first.how, second.how) == (NOTHING, DECIDED)
+    assert candidates(fenced.events(), says)[0].how == BROKE
+    # It got the leadership before it was active: then it is not known to have been well.
+    assert candidates(late.events(), says)[0].how == BROKE

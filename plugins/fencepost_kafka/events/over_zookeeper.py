@@ -252,6 +252,9 @@ class BrokerDeclared(Struct, frozen=True, tag="controller.broker_declared", kw_o
             change = Change.GAINED
         elif self.old in live:  # a broker that was never active loses nothing
             change = Change.LOST
+        elif self.reason == "controller_elected" and self.new == "Absent":
+            # This controller knows no former state. If it was active before, it is so no more.
+            change = Change.LOST
         scope = broker_scope(self.broker_id)
         return (Authority(scope, change, self.incarnation_id, None, scope),)
 

@@ -33,11 +33,23 @@ TOOK = "a process that took part had taken this from another"
 CONCERNED = "the latest loss of what the failure concerns"
 WIDE = "the latest loss that the cluster depends on"
 ASIDE = "the event that broke the promise also reports this, of processes that took no part"
+DECIDED = "it is the event that broke the promise: its former holder had lost nothing before"
+UNPROVEN = "the rule proves the failure by other events, which report nothing of this"
+RESTARTED = "a process started anew and had it again, and the new one failed"
 NOTHING = "no loss of authority explains this"
 
 CANDIDATES = 5
 """How many candidates of a failure are kept."""
-_SURE: Mapping[str, float] = {NAMED: 0.95, ITSELF: 0.9, BROKE: 0.8, LOST: 0.75, ASIDE: 0.1}
+_SURE: Mapping[str, float] = {
+    NAMED: 0.95,
+    ITSELF: 0.9,
+    BROKE: 0.8,
+    LOST: 0.75,
+    DECIDED: 0.3,
+    UNPROVEN: 0.25,
+    RESTARTED: 0.2,
+    ASIDE: 0.1,
+}
 """How sure a reason is that does not depend on time."""
 _CAUSES: Mapping[str, float] = {REGAINED: 0.2, TOOK: 0.2, CONCERNED: 0.05, WIDE: 0.02}
 """How often a loss with this reason is the cause. It is weighed against the chance that such a loss
@@ -77,6 +89,12 @@ class Incident:
         last = self.rows[-1]
         return last.change == Change.GAINED and last.epoch == epoch and not self.by_itself
 
+    def outlived(self, epoch: int, says: str) -> bool:
+        """Whether the former holder's node gained it anew by it, in this epoch, and the failure
+        names the former epoch, too."""
+        gained = any(row.change == Change.GAINED and row.epoch == epoch for row in self.rows)
+        return self.by_itself and gained and str(self.first.was) in _WORD.findall(says)
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -109,6 +127,12 @@ class Failed:
     def loses(self, scope: str) -> bool:
         """Whether its own event reports a loss of the scope."""
         return self.event is not None and _loses(self.event, scope)
+
+    def proves_without(self, scope: str) -> bool:
+        """Whether events prove it, and neither they nor its sentence name the scope."""
+        known = {OWN, scope}
+        named = (s for _, event in self.because for s in _changed(event))
+        return bool(self.because) and not _in(scope, self.says) and known.isdisjoint(named)
 
     def reports(self, incident: Incident) -> bool:
         """Whether its own event reports what the incident brought about."""
@@ -288,14 +312,40 @@ class Causes:
         broke = failed.reports(incident)
         matters = self._others(parties, former) if incident.by_itself else lost or took
         if broke and matters:
-            return BROKE
+            return DECIDED if self._handed_over(incident, failed) else BROKE
         if broke and not lost:
             return ASIDE
+        if failed.proves_without(former.scope):
+            return UNPROVEN
         if lost:
             return REGAINED if incident.regained else LOST
         if took:
             return TOOK
+        if incident.by_itself:
+            return RESTARTED
         return WIDE if former.wide else CONCERNED
+
+    def _handed_over(self, incident: Incident, failed: Failed) -> bool:
+        """Whether the former holder's node had held its own authority from before it got this, and
+        still held it: then it was taken by a decision alone, and no loss led to that."""
+        first = incident.first
+        if not first.former_node or first.former_node == first.scope:
+            return False
+        gains = [
+            row.position
+            for row in self._scopes[first.scope]
+            if row.change == Change.GAINED
+            and row.position < first.position
+            and _same(row.holder, row.node, first)
+        ]
+        own = [
+            row for row in self._scopes.get(first.former_node, ()) if row.position < failed.position
+        ]
+        if not gains:
+            return False
+        before = [row for row in own if row.position < gains[-1]]
+        held = bool(before) and before[-1].change == Change.GAINED
+        return held and all(row.change == Change.GAINED for row in own[len(before) :])
 
     def _others(self, parties: Collection[str], former: AuthorityRow) -> bool:
         """Whether processes of other nodes took part, which should have noticed the loss."""
@@ -330,7 +380,11 @@ def _named(
                 if after and party and not failed.loses(scope):
                     found += after
                 else:
-                    found += [i for i in before if i.gained_in(one.epoch)]
+                    found += [
+                        i
+                        for i in before
+                        if i.gained_in(one.epoch) or i.outlived(one.epoch, failed.says)
+                    ]
     return found
 
 
@@ -373,10 +427,15 @@ def _loses(event: Event, scope: str) -> bool:
     return any(one.scope == scope and one.change is Change.LOST for one in event.body.authority())
 
 
-def _scopes(event: Event) -> Sequence[str]:
+def _changed(event: Event) -> Sequence[str]:
+    """The scopes of which an event reports a change of authority."""
     body = event.body
-    found = [one.scope for one in body.authority()] if changes_authority(body) else []
-    return [*found, *body.concerns()] if has_concerns(body) else found
+    return [one.scope for one in body.authority()] if changes_authority(body) else []
+
+
+def _scopes(event: Event) -> Sequence[str]:
+    found = _changed(event)
+    return [*found, *event.body.concerns()] if has_concerns(event.body) else found
 
 
 def _name(scope: str) -> str:
@@ -386,4 +445,4 @@ def _name(scope: str) -> str:
 
 
 def _in(scope: str, says: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(scope)}(?!\w)", says) is not None
+    return re.search(rf"(?<!\w){re.escape(scope)}(?![\w-])", says) is not None

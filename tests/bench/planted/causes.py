@@ -22,6 +22,12 @@ TOPIC = "topic"
 """The partitions, or topics, that the failure concerns."""
 LEADER = "leader"
 """The broker that led such a partition before."""
+FORMER = "former leader"
+"""The partitions, and the brokers that led them, before the term that the failure is about: that
+term's own end comes later than what it proves, and explains nothing."""
+OWN_LOSS = "own loss"
+"""The partitions as the first broker lost them, if it ever did: its log has what it wrote as their
+leader, whoever lost them since."""
 
 _BROKERS: Mapping[str, int] = {"first broker": 0, "second broker": 1, "last broker": -1}
 """The brokers, in the order in which the violation's sentence names them."""
@@ -64,14 +70,14 @@ CAUSES: Mapping[str, Sequence[str]] = {
     "restarted-not-initialised": ("second broker",),
     "misses-fast-bounce": ("second broker",),
     "stays-without-znode": ("second broker",),
-    "metadata-names-former-leader": (PARTITION, LEADER),
+    "metadata-names-former-leader": (FORMER,),
     "elects-outside-isr": (PARTITION, LEADER),
     "elects-lowest-id": (PARTITION, LEADER, "first broker"),
     "elects-any-live-replica": (PARTITION, LEADER),
     "applies-stale-isr-change": (PARTITION, LEADER),
     "never-goes-back": (PARTITION, LEADER, "first broker"),
     "truncates-to-checkpoint": (PARTITION, LEADER),
-    "never-truncates": (PARTITION, LEADER),
+    "never-truncates": (OWN_LOSS,),
     "former-leader-writes": (PARTITION, LEADER),
     "former-leader-changes-isr": (PARTITION, LEADER),
     "new-leader-forgets-producers": (PARTITION, LEADER),
@@ -148,14 +154,36 @@ class _Loss:
     last_ns: int = 0
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class _Losses:
+    """The newest loss of each scope, that of each scope by each holder, and the position of the
+    newest of all."""
+
+    newest: Mapping[str, _Loss]
+    of_holders: Mapping[tuple[str, str], _Loss]
+    latest: int
+
+    def by(self, holder: str) -> Mapping[str, _Loss]:
+        """The newest loss of each scope by this holder."""
+        return {scope: loss for (scope, of), loss in self.of_holders.items() if of == holder}
+
+
 def truth(defect: str, broken: Broken, events: Sequence[Event]) -> Truth | None:
     """The cause of a violation in a history; None if its event is not there."""
     places = {(e.process, e.node_seq): n for n, e in enumerate(events)}
     at = places.get((broken.at.process, broken.at.seq))
     if at is None:
         return None
-    losses, latest = _losses(events[: at + (1 if _gains(events[at]) else 0)])
-    scopes = _scopes_of(CAUSES[defect], broken, events[at], losses)
+    known = _losses(events[: at + (1 if _gains(events[at]) else 0)])
+    wanted, losses = CAUSES[defect], known.newest
+    if FORMER in wanted:
+        # The proof is the event by which the term began.
+        began = max(places[one.process, one.seq] for one in broken.because)
+        losses = _losses(events[:began]).newest
+    elif OWN_LOSS in wanted:
+        losses = {**losses, **known.by(_brokers(broken)[0])}
+    scopes = _scopes_of(wanted, broken, events[at], losses)
     found = [losses[scope] for scope in scopes if scope in losses]
     faults = [e for e in events[: at + 1] if isinstance(e.body, FaultInjected)]
     first_ns = min((one.at_ns for one in found), default=events[at].at_ns)
@@ -163,7 +191,7 @@ def truth(defect: str, broken: Broken, events: Sequence[Event]) -> Truth | None:
         frozenset(position for one in found for position in one.positions),
         _fault(faults, scopes, first_ns),
         "" if not faults else faults[-1].body.fault_id,  # type: ignore[attr-defined]
-        latest,
+        known.latest,
     )
 
 
@@ -173,10 +201,10 @@ def _gains(event: Event) -> bool:
     return any(one.change is Change.GAINED for one in event.body.authority())
 
 
-def _losses(events: Sequence[Event]) -> tuple[Mapping[str, _Loss], int]:
-    """The newest loss of each scope, and the position of the newest of all."""
+def _losses(events: Sequence[Event]) -> _Losses:
     held: dict[str, tuple[str, int]] = {}
     losses: dict[str, _Loss] = {}
+    of_holders: dict[tuple[str, str], _Loss] = {}
     latest = -1
     seen: set[Hashable] = set()
     for position, event in enumerate(events):
@@ -201,6 +229,7 @@ def _losses(events: Sequence[Event]) -> tuple[Mapping[str, _Loss], int]:
                 loss = losses.get(one.scope)
                 if loss is None or (loss.closed and event.at_ns - loss.last_ns > SAME_NS):
                     loss = losses[one.scope] = _Loss([], event.at_ns, holder)
+                    of_holders[one.scope, holder] = loss
                 loss.positions.append(position)
                 loss.last_ns = event.at_ns
                 loss.closed = one.change is Change.GAINED
@@ -213,13 +242,18 @@ def _losses(events: Sequence[Event]) -> tuple[Mapping[str, _Loss], int]:
                     loss.closed = True
             if one.change is Change.GAINED and (newer or one.epoch < 0 or one.scope not in held):
                 held[one.scope] = (by, one.epoch)
-    return losses, latest
+    return _Losses(losses, of_holders, latest)
+
+
+def _brokers(broken: Broken) -> Sequence[str]:
+    """The brokers that the sentence of a violation names, in its order."""
+    return [f"broker {n}" for n in re.findall(r"\bbroker[ -](\d+)", broken.message)]
 
 
 def _scopes_of(
     wanted: Sequence[str], broken: Broken, event: Event, losses: Mapping[str, _Loss]
 ) -> Sequence[str]:
-    named = [f"broker {n}" for n in re.findall(r"\bbroker[ -](\d+)", broken.message)]
+    named = _brokers(broken)
     concerned = list(event.body.concerns()) if has_concerns(event.body) else []
     partitions = [scope for scope in concerned if scope.startswith("partition ")]
     partitions += [
@@ -229,6 +263,8 @@ def _scopes_of(
     for one in wanted:
         if one == CONTROLLER:
             found.append(CONTROLLER)
+        elif one in (FORMER, OWN_LOSS):
+            found += [*partitions, *(losses[s].holder for s in partitions if s in losses)]
         elif one == PARTITION:
             found += partitions
         elif one == LEADER:

@@ -57,8 +57,8 @@ class Answers(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One piece of work: a defect in the suites (seed 0), or in a random schedule with at most so
-    many faults at once."""
+    """One piece of work: a defect in the suites, or in a random schedule with at most so many
+    faults at once (0: in the suites)."""
 
     system: str
     defect: Defect
@@ -67,18 +67,21 @@ class Plan:
 
     @property
     def name(self) -> str:
-        return f"{self.system} {self.defect.name} {self.seed}"
+        where = "schedule" if self.at_once else "suites"
+        return f"{self.system} {self.defect.name} {where} {self.seed}"
 
 
-def plans(plugins: Plugins, runs: int) -> Sequence[Plan]:
+def plans(plugins: Plugins, runs: int, seed: int) -> Sequence[Plan]:
     """The pieces of work that give at least so many runs: the first round in the suites, others in
-    random schedules, each defect once a round, in an order that the round chooses."""
+    random schedules, each defect once a round, in an order that the round chooses. The first round
+    of schedules has the same seed as the suites, and each later one the next seed."""
     planted = [(name, defect) for name in SYSTEMS for defect in _defects(plugins, name)]
-    found = []
-    for seed in range(1 + -(-runs // len(planted))):
-        Random(seed).shuffle(planted)
+    Random(seed - 1).shuffle(planted)
+    found = [Plan(name, defect, seed, 0) for name, defect in planted]
+    for of_round in range(seed, seed + -(-runs // len(planted))):
+        Random(of_round).shuffle(planted)
         found += [
-            Plan(name, defect, seed, AT_ONCE[(number + seed) % len(AT_ONCE)])
+            Plan(name, defect, of_round, AT_ONCE[(number + of_round) % len(AT_ONCE)])
             for number, (name, defect) in enumerate(planted)
         ]
     return found
@@ -98,15 +101,23 @@ def known(out: Path) -> Answers:
 
 
 def make(
-    plugins: Plugins, runs: int, out: Path, jobs: int, say: Callable[[str], None]
+    chosen: Sequence[Plan],
+    plugins: Plugins,
+    runs: int,
+    out: Path,
+    *,
+    jobs: int,
+    say: Callable[[str], None],
 ) -> Sequence[Planted]:
-    """Makes at least so many runs below `out`, and the whole first round. The answers are in a file
-    beside the runs. Runs that are there already are kept: it goes on where it was interrupted."""
+    """Makes at least so many of the runs below `out`, and all of the suites. The answers are in a
+    file beside the runs. Runs that are there already are kept: it goes on where it was
+    interrupted."""
     answers = known(out)
+    enough = len(answers.planted) >= runs
     chosen = [
         one
-        for one in plans(plugins, runs)
-        if one.name not in answers.carried_out and not (one.seed and len(answers.planted) >= runs)
+        for one in chosen
+        if one.name not in answers.carried_out and not (one.at_once and enough)
     ]
 
     def carry_out(plan: Plan) -> Sequence[Planted]:
@@ -118,14 +129,14 @@ def make(
             answers = Answers(carried_out, (*answers.planted, *planted))
             write_whole(out / ANSWERS, msgspec.json.format(msgspec.json.encode(answers)))
             say(f"{len(carried_out)} plans carried out: {len(answers.planted)} runs")
-            if chosen[place].seed and len(answers.planted) >= runs:
+            if chosen[place].at_once and len(answers.planted) >= runs:
                 break
     return answers.planted
 
 
 def _runs(plan: Plan, plugins: Plugins, out: Path) -> Iterator[Planted]:
     for folder, source in (
-        _by_suites(plan, plugins, out) if plan.seed == 0 else _by_chance(plan, plugins, out)
+        _by_chance(plan, plugins, out) if plan.at_once else _by_suites(plan, plugins, out)
     ):
         info = folder.info()
         hidden = msgspec.structs.replace(info, defects=())
@@ -151,7 +162,7 @@ def _by_suites(plan: Plan, plugins: Plugins, out: Path) -> Iterator[tuple[RunFol
         plan.system,
         "simulated",
         out,
-        seed=1,
+        seed=plan.seed,
         defects=(plan.defect.name,),
         clauses=clauses,
         suite=testrun.suite_of(plugins.system(plan.system)),
