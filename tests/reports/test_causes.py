@@ -295,3 +295,20 @@ def test_an_election_by_a_decision_alone_is_the_failure_and_not_its_cause() -> N
     assert candidates(fenced.events(), says)[0].how == BROKE
     # It got the leadership before it was active: then it is not known to have been well.
     assert candidates(late.events(), says)[0].how == BROKE
+
+
+def test_a_later_record_of_the_same_epoch_is_not_the_election() -> None:
+    history = started()
+    history.add("controller-1#1", led(2, 1))
+    again = k.PartitionCommitted(
+        offset=30,
+        topic="orders",
+        partition=0,
+        leader=2,
+        leader_epoch=1,
+        isr=(2,),
+        replicas=(1, 2),
+    )
+    assert candidates(history.events(), says="broker 2 did this")[0].how == BROKE
+    history.after(1_000).add("controller-1#1", again)
+    assert candidates(history.events(), says="broker 2 did this")[0].how != BROKE

@@ -394,8 +394,9 @@ def _begins(row: AuthorityRow, changes: Sequence[AuthorityRow]) -> bool:
 
 
 def _reports(event: Event, incident: Incident) -> bool:
-    """Whether an event reports what the incident brought about: the same scope and epoch."""
-    if not changes_authority(event.body):
+    """Whether an event reports what the incident brought about: the same scope and epoch. An event
+    of the kind that has reported it already repeats it, for another matter."""
+    if not changes_authority(event.body) or event.kind in {row.kind for row in incident.rows}:
         return False
     return any(
         (row.scope, row.epoch) == (one.scope, one.epoch) and one.epoch >= 0 and not one.matter
