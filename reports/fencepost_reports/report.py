@@ -53,11 +53,14 @@ def _many(found: Sequence[RunSource], made: Report, request: ReportRequest) -> N
     # Spark takes seconds to import, and the report of one run does not need it.
     from fencepost_reports.many_runs.across import by_id, last_report, write_across  # noqa: PLC0415
     from fencepost_reports.many_runs.job import run_job  # noqa: PLC0415
+    from fencepost_reports.many_runs.progress import counted  # noqa: PLC0415
     from fencepost_reports.many_runs.session import failures_named, session  # noqa: PLC0415
 
     once, again = by_id(found)
     with session(request.engine) as spark, failures_named():
-        summaries = [*run_job(spark, once, made), *again]
+        with counted(spark, len(once), request.progressed):
+            read = run_job(spark, once, made)
+        summaries = [*read, *again]
         for summary in summaries:
             request.notify(summary.outcome)
         if not any(summary.row for summary in summaries):

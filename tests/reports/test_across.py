@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from threading import Event
 
+import pyarrow as pa
 import pytest
 from pyarrow import parquet
 from pyspark.sql import SparkSession
@@ -16,7 +18,8 @@ from fencepost.reporting import Promises
 from fencepost_reports.making import Report, maker
 from fencepost_reports.many_runs.across import write_across
 from fencepost_reports.many_runs.distributions import SILENCE
-from fencepost_reports.many_runs.job import run_job
+from fencepost_reports.many_runs.job import run_job, spread
+from fencepost_reports.many_runs.progress import counted
 from fencepost_reports.many_runs.session import session
 from fencepost_reports.one_run.run import RunSource, run_tables, sources
 from fencepost_reports.one_run.tables import RunSummary
@@ -109,3 +112,25 @@ def test_the_tables_over_runs_need_few_jobs(job: Job) -> None:
     context.setJobGroup("", "")
     jobs = context.statusTracker().getJobIdsForGroup("across")
     assert len(jobs) <= MOST_JOBS
+
+
+SLOW_S = 0.7
+"""Longer than the time between two looks at the tasks."""
+
+
+def test_tasks_are_counted_while_their_job_runs(job: Job) -> None:
+    tasks = 4 * job.session.sparkContext.defaultParallelism
+    schema = pa.schema([pa.field("n", pa.int64(), nullable=False)])
+
+    def slow(number: int) -> Iterator[pa.RecordBatch]:
+        Event().wait(SLOW_S)
+        yield pa.RecordBatch.from_pylist([{"n": number}], schema)
+
+    said: list[tuple[int, int]] = []
+    with counted(job.session, tasks, lambda *one: said.append(one)):
+        assert spread(job.session, range(tasks), slow, schema, each=1).count() == tasks
+    ended = [n for n, of in said if of == tasks]
+    assert len(ended) == len(said)
+    assert (ended[0], ended[-1]) == (0, tasks)
+    assert ended == sorted(set(ended))
+    assert any(0 < n < tasks for n in ended)

@@ -19,6 +19,7 @@ from fencepost.commands.terminal import (
     print_json,
     print_line,
     progress,
+    progress_bar,
     show,
 )
 from fencepost.model.errors import EXIT_CLEAN, EXIT_INCONCLUSIVE, EXIT_VIOLATED, UsageError
@@ -110,12 +111,13 @@ def _report(request: ReportRequest, plugins: Plugins, json: bool) -> NoReturn:
     """Makes the report once, and ends with its exit code."""
     reported: list[ReportedRun] = []
 
-    def take(run: ReportedRun) -> None:
-        reported.append(run)
-        _show(run)
-
     progress()("read the runs")
-    page = plugins.report(replace(request, notify=take))
+    try:
+        with progress_bar("runs") as progressed:
+            page = plugins.report(replace(request, notify=reported.append, progressed=progressed))
+    finally:
+        for run in reported:
+            _show(run)
     refused = {run.run: run.refused for run in reported if run.refused}
     print_json({"report": page, "refused": refused}) if json else print_line(page)
     if any(run.broken for run in reported):

@@ -9,12 +9,14 @@ from __future__ import annotations
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Literal
 
 import msgspec
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -88,6 +90,26 @@ def progress() -> Callable[[str], None]:
         show(console, (f"{seconds:6.1f} s", "dim"), f"  {line}")
 
     return show_line
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar that says how many of how many are done, on a terminal only. It is there from the first
+    call of the function that it gives until the block ends."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    shown = sys.stderr.isatty()
+    with Progress(*columns, console=errors(), transient=True, disable=not shown) as bar:
+        task = bar.add_task(what, visible=False)
+
+        def show_part(done: int, of: int) -> None:
+            bar.update(task, completed=done, total=of, visible=True)
+
+        yield show_part
 
 
 def has_line(outcome: Outcome) -> bool:

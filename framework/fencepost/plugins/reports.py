@@ -86,13 +86,18 @@ def _say_nothing(run: ReportedRun) -> None:
     pass
 
 
+def _count_nothing(read: int, of: int) -> None:
+    pass
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class ReportRequest:
     """A report over `runs`, which are paths or URIs of run folders, in the folder or URI `out`.
 
-    `notify` is called with each run before the first page is written. With `following`, `runs` is
-    one folder below which runs are made, and the report goes on until it is interrupted.
+    `notify` is called with each run before the first page is written, and `progressed` with how
+    many of how many runs were read so far, from any thread. With `following`, `runs` is one folder
+    below which runs are made, and the report goes on until it is interrupted.
     """
 
     runs: tuple[str, ...]
@@ -100,6 +105,7 @@ class ReportRequest:
     engine: Engine = ANY_ENGINE
     notify: Callable[[ReportedRun], None] = _say_nothing
     following: Following | None = None
+    progressed: Callable[[int, int], None] = _count_nothing
 
     @classmethod
     def of(cls, folders: Sequence[Path], out: Path) -> ReportRequest:

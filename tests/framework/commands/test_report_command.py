@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
 from fencepost import UsageError
 from fencepost.commands import report as reports
+from fencepost.commands import terminal
 from fencepost.plugins.manager import Plugins
 from fencepost.plugins.reports import Following, ReportedRun, ReportRequest, ReportUpdate
 
@@ -90,3 +94,30 @@ def test_a_report_by_a_plugin_that_follows_no_folder_is_refused(
     monkeypatch.setattr(Plugins, "report", lambda *given: "out/report.html")
     with pytest.raises(UsageError, match="no loaded plugin makes a report that follows a folder"):
         reports.report(follow="runs")
+
+
+def test_a_terminal_shows_how_many_runs_were_read_and_a_file_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for is_terminal in (True, False):
+        written = StringIO()
+        console = Console(file=written, force_terminal=True, width=80)
+        monkeypatch.setattr(terminal, "errors", lambda console=console: console)
+        monkeypatch.setattr(sys.stderr, "isatty", lambda found=is_terminal: found)
+        with terminal.progress_bar("runs") as progressed:
+            progressed(3, 7)
+        assert ("3/7" in written.getvalue()) is is_terminal
+
+
+def test_runs_are_named_though_no_report_could_be_made(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(plugins: Plugins, request: ReportRequest) -> str:
+        request.notify(ReportedRun(run="a", refused="a is not a run folder"))
+        raise UsageError("no run can be reported")
+
+    monkeypatch.setattr(Plugins, "check_report", lambda *given: None)
+    monkeypatch.setattr(Plugins, "report", refuse)
+    with pytest.raises(UsageError, match="no run can be reported"):
+        reports.report(["a", "b"])
+    assert capsys.readouterr().err.splitlines() == ["a is left out: a is not a run folder"]
