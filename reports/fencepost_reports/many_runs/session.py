@@ -189,6 +189,9 @@ def _local_settings(scratch: str) -> Mapping[str, str]:
         "spark.sql.warehouse.dir": f"{scratch}/warehouse",
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": str(PARTITIONS),
+        # Plans are many and their rows few: compiling a plan takes longer than interpreting it.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         # Workers find what this process finds: its interpreter, and plugins on its path.
         "spark.pyspark.python": sys.executable,
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
