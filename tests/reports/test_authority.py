@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 import fencepost as f
+import fencepost_kafka as k
 from fencepost.testing import HistoryBuilder
 from fencepost_clusters.etcd.events.members import BecameLeader, StoppedLeading
 from fencepost_reports.one_run.authority import AuthorityFold
@@ -133,3 +134,29 @@ def test_leaders_of_etcd_have_bands_of_their_own() -> None:
         ("etcd-1#1", "follower", 3, False, True),
         ("etcd-2#1", "leader", 3, True, True),
     ]
+
+
+def absent(reason: str) -> k.BrokerDeclared:
+    """A controller declares that broker 1 has no registration."""
+    return k.BrokerDeclared(
+        broker_id=1,
+        incarnation_id=-1,
+        old="Absent",
+        new="Absent",
+        reason=reason,  # type: ignore[arg-type]
+        version=-1,
+        silent_ms=0,
+        timeout_ms=2_000,
+        controller_epoch=2,
+    )
+
+
+def test_what_a_new_controller_finds_absent_loses_what_it_had() -> None:
+    registered = k.BrokerRegistered(
+        broker_id=1, broker_epoch=36, session=1, version=5, overwrote=False
+    )
+    elected = absent("controller_elected")
+    known = effects(("broker-1#1", registered), ("broker-2#1", elected))
+    assert known == [Effect.GIVES, Effect.TAKES]
+    assert effects(("broker-2#1", elected)) == [Effect.NOTES]
+    assert effects(("broker-1#1", registered), ("broker-2#1", absent("gone")))[1] is Effect.NOTES
