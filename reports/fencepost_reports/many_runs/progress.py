@@ -21,7 +21,7 @@ def counted(session: SparkSession, tasks: int, progressed: Progressed) -> Iterat
     """Calls `progressed` with how many of so many tasks have ended, while the block runs their
     job, and at its end.
 
-    Spark Connect tells its client of each stage. Elsewhere the session is asked, by a thread, since
+    Spark Connect reports each stage to its client. Elsewhere the session is asked, by a thread, since
     the caller waits for the job.
     """
     last = 0
@@ -36,7 +36,7 @@ def counted(session: SparkSession, tasks: int, progressed: Progressed) -> Iterat
     try:
         context = session.sparkContext
     except PySparkException:  # a session of Spark Connect has none
-        with _told(session, tasks, say):
+        with _reported(session, tasks, say):
             yield
     else:
         with _asked(context, tasks, say):
@@ -45,7 +45,7 @@ def counted(session: SparkSession, tasks: int, progressed: Progressed) -> Iterat
 
 
 @contextmanager
-def _told(session: SparkSession, tasks: int, say: Callable[[int], None]) -> Iterator[None]:
+def _reported(session: SparkSession, tasks: int, say: Callable[[int], None]) -> Iterator[None]:
     def handler(stages: Any, inflight_tasks: int, operation_id: Any, done: bool) -> None:
         say(max((s.num_completed_tasks for s in stages or () if s.num_tasks == tasks), default=0))
 

@@ -27,7 +27,7 @@ FORMER = "former leader"
 term's own end comes later than what it proves, and explains nothing."""
 OWN_LOSS = "own loss"
 """The partitions as the first broker lost them, if it ever did: its log has what it wrote as their
-leader, whoever lost them since."""
+leader, also if another leader lost them since."""
 
 _BROKERS: Mapping[str, int] = {"first broker": 0, "second broker": 1, "last broker": -1}
 """The brokers, in the order in which the violation's sentence names them."""
