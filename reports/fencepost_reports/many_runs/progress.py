@@ -21,8 +21,8 @@ def counted(session: SparkSession, tasks: int, progressed: Progressed) -> Iterat
     """Calls `progressed` with how many of so many tasks have ended, while the block runs their
     job, and at its end.
 
-    Spark Connect reports each stage to its client. Elsewhere the session is asked, by a thread, since
-    the caller waits for the job.
+    Spark Connect reports each stage to its client. Elsewhere the session is asked, by a thread,
+    since the caller waits for the job.
     """
     last = 0
 
