@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JError
 
 from fencepost import EnvironmentFailed, FencepostError, UsageError
 from fencepost.reporting import (
@@ -20,7 +21,12 @@ from fencepost.reporting import (
 )
 from fencepost_reports import report
 from fencepost_reports.many_runs import java as javas
-from fencepost_reports.many_runs.session import session, settings, user_settings
+from fencepost_reports.many_runs.session import (
+    failures_named,
+    session,
+    settings,
+    user_settings,
+)
 from fencepost_reports.one_run.run import run_tables, sources
 from fencepost_reports.plugin import fencepost_report_lacks
 
@@ -182,3 +188,24 @@ def test_no_folder_at_all_is_refused_before_spark_is_started(
 def test_a_run_that_is_named_twice_is_one(tmp_path: Path) -> None:
     found = sources([tmp_path / "run", f"file://{tmp_path}/run", f"{tmp_path}/other/"])
     assert [source.run for source in found] == ["other", "run"]
+
+
+def interrupted_call() -> None:
+    """A call of Java that is interrupted, and whose clean-up fails."""
+    empty = Py4JError("Answer from Java side is empty")
+    try:
+        raise KeyboardInterrupt
+    finally:
+        raise empty
+
+
+def empty_answer() -> None:
+    """A call of Java that fails by itself."""
+    raise Py4JError("Answer from Java side is empty")
+
+
+def test_an_error_of_the_clean_up_after_an_interrupt_is_the_interrupt() -> None:
+    with pytest.raises(KeyboardInterrupt), failures_named():
+        interrupted_call()
+    with pytest.raises(EnvironmentFailed, match="Answer from Java side is empty"), failures_named():
+        empty_answer()

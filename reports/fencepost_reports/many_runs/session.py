@@ -146,12 +146,25 @@ def _own(engine: Engine) -> Iterator[SparkSession]:
 
 @contextmanager
 def failures_named() -> Iterator[None]:
-    """Raises EnvironmentFailed, with its cause, for an error of Spark in the block."""
+    """Raises EnvironmentFailed, with its cause, for an error of Spark in the block.
+
+    An error by which Spark's own clean-up after an interrupt fails is that interrupt.
+    """
     try:
         yield
     except (PySparkException, Py4JError) as failed:
+        if _interrupted(failed):
+            raise KeyboardInterrupt from None
         # An error of py4j cannot be shown once Java has ended, so it is no cause.
         raise EnvironmentFailed(f"Spark did not end the report: {cause(failed)}") from None
+
+
+def _interrupted(failed: BaseException) -> bool:
+    """Whether an error was raised while an interrupt was handled."""
+    found: BaseException | None = failed
+    while found is not None and not isinstance(found, KeyboardInterrupt):
+        found = found.__context__
+    return found is not None
 
 
 def cause(failed: Exception) -> str:
