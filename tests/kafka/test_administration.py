@@ -19,7 +19,7 @@ from fencepost_kafka.faults.random_faults import KafkaFaultChooser
 from fencepost_kafka.faults.states import states_of
 
 EVERY = KafkaFaultChooser(TIMING, administration=frozenset(OPERATIONS))
-SPARE = Slot("broker-4", Role.BROKER, 4, 9, spare=True)
+SPARE = Slot("broker-4", Role.BROKER, 4, 11, spare=True)
 GROWN = replace(LAYOUT, slots=(*LAYOUT.slots, SPARE))
 """With a broker that was never started."""
 

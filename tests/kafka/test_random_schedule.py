@@ -23,8 +23,10 @@ from fencepost_kafka.faults.situation import Servers, starting
 
 CONTROLLERS = tuple(Slot(f"controller-{n}", Role.CONTROLLER, 100 + n, n) for n in (1, 2, 3))
 BROKERS = tuple(Slot(f"broker-{n}", Role.BROKER, n, 3 + n) for n in (1, 2, 3))
-DUPLICATE = Slot("broker-1-duplicate", Role.BROKER, 1, 7, duplicate=True)
-LAYOUT = Layout((*CONTROLLERS, *BROKERS, DUPLICATE, Slot("clients", Role.CLIENT, -1, 8)), ())
+DUPLICATES = tuple(
+    Slot(f"broker-{n}-duplicate", Role.BROKER, n, 6 + n, duplicate=True) for n in (1, 2, 3)
+)
+LAYOUT = Layout((*CONTROLLERS, *BROKERS, *DUPLICATES, Slot("clients", Role.CLIENT, -1, 10)), ())
 TIMING = Timing(300, 3_000, 500, 20_000)
 STRIKES = KafkaFaultChooser(TIMING)
 LINKS = ("cut", "partition", "isolate", "cut_from_controllers", "slow_link")
