@@ -98,25 +98,30 @@ def run_one(
     faults: neither), at most `at_once` faults at a time. The cluster gets the spares that its
     system has for schedules."""
 
-    if offered and isinstance(spec.system, Grows):
-        spec = replace(spec, shape=spec.system.grown(spec.shape))
-
     def draw(run: Run) -> None:
         run.clients.load()
         conduct(run, spec.seed, span_ms, offered, at_once=at_once, preference=preference)
 
-    return _conducted(spec, plugins, folder, draw)
+    return _conducted(_grown(spec) if offered else spec, plugins, folder, draw)
 
 
 def follow_one(spec: RunSpec, plugins: Plugins, folder: RunFolder, planned: Schedule) -> Conducted:
-    """One run of `spec` under load, with the faults of a schedule at their times."""
+    """One run of `spec` under load, with the operations of a schedule at their times. The cluster
+    gets spares as for a schedule that is drawn."""
 
     def follow(run: Run) -> None:
         run.clients.load(planned.selectors)
         run.enter("inject")
         run.faults.follow(planned)
 
-    return _conducted(spec, plugins, folder, follow)
+    return _conducted(_grown(spec), plugins, folder, follow)
+
+
+def _grown(spec: RunSpec) -> RunSpec:
+    """The run with the spares that operations may start."""
+    if not isinstance(spec.system, Grows):
+        return spec
+    return replace(spec, shape=spec.system.grown(spec.shape))
 
 
 def _conducted(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost import Codec, Condition, Event, View
+from fencepost import Codec, Condition, Event, ProcessSpawned, View
 from fencepost.events import Administered, FaultInjected
 from fencepost.history import merge
 from fencepost.history.run_folder import RunFolder
@@ -73,6 +73,17 @@ def test_a_schedule_asks_for_administration_and_its_record_is_followed(
     ]
     assert again.result is not None
     assert not again.result.judgement.of(Outcome.VIOLATED)
+
+
+def test_a_schedule_that_is_followed_finds_the_spare_that_it_adds(
+    plugins: Plugins, tmp_path: Path
+) -> None:
+    added = schedule.Asked(at_ms=2_000, operation="add_broker", arguments={"broker": 4})
+    planned = schedule.Schedule(administration=(added,))
+    ran = follow_one(spec(plugins), plugins, RunFolder.create(tmp_path / "run"), planned)
+    assert not ran.trouble
+    started = [e.body for e in history(plugins, ran.folder) if isinstance(e.body, ProcessSpawned)]
+    assert "broker-4#1" in {one.started for one in started}
 
 
 def test_the_coverage_of_a_run_is_a_function_of_its_history(
