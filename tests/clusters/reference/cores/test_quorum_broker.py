@@ -10,6 +10,7 @@ import pytest
 from crc32c import crc32c
 from quorum_bench import (
     CONTROLLER,
+    CONTROLLERS,
     ME,
     OTHER,
     ROW,
@@ -366,6 +367,22 @@ def wanted(broker: QuorumBroker) -> tuple[m.SnapshotId, int]:
     assert isinstance(sent, m.FetchSnapshotRequest)
     part = sent.topics[0].partitions[0]
     return part.snapshot_id, part.position
+
+
+def test_a_controller_that_is_no_voter_any_more_is_not_asked_for_its_snapshot(
+    broker: QuorumBroker,
+) -> None:
+    """It leads until its removal is committed, and its answer names the other voters."""
+    left = tuple(one for one in CONTROLLERS if one.node_id != CONTROLLER)
+    snapshot = m.SnapshotId(end_offset=90, epoch=TERM)
+    sent_to = fetch_answer(
+        CONTROLLER, TERM, high_watermark=broker.end, snapshot=snapshot, voters=left
+    )
+    broker.node.answers("metadata", sent_to)
+    broker.node.passes(1)
+    asked = broker.node.called("metadata")
+    assert isinstance(asked.message, m.FetchRequest)
+    assert asked.address in {(one.host, one.port) for one in left}
 
 
 def test_the_parts_of_one_snapshot_do_not_count_for_the_next(broker: QuorumBroker) -> None:

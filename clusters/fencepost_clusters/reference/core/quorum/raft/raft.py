@@ -444,11 +444,13 @@ class Raft:
         self._fetch_call = self._out.call(address, "metadata", request, timeout_ms)
         self._calls[self._fetch_call] = (target, self.epoch)
 
-    def _fetch_snapshot(self, wanted: m.SnapshotId, peer: int) -> None:
+    def _fetch_snapshot(self, wanted: m.SnapshotId, peer: int, now: Instant) -> None:
+        address = self.electorate.address(peer)
+        if address is None:  # since it was asked, other voters were learned from another controller
+            self._look_elsewhere(now)
+            return
         request = self._download.request(wanted, self.me, self.epoch)
         timeout_ms = self.timing.fetch_timeout_ns // MS
-        address = self.electorate.address(peer)
-        assert address is not None, "it answered just now"
         self._fetch_call = self._out.call(address, "metadata", request, timeout_ms)
         self._calls[self._fetch_call] = (peer, self.epoch)
 
@@ -530,7 +532,7 @@ class Raft:
             return
         self._leaders_stable = max(self._leaders_stable, part.high_watermark)
         if part.snapshot_id.epoch >= 0:
-            self._fetch_snapshot(part.snapshot_id, peer)
+            self._fetch_snapshot(part.snapshot_id, peer, now)
             return
         if part.diverging_epoch.epoch >= 0:
             self._truncate(part.diverging_epoch, now)
@@ -566,7 +568,7 @@ class Raft:
             self._reseat(now)
             self.high_watermark = max(self.high_watermark, snapshot.offset)
         elif self._download.wanted is not None:
-            self._fetch_snapshot(self._download.wanted, peer)
+            self._fetch_snapshot(self._download.wanted, peer, now)
 
     def _truncate(self, diverging: m.EpochEndOffset, now: Instant) -> None:
         """Drops the records past the end of the last epoch that the leader has, too."""
