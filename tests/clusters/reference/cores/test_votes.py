@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from quorum_bench import SECOND, QuorumController
+from quorum_bench import CONTROLLERS as NODES
+from quorum_bench import SECOND, QuorumController, voted
 from world import CONTROLLERS, World
 
 from fencepost_clusters.reference.core.assembly import DiskContents
 from fencepost_clusters.reference.core.node import effects as e
-from fencepost_clusters.reference.core.quorum.raft.messages import vote
+from fencepost_clusters.reference.core.quorum.raft.messages import begin_epoch, fetch_answer, vote
 from fencepost_clusters.reference.core.quorum.raft.timing import Vote
 from fencepost_clusters.reference.wire import messages as m
 
@@ -94,3 +95,20 @@ def test_a_voter_that_hears_from_its_leader_votes_for_nothing_however_long_that_
     better = request(CONTROLLERS.index(candidate) + FIRST - 1, 99, log_end=10**6, last_epoch=98)
     assert not granted(world.core(follower).handle(better, e.Instant(world.now_ns, 0)))
     assert world.active() == active
+
+
+@pytest.mark.parametrize(("candidate", "deposed"), [(104, False), (FIRST, True)])
+def test_a_leader_is_deposed_by_a_candidate_only_if_that_is_a_voter(
+    candidate: int, deposed: bool
+) -> None:
+    controller = QuorumController()
+    former = m.NodeEndpoint(node_id=104, host="c-4", port=9093)
+    controller.asks(begin_epoch(FIRST, 1))
+    controller.node.passes(0)
+    answer = fetch_answer(FIRST, 1, high_watermark=0, voters=(*NODES, former))
+    controller.node.answers("metadata", answer)
+    controller.elected()
+    epoch = controller.core.raft.epoch
+    assert voted(controller, candidate, epoch + 5).vote_granted is deposed
+    assert controller.core.active is not deposed
+    assert controller.core.raft.epoch == (epoch + 5 if deposed else epoch)

@@ -309,10 +309,15 @@ class Raft:
         """Answers a Vote; a granted one is stored before the answer leaves (KIP-595, QC-07).
 
         A voter that hears from its leader takes part in no election, or a leader could be replaced
-        while it still renews leases (QC-36; Raft, section 4.2.3).
+        while it still renews leases (QC-36; Raft, section 4.2.3). Nor does a leader for a candidate
+        that it does not count: a controller that was removed while it was cut off would depose one
+        leader after the other.
         """
         asked = request.topics[0].partitions[0]
-        follows = self.role is not Role.LEADER and now.monotonic_ns < self._follows_until_ns
+        if self.role is Role.LEADER:
+            follows = asked.replica_id not in self.voters
+        else:
+            follows = now.monotonic_ns < self._follows_until_ns
         if not follows:
             self._adopt(asked.replica_epoch, None, now)
         reason: VoteReason = "has_leader" if follows else self._judge_candidate(asked)
