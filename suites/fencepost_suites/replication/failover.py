@@ -3,7 +3,7 @@ replication design's three cases of when it fails)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, final
 
 from msgspec import Struct, field
@@ -14,6 +14,8 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
+    FaultHealed,
+    FaultInjected,
     Finding,
     Key,
     ProcessExited,
@@ -35,12 +37,14 @@ from fencepost_kafka import (
     ProduceInvoked,
     RequestRefused,
 )
+from fencepost_kafka.active_faults import ActiveFault, ActiveFaults
 from fencepost_suites.common.keys import NOTHING, by_partition, whole_run
 from fencepost_suites.common.replica_logs import ReplicaLogs
 from fencepost_suites.common.words import span
 
 FOUND_WITHIN_NS = 8_000_000_000
 """A client gives up on a silent connection within five seconds, and then asks other brokers."""
+CLIENTS = "clients"
 HANDOVER_NS = 1_000_000_000
 """A leader that steps down within this time of its successor's start was alive at the handover."""
 ANSWERED_WITHIN_NS = 5_000_000_000
@@ -103,6 +107,9 @@ class _Searches(Struct):
     """process -> since when it is not active."""
     spans: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     """process -> when it was not active."""
+    faults: ActiveFaults = field(default_factory=ActiveFaults)
+    cuts: list[tuple[ActiveFault, int]] = field(default_factory=list)
+    """The faults that are healed, with when they were."""
 
     def change(self, process: str, state: str, at_ns: int) -> None:
         """A broker's state has changed. Before it is active for the first time, it was not."""
@@ -111,12 +118,29 @@ class _Searches(Struct):
         elif process in self.out or process not in self.spans:
             self.spans.setdefault(process, []).append((self.out.pop(process, 0), at_ns))
 
+    def strike(self, event: Event) -> None:
+        """A fault begins, or is healed."""
+        healed = self.faults.take(event)
+        if healed is not None:
+            self.cuts.append((healed, event.at_ns))
+
+    def _cut(self, one: _Unfound) -> Iterator[tuple[int, int]]:
+        """When a fault affected the links of clients to the leader of a suspect."""
+        active = ((fault, one.to_ns) for fault in self.faults.now.values())
+        for fault, until_ns in (*self.cuts, *active):
+            if fault.directions and fault.between(one.leader, CLIENTS):
+                yield fault.began_ns, until_ns
+
     def served_ns(self, one: _Unfound, end: RunEnd) -> int:
-        """How long the leader of a suspect served."""
+        """How long the leader of a suspect served, and clients could reach it."""
         spans = list(self.spans.get(one.leader, ()))
         if one.leader in self.out:
             spans.append((self.out[one.leader], one.to_ns))
-        out_ns = sum(max(0, min(one.to_ns, b) - max(one.from_ns, a)) for a, b in spans)
+        spans += self._cut(one)
+        out_ns, counted_ns = 0, one.from_ns
+        for began_ns, ended_ns in sorted(spans):
+            since_ns, counted_ns = max(began_ns, counted_ns), max(ended_ns, counted_ns)
+            out_ns += max(0, min(one.to_ns, ended_ns) - since_ns)
         stalled_ns = end.stalled_ns(one.from_ns, one.to_ns, one.leader)
         return one.to_ns - one.from_ns - max(out_ns, stalled_ns)
 
@@ -126,14 +150,14 @@ class ResendFindsLeader(Struct, frozen=True):
     """RP-11. Exercised by a write invoked under one leader and stored by the next. Broken by a
     write that fails, or is still open when leadership moves on, although a leader served for eight
     seconds without a request from its client. A process that stands still, is not active or has
-    ended serves nothing."""
+    ended serves nothing, and one whose link to the clients a fault affects need not be reached."""
 
     clause: str = "RP-11"
     kinds: frozenset[type[Struct]] = frozenset(
         {
             *(ProduceInvoked, ProduceCompleted, ProduceAnswered, RequestRefused),
             *(LeadershipStarted, LeadershipEnded, PartitionCommitted, BrokerStateChanged),
-            ProcessExited,
+            *(ProcessExited, FaultInjected, FaultHealed),
         }
     )
     keys = staticmethod(whole_run)
@@ -148,6 +172,9 @@ class ResendFindsLeader(Struct, frozen=True):
             return state, NOTHING
         if isinstance(body, ProcessExited):
             state.change(body.ended, "ended", event.at_ns)
+            return state, NOTHING
+        if isinstance(body, FaultInjected | FaultHealed):
+            state.strike(event)
             return state, NOTHING
         place = (body.topic, body.partition)
         before = state.partitions.get(place) or _Search()

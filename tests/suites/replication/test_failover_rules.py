@@ -17,7 +17,7 @@ from tests.suites.partition_histories import (
 )
 from tests.suites.replication.replication_histories import mark
 
-from fencepost import Cause, Evidence, ProcessExited
+from fencepost import Cause, Evidence, FaultHealed, FaultInjected, ProcessExited
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
     BrokerCommitted,
@@ -289,6 +289,56 @@ def test_a_leader_whose_process_has_ended_serves_nothing(led_ms: int, expected: 
     h.after(11_000)
     completed(h, "unknown", -1)
     assert verdict(h, "RP-11").verdict is expected
+
+
+@pytest.mark.parametrize(
+    ("broker", "cut_ms", "expected"),
+    [
+        ("broker-2", 9_000, Outcome.NOT_EXERCISED),
+        ("broker-2", 1_000, Outcome.VIOLATED),
+        ("broker-1", 9_000, Outcome.VIOLATED),
+    ],
+)
+def test_a_leader_that_a_fault_keeps_from_the_clients_need_not_be_reached(
+    broker: str, cut_ms: int, expected: Outcome
+) -> None:
+    h = HistoryBuilder()
+    sought(h)
+    cut = FaultInjected(
+        fault_id="f",
+        fault="cut",
+        targets=("clients", broker),
+        receipt=True,
+        evidence="",
+        directions=(f"clients -> {broker}", f"{broker} -> clients"),
+    )
+    h.after(500).add("harness", cut)
+    h.after(cut_ms).add("harness", FaultHealed(fault_id="f", receipt=True, evidence=""))
+    h.after(11_500 - cut_ms)
+    completed(h, "unknown", -1)
+    assert verdict(h, "RP-11").verdict is expected
+
+
+def test_a_leader_that_was_dead_during_a_cut_from_the_clients_is_excused_for_that_time_once() -> (
+    None
+):
+    h = HistoryBuilder()
+    sought(h)
+    cut = FaultInjected(
+        fault_id="f",
+        fault="cut",
+        targets=("clients", "broker-2"),
+        receipt=True,
+        evidence="",
+        directions=("clients -> broker-2",),
+    )
+    h.add("harness", cut)
+    h.after(9_000)
+    h.add("harness", ProcessExited(ended=B2, exit_code=0, signal=9, expected=True))
+    h.after(1_000).add("harness", FaultHealed(fault_id="f", receipt=True, evidence=""))
+    h.after(7_000)
+    completed(h, "unknown", -1)
+    assert verdict(h, "RP-11").verdict is Outcome.NOT_EXERCISED
 
 
 def test_a_leader_that_steps_down_just_after_its_successor_began_is_judged_too() -> None:
