@@ -212,13 +212,14 @@ class EpochsGrow(Struct, frozen=True):
 
 
 class _Entry(Struct):
-    """The newest record of one broker id, and the registrations that each node has committed."""
+    """The newest record of one broker id, and the incarnations whose registration is committed."""
 
     record: BrokerCommitted | None = None
     decided: tuple[int, str] | None = None
     """Offset of a registration that took over an active entry, and the process that reported it
     first."""
-    committed: dict[str, set[str]] = field(default_factory=dict)
+    committed: set[str] = field(default_factory=set)
+    """By the word of any node: one that starts from a snapshot does not name the entries in it."""
 
 
 @final
@@ -236,12 +237,12 @@ class RegistersFenced(Struct, frozen=True):
     def step(self, state: _Entry, event: Event) -> tuple[_Entry, Sequence[Finding]]:
         body = event.body
         if isinstance(body, BrokerCommitted):
-            state.committed.setdefault(event.process, set()).add(body.incarnation)
+            state.committed.add(body.incarnation)
             return state, self._committed(state, event, body)
         assert isinstance(body, HeartbeatAnswered)
         if body.request_epoch >= 0 or body.error != "NONE" or not body.active:
             return state, NOTHING
-        if body.incarnation in state.committed.get(event.process, ()):
+        if body.incarnation in state.committed:
             return state, NOTHING
         message = (
             f"{event.process} answered the registration of broker {body.broker_id} by "
