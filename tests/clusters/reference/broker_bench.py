@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from bench_time import SECOND, pass_time
+
 from fencepost_clusters.reference.core.assembly import (
     Core,
     DiskContents,
@@ -22,10 +24,7 @@ from fencepost_clusters.zookeeper.client.chroot import answer_within, below, wit
 from fencepost_clusters.zookeeper.simulation.tree import Tree, Watched
 from fencepost_kafka import ZnodeUnreadable
 
-SECOND = 1_000_000_000
 ME, OTHER = 1, 2
-TICKS = 10
-"""More Ticks than a broker wants at one time."""
 REQUESTS = 2_000
 """More requests than a broker sends in a second; a broker that sends as many is in a loop."""
 
@@ -91,16 +90,7 @@ class BrokerBench:
 
     def passes(self, seconds: float) -> None:
         """Lets time pass, from each Tick that the broker wants to the next."""
-        end_ns = self.now_ns + round(seconds * SECOND)
-        again = 0
-        while not self.exited and (due_ns := self.core.deadline_ns()) is not None:
-            if due_ns > end_ns:
-                break
-            again = 0 if due_ns > self.now_ns else again + 1
-            assert again < TICKS, "a Tick at the deadline leaves what is due undone"
-            self.now_ns = max(self.now_ns, due_ns)
-            self.give(e.Tick())
-        self.now_ns = end_ns
+        pass_time(self, seconds)
 
     def give(self, what: e.Input) -> None:
         """Handles an input, then ZooKeeper's answers to all requests that follow from it."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from random import Random  # noqa: TID251 - the node's own seeded stream
 from typing import TypeVar
 
+from bench_time import SECOND, pass_time
 from msgspec import Struct
 
 from fencepost_clusters.reference.core.assembly import DiskContents, assemble
@@ -32,7 +33,6 @@ from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
 
-SECOND = 1_000_000_000
 ME, OTHER, CONTROLLER = 1, 2, 101
 VOTERS = (101, 102, 103)
 CONTROLLERS = tuple(m.NodeEndpoint(node_id=v, host=f"c-{v - 100}", port=9093) for v in VOTERS)
@@ -40,8 +40,6 @@ TERM = 1
 """The controller's epoch."""
 TOPIC = uuid.UUID(int=9)
 LEASE_MS = 3000
-TICKS = 10
-"""More Ticks than a broker wants at one time."""
 Body = TypeVar("Body", bound=Struct)
 
 
@@ -81,16 +79,7 @@ class QuorumNode:
 
     def passes(self, seconds: float) -> None:
         """Lets time pass, from each Tick that the node wants to the next."""
-        end_ns = self.now_ns + round(seconds * SECOND)
-        again = 0
-        while not self.exited and (due_ns := self.core.deadline_ns()) is not None:
-            if due_ns > end_ns:
-                break
-            again = 0 if due_ns > self.now_ns else again + 1
-            assert again < TICKS, "a Tick at the deadline leaves what is due undone"
-            self.now_ns = max(self.now_ns, due_ns)
-            self.give(e.Tick())
-        self.now_ns = end_ns
+        pass_time(self, seconds)
 
     def noted(self, kind: type[Body]) -> list[Body]:
         """Its events of a kind, in order."""
