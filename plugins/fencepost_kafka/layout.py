@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from fencepost import Layout, Link, Shape, Slot, Spare, UsageError, no_such
-from fencepost_kafka.vocabulary import COMBINED, COUNTS, Role
+from fencepost_kafka.vocabulary import CLIENTS, COMBINED, COUNTS, Role
 
 FIRST_CONTROLLER_ID = 101
 MAX_NODES = 60
@@ -63,7 +63,7 @@ def lay_out(shape: Shape, ports: Ports) -> Layout:
         Slot(_spare_name(spare), _spare_role(spare), spare.node_id, next(index), spare=True)
         for spare in shape.spares
     ]
-    clients = Slot("clients", Role.CLIENT, -1, next(index))
+    clients = Slot(CLIENTS, Role.CLIENT, -1, next(index))
     slots = (*controllers, *brokers, *duplicates, *spares, clients)
     bootstrap = tuple((broker.name, ports.client) for broker in brokers)
     return Layout(slots, tuple(_links(slots, ports)), ports.metrics, bootstrap, _framed(ports))
@@ -101,7 +101,7 @@ def lay_out_beside(
     brokers = [broker(f"broker-{n}", n) for n in range(1, wanted + 1)]
     duplicates = [broker(f"{b.name}-duplicate", b.node_id, duplicate=True) for b in brokers]
     spares = [broker(_spare_name(one), one.node_id, spare=True) for one in shape.spares]
-    clients = Slot("clients", Role.CLIENT, -1, next(index))
+    clients = Slot(CLIENTS, Role.CLIENT, -1, next(index))
     others = (*brokers, *duplicates, *spares, clients)
     links = (*links_to_servers(others), *_links(others, ports))
     bootstrap = tuple((one.name, ports.client) for one in brokers)

@@ -17,6 +17,8 @@ class Role(StrEnum):
     CLIENT = "client"
 
 
+CLIENTS = "clients"
+"""The slot of all clients, which is the end of their links."""
 COMBINED = "combined"
 """A count of `COUNTS`: that many of the first brokers' processes run a controller as well."""
 

@@ -39,7 +39,7 @@ from fencepost import (
 from fencepost_clusters.apache_kafka import disks, distribution, settings
 from fencepost_clusters.apache_kafka.log_memory import Configured
 from fencepost_clusters.apache_kafka.log_parser import KafkaLogParser
-from fencepost_clusters.apache_kafka.metadata import first_snapshot as quorum
+from fencepost_clusters.apache_kafka.metadata.first_snapshot import Voter, first_snapshot
 from fencepost_clusters.apache_kafka.metadata.installed import schemas_in
 from fencepost_clusters.apache_kafka.metrics import exporter_config
 from fencepost_clusters.java import resolver_files
@@ -212,7 +212,7 @@ class KRaft:
         if self._release < CHANGEABLE or place.slot not in first:
             return meta
         voters = [
-            quorum.Voter(
+            Voter(
                 c.node_id,
                 UUID(bytes=base64.urlsafe_b64decode(f"{_directory(place.run, f'{c.name}#1')}==")),
                 c.name,
@@ -220,7 +220,7 @@ class KRaft:
             )
             for c in first
         ]
-        data = quorum.first_snapshot(voters, CONTROLLER_LISTENER)
+        data = first_snapshot(voters, CONTROLLER_LISTENER)
         return {**meta, "voters.base64": base64.encodebytes(data).decode()}
 
     def fetch(self) -> str:

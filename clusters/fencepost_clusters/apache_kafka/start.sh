@@ -3,7 +3,7 @@
 set -eu
 if [ ! -e "$DATA/meta.properties" ]; then
   cp "$KAFKA_HOME/bootstrap.checkpoint" "$DATA/bootstrap.checkpoint"
-  # A first voter begins with the voters of the quorum.
+  # A first voter begins with the voters of the quorum: a snapshot that ends at offset 0, in epoch 0.
   if [ -e voters.base64 ]; then
     mkdir -p "$DATA/__cluster_metadata-0"
     base64 -d voters.base64 >"$DATA/__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"

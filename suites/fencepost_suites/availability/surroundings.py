@@ -23,6 +23,7 @@ from fencepost import (
 )
 from fencepost_kafka import ControllerBegan, PartitionCommitted, ProbeCompleted
 from fencepost_kafka.active_faults import ActiveFault, ActiveFaults, slot_of
+from fencepost_kafka.vocabulary import CLIENTS
 
 SURROUNDINGS: frozenset[type[Struct]] = frozenset(
     {
@@ -32,7 +33,6 @@ SURROUNDINGS: frozenset[type[Struct]] = frozenset(
 )
 """The events that `Surroundings.take` applies."""
 BROKER = "broker"
-CLIENTS = "clients"
 _CONTROLLER = "controller"
 _DECIDING = (_CONTROLLER, "zookeeper")
 

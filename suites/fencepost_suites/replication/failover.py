@@ -38,13 +38,13 @@ from fencepost_kafka import (
     RequestRefused,
 )
 from fencepost_kafka.active_faults import ActiveFault, ActiveFaults
+from fencepost_kafka.vocabulary import CLIENTS
 from fencepost_suites.common.keys import NOTHING, by_partition, whole_run
 from fencepost_suites.common.replica_logs import ReplicaLogs
 from fencepost_suites.common.words import span
 
 FOUND_WITHIN_NS = 8_000_000_000
 """A client gives up on a silent connection within five seconds, and then asks other brokers."""
-CLIENTS = "clients"
 HANDOVER_NS = 1_000_000_000
 """A leader that steps down within this time of its successor's start was alive at the handover."""
 ANSWERED_WITHIN_NS = 5_000_000_000

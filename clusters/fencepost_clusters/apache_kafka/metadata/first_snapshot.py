@@ -22,8 +22,6 @@ from kio.schema.snapshot_header_record.v0 import SnapshotHeaderRecord
 from kio.schema.voters_record.v0 import data as voters_record
 from kio.serial import entity_writer
 
-FILE = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
-"""Its path on a controller's disk: it ends at offset 0, in epoch 0."""
 KRAFT_VERSION = 1
 _CONTROL = 0x20
 _HEADER, _FOOTER, _VERSION, _VOTERS = 3, 4, 5, 6
