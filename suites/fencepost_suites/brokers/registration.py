@@ -22,9 +22,11 @@ from fencepost import (
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
+    ControllerElected,
     HeartbeatAnswered,
     HeartbeatRefused,
     LeaseGranted,
+    MetadataCommitted,
 )
 from fencepost_suites.common.keys import NOTHING, by_broker, by_process, whole_run
 from fencepost_suites.common.words import span
@@ -167,45 +169,78 @@ class StatesMoveAsDrawn(Struct, frozen=True):
         return NOTHING
 
 
-class _Epochs(Struct):
-    """The newest record of one broker id, by offset."""
+class _Newest(Struct, frozen=True):
+    """The newest record of one broker id: its offset, the term in which it was written (-1: not
+    known), the largest broker epoch so far, and the incarnation."""
 
-    offset: int = -1
-    epoch: int = -1
-    incarnation: str = ""
-    fenced: bool = True
-    ref: Cause | None = None
+    offset: int
+    term: int
+    epoch: int
+    incarnation: str
+    ref: Cause
+
+
+class _Epochs(Struct):
+    """The newest record of each broker id, and what is known of the controllers."""
+
+    newest: dict[int, _Newest] = field(default_factory=dict)
+    elected: dict[int, Cause] = field(default_factory=dict)
+    """term -> the election of its controller."""
+    terms: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """process -> offset and term of the entry that it committed last."""
 
 
 @final
 class EpochsGrow(Struct, frozen=True):
-    """QC-21. Exercised by every new epoch of an id that had one before."""
+    """QC-21. The proof is the record before, and the election of the controller that gave the
+    epoch, if another had written that record. Exercised by every new epoch of an id that had one
+    before."""
 
     clause: str = "QC-21"
-    kinds: frozenset[type[Struct]] = frozenset({BrokerCommitted})
-    keys = staticmethod(by_broker)
+    kinds: frozenset[type[Struct]] = frozenset(
+        {BrokerCommitted, MetadataCommitted, ControllerElected}
+    )
+    keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _Epochs:
         return _Epochs()
 
     def step(self, state: _Epochs, event: Event) -> tuple[_Epochs, Sequence[Finding]]:
         body = event.body
-        assert isinstance(body, BrokerCommitted)
-        if body.offset <= state.offset:
-            return state, NOTHING
-        before, after = state.epoch, body.broker_epoch
-        because = () if state.ref is None else (state.ref,)
-        another = body.incarnation != state.incarnation
-        now = _Epochs(body.offset, max(before, after), body.incarnation, body.fenced, event.ref)
-        if before < 0:
-            return now, NOTHING
-        if after < before or (after == before and another):
+        match body:
+            case ControllerElected():
+                state.elected[body.epoch] = event.ref
+            case MetadataCommitted():
+                state.terms[event.process] = (body.offset, body.epoch)
+            case BrokerCommitted():
+                return state, self._committed(state, event, body)
+        return state, NOTHING
+
+    @staticmethod
+    def _committed(state: _Epochs, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
+        was = state.newest.get(body.broker_id)
+        if was is not None and body.offset <= was.offset:
+            return NOTHING
+        offset, term = state.terms.get(event.process, (-1, -1))
+        term = term if offset == body.offset else -1
+        after = body.broker_epoch
+        before = -1 if was is None else was.epoch
+        state.newest[body.broker_id] = _Newest(
+            body.offset, term, max(before, after), body.incarnation, event.ref
+        )
+        if was is None:
+            return NOTHING
+        if after < before or (after == before and body.incarnation != was.incarnation):
             message = (
                 f"broker {body.broker_id} was given broker epoch {after} at offset {body.offset}, "
                 f"after {before}"
             )
-            return now, (Violated(event.ref, Evidence.PEER, message, because),)
-        return now, (Exercised(event.ref, Evidence.PEER),) if after > before else NOTHING
+            because: tuple[Cause, ...] = (was.ref,)
+            if term > was.term >= 0 and term in state.elected:
+                message += f", by the controller of epoch {term}"
+                because = (was.ref, state.elected[term])
+            return (Violated(event.ref, Evidence.PEER, message, because),)
+        return (Exercised(event.ref, Evidence.PEER),) if after > before else NOTHING
 
     def end(self, state: _Epochs, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

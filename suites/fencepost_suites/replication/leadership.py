@@ -31,8 +31,10 @@ from fencepost_suites.common.words import named, span
 
 
 class _Asked(Struct):
-    """A broker that asks for SHUTDOWN: the partitions it led then, and when it was fenced since."""
+    """A broker that asks for SHUTDOWN: by which event, whether it led then, and by which record it
+    was fenced since, with the partitions it led."""
 
+    ref: Cause
     leading: bool = False
     held_back: bool = False
     fenced: Cause | None = None
@@ -84,6 +86,7 @@ class ShutdownAfterHandover(Struct, frozen=True):
             case HeartbeatSent(target_state="SHUTDOWN"):
                 before = state.asked.get(body.broker_id)
                 state.asked[body.broker_id] = _Asked(
+                    event.ref,
                     any(state.partitions.led_by(body.broker_id)),
                     before is not None and before.held_back,
                 )
@@ -106,8 +109,10 @@ class ShutdownAfterHandover(Struct, frozen=True):
         if leads or (asked is not None and asked.led):
             still = leads or (asked.led if asked is not None else ())
             message = f"{event.process} granted {body.client} SHUTDOWN while it led {named(still)}"
-            because = () if asked is None or asked.fenced is None else (asked.fenced,)
-            return (Violated(event.ref, Evidence.SELF, message, because),)
+            because = () if asked is None else (asked.ref,)
+            # The controller grants it by the record that fences the broker.
+            at = event.ref if asked is None or asked.fenced is None else asked.fenced
+            return (Violated(at, Evidence.SELF, message, because),)
         if asked is not None and asked.held_back:
             return (Exercised(event.ref, Evidence.SELF),)
         return NOTHING

@@ -9,9 +9,11 @@ from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
+    ControllerElected,
     HeartbeatAnswered,
     HeartbeatRefused,
     LeaseGranted,
+    MetadataCommitted,
 )
 from fencepost_suites import rules
 from fencepost_suites.clauses import clauses
@@ -92,6 +94,14 @@ def record(
         BrokerCommitted(
             offset=offset, broker_id=1, broker_epoch=epoch, fenced=fenced, incarnation=incarnation
         ),
+    )
+
+
+def written(h: HistoryBuilder, offset: int, term: int) -> None:
+    """An entry that is committed: the record itself follows."""
+    h.add(
+        CONTROLLER,
+        MetadataCommitted(offset=offset, epoch=term, kind="BrokerRecord", digest=""),
     )
 
 
@@ -227,6 +237,28 @@ def test_an_epoch_that_shrinks_after_a_larger_one_breaks_qc_21() -> None:
     record(h, 9, 9, fenced=False, incarnation="new")
     record(h, 12, 7, fenced=False, incarnation="newest")
     assert "7 at offset 12, after 9" in verdict(h, "QC-21").violations[0].message
+
+
+def test_an_epoch_given_twice_names_the_controller_that_gave_it_again() -> None:
+    h = HistoryBuilder()
+    h.add(CONTROLLER, ControllerElected(epoch=1, log_end=0, last_epoch=0))
+    written(h, 5, term=1)
+    record(h, 5, 5, fenced=False)
+    elected = h.add(OTHER, ControllerElected(epoch=2, log_end=6, last_epoch=1))
+    written(h, 9, term=2)
+    record(h, 9, 4, fenced=True, incarnation="new")
+    violation = verdict(h, "QC-21").violations[0]
+    assert violation.message.endswith("after 5, by the controller of epoch 2")
+    assert elected.ref in violation.because
+
+
+def test_a_controller_that_wrote_both_records_is_no_proof_of_qc_21() -> None:
+    h = HistoryBuilder()
+    elected = h.add(CONTROLLER, ControllerElected(epoch=1, log_end=0, last_epoch=0))
+    for offset, epoch in ((5, 5), (9, 4)):
+        written(h, offset, term=1)
+        record(h, offset, epoch, fenced=True, incarnation=f"of {epoch}")
+    assert elected.ref not in verdict(h, "QC-21").violations[0].because
 
 
 def test_growing_epochs_keep_qc_21_and_a_replay_counts_for_nothing() -> None:

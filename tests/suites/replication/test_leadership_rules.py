@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.suites.replication.replication_histories import PROBE, probe
 
-from fencepost import Evidence
+from fencepost import Event, Evidence
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_kafka import (
     BrokerCommitted,
@@ -59,8 +59,8 @@ def partition(
     )
 
 
-def broker(h: HistoryBuilder, offset: int, number: int, fenced: bool) -> None:
-    h.add(
+def broker(h: HistoryBuilder, offset: int, number: int, fenced: bool) -> Event:
+    return h.add(
         CONTROLLER,
         BrokerCommitted(
             offset=offset,
@@ -144,10 +144,12 @@ def test_shutdown_granted_with_the_handover_in_one_decision_breaks_qc_18() -> No
     h = HistoryBuilder()
     partition(h, 3, leader=1, epoch=0)
     ask(h)
-    broker(h, 4, 1, fenced=True)
+    fenced = broker(h, 4, 1, fenced=True)
     partition(h, 5, leader=2, epoch=1, isr=(2, 3))
     answer(h, "SHUTDOWN")
-    assert "while it led orders-0" in verdict(h, "QC-18").violations[0].message
+    violation = verdict(h, "QC-18").violations[0]
+    assert "while it led orders-0" in violation.message
+    assert violation.at == fenced.ref
 
 
 def test_shutdown_held_back_until_the_handover_keeps_qc_18() -> None:
