@@ -63,12 +63,12 @@ def _registers_unfenced(p: Policies) -> Policies:
     return replace(p, controller=replace(p.controller, registration=registration))
 
 
-def _short_epoch(next_offset: int) -> int:
-    return next_offset % 16
+def _epoch_in_term(next_offset: int, term_begin: int) -> int:
+    return next_offset - term_begin
 
 
 def _reuses_broker_epochs(p: Policies) -> Policies:
-    registration = replace(p.controller.registration, new_broker_epoch=_short_epoch)
+    registration = replace(p.controller.registration, new_broker_epoch=_epoch_in_term)
     return replace(p, controller=replace(p.controller, registration=registration))
 
 

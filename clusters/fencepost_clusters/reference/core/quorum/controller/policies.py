@@ -98,8 +98,9 @@ def registers_fenced(known: Broker | None) -> bool:
     return True
 
 
-def new_broker_epoch(next_offset: int) -> int:
-    """A broker epoch is the offset of its record: no later leader can give it again (QC-21)."""
+def new_broker_epoch(next_offset: int, term_begin: int) -> int:
+    """A broker epoch is the offset of its record: no later leader can give it again (QC-21),
+    wherever its term began."""
     return next_offset
 
 
@@ -145,7 +146,7 @@ class RegistrationPolicies:
     unsupported_feature: Callable[[Image, Iterable[m.Feature]], str | None] = unsupported_feature
     may_take_id: Callable[[int, int], bool] = may_take_id
     registers_fenced: Callable[[Broker | None], bool] = registers_fenced
-    new_broker_epoch: Callable[[int], int] = new_broker_epoch
+    new_broker_epoch: Callable[[int, int], int] = new_broker_epoch
     epoch_on_regain: Callable[[int, int], int] = epoch_on_regain
     must_hand_over: Callable[[Image, int], bool] = must_hand_over
     has_lost_id: Callable[[Image, int, UUID | None], bool] = has_lost_id

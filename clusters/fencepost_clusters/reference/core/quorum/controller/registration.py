@@ -40,6 +40,8 @@ class Leases:
     ends_ns: int = NEVER_NS
     """No lease ends before this time. Leases are checked from then on only, so most steps check
     none."""
+    term_begin: int = 0
+    """The offset of the first entry that this controller writes in its term."""
 
     def renew(
         self, asked: m.BrokerHeartbeatRequest, committed: int, now: Instant, lease_ns: int
@@ -60,7 +62,8 @@ class Leases:
 def at_takeover(image: Image, now: Instant, lease_ns: int, policies: LeasePolicies) -> Leases:
     """The leases as a new active controller sees them: each runs one full period (QC-31)."""
     heard_ns = policies.heard_at_takeover_ns(now.monotonic_ns, lease_ns)
-    return Leases(dict.fromkeys(image.brokers, heard_ns), ends_ns=now.monotonic_ns)
+    heard = dict.fromkeys(image.brokers, heard_ns)
+    return Leases(heard, ends_ns=now.monotonic_ns, term_begin=image.offset)
 
 
 def heartbeat(
@@ -117,7 +120,8 @@ def heartbeat(
     if fenced:
         return _unfence(
             image,
-            known,
+            leases,
+            known=known,
             asked=asked,
             next_offset=next_offset,
             settings=settings,
@@ -164,7 +168,7 @@ def _register(
         lease_ends_ns = leases.heard_ns.get(known.id, 0) + settings.lease_ms * 1_000_000
         if not policies.registration.may_take_id(lease_ends_ns, now.monotonic_ns):
             return HeartbeatDecision(Error.DUPLICATE_BROKER_REGISTRATION, BrokerState.FENCED, -1)
-    epoch = policies.registration.new_broker_epoch(next_offset)
+    epoch = policies.registration.new_broker_epoch(next_offset, leases.term_begin)
     record = r.BrokerRecord(
         broker_id=asked.broker_id,
         broker_epoch=epoch,
@@ -183,8 +187,9 @@ def _register(
 
 def _unfence(
     image: Image,
-    known: Broker,
+    leases: Leases,
     *,
+    known: Broker,
     asked: m.BrokerHeartbeatRequest,
     next_offset: int,
     settings: Settings,
@@ -199,7 +204,7 @@ def _unfence(
         settings.ms("metadata.max.lag.records"),
     ):
         return HeartbeatDecision(Error.NONE, BrokerState.FENCED, known.epoch, renews=True)
-    new_epoch = policies.registration.new_broker_epoch(next_offset)
+    new_epoch = policies.registration.new_broker_epoch(next_offset, leases.term_begin)
     epoch = policies.registration.epoch_on_regain(known.epoch, new_epoch)
     record = broker_record(known, epoch, fenced=False)
     back = leadership.on_broker_back(image, known.id, election)
