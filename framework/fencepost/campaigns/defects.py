@@ -8,7 +8,7 @@ Then as many random schedules run against the healthy system: every report there
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
@@ -122,6 +122,21 @@ class Results:
             any(search.found for search in self.searches) or len(self.not_ready) < self.clean_seeds
         )
         return lacking[0] if lacking and all(lacking) and not ready else ""
+
+    @property
+    def lost(self) -> Sequence[str]:
+        """The defects that were searched for, and not found."""
+        return [search.defect.name for search in self.searches if not search.found]
+
+    def lines(self) -> Iterator[str]:
+        """What `fencepost defects` prints: two counts, and what was not found or falsely reported."""
+        found = len(self.searches) - len(self.lost)
+        yield f"{found} of {len(self.searches)} defects found by a clause they break"
+        for name in self.lost:
+            yield f"  not found: {name}"
+        yield f"{len(self.false_alarms)} false alarms over {self.clean_seeds} seeds"
+        for alarm in self.false_alarms:
+            yield f"  seed {alarm.seed}, {alarm.clause}: {alarm.message} ({alarm.run})"
 
     def as_json(self) -> Mapping[str, object]:
         """The object that `fencepost defects --json` prints."""

@@ -48,14 +48,12 @@ def defects(
         report=progress(),
     )
     results = search_all(searcher, only or (), jobs or jobs_for(runtime))
-    lost = [search.defect.name for search in results.searches if not search.found]
     if json:
         print_json(results.as_json())
     else:
-        found = len(results.searches) - len(lost)
-        print_line(f"{found} of {len(results.searches)} defects found by a clause they break")
-        print_line(f"{len(results.false_alarms)} false alarms over {results.clean_seeds} seeds")
+        for line in results.lines():
+            print_line(line)
     if failure := results.never_started():
         print_failure(failure)
         raise typer.Exit(EXIT_ENVIRONMENT)
-    raise typer.Exit(EXIT_VIOLATED if lost or results.false_alarms else EXIT_CLEAN)
+    raise typer.Exit(EXIT_VIOLATED if results.lost or results.false_alarms else EXIT_CLEAN)

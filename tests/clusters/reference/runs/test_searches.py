@@ -12,7 +12,15 @@ from pathlib import Path
 import pytest
 
 from fencepost import UsageError
-from fencepost.campaigns.defects import BUDGETS, Results, Search, Searcher, search_all, search_clean
+from fencepost.campaigns.defects import (
+    BUDGETS,
+    FalseAlarm,
+    Results,
+    Search,
+    Searcher,
+    search_all,
+    search_clean,
+)
 from fencepost.plugins.manager import Plugins, load
 from fencepost_clusters.reference.defects import over_zookeeper, without_controller
 from fencepost_clusters.reference.defects.catalogue import DEFECTS
@@ -88,6 +96,17 @@ def test_a_search_in_which_no_cluster_got_ready_reports_why() -> None:
     assert Results([here, found]).never_started() == ""
     assert Results([here, Search(DEFECTS[1])]).never_started() == ""
     assert Results().never_started() == ""
+
+
+def test_what_was_not_found_and_each_false_alarm_is_printed() -> None:
+    found = Search(DEFECTS[1], reported_by=DEFECTS[1].breaks)
+    alarm = FalseAlarm(7, "QC-21", "broker 2 was given broker epoch 4", "run-7")
+    assert list(Results([Search(DEFECTS[0]), found], {}, 2, [alarm]).lines()) == [
+        "1 of 2 defects found by a clause they break",
+        f"  not found: {DEFECTS[0].name}",
+        "1 false alarms over 2 seeds",
+        "  seed 7, QC-21: broker 2 was given broker epoch 4 (run-7)",
+    ]
 
 
 def test_an_unknown_defect_is_refused_with_the_nearest_name(
