@@ -129,7 +129,7 @@ class Results:
         return [search.defect.name for search in self.searches if not search.found]
 
     def lines(self) -> Iterator[str]:
-        """What `fencepost defects` prints: two counts, and what was not found or falsely reported."""
+        """What `fencepost defects` prints: counts, what was not found, and false alarms."""
         found = len(self.searches) - len(self.lost)
         yield f"{found} of {len(self.searches)} defects found by a clause they break"
         for name in self.lost:
