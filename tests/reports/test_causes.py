@@ -16,6 +16,7 @@ from fencepost_reports.one_run.causes import (
     LOST,
     NAMED,
     NOTHING,
+    REGAINED,
     RESTARTED,
     UNPROVEN,
     Causes,
@@ -25,6 +26,17 @@ from fencepost_reports.one_run.tables import CandidateRow
 
 LEADS = k.PartitionCommitted(
     offset=1, topic="orders", partition=0, leader=1, leader_epoch=0, isr=(1, 2), replicas=(1, 2)
+)
+
+ADVANCED = k.HighWatermarkAdvanced(
+    topic="orders",
+    partition=0,
+    high_watermark=1,
+    log_end=1,
+    leader_epoch=0,
+    as_leader=True,
+    isr=(1, 2),
+    counted=(1, 2),
 )
 
 
@@ -185,17 +197,7 @@ def test_a_time_without_a_success_is_explained_by_what_its_leader_lost_meanwhile
 
 def test_what_a_proof_by_other_events_does_not_name_explains_less_than_nothing_does() -> None:
     history = started()
-    advanced = k.HighWatermarkAdvanced(
-        topic="orders",
-        partition=0,
-        high_watermark=1,
-        log_end=1,
-        leader_epoch=0,
-        as_leader=True,
-        isr=(1, 2),
-        counted=(1, 2),
-    )
-    history.add("broker-1#1", advanced)
+    history.add("broker-1#1", ADVANCED)
     proof = history.events()[-1]
     history.add("controller-1#1", led(2, 1))
     events = stored(history)
@@ -205,6 +207,37 @@ def test_what_a_proof_by_other_events_does_not_name_explains_less_than_nothing_d
     assert candidates(events)[0].how == LOST
     named = candidates(events, "broker-1#1 wrote after partition orders-0 was lost", (proof,))
     assert named[0].how == LOST
+
+
+def test_a_loss_that_was_made_good_explains_less_than_nothing_does_beside_a_proof() -> None:
+    history = started()
+    history.add("broker-1#1", active(1, "ACTIVE", "FENCED"))
+    history.after(1_000).add("broker-1#1", active(1, "FENCED", "ACTIVE"))
+    history.add("broker-1#1", ADVANCED)
+    proof = history.events()[-1]
+    lost = stored(history)
+    reads = frozenset({"broker.state_changed"})
+    says = "broker 1 stored a write of orders-0"
+    assert candidates(lost, says, (proof,), reads)[0].how == LOST
+    history.add("broker-1#1", active(1, "ACTIVE", "FENCED"))
+    regained = stored(history)
+    first, second = candidates(regained, says, (proof,), reads)
+    assert (first.how, second.how) == (NOTHING, UNPROVEN)
+    assert candidates(regained, says, (), reads)[0].how == REGAINED
+
+
+def test_a_leadership_that_its_holder_gave_up_is_a_decision_and_explains_nothing() -> None:
+    ended = k.LeadershipEnded(topic="orders", partition=0, leader_epoch=0, reason="unassigned")
+    given_up, taken = HistoryBuilder("run"), HistoryBuilder("run")
+    for history in (given_up, taken):
+        history.add("broker-1#1", NodeStarted(role="broker", node_id=1))
+        history.add("broker-1#1", active(1, "ACTIVE", "FENCED"))
+        history.add("controller-1#1", LEADS)
+    taken.add("controller-1#1", led(2, 1))
+    for history in (given_up, taken):
+        history.add("broker-1#1", ended)
+    assert [one.how for one in candidates(stored(given_up))] == [NOTHING, DECIDED]
+    assert candidates(stored(taken))[0].how == LOST
 
 
 def test_a_scopes_name_in_that_of_a_process_does_not_name_the_scope() -> None:

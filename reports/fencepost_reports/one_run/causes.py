@@ -128,11 +128,15 @@ class Failed:
         """Whether its own event reports a loss of the scope."""
         return self.event is not None and _loses(self.event, scope)
 
-    def proves_without(self, scope: str) -> bool:
-        """Whether events prove it, and neither they nor its sentence name the scope."""
+    def proves_without(self, incident: Incident) -> bool:
+        """Whether events prove it that report nothing of the scope. Its sentence does not name the
+        scope either, or the former holder had it again by then."""
+        scope = incident.first.scope
         known = {OWN, scope}
         named = (s for _, event in self.because for s in _changed(event))
-        return bool(self.because) and not _in(scope, self.says) and known.isdisjoint(named)
+        if not self.because or not known.isdisjoint(named):
+            return False
+        return incident.regained or not _in(scope, self.says)
 
     def reports(self, incident: Incident) -> bool:
         """Whether its own event reports what the incident brought about."""
@@ -315,8 +319,10 @@ class Causes:
             return DECIDED if self._handed_over(incident, failed) else BROKE
         if broke and not lost:
             return ASIDE
-        if failed.proves_without(former.scope):
+        if failed.proves_without(incident):
             return UNPROVEN
+        if self._given_up(incident) and self._handed_over(incident, failed):
+            return DECIDED
         if lost:
             return REGAINED if incident.regained else LOST
         if took:
@@ -324,6 +330,16 @@ class Causes:
         if incident.by_itself:
             return RESTARTED
         return WIDE if former.wide else CONCERNED
+
+    def _given_up(self, incident: Incident) -> bool:
+        """Whether the former holder itself reports the loss first: no other had taken it by then.
+        What the cluster depends on is never given up."""
+        first = incident.first
+        if first.wide or first.change != Change.LOST:
+            return False
+        if first.former:
+            return first.process == first.former
+        return first.former_node in self._nodes.get(first.process, ())
 
     def _handed_over(self, incident: Incident, failed: Failed) -> bool:
         """Whether the former holder's node had held its own authority from before it got this, and

@@ -8,8 +8,44 @@ from typing import final
 
 from msgspec import Struct, field
 
+from fencepost import Cause, Event
 from fencepost_kafka import LogAppended
 from fencepost_kafka.active_faults import DUPLICATES, slot_of
+
+
+@final
+class Conflict(Struct, frozen=True):
+    """A replica's `batch`, and the `other` process that has committed another batch at that offset,
+    of leader epoch `other_epoch`."""
+
+    batch: LogAppended
+    other: str
+    other_epoch: int
+
+    @property
+    def epochs(self) -> str:
+        """The leader epochs of both, as a sentence names them."""
+        return f"of leader epochs {self.batch.batch_epoch} and {self.other_epoch}"
+
+
+@final
+class Terms(Struct):
+    """The terms in which a partition was led."""
+
+    began: dict[int, tuple[str, Cause]] = field(default_factory=dict)
+    """leader epoch -> the slot that led first in it, and the event by which the term began."""
+
+    def begin(self, event: Event, leader_epoch: int) -> None:
+        """A process began to lead."""
+        self.began.setdefault(leader_epoch, (slot_of(event.process), event.ref))
+
+    def proof(self, process: str, conflict: Conflict) -> tuple[Cause, ...]:
+        """What shows how the process's batch can differ from the committed one: the term in which
+        its own slot wrote it, or else the term in which the other one was written."""
+        slot, term = self.began.get(conflict.batch.batch_epoch, ("", None))
+        if slot != slot_of(process):
+            _, term = self.began.get(conflict.other_epoch, ("", None))
+        return () if term is None else (term,)
 
 
 @final
@@ -63,16 +99,13 @@ class ReplicaLogs(Struct):
             lost.append(log.pop())
         return lost
 
-    def commit(self, process: str, high_watermark: int) -> tuple[bool, tuple[int, str] | None]:
+    def commit(self, process: str, high_watermark: int) -> tuple[bool, Conflict | None]:
         """A replica's high watermark moved. Returns whether it agrees with what others had
-        committed.
-
-        The second value is the first offset where it does not, and the process that has another
-        batch there.
-        """
+        committed, and the first batch by which it does not."""
         log = self.open.get(process)
         committed = self.committed
-        agreed, conflict = False, None
+        agreed = False
+        conflict: Conflict | None = None
         while log and log[0].log_end <= high_watermark:
             batch = log.popleft()
             base = batch.base_offset
@@ -82,7 +115,7 @@ class ReplicaLogs(Struct):
             elif known[0] == batch.digest:
                 agreed = True
             elif conflict is None:
-                conflict = (base, known[1])
+                conflict = Conflict(batch, known[1], known[2])
         return agreed and conflict is None, conflict
 
     def is_committed(self, batch: LogAppended) -> bool:
@@ -93,13 +126,13 @@ class ReplicaLogs(Struct):
         known = self.committed.get(batch.base_offset)
         return known is not None and (known[0], known[2]) == (batch.digest, batch.batch_epoch)
 
-    def diverging(self, process: str, below: int) -> int | None:
-        """The first offset where a replica holds, unconfirmed, a batch that differs from the
-        committed one."""
+    def diverging(self, process: str, below: int) -> Conflict | None:
+        """The first batch that a replica holds unconfirmed, and that differs from the committed
+        one."""
         for batch in self.of(process):
             if batch.base_offset >= below:
                 break
             known = self.committed.get(batch.base_offset)
             if known is not None and known[0] != batch.digest:
-                return batch.base_offset
+                return Conflict(batch, known[1], known[2])
         return None

@@ -356,8 +356,8 @@ class ResendIsStoredOnce(Struct, frozen=True):
         place = f"{body.topic}-{body.partition}"
         if conflict is not None:
             message = (
-                f"after a failover {event.process} and {conflict[1]} hold different writes at "
-                f"offset {conflict[0]} of {place}"
+                f"after a failover {event.process} and {conflict.other} hold different writes at "
+                f"offset {conflict.batch.base_offset} of {place}"
             )
             return (Violated(event.ref, Evidence.PEER, message),)
         for batch in below:

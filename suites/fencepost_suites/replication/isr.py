@@ -7,7 +7,7 @@ from typing import Any, final
 
 from msgspec import Struct, field
 
-from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
     BrokerStateChanged,
     FollowerFetched,
@@ -244,9 +244,10 @@ class LaggardIsDropped(Struct, frozen=True):
 
 
 class _Outside(Struct):
-    """The end of each follower's own log, for followers outside the ISR."""
+    """The end of each follower's own log, and the event that says so, for followers outside the
+    ISR."""
 
-    ends: dict[str, int] = field(default_factory=dict)
+    ends: dict[str, tuple[int, Cause]] = field(default_factory=dict)
     processes: dict[int, str] = field(default_factory=dict)
 
 
@@ -265,7 +266,7 @@ class ReturnsOnlyCaughtUp(Struct, frozen=True):
     def step(self, state: _Outside, event: Event) -> tuple[_Outside, Sequence[Finding]]:
         body = event.body
         if isinstance(body, LogAppended):
-            state.ends[event.process] = body.log_end
+            state.ends[event.process] = (body.log_end, event.ref)
         elif isinstance(body, FollowerFetched):
             state.processes[body.follower] = body.client
         elif isinstance(body, IsrChangeAsked):
@@ -279,10 +280,10 @@ class ReturnsOnlyCaughtUp(Struct, frozen=True):
         for replica, end in zip(body.new_isr, body.ends, strict=True):
             if replica in body.old_isr:
                 continue
-            process = state.processes.get(replica, "")
-            own = state.ends.get(process, needed)
+            stored = state.ends.get(state.processes.get(replica, ""))
+            own = needed if stored is None else stored[0]
             if end >= needed and own >= needed:
-                by_peer = process in state.ends
+                by_peer = stored is not None
                 found.append(Exercised(event.ref, Evidence.PEER if by_peer else Evidence.SELF))
                 continue
             evidence, reached = (Evidence.SELF, end) if end < needed else (Evidence.PEER, own)
@@ -291,7 +292,8 @@ class ReturnsOnlyCaughtUp(Struct, frozen=True):
                 f"{body.partition} at offset {reached}; the high watermark was "
                 f"{body.high_watermark}, the start of its epoch {body.epoch_start}"
             )
-            found.append(Violated(event.ref, evidence, message))
+            because = () if stored is None else (stored[1],)
+            found.append(Violated(event.ref, evidence, message, because))
         return found
 
     def end(self, state: _Outside, end: RunEnd) -> Sequence[Finding]:

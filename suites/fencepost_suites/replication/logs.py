@@ -24,11 +24,12 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.committed import eligible_leaders, leader_joins
 from fencepost_suites.common.keys import NOTHING, by_partition
-from fencepost_suites.common.replica_logs import ReplicaLogs
+from fencepost_suites.common.replica_logs import ReplicaLogs, Terms
 
 
 class _Agreement(Struct):
     logs: ReplicaLogs = field(default_factory=ReplicaLogs)
+    terms: Terms = field(default_factory=Terms)
     anew: set[str] = field(default_factory=set)
     """Processes that began to follow with messages in their log, and have not been compared
     since."""
@@ -78,7 +79,9 @@ class ReplicasAgree(Struct, frozen=True):
             state.ends[event.process] = body.to_offset
         elif isinstance(body, FollowingStarted | LeadershipStarted):
             state.ends[event.process] = body.log_end
-            if isinstance(body, FollowingStarted) and body.log_end > 0:
+            if isinstance(body, LeadershipStarted):
+                state.terms.begin(event, body.leader_epoch)
+            elif body.log_end > 0:
                 state.anew.add(event.process)
         elif isinstance(body, ReplicaRemoved):
             state.ends.pop(event.process, None)
@@ -89,12 +92,14 @@ class ReplicasAgree(Struct, frozen=True):
         process = event.process
         agreed, conflict = state.logs.commit(process, body.high_watermark)
         if conflict is not None:
-            offset, other = conflict
+            batch = conflict.batch
             message = (
-                f"{event.process} and {other} hold different messages at offset {offset} of "
-                f"{body.topic}-{body.partition}, below the high watermark"
+                f"{process} and {conflict.other} hold different messages at offset "
+                f"{batch.base_offset} of {body.topic}-{body.partition}, below the high watermark: "
+                f"{conflict.epochs}"
             )
-            return (Violated(event.ref, Evidence.PEER, message),)
+            because = state.terms.proof(process, conflict)
+            return (Violated(event.ref, Evidence.PEER, message, because),)
         if agreed and process in state.anew:
             state.anew.discard(process)
             return (Exercised(event.ref, Evidence.PEER),)
@@ -204,12 +209,12 @@ class CommittedIsNeverLost(Struct, frozen=True):
             )
             because = (Cause(state.process, state.seq),)
             return (Violated(event.ref, Evidence.PEER, message, because),)
-        other = state.logs.diverging(event.process, min(state.high_watermark, body.log_end))
-        if other is not None:
+        conflict = state.logs.diverging(event.process, min(state.high_watermark, body.log_end))
+        if conflict is not None:
             message = (
                 f"{event.process} leads {body.topic}-{body.partition} in epoch {body.leader_epoch} "
-                f"with another message at offset {other} than {state.logs.committed[other][1]} had "
-                "committed there"
+                f"with another message at offset {conflict.batch.base_offset} than "
+                f"{conflict.other} had committed there"
             )
             return (Violated(event.ref, Evidence.PEER, message),)
         # If no other process has reported a high watermark yet, only a reader can find a loss.
@@ -364,6 +369,7 @@ class NewLeaderHasTheAcknowledged(Struct, frozen=True):
 
 class _Following(Struct):
     logs: ReplicaLogs = field(default_factory=ReplicaLogs)
+    terms: Terms = field(default_factory=Terms)
     began: dict[str, tuple[FollowingStarted, bool]] = field(default_factory=dict)
     """Processes that began to follow and have stored nothing since; and whether in a new epoch."""
     followed: dict[str, int] = field(default_factory=dict)
@@ -387,6 +393,7 @@ class FollowerTruncatesByEpoch(Struct, frozen=True):
             HighWatermarkAdvanced,
             LogTruncated,
             FollowingStarted,
+            LeadershipStarted,
         }
     )
     keys = staticmethod(by_partition)
@@ -407,15 +414,18 @@ class FollowerTruncatesByEpoch(Struct, frozen=True):
             _, conflict = state.logs.commit(event.process, body.high_watermark)
             if conflict is not None:
                 message = (
-                    f"{event.process} kept, at offset {conflict[0]} of "
+                    f"{event.process} kept, at offset {conflict.batch.base_offset} of "
                     f"{body.topic}-{body.partition}, a message that no leader confirmed: "
-                    f"{conflict[1]} has another one"
+                    f"{conflict.other} has another one, {conflict.epochs}"
                 )
-                return state, (Violated(event.ref, Evidence.PEER, message),)
+                because = state.terms.proof(event.process, conflict)
+                return state, (Violated(event.ref, Evidence.PEER, message, because),)
             if body.as_leader and state.dropped:
                 return state, self._confirmed(state, event, body)
         elif isinstance(body, LogTruncated):
             return state, self._truncated(state, event, body)
+        elif isinstance(body, LeadershipStarted):
+            state.terms.begin(event, body.leader_epoch)
         elif isinstance(body, FollowingStarted):
             anew = state.followed.get(event.process) != body.leader_epoch
             state.followed[event.process] = body.leader_epoch
@@ -429,13 +439,16 @@ class FollowerTruncatesByEpoch(Struct, frozen=True):
         began, anew = state.began.pop(event.process)
         if body.as_leader:
             return NOTHING
-        offset = state.logs.diverging(event.process, body.base_offset)
-        if offset is not None:
+        conflict = state.logs.diverging(event.process, body.base_offset)
+        if conflict is not None:
+            batch = conflict.batch
             message = (
                 f"{event.process} fetches {body.topic}-{body.partition} on from offset "
-                f"{body.base_offset} though its message at {offset} is not the committed one"
+                f"{body.base_offset} though its message at {batch.base_offset} is not the "
+                f"committed one"
             )
-            return (Violated(event.ref, Evidence.PEER, message),)
+            because = state.terms.proof(event.process, conflict)
+            return (Violated(event.ref, Evidence.PEER, message, because),)
         kept = anew and body.base_offset >= began.log_end > began.high_watermark
         return (Exercised(event.ref, Evidence.SELF),) if kept else NOTHING
 

@@ -72,6 +72,27 @@ def test_different_messages_below_the_high_watermark_break_rp_05(first: str) -> 
     assert (found.verdict, found.violated) == (Outcome.VIOLATED, 1)
 
 
+@pytest.mark.parametrize("writer", [B1, B2], ids=["another", "itself"])
+@pytest.mark.parametrize("clause", ["RP-05", "RP-15"])
+def test_a_different_message_is_proven_by_the_term_in_which_it_or_the_other_was_written(
+    writer: str, clause: str
+) -> None:
+    h = HistoryBuilder()
+    lead(h, writer, 1)
+    first = h.events()[-1]
+    store(h, writer, 0, "theirs", as_leader=True, epoch=1)
+    if writer == B1:
+        store(h, B2, 0, "theirs", epoch=1)
+    lead(h, "broker-3#1", 2)
+    second = h.events()[-1]
+    store(h, "broker-3#1", 0, "ours", as_leader=True, epoch=2)
+    mark(h, "broker-3#1", 1)
+    mark(h, B2, 1)
+    violation = verdict(h, clause).violations[0]
+    assert violation.message.endswith("of leader epochs 1 and 2")
+    assert violation.because == ((first if writer == B2 else second).ref,)
+
+
 def test_a_follower_that_catches_up_with_the_same_messages_keeps_rp_05() -> None:
     h = HistoryBuilder()
     store(h, B1, 0, as_leader=True)

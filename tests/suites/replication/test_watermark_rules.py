@@ -276,6 +276,7 @@ def test_a_laggard_taken_back_breaks_rp_10(mark: int, start: int) -> None:
 def test_a_follower_that_had_not_stored_so_much_breaks_rp_10() -> None:
     h = HistoryBuilder()
     store(h, "broker-3#1", 3)
+    stored = h.events()[-1]
     h.add(
         B1,
         FollowerFetched(
@@ -289,7 +290,8 @@ def test_a_follower_that_had_not_stored_so_much_breaks_rp_10() -> None:
         ),
     )
     ask(h, ALL3, old=(1, 2), ends=(6, 6, 5))
-    assert verdict(h, "RP-10").violations[0].evidence is Evidence.PEER
+    violation = verdict(h, "RP-10").violations[0]
+    assert (violation.evidence, violation.because) == (Evidence.PEER, (stored.ref,))
 
 
 def test_a_follower_taken_back_when_it_has_caught_up_keeps_rp_10() -> None:
