@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from fencepost import numbers
-from fencepost_kafka.events.words import at, scopes
+from fencepost import Authority, Change, numbers
+from fencepost_kafka.events.words import at, partition_scope, scopes
 
 
 class BrokersListed(Struct, frozen=True, tag="zookeeper.brokers_listed", kw_only=True):
@@ -50,6 +50,11 @@ class ReplicaStood(Struct, frozen=True, tag="zookeeper.replica_stood", kw_only=T
             f"stood for the leadership of {at(self)} in leader epoch {self.leader_epoch} after "
             f"{self.waited_ms} ms, ISR {numbers(self.isr)}, and {outcome}"
         )
+
+    def authority(self) -> Sequence[Authority]:
+        # The record of the new leader is the gain; this is how it came about.
+        scope = partition_scope(self.topic, self.partition)
+        return (Authority(scope, Change.NOTED, self.leader_epoch),) if self.won else ()
 
     def concerns(self) -> Sequence[str]:
         return scopes(self)

@@ -54,6 +54,8 @@ _SURE: Mapping[str, float] = {
 _CAUSES: Mapping[str, float] = {REGAINED: 0.2, TOOK: 0.2, CONCERNED: 0.05, WIDE: 0.02}
 """How often a loss with this reason is the cause. It is weighed against the chance that such a loss
 lies as near to the failure without being its cause."""
+_NEAR_SURE = 0.7
+"""What is only near in time is never surer than that: less than what is known to be connected."""
 _NOTHING_SURE = 0.5
 _NO_OPERATION_SURE = 0.35
 """Of a client's operation: it fails by a loss of authority more often than a promise does."""
@@ -290,7 +292,8 @@ class Causes:
         passed_ns = abs(failed.at_ns - incident.rows[-1].at_ns)
         rate = self._rates.get(row.scope.partition(" ")[0], 0.0)
         chance = 1 - exp(-rate * passed_ns)
-        sure = _SURE[how] if how in _SURE else _CAUSES[how] / (_CAUSES[how] + chance)
+        near = min(_NEAR_SURE, _CAUSES[how] / (_CAUSES[how] + chance)) if how in _CAUSES else 0.0
+        sure = _SURE.get(how, near)
         return CandidateRow(
             position=row.position,
             type=row.type,

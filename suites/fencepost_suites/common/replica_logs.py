@@ -39,13 +39,17 @@ class Terms(Struct):
         """A process began to lead."""
         self.began.setdefault(leader_epoch, (slot_of(event.process), event.ref))
 
+    def of(self, epoch: int) -> tuple[Cause, ...]:
+        """The event by which the term of a leader epoch began, if it is known."""
+        known = self.began.get(epoch)
+        return () if known is None else (known[1],)
+
     def proof(self, process: str, conflict: Conflict) -> tuple[Cause, ...]:
         """What shows how the process's batch can differ from the committed one: the term in which
         its own slot wrote it, or else the term in which the other one was written."""
-        slot, term = self.began.get(conflict.batch.batch_epoch, ("", None))
-        if slot != slot_of(process):
-            _, term = self.began.get(conflict.other_epoch, ("", None))
-        return () if term is None else (term,)
+        own, other = conflict.batch.batch_epoch, conflict.other_epoch
+        slot, _ = self.began.get(own, ("", None))
+        return self.of(own if slot == slot_of(process) else other)
 
 
 @final

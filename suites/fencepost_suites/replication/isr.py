@@ -248,7 +248,8 @@ class _Outside(Struct):
     ISR."""
 
     ends: dict[str, tuple[int, Cause]] = field(default_factory=dict)
-    processes: dict[int, str] = field(default_factory=dict)
+    fetched: dict[int, tuple[str, Cause]] = field(default_factory=dict)
+    """follower -> its process, and its newest fetch."""
 
 
 @final
@@ -268,7 +269,7 @@ class ReturnsOnlyCaughtUp(Struct, frozen=True):
         if isinstance(body, LogAppended):
             state.ends[event.process] = (body.log_end, event.ref)
         elif isinstance(body, FollowerFetched):
-            state.processes[body.follower] = body.client
+            state.fetched[body.follower] = (body.client, event.ref)
         elif isinstance(body, IsrChangeAsked):
             return state, self._asked(state, event, body)
         return state, NOTHING
@@ -280,19 +281,21 @@ class ReturnsOnlyCaughtUp(Struct, frozen=True):
         for replica, end in zip(body.new_isr, body.ends, strict=True):
             if replica in body.old_isr:
                 continue
-            stored = state.ends.get(state.processes.get(replica, ""))
+            process, fetch = state.fetched.get(replica, ("", None))
+            stored = state.ends.get(process)
             own = needed if stored is None else stored[0]
             if end >= needed and own >= needed:
                 by_peer = stored is not None
                 found.append(Exercised(event.ref, Evidence.PEER if by_peer else Evidence.SELF))
                 continue
             evidence, reached = (Evidence.SELF, end) if end < needed else (Evidence.PEER, own)
+            proof = fetch if stored is None else stored[1]
             message = (
                 f"{event.process} asked to take broker {replica} into the ISR of {body.topic}-"
                 f"{body.partition} at offset {reached}; the high watermark was "
                 f"{body.high_watermark}, the start of its epoch {body.epoch_start}"
             )
-            because = () if stored is None else (stored[1],)
+            because = () if proof is None else (proof,)
             found.append(Violated(event.ref, evidence, message, because))
         return found
 

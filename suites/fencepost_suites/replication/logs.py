@@ -464,7 +464,8 @@ class FollowerTruncatesByEpoch(Struct, frozen=True):
                 f"{event.process} dropped {body.topic}-{body.partition} from offset "
                 f"{body.to_offset} on ({body.reason}), though its message at {first} is committed"
             )
-            return (Violated(event.ref, Evidence.PEER, message),)
+            because = state.terms.of(body.leader_epoch)
+            return (Violated(event.ref, Evidence.PEER, message, because),)
         for batch in lost:
             state.dropped[batch.base_offset] = event.process, body.leader_epoch, batch
         return (Exercised(event.ref, Evidence.SELF),)
