@@ -141,6 +141,7 @@ from fencepost.model.system.probe import Probe
 from fencepost.model.system.shape import Shape, Spare
 from fencepost.model.system.simulable import (
     Chance,
+    DamageableDisk,
     Framing,
     Host,
     Simulable,
@@ -161,6 +162,7 @@ from fencepost.model.system.topology import (
     two_way,
 )
 from fencepost.model.system.worker_config import WorkerConfig, plain
+from fencepost.model.torn_files import torn, torn_files
 from fencepost.model.view import Fold, Holders, View
 from fencepost.plugins.hookspecs import hookimpl
 from fencepost.workloads.worker import run_worker
@@ -198,6 +200,7 @@ __all__ = [
     "Consequence",
     "Contained",
     "Cut",
+    "DamageableDisk",
     "Defect",
     "EnvironmentFailed",
     "Event",
@@ -322,5 +325,7 @@ __all__ = [
     "plain",
     "run_worker",
     "span",
+    "torn",
+    "torn_files",
     "two_way",
 ]

@@ -7,7 +7,7 @@ do that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import final
 
@@ -19,6 +19,7 @@ from fencepost import (
     Receipt,
     Runtime,
     Signal,
+    Slot,
     UsageError,
     hookimpl,
 )
@@ -133,21 +134,12 @@ class DiskLoss:
     def inject(self, runtime: Runtime) -> Injected:
         """Returns once the disk is empty; without a running process there is no receipt, and the
         disk keeps its data."""
-        slot = find_slot(runtime.layout, self.node)
 
-        def heal() -> Receipt:
-            return ensure_living(runtime, slot)
+        def empty(slot: Slot) -> str:
+            runtime.copy_disk(None, slot)
+            return "its disk was emptied"
 
-        victim = runtime.living(slot)
-        if victim is None:
-            return Injected((self.node,), Receipt(False, f"no process runs in {self.node}"), heal)
-        limit_ms = END_BOUND_MS[Signal.KILL]
-        if not end(runtime, victim, Signal.KILL, limit_ms):
-            missed = Receipt(False, f"{named(victim)} did not end {limit_ms} ms after SIGKILL")
-            return Injected((victim.name,), missed, heal)
-        runtime.copy_disk(None, slot)
-        done = Receipt(True, f"{named(victim)} ended by SIGKILL, and its disk was emptied")
-        return Injected((victim.name,), done, heal)
+        return _at_rest(runtime, self.node, empty)
 
     def arguments(self) -> Mapping[str, object]:
         return {"node": self.node}
@@ -158,6 +150,73 @@ def wipe_disk(node: str) -> DiskLoss:
     return DiskLoss(node)
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class DiskDamage:
+    """Ends a node's process and damages its disk; healing starts the node's next process.
+
+    It imitates writes that were torn when a machine lost its power: a file is as long as it was
+    written, and ends in zeros. A node that checks what it reads drops its messages from there on.
+    """
+
+    node: str
+    files: str
+    last_bytes: int
+    name: str = "damage_disk"
+
+    def inject(self, runtime: Runtime) -> Injected:
+        """Returns once the disk is damaged. Without a running process there is no receipt, and the
+        disk is as it was; nor is there one if no file matches."""
+
+        def damage(slot: Slot) -> str:
+            damaged = runtime.damage_disk(slot, self.files, self.last_bytes)
+            if not damaged:
+                return ""
+            first = ", ".join(damaged[:_NAMED_FILES])
+            more = f" and {len(damaged) - _NAMED_FILES} more" if len(damaged) > _NAMED_FILES else ""
+            return f"the last {self.last_bytes} bytes of {first}{more} are zeros"
+
+        return _at_rest(runtime, self.node, damage, f"no file of its disk matches {self.files}")
+
+    def arguments(self) -> Mapping[str, object]:
+        return {"node": self.node, "files": self.files, "last_bytes": self.last_bytes}
+
+
+_NAMED_FILES = 3
+"""How many damaged files a receipt names."""
+
+
+def damage_disk(node: str, files: str, last_bytes: int) -> DiskDamage:
+    """SIGKILL, and the last bytes of some files of the node's disk become zeros: of each folder,
+    the newest file that matches `files`, such as `orders-*/*.log`. The next process starts when the
+    fault heals."""
+    if last_bytes < 1:
+        raise UsageError("damage_disk takes last_bytes of at least 1")
+    return DiskDamage(node, files, last_bytes)
+
+
+def _at_rest(
+    runtime: Runtime, node: str, change: Callable[[Slot], str], missed: str = ""
+) -> Injected:
+    """Ends the node's process, and changes its disk. `change` says what it did, or nothing if it
+    did nothing: then `missed` says why."""
+    slot = find_slot(runtime.layout, node)
+
+    def heal() -> Receipt:
+        return ensure_living(runtime, slot)
+
+    victim = runtime.living(slot)
+    if victim is None:
+        return Injected((node,), Receipt(False, f"no process runs in {node}"), heal)
+    limit_ms = END_BOUND_MS[Signal.KILL]
+    if not end(runtime, victim, Signal.KILL, limit_ms):
+        late = Receipt(False, f"{named(victim)} did not end {limit_ms} ms after SIGKILL")
+        return Injected((victim.name,), late, heal)
+    done = change(slot)
+    evidence = f"{named(victim)} ended by SIGKILL, and {done or missed}"
+    return Injected((victim.name,), Receipt(bool(done), evidence), heal)
+
+
 @hookimpl
 def fencepost_faults() -> Mapping[str, FaultFactory]:
     return {
@@ -166,4 +225,5 @@ def fencepost_faults() -> Mapping[str, FaultFactory]:
         "bounce": bounce,
         "lose_power": lose_power,
         "wipe_disk": wipe_disk,
+        "damage_disk": damage_disk,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import permutations
 from pathlib import Path
+from shutil import rmtree
 
 import echo_node
 import pytest
@@ -164,6 +165,28 @@ def test_a_killed_node_comes_back_when_it_heals(runtime: Runtime, faults: Faults
     assert living_pid(runtime, "broker-1") == -1
     assert killed.heal().true
     assert living_pid(runtime, "broker-1") not in (before, -1)
+
+
+def test_a_damaged_disk_ends_in_zeros_when_the_next_process_starts(
+    runtime: Runtime, faults: Faults
+) -> None:
+    assert isinstance(runtime, ProcessRuntime)
+    disk = runtime.folder.data_of("broker-1")
+    (disk / "orders-0").mkdir()
+    for name in ("00.log", "07.log"):
+        (disk / "orders-0" / name).write_bytes(b"messages")
+    with faults.damage_disk("broker-1", files="orders-*/*.log", last_bytes=3) as active:
+        assert active.receipt.true
+        assert active.receipt.evidence.endswith("the last 3 bytes of orders-0/07.log are zeros")
+        assert (disk / "orders-0" / "07.log").read_bytes() == b"messa\0\0\0"
+        assert (disk / "orders-0" / "00.log").read_bytes() == b"messages"
+    assert living_pid(runtime, "broker-1") != -1
+    with faults.damage_disk("broker-1", files="audit-*/*.log", last_bytes=3) as active:
+        assert not active.receipt.true
+        assert active.receipt.evidence.endswith("no file of its disk matches audit-*/*.log")
+    with pytest.raises(UsageError, match="last_bytes of at least 1"):
+        faults.damage_disk("broker-1", files="*", last_bytes=0)
+    rmtree(disk / "orders-0")
 
 
 def test_a_node_that_is_dead_already_gives_no_receipt(runtime: Runtime, faults: Faults) -> None:

@@ -250,6 +250,15 @@ class Runtime(Protocol):
         """
         ...
 
+    def damage_disk(self, target: Slot, files: str, last_bytes: int) -> Sequence[str]:
+        """Damages the disk of a slot without a process, as torn writes do: the last bytes of the
+        newest file that matches in each folder become zeros. Returns the files.
+
+        `files` is a pattern of `PurePath.match`, below the disk. Raises UsageError if a process
+        runs in the target, or if its simulated disk cannot be damaged.
+        """
+        ...
+
     def close(self, completed: bool = True) -> None:
         """Ends every process that the run started, in bounded time; may be called twice.
 
@@ -266,6 +275,13 @@ class Powered(Protocol):
         """Ends a process together with its machine; the receipt names the slot whose disk lost
         data."""
         ...
+
+
+def check_at_rest(runtime: Runtime, slot: Slot) -> None:
+    """Raises UsageError if a process runs in the slot, and uses its disk."""
+    occupant = runtime.living(slot)
+    if occupant is not None:
+        raise UsageError(f"{occupant.name} is alive in {slot.name}: its disk is in use")
 
 
 def let_pass_until(runtime: Runtime, at_ns: int) -> None:

@@ -221,6 +221,16 @@ def _wipe_disk(d: _Draw) -> Planned:
     return d.alone(_planned("wipe_disk", {"node": broker}, d.around_lease(), broker))
 
 
+def _damage_disk(d: _Draw) -> Planned:
+    broker, last_bytes = d.broker(), d.between(1, _TORN_BYTES)
+    arguments = {"node": broker, "files": _PARTITION_LOGS, "last_bytes": last_bytes}
+    return d.alone(_planned("damage_disk", arguments, d.around_lease(), broker))
+
+
+_PARTITION_LOGS, _TORN_BYTES = "[!_]*/*.log", 8192
+"""Not the logs of the metadata and of internal topics: their names begin with an underscore."""
+
+
 def _terminate(d: _Draw) -> Planned:
     node = d.node()
     return _planned("terminate", {"node": node}, d.between(0, 1_000), node)
@@ -379,6 +389,7 @@ _MENU: Sequence[Row] = (
     (1, "kill", _bounce_in_rhythm),
     (2, "cut", _cut_clients),
     (1, "wipe_disk", _wipe_disk),
+    (1, "damage_disk", _damage_disk),
     (2, "terminate", _terminate),
     (2, "pause", _pause),
     (3, "duplicate_id", _duplicate),

@@ -16,8 +16,8 @@ from fencepost_kafka.active_faults import slot_of
 Keys = tuple[tuple[str | int, ...], ...]
 NONE: Keys = ()
 RUN: Keys = ((),)
-EMPTIES_DISK = "wipe_disk"
-"""The fault after which a node's next process finds nothing that the former one stored."""
+HARMS_DISK = ("wipe_disk", "damage_disk")
+"""The faults after which a node's next process finds less than the former one had stored."""
 NOTHING: Sequence[Finding] = ()
 """The findings of most steps: none."""
 
@@ -41,11 +41,11 @@ def by_topic(event: Event) -> Keys:
 
 
 def by_disk(event: Event) -> Keys:
-    """The slot of the process that wrote the event; or whose disk a fault emptied."""
+    """The slot of the process that wrote the event; or whose disk a fault emptied or damaged."""
     body = event.body
     if isinstance(body, FaultInjected):
         slots = {slot_of(target) for target in body.targets}
-        return tuple((slot,) for slot in sorted(slots)) if body.fault == EMPTIES_DISK else NONE
+        return tuple((slot,) for slot in sorted(slots)) if body.fault in HARMS_DISK else NONE
     return ((slot_of(event.process),),)
 
 

@@ -210,6 +210,24 @@ def test_flushed_data_survives_a_power_loss(
     assert writes.acked <= clients.read_all("orders")
 
 
+@clause("RP-05", "RP-10", "JEPSEN-lost-write")
+def test_a_log_whose_end_is_damaged_is_fetched_again(
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
+) -> None:
+    clients.create_topic("orders", partitions=1)
+    writes = clients.produce("orders", rate=100)
+    cluster.eventually(writes.acked_at_least(100))
+    leader = cluster.leader("orders", 0)
+    for victim in (cluster.followers("orders", 0)[0], leader):
+        with faults.damage_disk(victim, files="orders-*/*.log", last_bytes=2_000):
+            cluster.eventually(victim.fenced_by_controller)
+        cluster.eventually(cluster.recovered)
+        cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
+    writes.stop()
+    cluster.eventually(writes.settled)
+    assert writes.acked <= clients.read_all("orders")
+
+
 @clause("JEPSEN-aborted-read")
 def test_a_write_that_was_finally_refused_is_never_read(
     cluster: KafkaCluster, clients: KafkaClients

@@ -163,6 +163,8 @@ def test_a_slot_holds_one_process(pair: Runtime) -> None:
         pair.start(slot(pair, "clients"))
     with pytest.raises(UsageError, match="its disk is in use"):
         pair.copy_disk(slot(pair, "broker-2"), slot(pair, "broker-1"))
+    with pytest.raises(UsageError, match="its disk is in use"):
+        pair.damage_disk(slot(pair, "broker-1"), "*.log", 1)
 
 
 def test_a_killed_process_is_gone_and_the_next_one_takes_its_place(pair: Runtime) -> None:

@@ -164,6 +164,23 @@ def test_a_duplicate_has_a_pod_of_its_own_and_may_have_a_copy_of_the_disk(make: 
     assert disk(runtime, "broker-1-duplicate") == {"original"}
 
 
+def test_the_disk_of_a_pod_is_damaged_file_by_file(pair: ProcessRuntime) -> None:
+    broker = slot(pair, "broker-1")
+    with pytest.raises(UsageError, match="its disk is in use"):
+        pair.damage_disk(broker, "*.log", 1)
+    write(pair, "broker-1", "orders-0/00.log")
+    write(pair, "broker-1", "kept")
+    first = pair.living(broker)
+    assert first is not None
+    assert pair.signal(first, Signal.KILL).true
+    assert pair.damage_disk(broker, "orders-*/*.log", 2) == ["orders-0/00.log"]
+    pair.start(broker)
+    pair.close()
+    folder = pair.folder.data_of("broker-1")
+    assert (folder / "orders-0" / "00.log").read_bytes() == b"ke\0\0"
+    assert (folder / "kept").read_bytes() == b"kept"
+
+
 # ------------------------------------------------------------------------------------------ links
 
 

@@ -72,9 +72,9 @@ def test_flushed_messages_that_are_gone_break_rp_26() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "broken"), [("wipe_disk", False), ("kill", True)], ids=["wipe_disk", "kill"]
+    ("fault", "broken"), [("wipe_disk", False), ("damage_disk", False), ("kill", True)]
 )
-def test_only_a_fault_that_empties_the_disk_takes_what_had_been_flushed(
+def test_only_a_fault_that_harms_the_disk_takes_what_had_been_flushed(
     fault: str, broken: bool
 ) -> None:
     h = HistoryBuilder()

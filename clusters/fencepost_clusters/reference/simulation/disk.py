@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
+from fencepost import torn, torn_files
 from fencepost_clusters.reference.core.assembly import DiskContents
 from fencepost_clusters.reference.core.log.entry import entry
 from fencepost_clusters.reference.core.node.effects import (
@@ -68,6 +69,18 @@ class MemoryLog:
         forgets all of them, since a kernel seldom writes back."""
         least = bisect_right(self.ends, self.synced)
         keep = least if chance(0, 1) else chance(least, len(self.ends))
+        self.truncate(self.ends[keep - 1] if keep else 0)
+
+    def damage(self, last_bytes: int) -> None:
+        """Drops what recovery drops when the last bytes have become zeros: it cuts a log off at the
+        first damaged batch."""
+        keep = number = len(self.batches)
+        while number and last_bytes > 0:
+            number -= 1
+            data = self.batches[number]
+            if torn(data, last_bytes) != data:  # its last bytes may be zeros anyway
+                keep = number
+            last_bytes -= len(data)
         self.truncate(self.ends[keep - 1] if keep else 0)
 
     def copy(self) -> MemoryLog:
@@ -140,6 +153,16 @@ class MemoryDisk:
         self.logs.pop(name, None)
         if name == LOG_NAME:
             self.snapshot = None
+
+    def damage(self, files: str, last_bytes: int) -> Sequence[str]:
+        """See `fencepost.DamageableDisk`. A log is one file here."""
+        paths = {
+            f"{name}/{log.bases[0]:020d}.log": log for name, log in self.logs.items() if log.bases
+        }
+        damaged = torn_files(paths, files)
+        for path in damaged:
+            paths[path].damage(last_bytes)
+        return damaged
 
     def copy(self) -> Self:
         return type(self)(

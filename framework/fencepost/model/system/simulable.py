@@ -7,7 +7,7 @@ unchanged; the simulator decides how they are delivered (`fencepost.runtimes.sim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, Self, runtime_checkable
 
 from msgspec import Struct
@@ -105,6 +105,17 @@ class SimulatedDisk(Protocol):
 
     def lose_power(self, chance: Chance) -> None:
         """Loses some of what was never synced, like a machine that loses power."""
+        ...
+
+
+@runtime_checkable
+class DamageableDisk(Protocol):
+    """A simulated disk that torn writes can damage."""
+
+    def damage(self, files: str, last_bytes: int) -> Sequence[str]:
+        """What is left is what a node's recovery leaves of it: nothing from the first damaged
+        record of each file on. `files` and `last_bytes`: see `Runtime.damage_disk`; returns the
+        files as a real node would name them."""
         ...
 
 

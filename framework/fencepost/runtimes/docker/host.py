@@ -13,11 +13,13 @@ them.
 
 from __future__ import annotations
 
+import io
 import os
 import selectors
 import signal
+import tarfile
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -30,6 +32,7 @@ from fencepost.model.clock import now_ns
 from fencepost.model.errors import EnvironmentFailed
 from fencepost.model.system.capabilities import System
 from fencepost.model.system.topology import CLIENT, Layout, Slot
+from fencepost.model.torn_files import torn, torn_files
 from fencepost.runtimes.docker.engine import Container, Engine, Leftover, Stream, connect, owner
 from fencepost.runtimes.docker.pods import DATA, IMAGE, MOUNT, WORK, PodProber, Pods, named
 from fencepost.runtimes.docker.sources import SOURCES_LABEL, digest
@@ -379,6 +382,14 @@ class DockerHost:
         if packed is not None:
             pod.unpack(packed)
 
+    def damage_disk(self, target: Slot, files: str, last_bytes: int) -> Sequence[str]:
+        """See `Backend.damage_disk`."""
+        pod = self.toxiproxies.of(target)
+        disk = _unpacked(pod.pack())
+        damaged = torn_files(disk, files)
+        pod.unpack(_packed({path: torn(disk[path], last_bytes) for path in damaged}))
+        return damaged
+
     def close(self) -> None:
         """See `Backend.close`; the disks are saved in the run's folder before."""
         if self._closed:
@@ -390,6 +401,24 @@ class DockerHost:
     def _is_ours(self, left: Leftover) -> bool:
         # A name is followed by a dash: fencepost-12 does not belong to fencepost-1.
         return left.owner == owner() and f"{left.name}-".startswith(f"{self._prefix}-")
+
+
+def _unpacked(packed: bytes) -> Mapping[str, bytes]:
+    """The files of a packed disk, by path."""
+    with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+        held = ((entry.name, tar.extractfile(entry)) for entry in tar)
+        return {name: file.read() for name, file in held if file is not None}
+
+
+def _packed(files: Mapping[str, bytes]) -> bytes:
+    """Files, packed as a pod packs them."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as tar:
+        for name, data in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+    return packed.getvalue()
 
 
 def _prefix(run: int) -> str:

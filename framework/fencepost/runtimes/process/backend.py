@@ -7,7 +7,7 @@ and opens it once the layout is known. `fencepost.runtimes.process.host` and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -103,6 +103,10 @@ class Backend(Protocol):
 
     def copy_disk(self, source: Slot | None, target: Slot) -> None:
         """Replaces the target's disk by the present content of the source's (None: empties it)."""
+        ...
+
+    def damage_disk(self, target: Slot, files: str, last_bytes: int) -> Sequence[str]:
+        """See `Runtime.damage_disk`."""
         ...
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import final
@@ -13,6 +14,7 @@ from fencepost.injection.probes import HostProber, Prober
 from fencepost.injection.toxiproxies import HostToxiproxies, find_toxiproxy, toxiproxy_version
 from fencepost.model.system.capabilities import System
 from fencepost.model.system.topology import Layout, Slot
+from fencepost.model.torn_files import torn, torn_files
 from fencepost.runtimes.process.backend import Backend, BackendKind, Home
 from fencepost.supervision.addresses import Addresses, claim
 from fencepost.supervision.launcher import Launcher
@@ -67,6 +69,15 @@ class HostBackend:
             disk.mkdir(parents=True)
         else:
             _copy(self._folder.data_of(source.name), disk)
+
+    def damage_disk(self, target: Slot, files: str, last_bytes: int) -> Sequence[str]:
+        """See `Backend.damage_disk`."""
+        disk = self._folder.data_of(target.name)
+        held = (str(path.relative_to(disk)) for path in disk.rglob("*") if path.is_file())
+        damaged = torn_files(held, files)
+        for path in damaged:
+            (disk / path).write_bytes(torn((disk / path).read_bytes(), last_bytes))
+        return damaged
 
     def close(self) -> None:
         """See `Backend.close`."""

@@ -62,6 +62,7 @@ from fencepost.model.runtime import (
     Process,
     Receipt,
     Signal,
+    check_at_rest,
     clients_slot,
 )
 from fencepost.model.system.capabilities import Command, Launchable, ParsesLogs, Place
@@ -285,13 +286,13 @@ class ProcessRuntime:
         return self._processes.living(slot.name)
 
     def copy_disk(self, source: Slot | None, target: Slot) -> None:
-        """See `Runtime.copy_disk`, and `Backend.copy_disk`."""
-        self._take_in()
-        occupant = self._processes.living(target.name)
-        if occupant is not None:
-            raise UsageError(f"{occupant.name} is alive in {target.name}: its disk is in use")
+        check_at_rest(self, target)
         self._links.open([target])
         self._backend.copy_disk(source, target)
+
+    def damage_disk(self, target: Slot, files: str, last_bytes: int) -> Sequence[str]:
+        check_at_rest(self, target)
+        return self._backend.damage_disk(target, files, last_bytes)
 
     def place(self, slot: Slot) -> Place:
         """The place of the slot's next process."""
@@ -487,8 +488,7 @@ class ProcessRuntime:
         return process
 
     def _on_links(self, slots: Collection[str], change: Callable[[], Receipt]) -> Receipt:
-        """Changes links while no process at their ends is stopped, then notes which processes have
-        ended."""
+        """Changes links while no process at their ends is stopped, then notes the ends since."""
         self._take_in()
         with self._processes.resumed(slots) as resumed:
             receipt = change()

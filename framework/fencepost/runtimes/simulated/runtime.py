@@ -47,11 +47,18 @@ from fencepost.model.runtime import (
     Process,
     Receipt,
     Signal,
+    check_at_rest,
     client_port,
     clients_slot,
 )
 from fencepost.model.system.capabilities import Place
-from fencepost.model.system.simulable import Framing, Simulable, SimulatedDisk, SimulatedProcess
+from fencepost.model.system.simulable import (
+    DamageableDisk,
+    Framing,
+    Simulable,
+    SimulatedDisk,
+    SimulatedProcess,
+)
 from fencepost.model.system.subject import Subject
 from fencepost.model.system.topology import CLIENT, Cut, Layout, Link, Slot
 from fencepost.model.system.worker_config import WorkerConfig
@@ -258,13 +265,19 @@ class SimulatedRuntime:
 
     def copy_disk(self, source: Slot | None, target: Slot) -> None:
         """See `Runtime.copy_disk`."""
-        occupant = self.living(target)
-        if occupant is not None:
-            raise UsageError(f"{occupant.name} is alive in {target.name}: its disk is in use")
+        check_at_rest(self, target)
         if source is None:
             self._disks.pop(target.name, None)
         else:
             self._disks[target.name] = self._disk(source.name).copy()
+
+    def damage_disk(self, target: Slot, files: str, last_bytes: int) -> Sequence[str]:
+        """See `Runtime.damage_disk`."""
+        check_at_rest(self, target)
+        disk = self._disk(target.name)
+        if not isinstance(disk, DamageableDisk):
+            raise UsageError(f"the simulated disk of {target.name} cannot be damaged")
+        return disk.damage(files, last_bytes)
 
     def place(self, slot: Slot) -> Place:
         process = f"{slot.name}#{self._starts[slot.name] + 1}"

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fencepost.model.torn_files import torn, torn_files
 from fencepost_clusters.reference.core.log.entry import Entry
 from fencepost_clusters.reference.core.log.index import LogIndex
 from fencepost_clusters.reference.shell.storage import Disk, Log
+from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.wire import record_batch
 
 
@@ -71,6 +73,26 @@ def test_a_log_is_cut_off_at_the_first_damaged_batch(tmp_path: Path, damage: str
     log.append(batch(10))
     log.close()
     assert [e.base for e in Log(tmp_path, 1 << 20).entries] == [0, 2, 4, 6, 8, 10]
+
+
+@pytest.mark.parametrize("last_bytes", [1, 60, 61, 400, 5_000])
+def test_torn_writes_leave_as_much_of_a_disk_in_memory_as_of_a_real_one(
+    tmp_path: Path, last_bytes: int
+) -> None:
+    real, memory = Disk(tmp_path, 1 << 20), MemoryDisk()
+    for name, batches in (("orders-0", 9), ("orders-1", 1), ("__kafka_metadata-0", 4)):
+        for number in range(batches):
+            real.log(name).append(batch(2 * number))
+            memory.log(name).append(batch(2 * number))
+        real.log(name).close()
+    held = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.log")]
+    files = torn_files(held, "[!_]*/*.log")
+    for path in files:
+        (tmp_path / path).write_bytes(torn((tmp_path / path).read_bytes(), last_bytes))
+    assert memory.damage("[!_]*/*.log", last_bytes) == files
+    again = Disk(tmp_path, 1 << 20)
+    assert memory.recover().logs == again.recover().logs
+    assert len(memory.log("__kafka_metadata-0").batches) == 4
 
 
 def test_votes_and_checkpoints_survive(tmp_path: Path) -> None:
