@@ -43,7 +43,6 @@ CAUSES: Mapping[str, Sequence[str]] = {
     "former-controller-judges": (CONTROLLER,),
     "deposed-answers-heartbeats": (CONTROLLER,),
     "obeys-deposed-controller": (CONTROLLER,),
-    "registers-unfenced": ("first broker",),
     "lease-under-old-epoch": ("first broker",),
     "loser-still-counts": ("last broker",),
     "serves-without-lease": ("first broker",),
@@ -96,6 +95,8 @@ CAUSES: Mapping[str, Sequence[str]] = {
     (
         *("snapshot-misses-changes", "two-snapshots-at-once", "writes-newer-format"),
         *("lag-stays-zero", "answers-uncommitted", "lease-by-controller-clock", "never-fences"),
+        # The entry that it takes over is active: its process had lost nothing, or has it again.
+        "registers-unfenced",
         *("keeps-stale-broker", "online-with-stale-metadata", "unauthorized-requests-accepted"),
         *("admits-a-controllers-id", "admits-unsupporting-broker", "restart-waits-out-lease"),
         *("shutdown-while-leading", "registers-unrecovered", "starting-broker-serves"),
