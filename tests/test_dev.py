@@ -108,6 +108,27 @@ def test_kafka_may_be_left_out_of_containers_unless_they_are_required(checkout: 
         assert "Apache Kafka was left out: Maven (mvn)" in sentence
 
 
+@pytest.mark.tool
+@pytest.mark.parametrize("absolute", [False, True])
+def test_toxiproxy_is_built_into_the_environment_wherever_that_is(
+    checkout: Path, absolute: bool
+) -> None:
+    programs = checkout / "elsewhere" / "bin"
+    programs.mkdir(parents=True)
+    add(checkout, "go", 'while [ "$1" != -o ]; do shift; done; echo built >"$2"')
+    words = "/^TOXIPROXY=/p; /^VENV=/p; /^BIN=/p; /^say()/,/^}/p; /^install_toxiproxy()/,/^}/p"
+    subprocess.run(
+        ["bash", "-c", f"source <(sed -n '{words}' dev); install_toxiproxy"],
+        cwd=checkout,
+        env={
+            "PATH": str(checkout.parent / "bin"),
+            "FENCEPOST_VENV": str(checkout / "elsewhere") if absolute else "elsewhere",
+        },
+        check=True,
+    )
+    assert (programs / "fencepost-toxiproxy").read_text() == "built\n"
+
+
 @dataclass(frozen=True)
 class SuiteTest:
     """A test of the suites: the runtimes it is marked for, what it shows of real nodes, and the

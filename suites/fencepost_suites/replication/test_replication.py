@@ -210,6 +210,7 @@ def test_flushed_data_survives_a_power_loss(
     assert writes.acked <= clients.read_all("orders")
 
 
+@physical("disks")
 @clause("RP-05", "RP-10", "JEPSEN-lost-write")
 def test_a_log_whose_end_is_damaged_is_fetched_again(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
