@@ -83,27 +83,26 @@ class Forwarding:
                 left_ms = min(left_ms, self._settings.ms("request.timeout.ms"))
             one.call = self._out.call(address, "admin", one.received.message, left_ms)
 
-    def answered(self, call_id: int, answer: m.Response, now: Instant) -> bool:
-        """Passes an answer on; False if the call was none of these."""
-        one = next((x for x in self._all if x.call == call_id), None)
-        if one is None:
-            return False
-        if Error.NOT_CONTROLLER in changes.errors(answer):
-            one.call, one.retry_ns = None, now.monotonic_ns + RETRY_NS
-        else:
-            self._answer(one, answer)
-        return True
+    def answered(self, call_id: int, answer: m.Response, now: Instant) -> None:
+        """Passes an answer on, if the call was one of these."""
+        for one in self._called(call_id):
+            if Error.NOT_CONTROLLER in changes.errors(answer):
+                one.call, one.retry_ns = None, now.monotonic_ns + RETRY_NS
+            else:
+                self._answer(one, answer)
 
-    def failed(self, call_id: int, now: Instant) -> bool:
-        """A call got no answer; False if it was none of these."""
-        one = next((x for x in self._all if x.call == call_id), None)
-        if one is None:
-            return False
-        if self._requests.is_read(one.received.message):
-            one.call, one.retry_ns = None, now.monotonic_ns + RETRY_NS
-            return True
-        self._answer(one, self._requests.refused(one.received.message, Error.REQUEST_TIMED_OUT))
-        return True
+    def failed(self, call_id: int, now: Instant) -> None:
+        """A call got no answer, if it was one of these."""
+        for one in self._called(call_id):
+            asked = one.received.message
+            if self._requests.is_read(asked):
+                one.call, one.retry_ns = None, now.monotonic_ns + RETRY_NS
+            else:
+                self._answer(one, self._requests.refused(asked, Error.REQUEST_TIMED_OUT))
+
+    def _called(self, call_id: int) -> list[_Forwarded]:
+        """The request of a call, if there is one."""
+        return [one for one in self._all if one.call == call_id]
 
     def _answer(self, one: _Forwarded, answer: m.Response) -> None:
         self._all.remove(one)

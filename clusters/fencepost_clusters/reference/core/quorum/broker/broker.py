@@ -324,20 +324,16 @@ class BrokerNode:
         if self.replicas.is_isr_request(what.call_id):
             self.replicas.answered(what.call_id, isr_requests.outcome(what.message), now)
             return
-        _ = (
-            self.raft.answered(what.call_id, what.message, now)
-            or self.following.answered(what.call_id, what.message, now)
-            or self.forwarding.answered(what.call_id, what.message, now)
-        )
+        self.raft.answered(what.call_id, what.message, now)
+        self.following.answered(what.call_id, what.message, now)
+        self.forwarding.answered(what.call_id, what.message, now)
 
     def _failed(self, what: CallFailed, now: Instant) -> None:
-        _ = (
-            self.lifecycle.failed(what.call_id, now)
-            or self.raft.failed(what.call_id, now)
-            or self.following.failed(what.call_id, now)
-            or self.replicas.failed(what.call_id, now)
-            or self.forwarding.failed(what.call_id, now)
-        )
+        self.lifecycle.failed(what.call_id, now)
+        self.raft.failed(what.call_id, now)
+        self.following.failed(what.call_id, now)
+        self.replicas.failed(what.call_id, now)
+        self.forwarding.failed(what.call_id, now)
 
     # ------------------------------------------------------------------------------------ requests
 

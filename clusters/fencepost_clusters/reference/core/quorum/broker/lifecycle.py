@@ -248,14 +248,13 @@ class Lifecycle:
             self._refused(Error(answer.error_code), answer, beat.target, now)
         return True
 
-    def failed(self, call_id: int, now: Instant) -> bool:
-        """A heartbeat got no answer; False if the call was no heartbeat."""
+    def failed(self, call_id: int, now: Instant) -> None:
+        """A heartbeat got no answer, if the call was one."""
         if self._beat is None or self._beat.call != call_id:
-            return False
+            return
         self._next_target(self._beat.target)
         self._beat = None
         self._next_ns = now.monotonic_ns + RETRY_NS
-        return True
 
     def _next_target(self, tried: int) -> None:
         """The controller to try next while no leader is known."""

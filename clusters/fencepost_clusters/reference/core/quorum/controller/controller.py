@@ -129,7 +129,8 @@ class ControllerNode:
                     handled = self.raft.answered(what.call_id, what.message, now)
                     assert handled, f"no part of this node made call {what.call_id}"
             case CallFailed():
-                _ = self._reporting.failed(what.call_id) or self.raft.failed(what.call_id, now)
+                self._reporting.failed(what.call_id)
+                self.raft.failed(what.call_id, now)
             case ShutdownAsked():
                 self.raft.step_down(now)
                 self._follow_leadership(now)
@@ -171,9 +172,10 @@ class ControllerNode:
 
     def _follow_leadership(self, now: Instant) -> None:
         """Begins or ends this controller's term if the quorum's leadership has changed."""
-        if self.raft.leading and self._led_epoch != self.raft.epoch:
-            if self._ahead is not None:
+        if self._ahead is not None:
+            if not self.raft.leading:
                 self._leave()
+        elif self.raft.leading:
             self._led_epoch = self.raft.epoch
             self._ahead = self.committed.image.copy()
             for batch in self.log.batches(self.committed.applied, self.log.end):
@@ -182,14 +184,11 @@ class ControllerNode:
             self._leases = registration.at_takeover(
                 self._ahead, now, self.settings.lease_ms * 1_000_000, self._policies.leases
             )
-            self._next_check_ns = now.monotonic_ns
             self._coordination = Coordination(
                 self.settings, self.raft.epoch, self._policies.term, self._out
             )
             wanted = self.settings.ms("metadata.format.level")
             self._apply(features.finalize(self._ahead, wanted), now)
-        elif not self.raft.leading and self._ahead is not None:
-            self._leave()
 
     def _follow_log(self) -> None:
         """Replays the committed records; if a leader's snapshot replaced the log, from its

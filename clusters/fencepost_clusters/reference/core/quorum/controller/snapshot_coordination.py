@@ -131,9 +131,7 @@ class Reporting:
         assert isinstance(answer, m.ControllerHeartbeatResponse), answer
         return answer.error_code == 0 and answer.start_snapshot and offset == self._reported
 
-    def failed(self, call_id: int) -> bool:
-        """A heartbeat got no answer; False if the call was no heartbeat."""
-        if call_id != self._call:
-            return False
-        self._call = None
-        return True
+    def failed(self, call_id: int) -> None:
+        """A heartbeat got no answer, if the call was one."""
+        if call_id == self._call:
+            self._call = None

@@ -494,14 +494,12 @@ class Raft:
                 raise AssertionError(f"{message!r} answers no call of the quorum")
         return True
 
-    def failed(self, call_id: int, now: Instant) -> bool:
-        """A call got no answer; False if it was not the quorum's."""
-        if self._calls.pop(call_id, None) is None:
-            return False
+    def failed(self, call_id: int, now: Instant) -> None:
+        """A call got no answer, if it was the quorum's."""
+        self._calls.pop(call_id, None)
         if call_id == self._fetch_call:
             self._fetch_call = None
             self._look_elsewhere(now)
-        return True
 
     def _look_elsewhere(self, now: Instant) -> None:
         """After a fetch found no leader, an observer forgets it and asks the next controller."""
