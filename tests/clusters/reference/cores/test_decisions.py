@@ -318,6 +318,31 @@ def test_names_of_defects_differ() -> None:
     assert len({one.defect.name for one in EVERY_DEFECT}) == len(EVERY_DEFECT)
 
 
+@pytest.mark.parametrize(
+    ("key_type", "error"),
+    [(0, Error.NONE), (1, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)],
+    ids=["group", "transaction"],
+)
+def test_a_broker_coordinates_groups_and_no_transactions(key_type: int, error: Error) -> None:
+    built = Image()
+    at = r.EndPoint(name="CLIENT", host="broker-1", port=9092)
+    built.replay(
+        r.BrokerRecord(
+            broker_id=1,
+            broker_epoch=0,
+            end_points=(at,),
+            fenced=False,
+            incarnation_id=uuid.UUID(int=1),
+        ),
+        0,
+    )
+    asked = m.FindCoordinatorRequest(key="some", key_type=key_type)
+    found = serving.find_coordinator(built, asked, 1)
+    assert (found.error_code, found.port) == (error, 9092 if error is Error.NONE else -1)
+    # Before it is registered, it has no address.
+    assert serving.find_coordinator(Image(), asked, 1).error_code != Error.NONE
+
+
 def named(built: Image, asked: m.MetadataRequestTopic) -> m.MetadataResponseTopic:
     """A topic in the answer to Metadata."""
     request = m.MetadataRequest(topics=(asked,))

@@ -1,4 +1,4 @@
-"""A client's administrative request, which a broker of the quorum forwards to the active controller."""
+"""A client's administrative request, which a broker of the quorum forwards to its controller."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ def created(error: Error) -> m.CreateTopicsResponse:
 
 def errors(done: list[e.Reply]) -> list[int]:
     answers = [one.message for one in done]
-    return [
-        one.topics[0].error_code for one in answers if isinstance(one, m.CreateTopicsResponse)
-    ]
+    return [one.topics[0].error_code for one in answers if isinstance(one, m.CreateTopicsResponse)]
 
 
 def admin_calls(broker: QuorumBroker) -> int:

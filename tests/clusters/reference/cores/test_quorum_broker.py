@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import uuid
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from crc32c import crc32c
@@ -35,8 +36,10 @@ from fencepost_kafka import (
     FollowerFetched,
     HighWatermarkAdvanced,
     LogAppended,
+    MetadataDigest,
     ProduceAnswered,
     RequestRefused,
+    SnapshotStarted,
     SnapshotStored,
 )
 
@@ -349,6 +352,10 @@ def test_a_broker_takes_a_snapshot_each_time_that_enough_is_committed_since_the_
         broker.commits(ROW)
         broker.node.passes(0.02)
     assert [one.offset for one in broker.node.noted(SnapshotStored)] == [0, 10, 20, 30]
+    notes = [one.body for one in broker.node.effects if isinstance(one, e.Note)]
+    begun = [(a, b) for a, b in pairwise(notes) if isinstance(b, SnapshotStarted)]
+    digests = [a.offset for a, _ in begun if isinstance(a, MetadataDigest)]
+    assert digests == [b.offset for _, b in begun], "each says which state it is of"
 
 
 def test_a_broker_fetches_from_the_controller_that_answers_its_heartbeat(
@@ -393,9 +400,26 @@ def test_the_parts_of_one_snapshot_do_not_count_for_the_next(broker: QuorumBroke
     broker.node.answers("metadata", snapshot_part(first, b"x" * 40, size=100))
     assert wanted(broker) == (first, 40)
     broker.node.answers("metadata", snapshot_part(second, b"x", size=100))
+    asked = broker.node.called("metadata").message
+    assert isinstance(asked, m.FetchRequest), "a part that does not fit ends a download"
     sent_to = fetch_answer(CONTROLLER, TERM, high_watermark=broker.end, snapshot=second)
     broker.node.answers("metadata", sent_to)
     assert wanted(broker) == (second, 0)
+
+
+@pytest.mark.parametrize("data", [b"", b"x" * 80], ids=["too short", "too long"])
+def test_a_snapshot_that_is_not_as_long_as_it_was_said_to_be_is_not_stored(
+    broker: QuorumBroker, data: bytes
+) -> None:
+    snapshot = m.SnapshotId(end_offset=50, epoch=TERM)
+    sent_to = fetch_answer(CONTROLLER, TERM, high_watermark=broker.end, snapshot=snapshot)
+    broker.node.answers("metadata", sent_to)
+    broker.node.answers("metadata", snapshot_part(snapshot, b"x" * 40, size=100))
+    broker.node.answers("metadata", snapshot_part(snapshot, data, position=40, size=100))
+    asked = broker.node.called("metadata").message
+    assert isinstance(asked, m.FetchRequest), "it asks the leader anew"
+    stored = [one.offset for one in broker.node.effects if isinstance(one, e.StoreSnapshot)]
+    assert 50 not in stored
 
 
 def test_a_broker_stays_in_the_epoch_of_its_leader_though_a_candidate_has_begun_another(

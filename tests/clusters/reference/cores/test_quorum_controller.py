@@ -250,6 +250,16 @@ def test_a_controller_whose_admission_was_not_committed_stands_for_no_election()
     assert controller.node.noted(ElectionStarted) == []
 
 
+def test_a_controller_whose_log_is_cut_off_after_a_record_of_voters_keeps_them() -> None:
+    controller = QuorumController(102, 103)
+    voters = {v: (f"c-{v - 100}", 9093) for v in VOTERS}
+    controller.follows(102, 1, record_batch.build([r.encode(voters_record(voters))], 0, 1, 1))
+    controller.follows(102, 1, record_batch.build([r.encode(ROW)], 1, 1, 1))
+    controller.follows(103, 2, diverging=m.EpochEndOffset(epoch=1, end_offset=1))
+    assert controller.core.log.end == 1
+    assert controller.core.raft.voters.keys() == {*VOTERS}
+
+
 def test_a_controller_that_a_snapshot_names_as_a_voter_stands_for_election_without_a_leader() -> (
     None
 ):

@@ -110,8 +110,8 @@ def test_a_heartbeat_without_an_answer_is_followed_by_one_to_the_next_controller
     for host in ("c-2", "c-3", "c-1"):
         lost = broker.node.called("heartbeat")
         broker.node.calls.remove(lost)
-        broker.node.give(e.CallFailed(lost.call_id, "timed out"))
         before = beaten(broker)
+        broker.node.give(e.CallFailed(lost.call_id, "timed out"))
         broker.node.passes(0.049)
         assert beaten(broker) == before
         broker.node.passes(0.001)
@@ -253,6 +253,29 @@ def test_a_broker_asks_to_become_active_as_soon_as_it_has_its_registration() -> 
         "Fenced",
         "Online",
     ]
+
+
+def test_a_broker_that_waits_for_its_registration_asks_again_soon() -> None:
+    broker = QuorumBroker()
+    before = beaten(broker)
+    broker.beats(BrokerState.FENCED)
+    broker.node.passes(0.049)
+    assert beaten(broker) == before
+    broker.node.passes(0.001)
+    assert beaten(broker) == before + 1
+
+
+def test_a_broker_remembers_that_it_was_active() -> None:
+    """Its policies may ask for it: whether it serves clients may depend on it."""
+    broker = QuorumBroker()
+    broker.beats(BrokerState.FENCED)
+    assert not broker.core.lifecycle.was_active
+    broker.registers()
+    broker.node.passes(0.1)
+    broker.beats(epoch=1)
+    assert broker.core.lifecycle.was_active
+    broker.node.passes(5)
+    assert (broker.state, broker.core.lifecycle.was_active) == (BrokerState.FENCED, True)
 
 
 def test_a_broker_that_gets_no_grant_ends_when_its_time_is_up() -> None:

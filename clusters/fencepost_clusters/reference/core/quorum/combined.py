@@ -86,6 +86,8 @@ class CombinedNode:
             node, step = self._todo.popleft()
             for effect in node.handle(step, now):
                 wanted.extend(self._outward(node, effect))
+            if any(isinstance(effect, Exit) for effect in wanted):
+                self._todo.clear()  # the process has ended
         return tuple(wanted)
 
     def _serving(self, listener: str) -> Node:

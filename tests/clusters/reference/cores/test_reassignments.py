@@ -1,0 +1,85 @@
+"""Reassignments, as the active controller of the quorum decides them at once."""
+
+from __future__ import annotations
+
+import pytest
+from quorum_bench import CONTROLLER, QuorumController
+
+from fencepost_clusters.reference.core.replication.cluster_state import Partition
+from fencepost_clusters.reference.wire import administration as a
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire.errors import Error
+
+
+@pytest.fixture
+def controller() -> QuorumController:
+    """The active controller of a quorum of one, with three active brokers; leaderships stay."""
+    settings = {"auto.leader.rebalance.enable": "false"}
+    return QuorumController(CONTROLLER, settings=settings).elected().activates(1, 2, 3)
+
+
+def create(controller: QuorumController, replicas: tuple[int, ...]) -> None:
+    at = m.CreatableReplicaAssignment(partition_index=0, broker_ids=replicas)
+    topic = m.CreatableTopic(
+        name="orders", num_partitions=-1, replication_factor=-1, assignments=(at,)
+    )
+    controller.asks(m.CreateTopicsRequest(topics=(topic,), timeout=1000))
+
+
+def reassign(controller: QuorumController, replicas: tuple[int, ...]) -> int:
+    """The error of the answer."""
+    part = a.ReassignablePartition(partition_index=0, replicas=replicas)
+    topic = a.ReassignableTopic(name="orders", partitions=(part,))
+    (reply,) = controller.asks(a.AlterPartitionReassignmentsRequest(timeout=1000, topics=(topic,)))
+    assert isinstance(reply.message, a.AlterPartitionReassignmentsResponse)
+    return reply.message.responses[0].partitions[0].error_code
+
+
+def partition(controller: QuorumController) -> Partition:
+    found = controller.core.committed.image.partition("orders", 0)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    "replicas", [(), (1, 1), (-1,), (1, -1), (1, 9)], ids=["none", "twice", "-1", "1 -1", "unknown"]
+)
+def test_a_target_that_is_no_set_of_live_brokers_is_refused(
+    controller: QuorumController, replicas: tuple[int, ...]
+) -> None:
+    create(controller, (1, 2))
+    assert reassign(controller, replicas) == Error.INVALID_REPLICA_ASSIGNMENT
+    assert partition(controller).replicas == (1, 2)
+
+
+def test_a_leader_leads_on_while_a_new_replica_catches_up(controller: QuorumController) -> None:
+    create(controller, (1, 2))
+    assert reassign(controller, (3, 2, 1)) == Error.NONE
+    one = partition(controller)
+    assert (one.replicas, one.isr, one.leader, one.adding) == ((3, 2, 1), (2, 1), 1, (3,))
+
+
+def test_a_leader_that_is_no_replica_any_more_is_followed_by_a_live_member_of_the_isr(
+    controller: QuorumController,
+) -> None:
+    create(controller, (1, 2))
+    assert reassign(controller, (2,)) == Error.NONE
+    one = partition(controller)
+    assert (one.replicas, one.isr, one.leader) == ((2,), (2,), 2)
+
+
+def rebalanced(controller: QuorumController, brokers: tuple[int, ...]) -> tuple[int, int, str]:
+    """The error, the number of partitions that move, and the message."""
+    (reply,) = controller.asks(a.RebalanceRequest(brokers=brokers, timeout=1000))
+    assert isinstance(reply.message, a.RebalanceResponse)
+    answer = reply.message
+    return answer.error_code, answer.moved, answer.error_message or ""
+
+
+def test_partitions_are_moved_to_live_brokers_only(controller: QuorumController) -> None:
+    create(controller, (1, 2))
+    refused = Error.INVALID_REPLICA_ASSIGNMENT
+    assert rebalanced(controller, (9,)) == (refused, 0, "broker 9 is not live")
+    assert rebalanced(controller, (3, 9)) == (refused, 0, "broker 9 is not live")
+    alone = QuorumController(CONTROLLER).elected()
+    assert rebalanced(alone, ()) == (refused, 0, "no broker is live")
