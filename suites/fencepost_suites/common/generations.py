@@ -6,6 +6,9 @@ messages: it may be wrong, or a node may never say it.
 
 Events of the former topic may come after that. So a node's events count again once it begins to
 lead or to follow, a consumer's once it is positioned, and a write counts if it was invoked since.
+A node that starts may still follow the former topic, with the messages on its disk, until it has
+read of the deletion. So before the topic is made again, a node counts only if its log is empty as it
+begins.
 """
 
 from __future__ import annotations
@@ -60,6 +63,8 @@ class Generations(Generic[S]):
     by_record: int = 0
     by_client: int = 0
     """How many deletions there were by the records, and by the answers to clients."""
+    made: bool = True
+    """Whether the topic was made again since the last deletion, by the records."""
     begun: set[tuple[str, int]] = field(default_factory=set)
     """The processes, and partitions, whose events are of the present topic."""
     invoked: set[str] = field(default_factory=set)
@@ -72,8 +77,11 @@ class Generations(Generic[S]):
             self.by_client += body.api == "delete_topic" and body.outcome == "ok"
         elif body.deleted and body.offset > self.deleted_at:
             self.by_record, self.deleted_at = self.by_record + 1, body.offset
+        elif body.offset > self.deleted_at:
+            self.made = True
         if max(self.by_record, self.by_client) == known:
             return False
+        self.made = False
         self.begun.clear()
         self.invoked.clear()
         return True
@@ -86,6 +94,9 @@ class Generations(Generic[S]):
         match body:
             case PartitionCommitted():
                 return body.offset > self.deleted_at
+            case LeadershipStarted() | FollowingStarted() if body.log_end > 0 and not self.made:
+                self.begun.discard((event.process, body.partition))
+                return False
             case LeadershipStarted() | FollowingStarted() | ConsumerPositioned():
                 self.begun.add((event.process, body.partition))
                 return True

@@ -20,7 +20,7 @@ from tests.suites.clients.client_histories import (
 from tests.suites.replication.replication_histories import mark, store
 
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import ConsumerPositioned, LeadershipEnded
+from fencepost_kafka import ConsumerPositioned, LeadershipEnded, TopicCommitted
 
 Words = Callable[[HistoryBuilder], None]
 WORDS = pytest.mark.parametrize("delete", [delete_topic, answer_deletion])
@@ -114,3 +114,25 @@ def test_replicas_of_a_topic_that_is_made_again_begin_anew() -> None:
         assert p.verdict(h, clause).verdict is not Outcome.VIOLATED
     p.lead(h, p.B3, 2)
     assert p.verdict(h, "RP-06").verdict is Outcome.VIOLATED
+
+
+@pytest.mark.parametrize("made", [False, True], ids=["deleted", "made again"])
+def test_a_node_that_starts_with_the_messages_of_a_deleted_topic_does_not_count_until_it_is_made(
+    made: bool,
+) -> None:
+    """It has not read of the deletion yet. Once the topic is there again, no log of it is old."""
+    h = HistoryBuilder()
+    p.lead(h, p.B1, 1)
+    store(h, p.B1, 0, "old", as_leader=True)
+    mark(h, p.B1, 1)
+    delete_topic(h)
+    if made:
+        h.add(
+            p.CONTROLLER,
+            TopicCommitted(offset=60, topic="orders", topic_id="new", deleted=False),
+        )
+    p.follow(h, "broker-2#2", log_end=9, mark=9)
+    mark(h, "broker-2#2", 9)
+    p.lead(h, p.B3, 0)
+    store(h, p.B3, 0, "new", as_leader=True)
+    assert (p.verdict(h, "RP-06").verdict is Outcome.VIOLATED) is made
