@@ -7,8 +7,8 @@ messages: it may be wrong, or a node may never say it.
 Events of the former topic may come after that. So a node's events count again once it begins to
 lead or to follow, a consumer's once it is positioned, and a write counts if it was invoked since.
 A node that starts may still follow the former topic, with the messages on its disk, until it has
-read of the deletion. So before the topic is made again, a node counts only if its log is empty as it
-begins.
+read of the deletion. So before the topic is made again, a node counts only if it begins with an
+empty log.
 """
 
 from __future__ import annotations
