@@ -156,7 +156,8 @@ class DiskDamage:
     """Ends a node's process and damages its disk; healing starts the node's next process.
 
     It imitates writes that were torn when a machine lost its power: a file is as long as it was
-    written, and ends in zeros. A node that checks what it reads drops its messages from there on.
+    written, and ends in zeros. Data that was synced is lost, too, as by a disk that did not sync. A
+    node that checks what it reads drops its messages from there on.
     """
 
     node: str
@@ -166,7 +167,7 @@ class DiskDamage:
 
     def inject(self, runtime: Runtime) -> Injected:
         """Returns once the disk is damaged. Without a running process there is no receipt, and the
-        disk is as it was; nor is there one if no file matches."""
+        disk is as it was. There is no receipt either if no file changes."""
 
         def damage(slot: Slot) -> str:
             damaged = runtime.damage_disk(slot, self.files, self.last_bytes)
@@ -176,7 +177,7 @@ class DiskDamage:
             more = f" and {len(damaged) - _NAMED_FILES} more" if len(damaged) > _NAMED_FILES else ""
             return f"the last {self.last_bytes} bytes of {first}{more} are zeros"
 
-        return _at_rest(runtime, self.node, damage, f"no file of its disk matches {self.files}")
+        return _at_rest(runtime, self.node, damage, f"no file of its disk changed ({self.files})")
 
     def arguments(self) -> Mapping[str, object]:
         return {"node": self.node, "files": self.files, "last_bytes": self.last_bytes}
@@ -188,18 +189,18 @@ _NAMED_FILES = 3
 
 def damage_disk(node: str, files: str, last_bytes: int) -> DiskDamage:
     """SIGKILL, and the last bytes of some files of the node's disk become zeros: of each folder,
-    the newest file that matches `files`, such as `orders-*/*.log`. The next process starts when the
-    fault heals."""
-    if last_bytes < 1:
-        raise UsageError("damage_disk takes last_bytes of at least 1")
+    the last file by name that matches `files`, such as `orders-*/*.log`. The next process starts
+    when the fault heals."""
+    if last_bytes < 1 or not files:
+        raise UsageError("damage_disk takes a pattern of files, and last_bytes of at least 1")
     return DiskDamage(node, files, last_bytes)
 
 
 def _at_rest(
     runtime: Runtime, node: str, change: Callable[[Slot], str], missed: str = ""
 ) -> Injected:
-    """Ends the node's process, and changes its disk. `change` says what it did, or nothing if it
-    did nothing: then `missed` says why."""
+    """Ends the node's process, and changes its disk. `change` returns a description, empty if no
+    file was changed; `missed` is the reason then. If it raises, the next process is started."""
     slot = find_slot(runtime.layout, node)
 
     def heal() -> Receipt:
@@ -212,7 +213,11 @@ def _at_rest(
     if not end(runtime, victim, Signal.KILL, limit_ms):
         late = Receipt(False, f"{named(victim)} did not end {limit_ms} ms after SIGKILL")
         return Injected((victim.name,), late, heal)
-    done = change(slot)
+    try:
+        done = change(slot)
+    except Exception:
+        heal()
+        raise
     evidence = f"{named(victim)} ended by SIGKILL, and {done or missed}"
     return Injected((victim.name,), Receipt(bool(done), evidence), heal)
 

@@ -7,6 +7,7 @@ from tests.kafka.test_random_schedule import LAYOUT, STRIKES, TIMING, begun, dra
 
 from fencepost import Moment, Planned
 from fencepost_kafka.faults.random_faults import KafkaFaultChooser
+from fencepost_kafka.view import KafkaView
 
 
 def struck(*under: str, offered: tuple[str, ...] = ("kill", "pause", "terminate")) -> set[str]:
@@ -94,11 +95,23 @@ def test_clients_lose_one_broker_that_leads() -> None:
     assert len(ways) == 3  # the clients, and either broker
 
 
-def test_a_disk_is_emptied_only_while_nothing_else_is_affected() -> None:
-    quiet = Moment(begun(), LAYOUT, ("wipe_disk",))
+@pytest.mark.parametrize("fault", ["wipe_disk", "damage_disk"])
+def test_a_disk_is_harmed_only_while_nothing_else_is_affected(fault: str) -> None:
+    quiet = Moment(begun(), LAYOUT, (fault,))
     drawn = drawn_at(quiet, STRIKES)
     assert {name.split("-")[0] for one in drawn for name in one.victims} == {"broker"}
     assert all(one.alone and one.mends_ms for one in drawn)
     busy = frozenset({"controller-2"})
-    assert not drawn_at(Moment(begun(), LAYOUT, ("wipe_disk",), busy), STRIKES)
-    assert not drawn_at(Moment(begun(), LAYOUT, ("wipe_disk",), mending=busy), STRIKES)
+    assert not drawn_at(Moment(begun(), LAYOUT, (fault,), busy), STRIKES)
+    assert not drawn_at(Moment(begun(), LAYOUT, (fault,), mending=busy), STRIKES)
+
+
+def test_the_logs_of_partitions_are_damaged_on_brokers_that_have_one() -> None:
+    view = begun()
+    view.of(KafkaView).partitions["orders", 0].isr = (1, 2)
+    view.of(KafkaView).partitions["orders", 0].replicas = (1, 2)
+    drawn = drawn_at(Moment(view, LAYOUT, ("damage_disk",)), STRIKES)
+    members = {n for one in view.of(KafkaView).partitions.values() for n in one.isr}
+    assert {name for one in drawn for name in one.victims} == {f"broker-{n}" for n in members}
+    assert {one.arguments["files"] for one in drawn} == {"[!_]*/*.log"}
+    assert min(int(str(one.arguments["last_bytes"])) for one in drawn) >= 64

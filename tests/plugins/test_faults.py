@@ -183,9 +183,11 @@ def test_a_damaged_disk_ends_in_zeros_when_the_next_process_starts(
     assert living_pid(runtime, "broker-1") != -1
     with faults.damage_disk("broker-1", files="audit-*/*.log", last_bytes=3) as active:
         assert not active.receipt.true
-        assert active.receipt.evidence.endswith("no file of its disk matches audit-*/*.log")
-    with pytest.raises(UsageError, match="last_bytes of at least 1"):
-        faults.damage_disk("broker-1", files="*", last_bytes=0)
+        assert active.receipt.evidence.endswith("no file of its disk changed (audit-*/*.log)")
+    for files, last_bytes in (("*", 0), ("", 5)):
+        with pytest.raises(UsageError, match="a pattern of files, and last_bytes of at least 1"):
+            faults.damage_disk("broker-1", files=files, last_bytes=last_bytes)
+    assert living_pid(runtime, "broker-1") != -1
     rmtree(disk / "orders-0")
 
 

@@ -13,6 +13,7 @@ from fencepost_reports.one_run.causes import (
     BROKE,
     CONCERNED,
     DECIDED,
+    GAVE_UP,
     LOST,
     NAMED,
     NOTHING,
@@ -236,8 +237,11 @@ def test_a_leadership_that_its_holder_gave_up_is_a_decision_and_explains_nothing
     taken.add("controller-1#1", led(2, 1))
     for history in (given_up, taken):
         history.add("broker-1#1", ended)
-    assert [one.how for one in candidates(stored(given_up))] == [NOTHING, DECIDED]
+    events = stored(given_up)
+    assert [one.how for one in candidates(events)] == [NOTHING, GAVE_UP]
     assert candidates(stored(taken))[0].how == LOST
+    # A client finds no leader then.
+    assert candidates(events, reads=None)[0].how == LOST
 
 
 def test_a_scopes_name_in_that_of_a_process_does_not_name_the_scope() -> None:

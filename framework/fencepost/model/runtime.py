@@ -251,8 +251,8 @@ class Runtime(Protocol):
         ...
 
     def damage_disk(self, target: Slot, files: str, last_bytes: int) -> Sequence[str]:
-        """Damages the disk of a slot without a process, as torn writes do: the last bytes of the
-        newest file that matches in each folder become zeros. Returns the files.
+        """Damages the disk of a slot without a process, as torn writes do: of each folder, the last
+        bytes of the last file by name that matches become zeros. Returns the files that changed.
 
         `files` is a pattern of `PurePath.match`, below the disk. Raises UsageError if a process
         runs in the target, or if its simulated disk cannot be damaged.

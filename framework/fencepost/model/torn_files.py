@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 
 def torn_files(paths: Iterable[str], files: str) -> Sequence[str]:
-    """The files that are written to: of each folder, the last by name of those that match.
+    """The files to damage: of each folder, the last by name of those that match.
 
     `paths` are relative to the disk. `files` is a pattern of `PurePath.match`, which compares from
     the right: `orders-*/*.log`.

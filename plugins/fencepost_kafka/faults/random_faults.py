@@ -222,12 +222,12 @@ def _wipe_disk(d: _Draw) -> Planned:
 
 
 def _damage_disk(d: _Draw) -> Planned:
-    broker, last_bytes = d.broker(), d.between(1, _TORN_BYTES)
+    broker, last_bytes = d.broker(), d.between(*_TORN_BYTES)
     arguments = {"node": broker, "files": _PARTITION_LOGS, "last_bytes": last_bytes}
     return d.alone(_planned("damage_disk", arguments, d.around_lease(), broker))
 
 
-_PARTITION_LOGS, _TORN_BYTES = "[!_]*/*.log", 8192
+_PARTITION_LOGS, _TORN_BYTES = "[!_]*/*.log", (64, 8192)
 """Not the logs of the metadata and of internal topics: their names begin with an underscore."""
 
 

@@ -13,9 +13,10 @@ from fencepost_kafka.view import KafkaView
 from fencepost_kafka.vocabulary import Role, Timing
 
 _LINKS = frozenset({"cut", "partition", "isolate", "cut_from_controllers", "slow_link"})
+_DISKS = frozenset({"wipe_disk", "damage_disk", "lose_power"})
 AGAIN: Mapping[str, frozenset[str]] = {
-    "kill": _LINKS | {"pause", "duplicate_id", "kill", "terminate", "wipe_disk", "lose_power"},
-    "pause": _LINKS | {"duplicate_id", "kill", "terminate", "wipe_disk", "lose_power"},
+    "kill": _LINKS | _DISKS | {"pause", "duplicate_id", "kill", "terminate"},
+    "pause": _LINKS | _DISKS | {"duplicate_id", "kill", "terminate"},
     "terminate": frozenset({"slow_link", "duplicate_id", "kill", "terminate"}),
 }
 """Which faults may strike a node again, and under which others. No measurement tells a second fault
@@ -65,6 +66,8 @@ class Situation:
         """Whether a fault would hit an affected slot, or links that may not be in use."""
         if planned.victims & self.moment.affected and not self.strikes_again(planned):
             return True
+        if planned.fault == "damage_disk" and not planned.victims <= self.replicas:
+            return True
         if planned.ends & self.starting:
             return True
         if planned.holding and not planned.victims <= self.holding:
@@ -93,6 +96,12 @@ class Situation:
             self.runs(name) and name in under and bearable.issuperset(under[name])
             for name in planned.victims & self.moment.affected
         )
+
+    @property
+    def replicas(self) -> frozenset[str]:
+        """The slots of brokers that are in the ISR of a partition."""
+        members = {replica for one in self.kafka.partitions.values() for replica in one.isr}
+        return frozenset(s.name for s in self.layout.of(Role.BROKER) if s.node_id in members)
 
     @property
     def clients(self) -> frozenset[str]:

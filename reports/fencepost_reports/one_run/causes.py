@@ -34,6 +34,7 @@ CONCERNED = "the latest loss of what the failure concerns"
 WIDE = "the latest loss that the cluster depends on"
 ASIDE = "the event that broke the promise also reports this, of processes that took no part"
 DECIDED = "it is the event that broke the promise: its former holder had lost nothing before"
+GAVE_UP = "its holder gave it up, and had lost nothing before"
 UNPROVEN = "the rule proves the failure by other events, which report nothing of this"
 RESTARTED = "a process started anew and had it again, and the new one failed"
 NOTHING = "no loss of authority explains this"
@@ -46,6 +47,7 @@ _SURE: Mapping[str, float] = {
     BROKE: 0.8,
     LOST: 0.75,
     DECIDED: 0.3,
+    GAVE_UP: 0.3,
     UNPROVEN: 0.25,
     RESTARTED: 0.2,
     ASIDE: 0.1,
@@ -55,7 +57,7 @@ _CAUSES: Mapping[str, float] = {REGAINED: 0.2, TOOK: 0.2, CONCERNED: 0.05, WIDE:
 """How often a loss with this reason is the cause. It is weighed against the chance that such a loss
 lies as near to the failure without being its cause."""
 _NEAR_SURE = 0.7
-"""What is only near in time is never surer than that: less than what is known to be connected."""
+"""The most that a loss counts that is only near in time."""
 _NOTHING_SURE = 0.5
 _NO_OPERATION_SURE = 0.35
 """Of a client's operation: it fails by a loss of authority more often than a promise does."""
@@ -131,8 +133,8 @@ class Failed:
         return self.event is not None and _loses(self.event, scope)
 
     def proves_without(self, incident: Incident) -> bool:
-        """Whether events prove it that report nothing of the scope. Its sentence does not name the
-        scope either, or the former holder had it again by then."""
+        """Whether it has a proof that reports nothing of the scope. A loss that was not made good
+        also counts if the failure's sentence names the scope."""
         scope = incident.first.scope
         known = {OWN, scope}
         named = (s for _, event in self.because for s in _changed(event))
@@ -292,8 +294,10 @@ class Causes:
         passed_ns = abs(failed.at_ns - incident.rows[-1].at_ns)
         rate = self._rates.get(row.scope.partition(" ")[0], 0.0)
         chance = 1 - exp(-rate * passed_ns)
-        near = min(_NEAR_SURE, _CAUSES[how] / (_CAUSES[how] + chance)) if how in _CAUSES else 0.0
-        sure = _SURE.get(how, near)
+        if how in _CAUSES:
+            sure = min(_NEAR_SURE, _CAUSES[how] / (_CAUSES[how] + chance))
+        else:
+            sure = _SURE[how]
         return CandidateRow(
             position=row.position,
             type=row.type,
@@ -324,8 +328,8 @@ class Causes:
             return ASIDE
         if failed.proves_without(incident):
             return UNPROVEN
-        if self._given_up(incident) and self._handed_over(incident, failed):
-            return DECIDED
+        if self._given_up(incident, failed) and self._handed_over(incident, failed):
+            return GAVE_UP
         if lost:
             return REGAINED if incident.regained else LOST
         if took:
@@ -334,11 +338,12 @@ class Causes:
             return RESTARTED
         return WIDE if former.wide else CONCERNED
 
-    def _given_up(self, incident: Incident) -> bool:
-        """Whether the former holder itself reports the loss first: no other had taken it by then.
-        What the cluster depends on is never given up."""
+    def _given_up(self, incident: Incident, failed: Failed) -> bool:
+        """Whether a promise was broken, and the former holder itself reports the loss first: no
+        other had taken it by then. A scope that the whole cluster depends on is not given up. A
+        client's operation may fail because a leadership is given up."""
         first = incident.first
-        if first.wide or first.change != Change.LOST:
+        if failed.reads is None or first.wide or first.change != Change.LOST:
             return False
         if first.former:
             return first.process == first.former

@@ -169,15 +169,21 @@ class StatesMoveAsDrawn(Struct, frozen=True):
         return NOTHING
 
 
+class _Given(Struct, frozen=True):
+    """The largest broker epoch that an id was given, by which record, and in which term that was
+    written (-1: not known)."""
+
+    epoch: int
+    term: int
+    ref: Cause
+
+
 class _Newest(Struct, frozen=True):
-    """The newest record of one broker id: its offset, the term in which it was written (-1: not
-    known), the largest broker epoch so far, and the incarnation."""
+    """The newest record of one broker id: its offset and incarnation, and the largest epoch."""
 
     offset: int
-    term: int
-    epoch: int
     incarnation: str
-    ref: Cause
+    largest: _Given
 
 
 class _Epochs(Struct):
@@ -192,9 +198,9 @@ class _Epochs(Struct):
 
 @final
 class EpochsGrow(Struct, frozen=True):
-    """QC-21. The proof is the record before, and the election of the controller that gave the
-    epoch, if another had written that record. Exercised by every new epoch of an id that had one
-    before."""
+    """QC-21. The proof is the record with the largest epoch before. If another controller wrote
+    that record, the election of the controller that gave the epoch belongs to the proof. Exercised
+    by every new epoch of an id that had one before."""
 
     clause: str = "QC-21"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -224,21 +230,22 @@ class EpochsGrow(Struct, frozen=True):
         offset, term = state.terms.get(event.process, (-1, -1))
         term = term if offset == body.offset else -1
         after = body.broker_epoch
-        before = -1 if was is None else was.epoch
-        state.newest[body.broker_id] = _Newest(
-            body.offset, term, max(before, after), body.incarnation, event.ref
-        )
+        largest = _Given(after, term, event.ref)
+        if was is not None and was.largest.epoch >= after:
+            largest = was.largest
+        state.newest[body.broker_id] = _Newest(body.offset, body.incarnation, largest)
         if was is None:
             return NOTHING
+        before = was.largest.epoch
         if after < before or (after == before and body.incarnation != was.incarnation):
             message = (
                 f"broker {body.broker_id} was given broker epoch {after} at offset {body.offset}, "
                 f"after {before}"
             )
-            because: tuple[Cause, ...] = (was.ref,)
-            if term > was.term >= 0 and term in state.elected:
+            because: tuple[Cause, ...] = (was.largest.ref,)
+            if term > was.largest.term >= 0 and term in state.elected:
                 message += f", by the controller of epoch {term}"
-                because = (was.ref, state.elected[term])
+                because = (was.largest.ref, state.elected[term])
             return (Violated(event.ref, Evidence.PEER, message, because),)
         return (Exercised(event.ref, Evidence.PEER),) if after > before else NOTHING
 

@@ -17,7 +17,7 @@ Keys = tuple[tuple[str | int, ...], ...]
 NONE: Keys = ()
 RUN: Keys = ((),)
 HARMS_DISK = ("wipe_disk", "damage_disk")
-"""The faults after which a node's next process finds less than the former one had stored."""
+"""The faults after which a node's next process finds less than the former one had flushed."""
 NOTHING: Sequence[Finding] = ()
 """The findings of most steps: none."""
 

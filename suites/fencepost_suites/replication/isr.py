@@ -289,7 +289,7 @@ class ReturnsOnlyCaughtUp(Struct, frozen=True):
                 found.append(Exercised(event.ref, Evidence.PEER if by_peer else Evidence.SELF))
                 continue
             evidence, reached = (Evidence.SELF, end) if end < needed else (Evidence.PEER, own)
-            proof = fetch if stored is None else stored[1]
+            proof = fetch if end < needed or stored is None else stored[1]
             message = (
                 f"{event.process} asked to take broker {replica} into the ISR of {body.topic}-"
                 f"{body.partition} at offset {reached}; the high watermark was "

@@ -31,14 +31,17 @@ from fencepost_suites.common.words import named, span
 
 
 class _Asked(Struct):
-    """A broker that asks for SHUTDOWN: by which event, whether it led then, and by which record it
-    was fenced since, with the partitions it led."""
+    """A broker that asks for SHUTDOWN."""
 
     ref: Cause
+    """Its request."""
     leading: bool = False
+    """Whether it led a partition then."""
     held_back: bool = False
     fenced: Cause | None = None
+    """The record by which it was fenced since."""
     led: tuple[TopicPartition, ...] = ()
+    """The partitions that it led at that record."""
 
 
 class _Shutdowns(Struct):
@@ -111,7 +114,8 @@ class ShutdownAfterHandover(Struct, frozen=True):
             message = f"{event.process} granted {body.client} SHUTDOWN while it led {named(still)}"
             because = () if asked is None else (asked.ref,)
             # The controller grants it by the record that fences the broker.
-            at = event.ref if asked is None or asked.fenced is None else asked.fenced
+            fenced = asked.fenced if asked is not None and asked.led else None
+            at = fenced or event.ref
             return (Violated(at, Evidence.SELF, message, because),)
         if asked is not None and asked.held_back:
             return (Exercised(event.ref, Evidence.SELF),)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import Shape
-from fencepost.testing import Faults
-from fencepost_kafka import kafka_shape
-from fencepost_kafka.testing import KafkaClients, KafkaCluster
+from fencepost import ProcessSpawned, Shape
+from fencepost.testing import EventLog, Faults
+from fencepost_kafka import FollowingStarted, HighWatermarkAdvanced, kafka_shape
+from fencepost_kafka.testing import KafkaClients, KafkaCluster, KafkaNode
 from fencepost_suites.common.places import apart_from_controller, led_elsewhere
 
 clause = pytest.mark.clause
@@ -213,20 +213,30 @@ def test_flushed_data_survives_a_power_loss(
 @physical("disks")
 @clause("RP-05", "RP-10", "JEPSEN-lost-write")
 def test_a_log_whose_end_is_damaged_is_fetched_again(
-    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
 ) -> None:
     clients.create_topic("orders", partitions=1)
     writes = clients.produce("orders", rate=100)
     cluster.eventually(writes.acked_at_least(100))
-    leader = cluster.leader("orders", 0)
-    for victim in (cluster.followers("orders", 0)[0], leader):
-        with faults.damage_disk(victim, files="orders-*/*.log", last_bytes=2_000):
+    for follower in (True, False):
+        leader = cluster.leader("orders", 0)
+        victim = cluster.followers("orders", 0)[0] if follower else leader
+        stored = history.of(HighWatermarkAdvanced, _newest(history, victim))[-1].log_end
+        with faults.damage_disk(victim, files="orders-*/*.log", last_bytes=4_000) as damaged:
+            assert damaged.receipt.true
             cluster.eventually(victim.fenced_by_controller)
         cluster.eventually(cluster.recovered)
+        begun = history.of(FollowingStarted, _newest(history, victim))[0]
+        assert begun.log_end < stored, "its last messages were damaged"
         cluster.eventually(writes.acked_at_least(len(writes.acked) + 50))
     writes.stop()
     cluster.eventually(writes.settled)
     assert writes.acked <= clients.read_all("orders")
+
+
+def _newest(history: EventLog, node: KafkaNode) -> str:
+    """The newest process of a node."""
+    return [one.started for one in history.of(ProcessSpawned) if one.slot == node.name][-1]
 
 
 @clause("JEPSEN-aborted-read")

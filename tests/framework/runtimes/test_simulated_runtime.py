@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from tests.echo_node import KINDS, EchoSystem
 
 from fencepost import (
     ClientFailed,
@@ -33,7 +34,8 @@ from fencepost.runtimes.simulated.machine import Clock
 from fencepost.runtimes.simulated.network import NetworkProfile
 from fencepost.runtimes.simulated.runtime import SimulatedRuntime
 from fencepost.runtimes.simulated.virtual_time import Agenda
-from fencepost_kafka import Role
+from fencepost_kafka import Role, kafka_shape
+from fencepost_plugins.bounce import damage_disk
 
 SECOND = 1_000_000_000
 ROOT = Path(__file__).parents[3]
@@ -178,6 +180,16 @@ def test_a_slot_holds_one_process_and_a_living_disk_is_not_replaced(run: Run) ->
         run.runtime.start(broker)
     with pytest.raises(UsageError, match="its disk is in use"):
         run.runtime.copy_disk(duplicate, broker)
+
+
+def test_a_node_whose_disk_cannot_be_damaged_has_a_process_again(tmp_path: Path) -> None:
+    subject = Subject(EchoSystem(), kafka_shape(0, 1), kinds=KINDS)
+    with SimulatedRuntime(subject, RunFolder.create(tmp_path / "run")) as runtime:
+        broker = runtime.layout.slot("broker-1")
+        runtime.start(broker)
+        with pytest.raises(UsageError, match=r"the simulated disk of broker-1 cannot be damaged"):
+            damage_disk("broker-1", "*.log", 1).inject(runtime)
+        assert runtime.living(broker) is not None
 
 
 def test_a_process_that_breaks_is_named_with_what_broke_it(

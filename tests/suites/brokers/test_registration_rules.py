@@ -247,9 +247,12 @@ def test_an_epoch_given_twice_names_the_controller_that_gave_it_again() -> None:
     elected = h.add(OTHER, ControllerElected(epoch=2, log_end=6, last_epoch=1))
     written(h, 9, term=2)
     record(h, 9, 4, fenced=True, incarnation="new")
-    violation = verdict(h, "QC-21").violations[0]
-    assert violation.message.endswith("after 5, by the controller of epoch 2")
-    assert elected.ref in violation.because
+    written(h, 10, term=2)
+    record(h, 10, 5, fenced=True, incarnation="newest")
+    for violation in verdict(h, "QC-21").violations:
+        assert violation.message.endswith("after 5, by the controller of epoch 2")
+        assert violation.because == (h.events()[2].ref, elected.ref)
+    assert verdict(h, "QC-21").violated == 2
 
 
 def test_a_controller_that_wrote_both_records_is_no_proof_of_qc_21() -> None:

@@ -149,7 +149,17 @@ def test_shutdown_granted_with_the_handover_in_one_decision_breaks_qc_18() -> No
     answer(h, "SHUTDOWN")
     violation = verdict(h, "QC-18").violations[0]
     assert "while it led orders-0" in violation.message
-    assert violation.at == fenced.ref
+    assert (violation.at, violation.because) == (fenced.ref, (h.events()[1].ref,))
+
+
+def test_shutdown_granted_while_leading_again_is_no_matter_of_an_older_fencing() -> None:
+    h = HistoryBuilder()
+    ask(h)
+    broker(h, 3, 1, fenced=True)
+    broker(h, 4, 1, fenced=False)
+    partition(h, 5, leader=1, epoch=0)
+    answer(h, "SHUTDOWN")
+    assert verdict(h, "QC-18").violations[0].at == h.events()[-1].ref
 
 
 def test_shutdown_held_back_until_the_handover_keeps_qc_18() -> None:

@@ -294,6 +294,27 @@ def test_a_follower_that_had_not_stored_so_much_breaks_rp_10() -> None:
     assert (violation.evidence, violation.because) == (Evidence.PEER, (stored.ref,))
 
 
+def test_a_laggard_by_the_leaders_own_count_is_proven_by_its_fetch() -> None:
+    h = HistoryBuilder()
+    store(h, "broker-3#1", 9)
+    h.add(
+        B1,
+        FollowerFetched(
+            topic="orders",
+            partition=0,
+            leader_epoch=1,
+            follower=3,
+            client="broker-3#1",
+            broker_epoch=5,
+            offset=4,
+        ),
+    )
+    fetch = h.events()[-1]
+    ask(h, ALL3, old=(1, 2), ends=(6, 6, 4))
+    violation = verdict(h, "RP-10").violations[0]
+    assert (violation.evidence, violation.because) == (Evidence.SELF, (fetch.ref,))
+
+
 def test_a_follower_taken_back_when_it_has_caught_up_keeps_rp_10() -> None:
     h = HistoryBuilder()
     store(h, "broker-3#1", 4)

@@ -71,9 +71,9 @@ class MemoryLog:
         keep = least if chance(0, 1) else chance(least, len(self.ends))
         self.truncate(self.ends[keep - 1] if keep else 0)
 
-    def damage(self, last_bytes: int) -> None:
-        """Drops what recovery drops when the last bytes have become zeros: it cuts a log off at the
-        first damaged batch."""
+    def damage(self, last_bytes: int) -> bool:
+        """Cuts the log off at the first batch that differs when its last bytes are zeros, as a
+        node's recovery does. Returns whether there is one."""
         keep = number = len(self.batches)
         while number and last_bytes > 0:
             number -= 1
@@ -81,7 +81,9 @@ class MemoryLog:
             if torn(data, last_bytes) != data:  # its last bytes may be zeros anyway
                 keep = number
             last_bytes -= len(data)
+        damaged = keep < len(self.batches)
         self.truncate(self.ends[keep - 1] if keep else 0)
+        return damaged
 
     def copy(self) -> MemoryLog:
         """Another log with the same content."""
@@ -159,10 +161,7 @@ class MemoryDisk:
         paths = {
             f"{name}/{log.bases[0]:020d}.log": log for name, log in self.logs.items() if log.bases
         }
-        damaged = torn_files(paths, files)
-        for path in damaged:
-            paths[path].damage(last_bytes)
-        return damaged
+        return [path for path in torn_files(paths, files) if paths[path].damage(last_bytes)]
 
     def copy(self) -> Self:
         return type(self)(

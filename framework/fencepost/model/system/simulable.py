@@ -113,9 +113,9 @@ class DamageableDisk(Protocol):
     """A simulated disk that torn writes can damage."""
 
     def damage(self, files: str, last_bytes: int) -> Sequence[str]:
-        """What is left is what a node's recovery leaves of it: nothing from the first damaged
-        record of each file on. `files` and `last_bytes`: see `Runtime.damage_disk`; returns the
-        files as a real node would name them."""
+        """Removes what a node's recovery would remove: the records of each file from the first
+        damaged one on. `files` and `last_bytes`: see `Runtime.damage_disk`. Returns the files that
+        changed, as a real node would name them."""
         ...
 
 

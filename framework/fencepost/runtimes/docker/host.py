@@ -19,7 +19,7 @@ import selectors
 import signal
 import tarfile
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -386,9 +386,10 @@ class DockerHost:
         """See `Backend.damage_disk`."""
         pod = self.toxiproxies.of(target)
         disk = _unpacked(pod.pack())
-        damaged = torn_files(disk, files)
-        pod.unpack(_packed({path: torn(disk[path], last_bytes) for path in damaged}))
-        return damaged
+        chosen = [disk[path] for path in torn_files(disk, files)]
+        damaged = [one for one in chosen if torn(one[1], last_bytes) != one[1]]
+        pod.unpack(_packed((entry, torn(data, last_bytes)) for entry, data in damaged))
+        return [entry.name for entry, _ in damaged]
 
     def close(self) -> None:
         """See `Backend.close`; the disks are saved in the run's folder before."""
@@ -403,20 +404,22 @@ class DockerHost:
         return left.owner == owner() and f"{left.name}-".startswith(f"{self._prefix}-")
 
 
-def _unpacked(packed: bytes) -> Mapping[str, bytes]:
-    """The files of a packed disk, by path."""
+_File = tuple[tarfile.TarInfo, bytes]
+"""A file's entry, with its mode and time, and its content."""
+
+
+def _unpacked(packed: bytes) -> Mapping[str, _File]:
+    """The regular files of a packed disk, by path."""
     with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
-        held = ((entry.name, tar.extractfile(entry)) for entry in tar)
-        return {name: file.read() for name, file in held if file is not None}
+        held = ((entry, tar.extractfile(entry)) for entry in tar if entry.isreg())
+        return {entry.name: (entry, file.read()) for entry, file in held if file is not None}
 
 
-def _packed(files: Mapping[str, bytes]) -> bytes:
-    """Files, packed as a pod packs them."""
+def _packed(files: Iterable[_File]) -> bytes:
+    """Files of a disk, packed as a pod packs them."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as tar:
-        for name, data in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(data)
+        for entry, data in files:
             tar.addfile(entry, io.BytesIO(data))
     return packed.getvalue()
 

@@ -74,9 +74,12 @@ class HostBackend:
         """See `Backend.damage_disk`."""
         disk = self._folder.data_of(target.name)
         held = (str(path.relative_to(disk)) for path in disk.rglob("*") if path.is_file())
-        damaged = torn_files(held, files)
-        for path in damaged:
-            (disk / path).write_bytes(torn((disk / path).read_bytes(), last_bytes))
+        damaged: list[str] = []
+        for path in torn_files(held, files):
+            data = (disk / path).read_bytes()
+            if torn(data, last_bytes) != data:
+                (disk / path).write_bytes(torn(data, last_bytes))
+                damaged.append(path)
         return damaged
 
     def close(self) -> None:

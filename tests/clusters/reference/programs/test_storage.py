@@ -86,10 +86,13 @@ def test_torn_writes_leave_as_much_of_a_disk_in_memory_as_of_a_real_one(
             memory.log(name).append(batch(2 * number))
         real.log(name).close()
     held = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.log")]
-    files = torn_files(held, "[!_]*/*.log")
-    for path in files:
-        (tmp_path / path).write_bytes(torn((tmp_path / path).read_bytes(), last_bytes))
-    assert memory.damage("[!_]*/*.log", last_bytes) == files
+    changed: list[str] = []
+    for path in torn_files(held, "[!_]*/*.log"):
+        data = (tmp_path / path).read_bytes()
+        (tmp_path / path).write_bytes(torn(data, last_bytes))
+        changed += [path] if torn(data, last_bytes) != data else []
+    assert len(changed) == (0 if last_bytes == 1 else 2), "a batch ends in a zero anyway"
+    assert memory.damage("[!_]*/*.log", last_bytes) == changed
     again = Disk(tmp_path, 1 << 20)
     assert memory.recover().logs == again.recover().logs
     assert len(memory.log("__kafka_metadata-0").batches) == 4
