@@ -5,10 +5,11 @@ are the committed record and the answer that a client got, and not the word of a
 messages: it may be wrong, or a node may never say it.
 
 Events of the former topic may come after that. So a node's events count again once it begins to
-lead or to follow, a consumer's once it is positioned, and a write counts if it was invoked since.
-A node that starts may still follow the former topic, with the messages on its disk, until it has
-read of the deletion. So before the topic is made again, a node counts only if it begins with an
-empty log.
+lead or to follow, and a consumer's once it is positioned. A write counts if it was invoked since
+the topic was made again: a leader that has not read of the deletion still acknowledges writes. A
+node that starts may still follow the former topic, with the messages on its disk, until it has read
+of the deletion. So before the topic is made again, a node counts only if its log is empty as it
+begins.
 """
 
 from __future__ import annotations
@@ -64,17 +65,18 @@ class Generations(Generic[S]):
     by_client: int = 0
     """How many deletions there were by the records, and by the answers to clients."""
     made: bool = True
-    """Whether the topic was made again since the last deletion, by the records."""
+    """Whether the topic was made again since the last deletion, by the records or by an answer."""
     begun: set[tuple[str, int]] = field(default_factory=set)
     """The processes, and partitions, whose events are of the present topic."""
     invoked: set[str] = field(default_factory=set)
-    """The writes that were invoked since the last deletion."""
+    """The writes that were invoked since the topic was made again."""
 
     def deletes(self, body: TopicCommitted | AdminCompleted) -> bool:
         """Applies a word about the topic. Returns whether it is the first one of a deletion."""
         known = max(self.by_record, self.by_client)
         if isinstance(body, AdminCompleted):
             self.by_client += body.api == "delete_topic" and body.outcome == "ok"
+            self.made = self.made or (body.api == "create_topic" and body.outcome == "ok")
         elif body.deleted and body.offset > self.deleted_at:
             self.by_record, self.deleted_at = self.by_record + 1, body.offset
         elif body.offset > self.deleted_at:
@@ -101,8 +103,9 @@ class Generations(Generic[S]):
                 self.begun.add((event.process, body.partition))
                 return True
             case ProduceInvoked():
-                self.invoked.add(body.operation)
-                return True
+                if self.made:
+                    self.invoked.add(body.operation)
+                return self.made
             case ProduceCompleted():
                 return body.operation in self.invoked
             case ReadCompleted() | ProducerEpochChanged() | SegmentFound():

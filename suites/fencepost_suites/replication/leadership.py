@@ -250,6 +250,8 @@ class _Epochs(Struct):
     deleted_at: int = -1
     """The offset of the newest record of a deletion. It tells the topics apart for processes that
     record no topics, such as Kafka's brokers."""
+    present: bool = True
+    """Whether the topic was made again since."""
     leaders: dict[tuple[int, int, int], tuple[str, Cause]] = field(default_factory=dict)
     """topic record, partition, epoch -> the leader."""
     tops: dict[tuple[int, int], tuple[int, str]] = field(default_factory=dict)
@@ -274,6 +276,8 @@ class OneLeaderAnEpoch(Struct, frozen=True):
         body = event.body
         match body:
             case TopicCommitted():
+                if body.offset > state.deleted_at:
+                    state.present = not body.deleted
                 if not body.deleted:
                     state.made[event.process] = body.offset
                 else:
@@ -287,6 +291,8 @@ class OneLeaderAnEpoch(Struct, frozen=True):
     @staticmethod
     def _led(state: _Epochs, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
         made = state.made.get(event.process, -2 - state.deleted_at)
+        if event.process not in state.made and not state.present and body.log_end > 0:
+            return NOTHING  # it has not read of the deletion yet
         place = (made, body.partition, body.leader_epoch)
         name = f"{body.topic}-{body.partition}"
         known = state.leaders.setdefault(place, (event.process, event.ref))

@@ -46,6 +46,12 @@ def delete_topic(h: HistoryBuilder, offset: int = 9) -> None:
     h.add("controller-1#1", body)
 
 
+def make_topic(h: HistoryBuilder, offset: int = 20) -> None:
+    """The topic is made again."""
+    body = TopicCommitted(offset=offset, topic="orders", topic_id="t2", deleted=False)
+    h.add("controller-1#1", body)
+
+
 def answer_deletion(h: HistoryBuilder) -> None:
     """A client got the answer that the topic is deleted."""
     body = AdminCompleted(

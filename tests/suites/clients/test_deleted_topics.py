@@ -13,6 +13,7 @@ from tests.suites.clients.client_histories import (
     delete_replica,
     delete_topic,
     invoke_named,
+    make_topic,
     poll,
     read,
     verdict,
@@ -58,6 +59,7 @@ def test_a_topic_that_is_made_again_has_other_messages(delete: Words) -> None:
     acked(h, 0, "old")
     poll(h, A, 0, o0="old")
     delete(h)
+    make_topic(h)
     invoke_named(h, "new")
     acked(h, 0, "new")
     positioned(h)
@@ -72,6 +74,7 @@ def test_a_topic_that_is_made_again_has_other_messages(delete: Words) -> None:
 def test_a_topic_that_is_made_again_is_judged_anew(delete: Words) -> None:
     h = HistoryBuilder()
     delete(h)
+    make_topic(h)
     invoke_named(h, "new")
     acked(h, 0, "new")
     read(h, 1)
@@ -90,10 +93,29 @@ def test_late_answers_of_a_deleted_topic_are_not_of_the_next_one(delete: Words) 
         assert verdict(h, anomaly).verdict is Outcome.NOT_EXERCISED
 
 
+@WORDS
+def test_a_write_to_a_topic_that_was_deleted_is_not_of_the_next_one(delete: Words) -> None:
+    """Its leader has not read of the deletion yet."""
+    h = HistoryBuilder()
+    delete(h)
+    invoke_named(h, "old")
+    acked(h, 80, "old")
+    make_topic(h)
+    invoke_named(h, "new")
+    acked(h, 0, "new")
+    positioned(h)
+    poll(h, A, 0, o0="new")
+    poll(h, "clients/reader#1", 0, o0="new")
+    read(h, 1)
+    for anomaly in ("lost-write", "nonmonotonic-send", "unseen"):
+        assert verdict(h, anomaly).verdict is not Outcome.VIOLATED
+
+
 def test_one_deletion_by_two_words_is_one() -> None:
     h = HistoryBuilder()
     for delete in (delete_topic, answer_deletion):
         delete(h)
+        make_topic(h)
         invoke_named(h, "new")
         acked(h, 0, "new")
     read(h, 1)
@@ -136,3 +158,16 @@ def test_a_node_that_starts_with_the_messages_of_a_deleted_topic_does_not_count_
     p.lead(h, p.B3, 0)
     store(h, p.B3, 0, "new", as_leader=True)
     assert (p.verdict(h, "RP-06").verdict is Outcome.VIOLATED) is made
+
+
+@pytest.mark.parametrize(("log_end", "broken"), [(9, False), (0, True)])
+def test_a_node_that_starts_to_lead_a_deleted_topic_is_no_second_leader_of_the_next(
+    log_end: int, broken: bool
+) -> None:
+    """RP-24. A node with an empty log may lead the next topic already."""
+    h = HistoryBuilder()
+    p.lead(h, p.B1, 4, log_end=9)
+    delete_topic(h)
+    p.lead(h, "broker-1#2", 4, log_end=log_end)
+    p.lead(h, p.B3, 4)
+    assert (p.verdict(h, "RP-24").verdict is Outcome.VIOLATED) is broken
