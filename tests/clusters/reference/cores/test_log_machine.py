@@ -6,6 +6,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from msgspec.structs import replace
 
 from fencepost_clusters.reference.core.log.entry import Entry
 from fencepost_clusters.reference.core.log.index import LogIndex
@@ -233,15 +234,67 @@ TestOneProducer.settings = BOUNDED
     ("producer", "sequence", "log_start", "leader_epoch", "late"),
     [
         (7, 5, 0, 1, True),
+        (0, 5, 0, 1, True),
         (7, 0, 0, 1, False),
         (-1, 5, 0, 1, False),
         (7, 5, 2, 1, False),
         (7, 5, 0, 0, False),
     ],
-    ids=["late", "first", "no-id", "deleted", "first-leader"],
+    ids=["late", "id-0", "first", "no-id", "deleted", "first-leader"],
 )
 def test_only_a_later_leader_of_a_whole_log_knows_that_a_producer_begins_late(
     producer: int, sequence: int, log_start: int, leader_epoch: int, late: bool
 ) -> None:
     header = header_of(0, sequence, 1, producer)
     assert begins_late(header, log_start, leader_epoch) is late
+
+
+@pytest.mark.parametrize("epoch", [0, 3])
+def test_a_log_that_begins_at_the_end_of_another_has_its_last_epoch(epoch: int) -> None:
+    """As after a snapshot. The epochs before it are not known."""
+    log = LogIndex()
+    log.begin_at(7, epoch)
+    assert (log.start, log.end, log.last_epoch) == (7, 7, epoch)
+    log.append(batch(7, 2, epoch + 2))
+    ends = [log.end_for_epoch(epoch + more) for more in (-1, 0, 1, 2, 3)]
+    first, second = (epoch, 7), (epoch + 2, 9)
+    assert ends == [(-1, 0), first, first, second, second]
+
+
+def test_an_empty_log_has_no_epoch() -> None:
+    assert [LogIndex().end_for_epoch(epoch) for epoch in (-1, 0, 5)] == [(-1, 0)] * 3
+
+
+def test_a_batch_is_found_by_its_time_only_below_a_bound() -> None:
+    times = (5, 9, 9, 7)
+    log = LogIndex(replace(batch(2 * n, 2, 0), max_timestamp=at) for n, at in enumerate(times))
+
+    def base(found: Entry | None) -> int | None:
+        return found.base if found is not None else None
+
+    assert [base(log.with_timestamp(at, 8)) for at in (5, 6, 9, 10)] == [0, 2, 2, None]
+    assert [base(log.with_timestamp(9, below)) for below in (3, 4)] == [None, 2]
+    assert [base(log.newest(below)) for below in (1, 2, 3, 4, 8)] == [None, 0, 0, 2, 2]
+
+
+def test_the_size_of_a_span_is_that_of_its_batches() -> None:
+    log = LogIndex(batch(2 * n, 2, 0) for n in range(4))
+    spans = [(0, 8), (2, 6), (4, 4), (6, 8)]
+    assert [log.size(*span) for span in spans] == [80, 40, 0, 20]
+
+
+@pytest.mark.parametrize("at_least_one", [True, False])
+def test_a_batch_of_the_greatest_size_that_is_allowed_is_served(at_least_one: bool) -> None:
+    log = LogIndex(batch(2 * n, 2, 0) for n in range(3))
+    spans = [log.span(0, 6, most, at_least_one) for most in (19, 20, 39, 40)]
+    assert spans == [(0, 2) if at_least_one else (0, 0), (0, 2), (0, 2), (0, 4)]
+
+
+@pytest.mark.parametrize(("producer", "known"), [(-1, False), (0, True)])
+def test_producers_have_numbers_from_0_on(producer: int, known: bool) -> None:
+    """-1 is that of a batch without one: equal batches of it are no duplicates."""
+    stored = replace(batch(0, 2, 0), producer_id=producer, producer_epoch=0, base_sequence=0)
+    log = LogIndex([stored])
+    assert log.producer(producer) == ((stored,) if known else ())
+    again = check_sequence((stored,), header_of(0, 0, 2, producer))
+    assert again == (stored if known else None)

@@ -19,6 +19,7 @@ class LogIndex:
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self._entries: list[Entry] = []
         self._bases: list[int] = []
+        self._epochs: list[int] = []
         self._producers = Producers()
         self._begin, self._begin_epoch = 0, -1
         for one in entries:
@@ -50,6 +51,7 @@ class LogIndex:
         assert one.epoch >= self.last_epoch, f"epoch {one.epoch} after {self.last_epoch}"
         self._entries.append(one)
         self._bases.append(one.base)
+        self._epochs.append(one.epoch)
         self._producers.add(one)
 
     def truncate(self, to_offset: int) -> int:
@@ -57,6 +59,7 @@ class LogIndex:
         while self._entries and self._entries[-1].end > to_offset:
             self._entries.pop()
             self._bases.pop()
+            self._epochs.pop()
         self._producers = Producers(self._entries)
         return self.end
 
@@ -65,9 +68,7 @@ class LogIndex:
 
         (-1, 0) if the log has no epoch that old.
         """
-        if self._entries and epoch >= self._entries[-1].epoch:
-            return self._entries[-1].epoch, self._entries[-1].end
-        at = bisect_right(self._entries, epoch, key=lambda one: one.epoch)
+        at = bisect_right(self._epochs, epoch)
         if at == 0 and 0 <= self._begin_epoch <= epoch:
             return self._begin_epoch, self._begin
         return (self._entries[at - 1].epoch, self._entries[at - 1].end) if at else (-1, 0)
@@ -81,8 +82,6 @@ class LogIndex:
         Up to `max_bytes`, but with `at_least_one` the first batch, of any size. (from, from) if
         there is none.
         """
-        if from_offset >= self.end:
-            return from_offset, from_offset
         at = max(0, bisect_right(self._bases, from_offset) - 1)
         start = end = -1
         size = 0
