@@ -1,0 +1,346 @@
+"""Clients' requests that wait at a leader: fetches for records, and writes for their commit."""
+
+from __future__ import annotations
+
+import pytest
+from quorum_bench import ME, OTHER, SECOND, TOPIC, QuorumBroker, replies
+
+from fencepost_clusters.reference.core.node import effects as e
+from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
+from fencepost_clusters.reference.wire import messages as m
+from fencepost_clusters.reference.wire import record_batch
+from fencepost_clusters.reference.wire import records as r
+from fencepost_clusters.reference.wire.errors import Error
+from fencepost_kafka import FetchServed, ProduceAnswered
+
+BATCH = record_batch.build([b"x"], 0, -1, 1)
+MANY = 1 << 20
+
+
+def produce(*indexes: int, acks: int = -1, timeout_ms: int = 60_000) -> m.ProduceRequest:
+    """A message for each of these partitions."""
+    data = tuple(m.PartitionProduceData(index=index, records=BATCH) for index in indexes)
+    topics = (m.TopicProduceData(name="orders", partition_data=data),)
+    return m.ProduceRequest(acks=acks, timeout=timeout_ms, topic_data=topics)
+
+
+def read(
+    *offsets: int,
+    max_wait: int = 500,
+    min_bytes: int = 1,
+    max_bytes: int = MANY,
+    session: int = 0,
+    epoch: int = -1,
+) -> m.FetchRequest:
+    """A client's fetch from these offsets of partitions 0, 1 and so on."""
+    parts = tuple(
+        m.FetchPartition(
+            partition=index,
+            fetch_offset=offset,
+            partition_max_bytes=MANY,
+            current_leader_epoch=epoch,
+        )
+        for index, offset in enumerate(offsets)
+    )
+    return m.FetchRequest(
+        max_wait=max_wait,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        topics=(m.FetchTopic(partitions=parts, topic="orders"),),
+        session_id=session,
+    )
+
+
+def parts(answer: m.Response | None) -> list[m.PartitionData]:
+    assert isinstance(answer, m.FetchResponse)
+    return [part for topic in answer.responses for part in topic.partitions]
+
+
+def served(answer: m.Response | None) -> list[int]:
+    """How far the records of each partition go in an answer without errors; -1 without records."""
+    assert {part.error_code for part in parts(answer)} == {Error.NONE}
+    slices = [part.records for part in parts(answer)]
+    return [one.end if isinstance(one, m.LogSlice) else -1 for one in slices]
+
+
+def errors(answer: m.Response | None) -> list[Error]:
+    """The error of each partition in an answer."""
+    if isinstance(answer, m.ProduceResponse):
+        return [Error(p.error_code) for t in answer.responses for p in t.partition_responses]
+    return [Error(part.error_code) for part in parts(answer)]
+
+
+class Leader(QuorumBroker):
+    """Broker 1 leads two partitions alone, unless broker 2 is in the ISR, too."""
+
+    def leads(self, isr: tuple[int, ...] = (ME,), leader: int = ME, epoch: int = 0) -> Leader:
+        topic = [] if epoch else [r.TopicRecord(name="orders", topic_id=TOPIC)]
+        parts = [
+            r.PartitionRecord(
+                partition_id=index,
+                topic_id=TOPIC,
+                replicas=(ME, OTHER),
+                isr=isr,
+                leader=leader,
+                leader_epoch=epoch,
+            )
+            for index in (0, 1)
+        ]
+        self.commits(*topic, *parts)
+        return self
+
+    def since(self, before: int) -> list[m.Response | None]:
+        """The answers among its effects from this number on."""
+        return [one.message for one in replies(self.node.effects[before:])]
+
+    def asked(self, message: m.Request) -> list[m.Response | None]:
+        """The answers that leave at once when a client asks."""
+        return [one.message for one in self.node.asks("CLIENT", message)]
+
+    def fetched(self, offset: int, session: tuple[int, int] = (0, 0)) -> list[e.Reply]:
+        """Broker 2 has both logs up to this offset; the answers that leave at once."""
+        parts = tuple(
+            m.FetchPartition(
+                partition=index,
+                fetch_offset=offset,
+                partition_max_bytes=MANY,
+                current_leader_epoch=0,
+                last_fetched_epoch=0 if offset else -1,
+            )
+            for index in (0, 1)
+        )
+        return self.node.asks(
+            "REPLICATION",
+            m.FetchRequest(
+                max_wait=500,
+                min_bytes=0,
+                max_bytes=MANY,
+                topics=(m.FetchTopic(partitions=parts, topic_id=TOPIC),),
+                replica_state=m.ReplicaState(replica_id=OTHER, replica_epoch=2),
+                session_id=session[0],
+                session_epoch=session[1],
+            ),
+        )
+
+
+def active(isr: tuple[int, ...] = (ME,)) -> Leader:
+    broker = Leader()
+    broker.activates()
+    return broker.leads(isr)
+
+
+@pytest.fixture
+def alone() -> Leader:
+    """The ISR is broker 1 alone, so what it stores is committed."""
+    return active()
+
+
+# ----------------------------------------------------------------------------------------- fetches
+
+
+def test_a_clients_fetch_of_a_session_is_refused(alone: Leader) -> None:
+    """KIP-227: clients have none here. Without an answer, one would wait for its timeout."""
+    unknown = m.FetchResponse(error_code=Error.FETCH_SESSION_ID_NOT_FOUND, responses=())
+    assert alone.asked(read(0, session=7)) == [unknown]
+
+
+def test_a_parked_fetch_is_refused_once_the_broker_is_fenced(alone: Leader) -> None:
+    """QC-17."""
+    alone.node.passes(0.5)
+    assert alone.asked(read(0, max_wait=60_000)) == []
+    before = len(alone.node.effects)
+    alone.node.passes(5)
+    assert alone.state is BrokerState.FENCED
+    (answer,) = alone.since(before)
+    assert errors(answer) == [Error.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_a_parked_fetch_is_answered_once(alone: Leader) -> None:
+    """By the first batch, and not again by the next one or when its time is up."""
+    alone.asked(read(0))
+    before = len(alone.node.effects)
+    alone.asked(produce(0, acks=1))
+    alone.asked(produce(0, acks=1))
+    alone.node.passes(1)
+    fetches = [one for one in alone.since(before) if isinstance(one, m.FetchResponse)]
+    assert [served(one) for one in fetches] == [[1]]
+    (event,) = alone.node.noted(FetchServed)
+    assert (event.from_offset, event.to_offset) == (0, 1)
+
+
+def test_a_parked_fetch_is_answered_when_its_time_is_up_and_not_before(alone: Leader) -> None:
+    alone.asked(read(0, 0, max_wait=500))
+    before = len(alone.node.effects)
+    alone.node.passes(0.499)
+    assert alone.since(before) == []
+    alone.node.passes(0.001)
+    assert [served(one) for one in alone.since(before)] == [[-1, -1]]
+
+
+def test_a_parked_fetch_is_answered_though_it_found_its_partition_led_by_another_since(
+    alone: Leader,
+) -> None:
+    alone.asked(read(0, max_wait=60_000, min_bytes=MANY))
+    before = len(alone.node.effects)
+    alone.leads(leader=OTHER, isr=(OTHER,), epoch=1)
+    assert [errors(one) for one in alone.since(before)] == [[Error.NOT_LEADER_OR_FOLLOWER]]
+
+
+def test_fetches_that_wait_for_one_partition_are_answered_in_the_order_in_which_they_came(
+    alone: Leader,
+) -> None:
+    for offsets in ((0,), (0, 0)):
+        alone.asked(read(*offsets))
+    before = len(alone.node.effects)
+    alone.asked(produce(0, acks=1))
+    fetches = [one for one in alone.since(before) if isinstance(one, m.FetchResponse)]
+    assert [served(one) for one in fetches] == [[1], [1, -1]]
+
+
+def test_a_parked_fetch_counts_the_bytes_of_all_its_partitions(alone: Leader) -> None:
+    alone.asked(produce(0, acks=1))
+    assert alone.asked(read(0, 0, min_bytes=3 * len(BATCH))) == []
+    before = len(alone.node.effects)
+    alone.asked(produce(1, acks=1))
+    assert not any(isinstance(one, m.FetchResponse) for one in alone.since(before))
+    alone.asked(produce(0, acks=1))
+    fetches = [one for one in alone.since(before) if isinstance(one, m.FetchResponse)]
+    assert [served(one) for one in fetches] == [[2, 1]]
+
+
+def test_a_fetch_that_finds_just_the_bytes_that_it_wants_does_not_wait(alone: Leader) -> None:
+    alone.asked(produce(0, 1, acks=1))
+    (answer,) = alone.asked(read(0, 0, min_bytes=2 * len(BATCH)))
+    assert served(answer) == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("most", "ends"),
+    [(len(BATCH) - 1, [1, -1]), (2 * len(BATCH) - 1, [1, -1]), (2 * len(BATCH), [1, 1])],
+)
+def test_only_the_first_batch_of_an_answer_may_be_larger_than_allowed(
+    alone: Leader, most: int, ends: list[int]
+) -> None:
+    alone.asked(produce(0, 1, acks=1))
+    (answer,) = alone.asked(read(0, 0, max_bytes=most))
+    assert served(answer) == ends
+
+
+def test_a_parked_fetch_of_a_follower_is_answered_by_the_first_batch() -> None:
+    leader = active((ME, OTHER))
+    leader.fetched(0)
+    assert leader.fetched(0, session=(1, 1)) == []
+    before = len(leader.node.effects)
+    leader.asked(produce(1))
+    (answer,) = leader.since(before)
+    assert [part.partition_index for part in parts(answer)] == [1]
+
+
+def test_a_change_of_a_replica_is_looked_at_once(alone: Leader) -> None:
+    """Every later step would look at it again."""
+    alone.asked(read(0, min_bytes=MANY))
+    alone.asked(produce(0, acks=1))
+    assert alone.core.replicas.changed == set()
+
+
+def test_nothing_is_kept_of_a_fetch_that_was_answered(alone: Leader) -> None:
+    """A broker would run out of memory."""
+    alone.asked(read(0, 0))
+    alone.asked(read(0))
+    alone.node.passes(1)
+    fetching = alone.core.fetching
+    assert (fetching._parked, fetching._waiting) == ({}, {})
+    assert fetching.deadline_ns() is None
+
+
+@pytest.mark.parametrize(
+    ("epoch", "error"),
+    [
+        (-1, Error.NONE),
+        (0, Error.FENCED_LEADER_EPOCH),
+        (3, Error.NONE),
+        (4, Error.UNKNOWN_LEADER_EPOCH),
+    ],
+)
+def test_a_fetch_in_another_leader_epoch_is_refused(
+    alone: Leader, epoch: int, error: Error
+) -> None:
+    """KIP-320."""
+    alone.leads(epoch=3)
+    (answer,) = alone.asked(read(0, max_wait=0, epoch=epoch))
+    assert errors(answer) == [error]
+
+
+@pytest.mark.parametrize(
+    ("offset", "error"),
+    [(-1, Error.OFFSET_OUT_OF_RANGE), (1, Error.NONE), (2, Error.OFFSET_OUT_OF_RANGE)],
+)
+def test_a_fetch_from_outside_the_log_is_refused(alone: Leader, offset: int, error: Error) -> None:
+    alone.asked(produce(0, acks=1))
+    (answer,) = alone.asked(read(offset, max_wait=0))
+    assert errors(answer) == [error]
+    (part,) = parts(answer)
+    assert part.high_watermark == 1
+
+
+# ------------------------------------------------------------------------------------------ writes
+
+
+def test_a_write_that_is_not_committed_fails_when_its_time_is_up_and_not_before() -> None:
+    """RP-04. `passes` fails if the broker wants a Tick at which it does nothing."""
+    leader = active((ME, OTHER))
+    assert leader.asked(produce(0, timeout_ms=500)) == []
+    assert leader.asked(produce(1, timeout_ms=800)) == []
+    before = len(leader.node.effects)
+    leader.node.passes(0.499)
+    assert leader.since(before) == []
+    for seconds in (0.001, 0.3):
+        leader.node.passes(seconds)
+        (answer,) = leader.since(before)
+        assert errors(answer) == [Error.REQUEST_TIMED_OUT]
+        before = len(leader.node.effects)
+
+
+def test_a_write_to_two_partitions_is_answered_once_both_are_committed() -> None:
+    leader = active((ME, OTHER))
+    assert leader.asked(produce(0, 1)) == []
+    before = len(leader.node.effects)
+    leader.fetched(0)
+    assert not any(isinstance(one, m.ProduceResponse) for one in leader.since(before))
+    leader.fetched(1)
+    (answer,) = (one for one in leader.since(before) if isinstance(one, m.ProduceResponse))
+    assert errors(answer) == [Error.NONE, Error.NONE]
+    answered = leader.node.noted(ProduceAnswered)
+    assert [(one.partition, one.base_offset, one.log_end) for one in answered] == [
+        (0, 0, 1),
+        (1, 0, 1),
+    ]
+
+
+def test_a_write_with_one_bad_partition_is_stored_in_the_other(alone: Leader) -> None:
+    (answer,) = alone.asked(produce(0, 7, acks=1))
+    assert errors(answer) == [Error.NONE, Error.UNKNOWN_TOPIC_OR_PARTITION]
+    assert alone.core.replicas.by_key[TOPIC, 0].log.end == 1
+
+
+@pytest.mark.parametrize("acks", [-2, 2])
+def test_a_write_that_wants_other_acknowledgements_is_refused(alone: Leader, acks: int) -> None:
+    (answer,) = alone.asked(produce(0, acks=acks))
+    assert errors(answer) == [Error.INVALID_REQUIRED_ACKS]
+
+
+def test_a_write_without_acknowledgement_has_an_empty_answer(alone: Leader) -> None:
+    """The shell sends nothing for it."""
+    assert alone.asked(produce(0, acks=0)) == [None]
+    assert alone.core.replicas.by_key[TOPIC, 0].log.end == 1
+
+
+def test_all_writes_that_wait_are_refused_once_when_the_lease_ends() -> None:
+    """QC-17."""
+    leader = active((ME, OTHER))
+    for index in (0, 1):
+        assert leader.asked(produce(index)) == []
+    leader.node.now_ns += 4 * SECOND
+    before = len(leader.node.effects)
+    leader.node.passes(90)
+    assert [errors(one) for one in leader.since(before)] == [[Error.NOT_LEADER_OR_FOLLOWER]] * 2
