@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
+from crc32c import crc32c
 from quorum_bench import ME, OTHER, SECOND, TOPIC, QuorumBroker, replies
 
 from fencepost_clusters.reference.core.node import effects as e
@@ -11,15 +14,17 @@ from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
-from fencepost_kafka import FetchServed, ProduceAnswered
+from fencepost_kafka import FetchServed, ProduceAnswered, RequestRefused
 
 BATCH = record_batch.build([b"x"], 0, -1, 1)
 MANY = 1 << 20
 
 
-def produce(*indexes: int, acks: int = -1, timeout_ms: int = 60_000) -> m.ProduceRequest:
-    """A message for each of these partitions."""
-    data = tuple(m.PartitionProduceData(index=index, records=BATCH) for index in indexes)
+def produce(
+    *indexes: int, acks: int = -1, timeout_ms: int = 60_000, batch: bytes = BATCH
+) -> m.ProduceRequest:
+    """A batch for each of these partitions."""
+    data = tuple(m.PartitionProduceData(index=index, records=batch) for index in indexes)
     topics = (m.TopicProduceData(name="orders", partition_data=data),)
     return m.ProduceRequest(acks=acks, timeout=timeout_ms, topic_data=topics)
 
@@ -88,6 +93,11 @@ class Leader(QuorumBroker):
         ]
         self.commits(*topic, *parts)
         return self
+
+    def sets(self, name: str, value: str) -> None:
+        """The controller commits a setting of the topic."""
+        record = r.ConfigRecord(resource_type=2, resource_name="orders", name=name, value=value)
+        self.commits(record)
 
     def since(self, before: int) -> list[m.Response | None]:
         """The answers among its effects from this number on."""
@@ -310,11 +320,105 @@ def test_a_write_to_two_partitions_is_answered_once_both_are_committed() -> None
     leader.fetched(1)
     (answer,) = (one for one in leader.since(before) if isinstance(one, m.ProduceResponse))
     assert errors(answer) == [Error.NONE, Error.NONE]
-    answered = leader.node.noted(ProduceAnswered)
-    assert [(one.partition, one.base_offset, one.log_end) for one in answered] == [
-        (0, 0, 1),
-        (1, 0, 1),
-    ]
+    assert isinstance(answer, m.ProduceResponse)
+    assert [one.base_offset for one in answer.responses[0].partition_responses] == [0, 0]
+    for index, event in enumerate(leader.node.noted(ProduceAnswered)):
+        assert (event.partition, event.error, event.duplicate) == (index, "NONE", False)
+        assert (event.base_offset, event.log_end, event.high_watermark) == (0, 1, 1)
+        assert (event.leader_epoch, event.isr, event.ends) == (0, (ME, OTHER), (1, 1))
+
+
+def test_a_write_that_timed_out_has_no_offset_in_its_answer_and_its_record() -> None:
+    """It may be committed later, and at another offset."""
+    leader = active((ME, OTHER))
+    leader.asked(produce(0, timeout_ms=500))
+    before = len(leader.node.effects)
+    leader.node.passes(0.5)
+    (answer,) = leader.since(before)
+    assert isinstance(answer, m.ProduceResponse)
+    assert answer.responses[0].partition_responses[0].base_offset == -1
+    (event,) = leader.node.noted(ProduceAnswered)
+    assert (event.error, event.base_offset, event.log_end) == ("REQUEST_TIMED_OUT", -1, -1)
+    assert (event.isr, event.ends) == ((ME, OTHER), (1, -1))
+
+
+def test_a_write_that_is_sent_again_waits_as_long_as_it_says() -> None:
+    """RP-12. It changes no replica, and it may have less time than the first one."""
+    leader = active((ME, OTHER))
+    batch = record_batch.build([b"x"], 0, -1, 1, producer=(7, 0, 0))
+    leader.asked(produce(0, timeout_ms=800, batch=batch))
+    leader.asked(produce(0, timeout_ms=300, batch=batch))
+    before = len(leader.node.effects)
+    leader.node.passes(0.3)
+    (answer,) = leader.since(before)
+    assert errors(answer) == [Error.REQUEST_TIMED_OUT]
+    assert leader.node.noted(ProduceAnswered)[-1].duplicate
+    assert leader.core.replicas.by_key[TOPIC, 0].log.end == 1
+
+
+def test_a_write_to_a_follower_is_refused_and_recorded() -> None:
+    """RP-18."""
+    follower = active()
+    follower.leads(leader=OTHER, isr=(ME, OTHER), epoch=1)
+    (answer,) = follower.asked(produce(0))
+    assert errors(answer) == [Error.NOT_LEADER_OR_FOLLOWER]
+    (refused,) = follower.node.noted(RequestRefused)
+    assert (refused.reason, refused.error) == ("not_leader", "NOT_LEADER_OR_FOLLOWER")
+    (event,) = follower.node.noted(ProduceAnswered)
+    assert (event.error, event.leader_epoch, event.high_watermark) == (refused.error, -1, -1)
+
+
+@pytest.mark.parametrize(("acks", "error"), [(-1, Error.NOT_ENOUGH_REPLICAS), (1, Error.NONE)])
+def test_only_a_write_that_waits_for_the_isr_needs_a_large_one(
+    alone: Leader, acks: int, error: Error
+) -> None:
+    """One that waits for no follower may be lost in any case."""
+    alone.sets("min.insync.replicas", "2")
+    (answer,) = alone.asked(produce(0, acks=acks))
+    assert errors(answer) == [error]
+    reasons = [one.reason for one in alone.node.noted(RequestRefused)]
+    assert reasons == (["not_enough_replicas"] if error is not Error.NONE else [])
+
+
+@pytest.mark.parametrize(("spare", "error"), [(0, Error.NONE), (-1, Error.MESSAGE_TOO_LARGE)])
+def test_a_batch_of_the_greatest_size_is_stored_and_a_larger_one_is_not(
+    alone: Leader, spare: int, error: Error
+) -> None:
+    alone.sets("max.message.bytes", str(len(BATCH) + spare))
+    (answer,) = alone.asked(produce(0))
+    assert errors(answer) == [error]
+
+
+@pytest.mark.parametrize("attributes", [0x10, 0x20], ids=["transactional", "control"])
+def test_a_batch_of_a_transaction_is_refused(alone: Leader, attributes: int) -> None:
+    batch = bytearray(BATCH)
+    batch[22] = attributes
+    struct.pack_into(">I", batch, 17, crc32c(bytes(batch[record_batch.CRC_FROM :])))
+    (answer,) = alone.asked(produce(0, batch=bytes(batch)))
+    assert errors(answer) == [Error.INVALID_REQUEST]
+
+
+@pytest.mark.parametrize(
+    ("batch", "error"),
+    [(b"", Error.INVALID_REQUEST), (BATCH[:-1] + b"?", Error.CORRUPT_MESSAGE)],
+    ids=["empty", "corrupt"],
+)
+def test_what_is_no_batch_is_refused(alone: Leader, batch: bytes, error: Error) -> None:
+    (answer,) = alone.asked(produce(0, batch=batch))
+    assert errors(answer) == [error]
+    assert alone.core.replicas.by_key[TOPIC, 0].log.end == 0
+
+
+def test_a_refused_batch_that_was_stored_since_is_not_remembered(alone: Leader) -> None:
+    """The log has it then, and others would be forgotten for it."""
+    alone.sets("min.insync.replicas", "2")
+    batch = record_batch.build([b"x"], 0, -1, 1, producer=(7, 0, 0))
+    alone.asked(produce(0, batch=batch))
+    assert len(alone.core.producing._refused_batches._earliest) == 1
+    alone.sets("min.insync.replicas", "1")
+    (answer,) = alone.asked(produce(0, batch=batch))
+    assert errors(answer) == [Error.NONE]
+    assert alone.core.producing._refused_batches._earliest == {}
 
 
 def test_a_write_with_one_bad_partition_is_stored_in_the_other(alone: Leader) -> None:

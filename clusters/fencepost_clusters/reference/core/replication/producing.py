@@ -106,7 +106,6 @@ class Producing:
                 pending.waiting[key] = outcome
         for one in touched:
             one.advance()
-        self.settle(now)
         if not self._settled(pending, now):
             pending.replicas = frozenset(one.replica.key for one in pending.waiting.values())
             self._pending.append(pending)
