@@ -235,6 +235,38 @@ def test_records_that_a_follower_did_not_take_are_sent_again(leader: Leader) -> 
     assert leader.answers == [(NONE, {0: (0, 1)}), (NONE, {0: (0, 1)})]
 
 
+def test_a_follower_whose_log_diverges_in_epoch_0_learns_it_at_once(leader: Leader) -> None:
+    """RP-15: it has a batch that this leader never had."""
+    leader.fetch({0: 0, 1: 0})
+    assert len(leader.answers) == 1
+    leader.fetch({0: 1}, (1, 1))
+    assert leader.answers == [(NONE, {0: (0, -1)})]
+    assert leader.one(0).end_of(FOLLOWER) == 0, "a position that is no part of this log"
+
+
+def test_a_follower_that_is_ahead_of_its_leader_in_the_same_epoch_learns_where_that_ends(
+    leader: Leader,
+) -> None:
+    """RP-15."""
+    leader.append(0)
+    leader.fetch({0: 2})
+    sent = [one.message for one in leader.out.drain() if isinstance(one, Reply)]
+    (part,) = sent[-1].responses[0].partitions if isinstance(sent[-1], m.FetchResponse) else ()
+    assert part.diverging_epoch == m.EpochEndOffset(epoch=4, end_offset=1)
+    assert leader.one(0).end_of(FOLLOWER) < 0
+
+
+def test_a_parked_fetch_is_due_when_its_time_is_up(leader: Leader) -> None:
+    leader.fetch({0: 0, 1: 0})
+    assert leader.sessions.deadline_ns() is None
+    leader.at(10).fetch({}, (1, 1))
+    assert leader.sessions.deadline_ns() == 510 * 1_000_000
+    assert len(leader.answers) == 1
+    leader.at(510)
+    assert leader.answers == [(NONE, {})]
+    assert leader.sessions.deadline_ns() is None
+
+
 def test_an_error_is_repeated_until_the_follower_has_another_position(leader: Leader) -> None:
     leader.fetch({0: 0}, leader_epoch=3)
     leader.fetch({}, (1, 1))

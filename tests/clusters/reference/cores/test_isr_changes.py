@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.legacy import settings as legacy_settings
@@ -193,3 +194,130 @@ def test_a_leader_that_is_answered_the_isr_it_has_goes_on_asking() -> None:
     replicas.tick(image, at(600))
     _, (change,) = asked(out)
     assert change.new_isr == (1, 2, 3)
+
+
+# ------------------------------------------------------------------------------------- the answers
+
+
+def joining(leader: tuple[Replicas, Outbox, Image]) -> int:
+    """Broker 3 has caught up, so the leader asks for it; returns the call."""
+    replicas, out, image = leader
+    for follower in (2, 3):
+        fetched(replicas.by_key[KEY], follower, 0, at(1))
+    replicas.tick(image, at(200))
+    (call,), _ = asked(out)
+    return call
+
+
+def stored(isr: tuple[int, ...]) -> r.IsrChangeRecord:
+    return r.IsrChangeRecord(partition_id=0, topic_id=TOPIC, isr=isr, leader=1, leader_epoch=4)
+
+
+def test_an_isr_that_is_stored_in_the_same_leader_epoch_ends_the_request(
+    leader: tuple[Replicas, Outbox, Image],
+) -> None:
+    """Until then another change of the same partition leaves it in flight."""
+    replicas, _, image = leader
+    call, one = joining(leader), leader[0].by_key[KEY]
+    for isr, in_flight in (((1, 2), call), ((1, 2, 3), None)):
+        image.replay(stored(isr), image.offset)
+        replicas.adopt(image, [KEY], at(210))
+        assert one.partition.isr == isr
+        assert one.asked == in_flight
+        assert one.adding == ((3,) if in_flight else ())
+
+
+def test_a_granted_isr_is_in_flight_until_it_is_stored(
+    leader: tuple[Replicas, Outbox, Image],
+) -> None:
+    replicas, out, image = leader
+    replicas.answered(joining(leader), IsrOutcome(Error.NONE, (1, 2, 3), 4), at(210))
+    out.drain()
+    replicas.tick(image, at(1000))
+    assert asked(out) == ([], [])
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_a_request_without_success_is_repeated_after_a_while(
+    leader: tuple[Replicas, Outbox, Image], refused: bool
+) -> None:
+    replicas, out, image = leader
+    call = joining(leader)
+    assert replicas.is_isr_request(call)
+    if refused:
+        replicas.answered(call, IsrOutcome(Error.NOT_CONTROLLER), at(210))
+    else:
+        assert replicas.failed(call, at(210))
+    assert not replicas.is_isr_request(call)
+    assert not replicas.failed(call, at(210))
+    out.drain()
+    assert replicas.deadline_ns() == at(310).monotonic_ns
+    replicas.tick(image, at(309))
+    assert asked(out) == ([], [])
+    replicas.tick(image, at(310))
+    _, (change,) = asked(out)
+    assert change.new_isr == (1, 2, 3)
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_the_outcome_of_an_earlier_request_changes_nothing_of_a_later_one(
+    leader: tuple[Replicas, Outbox, Image], answered: bool
+) -> None:
+    replicas, _, image = leader
+    earlier, one = joining(leader), leader[0].by_key[KEY]
+    image.replay(stored((1,)), 6)
+    replicas.adopt(image, [KEY], at(210))
+    replicas.tick(image, at(400))
+    later = one.asked
+    assert later not in (None, earlier)
+    if answered:
+        replicas.answered(earlier, IsrOutcome(Error.INELIGIBLE_REPLICA), at(410))
+    else:
+        replicas.failed(earlier, at(410))
+    assert (one.asked, one.adding) == (later, (2, 3))
+
+
+def test_the_outcome_of_a_request_about_a_deleted_topic_changes_nothing(
+    leader: tuple[Replicas, Outbox, Image],
+) -> None:
+    replicas, out, image = leader
+    call = joining(leader)
+    image.replay(r.DeleteTopicRecord(name=TOPIC), 6)
+    replicas.adopt(image, [KEY], at(210))
+    out.drain()
+    replicas.answered(call, IsrOutcome(Error.NOT_CONTROLLER), at(220))
+    assert out.drain() == ()
+
+
+def test_a_leader_asks_for_no_replica_of_a_fenced_broker(
+    leader: tuple[Replicas, Outbox, Image],
+) -> None:
+    """RP-10."""
+    replicas, out, image = leader
+    image.brokers[3] = replace(image.brokers[3], fenced=True)
+    for follower in (2, 3):
+        fetched(replicas.by_key[KEY], follower, 0, at(1))
+    replicas.tick(image, at(200))
+    assert asked(out) == ([], [])
+    image.brokers[3] = replace(image.brokers[3], fenced=False)
+    replicas.tick(image, at(299))
+    assert asked(out) == ([], [])
+    replicas.tick(image, at(300))
+    assert len(asked(out)[0]) == 1
+
+
+def test_a_member_that_does_not_fetch_leaves_the_isr_once_its_time_is_up(
+    leader: tuple[Replicas, Outbox, Image],
+) -> None:
+    """RP-09: `lag_ns` in the record is how long it has not been caught up."""
+    replicas, out, image = leader
+    image.replay(stored((1, 2, 3)), 6)
+    replicas.adopt(image, [KEY], at(0))
+    fetched(replicas.by_key[KEY], 2, 0, at(1000))
+    lag_ms = settings.read(PROPERTIES).ms("replica.lag.time.max.ms")
+    replicas.tick(image, at(lag_ms - 1))
+    assert asked(out) == ([], [])
+    replicas.tick(image, at(lag_ms))
+    _, (change,) = asked(out)
+    assert (change.old_isr, change.new_isr) == ((1, 2, 3), (1, 2))
+    assert change.lag_ns == at(lag_ms).monotonic_ns
