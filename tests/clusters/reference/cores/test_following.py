@@ -125,6 +125,15 @@ def test_a_fetch_without_an_answer_is_repeated_after_a_while(broker: QuorumBroke
     assert session(broker) == (0, 0, 1)
 
 
+def test_the_end_of_another_call_is_no_end_of_a_fetch(broker: QuorumBroker) -> None:
+    following, call = broker.core.following, broker.node.called("replication").call_id
+    refused = m.FetchResponse(error_code=Error.FETCH_SESSION_ID_NOT_FOUND, responses=())
+    assert not following.failed(call + 1, broker.node.now)
+    assert not following.answered(call + 1, refused, broker.node.now)
+    assert following.failed(call, broker.node.now)
+    assert not following.failed(call, broker.node.now), "it has ended already"
+
+
 def test_a_follower_fetches_from_no_leader_that_is_not_registered(broker: QuorumBroker) -> None:
     """Once that registers, it is called at its new address."""
     broker = QuorumBroker()

@@ -15,7 +15,7 @@ from fencepost_clusters.reference.core.legacy.broker.commands import Commands
 from fencepost_clusters.reference.core.legacy.broker.isr_requests import KnownZnodes
 from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies
 from fencepost_clusters.reference.core.node import settings
-from fencepost_clusters.reference.core.node.effects import Call, Instant, Outbox
+from fencepost_clusters.reference.core.node.effects import Call, Instant, Note, Outbox
 from fencepost_clusters.reference.core.replication.cluster_state import ClusterState
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
 from fencepost_clusters.reference.core.replication.replica import Replica
@@ -25,7 +25,7 @@ from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
-from fencepost_kafka import IsrChangeAsked
+from fencepost_kafka import IsrChangeAnswered, IsrChangeAsked, LeadershipEnded
 
 TOPIC = uuid.UUID(int=9)
 KEY = (TOPIC, 0)
@@ -73,16 +73,17 @@ def leader() -> tuple[Replicas, Outbox, Image]:
 
 
 class Asking:
-    """A controller is known; a request to it is a call without content."""
+    """A controller is `known`; a request to it is a call without content."""
 
     broker_epoch = 1
     learns_by_answer = False
 
     def __init__(self, out: Outbox) -> None:
         self._out = out
+        self.known = True
 
     def can_ask(self) -> bool:
-        return True
+        return self.known
 
     def ask(
         self,
@@ -209,8 +210,8 @@ def joining(leader: tuple[Replicas, Outbox, Image]) -> int:
     return call
 
 
-def stored(isr: tuple[int, ...]) -> r.IsrChangeRecord:
-    return r.IsrChangeRecord(partition_id=0, topic_id=TOPIC, isr=isr, leader=1, leader_epoch=4)
+def stored(isr: tuple[int, ...], epoch: int = 4) -> r.IsrChangeRecord:
+    return r.IsrChangeRecord(partition_id=0, topic_id=TOPIC, isr=isr, leader=1, leader_epoch=epoch)
 
 
 def test_an_isr_that_is_stored_in_the_same_leader_epoch_ends_the_request(
@@ -321,3 +322,87 @@ def test_a_member_that_does_not_fetch_leaves_the_isr_once_its_time_is_up(
     _, (change,) = asked(out)
     assert (change.old_isr, change.new_isr) == ((1, 2, 3), (1, 2))
     assert change.lag_ns == at(lag_ms).monotonic_ns
+
+
+def test_a_broker_that_has_stopped_its_replicas_asks_for_no_isr(
+    leader: tuple[Replicas, Outbox, Image],
+) -> None:
+    replicas, out, image = leader
+    replicas.retire_all("taken_over")
+    (ended,) = [one.body for one in out.drain()[-1:] if isinstance(one, Note)]
+    assert isinstance(ended, LeadershipEnded)
+    assert ended.reason == "taken_over"
+    replicas.tick(image, at(100_000))
+    assert asked(out) == ([], [])
+    assert not replicas.by_key[KEY].leading
+
+
+def test_a_member_that_is_expelled_leaves_the_isr_at_once(
+    leader: tuple[Replicas, Outbox, Image],
+) -> None:
+    """HB-24: another process has its id. A replica outside the ISR has nothing to leave."""
+    replicas, out, image = leader
+    image.replay(stored((1, 2, 3)), 6)
+    replicas.adopt(image, [KEY], at(0))
+    fetched(replicas.by_key[KEY], 2, 0, at(9))
+    replicas.tick(image, at(10))
+    assert asked(out) == ([], [])
+    replicas.expel(KEY, 7)
+    replicas.tick(image, at(11))
+    assert asked(out) == ([], [])
+    replicas.expel(KEY, 3)
+    replicas.tick(image, at(12))
+    _, (change,) = asked(out)
+    assert change.new_isr == (1, 2)
+
+
+def test_the_answer_to_a_request_is_recorded_with_the_leader_epoch_of_the_request(
+    leader: tuple[Replicas, Outbox, Image],
+) -> None:
+    replicas, out, image = leader
+    call, one = joining(leader), leader[0].by_key[KEY]
+    assert one.proposed == (1, 2, 3)
+    image.replay(stored((1, 2), epoch=5), 6)
+    replicas.adopt(image, [KEY], at(205))
+    assert one.proposed is None
+    out.drain()
+    replicas.answered(call, IsrOutcome(Error.NONE, (1, 2, 3), 4), at(210))
+    (event,) = [one.body for one in out.drain() if isinstance(one, Note)]
+    assert isinstance(event, IsrChangeAnswered)
+    assert (event.leader_epoch, event.granted_epoch) == (4, 4)
+    assert (event.error, event.isr) == ("NONE", (1, 2, 3))
+
+
+def test_a_leader_that_knows_no_controller_asks_once_it_does_and_looks_now_and_then() -> None:
+    out, image = Outbox(), cluster()
+    asking = Asking(out)
+    asking.known = False
+    replicas = Replicas(settings.read(PROPERTIES), asking, ReplicationPolicies(), out)
+    replicas.adopt(image, [KEY], at(0))
+    for follower in (2, 3):
+        fetched(replicas.by_key[KEY], follower, 0, at(1))
+    replicas.tick(image, at(200))
+    assert asked(out) == ([], [])
+    assert replicas.deadline_ns() == at(300).monotonic_ns
+    asking.known = True
+    replicas.tick(image, at(300))
+    assert len(asked(out)[0]) == 1
+
+
+@pytest.mark.parametrize("by_answer", [True, False])
+def test_an_isr_without_an_answer_is_unsettled_only_where_nothing_else_brings_it(
+    by_answer: bool,
+) -> None:
+    """A leader of the quorum plane learns it from the metadata."""
+    out, image = Outbox(), cluster()
+    asking = Asking(out)
+    asking.learns_by_answer = by_answer
+    replicas = Replicas(settings.read(PROPERTIES), asking, ReplicationPolicies(), out)
+    replicas.adopt(image, [KEY], at(0))
+    call, one = joining((replicas, out, image)), replicas.by_key[KEY]
+    replicas.failed(call, at(210))
+    assert one.unsettled is by_answer
+    assert (one.asked, one.adding) == (None, (3,))
+    replicas.confirmed(KEY)
+    assert not one.unsettled
+    assert one.adding == ()

@@ -142,9 +142,13 @@ def test_a_replica_goes_on_with_its_log_and_its_high_watermark_up_to_the_end(
 def test_a_topic_that_is_created_again_does_not_go_on_with_the_log_of_the_former_one() -> None:
     bench = Bench(Recovered({NAME: LOG}, {}))
     bench.adopts()
+    (former,) = bench.replicas.all()
+    assert former.log.end == 1
     bench.adopts(r.DeleteTopicRecord(name=TOPIC))
     bench.adopts(r.TopicRecord(name="orders", topic_id=TOPIC), partition())
-    assert bench.replicas.by_key[KEY].log.end == 0
+    (one,) = bench.replicas.all()
+    assert one is bench.replicas.get(TOPIC, 0)
+    assert one.log.end == 0
 
 
 def test_each_change_of_a_leader_or_follower_has_a_version_of_its_own() -> None:
