@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from quorum_bench import TOPIC
 
 from fencepost_clusters.reference.core.cluster.image import Image
@@ -23,11 +24,19 @@ from fencepost_clusters.reference.core.node.effects import (
     Sync,
 )
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
-from fencepost_clusters.reference.core.replication.replica import log_name
+from fencepost_clusters.reference.core.replication.replica import Replica, log_name
 from fencepost_clusters.reference.core.replication.replicas import Replicas
+from fencepost_clusters.reference.core.replication.roles import Contact, Part
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire import records as r
-from fencepost_kafka import LeadershipEnded, ReplicaCheckpointed, ReplicaRemoved
+from fencepost_kafka import (
+    FollowingStarted,
+    LeadershipEnded,
+    LeadershipStarted,
+    LogTruncated,
+    ReplicaCheckpointed,
+    ReplicaRemoved,
+)
 
 KEY = (TOPIC, 0)
 NAME = log_name("orders", KEY)
@@ -59,16 +68,22 @@ def partition(
 class Bench:
     """Broker 1 has these logs on its disk, and leads a partition alone once that is adopted."""
 
-    def __init__(self, recovered: Recovered | None = None) -> None:
+    def __init__(
+        self, recovered: Recovered | None = None, policies: ReplicationPolicies | None = None
+    ) -> None:
         self.out = Outbox()
         isr_requests: Any = SimpleNamespace(can_ask=lambda: False)
         self.replicas = Replicas(
-            settings.read(PROPERTIES), isr_requests, ReplicationPolicies(), self.out
+            settings.read(PROPERTIES), isr_requests, policies or ReplicationPolicies(), self.out
         )
         self.replicas.recovered(recovered or Recovered({}, {}))
         self.image = Image()
         self.image.replay(r.TopicRecord(name="orders", topic_id=TOPIC), 1)
         self.image.replay(partition(), 2)
+
+    @property
+    def one(self) -> Replica:
+        return self.replicas.by_key[KEY]
 
     def adopts(self, *records: r.Record) -> tuple[Effect, ...]:
         """The metadata change, and the broker adopts them; returns the effects."""
@@ -184,3 +199,91 @@ def test_a_broker_stores_its_high_watermarks_at_intervals_and_syncs_its_logs_bef
     assert of(done, Sync | Checkpoint) == [Sync(NAME), Checkpoint({NAME: 1}, {NAME: 2})]
     (event,) = of(done, ReplicaCheckpointed)
     assert (event.high_watermark, event.flushed) == (1, 2)
+
+
+# ------------------------------------------------------------------------------------------- roles
+
+
+def roles(effects: tuple[Effect, ...]) -> list[tuple[str, int]]:
+    """The changes of role in the effects, each with its leader epoch."""
+    kinds = LeadershipStarted | LeadershipEnded | FollowingStarted
+    return [(type(one).__name__, one.leader_epoch) for one in of(effects, kinds)]
+
+
+def test_a_replica_takes_the_part_that_the_metadata_give_it() -> None:
+    """Each change is recorded once, in the leader epoch in which it began or ended."""
+    bench, both = Bench(), (1, 2, 0)
+    assert roles(bench.adopts()) == [("LeadershipStarted", 0)]
+    assert roles(bench.adopts()) == [], "no change"
+    led = bench.adopts(partition(leader=1, epoch=1, replicas=both))
+    assert roles(led) == [("LeadershipStarted", 1)]
+    left = bench.adopts(partition(leader=2, epoch=2, replicas=both))
+    assert roles(left) == [("FollowingStarted", 2), ("LeadershipEnded", 1)]
+    assert [one.reason for one in of(left, LeadershipEnded)] == ["metadata"]
+    assert roles(bench.adopts(partition(leader=2, epoch=2, replicas=(1, 2)))) == []
+    for leader in (2, 0):
+        epoch = 5 - leader
+        followed = bench.adopts(partition(leader=leader, epoch=epoch, replicas=both))
+        assert roles(followed) == [("FollowingStarted", epoch)]
+        assert [one.leader for one in of(followed, FollowingStarted)] == [leader]
+        assert bench.one.part is Part.FOLLOWER
+    assert roles(bench.adopts(partition(leader=-1, epoch=6, replicas=both))) == []
+    assert bench.one.part is Part.IDLE
+    assert roles(bench.adopts(partition(leader=2, epoch=6, replicas=both))) != []
+
+
+def test_a_leader_begins_with_its_log_and_without_knowledge_of_its_followers() -> None:
+    """RP-10: `epoch_start` is what a replica needs before it may join the ISR."""
+    bench = Bench(Recovered({NAME: LOG}, {}))
+    (started,) = of(bench.adopts(partition(replicas=(1, 2))), LeadershipStarted)
+    assert (started.log_start, started.log_end, started.high_watermark) == (0, 1, 0)
+    assert started.isr == (1, 2)
+    assert bench.one.epoch_start == 1
+    bench.one.fetched(
+        2, client="broker-2#1", broker_epoch=5, offset=1, contact=Contact(), now=START
+    )
+    assert (bench.one.end_of(2), bench.one.high_watermark) == (1, 1)
+    bench.adopts(partition(leader=2, epoch=1, replicas=(1, 2)))
+    bench.adopts(partition(leader=1, epoch=2, replicas=(1, 2)))
+    assert bench.one.end_of(2) == -1
+
+
+def test_a_leader_knows_a_replica_that_is_added_while_it_leads() -> None:
+    """As by a reassignment; and it goes on with those that it knows."""
+    bench = Bench()
+    bench.adopts(partition(replicas=(1, 2)))
+    known = bench.one.followers[2]
+    bench.adopts(partition(replicas=(1, 2, 3)))
+    assert list(bench.one.followers) == [2, 3]
+    assert bench.one.followers[2] is known
+
+
+def test_a_leader_that_prepares_serves_followers_only() -> None:
+    """It stores an ISR of its own first."""
+    bench = Bench()
+    bench.adopts(partition(leader=2, epoch=1, replicas=(1, 2)))
+    led = replace(bench.one.partition, leader=1, leader_epoch=2, preparing=True)
+    for _ in range(2):
+        bench.one.adopt(led, START)
+        assert (bench.one.leading, bench.one.serves_followers) == (False, True)
+    assert roles(bench.out.drain()) == []
+    bench.one.adopt(replace(led, preparing=False), START)
+    assert bench.one.leading
+    assert roles(bench.out.drain()) == [("LeadershipStarted", 2)]
+
+
+def test_a_replica_that_stops_is_looked_at_by_the_requests_that_wait_for_it() -> None:
+    bench = Bench()
+    bench.adopts()
+    bench.replicas.changed.clear()
+    bench.replicas.retire_all("shutdown")
+    assert bench.replicas.changed == {KEY}
+
+
+def test_a_follower_keeps_of_its_log_what_the_policy_says() -> None:
+    """A defect replaces it."""
+    policies = ReplicationPolicies(kept_when_following=lambda high_watermark, end: high_watermark)
+    bench = Bench(Recovered({NAME: LOG}, {}), policies)
+    done = bench.adopts(partition(leader=2, epoch=1, replicas=(1, 2)))
+    assert [one.reason for one in of(done, LogTruncated)] == ["high_watermark"]
+    assert bench.one.log.end == 0
