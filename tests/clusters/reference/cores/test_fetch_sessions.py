@@ -332,6 +332,17 @@ def test_each_fetch_of_its_session_shows_that_a_follower_has_the_whole_log(leade
     assert leader.one(1).followers[FOLLOWER].caught_up_ns == 2000 * 1_000_000
 
 
+def test_a_refused_fetch_does_not_show_that_a_follower_has_what_was_appended(
+    leader: Leader,
+) -> None:
+    """RP-09: it had the whole log before."""
+    leader.at(100).fetch({0: 0, 1: 0})
+    leader.append(0)
+    leader.at(2000).fetch({0: 0}, (1, 1), leader_epoch=3)
+    assert leader.one(0).followers[FOLLOWER].caught_up_ns == 100 * 1_000_000
+    assert leader.one(1).followers[FOLLOWER].caught_up_ns == 2000 * 1_000_000
+
+
 @given(st.lists(st.tuples(st.sampled_from(["append", "fetch", "lag"]), st.integers(1, 5))))
 def test_a_follower_is_known_as_if_every_fetch_named_every_partition(
     steps: list[tuple[str, int]],

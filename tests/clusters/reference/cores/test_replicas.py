@@ -31,6 +31,7 @@ from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire import records as r
 from fencepost_kafka import (
     FollowingStarted,
+    HighWatermarkAdvanced,
     LeadershipEnded,
     LeadershipStarted,
     LogTruncated,
@@ -287,3 +288,12 @@ def test_a_follower_keeps_of_its_log_what_the_policy_says() -> None:
     done = bench.adopts(partition(leader=2, epoch=1, replicas=(1, 2)))
     assert [one.reason for one in of(done, LogTruncated)] == ["high_watermark"]
     assert bench.one.log.end == 0
+
+
+def test_a_high_watermark_that_stays_is_not_recorded_again() -> None:
+    bench = Bench(Recovered({NAME: LOG}, {}))
+    (advanced,) = of(bench.adopts(), HighWatermarkAdvanced)
+    assert (advanced.high_watermark, advanced.as_leader) == (1, True)
+    assert (advanced.isr, advanced.counted) == ((1,), (1,))
+    bench.one.advance()
+    assert bench.out.drain() == ()
