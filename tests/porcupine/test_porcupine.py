@@ -35,6 +35,14 @@ CONTENT = frozenset(
     }
 )
 SPAN_MS = 15_000
+FAULTS = frozenset(
+    {
+        *("cut", "cut_from_controllers", "duplicate_id", "hold", "isolate", "kill", "lose_power"),
+        *("partition", "pause", "slow_link", "terminate", "wipe_disk"),
+    }
+)
+"""A list of its own: with another fault, each seed would draw another schedule, and porcupine takes
+too long for some."""
 UNHURRIED = {"replica.lag.time.max.ms": "30000", "controller.quorum.fetch.timeout.ms": "5000"}
 """A node that is cut off stays in the ISR, or the active controller, until it was asked for
 something."""
@@ -54,12 +62,12 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return ops.build(tmp_path_factory.mktemp("porcupine"))
 
 
-def lossy(seed: int, plugins: Plugins) -> Load:
+def lossy(seed: int) -> Load:
     """A random schedule under load."""
 
     def inject_faults(run: Run) -> None:
         run.clients.load()
-        random_schedule.conduct(run, seed, SPAN_MS, plugins.faults)
+        random_schedule.conduct(run, seed, SPAN_MS, FAULTS)
 
     return inject_faults
 
@@ -134,7 +142,7 @@ def agreed(result: RunResult, judged: Mapping[str, ops.Judged]) -> bool:
 def test_both_find_a_healthy_cluster_sound(
     seed: int, plugins: Plugins, program: Path, tmp_path: Path
 ) -> None:
-    result, events = play(plugins, tmp_path / "run", lossy(seed, plugins), seed=seed)
+    result, events = play(plugins, tmp_path / "run", lossy(seed), seed=seed)
     judged = ops.judge(program, ops.of_partitions(events))
     assert agreed(result, judged)
     assert len(judged) == 6
@@ -154,7 +162,7 @@ def test_both_find_a_broken_cluster_unsound(
     """Both agree on every seed, and one of the first seeds shows the defect."""
 
     def sound(seed: int) -> bool:
-        work = lossy(seed, plugins)
+        work = lossy(seed)
         result, events = play(plugins, tmp_path / f"run-{seed}", work, defect, seed=seed)
         return agreed(result, ops.judge(program, ops.of_partitions(events)))
 
@@ -175,7 +183,7 @@ def test_a_defect_that_no_client_suffered_from_is_found_by_our_rules_alone(
     """So it is in one of the first seeds."""
 
     def alone(seed: int) -> bool:
-        work = lossy(seed, plugins)
+        work = lossy(seed)
         result, events = play(plugins, tmp_path / f"run-{seed}", work, defect, seed=seed)
         sound = agreed(result, ops.judge(program, ops.of_partitions(events)))
         return sound and found_by in result.judgement.of(Outcome.VIOLATED)
@@ -218,7 +226,7 @@ def test_both_agree_on_the_metadata_log(
 @pytest.fixture(scope="module")
 def sound(plugins: Plugins, tmp_path_factory: pytest.TempPathFactory) -> Sequence[Event]:
     """A healthy history, to be lied about."""
-    return play(plugins, tmp_path_factory.mktemp("sound") / "run", lossy(1, plugins))[1]
+    return play(plugins, tmp_path_factory.mktemp("sound") / "run", lossy(1))[1]
 
 
 def where(events: Sequence[Event], holds: Callable[[Event], bool]) -> int:

@@ -254,7 +254,7 @@ class Runtime(Protocol):
         """Damages the disk of a slot without a process, as torn writes do: of each folder, the last
         bytes of the last file by name that matches become zeros. Returns the files that changed.
 
-        `files` is a pattern of `PurePath.match`, below the disk. Raises UsageError if a process
+        `files` is a pattern of pathlib's match, below the disk. Raises UsageError if a process
         runs in the target, or if its simulated disk cannot be damaged.
         """
         ...

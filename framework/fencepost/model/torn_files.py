@@ -9,8 +9,8 @@ from pathlib import PurePosixPath
 def torn_files(paths: Iterable[str], files: str) -> Sequence[str]:
     """The files to damage: of each folder, the last by name of those that match.
 
-    `paths` are relative to the disk. `files` is a pattern of `PurePath.match`, which compares from
-    the right: `orders-*/*.log`.
+    `paths` are relative to the disk. `files` is a pattern of pathlib's match, which compares from
+    the right: orders-*/*.log.
     """
     newest: dict[PurePosixPath, PurePosixPath] = {}
     for path in sorted(map(PurePosixPath, paths)):

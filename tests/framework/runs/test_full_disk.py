@@ -44,7 +44,7 @@ def on_disk(size: str, folder: Path, words: Sequence[str]) -> subprocess.Complet
     ("size", "words", "says"),
     [
         pytest.param(
-            "100k",
+            "80k",
             ("soak", "--runs", "1", "--minutes", "0.05", "--runtime", "simulated"),
             r"the disk is full: \S+/events/\S+ndjson needs \d+ bytes more, and \d+ bytes are free",
             marks=pytest.mark.tool,
