@@ -94,18 +94,21 @@ def test_a_broker_that_unfences_itself_breaks_kr_16() -> None:
 def test_a_broker_that_runs_before_its_heartbeat_came_in_breaks_kr_16() -> None:
     h = HistoryBuilder()
     runs(h)
-    h.after(100)
-    answered(h, ago_ms=50)
+    h.after(300)
+    answered(h, ago_ms=150)
     assert verdict(h, "KR-16").verdict is Outcome.VIOLATED
 
 
 def test_an_answer_exercises_kr_16_though_it_is_logged_after_its_effect() -> None:
-    before, after = HistoryBuilder(), HistoryBuilder()
+    """And though the heartbeat is dated later than it came in, by what the log was late."""
+    before, after, late = HistoryBuilder(), HistoryBuilder(), HistoryBuilder()
     answered(before)
     runs(before)
     runs(after)
     answered(after.after(100), ago_ms=150)
-    for h in (before, after):
+    runs(late)
+    answered(late.after(35), ago_ms=33)
+    for h in (before, after, late):
         found = verdict(h, "KR-16")
         assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.PEER)
 

@@ -75,8 +75,8 @@ def _note(state: _Unfenced, event: Event, body: HeartbeatAnswered) -> Event | No
 @dataclass(frozen=True, slots=True)
 class RunsOnceTold:
     """KR-16. The controller's evidence: an answer to a heartbeat of the broker's epoch unfenced it.
-    Exercised by each process that begins to run. A controller that ends right then may not have
-    logged its answer."""
+    Exercised by each process that begins to run. A heartbeat came in earlier than it is dated, by
+    `SLACK_NS` at most. A controller that ends right then may not have logged its answer."""
 
     clause: str = "KR-16"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -107,7 +107,7 @@ class RunsOnceTold:
 
     @staticmethod
     def _judge(runs: Event, answer: HeartbeatAnswered) -> Sequence[Finding]:
-        if answer.received_at_ns <= runs.at_ns:
+        if answer.received_at_ns <= runs.at_ns + SLACK_NS:
             return (Exercised(runs.ref, Evidence.PEER),)
         message = (
             f"{runs.process} ran before the heartbeat came in that the controller answered with "
