@@ -24,7 +24,7 @@ pytestmark = pytest.mark.only("apache/kraft", reason="the promise under test is 
 TURNS = ((1, 2, 3), (1, 3, 2), (2, 3, 1), (2, 1, 3), (3, 1, 2), (3, 2, 1))
 """Replicas of six partitions: each broker leads two, and each other broker follows it in one."""
 ELECTIONS = 10
-"""How many elections may give the controller that was killed its leadership back."""
+"""How many elections the killed controller may win."""
 
 
 @clause("KR-12", "KR-13", "KR-14", "KR-15")

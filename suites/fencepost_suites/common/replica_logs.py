@@ -45,8 +45,8 @@ class Terms(Struct):
         return () if known is None else (known[1],)
 
     def proof(self, process: str, conflict: Conflict) -> tuple[Cause, ...]:
-        """What shows how the process's batch can differ from the committed one: the term in which
-        its own slot wrote it, or else the term in which the other one was written."""
+        """The term after which the batch of the process differs from the committed one: its own, if
+        its slot wrote the batch as leader. Otherwise the term in which the other was written."""
         own, other = conflict.batch.batch_epoch, conflict.other_epoch
         slot, _ = self.began.get(own, ("", None))
         return self.of(own if slot == slot_of(process) else other)

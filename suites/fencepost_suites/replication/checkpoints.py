@@ -109,7 +109,7 @@ class _Disk(Struct):
 class FlushedSurvives(Struct, frozen=True):
     """RP-26. Exercised by a process that finds less than the process before it had stored, because
     the machine lost unsynced data, and all that had been flushed. The disk of a duplicate may be
-    empty, and a fault may have emptied or damaged a disk."""
+    empty. So may a disk that a fault has emptied, and one that it damaged may have lost its end."""
 
     clause: str = "RP-26"
     kinds: frozenset[type[Struct]] = frozenset(

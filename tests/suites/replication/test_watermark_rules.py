@@ -4,6 +4,7 @@ history."""
 from __future__ import annotations
 
 import pytest
+from tests.suites.replication.replication_histories import fetched
 from tests.suites.replication.watermark_histories import (
     ALL3,
     B1,
@@ -23,7 +24,6 @@ from fencepost import Evidence
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
     FetchServed,
-    FollowerFetched,
     LeadershipEnded,
     Polled,
 )
@@ -277,18 +277,7 @@ def test_a_follower_that_had_not_stored_so_much_breaks_rp_10() -> None:
     h = HistoryBuilder()
     store(h, "broker-3#1", 3)
     stored = h.events()[-1]
-    h.add(
-        B1,
-        FollowerFetched(
-            topic="orders",
-            partition=0,
-            leader_epoch=1,
-            follower=3,
-            client="broker-3#1",
-            broker_epoch=5,
-            offset=5,
-        ),
-    )
+    fetched(h, 3, "broker-3#1", 5)
     ask(h, ALL3, old=(1, 2), ends=(6, 6, 5))
     violation = verdict(h, "RP-10").violations[0]
     assert (violation.evidence, violation.because) == (Evidence.PEER, (stored.ref,))
@@ -297,18 +286,7 @@ def test_a_follower_that_had_not_stored_so_much_breaks_rp_10() -> None:
 def test_a_laggard_by_the_leaders_own_count_is_proven_by_its_fetch() -> None:
     h = HistoryBuilder()
     store(h, "broker-3#1", 9)
-    h.add(
-        B1,
-        FollowerFetched(
-            topic="orders",
-            partition=0,
-            leader_epoch=1,
-            follower=3,
-            client="broker-3#1",
-            broker_epoch=5,
-            offset=4,
-        ),
-    )
+    fetched(h, 3, "broker-3#1", 4)
     fetch = h.events()[-1]
     ask(h, ALL3, old=(1, 2), ends=(6, 6, 4))
     violation = verdict(h, "RP-10").violations[0]
@@ -318,18 +296,7 @@ def test_a_laggard_by_the_leaders_own_count_is_proven_by_its_fetch() -> None:
 def test_a_follower_taken_back_when_it_has_caught_up_keeps_rp_10() -> None:
     h = HistoryBuilder()
     store(h, "broker-3#1", 4)
-    h.add(
-        B1,
-        FollowerFetched(
-            topic="orders",
-            partition=0,
-            leader_epoch=1,
-            follower=3,
-            client="broker-3#1",
-            broker_epoch=5,
-            offset=5,
-        ),
-    )
+    fetched(h, 3, "broker-3#1", 5)
     ask(h, ALL3, old=(1, 2), ends=(6, 6, 5))
     found = verdict(h, "RP-10")
     assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 1, Evidence.PEER)

@@ -488,7 +488,7 @@ class ProcessRuntime:
         return process
 
     def _on_links(self, slots: Collection[str], change: Callable[[], Receipt]) -> Receipt:
-        """Changes links while no process at their ends is stopped, then notes the ends since."""
+        """Changes links while no process at their ends is stopped; then notes which have ended."""
         self._take_in()
         with self._processes.resumed(slots) as resumed:
             receipt = change()
