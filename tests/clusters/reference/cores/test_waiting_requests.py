@@ -75,8 +75,12 @@ def errors(answer: m.Response | None) -> list[Error]:
     return [Error(part.error_code) for part in parts(answer)]
 
 
-class Leader(QuorumBroker):
+class Leader:
     """Broker 1 leads two partitions alone, unless broker 2 is in the ISR, too."""
+
+    def __init__(self) -> None:
+        self.broker = QuorumBroker().activates()
+        self.node, self.core = self.broker.node, self.broker.core
 
     def leads(self, isr: tuple[int, ...] = (ME,), leader: int = ME, epoch: int = 0) -> Leader:
         topic = [] if epoch else [r.TopicRecord(name="orders", topic_id=TOPIC)]
@@ -91,13 +95,13 @@ class Leader(QuorumBroker):
             )
             for index in (0, 1)
         ]
-        self.commits(*topic, *parts)
+        self.broker.commits(*topic, *parts)
         return self
 
     def sets(self, name: str, value: str) -> None:
         """The controller commits a setting of the topic."""
         record = r.ConfigRecord(resource_type=2, resource_name="orders", name=name, value=value)
-        self.commits(record)
+        self.broker.commits(record)
 
     def since(self, before: int) -> list[m.Response | None]:
         """The answers among its effects from this number on."""
@@ -134,9 +138,7 @@ class Leader(QuorumBroker):
 
 
 def active(isr: tuple[int, ...] = (ME,)) -> Leader:
-    broker = Leader()
-    broker.activates()
-    return broker.leads(isr)
+    return Leader().leads(isr)
 
 
 @pytest.fixture
@@ -160,7 +162,7 @@ def test_a_parked_fetch_is_refused_once_the_broker_is_fenced(alone: Leader) -> N
     assert alone.asked(read(0, max_wait=60_000)) == []
     before = len(alone.node.effects)
     alone.node.passes(5)
-    assert alone.state is BrokerState.FENCED
+    assert alone.broker.state is BrokerState.FENCED
     (answer,) = alone.since(before)
     assert errors(answer) == [Error.NOT_LEADER_OR_FOLLOWER]
 
