@@ -192,7 +192,7 @@ def test_a_follower_that_is_interrupted_leaves_whole_files_and_goes_on_where_it_
             follower.send_signal(number)
             _, error = follower.communicate(timeout=LIMIT_S)
         assert (follower.returncode, error.splitlines()[-1:]) == (130, [INTERRUPTED])
-        assert "Traceback" not in error
+        assert "Traceback" not in error, error
         for row in rows(out):
             assert row.read_bytes() == here.sample_files[str(row.relative_to(out))]
     index = "report.html"  # it says what is new since the interrupt
