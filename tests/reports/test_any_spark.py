@@ -203,6 +203,11 @@ def rows(out: Path) -> Sequence[Path]:
     return list(out.glob("tables/runs/*/*/run.parquet"))
 
 
+def test_a_session_that_ends_in_an_update_of_java_prints_no_traceback() -> None:
+    ended = command([sys.executable, str(Path(__file__).with_name("stopped_in_an_update.py"))])
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def test_spark_submit_makes_the_same_report(here: Here, tmp_path: Path) -> None:
     script = tmp_path / "report.py"
     script.write_text(f"{FENCEPOST}\n")

@@ -86,7 +86,16 @@ def _built(engine: Engine) -> Iterator[SparkSession]:
     try:
         yield started
     finally:
+        _ends_quietly()
         started.stop()
+
+
+def _ends_quietly() -> None:
+    """Keeps pyspark's server of accumulators from printing a traceback while Java stops: it closes
+    their connection even in the midst of an update. No report reads an accumulator."""
+    context = SparkContext._active_spark_context
+    if context is not None:  # a client of Connect has none
+        context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
 
 
 @contextmanager
@@ -134,6 +143,7 @@ def _own(engine: Engine) -> Iterator[SparkSession]:
             ending.callback(_end, gateway)
             context = SparkContext(gateway=gateway)
             ending.callback(context.stop)
+            ending.callback(_ends_quietly)
             started = SparkSession(context)
         except Exception as failed:  # py4j's own errors, or pyspark's when the process ended
             last = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])
