@@ -8,7 +8,7 @@ of `--events` events. Each report is a program of its own, and its figures conta
 and the workers (`many/cost.py`). `session` is a program that only starts a session, and `least` a
 report by Spark over one short run: most of what it takes is Spark's own, and `long` contains it.
 
-DuckDB makes the tables that SQL can make (`many/by_duckdb.py`); their rows must equal those of the
+DuckDB makes the tables that SQL can make (`many/sql/`); their rows must equal those of the
 report. The report makes all other tables, explanations and pages besides, so a ratio says how much
 more it takes, not how much slower the same work is. Its time is counted after the session's start.
 """
@@ -32,6 +32,7 @@ from report import show
 
 from fencepost.reporting import load
 from fencepost_reports.many_runs.certainty import COLUMNS
+from fencepost_reports.one_run.tables import DensityRow, LatencyRow, SilenceRow
 
 GOALS = {"two_s": 20, "two_cpu_s": 35, "growth": 1.2, "long_of_duckdb": 3}
 MIN_RUNS = 4
@@ -83,16 +84,18 @@ def beside(runs: Path, scratch: Path) -> Beside:
 
 def of_report(out: Path) -> Mapping[str, Sequence[tuple[Any, ...]]]:
     """The rows of the report, with the columns that DuckDB makes."""
-    columns = ["about", "processes", "phases", "faults", "verdicts"]
-    found: dict[str, list[tuple[Any, ...]]] = {name: [] for name in columns[1:]}
     wanted = {
         "processes": ("process", "from_ns", "to_ns", "events"),
         "phases": ("phase", "from_ns"),
         "faults": ("fault_id", "fault", "from_ns", "to_ns", "healed"),
         "verdicts": ("clause", "verdict", "exercised", "violated", "evidence"),
+        "density": DensityRow.__struct_fields__,
+        "silences": SilenceRow.__struct_fields__,
+        "latencies": LatencyRow.__struct_fields__,
     }
+    found: dict[str, list[tuple[Any, ...]]] = {name: [] for name in wanted}
     for path in out.glob("tables/runs/*/*/run.parquet"):
-        (row,) = parquet.ParquetFile(path).read(columns).to_pylist()
+        (row,) = parquet.ParquetFile(path).read(["about", *wanted]).to_pylist()
         for name, fields in wanted.items():
             found[name] += [
                 (row["about"]["run"], *(one[field] for field in fields)) for one in row[name]

@@ -1,0 +1,1 @@
+SELECT run, phase, at_ns FROM events WHERE kind = 'run.phase'
