@@ -52,14 +52,19 @@ class LinkWatch:
         self._due_ns = now_ns + EVERY_NS // len(sources)
         return self._check(min(sources, key=lambda one: self._seen.get(one, 0)), now_ns)
 
-    def at_end(self, now_ns: int, ready: bool) -> Sequence[LinkFailed]:
+    def at_end(
+        self, now_ns: int, ready: bool, lives: Callable[[str], bool]
+    ) -> Sequence[LinkFailed]:
         """Checks every slot; and if the cluster is ready, that every link carries an answer.
 
-        When a link last did is not known.
+        When a link last did is not known. A link has not failed if, by now, no process `lives` in
+        the slot at one of its ends.
         """
         found = [one for source in self._links.sources for one in self._check(source, now_ns)]
         for link in self._silent() if ready else ():
-            found.append(LinkFailed(link=str(link), what="nothing answered through it", since_ns=0))
+            if lives(link.source) and lives(link.target):
+                what = "nothing answered through it"
+                found.append(LinkFailed(link=str(link), what=what, since_ns=0))
         return found
 
     def _check(self, source: str, now_ns: int) -> Sequence[LinkFailed]:

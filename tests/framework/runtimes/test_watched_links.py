@@ -11,10 +11,11 @@ import pytest
 from tests import echo_node
 from tests.echo_run import advance, talk, talking_pair
 
-from fencepost import Codec, Condition, LinkFailed, View
+from fencepost import Codec, Condition, LinkFailed, ProcessExited, RunEnded, View
 from fencepost.history import merge
 from fencepost.injection import toxiproxies
 from fencepost.runtimes.process.runtime import ProcessRuntime
+from fencepost_kafka import Role
 
 FAILED = Condition("a link failed", lambda view: isinstance(_last(view), LinkFailed))
 
@@ -38,6 +39,22 @@ def failures(runtime: ProcessRuntime) -> list[LinkFailed]:
 def test_a_run_without_a_fault_has_no_failed_link(pair: ProcessRuntime) -> None:
     pair.close()
     assert failures(pair) == []
+
+
+def test_a_process_that_ends_as_the_run_does_has_died_and_its_links_have_not_failed(
+    pair: ProcessRuntime,
+) -> None:
+    broker = pair.living(pair.layout.of(Role.BROKER)[1])
+    assert broker is not None
+    os.kill(broker.pid, signal.SIGKILL)
+    assert pair._launcher.wait(broker.name, 10) is not None
+    pair.close()
+    assert failures(pair) == []
+    events = [event.body for event in pair.events()]
+    assert [
+        e.expected for e in events if isinstance(e, ProcessExited) and e.ended == broker.name
+    ] == [False]
+    assert [event.completed for event in events if isinstance(event, RunEnded)] == [False]
 
 
 def test_a_link_that_is_removed_is_an_event_and_comes_back(pair: ProcessRuntime) -> None:

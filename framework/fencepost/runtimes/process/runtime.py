@@ -25,7 +25,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from types import TracebackType
 from typing import Self, final
 
 from msgspec import Struct
@@ -157,13 +156,8 @@ class ProcessRuntime:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close(completed=error is None)
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        self.close(completed=kind is None)
 
     # ------------------------------------------------------------------------- time and events
 
@@ -388,9 +382,11 @@ class ProcessRuntime:
         self._closed = True
         with self._finish:
             try:
+                self._take_in()
+                self._apply_pending()
                 if completed and not self._dead:
                     ready = not self._subject.system.missing(self._view, self._layout)
-                    for failed in self._watch.at_end(now_ns(), ready):
+                    for failed in self._watch.at_end(now_ns(), ready, self._lives):
                         self._record(failed)
                 for session in self._sessions:
                     session.stop()
@@ -465,6 +461,9 @@ class ProcessRuntime:
                 self._record(ClientFailed(error=f"{end.name} {end}", fatal=True))
             if end.name not in self._may_die or not end.signal:
                 self._dead[end.name if slot.role == CLIENT else slot.name] = exit_message(tracked)
+
+    def _lives(self, slot: str) -> bool:
+        return self.living(self._layout.slot(slot)) is not None
 
     def _died(self, tracked: Tracked, end: Exit) -> bool:
         """Whether this end was not asked for, and the process did not end in order."""
