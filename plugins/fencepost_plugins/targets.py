@@ -63,8 +63,8 @@ def node_names(layout: Layout) -> tuple[str, ...]:
 def once_in_use(
     runtime: Runtime, links: Sequence[Link], receipt: Receipt
 ) -> Callable[[], Receipt] | None:
-    """`Injected.measure` of a fault whose links were idle when it began: a process may connect
-    through them later, while the fault is active. None if they were not idle."""
+    """`Injected.measure` of a fault whose links no process used when it began: one may connect
+    through them later, while the fault is active. None if they were used."""
     return partial(runtime.in_use, links) if receipt.unused else None
 
 

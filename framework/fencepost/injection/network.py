@@ -149,7 +149,7 @@ class Network:
         """See `Runtime.in_use`."""
         for link in links:
             self._known(link)
-        return judge_use(self._prober.open_connections(links))
+        return judge_use(self._prober.open_connections([one for one in links if self._runs(one)]))
 
     def hold(self, link: Link, what: Hold) -> None:
         """See `Runtime.hold`."""
@@ -194,12 +194,15 @@ class Network:
             for link in self._own
             if link.port not in self._layout.unasked
             and self._effective(link) == HEALTHY
-            and self._lives(link.source)
-            and self._lives(link.target)
+            and self._runs(link)
         }
         answers = self._ask(live, live, SILENCE_LIMIT_S)
         found = [link for link in live if not answers[link].came]
         return found if len(found) < len(live) else ()
+
+    def _runs(self, link: Link) -> bool:
+        """Whether processes run at both of its ends."""
+        return self._lives(link.source) and self._lives(link.target)
 
     def _known(self, link: Link) -> None:
         if link not in self._own:
@@ -218,11 +221,7 @@ class Network:
         new = {link: self._effective(link) for link in links}
         old = {link: self._links.state(link) for link in links}
         live = [
-            link
-            for link in links
-            if link.port not in self._layout.unasked
-            and self._lives(link.source)
-            and self._lives(link.target)
+            link for link in links if link.port not in self._layout.unasked and self._runs(link)
         ]
         uncut = {link: old[link] for link in live if not is_cut(old[link])}
         before = self._ask_before(uncut, new)
@@ -231,7 +230,7 @@ class Network:
         open_before = self._connections(live, CONNECT_LIMIT_S if worsens else 0)
         notes = self._links.apply(new)
         if not live and worsens:
-            return Receipt(False, self._unmeasured(links))
+            return Receipt(False, self._unmeasured(links), unused=True)
         counted = self._links.bytes_passed(live)
         slowest_s = max((answer.took_ms for answer in before.values()), default=0) / 1000
         now = {link: new[link] for link in live}

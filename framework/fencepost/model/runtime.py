@@ -48,7 +48,8 @@ class Receipt:
     """Evidence, measured, that something took effect; nothing may depend on it unless `true` is
     set.
 
-    `unused`: applied, but not verifiable, because the link was idle; `true` is false then.
+    `unused`: applied, but not verifiable, because the link was idle, or no process ran at both of
+    its ends; `true` is false then.
     """
 
     true: bool
@@ -195,9 +196,11 @@ class Runtime(Protocol):
         ...
 
     def in_use(self, links: Sequence[Link]) -> Receipt:
-        """Whether a process has a connection open through any of these links now.
+        """Whether a process has a connection open through any of these links now, to a process
+        that runs.
 
-        It is the later receipt of a fault whose links were idle when it began (`Receipt.unused`).
+        It is the later receipt of a fault whose links no process used when it began
+        (`Receipt.unused`).
         """
         ...
 

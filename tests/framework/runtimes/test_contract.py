@@ -401,10 +401,25 @@ def test_a_fault_of_idle_links_has_its_receipt_once_a_process_connects(
     late.stop()
 
 
+def test_a_cut_of_a_dead_process_has_its_receipt_once_the_next_one_connects(
+    pair: Runtime, tmp_path: Path
+) -> None:
+    plugins = load_from((), {"partition": partition})
+    select = schedules.selecting(EchoSystem(), pair.layout)
+    faults = Faults(pair, plugins, tmp_path / "schedule.json", select)
+    pair.signal(living(pair, "broker-2"), Signal.KILL)
+    cut = faults.partition("broker-1", "broker-2")
+    assert cut.receipt.unused
+    assert not cut.await_receipt(limit_ms=100).true
+    pair.start(pair.layout.slot("broker-2"))
+    assert cut.await_receipt().true
+    faults.heal_all()
+
+
 def test_a_cut_of_a_dead_process_has_missed(pair: Runtime) -> None:
     pair.signal(living(pair, "broker-2"), Signal.KILL)
     missed = "no process runs at both ends of broker-1 -> broker-2 and broker-2 -> broker-1"
-    assert pair.apply_cut(BOTH) == Receipt(False, missed)
+    assert pair.apply_cut(BOTH) == Receipt(False, missed, unused=True)
     assert pair.heal_links().true
 
 
