@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from fencepost import Cluster, Condition, Event, Node, Slot, UsageError, View
+from fencepost import Cluster, Condition, Event, Node, Slot, UsageError, View, kind_name
+from fencepost_clusters.etcd.events import CampaignStarted
 from fencepost_clusters.etcd.log_parser import MEMBER
 from fencepost_clusters.etcd.view import EtcdView, leading_slot
 
@@ -55,6 +56,14 @@ class Member:
         """It leads, by its own log; a newer leader may have been elected meanwhile."""
         return Condition(
             f"{self} to lead", lambda view: self.process(view) in view.of(EtcdView).leading
+        )
+
+    @property
+    def standing(self) -> Condition:
+        """It has stood for election since it started."""
+        return Condition(
+            f"{self} to stand for election",
+            lambda view: (self.process(view), kind_name(CampaignStarted)) in view.latest,
         )
 
     @property
