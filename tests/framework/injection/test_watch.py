@@ -25,6 +25,11 @@ class Links:
         return self.wrong.pop(source, {})
 
 
+def every(slot: str) -> bool:
+    """A process lives in each slot."""
+    return True
+
+
 @pytest.fixture
 def links() -> Links:
     return Links()
@@ -43,21 +48,27 @@ def test_what_failed_is_doubtful_since_it_was_last_seen(links: Links) -> None:
     watch = LinkWatch(links, lambda: (), 5)
     watch.check(EVERY_NS + 5)
     links.wrong = {"a": {"a -> b:9": "it has no proxy"}, "b": {"b -> a:9": "it is disabled"}}
-    at_end = watch.at_end(3 * EVERY_NS, ready=False)
+    at_end = watch.at_end(3 * EVERY_NS, ready=False, lives=every)
     assert at_end == [
         LinkFailed(link="a -> b:9", what="it has no proxy", since_ns=EVERY_NS + 5),
         LinkFailed(link="b -> a:9", what="it is disabled", since_ns=5),
     ]
-    assert watch.at_end(4 * EVERY_NS, ready=False) == []
+    assert watch.at_end(4 * EVERY_NS, ready=False, lives=every) == []
 
 
 def test_a_link_that_carries_nothing_may_have_been_dead_all_the_time(links: Links) -> None:
     watch = LinkWatch(links, lambda: [ONE_TWO], 0)
-    assert watch.at_end(9, ready=False) == []
-    (failed,) = watch.at_end(9, ready=True)
+    assert watch.at_end(9, ready=False, lives=every) == []
+    (failed,) = watch.at_end(9, ready=True, lives=every)
     assert (failed.link, failed.what, failed.since_ns) == (
         *("a -> b:9", "nothing answered through it", 0),
     )
+
+
+@pytest.mark.parametrize("ended", ["a", "b"])
+def test_a_link_of_a_process_that_ended_meanwhile_has_not_failed(links: Links, ended: str) -> None:
+    watch = LinkWatch(links, lambda: [ONE_TWO], 0)
+    assert watch.at_end(9, ready=True, lives=lambda slot: slot != ended) == []
 
 
 def test_a_toxiproxy_that_cannot_be_replaced_is_named(
