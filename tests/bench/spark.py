@@ -19,7 +19,8 @@ import argparse
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,7 @@ def beside(runs: Path, scratch: Path) -> Beside:
     by_duckdb = cost(["-m", "many.by_duckdb", str(runs), str(out)], answer, _HERE)
     theirs = msgspec.json.decode(answer.read_bytes())
     ours = of_report(out)
-    differing = [n for n, rows in ours.items() if _sorted(rows) != _sorted(map(tuple, theirs[n]))]
+    differing = [n for n, rows in ours.items() if Counter(rows) != Counter(map(tuple, theirs[n]))]
     return Beside(by_spark, by_duckdb, tuple(differing))
 
 
@@ -103,10 +104,6 @@ def of_report(out: Path) -> Mapping[str, Sequence[tuple[Any, ...]]]:
     across = parquet.read_table(out / "tables" / "correlation.parquet")
     counted = across.drop_columns(COLUMNS.names).to_pylist()
     return {**found, "correlation": [tuple(row.values()) for row in counted]}
-
-
-def _sorted(rows: Iterable[tuple[Any, ...]]) -> Sequence[tuple[Any, ...]]:
-    return sorted(rows, key=repr)
 
 
 def measured(options: argparse.Namespace, root: Path) -> dict[str, Any]:
