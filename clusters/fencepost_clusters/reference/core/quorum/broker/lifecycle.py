@@ -257,9 +257,8 @@ class Lifecycle:
         self._next_ns = now.monotonic_ns + RETRY_NS
 
     def _next_target(self, tried: int) -> None:
-        """The controller to try next while no leader is known."""
-        others = [node for node in known(self._controllers) if node != tried]
-        self._target = next((node for node in others if node > tried), others[0] if others else -1)
+        """The controller to try next while no leader is known; after the last, the first again."""
+        self._target = next((node for node in known(self._controllers) if node > tried), -1)
 
     def _controller(self, leader: int | None) -> int | None:
         """The controller to call: the leader if it is known, else any; None while none is known."""

@@ -225,7 +225,7 @@ class Raft:
         self.role = Role.LEADER
         self.leader = self.me
         self._epoch_start = self.log.end
-        self._serving.begin(now)
+        self._serving.begin()
         self._announced = {v: now.monotonic_ns for v in self.voters if v != self.me}
         self._out.note(
             ControllerElected(
@@ -296,7 +296,7 @@ class Raft:
 
         Otherwise an observer would learn it only when its fetch from a silent voter times out.
         """
-        if self.role is Role.OBSERVER and epoch >= self.epoch:
+        if self.role is Role.OBSERVER:
             self._adopt(epoch, leader, now)
 
     def _patience(self) -> int:

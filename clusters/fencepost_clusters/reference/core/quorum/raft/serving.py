@@ -101,15 +101,14 @@ class Serving:
         self._parked: list[_Parked] = []
         self._answered_watermarks: dict[str, int] = {}
 
-    def begin(self, now: Instant) -> None:
-        """A new leader knows no other log yet, and gives each voter time to fetch."""
+    def begin(self) -> None:
+        """A new leader knows no other log yet; its first record gives each voter time to fetch."""
         self._ends = {}
         self.observed = {}
         self._fetched_ns = {}
-        self.seat(now)
 
     def seat(self, now: Instant) -> None:
-        """Gives a new voter time to fetch."""
+        """Gives each new voter time to fetch."""
         for voter in self._voters:
             self._fetched_ns.setdefault(voter, now.monotonic_ns)
 
