@@ -94,6 +94,7 @@ def test_a_topic_keeps_its_partitions(
 def test_a_request_that_only_asks_changes_nothing(world: World) -> None:
     assert extend(world, to(3), validate_only=True) == [Error.NONE]
     assert extend(world, to(3), to(4)) == [Error.INVALID_REQUEST] * 2
+    assert extend(world, to(10_000), validate_only=True) == [Error.NONE], "the most there may be"
     assert sorted(replicas(world)) == [0, 1]
 
 

@@ -167,7 +167,34 @@ def test_a_write_that_waits_is_refused_as_soon_as_another_broker_leads(
     assert produced(replies(done)) == [Error.NOT_LEADER_OR_FOLLOWER]
 
 
+def test_a_heartbeat_that_is_due_when_a_message_comes_leaves_in_the_same_step(
+    broker: QuorumBroker,
+) -> None:
+    """Messages may follow one another without a pause, so nothing that is due waits for a Tick."""
+    broker.holds(ME, isr=(ME,))
+    broker.node.now_ns += SECOND // 2
+    assert produced(broker.node.asks("CLIENT", PRODUCE)) == [Error.NONE]
+    assert heartbeat(broker).lease_start_time_ms == broker.node.now.wall_ms
+    next_ns = broker.core.deadline_ns()
+    assert next_ns is not None
+    assert next_ns > broker.node.now_ns, "no Tick is wanted for what is done"
+
+
 # ------------------------------------------------------------------------------------- replication
+
+
+def test_a_leader_asks_for_no_isr_change_while_the_active_controller_has_no_address() -> None:
+    """A leader of the quorum that is removed leads on until its removal is committed."""
+    broker = QuorumBroker(replica_lag_time_max_ms="1000").activates().holds(ME)
+    left = tuple(one for one in CONTROLLERS if one.node_id != CONTROLLER)
+    answer = fetch_answer(CONTROLLER, TERM, high_watermark=broker.end, voters=left)
+    broker.node.answers("metadata", answer)
+    broker.node.passes(2)
+    assert [one for one in broker.node.calls if one.channel == "isr"] == []
+    named = fetch_answer(103, TERM + 1, high_watermark=broker.end, voters=left)
+    broker.node.answers("metadata", named)
+    broker.node.passes(1)
+    assert broker.node.called("isr").address == ("c-3", 9093)
 
 
 def test_what_a_former_process_fetched_does_not_count_for_the_next_one(

@@ -82,6 +82,14 @@ def test_a_topic_whose_name_collides_within_the_request_is_refused(
     assert list(alone.core.committed.image.topics) == ["a.b"]
 
 
+def test_a_level_of_the_metadata_that_is_finalized_is_not_written_again_in_the_next_term() -> None:
+    controller = QuorumController().elected()
+    end = controller.core.log.end
+    controller.node.passes(10)
+    assert not controller.core.active
+    assert controller.elected().core.log.end == end + 1, "the record that begins the term"
+
+
 def partition(controller: QuorumController) -> Partition:
     """The partition of the topic, as it is committed."""
     found = controller.core.committed.image.partition("orders", 0)
@@ -139,22 +147,6 @@ def test_a_reassignment_ends_with_the_isr_change_that_completes_it(
     isr_change(alone, (1, 2))
     one = partition(alone)
     assert (one.replicas, one.isr, one.leader, one.adding) == ((2,), (2,), 2, ())
-
-
-def test_an_election_on_request_makes_the_preferred_replica_the_leader() -> None:
-    """RP-21."""
-    settings = {"auto.leader.rebalance.enable": "false"}
-    controller = QuorumController(CONTROLLER, settings=settings).elected().activates(1, 2)
-    created(controller, "orders")
-    controller.beat(1, target=BrokerState.SHUTDOWN)
-    controller.beat(1)
-    assert partition(controller).leader == 2
-    asked = a.ElectLeadersRequest(election_type=0, topic_partitions=None, timeout=1000)
-    (reply,) = controller.asks(asked)
-    assert isinstance(reply.message, a.ElectLeadersResponse)
-    (topic,) = reply.message.replica_election_results
-    assert [(topic.topic, one.error_code) for one in topic.partition_result] == [("orders", 0)]
-    assert partition(controller).leader == 1
 
 
 # ------------------------------------------------------------------------------------------ voters

@@ -83,6 +83,18 @@ def test_a_candidate_follows_the_leader_of_a_later_epoch_that_a_voter_names() ->
     assert calls(controller.node.effects[before:], m.FetchRequest) == ["c-2"]
 
 
+def test_a_voter_that_stood_in_vain_does_not_wait_for_its_fetch_from_the_former_leader() -> None:
+    controller = QuorumController()
+    controller.follows(102, EPOCH)
+    controller.node.passes(0)
+    assert isinstance(controller.node.called("metadata").message, m.FetchRequest)
+    controller.stands()
+    before = len(controller.node.effects)
+    assert voted(controller, 103, controller.core.raft.epoch + 1).vote_granted
+    controller.node.passes(0)
+    assert len(calls(controller.node.effects[before:], m.FetchRequest)) == 1
+
+
 def test_an_announcement_of_an_earlier_epoch_is_refused() -> None:
     controller = QuorumController()
     controller.follows(102, EPOCH)

@@ -411,6 +411,12 @@ def test_a_controller_closes_the_connection_of_a_request_that_is_not_for_it() ->
         assert isinstance(closed, e.Close)
 
 
+def test_an_answer_to_a_call_that_a_controller_never_made_is_a_fault_of_its_driver() -> None:
+    controller = QuorumController().elected()
+    with pytest.raises(AssertionError, match="no part of this node made call 999"):
+        controller.node.give(e.Answered(999, messages.vote_answer(None, TERM, granted=True)))
+
+
 def test_a_controller_that_is_deposed_refuses_the_requests_that_wait_for_a_commit() -> None:
     """QC-08, QC-09: the next leader may drop their records."""
     controller = QuorumController().elected()

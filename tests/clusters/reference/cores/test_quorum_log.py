@@ -341,6 +341,40 @@ def test_a_standby_whose_fetch_failed_fetches_again() -> None:
     assert calls(controller.node.effects[before:], m.FetchRequest) == ["c-2"]
 
 
+def test_a_standby_fetches_from_a_leader_that_announces_itself_at_once() -> None:
+    """It does not wait as after a fetch that failed."""
+    controller = QuorumController()
+    controller.follows(102, EPOCH)
+    controller.node.passes(0)
+    lost = controller.node.called("metadata")
+    controller.node.calls.remove(lost)
+    controller.node.give(e.CallFailed(lost.call_id, "closed"))
+    before = len(controller.node.effects)
+    controller.asks(messages.begin_epoch(103, EPOCH + 1))
+    controller.node.passes(0)
+    assert calls(controller.node.effects[before:], m.FetchRequest) == ["c-3"]
+
+
+def test_a_broker_whose_fetch_failed_asks_the_leader_that_answers_its_heartbeat_at_once() -> None:
+    """The leader may be the same one in the same epoch: only the connection broke."""
+    broker = QuorumBroker()
+    lost = broker.node.called("metadata")
+    broker.node.calls.remove(lost)
+    broker.node.give(e.CallFailed(lost.call_id, "closed"))
+    done = broker.beats(BrokerState.FENCED)
+    assert calls(done, m.FetchRequest) == ["c-1"]
+
+
+def test_a_broker_follows_no_leader_of_an_earlier_epoch_that_answers_its_heartbeat() -> None:
+    broker = QuorumBroker()
+    named = messages.fetch_answer(
+        103, TERM + 1, high_watermark=0, error=Error.NOT_LEADER_OR_FOLLOWER
+    )
+    broker.node.answers("metadata", named)
+    broker.beats(BrokerState.FENCED)
+    assert (broker.core.raft.leader, broker.core.raft.epoch) == (103, TERM + 1)
+
+
 def test_what_a_voter_had_in_an_earlier_term_does_not_count_in_the_next_one() -> None:
     """The voter may have dropped it for another leader. Of five, it and one more are no majority
     with the leader unless both have fetched."""

@@ -11,7 +11,12 @@ from world import CONTROLLERS, World
 
 from fencepost_clusters.reference.core.assembly import DiskContents
 from fencepost_clusters.reference.core.node import effects as e
-from fencepost_clusters.reference.core.quorum.raft.messages import begin_epoch, fetch_answer, vote
+from fencepost_clusters.reference.core.quorum.raft.messages import (
+    FARTHEST_EPOCH,
+    begin_epoch,
+    fetch_answer,
+    vote,
+)
 from fencepost_clusters.reference.core.quorum.raft.timing import Vote
 from fencepost_clusters.reference.wire import messages as m
 
@@ -70,6 +75,14 @@ def test_a_candidate_stores_the_vote_for_itself_before_it_asks_for_others() -> N
     effects = [one for one in voter.stands() if isinstance(one, e.StoreVote | e.Call)]
     assert effects[0] == e.StoreVote(1, 101)
     assert sum(isinstance(one, e.Call) for one in effects) >= 2
+
+
+def test_an_epoch_may_be_ahead_by_as_many_elections_as_a_node_can_have_missed_and_no_more() -> None:
+    voter = QuorumController()
+    assert not any(isinstance(one, e.Reply) for one in asked(voter, FIRST, FARTHEST_EPOCH + 1))
+    assert voter.core.raft.epoch == 0
+    assert granted(asked(voter, FIRST, FARTHEST_EPOCH))
+    assert voter.core.raft.epoch == FARTHEST_EPOCH
 
 
 @pytest.mark.parametrize(("candidate", "given"), [(FIRST, True), (SECOND_CANDIDATE, False)])
