@@ -90,6 +90,8 @@ def test_a_broker_that_does_nothing_after_an_answer_is_judged_at_the_end(clause:
     assert judged_as(clause, LEFT[clause], wait(60_000)) is VIOLATED
     assert judged_as(clause, LEFT[clause], wait(60_000), killed) is VIOLATED
     assert judged_as(clause, LEFT[clause], wait(900), killed) is NOT_EXERCISED
+    died = (wait(900), killed, wait(60_000))
+    assert judged_as(clause, LEFT[clause], *died) is NOT_EXERCISED, "a dead process does nothing"
 
 
 @pytest.mark.parametrize("clause", LEFT)
@@ -109,3 +111,16 @@ def test_accepted_heartbeats_whose_answers_a_broker_does_not_record_demand_no_fe
 
 def test_refusals_of_a_broker_that_is_fenced_already_demand_no_fence() -> None:
     assert judged_as("HB-29", fenced, *[steps(beat, refuses)] * 20) is NOT_EXERCISED
+
+
+def test_accepted_heartbeats_of_a_broker_that_is_active_demand_no_reaction() -> None:
+    """HB-08 is about a fenced broker, whether it records the answers or its controller does."""
+    assert judged_as("HB-08", active, *[steps(beat, received)] * 3) is NOT_EXERCISED
+    assert judged_as("HB-08", active, *[steps(beat, answered)] * 20) is NOT_EXERCISED
+
+
+def test_a_broker_that_has_lost_its_id_stays_fenced_though_a_heartbeat_of_it_is_accepted() -> None:
+    """HB-08: the controller may not know its successor yet."""
+    lost = steps(active, call(changed, new="FENCED", reason="taken_over"))
+    assert judged_as("HB-08", lost, *[steps(beat, received)] * 3) is NOT_EXERCISED
+    assert judged_as("HB-08", fenced, *[steps(beat, received)] * 3) is VIOLATED

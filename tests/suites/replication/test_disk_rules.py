@@ -226,15 +226,7 @@ def test_the_log_of_a_former_topic_of_that_name_is_not_compared() -> None:
 # ------------------------------------------------------------------------------------------ RP-12
 
 
-def resent(
-    logs: Mapping[str, Sequence[StoredBatch]], *, moves: bool = True, offset: int = 4
-) -> Verdict:
-    """A write during which the leader changed, and the disks after that."""
-    h = HistoryBuilder()
-    partition(h, 1, leader=1, epoch=1)
-    h.add(CLIENT, ProduceInvoked(operation="a", topic="orders", partition=0, acks=-1))
-    if moves:
-        partition(h, 2, leader=2, epoch=2)
+def acknowledge(h: HistoryBuilder, offset: int) -> None:
     h.add(
         CLIENT,
         ProduceCompleted(
@@ -247,6 +239,18 @@ def resent(
             error="",
         ),
     )
+
+
+def resent(
+    logs: Mapping[str, Sequence[StoredBatch]], *, moves: bool = True, offset: int = 4
+) -> Verdict:
+    """A write during which the leader changed, and the disks after that."""
+    h = HistoryBuilder()
+    partition(h, 1, leader=1, epoch=1)
+    h.add(CLIENT, ProduceInvoked(operation="a", topic="orders", partition=0, acks=-1))
+    if moves:
+        partition(h, 2, leader=2, epoch=2)
+    acknowledge(h, offset)
     for slot, batches in logs.items():
         h.add(DISKS, found(slot, batches))
     return verdict(h, "RP-12")
@@ -264,6 +268,23 @@ def test_a_write_that_outlasted_its_leader_and_is_stored_once_exercises_rp_12() 
 def test_a_write_under_one_leader_does_not_exercise_rp_12() -> None:
     logs = {"broker-1": ONCE, "broker-2": ONCE, "broker-3": ONCE}
     assert resent(logs, moves=False).verdict is Outcome.NOT_EXERCISED
+
+
+def test_an_isr_change_under_the_same_leader_does_not_exercise_rp_12() -> None:
+    h = HistoryBuilder()
+    partition(h, 1, leader=1, epoch=1)
+    h.add(CLIENT, ProduceInvoked(operation="a", topic="orders", partition=0, acks=-1))
+    partition(h, 2, leader=1, epoch=1, isr=(1, 2))
+    partition(h, 3, leader=1, epoch=1)
+    acknowledge(h, 4)
+    for slot in ("broker-1", "broker-2", "broker-3"):
+        h.add(DISKS, found(slot, ONCE))
+    assert verdict(h, "RP-12").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_write_at_the_first_offset_may_outlast_its_leader_too() -> None:
+    one = resent({"broker-1": ONCE, "broker-2": ONCE, "broker-3": ONCE}, offset=0)
+    assert one.exercised == 1
 
 
 def test_a_write_that_no_disk_reaches_does_not_exercise_rp_12() -> None:

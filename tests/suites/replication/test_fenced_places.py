@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.suites.partition_histories import ALL3, B2, partition, record, verdict
+from tests.suites.partition_histories import ALL3, B2, CONTROLLER, partition, record, verdict
 
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import BrokerCommitted
+from fencepost_kafka import BrokerCommitted, PartitionCommitted
 
 
 def broker(h: HistoryBuilder, offset: int, number: int, fenced: bool) -> None:
@@ -154,3 +154,92 @@ def test_a_fencing_may_come_after_all_the_changes_that_it_causes() -> None:
     broker(h, 8, 1, fenced=True)
     messages = [one.message for one in verdict(h, "QC-30").violations]
     assert any("cannot have asked" in one for one in messages)
+
+
+def test_a_fenced_broker_that_had_no_place_exercises_nothing() -> None:
+    h = HistoryBuilder()
+    live(h, (1, 2))
+    broker(h, 5, 3, fenced=True)
+    assert verdict(h, "QC-30").verdict is Outcome.NOT_EXERCISED
+
+
+def other_partition(
+    h: HistoryBuilder, offset: int, epoch: int, isr: tuple[int, ...] = ALL3
+) -> None:
+    """Partition 1, which broker 2 leads."""
+    h.add(
+        CONTROLLER,
+        PartitionCommitted(
+            offset=offset,
+            topic="orders",
+            partition=1,
+            leader=2,
+            leader_epoch=epoch,
+            isr=isr,
+            replicas=ALL3,
+        ),
+    )
+
+
+def leading_broker(h: HistoryBuilder) -> None:
+    for number in ALL3:
+        broker(h, number, number, fenced=False)
+    partition(h, 4, leader=1, epoch=0)
+    other_partition(h, 5, epoch=0)
+
+
+def test_a_fenced_broker_that_keeps_its_leadership_breaks_qc_30() -> None:
+    h = HistoryBuilder()
+    leading_broker(h)
+    broker(h, 6, 1, fenced=True)
+    other_partition(h, 7, epoch=1, isr=(2, 3))
+    broker(h, 8, 1, fenced=False)
+    found = verdict(h, "QC-30").violations[0]
+    assert "kept its place in orders-0" in found.message
+
+
+def test_a_fenced_broker_that_keeps_its_leadership_to_the_end_breaks_qc_30() -> None:
+    h = HistoryBuilder()
+    leading_broker(h)
+    broker(h, 6, 1, fenced=True)
+    h.after(5000)
+    assert verdict(h, "QC-30").verdict is Outcome.VIOLATED
+
+
+@pytest.mark.parametrize("isr", [(2, 3), (3,)], ids=["fenced", "outside"])
+def test_a_leadership_that_goes_to_the_wrong_broker_breaks_qc_30(isr: tuple[int, ...]) -> None:
+    h = HistoryBuilder()
+    leading_broker(h)
+    partition(h, 6, leader=1, epoch=1, isr=(1, *isr))
+    if 2 in isr:
+        broker(h, 7, 2, fenced=True)
+    broker(h, 8, 1, fenced=True)
+    partition(h, 9, leader=2, epoch=2, isr=(2,))
+    assert "went from the fenced broker 1 to broker 2" in verdict(h, "QC-30").violations[0].message
+
+
+def test_leaderships_moved_to_live_members_keep_qc_30() -> None:
+    h = HistoryBuilder()
+    leading_broker(h)
+    broker(h, 6, 1, fenced=True)
+    partition(h, 7, leader=2, epoch=1, isr=(2, 3))
+    other_partition(h, 8, epoch=1, isr=(2, 3))
+    found = verdict(h, "QC-30")
+    assert (found.verdict, found.exercised) == (Outcome.HOLDS, 1)
+
+
+def test_a_last_member_stays_without_a_leader() -> None:
+    h = HistoryBuilder()
+    broker(h, 1, 1, fenced=False)
+    partition(h, 2, leader=1, epoch=0, isr=(1,))
+    broker(h, 3, 1, fenced=True)
+    partition(h, 4, leader=-1, epoch=1, isr=(1,))
+    h.after(5000)
+    assert verdict(h, "QC-30").verdict is Outcome.HOLDS
+
+
+def test_a_run_that_ends_in_the_middle_leaves_qc_30_undecided() -> None:
+    h = HistoryBuilder()
+    leading_broker(h)
+    broker(h, 6, 1, fenced=True)
+    assert verdict(h, "QC-30").verdict is Outcome.UNKNOWN

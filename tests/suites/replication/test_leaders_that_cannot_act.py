@@ -142,6 +142,20 @@ def test_a_leader_whose_own_next_epoch_is_stored_goes_on_leading() -> None:
     assert verdict(h, "RP-11").verdict is Outcome.VIOLATED
 
 
+def test_a_leader_that_is_elected_anew_was_not_to_be_found_before_that() -> None:
+    """RP-11: another broker led in between, in an epoch of which no event says when it ended."""
+    h = HistoryBuilder()
+    lead(h, B1, 1)
+    h.add(CLIENT, ProduceInvoked(operation="op-1", topic="orders", partition=0, acks=-1))
+    h.after(6_000)
+    partition(h, 9, leader=2, epoch=2)
+    lead(h, B1, 3)
+    h.after(6_000).add(
+        B1, LeadershipEnded(topic="orders", partition=0, leader_epoch=3, reason="metadata")
+    )
+    assert verdict(h, "RP-11").verdict is not Outcome.VIOLATED
+
+
 def test_a_leader_that_stood_still_was_not_to_be_found() -> None:
     """RP-11."""
     h = HistoryBuilder()

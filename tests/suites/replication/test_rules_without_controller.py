@@ -70,6 +70,7 @@ def prepared(
     ends: tuple[int, ...] = (5, 5),
     waited_ms: int = 30,
     path: str = "/brokers/topics/orders/0/ISR",
+    awaited: tuple[int, ...] = (2, 3),
 ) -> None:
     h.add(
         B2,
@@ -80,7 +81,7 @@ def prepared(
             log_end=5,
             isr=isr,
             ends=ends,
-            awaited=(2, 3),
+            awaited=awaited,
             waited_ms=waited_ms,
             most_ms=1_500,
             balance_ms=1_000,
@@ -242,6 +243,12 @@ def test_rp_16_members_have_the_leaders_log() -> None:
     h = HistoryBuilder()
     prepared(h, ends=(5, 4))
     assert verdict(h, "RP-16") is Outcome.VIOLATED
+
+
+def test_rp_16_a_leader_that_is_the_only_live_replica_waits_for_nothing() -> None:
+    h = HistoryBuilder()
+    prepared(h, isr=(2,), ends=(5,), awaited=(2,))
+    assert verdict(h, "RP-16") is Outcome.NOT_EXERCISED
 
 
 # --------------------------------------------------------------------------------------- RP-34
