@@ -163,7 +163,7 @@ class Raft:
         elif self.me not in self.voters:
             self.role = Role.OBSERVER
         elif self.role is Role.OBSERVER:
-            self.role = Role.UNATTACHED if self.leader is None else Role.FOLLOWER
+            self.role = Role.FOLLOWER  # its leader's answer names it as a voter
             self._election_ns = now.monotonic_ns + self._patience()
 
     # ------------------------------------------------------------------------------- time passes
