@@ -126,6 +126,11 @@ def test_the_end_of_another_call_is_no_end_of_a_fetch(broker: QuorumBroker) -> N
     assert not following.answered(call + 1, refused, broker.node.now)
     assert following.failed(call, broker.node.now)
     assert not following.failed(call, broker.node.now), "it has ended already"
+    broker.node.passes(0.05)
+    broker.node.give(e.Tick())
+    call = broker.node.called("replication").call_id
+    assert following.answered(call, refused, broker.node.now)
+    assert not following.answered(call, refused, broker.node.now)
 
 
 def test_a_follower_fetches_from_no_leader_that_is_not_registered(broker: QuorumBroker) -> None:
@@ -190,6 +195,21 @@ def test_a_follower_truncates_its_log_to_where_it_diverges(
     assert (cut.from_log_end, cut.to_offset, cut.reason) == (3, 1, "leader_epoch")
     ((part,),) = (topic.partitions for topic in asked(broker).topics)
     assert (part.fetch_offset, part.last_fetched_epoch) == (1, epoch)
+
+
+def test_a_follower_syncs_what_it_stores_in_place_of_records_that_it_had_synced(
+    broker: QuorumBroker,
+) -> None:
+    """RP-26: its checkpoint says up to where the disk has the log."""
+    name = mine(broker).name
+    broker.replicates(answer(0, batch(0, count=3)))
+    broker.node.passes(6)
+    assert e.Sync(name) in broker.node.effects
+    broker.replicates(answer(diverging=m.EpochEndOffset(epoch=0, end_offset=1)))
+    broker.replicates(answer(0, batch(1)))
+    before = len(broker.node.effects)
+    broker.node.passes(6)
+    assert e.Sync(name) in broker.node.effects[before:]
 
 
 def test_a_follower_that_has_no_more_than_its_leader_truncates_nothing(

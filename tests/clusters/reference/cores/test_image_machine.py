@@ -228,6 +228,12 @@ def test_adding_brokers_moves_replicas_to_the_new_ones_only_and_no_more_than_the
     assert placement.add_brokers(after, brokers, new) == {}
 
 
+def test_new_brokers_are_preferred_for_as_many_partitions_as_the_old_ones() -> None:
+    held = dict(enumerate(placement.place([1, 2], 12, 2)))
+    after = {**held, **placement.add_brokers(held, [1, 2], [3, 4])}
+    assert Counter(replicas[0] for replicas in after.values()) == {1: 3, 2: 3, 3: 3, 4: 3}
+
+
 @MANY
 @given(brokers=BROKERS, topics=st.dictionaries(NAMES, st.integers(1, 12)), data=st.data())
 def test_a_second_rebalance_moves_nothing(

@@ -107,3 +107,15 @@ def test_an_answer_is_of_the_leader_epoch_that_the_client_knows(world: World) ->
     assert epoch_end(world, epoch, -1).end_offset == 13
     assert listed(world, BASE_MS).leader_epoch == epoch, "the record's own epoch"
     assert listed(world, -1).leader_epoch > epoch
+
+
+def test_no_offset_of_a_group_is_committed(world: World) -> None:
+    """Consumer groups do not exist here; a client that asks begins where its own setting says."""
+    asked = m.OffsetFetchRequestTopic(name="orders", partition_indexes=(0, 7))
+    for topics, expected in (((asked,), [("orders", 0), ("orders", 7)]), (None, [])):
+        request = m.OffsetFetchRequest(group_id="readers", topics=topics)
+        answer = world.answer(world.leader("orders"), request)
+        assert isinstance(answer, m.OffsetFetchResponse)
+        parts = [(topic.name, part) for topic in answer.topics for part in topic.partitions]
+        assert [(name, part.partition_index) for name, part in parts] == expected
+        assert {(part.committed_offset, part.error_code) for _, part in parts} <= {(-1, 0)}

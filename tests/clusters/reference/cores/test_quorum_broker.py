@@ -116,6 +116,26 @@ def test_a_broker_whose_lease_ended_while_it_was_paused_is_fenced_though_the_ans
     assert broker.node.noted(BrokerStateChanged)[-1].reason == "lease_expired"
 
 
+def test_a_broker_that_was_fenced_during_a_heartbeat_sends_the_next_with_its_answer(
+    broker: QuorumBroker,
+) -> None:
+    """QC-20: it needs another epoch, and need not wait for the interval to ask for it."""
+    broker.node.passes(0.4)
+    lost = broker.node.called("heartbeat")
+    broker.node.calls.remove(lost)
+    left_ns = broker.core.lifecycle.lease_ends_ns - broker.node.now_ns
+    broker.node.passes(left_ns / SECOND - 0.06)
+    broker.node.give(e.CallFailed(lost.call_id, "timed out"))
+    broker.node.passes(0.06)
+    assert (broker.state, heartbeat(broker).current_state) == (
+        BrokerState.FENCED,
+        BrokerState.ACTIVE,
+    )
+    broker.beats(epoch=1)
+    broker.node.passes(0)
+    assert heartbeat(broker).current_state == BrokerState.FENCED
+
+
 def test_a_process_that_lost_its_id_never_registers_again(broker: QuorumBroker) -> None:
     """QC-19: not even if a controller that has not heard of its successor asks it to."""
     for error in (Error.DUPLICATE_BROKER_REGISTRATION, Error.STALE_BROKER_EPOCH):

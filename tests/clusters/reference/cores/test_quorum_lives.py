@@ -382,9 +382,10 @@ def test_a_broker_refuses_the_heartbeats_of_brokers_and_of_controllers() -> None
     assert reply.message == m.ControllerHeartbeatResponse(error_code=Error.NOT_CONTROLLER)
 
 
-def test_a_request_that_is_for_no_broker_closes_its_connection() -> None:
+@pytest.mark.parametrize("listener", ["REPLICATION", "CLIENT"])
+def test_a_request_that_is_for_no_broker_closes_its_connection(listener: str) -> None:
     broker = QuorumBroker().activates()
-    assert broker.node.asks("REPLICATION", messages.vote(TERM, 102, 0, -1)) == []
+    assert broker.node.asks(listener, messages.vote(TERM, 102, 0, -1)) == []
     assert isinstance(broker.node.effects[-1], e.Close)
 
 

@@ -3,6 +3,8 @@ KIP-630)."""
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 from quorum_bench import (
     CONTROLLER,
@@ -15,6 +17,7 @@ from quorum_bench import (
     in_order,
     kinds,
     parts,
+    registration,
     rows,
     snapshot_part,
     voted,
@@ -109,6 +112,38 @@ def test_a_snapshot_whose_parts_do_not_add_up_is_not_installed() -> None:
     controller.node.passes(0)
     assert isinstance(controller.node.called("metadata").message, m.FetchRequest)
     assert controller.core.log.end == 0
+
+
+SLICES = {"metadata_snapshot_interval_records": "10", "metadata_snapshot_slice_records": "1"}
+
+
+def test_a_broker_that_registers_stores_its_present_state_in_place_of_one_that_it_is_writing() -> (
+    None
+):
+    """REG-04."""
+    broker = QuorumBroker(**SLICES)
+    broker.commits(*(registration(n, uuid.UUID(int=n), n) for n in range(10, 20)))
+    assert broker.core.snapshots.under_way
+    broker.commits(ROW)
+    done = broker.beats(BrokerState.FENCED)
+    assert [one.offset for one in done if isinstance(one, e.StoreSnapshot)] == [11]
+    assert not broker.core.snapshots.under_way
+
+
+def test_a_leaders_snapshot_ends_the_older_one_that_a_broker_is_writing() -> None:
+    """The log no longer has what that one describes."""
+    broker = QuorumBroker(**SLICES).activates()
+    broker.commits(*[ROW] * 10)
+    assert broker.core.snapshots.under_way
+    broker.node.now_ns += 1
+    snapshot = m.SnapshotId(end_offset=50, epoch=TERM)
+    sent_to = messages.fetch_answer(CONTROLLER, TERM, high_watermark=50, snapshot=snapshot)
+    broker.node.answers("metadata", sent_to)
+    before = len(broker.node.effects)
+    broker.node.answers("metadata", snapshot_part(snapshot, rows(0, TERM)))
+    broker.node.passes(1)
+    done = broker.node.effects[before:]
+    assert [one.offset for one in done if isinstance(one, e.StoreSnapshot)] == [50]
 
 
 # ------------------------------------------------------------------------------------------ fetches

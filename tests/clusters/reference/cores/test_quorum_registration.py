@@ -62,6 +62,16 @@ def test_a_broker_that_hands_over_before_its_shutdown_keeps_the_state_that_it_ha
     assert one.isr == (2,)
 
 
+def test_a_broker_hands_its_leaderships_over_to_the_one_with_the_lowest_id_too() -> None:
+    """QC-18. 0 is an id like any other."""
+    controller = QuorumController(CONTROLLER).elected().activates(0, 1)
+    create(controller, (1, 0))
+    assert beaten(controller, ACTIVE, SHUTDOWN)[:2] == (Error.NONE, ACTIVE)
+    one = controller.core.committed.image.partition("orders", 0)
+    assert one is not None
+    assert one.leader == 0
+
+
 def test_a_shutdown_that_was_granted_is_granted_again_without_a_record(
     controller: QuorumController,
 ) -> None:

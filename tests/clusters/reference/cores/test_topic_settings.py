@@ -61,6 +61,16 @@ def alter(world: World, kind: int, name: str, *changes: tuple[str, int, str | No
     return result.error_code
 
 
+def test_a_topic_has_no_settings_of_a_deleted_one_of_its_name(world: World) -> None:
+    create(world, "refunds", ORDINARY)
+    world.certain(BROKER, m.DeleteTopicsRequest(topic_names=("refunds",), timeout=2000))
+    world.run(2)
+    assert create(world, "refunds", {}).error_code == Error.NONE
+    world.run(2)
+    shown = described(world, TOPIC, "refunds")
+    assert [name for name, (_, source, _) in shown.items() if source == OF_TOPIC] == []
+
+
 def test_a_topic_shows_its_own_settings_and_the_defaults(world: World) -> None:
     shown = described(world, TOPIC, "orders")
     for name, value in ORDINARY.items():
