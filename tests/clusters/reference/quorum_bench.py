@@ -47,7 +47,11 @@ class QuorumNode:
     """The process of a node, from its settings and the contents of its disk."""
 
     def __init__(
-        self, properties: Mapping[str, str], site: Site, stored: DiskContents | None = None
+        self,
+        properties: Mapping[str, str],
+        site: Site,
+        stored: DiskContents | None = None,
+        policies: Policies | None = None,
     ) -> None:
         self.now_ns = SECOND
         self.effects: list[e.Effect] = []
@@ -61,7 +65,7 @@ class QuorumNode:
             site,
             stored=stored or DiskContents(),
             chance=Random(1).randint,
-            policies=Policies(),
+            policies=policies or Policies(),
             now=self.now,
         )
 

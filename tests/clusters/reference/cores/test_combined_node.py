@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from quorum_bench import SECOND, QuorumNode
 
 from fencepost import NodeStopped
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.node.site import Site
+from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import LOG_NAME
-from fencepost_kafka import BrokerStateChanged, MetadataCommitted
+from fencepost_kafka import BrokerStateChanged, MetadataCommitted, RequestRefused
 
 
-def alone() -> QuorumNode:
+def alone(policies: Policies | None = None) -> QuorumNode:
     """The only voter of the quorum, which is its only broker, too."""
     node = QuorumNode(
         {
@@ -31,6 +33,7 @@ def alone() -> QuorumNode:
             {"CLIENT": 9092, "REPLICATION": 9091, "CONTROLLER": 9093},
             "broker-1#1",
         ),
+        policies=policies,
     )
     node.give(e.Tick())
     node.give(e.Recovered({}, {}))
@@ -58,3 +61,17 @@ def test_its_controller_ends_after_its_broker_with_one_word_of_both() -> None:
     assert [one.new for one in node.noted(BrokerStateChanged)][-1] == "SHUTDOWN"
     assert [one.reason for one in node.noted(NodeStopped)] == ["asked to stop"]
     assert sum(isinstance(one, e.Exit) for one in node.effects) == 1
+
+
+def test_its_broker_asks_again_when_its_controller_closes_a_request_without_an_answer() -> None:
+    """As over a connection. A controller closes what it does not admit."""
+    healthy = Policies()
+    registration = replace(
+        healthy.controller.registration, is_admitted=lambda rights, principal: False
+    )
+    controller = replace(healthy.controller, registration=registration)
+    node = alone(replace(healthy, controller=controller))
+    assert node.noted(BrokerStateChanged) == []
+    before = len(node.noted(RequestRefused))
+    node.passes(1)
+    assert len(node.noted(RequestRefused)) > before > 0

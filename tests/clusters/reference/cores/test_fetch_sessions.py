@@ -332,6 +332,15 @@ def test_each_fetch_of_its_session_shows_that_a_follower_has_the_whole_log(leade
     assert leader.one(1).followers[FOLLOWER].caught_up_ns == 2000 * 1_000_000
 
 
+def test_a_fetch_does_not_show_that_a_follower_has_what_left_its_session(leader: Leader) -> None:
+    """RP-09."""
+    leader.at(100).fetch({0: 0, 1: 0})
+    leader.at(700).fetch({}, (1, 1), forgotten=(0,))
+    leader.at(2000).fetch({}, (1, 2))
+    assert leader.one(0).followers[FOLLOWER].caught_up_ns == 100 * 1_000_000
+    assert leader.one(1).followers[FOLLOWER].caught_up_ns == 2000 * 1_000_000
+
+
 def test_a_refused_fetch_does_not_show_that_a_follower_has_what_was_appended(
     leader: Leader,
 ) -> None:

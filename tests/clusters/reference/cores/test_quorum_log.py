@@ -8,6 +8,7 @@ import uuid
 import pytest
 from quorum_bench import (
     CONTROLLER,
+    ME,
     ROW,
     TERM,
     QuorumBroker,
@@ -31,6 +32,7 @@ from fencepost_clusters.reference.core.quorum.raft.metadata_log import LOG_NAME,
 from fencepost_clusters.reference.core.quorum.raft.timing import Vote
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
+from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import (
     ElectionStarted,
@@ -144,6 +146,20 @@ def test_a_leaders_snapshot_ends_the_older_one_that_a_broker_is_writing() -> Non
     broker.node.passes(1)
     done = broker.node.effects[before:]
     assert [one.offset for one in done if isinstance(one, e.StoreSnapshot)] == [50]
+
+
+def test_a_broker_drops_the_replicas_that_a_leaders_snapshot_does_not_name() -> None:
+    """QC-11: the record that deletes their topic is one that the snapshot replaced."""
+    broker = QuorumBroker().activates().holds(ME)
+    (one,) = broker.core.replicas.all()
+    mine = registration(ME, broker.core.lifecycle.incarnation, 1)
+    data = record_batch.build([r.encode(mine)], 0, TERM, 1)
+    snapshot = m.SnapshotId(end_offset=50, epoch=TERM)
+    sent_to = messages.fetch_answer(CONTROLLER, TERM, high_watermark=50, snapshot=snapshot)
+    broker.node.answers("metadata", sent_to)
+    done = broker.node.answers("metadata", snapshot_part(snapshot, data))
+    assert e.Delete(one.name) in done
+    assert broker.core.replicas.all() == ()
 
 
 # ------------------------------------------------------------------------------------------ fetches

@@ -103,6 +103,27 @@ def test_a_register_that_is_repeated_gets_the_same_epoch(controller: QuorumContr
     assert controller.core.log.end == end
 
 
+def test_a_broker_with_the_lowest_epoch_registers_only_if_it_asks_for_it(
+    controller: QuorumController,
+) -> None:
+    """0 is an epoch like any other: the broker learns that its registration is gone."""
+    stale = m.BrokerHeartbeatRequest(
+        target_state=ACTIVE,
+        broker_id=3,
+        broker_epoch=0,
+        lease_start_time_ms=0,
+        cur_metadata_offset=-1,
+        listeners=(),
+        incarnation_id=uuid.UUID(int=3),
+        current_state=ACTIVE,
+        features=(m.Feature(name="metadata.format", min_level=1, max_level=2),),
+    )
+    (reply,) = controller.asks(stale)
+    assert isinstance(reply.message, m.BrokerHeartbeatResponse)
+    assert reply.message.error_code == Error.BROKER_ID_NOT_REGISTERED
+    assert 3 not in controller.core.committed.image.brokers
+
+
 @pytest.mark.parametrize(("incarnation", "live"), [(1, (2,)), (77, (1, 2))])
 def test_a_broker_that_is_too_old_for_the_metadata_loses_its_lease_but_ends_no_others(
     incarnation: int, live: tuple[int, ...]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from quorum_bench import CONTROLLER, QuorumController
 
+from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import messages as m
@@ -26,8 +27,8 @@ def create(controller: QuorumController, replicas: tuple[int, ...]) -> None:
     controller.asks(m.CreateTopicsRequest(topics=(topic,), timeout=1000))
 
 
-def reassign(controller: QuorumController, replicas: tuple[int, ...]) -> int:
-    """The error of the answer."""
+def reassign(controller: QuorumController, replicas: tuple[int, ...] | None) -> int:
+    """The error of the answer; without replicas, the reassignment under way is called off."""
     part = a.ReassignablePartition(partition_index=0, replicas=replicas)
     topic = a.ReassignableTopic(name="orders", partitions=(part,))
     (reply,) = controller.asks(a.AlterPartitionReassignmentsRequest(timeout=1000, topics=(topic,)))
@@ -66,6 +67,19 @@ def test_a_leader_that_is_no_replica_any_more_is_followed_by_a_live_member_of_th
     assert reassign(controller, (2,)) == Error.NONE
     one = partition(controller)
     assert (one.replicas, one.isr, one.leader) == ((2,), (2,), 2)
+
+
+def test_a_leader_leads_on_when_a_reassignment_is_called_off(controller: QuorumController) -> None:
+    """Though it is not the preferred one."""
+    create(controller, (1, 2))
+    controller.beat(1, target=BrokerState.SHUTDOWN)
+    controller.beat(1)
+    assert partition(controller).leader == 2
+    assert reassign(controller, (3, 1, 2)) == Error.NONE
+    assert reassign(controller, None) == Error.NONE
+    one = partition(controller)
+    assert (one.replicas, one.isr, one.leader, one.adding) == ((1, 2), (1, 2), 2, ())
+    assert reassign(controller, None) == Error.NO_REASSIGNMENT_IN_PROGRESS
 
 
 def rebalanced(controller: QuorumController, brokers: tuple[int, ...]) -> tuple[int, int, str]:

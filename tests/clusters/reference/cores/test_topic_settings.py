@@ -50,11 +50,19 @@ def described(world: World, kind: int, name: str) -> dict[str, tuple[str | None,
     return {one.name: (one.value, one.config_source, one.read_only) for one in result.configs}
 
 
-def alter(world: World, kind: int, name: str, *changes: tuple[str, int, str | None]) -> int:
+def alter(
+    world: World,
+    kind: int,
+    name: str,
+    *changes: tuple[str, int, str | None],
+    validate_only: bool = False,
+) -> int:
     """The error with which settings of one resource are set or deleted."""
     configs = tuple(a.AlterableConfig(name=n, config_operation=o, value=v) for n, o, v in changes)
     asked = a.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
-    answer = world.answer(BROKER, a.IncrementalAlterConfigsRequest(resources=(asked,)))
+    answer = world.answer(
+        BROKER, a.IncrementalAlterConfigsRequest(resources=(asked,), validate_only=validate_only)
+    )
     assert isinstance(answer, a.IncrementalAlterConfigsResponse)
     (result,) = answer.responses
     world.run(1)
@@ -81,6 +89,13 @@ def test_a_topic_shows_its_own_settings_and_the_defaults(world: World) -> None:
     assert shown["unclean.leader.election.enable"] == ("false", OF_DEFAULT, False)
 
 
+def test_a_request_that_only_asks_changes_no_setting(world: World) -> None:
+    before = described(world, TOPIC, "orders")
+    change = ("retention.bytes", SET, "5000")
+    assert alter(world, TOPIC, "orders", change, validate_only=True) == Error.NONE
+    assert described(world, TOPIC, "orders") == before
+
+
 def test_a_setting_is_changed_and_deleted(world: World) -> None:
     assert alter(world, TOPIC, "orders", ("retention.bytes", SET, "5000")) == Error.NONE
     assert described(world, TOPIC, "orders")["retention.bytes"] == ("5000", OF_TOPIC, False)
@@ -101,7 +116,9 @@ def test_a_setting_is_changed_and_deleted(world: World) -> None:
     ],
 )
 def test_what_the_cluster_cannot_keep_to_is_refused(world: World, name: str, value: str) -> None:
+    before = described(world, TOPIC, "orders")
     assert alter(world, TOPIC, "orders", (name, SET, value)) == Error.INVALID_CONFIG
+    assert described(world, TOPIC, "orders") == before
     refused = create(world, "refused", {name: value})
     assert refused.error_code == Error.INVALID_CONFIG
     assert name in (refused.error_message or "")
