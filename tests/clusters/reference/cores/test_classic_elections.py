@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from tests.clusters.reference.classic_bench import (
     ENDPOINTS,
     KEY,
+    alone,
     at,
     exists,
+    fetches,
     is_multi,
     isr,
     known,
@@ -20,9 +24,10 @@ from tests.clusters.reference.classic_bench import (
 )
 
 from fencepost_clusters.reference.core.classic import znodes
+from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.zookeeper.contents import encode
 from fencepost_clusters.zookeeper.client import port as zk
-from fencepost_kafka import LeadershipStarted, PartitionCommitted, ReplicaStood
+from fencepost_kafka import LeadershipEnded, LeadershipStarted, PartitionCommitted, ReplicaStood
 
 LEADER = znodes.leader("orders", 0)
 FORMER = 1
@@ -95,6 +100,36 @@ def test_a_winner_knows_its_election_before_it_reads_anything() -> None:
     assert isinstance(found, zk.Found)
     assert found.stat is not None
     assert committed.offset == found.stat.czxid
+
+
+def test_a_broker_that_stops_stands_for_nothing_more() -> None:
+    """It stays while it leads a partition that no other replica can lead. Its registration does not
+    say that it stops if that write got no answer."""
+    one = alone(others=1)
+    registration = znodes.broker(1)
+    one.meddles = lambda asked: zk.Unknown() if getattr(asked, "path", "") == registration else None
+    one.give(e.ShutdownAsked())
+    one.meddles = None
+    topic(one, (1,), name="refunds", topic_id=UUID(int=8))
+    one.passes(2)
+    assert not one.exited
+    assert len(noted(one, ReplicaStood)) == 1
+    assert not exists(one, znodes.leader("refunds", 0))
+
+
+def test_the_outcome_of_an_isr_write_of_a_replica_that_was_removed_meanwhile_changes_nothing() -> (
+    None
+):
+    one = alone((1, 2))
+
+    def removes(_: zk.Request) -> None:
+        known(one).remove("orders", KEY)
+
+    one.meddles = once(is_multi, removes)
+    fetches(one)
+    one.passes(0.1)
+    assert stored_isr(one).isr == (1, 2)
+    assert len(noted(one, LeadershipEnded)) == 1
 
 
 def test_a_refused_election_is_tried_again() -> None:
