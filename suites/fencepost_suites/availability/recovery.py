@@ -90,7 +90,7 @@ class _Healing(Struct):
                 return f"broker {broker} is fenced", ()
         for place, one in self.partitions.newest.items():
             name = f"{place[0]}-{place[1]}"
-            if one.topic in self.marked or one.adding or one.removing:
+            if one.topic in self.marked:
                 continue
             if not self.around.slots(one.leader) and place in self.cleared:
                 offset, ref = self.cleared[place]
@@ -98,6 +98,8 @@ class _Healing(Struct):
                 return f"{name} has no live leader, and none may be elected: {why}", (ref,)
             if not self.around.slots(one.leader):
                 return f"{name} has no live leader", ()
+            if one.adding or one.removing:
+                continue  # its replicas change, so the ISR need not have all of them
             if set(one.isr) != set(one.replicas):
                 return f"the ISR of {name} is {list(one.isr)} of {list(one.replicas)}", ()
         return "", ()

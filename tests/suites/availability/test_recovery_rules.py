@@ -96,11 +96,13 @@ def test_a_partition_without_a_leader_is_a_violation() -> None:
     assert "orders-0 has no live leader" in found.violations[0].message
 
 
-def leaderless(*eligible: tuple[int, ...]) -> str:
+def leaderless(*eligible: tuple[int, ...], moves: bool = False) -> str:
     """The message about a partition without a leader, whose eligible leaders were these in turn."""
     story = Story()
     for some in eligible:
         story.partition(-1, (), eligible=some)
+    if moves:
+        story.partition(-1, (), replicas=(1, 2, 3, 4), adding=(4,), eligible=eligible[-1])
     story.fault("pause-1", "broker-1#1")
     story.after(1_000).heal("pause-1")
     return recovered(story.after(LATE_MS)).violations[0].message
@@ -117,6 +119,11 @@ def test_a_partition_that_has_candidates_or_never_had_any_names_no_record(
     eligible: list[tuple[int, ...]],
 ) -> None:
     assert leaderless(*eligible).endswith("orders-0 has no live leader")
+
+
+def test_a_partition_that_moves_needs_a_leader_all_the_same() -> None:
+    assert "left no replica eligible beside an empty ISR" in leaderless((2, 3), (), moves=True)
+    assert leaderless((2, 3), moves=True).endswith("orders-0 has no live leader")
 
 
 def test_the_order_of_replicas_does_not_matter() -> None:
