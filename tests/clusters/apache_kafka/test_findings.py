@@ -25,6 +25,7 @@ from fencepost.model.clock import SECOND
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.schedule import read
 from fencepost_clusters.apache_kafka.findings import known_findings
+from fencepost_clusters.apache_kafka.metadata.on_disk import MetadataStateFound
 from fencepost_kafka import ConsumerPositioned, PartitionCommitted, Polled
 
 BESIDE = {
@@ -217,6 +218,33 @@ def test_a_consumer_is_sent_back_by_a_lost_message_but_not_by_one_that_was_kept(
     others = judge(changed, promises.rules, promises.clauses, lambda: end, plane)
     assert others.verdicts[SENT_BACK].verdict is Outcome.VIOLATED
     assert (SENT_BACK not in attributed(others, [finding], changed).broken) is known
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_controller_holds_the_settings_of_a_deleted_topic_but_nothing_else_that_differs(
+    known: bool, plugins: Plugins, judged: Judged
+) -> None:
+    (finding,) = (one for one in known_findings() if one.id == "deleted-topic-keeps-settings")
+    _, events = judged(finding)
+
+    def of_a_controller(event: Event) -> Event:
+        body = event.body
+        if not isinstance(body, MetadataStateFound) or not body.orphans:
+            return event
+        sound = body.sound if known else "other"
+        return structs.replace(event, body=structs.replace(body, slot="controller-9", sound=sound))
+
+    changed = [of_a_controller(event) for event in events]
+    promises = plugins.promises
+    plane = promises.plane(finding.system)
+    end = RunEnd(complete=True, ended_at_ns=changed[-1].at_ns)
+    others = judge(changed, promises.rules, promises.clauses, lambda: end, plane)
+    assert others.verdicts["KR-24"].verdict is Outcome.VIOLATED
+    assert ("KR-24" not in attributed(others, [finding], changed).broken) is known
+
+
+def test_each_finding_with_consequences_says_where_they_are() -> None:
+    assert [one.id for one in known_findings() if bool(one.then) is not bool(one.wake)] == []
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,9 @@ class MetadataStateFound(Struct, frozen=True, tag="disk.metadata_state", kw_only
             f"{self.offset}"
         )
 
+    def concerns(self) -> Sequence[str]:
+        return (f"slot {self.slot}",)
+
 
 class _Stored(NamedTuple):
     """A record of a log: its offset, its batch's epoch, and what it says (None: a control
