@@ -30,6 +30,9 @@ SUITE_SETTINGS: Mapping[str, str] = {
     # A cut link neither answers nor closes, so clients must give up before it heals.
     "controller.socket.timeout.ms": "3000",
     "replica.socket.timeout.ms": "3000",
+    # A broker that cannot register ends by itself after this time, and an end that no fault caused
+    # cuts a run short. Schedules may keep controllers from electing one for over a minute.
+    "initial.broker.registration.timeout.ms": "3600000",
     # Small, since many nodes share a machine.
     "log.cleaner.dedupe.buffer.size": "4194304",
     "log.segment.bytes": "1048576",

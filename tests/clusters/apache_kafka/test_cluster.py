@@ -46,6 +46,12 @@ def test_a_broker_binds_its_own_address_and_advertises_links() -> None:
     assert "REPLICATION://broker-2-duplicate:9094" in duplicate["advertised.listeners"]
 
 
+def test_a_broker_tries_to_register_for_longer_than_a_run_lasts() -> None:
+    # By Kafka's default it ends after a minute, and with it the run.
+    read = KRaft().properties(placed("broker-2", Shape()), Shape())
+    assert int(read["initial.broker.registration.timeout.ms"]) >= 3_600_000
+
+
 def test_before_voters_could_change_every_node_has_a_list_of_them() -> None:
     shape = Shape()
     old = KRaft().at("3.8.1")
