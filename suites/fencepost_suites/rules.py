@@ -46,6 +46,7 @@ from fencepost_suites.quorum import disks as metadata_disks
 from fencepost_suites.quorum import electorate, epochs, metadata, metrics, rights
 from fencepost_suites.replication import (
     acknowledgements,
+    agreement,
     checkpoints,
     disks,
     elections,
@@ -109,7 +110,7 @@ ALL: tuple[Rule[Any], ...] = (
     leadership.OnlyLeaderServes(),
     leadership.OneLeaderAnEpoch(),
     of_replicas(acknowledgements.AcknowledgedByAllInSync()),
-    of_replicas(logs.ReplicasAgree()),
+    of_replicas(agreement.ReplicasAgree()),
     of_replicas(logs.CommittedIsNeverLost()),
     of_replicas(logs.NewLeaderHasTheAcknowledged()),
     of_replicas(logs.FollowerTruncatesByEpoch()),

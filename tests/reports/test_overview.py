@@ -121,7 +121,7 @@ def test_a_clauses_page_has_its_runs_its_tests_and_how_it_is_judged(
     assert [one.outcome.run for one in found.undecided] == ["5"]
     assert found.tests == [("test_b", 2), ("test_a", 1)]
     assert [rule.name for rule in found.rules] == [
-        "fencepost_suites.replication.logs.ReplicasAgree",
+        "fencepost_suites.replication.agreement.ReplicasAgree",
         "fencepost_suites.replication.disks.DisksAgree",
     ]
     for rule in found.rules:

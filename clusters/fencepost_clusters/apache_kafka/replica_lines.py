@@ -34,8 +34,7 @@ def _appended(now: Memory, said: Match[str]) -> Bodies:
     role = now.led.get(place) or now.followed.get(place)
     if role is not None:  # a known replica, as in `_truncated`
         base, end = int(said["base"]), int(said["next"])
-        expected = now.ends.get(place, base)
-        now.ends[place] = end
+        expected = now.appended(place, base, end)
         yield LogAppended(
             topic=place[0],
             partition=place[1],
@@ -180,6 +179,7 @@ def _truncated(now: Memory, said: Match[str]) -> Bodies:
     began = now.followed.get(place)
     if began is not None:  # a known replica: not the metadata log, and no log that is being loaded
         now.ends[place] = int(said["to"])
+        now.late.pop(place, None)
         yield LogTruncated(
             topic=place[0],
             partition=place[1],

@@ -1,4 +1,4 @@
-"""Replication: the meaning of an acknowledgement, and equal messages on all replicas."""
+"""Replication: the meaning of an acknowledgement, and what a follower drops."""
 
 from __future__ import annotations
 
@@ -20,93 +20,10 @@ from fencepost_kafka import (
     ProduceCompleted,
     ProduceInvoked,
     ReadCompleted,
-    ReplicaRemoved,
 )
 from fencepost_kafka.committed import eligible_leaders, leader_joins
 from fencepost_suites.common.keys import NOTHING, by_partition
 from fencepost_suites.common.replica_logs import ReplicaLogs, Terms
-
-
-class _Agreement(Struct):
-    logs: ReplicaLogs = field(default_factory=ReplicaLogs)
-    terms: Terms = field(default_factory=Terms)
-    anew: set[str] = field(default_factory=set)
-    """Processes that began to follow with messages in their log, and have not been compared
-    since."""
-    ends: dict[str, int] = field(default_factory=dict)
-    """process -> the end of its log, by what it stored and dropped."""
-
-
-@final
-class ReplicasAgree(Struct, frozen=True):
-    """RP-05. A batch is stored at the end of the log: the end that the replica names, and the end
-    that its batches and truncations before have made. Exercised by a replica that follows a leader
-    with messages in its log, once what it commits equals what another replica committed."""
-
-    clause: str = "RP-05"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            LogAppended,
-            HighWatermarkAdvanced,
-            LogTruncated,
-            ReplicaRemoved,
-            FollowingStarted,
-            LeadershipStarted,
-        }
-    )
-    keys = staticmethod(by_partition)
-
-    def start(self, key: Key) -> _Agreement:
-        return _Agreement()
-
-    def step(self, state: _Agreement, event: Event) -> tuple[_Agreement, Sequence[Finding]]:
-        body = event.body
-        if isinstance(body, LogAppended):
-            state.logs.append(event.process, body)
-            known = state.ends.get(event.process, body.expected_base)
-            state.ends[event.process] = body.log_end
-            ended = known if body.base_offset == body.expected_base else body.expected_base
-            if body.base_offset != ended:
-                message = (
-                    f"{event.process} stored a batch of {body.topic}-{body.partition} at offset "
-                    f"{body.base_offset} though its log ended at {ended}"
-                )
-                return state, (Violated(event.ref, Evidence.SELF, message),)
-        elif isinstance(body, HighWatermarkAdvanced):
-            return state, self._commits(state, event, body)
-        elif isinstance(body, LogTruncated):
-            state.logs.truncate(event.process, body.to_offset)
-            state.ends[event.process] = body.to_offset
-        elif isinstance(body, FollowingStarted | LeadershipStarted):
-            state.ends[event.process] = body.log_end
-            if isinstance(body, LeadershipStarted):
-                state.terms.begin(event, body.leader_epoch)
-            elif body.log_end > 0:
-                state.anew.add(event.process)
-        elif isinstance(body, ReplicaRemoved):
-            state.ends.pop(event.process, None)
-        return state, NOTHING
-
-    @staticmethod
-    def _commits(state: _Agreement, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
-        process = event.process
-        agreed, conflict = state.logs.commit(process, body.high_watermark)
-        if conflict is not None:
-            batch = conflict.batch
-            message = (
-                f"{process} and {conflict.other} hold different messages at offset "
-                f"{batch.base_offset} of {body.topic}-{body.partition}, below the high watermark: "
-                f"{conflict.epochs}"
-            )
-            because = state.terms.proof(process, conflict)
-            return (Violated(event.ref, Evidence.PEER, message, because),)
-        if agreed and process in state.anew:
-            state.anew.discard(process)
-            return (Exercised(event.ref, Evidence.PEER),)
-        return NOTHING
-
-    def end(self, state: _Agreement, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
 
 
 class _Committed(Struct):

@@ -16,7 +16,7 @@ from fencepost_clusters.apache_kafka.log_memory import (
     SessionConfigured,
 )
 from fencepost_clusters.apache_kafka.log_parser import KafkaLogParser
-from fencepost_kafka import KINDS, FollowingStarted, LeadershipStarted, Role
+from fencepost_kafka import KINDS, FollowingStarted, LeadershipStarted, LogAppended, Role
 
 BROKER = Slot("broker-1", Role.BROKER, 1, 4)
 
@@ -102,6 +102,30 @@ def test_a_follower_without_a_leader_has_leader_minus_one() -> None:
     assert heard.body == FollowingStarted(
         topic="orders", partition=0, leader=-1, leader_epoch=4, log_end=10, high_watermark=9
     )
+
+
+FOLLOWS = (
+    "@{at} INFO state.change.logger [Broker id=1] Follower orders-0 starts at leader epoch {epoch} "
+    "from offset {end} with partition epoch 43 and high watermark 9. Current leader is 2. Previous "
+    "leader Some(2) and previous leader epoch was 3."
+)
+APPENDED = (
+    "@{at} TRACE org.apache.kafka.storage.internals.log.UnifiedLog [UnifiedLog partition=orders-0, "
+    "dir=/data] Appended message set with last offset: {base}, first offset: {base}, next offset: "
+    "{next}, and messages: MemoryRecords(size=170)"
+)
+
+
+def test_a_batch_that_another_thread_names_late_was_stored_at_the_end_of_before() -> None:
+    log_parser = KafkaLogParser(BROKER, Configured(3_000))
+    log_parser.parse(FOLLOWS.format(at=5, epoch=3, end=10))
+    log_parser.parse(FOLLOWS.format(at=6, epoch=4, end=12))
+    expected = []
+    for base in (10, 11, 12, 11):
+        (heard,) = log_parser.parse(APPENDED.format(at=7, base=base, next=base + 1))
+        assert isinstance(heard.body, LogAppended)
+        expected.append(heard.body.expected_base)
+    assert expected == [10, 11, 12, 13]
 
 
 def test_the_end_makes_one_event() -> None:

@@ -52,6 +52,35 @@ def test_a_batch_at_the_end_of_a_log_that_was_cut_or_begun_anew_keeps_rp_05() ->
     assert verdict(h, "RP-05").violated == 0
 
 
+def test_a_batch_that_is_named_after_the_end_that_it_made_keeps_rp_05() -> None:
+    """One thread of a node says that it follows, and another what it has stored."""
+    h = HistoryBuilder()
+    store(h, B2, 0)
+    follow(h, B2, log_end=3, mark=0)
+    for base in (1, 2, 3):
+        store(h, B2, base)
+    assert verdict(h, "RP-05").violated == 0
+
+
+@pytest.mark.parametrize("base", [0, 2])
+def test_a_batch_below_the_end_that_was_named_breaks_rp_05(base: int) -> None:
+    """No batch since has led from the end before to that one."""
+    h = HistoryBuilder()
+    store(h, B2, 0)
+    follow(h, B2, log_end=3, mark=0)
+    store(h, B2, base)
+    assert "though its log ended at 3" in verdict(h, "RP-05").violations[0].message
+
+
+def test_a_batch_that_leads_past_the_end_that_was_named_breaks_rp_05() -> None:
+    h = HistoryBuilder()
+    store(h, B2, 0)
+    follow(h, B2, log_end=2, mark=0)
+    store(h, B2, 1)
+    store(h, B2, 1)
+    assert "at offset 1 though its log ended at 2" in verdict(h, "RP-05").violations[0].message
+
+
 def test_a_replica_that_was_removed_begins_with_an_empty_log() -> None:
     h = HistoryBuilder()
     store(h, B2, 0)
