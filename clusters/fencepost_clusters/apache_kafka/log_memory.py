@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -29,6 +30,21 @@ class QuorumConfigured(Struct, frozen=True, tag="apache_kafka.quorum", kw_only=T
 
     node_id: int
     fetch_timeout_ms: int
+
+
+class ControllerFailed(Struct, frozen=True, tag="apache_kafka.controller_failed", kw_only=True):
+    """The active controller of `epoch` gave its leadership up, since `doing` ended with an `error`
+    for which it has no answer."""
+
+    epoch: int
+    doing: str
+    error: str
+
+    def sentence(self) -> str:
+        return f"failed in {self.doing} and gave epoch {self.epoch} up: {self.error}"
+
+    def concerns(self) -> Sequence[str]:
+        return (f"term {self.epoch}",)
 
 
 @final

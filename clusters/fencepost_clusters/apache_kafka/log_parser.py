@@ -19,6 +19,7 @@ from fencepost import NodeStarted, NodeStopped, ParsedEvent, Slot
 from fencepost_clusters.apache_kafka.log_lines import PLACE, Bodies, LogPattern, MakeEvents, row
 from fencepost_clusters.apache_kafka.log_memory import (
     Configured,
+    ControllerFailed,
     Memory,
     QuorumConfigured,
     SessionConfigured,
@@ -214,6 +215,16 @@ def _resigned(now: Memory, said: Match[str]) -> Bodies:
         yield StateReverted(offset=stable + 1, high_watermark=committed, epoch=int(said[1]))
 
 
+def _gave_up(now: Memory, said: Match[str]) -> Bodies:
+    epoch = int(said["epoch"])
+    now.active_epoch, now.majority_lost = -1, False
+    yield ControllerFailed(epoch=epoch, doing=said["doing"], error=said["error"].strip())
+    yield ControllerResigned(epoch=epoch, reason="failed")
+    if said["stable"] is not None:
+        committed = now.marks.get(METADATA_LOG, 0)
+        yield StateReverted(offset=int(said["stable"]) + 1, high_watermark=committed, epoch=epoch)
+
+
 def _followed(now: Memory, said: Match[str]) -> Bodies:
     yield ControllerFollowed(epoch=int(said[1]), leader=int(said[2]))
 
@@ -325,6 +336,11 @@ TABLE: Sequence[LogPattern] = (
     row("QuorumController",
          r"event failed with .* at epoch (\d+) in \d+ microseconds\. Renouncing leadership"
          r"(?: and reverting to the last committed offset (?P<stable>-?\d+))?", _resigned),
+    row("LoggingFaultHandler",
+         r"Encountered quorum controller fault: (?P<doing>\w+): event failed with .* at epoch "
+         r"(?P<epoch>\d+) in \d+ microseconds\. Renouncing leadership"
+         r"(?: and reverting to the last committed offset (?P<stable>-?\d+))?\. *"
+         r"(?P<error>.*?)(?:\\n|$)", _gave_up),
     row("QuorumController", r"In the new epoch (\d+), the leader is (\d+)\.", _followed),
     row("MetadataLoader",
          r"publishing new image with provenance .*lastContainedOffset=(\d+), "

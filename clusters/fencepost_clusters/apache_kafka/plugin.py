@@ -10,7 +10,11 @@ from msgspec import Struct
 from fencepost import Clause, KnownFinding, Rule, System, Workload, hookimpl
 from fencepost_clusters.apache_kafka.cluster import METRICS_READER, OBSERVER, KRaft
 from fencepost_clusters.apache_kafka.findings import known_findings
-from fencepost_clusters.apache_kafka.log_memory import QuorumConfigured, SessionConfigured
+from fencepost_clusters.apache_kafka.log_memory import (
+    ControllerFailed,
+    QuorumConfigured,
+    SessionConfigured,
+)
 from fencepost_clusters.apache_kafka.metadata.on_disk import MetadataStateFound
 from fencepost_clusters.apache_kafka.metrics import MetricsObserved
 from fencepost_clusters.apache_kafka.rules import promises
@@ -20,9 +24,10 @@ from fencepost_clusters.apache_kafka.zookeeper_mode.cluster import ZooKeeperMode
 
 @hookimpl
 def fencepost_event_kinds() -> Sequence[type[Struct]]:
-    """The kinds about a broker's session, a controller's quorum, a node's metrics page, and the
-    metadata on disks."""
-    return (SessionConfigured, QuorumConfigured, MetricsObserved, MetadataStateFound)
+    """The kinds about a broker's session, a controller's quorum and its failures, a node's metrics
+    page, and the metadata on disks."""
+    of_logs = (SessionConfigured, QuorumConfigured, ControllerFailed)
+    return (*of_logs, MetricsObserved, MetadataStateFound)
 
 
 @hookimpl

@@ -82,7 +82,8 @@ class ControllerElected(Struct, frozen=True, tag="quorum.controller_elected", kw
 class ControllerResigned(Struct, frozen=True, tag="quorum.controller_resigned", kw_only=True):
     """This voter stopped being the active controller of `epoch`.
 
-    `reason` is no_majority, higher_epoch, shutdown, or removed (from the voters).
+    `reason` is no_majority, higher_epoch, shutdown, removed (from the voters), or failed (something
+    that it was asked for).
     """
 
     epoch: int

@@ -32,7 +32,9 @@ VoteReason = Literal[
     "granted", "rejected", "old_epoch", "has_leader", "already_voted", "log_behind"
 ]
 """Why a vote was granted or refused; `rejected` if the voter does not say why."""
-ResignReason = Literal["no_majority", "higher_epoch", "removed", "shutdown", "session_lost"]
+ResignReason = Literal[
+    "no_majority", "higher_epoch", "removed", "shutdown", "session_lost", "failed"
+]
 """Why a controller stopped being the active one."""
 LeadershipReason = Literal[
     "metadata", "fenced", "deleted", "unassigned", "taken_over", "shutdown", "stopped"

@@ -12,6 +12,7 @@ from fencepost import NodeStopped, Slot
 from fencepost.events import Codec, Event
 from fencepost_clusters.apache_kafka.log_memory import (
     Configured,
+    ControllerFailed,
     QuorumConfigured,
     SessionConfigured,
 )
@@ -24,7 +25,7 @@ BROKER = Slot("broker-1", Role.BROKER, 1, 4)
 @pytest.mark.parametrize("sample", LOGS, ids=lambda sample: sample.stem)
 def test_the_events_of_a_nodes_log(sample: Path) -> None:
     log_parser = KafkaLogParser(slot_of(sample), Configured(3_000, fetch_timeout_ms=1_500))
-    codec = Codec((SessionConfigured, QuorumConfigured, *KINDS))
+    codec = Codec((SessionConfigured, QuorumConfigured, ControllerFailed, *KINDS))
     for line, expected in blocks(sample):
         heard = log_parser.parse(line)
         assert [msgspec.json.encode(one.body).decode() for one in heard] == expected, line

@@ -9,7 +9,8 @@ to `KR-15` compare leaders with the logs of their followers, `KR-16` to `KR-20` 
 as controllers answer them, `KR-21`, `KR-22` and `KR-29` about records, `KR-23` to `KR-25` and
 `KR-30` about the metadata that nodes apply and hold, `KR-26` about disks, `KR-27` and
 `KR-28` about answers, and `KR-31` and `KR-32` about replicas that restart or follow another leader.
-`KR-33` and `KR-34` are about new partitions, and `KR-35` is about new voters.
+`KR-33` and `KR-34` are about new partitions, `KR-35` is about new voters, and `KR-36` about
+failures of a controller.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from fencepost_clusters.apache_kafka.rules import answers as rules_answers
 from fencepost_clusters.apache_kafka.rules import created as rules_created
 from fencepost_clusters.apache_kafka.rules import deleted as rules_deleted
 from fencepost_clusters.apache_kafka.rules import epochs as rules_epochs
+from fencepost_clusters.apache_kafka.rules import failures as rules_failures
 from fencepost_clusters.apache_kafka.rules import heartbeats as rules_heartbeats
 from fencepost_clusters.apache_kafka.rules import holding as rules_holding
 from fencepost_clusters.apache_kafka.rules import metadata as rules_metadata
@@ -203,6 +205,11 @@ CLAUSES: Sequence[Clause] = tuple(
             "A broker keeps its session with a controller that became a voter at an address "
             "without which the broker was configured.",
         ),
+        (
+            "KR-36",
+            "An active controller answers with an error what it cannot carry out, and does not "
+            "give its leadership up for it.",
+        ),
     )
 )
 
@@ -242,4 +249,5 @@ RULES: Sequence[Rule[Any]] = (
     rules_answers.OwesNoCommit(),
     rules_answers.UnregisteredAnswersNone(),
     rules_voters.FollowsNewVoters(),
+    rules_failures.CarriesOn(),
 )

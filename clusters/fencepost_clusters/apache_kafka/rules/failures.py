@@ -1,0 +1,50 @@
+"""A rule about what makes an active controller fail (KR-36)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost_clusters.apache_kafka.log_memory import ControllerFailed
+from fencepost_clusters.apache_kafka.rules.keys import NOTHING, whole_run
+from fencepost_kafka import ControllerResigned
+
+
+@dataclass(slots=True)
+class _Failures:
+    known: set[tuple[str, str]] = field(default_factory=set)
+    """What failed, and how. Each successor may fail in the same way, many times."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CarriesOn:
+    """KR-36. By the controller's own word, once for each request that fails in one way. Exercised
+    by each leadership that ends for another reason."""
+
+    clause: str = "KR-36"
+    kinds: frozenset[type[Struct]] = frozenset({ControllerFailed, ControllerResigned})
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Failures:
+        return _Failures()
+
+    def step(self, state: _Failures, event: Event) -> tuple[_Failures, Sequence[Finding]]:
+        match event.body:
+            case ControllerFailed() as body if (body.doing, body.error) not in state.known:
+                state.known.add((body.doing, body.error))
+                message = (
+                    f"{event.process} gave epoch {body.epoch} up, since {body.doing} failed: "
+                    f"{body.error}"
+                )
+                return state, (Violated(event.ref, Evidence.SELF, message),)
+            case ControllerResigned() as body if body.reason != "failed":
+                return state, (Exercised(event.ref, Evidence.SELF),)
+        return state, NOTHING
+
+    def end(self, state: _Failures, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING

@@ -1,0 +1,53 @@
+"""The rule about failures of an active controller (KR-36)."""
+
+from __future__ import annotations
+
+import pytest
+from tests.clusters.apache_kafka.kraft_histories import CONTROLLER, verdict
+
+from fencepost import Evidence
+from fencepost.testing import HistoryBuilder, Outcome
+from fencepost_clusters.apache_kafka.log_memory import ControllerFailed
+from fencepost_kafka import ControllerElected, ControllerResigned, ResignReason
+
+ERROR = "java.lang.RuntimeException: Topic ID x existed in isrMembers, but not in the topics map."
+
+
+def failed(h: HistoryBuilder, process: str, epoch: int, doing: str = "registerBroker") -> None:
+    """It is elected, fails, and gives its leadership up."""
+    h.add(process, ControllerElected(epoch=epoch, log_end=9, last_epoch=-1))
+    h.add(process, ControllerFailed(epoch=epoch, doing=doing, error=ERROR))
+    h.add(process, ControllerResigned(epoch=epoch, reason="failed"))
+
+
+def test_a_controller_that_gives_its_leadership_up_for_a_request_breaks_kr_36() -> None:
+    h = HistoryBuilder()
+    failed(h, CONTROLLER, 4)
+    found = verdict(h, "KR-36")
+    assert (found.verdict, found.evidence) == (Outcome.VIOLATED, Evidence.SELF)
+    assert found.violations[0].message == (
+        f"{CONTROLLER} gave epoch 4 up, since registerBroker failed: {ERROR}"
+    )
+
+
+def test_successors_that_fail_in_the_same_way_are_one_violation() -> None:
+    h = HistoryBuilder()
+    for epoch in (4, 5, 6):
+        failed(h, f"controller-{1 + epoch % 2}#1", epoch)
+    failed(h, CONTROLLER, 7, doing="createTopics")
+    assert verdict(h, "KR-36").violated == 2
+
+
+@pytest.mark.parametrize("reason", ["no_majority", "higher_epoch", "shutdown"])
+def test_a_leadership_that_ends_for_another_reason_exercises_kr_36(reason: ResignReason) -> None:
+    h = HistoryBuilder()
+    h.add(CONTROLLER, ControllerElected(epoch=4, log_end=9, last_epoch=-1))
+    h.add(CONTROLLER, ControllerResigned(epoch=4, reason=reason))
+    found = verdict(h, "KR-36")
+    assert (found.verdict, found.exercised) == (Outcome.HOLDS, 1)
+
+
+def test_without_an_end_of_a_leadership_kr_36_is_not_exercised() -> None:
+    h = HistoryBuilder()
+    h.add(CONTROLLER, ControllerElected(epoch=4, log_end=9, last_epoch=-1))
+    assert verdict(h, "KR-36").verdict is Outcome.NOT_EXERCISED
