@@ -27,6 +27,7 @@ from fencepost_kafka import (
     BrokerCommitted,
     BrokerDeclared,
     BrokerDeleted,
+    HeartbeatRefused,
     PartitionCommitted,
     TopicCommitted,
     TopicMarked,
@@ -49,6 +50,8 @@ class _Healing(Struct):
     cleared: dict[tuple[str, int], tuple[int, Cause]] = field(default_factory=dict)
     """The partitions whose last eligible leaders a record took while the ISR was empty -> its
     offset, and its event."""
+    refused: dict[int, tuple[str, Cause]] = field(default_factory=dict)
+    """broker -> the error that its process was refused with last, since its newest record."""
     marked: set[str] = field(default_factory=set)
     """The topics that are being deleted."""
     known: set[str] = field(default_factory=set)
@@ -87,7 +90,9 @@ class _Healing(Struct):
         fenced = (b for b, one in self.brokers.newest.items() if one.fenced)
         for broker in fenced:
             if self.around.slots(broker):
-                return f"broker {broker} is fenced", ()
+                error, ref = self.refused.get(broker, ("", None))
+                why = f", and was refused last with {error}" if error else ""
+                return f"broker {broker} is fenced{why}", () if ref is None else (ref,)
         for place, one in self.partitions.newest.items():
             name = f"{place[0]}-{place[1]}"
             if one.topic in self.marked:
@@ -116,7 +121,7 @@ class RecoversInTime(Struct, frozen=True):
     clause: str = "AVAIL-recovered"
     kinds: frozenset[type[Struct]] = SURROUNDINGS | {
         *(BoundsStated, BrokerCommitted, BrokerDeclared, BrokerDeleted, PartitionCommitted),
-        *(TopicCommitted, TopicMarked, ClusterRecovered, PhaseStarted),
+        *(TopicCommitted, TopicMarked, ClusterRecovered, PhaseStarted, HeartbeatRefused),
     }
     keys = staticmethod(whole_run)
 
@@ -141,6 +146,9 @@ class RecoversInTime(Struct, frozen=True):
                 state.stored(body, event.ref)
             case BrokerCommitted() | BrokerDeclared():
                 state.brokers.take(body)
+                state.refused.pop(body.broker_id, None)
+            case HeartbeatRefused() if not slot_of(event.process).endswith(DUPLICATES):
+                state.refused[body.broker_id] = body.error, event.ref
             case BrokerDeleted():
                 state.brokers.forget(body)
             case TopicCommitted():

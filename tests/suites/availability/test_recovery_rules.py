@@ -15,7 +15,7 @@ from tests.suites.availability.availability_histories import (
 
 from fencepost import ClusterRecovered, NodeStarted, Stalled
 from fencepost.testing import Outcome
-from fencepost_kafka import BrokerDeleted
+from fencepost_kafka import BrokerDeleted, HeartbeatRefused
 
 LATE_MS = RECOVERED_MS + 500
 IN_TIME_MS = RECOVERED_MS - 100
@@ -76,6 +76,34 @@ def test_a_live_broker_that_stays_fenced_is_a_violation() -> None:
     story.after(1_000).heal("pause-1")
     found = recovered(story.after(LATE_MS))
     assert "broker 1 is fenced" in found.violations[0].message
+
+
+@pytest.mark.parametrize(
+    ("process", "named"), [("broker-1#1", True), ("broker-1-duplicate#1", False)]
+)
+def test_what_a_fenced_broker_is_refused_with_is_named(process: str, named: bool) -> None:
+    story = Story()
+    story.broker(1, fenced=True)
+    story.fault("pause-1", "broker-1#1")
+    story.after(1_000).heal("pause-1")
+    for error in ("NOT_CONTROLLER", "UNKNOWN_SERVER_ERROR"):
+        refused = HeartbeatRefused(broker_id=1, broker_epoch=-1, error=error, controller=-1)
+        story.h.add(process, refused)
+    message = recovered(story.after(LATE_MS)).violations[0].message
+    known = "broker 1 is fenced, and was refused last with UNKNOWN_SERVER_ERROR"
+    assert message.endswith(known if named else "broker 1 is fenced")
+
+
+def test_a_fenced_broker_that_was_registered_since_is_not_refused() -> None:
+    story = Story()
+    story.broker(1, fenced=True)
+    story.fault("pause-1", "broker-1#1")
+    story.after(1_000).heal("pause-1")
+    refused = HeartbeatRefused(broker_id=1, broker_epoch=1, error="NOT_CONTROLLER", controller=-1)
+    story.h.add("broker-1#1", refused)
+    story.broker(1, fenced=True)
+    message = recovered(story.after(LATE_MS)).violations[0].message
+    assert message.endswith("broker 1 is fenced")
 
 
 def test_a_fenced_broker_that_was_deleted_lacks_nothing() -> None:
