@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 from tests.clusters.apache_kafka.kraft_histories import OBSERVER, raises, verdict
 
-from fencepost import Evidence, NodeStarted
+from fencepost import Evidence, NodeStarted, ProcessExited
 from fencepost.testing import HistoryBuilder, Outcome, judge
 from fencepost_clusters.apache_kafka.rules.promises import CLAUSES, RULES
 from fencepost_kafka import (
@@ -242,6 +242,23 @@ def test_two_processes_with_one_id_are_one_replica_as_for_their_leader(clause: s
     stores(h, B1, DUPLICATE, end=2)
     DID[clause](h, 1)
     assert verdict(h.after(LATE_MS), clause).violated == 0
+
+
+@pytest.mark.parametrize(("end", "named"), [(2, True), (1, False)])
+@THREE
+def test_a_second_process_that_had_stored_it_until_its_end_is_named(
+    clause: str, end: int, named: bool
+) -> None:
+    """Its leader took what it had stored for what the holder has."""
+    h = begun(1, 2)
+    stores(h, B1, B2, end=1)
+    stores(h, B1, end=2)
+    stores(h, DUPLICATE, end=end)
+    h.add("harness", ProcessExited(ended=DUPLICATE, exit_code=0, signal=9, expected=True))
+    DID[clause](h, 1)
+    message = verdict(h.after(LATE_MS), clause).violations[0].message
+    assert "broker 2 up to 1" in message
+    assert message.endswith(f", and {DUPLICATE} up to 2 before it ended") is named
 
 
 @THREE

@@ -81,6 +81,9 @@ class Stored:
     """slot -> broker id."""
     ends: dict[TopicPartition, dict[str, int]] = field(default_factory=dict)
     """partition -> slot -> the end of its log."""
+    ended: dict[TopicPartition, dict[int, tuple[str, int]]] = field(default_factory=dict)
+    """partition -> broker id -> the second process with that id that ended last, and how far it had
+    stored the partition."""
     records: dict[TopicPartition, PartitionCommitted] = field(default_factory=dict)
     deleted: set[str] = field(default_factory=set)
     """The names of topics that were ever deleted: events of two topics may have such a name."""
@@ -107,8 +110,12 @@ class Stored:
                 self.ids[slot_of(event.process)] = node_id
             case ProcessExited(ended=ended) if slot_of(ended).endswith(DUPLICATES):
                 # Its next process may have another disk.
-                for ends in self.ends.values():
-                    ends.pop(slot_of(ended), None)
+                slot = slot_of(ended)
+                for place, ends in self.ends.items():
+                    end = ends.pop(slot, None)
+                    if end is not None:
+                        known = self.ended.setdefault(place, {})
+                        known[self.ids.get(slot, -1)] = ended, end
             case TopicCommitted(deleted=True, topic=topic):
                 self.deleted.add(topic)
 
@@ -144,6 +151,12 @@ class Stored:
         known = [end for slot, end in ends.items() if self.ids.get(slot) == replica]
         return max(known, default=None)
 
+    def _before(self, place: TopicPartition, replica: int, end: int) -> str:
+        """Which second process with a broker's id had stored a partition up to that end before it
+        ended, in words; empty: none had."""
+        process, had = self.ended.get(place, {}).get(replica, ("", -1))
+        return f", and {process} up to {had} before it ended" if had >= end else ""
+
     def judge(self, event: Event, place: TopicPartition, end: int, did: str) -> Sequence[Finding]:
         """Whether each member of the ISR has stored a partition up to that end."""
         record = self.records.get(place)
@@ -152,7 +165,10 @@ class Stored:
         known = {one: self.end_of(place, one) for one in record.isr}
         short = {one: has for one, has in known.items() if has is not None and has < end}
         if short:
-            ends = ", ".join(f"broker {one} up to {has}" for one, has in sorted(short.items()))
+            ends = ", ".join(
+                f"broker {one} up to {has}{self._before(place, one, end)}"
+                for one, has in sorted(short.items())
+            )
             message = f"{did}, while of the ISR {list(record.isr)} there had stored: {ends}"
             violated = Violated(event.ref, Evidence.PEER, message)
             self.suspects.append(
