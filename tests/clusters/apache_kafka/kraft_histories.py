@@ -20,7 +20,7 @@ FIRST, DUPLICATE, PEER = "broker-1#1", "broker-1-duplicate#1", "broker-2#1"
 OBSERVER, CONTROLLER = "clients/observer#1", "controller-1#1"
 DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
 BROKERS = ("broker-1", "broker-2", "broker-3")
-CONTROLLERS = ("controller-1", "controller-2")
+CONTROLLERS = ("controller-1", "controller-2", "controller-3")
 SESSION_MS = 3_000
 BOUND_MS = SESSION_MS + SESSION_MS // 4 + 1_000
 

@@ -30,6 +30,7 @@ from fencepost_kafka import ConsumerPositioned, PartitionCommitted, Polled
 
 BESIDE = {
     "findings/epochs/history.ndjson.gz": ("KR-09", "KR-10", "KR-11"),
+    "findings/cleared-leader-blocks-registration/history.ndjson.gz": ("KR-25",),
     "findings/resigned-leader-acts/history.ndjson.gz": ("KR-11",),
 }
 """The clauses of other findings that a history shows as well: old releases break several."""
@@ -241,6 +242,32 @@ def test_a_controller_holds_the_settings_of_a_deleted_topic_but_nothing_else_tha
     others = judge(changed, promises.rules, promises.clauses, lambda: end, plane)
     assert others.verdicts["KR-24"].verdict is Outcome.VIOLATED
     assert ("KR-24" not in attributed(others, [finding], changed).broken) is known
+
+
+@pytest.mark.parametrize(
+    ("kind", "clause"),
+    [
+        ("apache_kafka.controller_failed", "KR-36"),
+        ("broker.heartbeat_refused", "AVAIL-recovered"),
+    ],
+)
+def test_another_failure_of_a_registration_is_new(
+    kind: str, clause: str, plugins: Plugins, judged: Judged
+) -> None:
+    (finding,) = (one for one in known_findings() if one.id == "cleared-leader-blocks-registration")
+    _, events = judged(finding)
+
+    def otherwise(event: Event) -> Event:
+        if event.kind != kind:
+            return event
+        return structs.replace(event, body=structs.replace(event.body, error="other"))
+
+    changed = [otherwise(event) for event in events]
+    promises = plugins.promises
+    plane = promises.plane(finding.system)
+    end = RunEnd(complete=True, ended_at_ns=changed[-1].at_ns)
+    others = judge(changed, promises.rules, promises.clauses, lambda: end, plane)
+    assert clause in attributed(others, [finding], changed).broken
 
 
 def test_each_finding_with_consequences_says_where_they_are() -> None:

@@ -14,8 +14,9 @@ from fencepost_clusters.apache_kafka.metadata import records as metadata_log
 INELIGIBLE = {
     row.message.pattern for row in log_parser.TABLE if "ineligible" in row.message.pattern
 }
+FAILED = {row.message.pattern for row in log_parser.TABLE if "fault" in row.message.pattern}
 NOT_SEEN: Mapping[str, Mapping[str, set[str]]] = {
-    "3.9.2": {"log": INELIGIBLE, "metadata log": {"ClearElrRecord"}},
+    "3.9.2": {"log": INELIGIBLE | FAILED, "metadata log": {"ClearElrRecord"}},
     "4.1.0": {"log": INELIGIBLE},
 }
 """Messages that these versions have not printed in any run yet, and a record that Kafka 4 brought:

@@ -3,6 +3,7 @@ history."""
 
 from __future__ import annotations
 
+import pytest
 from tests.clusters.apache_kafka.kraft_histories import (
     BOUND_MS,
     CONTROLLER,
@@ -22,7 +23,7 @@ from tests.clusters.apache_kafka.kraft_histories import (
     verdict,
 )
 
-from fencepost import FaultHealed, Stalled
+from fencepost import FaultHealed, NodeStarted, Stalled
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
     BrokerDeleted,
@@ -134,6 +135,20 @@ def test_no_fencing_is_late_while_the_active_controller_is_dead_or_affected() ->
     assert verdict(h, "KR-02").verdict is Outcome.NOT_EXERCISED
     h.after(11)
     assert verdict(h, "KR-02").verdict is Outcome.VIOLATED
+
+
+@pytest.mark.parametrize(("others", "late"), [(1, True), (2, False)])
+def test_no_fencing_is_late_while_no_majority_could_commit_it(others: int, late: bool) -> None:
+    h = begun()
+    ended(h, FIRST)
+    for number in range(others):
+        ended(h, f"controller-{3 - number}#1")
+    h.after(BOUND_MS)
+    started = NodeStarted(role="controller", node_id=103, incarnation="", log_end=-1)
+    h.add("controller-3#2", started)
+    h.after(1_000)
+    h.add(CONTROLLER, ControllerResigned(epoch=1, reason="no_majority"))
+    assert verdict(h, "KR-02").violated == late
 
 
 def test_a_deposed_controller_that_resigns_late_ends_no_other_term() -> None:

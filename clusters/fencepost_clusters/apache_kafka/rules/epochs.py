@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -18,86 +18,24 @@ from fencepost import (
     FaultInjected,
     Finding,
     Key,
-    NodeStarted,
     ProcessExited,
     RunEnd,
     Violated,
 )
-from fencepost_clusters.apache_kafka.log_memory import QuorumConfigured
 from fencepost_clusters.apache_kafka.rules.keys import (
-    MS,
     NOTHING,
     SECOND,
     by_partition,
     unless_stalled,
     whole_run,
 )
+from fencepost_clusters.apache_kafka.rules.majorities import QUORUM_KINDS, Voters
 from fencepost_kafka import (
     ControllerElected,
     ControllerResigned,
     PartitionCommitted,
 )
-from fencepost_kafka.active_faults import ActiveFault, ActiveFaults, slot_of
-from fencepost_kafka.voter_sets import VOTER_KINDS, VoterSets
-
-
-@dataclass(slots=True)
-class _Voters:
-    """The controllers, those that are active, and the links between them."""
-
-    fetch_timeout_ns: int = 0
-    processes: dict[str, str] = field(default_factory=dict)
-    """The slot of each controller -> its living process (empty: it has none)."""
-    active: dict[str, int] = field(default_factory=dict)
-    """Each process that was elected and has not resigned -> its epoch. There may be several: one
-    that is cut off, and its successor."""
-    sets: VoterSets = field(default_factory=VoterSets)
-    faults: ActiveFaults = field(default_factory=ActiveFaults)
-
-    def learn(self, event: Event) -> None:
-        self.sets.take(event)
-        match event.body:
-            case QuorumConfigured() as body:
-                self.fetch_timeout_ns = body.fetch_timeout_ms * MS
-            case NodeStarted(role="controller"):
-                self.processes[slot_of(event.process)] = event.process
-            case ProcessExited() as body if self.processes.get(slot_of(body.ended)) == body.ended:
-                self.processes[slot_of(body.ended)] = ""
-                self.active.pop(body.ended, None)
-            case FaultInjected(receipt=True) | FaultHealed():
-                self.faults.take(event)
-            case ControllerElected() as body:
-                self.active[event.process] = body.epoch
-            case ControllerResigned():
-                self.active.pop(event.process, None)
-
-    def unheard(self, listener: str) -> Iterator[str]:
-        """The other controllers from which nothing reaches a slot: dead, stopped or cut off."""
-        faults = self.faults.now.values()
-        for slot, process in self.processes.items():
-            silent = not process or any(
-                one.hits(process) or (one.severs and (slot, listener) in one.directions)
-                for one in faults
-            )
-            if slot != listener and silent:
-                yield slot
-
-    def starved(self, process: str) -> bool:
-        """Whether a controller is unaffected itself, and no majority can reach it, whichever of
-        the known sets of voters counts."""
-        if any(one.hits(process) for one in self.faults.now.values()):
-            return False
-        heard = self.processes.keys() - set(self.unheard(slot_of(process)))
-        return not self.sets.may_decide(heard, self.processes.keys())
-
-
-_QUORUM: frozenset[type[Struct]] = frozenset(
-    {
-        *VOTER_KINDS,
-        *(QuorumConfigured, NodeStarted, ProcessExited, FaultInjected, FaultHealed),
-        *(ControllerElected, ControllerResigned),
-    }
-)
+from fencepost_kafka.active_faults import ActiveFault, slot_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +49,7 @@ class _Excess:
 
 @dataclass(slots=True)
 class _Starved:
-    voters: _Voters = field(default_factory=_Voters)
+    voters: Voters = field(default_factory=Voters)
     since: dict[tuple[str, int], tuple[int, Cause]] = field(default_factory=dict)
     """Each active controller that no majority reaches, with its epoch -> since when."""
     reported: set[tuple[str, int]] = field(default_factory=set)
@@ -163,7 +101,7 @@ class WithoutMajorityResigns:
     stands still, too. Exercised by each controller that lost its majority and resigned."""
 
     clause: str = "KR-09"
-    kinds: frozenset[type[Struct]] = _QUORUM
+    kinds: frozenset[type[Struct]] = QUORUM_KINDS
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _Starved:
@@ -242,7 +180,7 @@ class _Return:
 
 @dataclass(slots=True)
 class _Returns:
-    voters: _Voters = field(default_factory=_Voters)
+    voters: Voters = field(default_factory=Voters)
     terms: list[tuple[int, str, int]] = field(default_factory=list)
     """Each election: when, which process, in which epoch."""
     resigned: dict[tuple[str, int], tuple[int, ControllerResigned, Cause]] = field(
@@ -316,7 +254,7 @@ class ReturnDeposesNone:
     return. Exercised by each return under a controller that goes on."""
 
     clause: str = "KR-11"
-    kinds: frozenset[type[Struct]] = _QUORUM | {Administered}
+    kinds: frozenset[type[Struct]] = QUORUM_KINDS | {Administered}
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _Returns:

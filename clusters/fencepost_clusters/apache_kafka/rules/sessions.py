@@ -32,6 +32,7 @@ from fencepost_clusters.apache_kafka.rules.keys import (
     unless_stalled,
     whole_run,
 )
+from fencepost_clusters.apache_kafka.rules.majorities import QUORUM_KINDS, Voters
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerDeleted,
@@ -114,21 +115,24 @@ class _Sessions:
     """The active controller's process, if there is one."""
     controllers: set[str] = field(default_factory=set)
     """The slots of controllers."""
+    voters: Voters = field(default_factory=Voters)
     faults: ActiveFaults = field(default_factory=ActiveFaults)
     suspects: list[tuple[Violated, int, int, int]] = field(default_factory=list)
     """Exceeded bounds: the finding, the begin and end of the silence, and the bound."""
 
     @property
     def acting(self) -> str:
-        """The active controller, if no fault acts upon it or upon its link to another controller:
-        no other process fences. Where the links of a fault are not known, any fault that names it
+        """The active controller, if no fault acts upon it or upon its link to another controller,
+        and a majority of the voters reaches it: no other process fences, and only a committed
+        record does. Where the links of a fault are not known, any fault that names it
         counts, except one that cuts brokers off."""
         affected = any(
             one.parts(self.active, self.controllers.__contains__)
             or (one.hits(self.active) and not one.fault_id.startswith("cut_from_controllers"))
             for one in self.faults.now.values()
         )
-        return "" if affected else self.active
+        alone = bool(self.voters.processes) and self.voters.starved(self.active)
+        return "" if affected or alone else self.active
 
     def unheard(self, slot: str, cut: ActiveFault) -> bool:
         """Whether a cut keeps all data of a slot from every controller."""
@@ -145,11 +149,12 @@ class _Sessions:
 @dataclass(frozen=True, slots=True)
 class SilentIsFenced:
     """KR-02. The bound is the session timeout, a quarter of it (the controllers check eight times
-    per timeout), and a second, while one controller is active and no fault acts upon it or its
-    links to other controllers. Exercised by each fencing of a broker known to be silent."""
+    per timeout), and a second, while one controller is active, a majority of the voters reaches
+    it, and no fault acts upon it or its links to other controllers. Exercised by each fencing of a
+    broker known to be silent."""
 
     clause: str = "KR-02"
-    kinds: frozenset[type[Struct]] = frozenset(
+    kinds: frozenset[type[Struct]] = QUORUM_KINDS | frozenset(
         {
             *(NodeStarted, SessionConfigured, BrokerCommitted, ProcessExited, FaultInjected),
             *(FaultHealed, ControllerElected, ControllerResigned, BrokerDeleted),
@@ -178,6 +183,7 @@ class SilentIsFenced:
 
     def _learn(self, state: _Sessions, event: Event) -> None:
         body = event.body
+        state.voters.learn(event)
         match body:
             case NodeStarted(role="broker"):
                 state.ids[event.process] = state.ids[slot_of(event.process)] = body.node_id
