@@ -13,20 +13,20 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from fencepost import Event, FaultHealed, FaultInjected, KnownFinding, Mark, Trigger
+from fencepost import Event, Evidence, FaultHealed, FaultInjected, KnownFinding, Mark, Trigger
 from fencepost.events import Codec
 from fencepost.history import merge
 from fencepost.history.run_end import RunEnd
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.attribution import attributed
 from fencepost.judging.folder import judge_folder
-from fencepost.judging.judge import Judgement, Outcome, judge
+from fencepost.judging.judge import Broken, Judgement, Outcome, Verdict, judge
 from fencepost.model.clock import SECOND
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.schedule import read
 from fencepost_clusters.apache_kafka.findings import known_findings
 from fencepost_clusters.apache_kafka.metadata.on_disk import MetadataStateFound
-from fencepost_kafka import ConsumerPositioned, PartitionCommitted, Polled
+from fencepost_kafka import ConsumerPositioned, LogTruncated, PartitionCommitted, Polled
 
 BESIDE = {
     "findings/epochs/history.ndjson.gz": ("KR-09", "KR-10", "KR-11"),
@@ -219,6 +219,39 @@ def test_a_consumer_is_sent_back_by_a_lost_message_but_not_by_one_that_was_kept(
     others = judge(changed, promises.rules, promises.clauses, lambda: end, plane)
     assert others.verdicts[SENT_BACK].verdict is Outcome.VIOLATED
     assert (SENT_BACK not in attributed(others, [finding], changed).broken) is known
+
+
+@pytest.mark.parametrize(
+    ("beyond", "before", "known"), [(0, False, True), (10_000, False, False), (0, True, False)]
+)
+def test_a_consumer_reads_what_is_lost_then_but_nothing_else_that_a_member_lacks(
+    beyond: int, before: bool, known: bool, judged: Judged
+) -> None:
+    """By the words of KR-13, after a member of the ISR has followed the holder, or before that."""
+    (finding,) = (one for one in known_findings() if one.id == "refused-duplicate-follows")
+    judgement, events = judged(finding)
+    number = next(n for n, event in enumerate(events) if isinstance(event.body, LogTruncated))
+    dropped = events[number].body
+    assert isinstance(dropped, LogTruncated)
+    offset = dropped.from_log_end - 1 + beyond
+    read = Polled(
+        topic=dropped.topic,
+        partition=dropped.partition,
+        offsets=(offset,),
+        operations=("op",),
+        final=False,
+    )
+    place = 0 if before else number + 1
+    poll = structs.replace(events[place], process="clients/consumer-9#1", body=read, cause=None)
+    changed = [*events[:place], poll, *events[place:]]
+    message = (
+        f"{poll.process} read offset {offset} of {dropped.topic}-{dropped.partition}, while of the "
+        f"ISR [1, 2] there had stored: broker 1 up to {dropped.to_offset}"
+    )
+    broken = Broken(at=poll.ref, evidence=Evidence.PEER, message=message)
+    verdict = Verdict(Outcome.VIOLATED, 1, Evidence.PEER, "", violated=1, violations=(broken,))
+    others = Judgement({**judgement.verdicts, "KR-13": verdict})
+    assert ("KR-13" not in attributed(others, [finding], changed).broken) is known
 
 
 @pytest.mark.parametrize("known", [True, False])
