@@ -381,6 +381,31 @@ def test_an_id_is_claimed_while_others_are_out_where_its_holder_keeps_it() -> No
     assert doubled(replace(out, mending=frozenset({"broker-2"})), True) == {"broker-1"}
 
 
+def terminated(moment: Moment, *, stops_by_leave: bool) -> set[str]:
+    drawn = drawn_at(moment, KafkaFaultChooser(TIMING, stops_by_leave=stops_by_leave))
+    return {name for planned in drawn for name in planned.victims if name.startswith("broker")}
+
+
+@pytest.mark.parametrize(
+    ("affected", "ends"),
+    [
+        ((), True),
+        (("broker-1",), True),
+        (("controller-2",), True),
+        (("controller-1",), False),
+        (("controller-2", "controller-3"), False),
+    ],
+)
+def test_a_broker_that_needs_leave_is_asked_to_end_only_while_it_would_get_that(
+    affected: tuple[str, ...], ends: bool
+) -> None:
+    """No fault is healed while it is awaited that the broker ends."""
+    moment = Moment(begun(), LAYOUT, ("terminate",), affected=frozenset(affected))
+    brokers = {slot.name for slot in BROKERS} - {*affected}
+    assert terminated(moment, stops_by_leave=False) == brokers
+    assert terminated(moment, stops_by_leave=True) == (brokers if ends else set())
+
+
 def test_an_id_without_a_certain_holder_is_not_claimed() -> None:
     view = held(begun("broker-1"))
     view.of(KafkaView).fenced[2] = True

@@ -166,7 +166,10 @@ class KRaft:
         changeable = {"add_voter", "remove_voter"} if self._release >= CHANGEABLE else set[str]()
         administration = EVERYWHERE | changeable | {"add_broker"}
         return KafkaFaultChooser(
-            self.timing(shape), holder_keeps_id=True, administration=administration
+            self.timing(shape),
+            holder_keeps_id=True,
+            stops_by_leave=True,
+            administration=administration,
         )
 
     def properties(self, place: Place, shape: Shape) -> dict[str, str]:

@@ -418,6 +418,7 @@ class KafkaFaultChooser:
     """Combines faults, aims at the nodes that hold authority, and times bounces around the lease.
 
     `holder_keeps_id`: the system refuses a second process as long as the first one has a session.
+    `stops_by_leave`: a broker is asked to end only while the active controller would let it.
     `without` are faults that are never drawn. `servers` is other software that keeps the metadata;
     faults are injected there, too. `needs_session`: a process that loses its session while it
     starts exits, one that is asked to end without a session does not end, and one whose
@@ -430,6 +431,7 @@ class KafkaFaultChooser:
 
     timing: Timing
     holder_keeps_id: bool = False
+    stops_by_leave: bool = False
     needs_session: bool = False
     without: frozenset[str] = frozenset()
     servers: Servers | None = None
@@ -488,12 +490,11 @@ class KafkaFaultChooser:
         return None if situation.misses(planned) else planned
 
     def _situation(self, moment: Moment) -> Situation:
+        situation = Situation(moment, self.timing, self.holder_keeps_id, self.stops_by_leave)
         if self.servers is None:
-            return Situation(moment, self.timing, self.holder_keeps_id)
-        return Situation(
-            moment,
-            self.timing,
-            self.holder_keeps_id,
+            return situation
+        return replace(
+            situation,
             servers=frozenset(slot.name for slot in moment.layout.of(self.servers.role)),
             serving=frozenset(self.servers.serving(moment.view, moment.layout)) - moment.affected,
         )

@@ -8,7 +8,7 @@ from typing import final
 
 from fencepost import Layout, Moment, Planned, Slot, View, kind_name
 from fencepost_kafka.events import BrokerStateChanged
-from fencepost_kafka.recovery import in_quorum
+from fencepost_kafka.recovery import in_quorum, voters
 from fencepost_kafka.view import KafkaView
 from fencepost_kafka.vocabulary import Role, Timing
 
@@ -40,6 +40,7 @@ class Situation:
     """A moment with the state of Kafka's view.
 
     `holder_keeps_id`: no second process gets an id while controllers hear from the first one.
+    `stops_by_leave`: a broker that is asked to end does so once the active controller lets it.
     `servers` are the slots of other software that keeps the metadata; `serving` are those of them
     that serve and that no fault affects.
     """
@@ -47,6 +48,7 @@ class Situation:
     moment: Moment
     timing: Timing
     holder_keeps_id: bool
+    stops_by_leave: bool = False
     servers: frozenset[str] = frozenset()
     serving: frozenset[str] = frozenset()
 
@@ -66,6 +68,10 @@ class Situation:
         """Whether a fault would hit an affected slot, or links that may not be in use."""
         if planned.victims & self.moment.affected and not self.strikes_again(planned):
             return True
+        if planned.fault == "terminate" and self.stops_by_leave:
+            brokers = {slot.name for slot in self.layout.of(Role.BROKER)}
+            if planned.victims & brokers and not self.gives_leave:
+                return True
         if planned.fault == "damage_disk" and not planned.victims <= self.replicas:
             return True
         if planned.ends & self.starting:
@@ -96,6 +102,19 @@ class Situation:
             self.runs(name) and name in under and bearable.issuperset(under[name])
             for name in planned.victims & self.moment.affected
         )
+
+    @property
+    def gives_leave(self) -> bool:
+        """Whether the active controller decides now: it and a majority of the voters run, and no
+        fault affects them."""
+        running = {
+            slot.id_as(Role.CONTROLLER)
+            for slot in self.layout.of(Role.CONTROLLER)
+            if self.runs(slot.name) and slot.name not in self.moment.affected | self.starting
+        }
+        every = {slot.id_as(Role.CONTROLLER) for slot in self.layout.of(Role.CONTROLLER)}
+        quorum = {*voters(self.view)} or every
+        return self.kafka.active_controller in running and 2 * len(running & quorum) > len(quorum)
 
     @property
     def replicas(self) -> frozenset[str]:
