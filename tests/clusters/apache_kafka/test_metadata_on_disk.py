@@ -127,6 +127,17 @@ def test_the_settings_of_topics_that_do_not_exist_are_found() -> None:
     assert entities(TOPIC, config("1")).orphans() == []
 
 
+def test_settings_that_a_deletion_took_and_a_later_topic_of_that_name_has_are_found() -> None:
+    removed = "RemoveTopicRecord", {"TopicId": "a"}
+    again = "TopicRecord", {"TopicId": "b", "Name": "orders"}
+    log = entities(TOPIC, config("1"), removed, again)
+    kept = entities(again, config("1"))
+    assert kept.orphans() == []
+    assert kept.orphans(log.dropped) == [("config", 2, "orders", "retention.ms")]
+    assert kept.digest(but=kept.orphans(log.dropped)) == log.digest()
+    assert entities(again, config("2")).orphans(log.dropped) == []
+
+
 def test_eligible_replicas_are_cleared_of_one_topic_or_of_all() -> None:
     eligible = {**PARTITION[1], "EligibleLeaderReplicas": (3,), "LastKnownElr": (3,)}
     cleared = entities(TOPIC, PARTITION).digest()

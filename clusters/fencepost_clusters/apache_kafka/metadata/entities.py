@@ -26,11 +26,15 @@ _LISTS = (
 
 @final
 class Entities:
-    """The entities that result from the records so far; `records` counts those of known kinds."""
+    """The entities that result from the records so far; `records` counts those of known kinds.
+
+    `dropped` are the settings, with their values, that were removed with a topic.
+    """
 
     def __init__(self) -> None:
         self._entities: dict[Key, Any] = {}
         self.records = 0
+        self.dropped: set[tuple[Key, Any]] = set()
 
     def __len__(self) -> int:
         return len(self._entities)
@@ -40,7 +44,10 @@ class Entities:
         apply = _KINDS.get(record.kind)
         if apply is not None:
             self.records += 1
+            before = dict(self._entities) if apply is _topic_removed else {}
             apply(self._entities, record.values)
+            gone = before.keys() - self._entities.keys()
+            self.dropped |= {(key, before[key]) for key in gone if key[0] == "config"}
 
     def digest(self, *, but: Collection[Key] = ()) -> str:
         """A checksum of all entities but these, in whichever order they came."""
@@ -48,13 +55,14 @@ class Entities:
         text = json.dumps(sorted((repr(key), value) for key, value in kept))
         return f"{zlib.crc32(text.encode()):08x}"
 
-    def orphans(self) -> Sequence[Key]:
-        """The settings of topics that do not exist."""
+    def orphans(self, dropped: Collection[tuple[Key, Any]] = ()) -> Sequence[Key]:
+        """The settings of topics that do not exist, and those that a deletion has dropped."""
         topics = {value for key, value in self._entities.items() if key[0] == "topic"}
         return [
             key
-            for key in self._entities
-            if key[:2] == ("config", _TOPIC_CONFIG) and key[2] not in topics
+            for key, value in self._entities.items()
+            if key[:2] == ("config", _TOPIC_CONFIG)
+            and (key[2] not in topics or (key, value) in dropped)
         ]
 
 

@@ -8,15 +8,15 @@ made of the log, and may be compared with what any other node's log leads to at 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
 from fencepost import Slot
 from fencepost_clusters.apache_kafka.metadata import schema
-from fencepost_clusters.apache_kafka.metadata.entities import Entities
+from fencepost_clusters.apache_kafka.metadata.entities import Entities, Key
 from fencepost_clusters.apache_kafka.metadata.snapshot import METADATA_TOPIC, batches
 
 _SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
@@ -29,7 +29,8 @@ class MetadataStateFound(Struct, frozen=True, tag="disk.metadata_state", kw_only
     a slot: by a snapshot there, or else by its log.
 
     `entities` is how many it describes, and `records` how many records it took. `orphans` are the
-    settings of topics that do not exist, and `sound` is the digest without them.
+    settings of topics that do not exist, or that a former topic of the name had, and `sound` is the
+    digest without them.
     """
 
     slot: str
@@ -55,6 +56,12 @@ class MetadataStateFound(Struct, frozen=True, tag="disk.metadata_state", kw_only
         return (f"slot {self.slot}",)
 
 
+_At = tuple[int, int]
+"""An offset, and the epoch of the record before it."""
+_Dropped = dict[_At, set[tuple[Key, Any]]]
+"""For each state of a log, the settings that deletions of topics had dropped by then."""
+
+
 class _Stored(NamedTuple):
     """A record of a log: its offset, its batch's epoch, and what it says (None: a control
     record)."""
@@ -69,28 +76,35 @@ def metadata_states(
 ) -> Iterator[MetadataStateFound]:
     """What each snapshot on these disks holds, and what each log leads to at its offset."""
     folders = {slot: disks[slot.name] / f"{METADATA_TOPIC}-0" for slot in slots}
-    wanted: set[tuple[int, int]] = set()
+    snapshots: list[tuple[Slot, _At, Entities]] = []
     for slot, folder in folders.items():
         for path in sorted(folder.glob("*.checkpoint")):
             named = _SNAPSHOT.fullmatch(path.name)
             if named is None or not int(named[1]):
                 continue  # the one that a disk is formatted with
-            at = int(named[1]), int(named[2])
-            wanted.add(at)
             entities = Entities()
             for batch in batches(path.read_bytes()):
                 for record in batch.records:
                     entities.replay(schema.decode(schemas, record.value or b""))
-            yield _state(slot, at, entities, by_snapshot=True)
-    for slot, folder in folders.items():
-        yield from _by_log(slot, folder, sorted(wanted), schemas)
+            snapshots.append((slot, (int(named[1]), int(named[2])), entities))
+    wanted = sorted({at for _, at, _ in snapshots})
+    dropped: _Dropped = {}
+    by_log = [
+        state
+        for slot, folder in folders.items()
+        for state in _by_log(slot, folder, wanted, schemas, dropped)
+    ]
+    for slot, at, entities in snapshots:
+        yield _state(slot, at, entities, by_snapshot=True, dropped=dropped.get(at, ()))
+    yield from by_log
 
 
 def _by_log(
     slot: Slot,
     folder: Path,
-    wanted: Sequence[tuple[int, int]],
+    wanted: Sequence[_At],
     schemas: Mapping[int, schema.Schema],
+    dropped: _Dropped,
 ) -> Iterator[MetadataStateFound]:
     """The states at those offsets, as far as the log begins at 0 and has a record of that epoch
     right before: then all records before are the same, too, as in any log of Raft."""
@@ -100,6 +114,7 @@ def _by_log(
         while due and due[0][0] <= stored.offset:
             at = due.pop(0)
             if at == last:
+                dropped.setdefault(at, set()).update(entities.dropped)
                 yield _state(slot, at, entities, by_snapshot=False)
         if not last[0] and stored.offset:
             return
@@ -107,6 +122,7 @@ def _by_log(
             entities.replay(stored.record)
         last = stored.offset + 1, stored.epoch
     if due and due[0] == last:
+        dropped.setdefault(last, set()).update(entities.dropped)
         yield _state(slot, last, entities, by_snapshot=False)
 
 
@@ -136,9 +152,14 @@ def _whole(data: bytes) -> bytes:
 
 
 def _state(
-    slot: Slot, at: tuple[int, int], entities: Entities, *, by_snapshot: bool
+    slot: Slot,
+    at: _At,
+    entities: Entities,
+    *,
+    by_snapshot: bool,
+    dropped: Collection[tuple[Key, Any]] = (),
 ) -> MetadataStateFound:
-    orphans = entities.orphans()
+    orphans = entities.orphans(dropped)
     return MetadataStateFound(
         slot=slot.name,
         node_id=slot.node_id,
