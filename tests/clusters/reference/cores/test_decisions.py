@@ -350,6 +350,12 @@ def named(built: Image, asked: m.MetadataRequestTopic) -> m.MetadataResponseTopi
     return topic
 
 
+def test_metadata_names_the_replicas_of_fenced_and_unknown_brokers_as_offline() -> None:
+    built = with_partition(image(live=(1,), fenced=(2,)), isr=(1, 2), leader=1)
+    (part,) = named(built, m.MetadataRequestTopic(name="orders")).partitions
+    assert (part.replica_nodes, part.offline_replicas) == ((1, 2, 3), (2, 3))
+
+
 def test_metadata_names_a_topic_by_its_name_or_its_id() -> None:
     built = with_partition(image(), isr=(1, 2, 3), leader=1)
     by_name = named(built, m.MetadataRequestTopic(name="orders"))

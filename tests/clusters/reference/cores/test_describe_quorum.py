@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from quorum_bench import QuorumController
 from world import CONTROLLERS, World
 
 from fencepost_clusters.reference.core.quorum.raft.serving import NO_FETCH, Fetched
@@ -71,3 +72,14 @@ def test_a_node_has_caught_up_when_it_last_had_the_whole_log(
 
 def test_a_node_that_has_never_had_the_whole_log_has_not_caught_up() -> None:
     assert NO_FETCH.next(0, end=40, now_ms=2000).caught_up_ms == -1
+
+
+def test_a_leader_knows_no_fetch_of_its_former_term() -> None:
+    """Other leaders answered the fetches in between."""
+    controller = QuorumController().elected()
+    controller.fetched(1)
+    assert controller.core.raft.observed.keys() == {1, 102, 103}
+    controller.node.passes(10)
+    assert not controller.core.active
+    controller.elected()
+    assert controller.core.raft.observed.keys() == {102, 103}
