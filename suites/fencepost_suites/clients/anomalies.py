@@ -412,7 +412,6 @@ class _Skips(Struct):
     refused: dict[str, int] = field(default_factory=dict)
     """consumer -> the offset at which it was when a broker refused it as out of range."""
     gaps: list[tuple[int, int, str, Cause]] = field(default_factory=list)
-    read: bool = False
 
 
 @final
@@ -439,10 +438,8 @@ class PollSkip(Struct, frozen=True):
                 state.next[event.process] = body.offset
             if body.out_of_range and was is not None:
                 state.refused[event.process] = was
-        elif isinstance(body, ReadCompleted):
-            state.read = state.read or body.outcome == "ok"
-            if body.outcome == "ok":
-                state.gaps.clear()
+        elif isinstance(body, ReadCompleted) and body.outcome == "ok":
+            state.gaps.clear()
         return state, NOTHING
 
     @staticmethod

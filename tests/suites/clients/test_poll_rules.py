@@ -190,6 +190,20 @@ def test_a_gap_that_was_never_read_again_leaves_skips_undecided() -> None:
     assert "jumped from 2 to 3" in found.reason
 
 
+def test_a_gap_before_a_reading_that_failed_leaves_skips_undecided() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 0, 1)
+    poll(h, A, 3)
+    read(h, 4, outcome="failed")
+    assert verdict(h, "poll-skip").verdict is Outcome.UNKNOWN
+
+
+def test_a_single_poll_from_an_unknown_position_can_skip_nothing() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 3, 4)
+    assert verdict(h, "poll-skip").verdict is Outcome.NOT_EXERCISED
+
+
 def test_the_very_first_messages_can_be_skipped_too() -> None:
     h = HistoryBuilder()
     h.add(A, ConsumerPositioned(topic="orders", partition=0, offset=0))
