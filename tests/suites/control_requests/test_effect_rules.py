@@ -19,7 +19,7 @@ from tests.suites.control_requests.control_request_histories import (
     verdict,
 )
 
-from fencepost import Cause, Event, FaultHealed, FaultInjected, ProcessExited, Stalled
+from fencepost import Cause, Event, Evidence, FaultHealed, FaultInjected, ProcessExited, Stalled
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
     ControllerEnded,
@@ -61,6 +61,12 @@ def test_a_role_by_a_refused_request_breaks_the_promise(clause: str) -> None:
     lead(h, by=asked)
     answer(h, asked, REFUSED)
     assert outcome(h, clause) is VIOLATED
+
+
+def test_what_a_controller_says_that_it_requested_is_the_word_of_a_peer() -> None:
+    h = bounced()
+    answer(h, send(h, "StopReplica", FORMER), REFUSED)
+    assert verdict(h, "BE-03").evidence is Evidence.PEER
 
 
 @pytest.mark.parametrize("clause", ["BE-02", "BE-07"])
