@@ -470,4 +470,6 @@ def _name(scope: str) -> str:
 
 
 def _in(scope: str, says: str) -> bool:
+    if scope not in says:  # most are not, and this is found out fast
+        return False
     return re.search(rf"(?<!\w){re.escape(scope)}(?![\w-])", says) is not None
