@@ -4,9 +4,10 @@
 
 Three measurements: `two` runs of `--span` simulated seconds; as many as `--runs` says, and a fifth
 of them, for the growth: what one more run costs, among many against among few; and `long`, one run
-of `--events` events. Each report is a program of its own, and its figures contain Java
-and the workers (`many/cost.py`). `session` is a program that only starts a session, and `least` a
-report by Spark over one short run: most of what it takes is Spark's own, and `long` contains it.
+of `--events` events. Each report is a program of its own, and its figures contain Java and the
+workers (`many/cost.py`). Java takes Spark's classes from their archive, which is made before
+(`class_archive.py`). `session` is a program that only starts a session, and `least` a report by
+Spark over one short run: most of what it takes is Spark's own, and `long` contains it.
 
 DuckDB makes the tables that SQL can make (`many/sql/`); their rows must equal those of the
 report. The report makes all other tables, explanations and pages besides, so a ratio says how much
@@ -33,6 +34,7 @@ from report import show
 
 from fencepost.reporting import load
 from fencepost_reports.many_runs.certainty import COLUMNS
+from fencepost_reports.many_runs.class_archive import make_archive
 from fencepost_reports.one_run.tables import DensityRow, LatencyRow, SilenceRow
 
 GOALS = {"two_s": 20, "two_cpu_s": 35, "growth": 1.2, "long_of_duckdb": 3}
@@ -109,6 +111,7 @@ def of_report(out: Path) -> Mapping[str, Sequence[tuple[Any, ...]]]:
 def measured(options: argparse.Namespace, root: Path) -> dict[str, Any]:
     """The figures of all three measurements."""
     plugins = load()
+    make_archive()
     of = simulated(plugins, root / "simulated", round(options.span * 1_000))
     events = [parquet.read_metadata(one.path / "columns/events.parquet").num_rows for one in of]
     session = cost(["-c", _SESSION], root / "answer", _HERE)

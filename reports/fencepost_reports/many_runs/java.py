@@ -1,4 +1,4 @@
-"""Whether Spark will find a Java that is new enough. Imports nothing of Spark."""
+"""The Java that Spark will find, and its archive of classes. Imports nothing of Spark."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from fencepost import EnvironmentFailed
@@ -15,8 +16,9 @@ JAVA = 17
 LIMIT_S = 20
 
 
-def check_java() -> None:
-    """Raises EnvironmentFailed unless Spark will find a Java that is new enough."""
+def check_java() -> str:
+    """The version of the Java that Spark will find, such as `17.0.12`; raises EnvironmentFailed if
+    there is none, or it is too old."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     needed = f"the report needs Java {JAVA} or newer"
@@ -28,7 +30,14 @@ def check_java() -> None:
         ).stderr
     except (OSError, subprocess.TimeoutExpired) as failed:
         raise EnvironmentFailed(f"{java} does not run: {needed}") from failed
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
-    if found is None or int(found[1]) < JAVA:
-        version = found[1] if found else "of an unknown version"
+    found = re.search(r'version "(?:1\.)?((\d+)[^"]*)"', said)
+    if found is None or int(found[2]) < JAVA:
+        version = found[2] if found else "of an unknown version"
         raise EnvironmentFailed(f"{java} is Java {version}: {needed}")
+    return found[1]
+
+
+def class_archive(java: str, spark: str, environment: Mapping[str, str]) -> Path:
+    """Where the classes that this version of Spark loads in this version of Java are archived."""
+    root = environment.get("XDG_CACHE_HOME") or Path(environment.get("HOME", "/")) / ".cache"
+    return Path(root) / "fencepost" / "spark" / f"{spark}-java-{java}.jsa"

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
+from pyspark import __version__ as spark_version
 from pyspark.errors import PySparkException
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
@@ -29,9 +30,12 @@ from pyspark.sql import SparkSession
 
 from fencepost import EnvironmentFailed, UsageError
 from fencepost.reporting import ANY_ENGINE, Engine
-from fencepost_reports.many_runs.java import check_java
+from fencepost_reports.many_runs.java import check_java, class_archive
 
-JAVA_LIMIT_S = 20
+JAVA_LIMIT_S = 20.0
+"""How long the Java process may take to end."""
+# A short job gains nothing from the optimising compiler or a concurrent collector.
+JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 CONNECT_PORT, ANSWER_S = 15002, 10
 LOG_LINES = 8
 PARTITIONS = 2
@@ -42,12 +46,15 @@ _SETTING = re.compile(r"^\s*([^#\s=:]+)\s*[=:\s]\s*(.*?)\s*$", re.MULTILINE)
 
 
 @contextmanager
-def session(engine: Engine = ANY_ENGINE) -> Iterator[SparkSession]:
+def session(
+    engine: Engine = ANY_ENGINE, *, ends_in_s: float = JAVA_LIMIT_S
+) -> Iterator[SparkSession]:
     """The session of an engine, with its settings and its code for workers.
 
     An active session is left open. Any other ends with the block, and so does its Java process,
-    whose logs and spilled data are removed. Raises EnvironmentFailed when there is no Java for it,
-    or it does not start; UsageError for a cluster beside an active session.
+    whose logs and spilled data are removed; if it does not end in time, it is killed. Raises
+    EnvironmentFailed when there is no Java for it, or it does not start; UsageError for a cluster
+    beside an active session.
     """
     for archive in engine.py_files:
         if not Path(archive).is_file():
@@ -64,7 +71,7 @@ def session(engine: Engine = ANY_ENGINE) -> Iterator[SparkSession]:
         elif _SUBMITTED in os.environ:
             started = ending.enter_context(_built(engine))
         else:
-            started = ending.enter_context(_own(engine))
+            started = ending.enter_context(_own(engine, ends_in_s))
         if engine.py_files:
             started.addArtifacts(*engine.py_files, pyfile=True)
         yield started
@@ -129,18 +136,18 @@ def _check_answers(url: str) -> None:
 
 
 @contextmanager
-def _own(engine: Engine) -> Iterator[SparkSession]:
+def _own(engine: Engine, ends_in_s: float) -> Iterator[SparkSession]:
     """A session with a Java process of its own, which ends with the block."""
-    check_java()
+    archive = class_archive(check_java(), spark_version, os.environ)
     with tempfile.TemporaryDirectory(prefix="fencepost-spark-") as scratch, ExitStack() as ending:
         log = Path(scratch) / "spark.log"
-        asked = settings(engine, user_settings(), scratch)
+        asked = settings(engine, user_settings(), scratch, archive if archive.exists() else None)
         try:
             gateway = launch_gateway(  # type: ignore[no-untyped-call]
                 SparkConf(loadDefaults=False).setAll(list(asked.items())),
                 _speaking_into(ending.enter_context(log.open("wb"))),
             )
-            ending.callback(_end, gateway)
+            ending.callback(_end, gateway, ends_in_s)
             context = SparkContext(gateway=gateway)
             ending.callback(context.stop)
             ending.callback(_ends_quietly)
@@ -189,20 +196,24 @@ def cause(failed: Exception) -> str:
     return (java or text or [type(failed).__name__])[0]
 
 
-def settings(engine: Engine, users: Mapping[str, str], scratch: str) -> Mapping[str, str]:
-    """The settings that a session is started with, beside those of the user's files."""
+def settings(
+    engine: Engine, users: Mapping[str, str], scratch: str, archive: Path | None = None
+) -> Mapping[str, str]:
+    """The settings that a session is started with, beside those of the user's files; on this
+    machine Java takes classes from the archive, if there is one."""
     asked = {**engine.conf, **({"spark.master": engine.master} if engine.master else {})}
     master = {**users, **asked}.get("spark.master", "local[*]")
     ours = {"spark.master": master, "spark.app.name": "fencepost report"}
     if master.startswith("local") and "PYSPARK_SUBMIT_ARGS" not in os.environ:
-        ours |= _local_settings(scratch)
+        ours |= _local_settings(scratch, archive)
     return {**{name: value for name, value in ours.items() if name not in users}, **asked}
 
 
-def _local_settings(scratch: str) -> Mapping[str, str]:
+def _local_settings(scratch: str, archive: Path | None) -> Mapping[str, str]:
     """Settings of a session on this machine: small, quiet, out of reach of other machines."""
-    # A short job gains nothing from the optimising compiler or a concurrent collector.
-    options = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.io.tmpdir={scratch}"
+    options = f"{JAVA_OPTIONS} -Djava.io.tmpdir={scratch}"
+    if archive is not None:
+        options += f' "-XX:SharedArchiveFile={archive}"'
     return {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
@@ -236,12 +247,12 @@ def _speaking_into(log: BinaryIO) -> Mapping[str, object]:
     return {"stdout": log, "stderr": subprocess.STDOUT}
 
 
-def _end(gateway: Any) -> None:
+def _end(gateway: Any, limit_s: float) -> None:
     """Ends the Java process; pyspark would keep it, idle, until this process ends."""
     gateway.shutdown()
     gateway.proc.stdin.close()
     try:
-        gateway.proc.wait(JAVA_LIMIT_S)
+        gateway.proc.wait(limit_s)
     except subprocess.TimeoutExpired:
         gateway.proc.kill()
         gateway.proc.wait()
