@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
@@ -98,11 +99,15 @@ def _built(engine: Engine) -> Iterator[SparkSession]:
 
 
 def _ends_quietly() -> None:
-    """Keeps pyspark's server of accumulators from printing a traceback while Java stops: it closes
-    their connection even in the midst of an update. No report reads an accumulator."""
+    """Keeps pyspark's server of accumulators from printing a traceback when Java stops, which closes
+    its connection even amid an update, and from being waited for: it looks only once a second
+    whether it is to end. No report reads an accumulator."""
     context = SparkContext._active_spark_context
     if context is not None:  # a client of Connect has none
-        context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
+        server = context._accumulatorServer
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]
+        ending = Thread(target=server.shutdown, daemon=True)
+        server.shutdown = ending.start  # type: ignore[method-assign]
 
 
 @contextmanager
