@@ -152,10 +152,9 @@ class _Replicas(Struct):
     over ZooKeeper."""
     marked: dict[str, int] = field(default_factory=dict)
     """topic id -> when the topic was marked as being deleted."""
-    held: dict[Held, str] = field(default_factory=dict)
-    """The replicas on the slots' disks -> the topic's name."""
-    commanded: set[Held] = field(default_factory=set)
-    """Those of processes that replay no records: the controller commands their removal."""
+    held: dict[Held, tuple[str, bool]] = field(default_factory=dict)
+    """The replicas on the slots' disks -> the topic's name, and whether the controller commands
+    their removal: it does if the process that stored there last replays no records."""
     owed: dict[Held, tuple[int, Cause]] = field(default_factory=dict)
     replaying: set[str] = field(default_factory=set)
     """The processes that have replayed records, or loaded a snapshot of them: a snapshot names no
@@ -220,7 +219,6 @@ class DeletedReplicasAreRemoved(Struct, frozen=True):
             case ReplicaRemoved():
                 place = (slot, body.topic_id, body.partition)
                 held = state.held.pop(place, None) is not None
-                state.commanded.discard(place)
                 found_at_start = state.owed.pop(place, None) is not None and body.reason == "stray"
                 if found_at_start or (held and self._returned(state, event, body)):
                     return state, (Exercised(event.ref, Evidence.SELF),)
@@ -233,21 +231,20 @@ class DeletedReplicasAreRemoved(Struct, frozen=True):
         slot, replayed = slot_of(process), state.ids.get((process, body.topic))
         topic_id = replayed or state.newest_ids.get(body.topic)
         if topic_id is not None and not slot.endswith(DUPLICATES):
-            place = (slot, topic_id, body.partition)
-            state.held[place] = body.topic
-            if replayed is None and process not in state.replaying:
-                state.commanded.add(place)
+            commanded = replayed is None and process not in state.replaying
+            state.held[slot, topic_id, body.partition] = body.topic, commanded
 
     @staticmethod
     def _committed(state: _Replicas, event: Event) -> Sequence[Finding]:
         """The replicas that running processes should have removed before the deletion."""
         found: list[Finding] = []
-        for place in sorted(state.commanded & state.owed.keys()):
+        for place in sorted(state.owed):
             process = state.newest.get(place[0], "")
-            if process not in state.exited:
+            topic, commanded = state.held[place]
+            if commanded and process not in state.exited:
                 del state.owed[place]
                 message = (
-                    f"{process} has not removed its log of {state.held[place]}-{place[2]}, "
+                    f"{process} has not removed its log of {topic}-{place[2]}, "
                     "and the topic's deletion is committed"
                 )
                 found.append(Violated(event.ref, Evidence.PEER, message))
@@ -269,7 +266,7 @@ class DeletedReplicasAreRemoved(Struct, frozen=True):
                 del state.owed[place]
                 message = (
                     f"{event.process} is active and still has its log of "
-                    f"{state.held[place]}-{place[2]}, a topic that was deleted before"
+                    f"{state.held[place][0]}-{place[2]}, a topic that was deleted before"
                 )
                 found.append(Violated(event.ref, Evidence.SELF, message, (ref,)))
         return found
@@ -280,7 +277,7 @@ class DeletedReplicasAreRemoved(Struct, frozen=True):
             process = state.newest.get(slot, "")
             if process in state.exited:
                 continue
-            name = state.held[slot, topic_id, partition]
+            name, _ = state.held[slot, topic_id, partition]
             message = f"{process} has not removed its log of {name}-{partition}, a deleted topic"
             if end.ended_at_ns - at_ns > DONE_WITHIN_NS:
                 found.append(Violated(ref, Evidence.SELF, message))

@@ -111,7 +111,9 @@ def test_a_replica_that_stored_nothing_has_no_log_that_rp_25_asks_for() -> None:
     assert verdict(h).verdict is Outcome.NOT_EXERCISED
 
 
-def over_zookeeper(began_before_mark: bool, controller: str = C1) -> HistoryBuilder:
+def over_zookeeper(
+    began_before_mark: bool, controller: str = C1, later_ms: int = 1
+) -> HistoryBuilder:
     """Broker 2 has records of a topic of which only the controller tells, and removes them before
     the topic is gone. The controller may be broker 2 itself at first."""
     h = HistoryBuilder()
@@ -128,6 +130,7 @@ def over_zookeeper(began_before_mark: bool, controller: str = C1) -> HistoryBuil
         h.add(B2_AGAIN, again)
     h.add(C1, TopicMarked(offset=6, topic="orders", topic_id="t"))
     if not began_before_mark:
+        h.after(later_ms - 1)
         h.add(B2_AGAIN, again)
     return h
 
@@ -199,3 +202,91 @@ def test_rp_25_is_undecided_while_a_running_broker_had_no_time() -> None:
     h.add(C1, TopicCommitted(offset=7, topic="orders", topic_id="t", deleted=True))
     assert verdict(h).verdict is Outcome.UNKNOWN
     assert verdict(deleted_while_away()).verdict is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------- to the millisecond
+
+
+@pytest.mark.parametrize(("more_ms", "expected"), [(0, Outcome.UNKNOWN), (1, Outcome.VIOLATED)])
+def test_a_running_broker_has_ten_seconds(more_ms: int, expected: Outcome) -> None:
+    h = follows()
+    h.add(C1, TopicCommitted(offset=7, topic="orders", topic_id="t", deleted=True))
+    h.after(10_000 - 1 + more_ms)
+    found = verdict(h)
+    assert found.verdict is expected
+    assert found.violated == more_ms
+
+
+def test_a_process_that_began_as_the_topic_went_may_not_know_of_it() -> None:
+    h = deleted_while_away()
+    h.after(-1)
+    back(h, removes=False)
+    assert verdict(h).verdict is Outcome.UNKNOWN
+
+
+def test_over_zookeeper_a_process_that_began_as_the_topic_was_marked_exercises_nothing() -> None:
+    h = over_zookeeper(began_before_mark=False, later_ms=0)
+    removes(h)
+    gone(h)
+    assert verdict(h).verdict is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------ odds and ends
+
+
+@pytest.mark.parametrize("removed", [True, False])
+def test_each_log_that_is_left_is_one_violation(removed: bool) -> None:
+    over = over_zookeeper(began_before_mark=True)
+    gone(over)
+    again = deleted_while_away()
+    back(again, removes=False)
+    for h in (over, again):
+        assert verdict(h).violated == 1
+        if removed:
+            removes(h)
+        h.after(11_000)
+        assert (verdict(h).violated, verdict(h).exercised) == (1, 0)
+
+
+def test_a_running_broker_that_removes_a_deleted_topic_finds_nothing_when_it_starts() -> None:
+    h = follows()
+    h.add(B2, TopicCommitted(offset=7, topic="orders", topic_id="t", deleted=True))
+    h.add(B2, ReplicaRemoved(topic="orders", partition=0, topic_id="t", reason="deleted"))
+    assert verdict(h).verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_broker_that_replays_the_deletion_of_a_marked_topic_finds_nothing_when_it_starts() -> (
+    None
+):
+    h = follows()
+    h.add(C1, TopicMarked(offset=6, topic="orders", topic_id="t"))
+    h.add(B2_AGAIN, NodeStarted(role="broker", node_id=2, incarnation="u3", log_end=0))
+    h.add(B2_AGAIN, TopicCommitted(offset=5, topic="orders", topic_id="t", deleted=False))
+    h.add(B2_AGAIN, TopicCommitted(offset=7, topic="orders", topic_id="t", deleted=True))
+    removes(h)
+    assert verdict(h).verdict is Outcome.NOT_EXERCISED
+
+
+def test_the_disk_of_a_second_process_with_an_id_holds_no_replica() -> None:
+    h = HistoryBuilder()
+    twin = "broker-2-duplicate#1"
+    for event in deleted_while_away().events():
+        h.add(twin if event.process == B2 else event.process, event.body)
+    h.add(
+        twin,
+        BrokerStateChanged(
+            broker_id=2, old="FENCED", new="ACTIVE", broker_epoch=8, reason="unfenced"
+        ),
+    )
+    h.after(11_000)
+    assert verdict(h).verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_broker_that_replays_records_now_is_commanded_nothing() -> None:
+    h = over_zookeeper(began_before_mark=True)
+    h.add(B2_AGAIN, SnapshotLoaded(offset=6, epoch=1, digest="d"))
+    for event in follows().events():
+        if isinstance(event.body, LogAppended):
+            h.add(B2_AGAIN, event.body)
+    gone(h)
+    assert verdict(h).verdict is Outcome.UNKNOWN
