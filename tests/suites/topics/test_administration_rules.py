@@ -42,6 +42,12 @@ def test_a_single_replica_has_no_neighbours_to_turn_by_rp_01() -> None:
     assert verdict(log.h, "RP-01").verdict is Outcome.NOT_EXERCISED
 
 
+def test_replicas_on_all_live_brokers_have_an_order_by_rp_01() -> None:
+    log = Log()
+    log.partition(0, (2, 1, 3))
+    assert "belongs on [1, 2, 3]" in verdict(log.h, "RP-01").violations[0].message
+
+
 # ------------------------------------------------------------------------------------------ RP-28
 
 
@@ -62,6 +68,23 @@ def test_a_topic_created_while_all_brokers_were_live_does_not_exercise_rp_28() -
     log = Log()
     log.partition(0, ALL3)
     assert verdict(log.h, "RP-28").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_replica_whose_broker_is_fenced_later_was_not_placed_there_then() -> None:
+    log = Log()
+    log.partition(0, (1, 2))
+    log.broker(2, fenced=True)
+    log.partition(0, (1, 2), 1, 1, isr=(1,))
+    assert verdict(log.h, "RP-28").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_topic_that_is_made_again_is_placed_again() -> None:
+    log = Log()
+    log.partition(0, (1, 2))
+    log.broker(2, fenced=True)
+    log.topic(deleted=True)
+    log.partition(0, (1, 2))
+    assert verdict(log.h, "RP-28").verdict is Outcome.VIOLATED
 
 
 def read_late() -> Log:
@@ -148,6 +171,15 @@ def test_too_little_for_the_new_broker_breaks_rp_03() -> None:
     assert "are to hold [3, 2, 3, 0]" in verdict(log.h, "RP-03").violations[0].message
 
 
+def test_counts_that_were_uneven_before_need_not_be_even_after() -> None:
+    log = Log()
+    for number in range(3):
+        log.partition(number, (1,))
+    log.broker(4)
+    added(log)
+    assert verdict(log.h, "RP-03").verdict is Outcome.NOT_EXERCISED
+
+
 def test_a_call_that_failed_does_not_exercise_rp_03() -> None:
     log = three_on_three()
     added(log, outcome="unknown")
@@ -212,6 +244,31 @@ def test_a_cancelled_reassignment_needs_no_replica_to_catch_up() -> None:
     log = moving((1, 2))
     log.partition(0, (2, 3, 1), 1, 3, (1, 2))
     assert verdict(log.h, "RP-20").verdict is Outcome.NOT_EXERCISED
+
+
+def test_an_addition_that_is_called_off_needs_no_replica_to_catch_up() -> None:
+    log = Log(live=(1, 2, 3, 4))
+    log.partition(0, ALL3)
+    log.partition(0, (1, 2, 3, 4), 1, 1, isr=(1, 2), adding=(4,))
+    log.partition(0, ALL3, 1, 2, isr=(1, 2))
+    assert verdict(log.h, "RP-20").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_switch_to_new_replicas_alone_exercises_rp_20() -> None:
+    log = Log(live=(1, 2, 3, 4))
+    log.partition(0, (1, 2))
+    log.partition(0, (3, 4, 1, 2), 1, 1, isr=(1, 2, 3, 4), adding=(3, 4), removing=(1, 2))
+    log.partition(0, (3, 4), 3, 2)
+    assert verdict(log.h, "RP-20").verdict is Outcome.HOLDS
+
+
+@pytest.mark.parametrize("leader", [0, 1])
+def test_a_removed_replica_that_goes_on_leading_breaks_rp_20(leader: int) -> None:
+    log = Log(live=(leader, 2, 3))
+    log.partition(0, (leader, 2), isr=(leader, 2, 3))
+    log.partition(0, (3, leader, 2), leader, 1, adding=(3,), removing=(leader,))
+    log.partition(0, (3, 2), leader, 2)
+    assert f"broker {leader} leads" in verdict(log.h, "RP-20").violations[0].message
 
 
 def test_replicas_that_change_in_one_step_break_rp_20_unless_they_are_in_the_isr() -> None:
@@ -280,6 +337,35 @@ def test_a_deleted_broker_may_be_the_last_member_of_a_partition_that_has_no_lead
     assert verdict(log.h, "QC-26").verdict is Outcome.NOT_EXERCISED
 
 
+@pytest.mark.parametrize(("leader", "isr"), [(1, ALL3), (2, (2,)), (2, (1, 3))])
+def test_a_deleted_broker_that_keeps_a_place_in_the_next_record_breaks_qc_26(
+    leader: int, isr: tuple[int, ...]
+) -> None:
+    log = Log()
+    log.partition(0, ALL3, 2)
+    log.deleted_broker(2)
+    log.partition(0, ALL3, leader, 1, isr=isr)
+    found = verdict(log.h, "QC-26")
+    assert (found.violated, found.exercised) == (1, 0)
+
+
+def test_a_deleted_broker_that_left_may_register_again() -> None:
+    log = Log()
+    log.partition(0, ALL3)
+    log.deleted_broker(2)
+    log.partition(0, ALL3, 1, 1, isr=(1, 3))
+    log.broker(2, fenced=True)
+    assert verdict(log.h, "QC-26").verdict is Outcome.HOLDS
+
+
+def test_a_deleted_broker_has_no_place_in_a_topic_that_is_deleted_too() -> None:
+    log = Log()
+    log.partition(0, ALL3)
+    log.deleted_broker(2)
+    log.topic(deleted=True)
+    assert verdict(log.h, "QC-26").verdict is Outcome.NOT_EXERCISED
+
+
 def marked() -> Log:
     log = Log()
     log.h.add(C1, TopicMarked(offset=9, topic="orders", topic_id="t"))
@@ -299,6 +385,22 @@ def test_a_marked_topic_that_stays_breaks_qc_26_or_leaves_it_undecided() -> None
     log = marked()
     log.h.after(11_000)
     assert "is still there" in verdict(log.h, "QC-26").violations[0].message
+
+
+@pytest.mark.parametrize(("more_ms", "expected"), [(0, Outcome.UNKNOWN), (1, Outcome.VIOLATED)])
+def test_a_marked_topic_must_be_gone_after_ten_seconds(more_ms: int, expected: Outcome) -> None:
+    log = marked()
+    # The later controller was elected 1 ms ago.
+    log.h.after(10_000 - 1 + more_ms)
+    assert verdict(log.h, "QC-26").verdict is expected
+
+
+def test_a_mark_that_a_process_replays_after_the_deletion_marks_nothing() -> None:
+    log = marked()
+    log.topic(deleted=True)
+    log.h.add("controller-3#2", TopicMarked(offset=9, topic="orders", topic_id="t"))
+    log.h.after(11_000)
+    assert verdict(log.h, "QC-26").verdict is Outcome.HOLDS
 
 
 # ------------------------------------------------------------------------------------------ RP-33
