@@ -89,9 +89,11 @@ def test_what_a_fenced_broker_is_refused_with_is_named(process: str, named: bool
     for error in ("NOT_CONTROLLER", "UNKNOWN_SERVER_ERROR"):
         refused = HeartbeatRefused(broker_id=1, broker_epoch=-1, error=error, controller=-1)
         story.h.add(process, refused)
-    message = recovered(story.after(LATE_MS)).violations[0].message
+    violation = recovered(story.after(LATE_MS)).violations[0]
     known = "broker 1 is fenced, and was refused last with UNKNOWN_SERVER_ERROR"
-    assert message.endswith(known if named else "broker 1 is fenced")
+    assert violation.message.endswith(known if named else "broker 1 is fenced")
+    last = story.h.events()[-1].ref
+    assert violation.because == ((last,) if named else ())
 
 
 def test_a_fenced_broker_that_was_registered_since_is_not_refused() -> None:
