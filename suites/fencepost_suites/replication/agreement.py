@@ -45,8 +45,7 @@ class _Agreement(Struct):
         ended = self.ends.get(process, body.expected_base)
         if late == body.base_offset and body.log_end <= ended:
             # Its thread says so only after another one has named the end that this batch made.
-            if body.log_end < ended:
-                self.late[process] = body.log_end
+            self.late[process] = body.log_end
             return late
         self.ends[process] = body.log_end
         return ended
@@ -100,7 +99,6 @@ class ReplicasAgree(Struct, frozen=True):
                 state.anew.add(event.process)
         elif isinstance(body, ReplicaRemoved):
             state.ends.pop(event.process, None)
-            state.late.pop(event.process, None)
         return state, NOTHING
 
     @staticmethod

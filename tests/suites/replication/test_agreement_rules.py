@@ -81,6 +81,55 @@ def test_a_batch_that_leads_past_the_end_that_was_named_breaks_rp_05() -> None:
     assert "at offset 1 though its log ended at 2" in verdict(h, "RP-05").violations[0].message
 
 
+def test_a_batch_below_an_end_that_was_named_anew_breaks_rp_05() -> None:
+    """The log was shorter than the end before, so what was stored below that is gone or named."""
+    h = HistoryBuilder()
+    store(h, B2, 0)
+    follow(h, B2, log_end=4, mark=0)
+    follow(h, B2, log_end=3, mark=0)
+    store(h, B2, 1)
+    assert "at offset 1 though its log ended at 3" in verdict(h, "RP-05").violations[0].message
+
+
+def test_a_batch_below_the_end_of_a_log_that_was_cut_breaks_rp_05() -> None:
+    h = HistoryBuilder()
+    store(h, B2, 0)
+    follow(h, B2, log_end=4, mark=0)
+    truncate(h, 3, end=4, mark=0)
+    store(h, B2, 1)
+    assert "at offset 1 though its log ended at 3" in verdict(h, "RP-05").violations[0].message
+
+
+@pytest.mark.parametrize("clause", ["RP-05", "RP-12", "RP-15"])
+def test_a_dropped_batch_is_not_what_a_high_watermark_declares_committed(clause: str) -> None:
+    """One thread of a node names its high watermark before another names the batch below it."""
+    h = HistoryBuilder()
+    store(h, B1, 0, "ours", as_leader=True)
+    store(h, B2, 0, "theirs")
+    truncate(h, 0, end=1, mark=0)
+    mark(h, B1, 1)
+    mark(h, B2, 1)
+    store(h, B2, 0, "ours")
+    assert verdict(h, clause).violated == 0
+
+
+@pytest.mark.parametrize(("log_end", "exercised"), [(0, 0), (1, 1)])
+def test_a_follower_exercises_rp_05_once_by_the_messages_that_it_began_with(
+    log_end: int, exercised: int
+) -> None:
+    h = HistoryBuilder()
+    for offset in range(3):
+        store(h, B1, offset, as_leader=True)
+        mark(h, B1, offset + 1)
+    if log_end:
+        store(h, B2, 0)
+    follow(h, B2, log_end=log_end, mark=0)
+    for offset in range(log_end, 3):
+        store(h, B2, offset)
+        mark(h, B2, offset + 1)
+    assert verdict(h, "RP-05").exercised == exercised
+
+
 def test_a_replica_that_was_removed_begins_with_an_empty_log() -> None:
     h = HistoryBuilder()
     store(h, B2, 0)
@@ -230,7 +279,48 @@ def test_a_new_leader_with_the_committed_messages_keeps_rp_06(stored: str, dropp
     assert elected(stored, dropped=dropped).verdict is Outcome.HOLDS
 
 
+def test_a_new_leader_that_dropped_another_message_need_not_have_named_its_own_yet() -> None:
+    """One thread of a node says that it leads, and another what it has stored."""
+    h = HistoryBuilder()
+    lead(h, B1, 1)
+    store(h, B1, 0, "first", as_leader=True)
+    store(h, B2, 0, "other")
+    mark(h, B1, 1)
+    acknowledge(h, 1, ends=(1, 1, 1), mark=1)
+    truncate(h, 0, end=1, mark=0)
+    lead(h, B2, 2, log_end=1)
+    store(h, B2, 0, "first")
+    assert verdict(h, "RP-06").verdict is Outcome.HOLDS
+    assert verdict(h, "RP-13").verdict is Outcome.HOLDS
+
+
 # ----------------------------------------------------------------- RP-13, by the contents of logs
+
+
+def test_a_message_after_the_acknowledged_ones_may_be_another_by_rp_13() -> None:
+    h = HistoryBuilder()
+    lead(h, B1, 1)
+    for offset in (0, 1):
+        store(h, B1, offset, as_leader=True)
+    acknowledge(h, 1, ends=(1, 1, 1), mark=0)
+    store(h, B2, 0)
+    store(h, B2, 1, "other")
+    lead(h, B2, 2, log_end=2)
+    assert verdict(h, "RP-13").verdict is Outcome.HOLDS
+
+
+def test_what_is_committed_is_what_a_later_answer_acknowledges_by_rp_13() -> None:
+    """Whatever the leader that answers the resend holds itself."""
+    h = HistoryBuilder()
+    lead(h, B1, 1)
+    store(h, B1, 0, "first", as_leader=True)
+    mark(h, B1, 1)
+    store(h, B2, 0, "other")
+    lead(h, B2, 2, log_end=1)
+    acknowledge(h, 1, ends=(1, 1, 1), mark=1, process=B2, duplicate=True)
+    lead(h, B2, 3, log_end=1)
+    found = verdict(h, "RP-13").violations[0]
+    assert "with another message at offset 0" in found.message
 
 
 @pytest.mark.parametrize("committed", [True, False])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
-from tests.suites.partition_histories import B1, follow, verdict
+from tests.suites.partition_histories import B1, follow, lead, verdict
 from tests.suites.replication.replication_histories import mark, store
 
 from fencepost import FaultInjected
@@ -55,13 +57,40 @@ def test_a_log_that_ends_at_its_high_watermark_does_not_exercise_rp_08() -> None
     assert verdict(h, "RP-08").verdict is Outcome.NOT_EXERCISED
 
 
+def test_a_high_watermark_of_nothing_does_not_exercise_rp_08() -> None:
+    h = HistoryBuilder()
+    follow(h, B1, 5, 0, leader=2)
+    assert verdict(h, "RP-08").verdict is Outcome.NOT_EXERCISED
+
+
+def test_only_the_beginning_of_a_process_is_judged_by_rp_08() -> None:
+    h = HistoryBuilder()
+    follow(h, B1, 0, 0, leader=2)
+    lead(h, B1, 2, log_end=5, mark=3)
+    assert verdict(h, "RP-08").verdict is Outcome.NOT_EXERCISED
+
+
 # ------------------------------------------------------------------------------------------ RP-26
 
 
-def flushed(h: HistoryBuilder, to: int) -> None:
+def flushed(h: HistoryBuilder, to: int, process: str = B1) -> None:
     for offset in range(4):
-        store(h, B1, offset)
-    h.add(B1, ReplicaCheckpointed(topic="orders", partition=0, high_watermark=2, flushed=to))
+        store(h, process, offset)
+    checkpoints(h, process, to)
+
+
+def checkpoints(h: HistoryBuilder, process: str, to: int) -> None:
+    body = ReplicaCheckpointed(topic="orders", partition=0, high_watermark=2, flushed=to)
+    h.add(process, body)
+
+
+def removed(h: HistoryBuilder) -> None:
+    h.add(B1, ReplicaRemoved(topic="orders", partition=0, topic_id="t", reason="unassigned"))
+
+
+def wiped(h: HistoryBuilder) -> None:
+    fault = FaultInjected(fault_id="f", fault="wipe_disk", targets=(B1,), receipt=True, evidence="")
+    h.add("harness", fault)
 
 
 def test_flushed_messages_that_are_gone_break_rp_26() -> None:
@@ -113,6 +142,55 @@ def test_truncated_messages_need_not_be_found_again(gone: str) -> None:
             ),
         )
     else:
-        h.add(B1, ReplicaRemoved(topic="orders", partition=0, topic_id="t", reason="unassigned"))
+        removed(h)
+    follow(h, B1_AGAIN, 0, 0, leader=2)
+    assert verdict(h, "RP-26").verdict is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize("empty", [removed, wiped])
+def test_a_log_that_begins_anew_has_lost_nothing_by_rp_26(
+    empty: Callable[[HistoryBuilder], None],
+) -> None:
+    """Its checkpoint may be stored before it has a leader."""
+    h = HistoryBuilder()
+    flushed(h, 3)
+    empty(h)
+    checkpoints(h, B1_AGAIN, 0)
+    follow(h, B1_AGAIN, 0, 0, leader=2)
+    assert verdict(h, "RP-26").verdict is Outcome.NOT_EXERCISED
+
+
+def test_what_had_been_flushed_survives_though_its_process_led_in_between() -> None:
+    h = HistoryBuilder()
+    follow(h, B1, 0, 0, leader=2)
+    flushed(h, 3)
+    lead(h, B1, 2, log_end=4)
+    follow(h, B1_AGAIN, 2, 2, leader=2)
+    assert verdict(h, "RP-26").verdict is Outcome.VIOLATED
+
+
+def test_one_loss_of_unflushed_messages_exercises_rp_26_once() -> None:
+    h = HistoryBuilder()
+    flushed(h, 3)
+    for process in (B1_AGAIN, "broker-1#3"):
+        follow(h, process, 3, 2, leader=2)
+        checkpoints(h, process, 3)
+    assert verdict(h, "RP-26").exercised == 1
+
+
+@pytest.mark.parametrize(
+    ("slot", "outcome"),
+    [("broker-1", Outcome.VIOLATED), ("broker-1-duplicate", Outcome.NOT_EXERCISED)],
+)
+def test_the_disk_of_a_second_process_with_an_id_may_be_empty(slot: str, outcome: Outcome) -> None:
+    h = HistoryBuilder()
+    flushed(h, 3, f"{slot}#1")
+    follow(h, f"{slot}#2", 0, 0, leader=2)
+    assert verdict(h, "RP-26").verdict is outcome
+
+
+def test_a_loss_of_messages_of_which_none_was_flushed_does_not_exercise_rp_26() -> None:
+    h = HistoryBuilder()
+    store(h, B1, 0)
     follow(h, B1_AGAIN, 0, 0, leader=2)
     assert verdict(h, "RP-26").verdict is Outcome.NOT_EXERCISED
