@@ -35,7 +35,8 @@ class _Committed(Struct):
     leader: str = ""
     epoch: int = -1
     leaders_watermark: int = 0
-    changes: int = 0
+    moved: bool = False
+    """Whether leadership has moved, so that a reading shows what the new leader has."""
     record: PartitionCommitted | None = None
     asked: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """leader epoch -> the newest ISR that a leader asked for in it."""
@@ -92,7 +93,7 @@ class CommittedIsNeverLost(Struct, frozen=True):
                 state.asked[body.leader_epoch] = body.new_isr
             case LogTruncated():
                 state.logs.truncate(event.process, body.to_offset)
-            case ReadCompleted(outcome="ok") if state.changes:
+            case ReadCompleted(outcome="ok") if state.moved:
                 if body.end >= state.high_watermark:
                     return state, (Exercised(event.ref, Evidence.CLIENT),)
                 # The new leader's high watermark may lag for a while; that alone is no loss.
@@ -137,7 +138,7 @@ class CommittedIsNeverLost(Struct, frozen=True):
         # If no other process has reported a high watermark yet, only a reader can find a loss.
         if before in ("", event.process) or not (state.high_watermark or body.high_watermark):
             return NOTHING
-        state.changes += 1
+        state.moved = True
         return (Exercised(event.ref, Evidence.PEER),) if state.high_watermark else NOTHING
 
     @staticmethod
