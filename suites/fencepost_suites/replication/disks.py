@@ -60,10 +60,8 @@ class Copies(Struct):
     committed: int = 0
     known_by: Cause | None = None
     newest: PartitionCommitted | None = None
-    open: set[str] = field(default_factory=set)
-    """The writes that are under way."""
-    moved: set[str] = field(default_factory=set)
-    """Those of them during which the leader changed."""
+    open: dict[str, bool] = field(default_factory=dict)
+    """The writes that are under way, and whether the leader changed during each."""
     resent: int = -1
     """The highest offset at which such a write was acknowledged."""
 
@@ -74,12 +72,12 @@ class Copies(Struct):
                 self._found(event, body)
             case PartitionCommitted() as body if self._is_newer(body):
                 if self.newest is not None and body.leader_epoch > self.newest.leader_epoch:
-                    self.moved |= self.open
+                    self.open = dict.fromkeys(self.open, True)
                 self.newest = body
             case ReadCompleted(outcome="ok") as body:
                 self._known(body.end, event.ref)
             case ProduceInvoked() as body:
-                self.open.add(body.operation)
+                self.open[body.operation] = False
             case ProduceCompleted() as body:
                 self._produced(event, body)
 
@@ -91,12 +89,11 @@ class Copies(Struct):
             self.committed, self.known_by = end, ref
 
     def _produced(self, event: Event, body: ProduceCompleted) -> None:
-        self.open.discard(body.operation)
+        moved = self.open.pop(body.operation, False)
         if body.outcome == "ok" and body.acks == -1 and body.offset >= 0:
             self._known(body.offset + 1, event.ref)
-            if body.operation in self.moved:
+            if moved:
                 self.resent = max(self.resent, body.offset)
-        self.moved.discard(body.operation)
 
     def _found(self, event: Event, body: SegmentFound) -> None:
         copy = self.of.get(body.slot)

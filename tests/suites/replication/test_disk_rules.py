@@ -143,6 +143,43 @@ def test_a_member_of_the_isr_without_what_a_reader_got_breaks_rp_05() -> None:
     ]
 
 
+def test_the_first_that_got_what_is_lacking_is_the_proof() -> None:
+    one = HistoryBuilder()
+    partition(one, 1, leader=1, epoch=2)
+    read(one, 6)
+    first = one.events()[-1]
+    read(one, 6)
+    for slot, log in (("broker-1", LOG), ("broker-2", LOG[:2]), ("broker-3", LOG)):
+        one.add(DISKS, found(slot, log))
+    assert agreed(one).violations[0].because == (first.ref,)
+
+
+@pytest.mark.parametrize("mark", [0, 2])
+def test_one_other_byte_in_the_first_batch_breaks_rp_05(mark: int) -> None:
+    other = (batch(0, digest="other"), *LOG[1:])
+    one = agreed(disks({"broker-1": LOG, "broker-2": other, "broker-3": LOG}, mark=mark))
+    assert "hold different batches at offset 0" in one.violations[0].message
+
+
+def test_the_disks_of_an_isr_that_is_not_complete_need_not_have_what_a_reader_got() -> None:
+    """The record may be older than the end of a member."""
+    one = disks({"broker-1": LOG, "broker-2": LOG[:2]}, isr=(1, 2))
+    assert agreed(one).violated == 0
+
+
+def test_disks_are_compared_though_no_record_of_the_partition_was_read() -> None:
+    one = HistoryBuilder()
+    read(one, 6)
+    for slot in ("broker-1", "broker-2"):
+        one.add(DISKS, found(slot, LOG, mark=6))
+    assert agreed(one).verdict is Outcome.HOLDS
+
+
+def test_disks_of_which_nothing_was_committed_exercise_nothing() -> None:
+    one = disks({"broker-1": LOG, "broker-2": LOG, "broker-3": LOG}, committed=0)
+    assert agreed(one).verdict is Outcome.NOT_EXERCISED
+
+
 @pytest.mark.parametrize(
     ("acks", "outcome", "expected"),
     [(-1, "ok", Outcome.VIOLATED), (1, "ok", Outcome.HOLDS), (-1, "unknown", Outcome.HOLDS)],
@@ -193,6 +230,11 @@ def test_a_hole_in_a_log_breaks_rp_05() -> None:
 def test_what_a_broker_has_deleted_is_not_compared() -> None:
     one = disks({"broker-1": LOG, "broker-3": LOG})
     one.add(DISKS, found("broker-2", (batch(2, digest="other"), LOG[2]), start=4))
+    assert agreed(one).verdict is Outcome.HOLDS
+
+
+def test_a_log_that_begins_later_than_it_says_is_compared_from_its_first_batch_on() -> None:
+    one = disks({"broker-1": LOG[1:], "broker-2": LOG, "broker-3": LOG}, mark=6)
     assert agreed(one).verdict is Outcome.HOLDS
 
 
@@ -290,6 +332,16 @@ def test_a_write_at_the_first_offset_may_outlast_its_leader_too() -> None:
 def test_a_write_that_no_disk_reaches_does_not_exercise_rp_12() -> None:
     logs = {"broker-1": ONCE, "broker-2": ONCE, "broker-3": ONCE}
     assert resent(logs, offset=6).verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_write_that_is_found_on_one_disk_only_does_not_exercise_rp_12() -> None:
+    assert resent({"broker-1": ONCE}).verdict is Outcome.NOT_EXERCISED
+
+
+def test_the_first_sequence_number_at_two_offsets_breaks_rp_12() -> None:
+    twice = (batch(0, sequence=0), batch(2, 2, sequence=0))
+    one = resent({"broker-1": twice, "broker-2": twice, "broker-3": twice}, offset=2)
+    assert "holds sequence 0 of producer 7 twice" in one.violations[0].message
 
 
 def test_one_sequence_number_at_two_offsets_breaks_rp_12() -> None:
