@@ -342,6 +342,7 @@ class PreferredLeadsAgain(Struct, frozen=True):
             case TopicCommitted():
                 for place in state.partitions.forget(body):
                     state.owed.pop(place, None)
+                    state.led.pop(place, None)
             case ControllerBegan():
                 state.balance_ms = body.balance_ms
                 state.owed = dict.fromkeys(state.owed, event.at_ns)

@@ -67,6 +67,77 @@ def test_a_survivor_that_fails_before_all_have_moved_leaves_rp_02_open() -> None
     assert verdict(log.h, "RP-02").verdict is Outcome.NOT_EXERCISED
 
 
+def led_by_first(*replicas: tuple[int, ...], isr: tuple[int, ...] | None = None) -> Log:
+    """Partitions with these replicas, which broker 1 leads."""
+    log = Log()
+    for number, one in enumerate(replicas):
+        log.partition(number, one, 1, isr=isr)
+    return log
+
+
+def all_to_2(log: Log, partitions: int) -> None:
+    for number in range(partitions):
+        log.partition(number, log.replicas(number), 2, 9, (2, 3))
+
+
+def test_a_broker_that_came_back_before_all_have_moved_has_not_failed() -> None:
+    log = led_by_first((1, 2, 3), (1, 3, 2))
+    log.broker(1, fenced=True)
+    log.broker(1)
+    all_to_2(log, 2)
+    assert verdict(log.h, "RP-02").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_broker_that_is_registered_again_has_not_failed() -> None:
+    log = led_by_first((1, 2, 3), (2, 1, 3), (3, 1, 2))
+    log.broker(1)
+    all_to_2(log, 3)
+    assert verdict(log.h, "RP-02").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_topic_that_is_deleted_before_a_broker_fails_was_not_led_by_it() -> None:
+    log = led_by_first((1, 2, 3), (1, 3, 2))
+    log.topic(deleted=True)
+    log.broker(1, fenced=True)
+    all_to_2(log, 2)
+    all_to_2(log, 2)
+    assert verdict(log.h, "RP-02").verdict is Outcome.NOT_EXERCISED
+
+
+def test_partitions_without_a_full_isr_need_not_spread() -> None:
+    log = led_by_first((1, 2, 3), (1, 3, 2), isr=(1, 2))
+    log.broker(1, fenced=True)
+    all_to_2(log, 2)
+    assert verdict(log.h, "RP-02").verdict is Outcome.NOT_EXERCISED
+
+
+def test_fewer_partitions_than_survivors_need_not_spread() -> None:
+    log = led_by_first((1, 2, 3))
+    log.broker(1, fenced=True)
+    all_to_2(log, 1)
+    assert verdict(log.h, "RP-02").verdict is Outcome.NOT_EXERCISED
+
+
+def test_records_of_former_leaders_that_are_replayed_late_move_nothing() -> None:
+    log = Log()
+    lists = ((1, 2, 3), (1, 3, 2))
+    for number, replicas in enumerate(lists):
+        log.partition(number, replicas, 2)
+    former = log.h.events()[-2:]
+    for number, replicas in enumerate(lists):
+        log.partition(number, replicas, 1, 1)
+    log.broker(1, fenced=True)
+    for event in former:
+        log.h.add(B2, event.body)
+    assert verdict(log.h, "RP-02").verdict is Outcome.NOT_EXERCISED
+
+
+def test_one_failure_exercises_rp_02_once() -> None:
+    log = eligible_leaders(2, 3)
+    log.partition(0, (1, 2, 3), 3, 2, (2, 3))
+    assert verdict(log.h, "RP-02").exercised == 1
+
+
 # ------------------------------------------------------------------------------------------ RP-21
 
 
@@ -77,7 +148,7 @@ def led_by_another() -> Log:
     return log
 
 
-def looked(log: Log) -> None:
+def looked(log: Log, *, active: bool = True, error: str = "NONE", balance_ms: int = 1_000) -> None:
     log.h.add(
         C1,
         HeartbeatAnswered(
@@ -86,15 +157,15 @@ def looked(log: Log) -> None:
             incarnation="u2",
             request_epoch=5,
             broker_epoch=5,
-            error="NONE",
+            error=error,
             next_state="ACTIVE",
             lease_start_ms=0,
             lease_end_ms=3000,
             lease_period_ms=3000,
             controller_epoch=1,
             active_controller=101,
-            active=True,
-            balance_ms=1000,
+            active=active,
+            balance_ms=balance_ms,
         ),
     )
 
@@ -131,6 +202,99 @@ def test_leadership_that_never_goes_back_breaks_rp_21() -> None:
     log.h.after(5_000)
     looked(log)
     assert "and broker 2 leads" in verdict(log.h, "RP-21").violations[0].message
+
+
+@pytest.mark.parametrize(("more_ms", "expected"), [(0, 0), (1, 1)])
+def test_the_bound_belongs_to_the_time_in_which_leadership_goes_back(
+    more_ms: int, expected: int
+) -> None:
+    log = led_by_another()
+    # The record was written 1 ms ago; the controller checks once a second.
+    log.h.after(2 * 1_000 + 2_000 - 1 + more_ms)
+    looked(log)
+    assert verdict(log.h, "RP-21").violated == expected
+
+
+@pytest.mark.parametrize(
+    ("active", "error", "balance_ms"),
+    [(False, "NONE", 1_000), (True, "STALE_BROKER_EPOCH", 1_000), (True, "NONE", 0)],
+)
+def test_only_an_answer_of_a_controller_that_checks_shows_that_it_did_not(
+    active: bool, error: str, balance_ms: int
+) -> None:
+    log = led_by_another()
+    log.h.after(5_000)
+    looked(log, active=active, error=error, balance_ms=balance_ms)
+    assert verdict(log.h, "RP-21").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_controller_over_zookeeper_that_says_no_interval_owes_nothing() -> None:
+    log = led_by_another()
+    log.h.after(60_000)
+    heard(log)
+    assert verdict(log.h, "RP-21").verdict is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(
+    ("adding", "removing", "violated"), [((4,), (), 0), ((), (3,), 0), ((), (), 1)]
+)
+def test_a_partition_that_moves_owes_its_preferred_replica_nothing(
+    adding: tuple[int, ...], removing: tuple[int, ...], violated: int
+) -> None:
+    log = led_by_another()
+    log.partition(0, (*ALL3, *adding), 2, 2, ALL3, adding=adding, removing=removing)
+    log.h.after(60_000)
+    looked(log)
+    assert verdict(log.h, "RP-21").violated == violated
+
+
+@pytest.mark.parametrize(("epoch", "violated"), [(-1, 1), (0, 0)], ids=["new", "the same"])
+def test_a_process_that_stops_does_so_until_another_begins(epoch: int, violated: int) -> None:
+    log = led_by_another()
+    for broker_epoch, target in ((5, "SHUTDOWN"), (epoch, "ACTIVE")):
+        body = HeartbeatSent(
+            broker_id=1,
+            broker_epoch=broker_epoch,
+            controller=101,
+            correlation=9,
+            target_state=target,
+            lease_start_ms=0,
+            metadata_offset=5,
+        )
+        log.h.add("broker-1#1", body)
+    log.h.after(5_000)
+    looked(log)
+    assert verdict(log.h, "RP-21").violated == violated
+
+
+def test_leadership_returns_from_the_broker_0_by_way_of_a_vacancy() -> None:
+    log = Log(live=(0, 1, 2))
+    replicas = (1, 0, 2)
+    for epoch, leader in enumerate((0, -1, 1)):
+        log.partition(0, replicas, leader, epoch)
+    assert verdict(log.h, "RP-21").verdict is Outcome.HOLDS
+
+
+def test_the_first_leader_of_a_topic_that_is_made_again_has_followed_none() -> None:
+    log = led_by_another()
+    log.topic(deleted=True)
+    for epoch, leader in enumerate((-1, 1)):
+        log.partition(0, ALL3, leader, epoch)
+    assert verdict(log.h, "RP-21").verdict is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(
+    ("replicas", "isr"),
+    [((2, 1, 3), ALL3), (ALL3, (2, 3))],
+    ids=["it was not preferred", "it was not in the ISR"],
+)
+def test_a_preferred_replica_that_could_not_lead_before_does_not_lead_again(
+    replicas: tuple[int, ...], isr: tuple[int, ...]
+) -> None:
+    log = Log()
+    log.partition(0, replicas, 2, 1, isr)
+    log.partition(0, ALL3, 1, 2)
+    assert verdict(log.h, "RP-21").verdict is Outcome.NOT_EXERCISED
 
 
 def test_a_leadership_that_stays_away_is_reported_once_in_each_time() -> None:

@@ -70,6 +70,12 @@ class Log:
             ),
         )
 
+    def replicas(self, partition: int) -> tuple[int, ...]:
+        """The replicas in the newest record of a partition."""
+        bodies = [event.body for event in self.h.events()]
+        records = [one for one in bodies if isinstance(one, PartitionCommitted)]
+        return next(one.replicas for one in reversed(records) if one.partition == partition)
+
     def deleted_broker(self, broker: int) -> None:
         self.offset += 1
         self.h.add(C1, BrokerDeleted(offset=self.offset, broker_id=broker))
