@@ -139,3 +139,52 @@ def test_a_dead_isr_whose_member_comes_back_keeps_rp_29() -> None:
     found = verdict(h, "RP-29")
     assert (found.verdict, found.exercised) == (Outcome.HOLDS, 1)
     assert verdict(h, "RP-29", complete=False).verdict is Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize("leader", [0, 2])
+def test_any_leader_from_outside_a_dead_isr_breaks_rp_29_whatever_its_id(leader: int) -> None:
+    replicas = (1, leader)
+    h = HistoryBuilder()
+    for number in replicas:
+        broker(h, number, number, fenced=False)
+    partition(h, 4, leader=-1, epoch=1, isr=(1,), replicas=replicas)
+    broker(h, 5, 1, fenced=True)
+    partition(h, 6, leader=leader, epoch=2, isr=(leader,), replicas=replicas)
+    assert "no member of its ISR [1] was live" in verdict(h, "RP-29").violations[0].message
+
+
+def test_a_topic_that_is_made_again_has_no_dead_isr() -> None:
+    h = HistoryBuilder()
+    registered(h)
+    broker(h, 5, 1, fenced=True)
+    h.add("controller-1#1", TopicCommitted(offset=6, topic="orders", topic_id="t", deleted=True))
+    partition(h, 7, leader=2, epoch=0, isr=(2,))
+    assert verdict(h, "RP-29").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_partition_that_loses_its_leader_while_another_member_is_live_exercises_nothing() -> None:
+    h = HistoryBuilder()
+    for number in ALL3:
+        broker(h, number, number, fenced=False)
+    partition(h, 4, leader=1, epoch=1, isr=(1, 2))
+    broker(h, 5, 1, fenced=True)
+    partition(h, 6, leader=-1, epoch=2, isr=(1, 2))
+    assert verdict(h, "RP-29").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_dead_isr_beside_which_no_replica_is_live_exercises_nothing() -> None:
+    h = HistoryBuilder()
+    registered(h)
+    for number in ALL3:
+        broker(h, 4 + number, number, fenced=True)
+    partition(h, 8, leader=-1, epoch=2, isr=(1,))
+    assert verdict(h, "RP-29").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_dead_isr_whose_leader_stays_exercises_nothing() -> None:
+    h = HistoryBuilder()
+    for number in (0, 1, 2):
+        broker(h, 1 + number, number, fenced=False)
+    partition(h, 4, leader=0, epoch=1, isr=(0,), replicas=(0, 1, 2))
+    partition(h, 5, leader=0, epoch=2, isr=(0,), replicas=(0, 1, 2))
+    assert verdict(h, "RP-29").verdict is Outcome.NOT_EXERCISED
