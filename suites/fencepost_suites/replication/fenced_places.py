@@ -94,7 +94,7 @@ class FencedBrokerLosesLeaderships(Struct, frozen=True):
             }
             if places and broker not in state.owed:
                 state.owed[broker] = _Owed(event.ref, event.at_ns, places)
-            if not places and state.left.get(broker, -1) == body.offset - 1 >= 0:
+            if not places and state.left.get(broker) == body.offset - 1:
                 return (Exercised(event.ref, Evidence.PEER),)
             return NOTHING
         owed = state.owed.pop(broker, None)

@@ -1,0 +1,181 @@
+"""QC-30 to the millisecond, and which record takes a place or gives one."""
+
+from __future__ import annotations
+
+import pytest
+from tests.suites.partition_histories import ALL3, CONTROLLER, partition, record, verdict
+
+from fencepost.testing import HistoryBuilder, Outcome
+from fencepost_kafka import BrokerCommitted, TopicCommitted
+
+
+def broker(h: HistoryBuilder, offset: int, number: int, fenced: bool) -> None:
+    body = BrokerCommitted(
+        offset=offset,
+        broker_id=number,
+        broker_epoch=offset,
+        fenced=fenced,
+        incarnation=f"u{number}",
+    )
+    h.add(CONTROLLER, body)
+
+
+def fenced_leader(isr: tuple[int, ...] = ALL3, leader: int = 1) -> HistoryBuilder:
+    """The leader of a partition with that ISR is fenced."""
+    h = HistoryBuilder()
+    for number in ALL3:
+        broker(h, number, number, fenced=False)
+    partition(h, 4, leader=leader, epoch=1, isr=isr)
+    broker(h, 5, 1, fenced=True)
+    return h
+
+
+# ------------------------------------------------------------------------------- to the millisecond
+
+
+@pytest.mark.parametrize(("more_ms", "expected"), [(0, Outcome.HOLDS), (1, Outcome.VIOLATED)])
+def test_a_fenced_broker_may_keep_its_places_for_five_seconds(
+    more_ms: int, expected: Outcome
+) -> None:
+    h = fenced_leader()
+    h.after(5_000 - 1 + more_ms)
+    partition(h, 6, leader=2, epoch=2, isr=(2, 3))
+    assert verdict(h, "QC-30").verdict is expected
+
+
+@pytest.mark.parametrize(("more_ms", "expected"), [(0, Outcome.UNKNOWN), (1, Outcome.VIOLATED)])
+def test_so_it_may_to_the_end_of_the_run(more_ms: int, expected: Outcome) -> None:
+    h = fenced_leader()
+    h.after(5_000 - 1 + more_ms)
+    assert verdict(h, "QC-30").verdict is expected
+
+
+def test_a_second_fencing_starts_no_new_time() -> None:
+    h = fenced_leader()
+    h.after(3_000)
+    broker(h, 6, 1, fenced=True)
+    h.after(3_000)
+    assert verdict(h, "QC-30").verdict is Outcome.VIOLATED
+
+
+# ----------------------------------------------------------------------------- the places it keeps
+
+
+def test_a_leader_that_becomes_a_follower_keeps_its_place_in_the_isr() -> None:
+    h = fenced_leader()
+    partition(h, 6, leader=2, epoch=2)
+    h.after(6_000)
+    found = verdict(h, "QC-30")
+    assert (found.violated, found.exercised) == (1, 0)
+
+
+def test_a_fenced_broker_has_no_place_in_a_topic_that_is_deleted() -> None:
+    h = fenced_leader()
+    gone = TopicCommitted(offset=6, topic="orders", topic_id="t", deleted=True)
+    h.add(CONTROLLER, gone)
+    h.after(6_000)
+    assert verdict(h, "QC-30").verdict is Outcome.NOT_EXERCISED
+
+
+def test_the_last_member_of_a_partition_without_a_leader_owes_nothing() -> None:
+    h = fenced_leader(isr=(1,), leader=-1)
+    h.after(6_000)
+    assert verdict(h, "QC-30").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_broker_without_a_place_may_be_unfenced() -> None:
+    h = fenced_leader(isr=(2, 3), leader=2)
+    broker(h, 6, 1, fenced=False)
+    assert verdict(h, "QC-30").verdict is Outcome.NOT_EXERCISED
+
+
+def test_the_fencing_is_the_proof_of_a_place_that_is_kept_until_it_ends() -> None:
+    h = fenced_leader()
+    fencing = h.events()[-1]
+    broker(h, 6, 1, fenced=False)
+    violation = verdict(h, "QC-30").violations[0]
+    assert (violation.at, violation.because) == (h.events()[-1].ref, (fencing.ref,))
+
+
+@pytest.mark.parametrize(("later", "exercised"), [(1, 1), (2, 0)])
+def test_places_that_are_taken_by_the_record_right_before_the_fencing_exercise_qc_30(
+    later: int, exercised: int
+) -> None:
+    h = HistoryBuilder()
+    for number in ALL3:
+        broker(h, number, number, fenced=False)
+    partition(h, 4, leader=1, epoch=1)
+    partition(h, 5, leader=2, epoch=2, isr=(2, 3))
+    broker(h, 5 + later, 1, fenced=True)
+    assert verdict(h, "QC-30").exercised == exercised
+
+
+# ------------------------------------------------------------------- what a record takes and gives
+
+
+def test_a_leadership_that_goes_to_the_broker_0_from_outside_the_isr_breaks_qc_30() -> None:
+    h = HistoryBuilder()
+    for number in (0, 1, 2):
+        broker(h, 1 + number, number, fenced=False)
+    partition(h, 4, leader=1, epoch=1, isr=(1, 2), replicas=(0, 1, 2))
+    broker(h, 5, 1, fenced=True)
+    partition(h, 6, leader=0, epoch=2, isr=(0,), replicas=(0, 1, 2))
+    message = verdict(h, "QC-30").violations[0].message
+    assert message.endswith(
+        "went from the fenced broker 1 to broker 0, which was not in the ISR [1, 2]"
+    )
+
+
+def test_a_fenced_successor_is_named_as_such() -> None:
+    h = fenced_leader()
+    broker(h, 6, 2, fenced=True)
+    partition(h, 7, leader=2, epoch=2, isr=(2, 3))
+    message = verdict(h, "QC-30").violations[0].message
+    assert message.endswith("went from the fenced broker 1 to broker 2, which is fenced")
+
+
+def in_log(before: int, leader: int, isr: tuple[int, ...], now: int) -> HistoryBuilder:
+    """A fencing of the leader `before`, and the next record of its partition, both by the log."""
+    replicas = (0, 1, 2, 3)
+    h = HistoryBuilder()
+    for number in replicas:
+        broker(h, number, number, fenced=False)
+    partition(h, 4, leader=before, epoch=1, isr=(before, 2), replicas=replicas)
+    record(h, 5)
+    broker(h, 5, now if before == leader else before, fenced=True)
+    record(h, 6)
+    partition(h, 6, leader=leader, epoch=2, isr=isr, replicas=replicas)
+    return h
+
+
+def test_a_fenced_leader_that_a_record_leaves_is_not_made_leader() -> None:
+    h = in_log(before=1, leader=1, isr=(1,), now=1)
+    assert verdict(h, "QC-30").verdict is Outcome.UNKNOWN
+
+
+def test_a_clean_election_after_a_fencing_keeps_qc_30() -> None:
+    h = in_log(before=1, leader=2, isr=(2,), now=1)
+    assert verdict(h, "QC-30").verdict is not Outcome.VIOLATED
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_leader_that_joins_the_isr_of_a_fenced_leader_breaks_qc_30_whatever_its_id(
+    before: int,
+) -> None:
+    h = in_log(before=before, leader=3, isr=(before, 2, 3), now=3)
+    messages = [one.message for one in verdict(h, "QC-30").violations]
+    assert any("cannot have asked for that" in one for one in messages)
+
+
+@pytest.mark.parametrize("leader", [0, 3])
+def test_a_fenced_broker_that_is_made_leader_breaks_qc_30_whatever_its_id(leader: int) -> None:
+    h = HistoryBuilder()
+    partition(h, 4, leader=1, epoch=1, isr=(1, leader), replicas=(0, 1, 3))
+    record(h, 5)
+    broker(h, 5, leader, fenced=True)
+    record(h, 6)
+    partition(h, 6, leader=leader, epoch=2, isr=(1, leader), replicas=(0, 1, 3))
+    messages = [one.message for one in verdict(h, "QC-30").violations]
+    assert (
+        f"broker {leader} was made leader of orders-0 at offset 6 while it was fenced" in messages
+    )
