@@ -72,6 +72,7 @@ class _Search(Struct):
     epoch: int = -1
     log_end: int = 0
     ref: Cause | None = None
+    """The event by which it began to lead; None: no leader is known."""
     reached: dict[str, int] = field(default_factory=dict)
     """client -> when it last reached the present leader."""
     open: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -79,6 +80,7 @@ class _Search(Struct):
     former: _Search | None = None
     """The state of the former leader, which has not yet recorded that it stepped down."""
     suspects: list[_Unfound] = field(default_factory=list)
+    """Judged at the end, when it is known how long each leader served."""
 
     def depose(self, body: PartitionCommitted, at_ns: int) -> None:
         """A later leader epoch is stored."""
@@ -191,7 +193,7 @@ class ResendFindsLeader(Struct, frozen=True):
                 led.reached[body.client] = event.at_ns
         elif isinstance(body, ProduceCompleted):
             invoked = state.open.pop(body.operation, None)
-            if invoked is not None and state.leader:
+            if invoked is not None and state.ref is not None:
                 return state, self._completed(state, event, body, invoked[0])
         elif isinstance(body, PartitionCommitted):
             state.depose(body, event.at_ns)
@@ -229,22 +231,22 @@ class ResendFindsLeader(Struct, frozen=True):
 
     @staticmethod
     def _unheard(state: _Search, event: Event) -> None:
-        """A write that has been open too long while a leader steps down which its client never
-        reached."""
-        if not state.leader or state.ref is None:
+        """Suspects the write that has been open longest while a leader steps down which its client
+        never reached."""
+        if state.ref is None:
             return
         for operation, (invoked_ns, client) in state.open.items():
+            if client in state.reached:
+                continue
             from_ns = max(invoked_ns, state.since_ns)
             until_ns = state.led_until(event.at_ns)
-            open_ns = until_ns - from_ns
-            if open_ns > FOUND_WITHIN_NS and client not in state.reached:
-                message = (
-                    f"{operation} of {client} was open for {span(open_ns)} while {state.leader} "
-                    "led, and never reached it"
-                )
-                violated = Violated(event.ref, Evidence.CLIENT, message, (state.ref,))
-                state.suspects.append(_Unfound(violated, state.leader, from_ns, until_ns))
-                return
+            message = (
+                f"{operation} of {client} was open for {span(until_ns - from_ns)} while "
+                f"{state.leader} led, and never reached it"
+            )
+            violated = Violated(event.ref, Evidence.CLIENT, message, (state.ref,))
+            state.suspects.append(_Unfound(violated, state.leader, from_ns, until_ns))
+            return
 
     @staticmethod
     def _completed(
@@ -253,18 +255,17 @@ class ResendFindsLeader(Struct, frozen=True):
         if body.outcome == "ok":
             later = invoked_ns < state.since_ns and body.offset >= state.log_end
             return (Exercised(event.ref, Evidence.CLIENT),) if later else NOTHING
+        if event.process in state.reached:
+            return NOTHING
         from_ns = max(invoked_ns, state.since_ns)
         until_ns = state.led_until(event.at_ns)
-        silent_ns = until_ns - from_ns
-        if silent_ns <= FOUND_WITHIN_NS or event.process in state.reached:
-            return NOTHING
         message = (
             f"{body.operation} of {event.process} ended as {body.outcome} ({body.error}); "
             f"{state.leader} had led {body.topic}-{body.partition} for "
             f"{span(event.at_ns - state.since_ns)} and was never reached"
         )
-        because = () if state.ref is None else (state.ref,)
-        violated = Violated(event.ref, Evidence.CLIENT, message, because)
+        assert state.ref is not None
+        violated = Violated(event.ref, Evidence.CLIENT, message, (state.ref,))
         state.suspects.append(_Unfound(violated, state.leader, from_ns, until_ns))
         return NOTHING
 

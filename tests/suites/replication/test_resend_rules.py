@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import pytest
 from tests.suites.partition_histories import (
-    ALL3,
     B1,
     B2,
     B3,
@@ -16,102 +15,23 @@ from tests.suites.partition_histories import (
     verdict,
 )
 from tests.suites.replication.replication_histories import mark
+from tests.suites.replication.resend_histories import (
+    ASKED,
+    answer,
+    completed,
+    sought,
+    step_down,
+    store,
+)
 
-from fencepost import Cause, Evidence, FaultHealed, FaultInjected, ProcessExited
+from fencepost import Evidence, FaultHealed, FaultInjected, ProcessExited
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
-    LeadershipEnded,
-    LogAppended,
     LogTruncated,
-    ProduceAnswered,
-    ProduceCompleted,
     ProduceInvoked,
 )
 
-
-def store(
-    h: HistoryBuilder,
-    process: str,
-    offset: int,
-    sequence: int = -1,
-    crc: str = "aa",
-    epoch: int = 1,
-    cause: Cause | None = None,
-    leads: bool = True,
-) -> None:
-    """One message of producer 7; without a sequence, of no idempotent producer."""
-    h.add(
-        process,
-        LogAppended(
-            topic="orders",
-            partition=0,
-            base_offset=offset,
-            log_end=offset + 1,
-            expected_base=offset,
-            batch_epoch=epoch,
-            leader_epoch=epoch,
-            as_leader=leads,
-            digest=f"{crc}.{epoch}",
-            producer_id=7 if sequence >= 0 else -1,
-            base_sequence=sequence,
-        ),
-        cause,
-    )
-
-
-def answer(
-    h: HistoryBuilder,
-    process: str,
-    end: int,
-    error: str = "NONE",
-    marked: int = 0,
-    duplicate: bool = False,
-    cause: Cause | None = None,
-) -> None:
-    good = error == "NONE"
-    base, upto = (end - 1, end) if good else (-1, -1)
-    h.add(
-        process,
-        ProduceAnswered(
-            topic="orders",
-            partition=0,
-            client=CLIENT,
-            acks=-1,
-            error=error,
-            base_offset=base,
-            log_end=upto,
-            leader_epoch=1,
-            high_watermark=marked,
-            isr=ALL3,
-            ends=(end,) * 3,
-            duplicate=duplicate,
-        ),
-        cause,
-    )
-
-
 # ------------------------------------------------------------------------------------------ RP-11
-
-
-def sought(h: HistoryBuilder) -> None:
-    lead(h, B1, 1)
-    h.add(CLIENT, ProduceInvoked(operation="op-1", topic="orders", partition=0, acks=-1))
-    lead(h, B2, 2, log_end=3)
-
-
-def completed(h: HistoryBuilder, outcome: str, offset: int) -> None:
-    h.add(
-        CLIENT,
-        ProduceCompleted(
-            operation="op-1",
-            topic="orders",
-            partition=0,
-            acks=-1,
-            outcome=outcome,
-            offset=offset,
-            error="",
-        ),
-    )
 
 
 def test_a_write_that_never_reaches_the_new_leader_breaks_rp_11() -> None:
@@ -146,9 +66,7 @@ def test_a_leader_is_deposed_by_the_first_later_epoch_that_is_stored() -> None:
 def test_a_write_still_open_when_an_unreached_leader_leaves_breaks_rp_11() -> None:
     h = HistoryBuilder()
     sought(h)
-    h.after(11_000).add(
-        B2, LeadershipEnded(topic="orders", partition=0, leader_epoch=2, reason="metadata")
-    )
+    step_down(h.after(11_000), B2, 2)
     assert "was open for 11.0 s while broker-2#1 led" in verdict(h, "RP-11").violations[0].message
 
 
@@ -219,9 +137,7 @@ def test_a_leader_that_steps_down_just_after_its_successor_began_is_judged_too()
     h = HistoryBuilder()
     sought(h)
     lead(h.after(11_000), B3, 3, log_end=3)
-    h.after(3).add(
-        B2, LeadershipEnded(topic="orders", partition=0, leader_epoch=2, reason="metadata")
-    )
+    step_down(h.after(3), B2, 2)
     assert "was open for 11.0 s while broker-2#1 led" in verdict(h, "RP-11").violations[0].message
 
 
@@ -229,9 +145,7 @@ def test_a_leader_that_steps_down_long_after_its_successor_began_proves_nothing(
     h = HistoryBuilder()
     sought(h)
     lead(h.after(11_000), B3, 3, log_end=3)
-    h.after(2_000).add(
-        B2, LeadershipEnded(topic="orders", partition=0, leader_epoch=2, reason="metadata")
-    )
+    step_down(h.after(2_000), B2, 2)
     assert verdict(h, "RP-11").verdict is not Outcome.VIOLATED
 
 
@@ -240,7 +154,7 @@ def test_a_former_leader_that_a_client_reached_until_the_end_keeps_rp_11() -> No
     sought(h)
     lead(h.after(11_000), B3, 3, log_end=3)
     answer(h, B2, 4, error="NOT_ENOUGH_REPLICAS")
-    h.add(B2, LeadershipEnded(topic="orders", partition=0, leader_epoch=2, reason="metadata"))
+    step_down(h, B2, 2)
     assert verdict(h, "RP-11").verdict is not Outcome.VIOLATED
 
 
@@ -351,13 +265,11 @@ def test_a_new_write_at_the_offset_of_a_lost_one_does_not_exercise_rp_12() -> No
 
 # ------------------------------------------------------------------------------------------ RP-31
 
-ASKED = Cause(CLIENT, 9, True)
-
 
 def test_a_waiting_write_acknowledged_on_stepping_down_breaks_rp_31() -> None:
     h = HistoryBuilder()
     store(h, B1, 0, cause=ASKED)
-    h.add(B1, LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="metadata"))
+    step_down(h, B1, 1)
     answer(h, B1, 1, cause=ASKED)
     assert "after it had stopped leading" in verdict(h, "RP-31").violations[0].message
 
@@ -365,7 +277,7 @@ def test_a_waiting_write_acknowledged_on_stepping_down_breaks_rp_31() -> None:
 def test_a_waiting_write_below_the_high_watermark_may_be_acknowledged_on_stepping_down() -> None:
     h = HistoryBuilder()
     store(h, B1, 0, cause=ASKED)
-    h.add(B1, LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="metadata"))
+    step_down(h, B1, 1)
     answer(h, B1, 1, marked=1, cause=ASKED)
     assert verdict(h, "RP-31").verdict is Outcome.NOT_EXERCISED
 
@@ -373,7 +285,7 @@ def test_a_waiting_write_below_the_high_watermark_may_be_acknowledged_on_steppin
 def test_a_waiting_write_that_is_never_answered_breaks_rp_31() -> None:
     h = HistoryBuilder()
     store(h, B1, 0, cause=ASKED)
-    h.add(B1, LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="metadata"))
+    step_down(h, B1, 1)
     follow(h.after(6_000), B1, 1, 0, leader=2)
     assert "never answered" in verdict(h, "RP-31").violations[0].message
 
@@ -381,7 +293,7 @@ def test_a_waiting_write_that_is_never_answered_breaks_rp_31() -> None:
 def test_a_waiting_write_refused_on_stepping_down_keeps_rp_31() -> None:
     h = HistoryBuilder()
     store(h, B1, 0, cause=ASKED)
-    h.add(B1, LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="metadata"))
+    step_down(h, B1, 1)
     answer(h, B1, 1, error="NOT_LEADER_OR_FOLLOWER", cause=ASKED)
     assert verdict(h, "RP-31").verdict is Outcome.HOLDS
 
@@ -389,5 +301,5 @@ def test_a_waiting_write_refused_on_stepping_down_keeps_rp_31() -> None:
 def test_rp_31_is_undecided_if_the_leader_died_at_once() -> None:
     h = HistoryBuilder()
     store(h, B1, 0, cause=ASKED)
-    h.add(B1, LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="metadata"))
+    step_down(h, B1, 1)
     assert verdict(h, "RP-31").verdict is Outcome.UNKNOWN
