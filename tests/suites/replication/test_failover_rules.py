@@ -78,6 +78,24 @@ def test_a_refused_stale_isr_change_and_a_topic_made_again_keep_qc_32() -> None:
     assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 1, Evidence.PEER)
 
 
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        ("FENCED_LEADER_EPOCH", Outcome.HOLDS),
+        ("STALE_BROKER_EPOCH", Outcome.HOLDS),
+        ("INVALID_REQUEST", Outcome.NOT_EXERCISED),
+        ("NONE", Outcome.NOT_EXERCISED),
+    ],
+)
+def test_only_a_refusal_for_an_epoch_exercises_qc_32(error: str, outcome: Outcome) -> None:
+    h = HistoryBuilder()
+    h.add(
+        B1,
+        IsrChangeAnswered(topic="orders", partition=0, leader_epoch=0, error=error, isr=(1, 2)),
+    )
+    assert verdict(h, "QC-32").verdict is outcome
+
+
 def test_qc_32_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     h.add(
@@ -110,6 +128,14 @@ def test_a_member_that_is_not_a_replica_any_more_and_left_keeps_rp_19() -> None:
     partition(h, 5, leader=1, epoch=1, isr=(1, 2), replicas=(1, 2, 4))
     assert verdict(h, "RP-19").verdict is Outcome.HOLDS
     assert verdict(h, "RP-19", complete=False).verdict is Outcome.UNKNOWN
+
+
+def test_the_replicas_of_a_topic_that_is_made_again_have_left_no_isr() -> None:
+    h = HistoryBuilder()
+    partition(h, 4, leader=1, epoch=0)
+    h.add("controller-1#1", TopicCommitted(offset=5, topic="orders", topic_id="t", deleted=True))
+    partition(h, 6, leader=1, epoch=0, isr=(1, 2), replicas=(1, 2))
+    assert verdict(h, "RP-19").verdict is Outcome.NOT_EXERCISED
 
 
 # ------------------------------------------------------------------------------------------ RP-29

@@ -5,45 +5,21 @@ from __future__ import annotations
 from tests.suites.replication.watermark_histories import (
     ALL3,
     B1,
-    CONSUMER,
     MS,
     ask,
     lead,
     mark,
+    refuse,
     store,
     stored_isr,
+    time_out,
     verdict,
 )
 
 from fencepost import Evidence, Stalled
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import (
-    IsrChangeAnswered,
-    ProduceAnswered,
-)
 
 # ------------------------------------------------------------------------------------------ RP-09
-
-
-def time_out(h: HistoryBuilder) -> None:
-    error = "REQUEST_TIMED_OUT"
-    h.add(
-        B1,
-        ProduceAnswered(
-            topic="orders",
-            partition=0,
-            client=CONSUMER,
-            acks=-1,
-            error=error,
-            base_offset=-1,
-            log_end=-1,
-            leader_epoch=1,
-            high_watermark=0,
-            isr=ALL3,
-            ends=(1, 0, 0),
-            duplicate=False,
-        ),
-    )
 
 
 def test_a_leader_that_lets_writes_wait_forever_breaks_rp_09() -> None:
@@ -103,13 +79,6 @@ def test_a_leader_that_asked_without_an_answer_keeps_rp_09() -> None:
     h.after(20_000)
     time_out(h)
     assert verdict(h, "RP-09").verdict is Outcome.NOT_EXERCISED
-
-
-def refuse(h: HistoryBuilder, error: str) -> None:
-    h.add(
-        B1,
-        IsrChangeAnswered(topic="orders", partition=0, leader_epoch=1, error=error, isr=()),
-    )
 
 
 def refused_for_a_minute(error: str, old: tuple[int, ...] = ALL3) -> HistoryBuilder:

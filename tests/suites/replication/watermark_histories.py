@@ -6,10 +6,12 @@ from fencepost.testing import HistoryBuilder, Verdict, judge
 from fencepost_kafka import (
     FollowingStarted,
     HighWatermarkAdvanced,
+    IsrChangeAnswered,
     IsrChangeAsked,
     LeadershipStarted,
     LogAppended,
     PartitionCommitted,
+    ProduceAnswered,
 )
 from fencepost_suites import rules
 from fencepost_suites.clauses import clauses
@@ -156,4 +158,34 @@ def ask(
             epoch_start=start,
             lag_ns=lag_ms * MS,
         ),
+    )
+
+
+def time_out(h: HistoryBuilder) -> None:
+    """A write has waited for as long as its client allows."""
+    error = "REQUEST_TIMED_OUT"
+    h.add(
+        B1,
+        ProduceAnswered(
+            topic="orders",
+            partition=0,
+            client=CONSUMER,
+            acks=-1,
+            error=error,
+            base_offset=-1,
+            log_end=-1,
+            leader_epoch=1,
+            high_watermark=0,
+            isr=ALL3,
+            ends=(1, 0, 0),
+            duplicate=False,
+        ),
+    )
+
+
+def refuse(h: HistoryBuilder, error: str, process: str = B1) -> None:
+    """The controller answers a request for another ISR."""
+    h.add(
+        process,
+        IsrChangeAnswered(topic="orders", partition=0, leader_epoch=1, error=error, isr=()),
     )
