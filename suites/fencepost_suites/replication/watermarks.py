@@ -144,8 +144,7 @@ class FollowersLearnWatermark(Struct, frozen=True):
                 return state, NOTHING
             if one.own < one.due:
                 return state, self._late(event, body, one)
-            leaders, end = state.leaders, body.expected_base
-            one.due, one.due_since_ns = leaders if leaders < end else end, event.at_ns
+            one.due, one.due_since_ns = min(state.leaders, body.expected_base), event.at_ns
         elif isinstance(body, HighWatermarkAdvanced):
             return state, self._advanced(state, event, body)
         elif isinstance(body, FollowingStarted):
@@ -203,8 +202,6 @@ class _Counted(Struct):
 
     stored: dict[int, tuple[int, frozenset[int]]] = field(default_factory=dict)
     """leader epoch -> offset of the newest record of that epoch, and the ISR in it."""
-    last: tuple[int, tuple[int, ...]] = (-1, ())
-    """Leader epoch and replicas counted, as last found correct."""
     shrink: tuple[str, int] | None = None
     """The leader that asked for a smaller ISR, and its epoch then."""
 
@@ -232,17 +229,12 @@ class StoredIsrCounts(Struct, frozen=True):
     def step(self, state: _Counted, event: Event) -> tuple[_Counted, Sequence[Finding]]:
         body = event.body
         if isinstance(body, HighWatermarkAdvanced):
-            if not body.as_leader or (
-                (body.leader_epoch, body.counted) == state.last and state.shrink is None
-            ):
-                return state, NOTHING
-            return state, self._advanced(state, event, body)
+            return state, self._advanced(state, event, body) if body.as_leader else NOTHING
         match body:
             case PartitionCommitted():
                 offset, _ = state.stored.get(body.leader_epoch, (-1, None))
                 if body.offset > offset:
                     state.stored[body.leader_epoch] = (body.offset, frozenset(body.isr))
-                    state.last = (-1, ())
             case IsrChangeAsked() if set(body.old_isr) - set(body.new_isr):
                 state.shrink = (event.process, body.leader_epoch)
             case LeadershipEnded():
@@ -265,7 +257,6 @@ class StoredIsrCounts(Struct, frozen=True):
                 f"stored ISR"
             )
             return (Violated(event.ref, evidence, message),)
-        state.last = (body.leader_epoch, body.counted)
         if state.shrink is not None and body.leader_epoch > state.shrink[1]:
             state.shrink = None
             return (Exercised(event.ref, evidence),)

@@ -68,8 +68,9 @@ def learn(h: HistoryBuilder, high_watermark: int, log_end: int) -> None:
     )
 
 
-def store(h: HistoryBuilder, process: str, offset: int) -> None:
-    leads = process == B1
+def store(h: HistoryBuilder, process: str, offset: int, as_leader: bool | None = None) -> None:
+    """One message; broker 1 leads, unless the call says otherwise."""
+    leads = process == B1 if as_leader is None else as_leader
     h.add(
         process,
         LogAppended(
