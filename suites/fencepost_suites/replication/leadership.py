@@ -302,11 +302,10 @@ class OneLeaderAnEpoch(Struct, frozen=True):
             )
             return (Violated(event.ref, Evidence.PEER, message, (known[1],)),)
         top, leader = state.tops.get((made, body.partition), (-1, event.process))
-        if body.leader_epoch < top and leader == event.process:
+        if body.leader_epoch < top:
             message = f"{event.process} leads {name} in epoch {body.leader_epoch}, after {top}"
-            return (Violated(event.ref, Evidence.SELF, message),)
-        if body.leader_epoch <= top:
-            return NOTHING
+            back = leader == event.process
+            return (Violated(event.ref, Evidence.SELF, message),) if back else NOTHING
         state.tops[made, body.partition] = (body.leader_epoch, event.process)
         return (Exercised(event.ref, Evidence.PEER),) if leader != event.process else NOTHING
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
-from tests.suites.partition_histories import B1, CLIENT, lead, verdict
-from tests.suites.replication.replication_histories import probe
+from tests.suites.partition_histories import B1, CLIENT, lead, partition, verdict
+from tests.suites.replication.replication_histories import PROBE, probe, store
 
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
@@ -67,6 +69,25 @@ def test_a_probe_that_was_sent_after_the_leader_stepped_down_must_not_be_answere
     assert verdict(h, "RP-18").verdict is outcome
 
 
+def refuses(
+    h: HistoryBuilder,
+    reason: Literal["not_leader", "fenced"],
+    client: str = CLIENT,
+    requester: int = -1,
+) -> None:
+    body = RequestRefused(
+        api="Produce",
+        topic="orders",
+        partition=0,
+        client=client,
+        requester=requester,
+        error="NOT_LEADER_OR_FOLLOWER",
+        reason=reason,
+        state="ACTIVE",
+    )
+    h.add(B1, body)
+
+
 @pytest.mark.parametrize(
     ("leads", "reason", "outcome"),
     [
@@ -76,20 +97,75 @@ def test_a_probe_that_was_sent_after_the_leader_stepped_down_must_not_be_answere
     ],
 )
 def test_only_the_refusal_of_a_broker_that_does_not_lead_exercises_rp_18(
-    leads: bool, reason: str, outcome: Outcome
+    leads: bool, reason: Literal["not_leader", "fenced"], outcome: Outcome
 ) -> None:
     h = HistoryBuilder()
     if leads:
         lead(h, B1, 1)
-    body = RequestRefused(
-        api="Produce",
-        topic="orders",
-        partition=0,
-        client=CLIENT,
-        requester=-1,
-        error="NOT_LEADER_OR_FOLLOWER",
-        reason=reason,  # type: ignore[arg-type]
-        state="ACTIVE",
-    )
-    h.add(B1, body)
+    refuses(h, reason)
+    assert verdict(h, "RP-18").verdict is outcome
+
+
+@pytest.mark.parametrize("follower", [0, 2])
+def test_the_refusal_of_a_followers_fetch_does_not_exercise_rp_18(follower: int) -> None:
+    h = HistoryBuilder()
+    refuses(h, "not_leader", requester=follower)
+    assert verdict(h, "RP-18").verdict is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(("later_ms", "exercised"), [(0, 0), (1, 1)])
+def test_a_probe_that_was_refused_for_another_reason_does_not_exercise_rp_18(
+    later_ms: int, exercised: int
+) -> None:
+    """The refusal is that of the probe, unless the probe was sent after it."""
+    h = HistoryBuilder()
+    lead(h, B1, 1)
+    steps_down(h)
+    h.after(10)
+    refuses(h, "fenced", client=PROBE)
+    probe(h, "refused", h.events()[-1].at_ns + later_ms * 1_000_000)
+    assert verdict(h, "RP-18").exercised == exercised
+
+
+def test_a_probe_without_an_answer_does_not_exercise_rp_18() -> None:
+    h = HistoryBuilder()
+    lead(h, B1, 1)
+    steps_down(h)
+    probe(h, "timeout", h.now_ns)
+    assert verdict(h, "RP-18").verdict is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------- those that lead or lead again
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_leader_serves_fetches(again: bool) -> None:
+    h = HistoryBuilder()
+    lead(h, B1, 1)
+    if again:
+        steps_down(h)
+        lead(h.after(10), B1, 2)
+        h.after(2_000)
+    serves(h)
+    assert verdict(h, "RP-18").verdict is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(
+    ("leader", "successor", "epoch", "outcome"),
+    [
+        (1, 2, 2, Outcome.VIOLATED),
+        (0, 2, 2, Outcome.VIOLATED),
+        (1, -1, 1, Outcome.NOT_EXERCISED),
+    ],
+    ids=["another leader", "the broker 0", "a vacancy in its epoch"],
+)
+def test_a_record_deposes_a_leader_if_it_names_another_one_in_a_later_epoch(
+    leader: int, successor: int, epoch: int, outcome: Outcome
+) -> None:
+    process, replicas = f"broker-{leader}#1", (0, 1, 2)
+    h = HistoryBuilder()
+    partition(h, 3, leader=leader, epoch=1, replicas=replicas, isr=replicas, process=process)
+    lead(h, process, 1)
+    partition(h, 4, leader=successor, epoch=epoch, replicas=replicas, isr=(2,), process=process)
+    store(h, process, 0, as_leader=True)
     assert verdict(h, "RP-18").verdict is outcome
