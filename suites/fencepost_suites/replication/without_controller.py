@@ -84,8 +84,11 @@ class FirstOfIsrLeads(Struct, frozen=True):
                 state.began[event.process, body.partition] = body
             case FetchServed() | ProduceAnswered() if body.high_watermark >= 0:
                 began = state.began.get((event.process, body.partition))
-                current = began is not None and began.leader_epoch == body.leader_epoch
-                if began is not None and current and body.high_watermark < began.log_end:
+                if (
+                    began is not None
+                    and began.leader_epoch == body.leader_epoch
+                    and body.high_watermark < began.log_end
+                ):
                     message = (
                         f"{event.process} serves {body.topic}-{body.partition} with the high "
                         f"watermark {body.high_watermark}; its log ended at {began.log_end} when "
