@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from tests.suites.partition_histories import ALL3, B1, B2, CLIENT, lead
 
 from fencepost import Cause
@@ -86,7 +88,7 @@ def sought(h: HistoryBuilder) -> None:
     lead(h, B2, 2, log_end=3)
 
 
-def completed(h: HistoryBuilder, outcome: str, offset: int) -> None:
+def completed(h: HistoryBuilder, outcome: Literal["ok", "failed", "unknown"], offset: int) -> None:
     h.add(
         CLIENT,
         ProduceCompleted(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 from tests.suites.partition_histories import (
     ALL3,
@@ -30,13 +32,13 @@ from fencepost_kafka import FollowerFetched, HighWatermarkAdvanced, ReadComplete
 B0 = "broker-0#1"
 
 
-def read(h: HistoryBuilder, end: int, outcome: str = "ok") -> None:
+def read(h: HistoryBuilder, end: int, outcome: Literal["ok", "failed"] = "ok") -> None:
     body = ReadCompleted(
         topic="orders",
         partition=0,
         start=0,
         end=end,
-        outcome=outcome,  # type: ignore[arg-type]
+        outcome=outcome,
         error="",
     )
     h.add("clients/reader#1", body)
@@ -238,7 +240,7 @@ def test_the_first_acknowledgement_that_a_client_got_is_its_proof() -> None:
     ],
 )
 def test_a_reading_past_what_was_acknowledged_exercises_rp_13(
-    offset: int, end: int, outcome: str, exercised: int
+    offset: int, end: int, outcome: Literal["ok", "failed"], exercised: int
 ) -> None:
     h = HistoryBuilder()
     lead(h, B1, 1)

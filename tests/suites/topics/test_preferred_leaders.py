@@ -3,6 +3,8 @@ has a violation, a near miss and an undecided history."""
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 from tests.suites.topics.topic_histories import ALL3, B2, C1, Log, verdict
 
@@ -170,6 +172,20 @@ def looked(log: Log, *, active: bool = True, error: str = "NONE", balance_ms: in
     )
 
 
+def wants(log: Log, target: Literal["ACTIVE", "SHUTDOWN"], epoch: int = 5) -> None:
+    """Broker 1 sends a heartbeat."""
+    body = HeartbeatSent(
+        broker_id=1,
+        broker_epoch=epoch,
+        controller=101,
+        correlation=9,
+        target_state=target,
+        lease_start_ms=0,
+        metadata_offset=5,
+    )
+    log.h.add("broker-1#1", body)
+
+
 def began_again(log: Log) -> None:
     log.h.add(
         C1,
@@ -251,17 +267,8 @@ def test_a_partition_that_moves_owes_its_preferred_replica_nothing(
 @pytest.mark.parametrize(("epoch", "violated"), [(-1, 1), (0, 0)], ids=["new", "the same"])
 def test_a_process_that_stops_does_so_until_another_begins(epoch: int, violated: int) -> None:
     log = led_by_another()
-    for broker_epoch, target in ((5, "SHUTDOWN"), (epoch, "ACTIVE")):
-        body = HeartbeatSent(
-            broker_id=1,
-            broker_epoch=broker_epoch,
-            controller=101,
-            correlation=9,
-            target_state=target,
-            lease_start_ms=0,
-            metadata_offset=5,
-        )
-        log.h.add("broker-1#1", body)
+    wants(log, "SHUTDOWN")
+    wants(log, "ACTIVE", epoch)
     log.h.after(5_000)
     looked(log)
     assert verdict(log.h, "RP-21").violated == violated
@@ -335,18 +342,7 @@ def test_leadership_need_not_go_back_to_a_broker_that_cannot_have_it(why: str) -
     if why == "fenced":
         log.broker(1, fenced=True)
     elif why == "stopping":
-        log.h.add(
-            "broker-1#1",
-            HeartbeatSent(
-                broker_id=1,
-                broker_epoch=5,
-                controller=101,
-                correlation=9,
-                target_state="SHUTDOWN",
-                lease_start_ms=0,
-                metadata_offset=5,
-            ),
-        )
+        wants(log, "SHUTDOWN")
     elif why == "over zookeeper":
         stops = MetadataHeartbeatSent(
             broker_id=1, incarnation_id=10, controller=3, correlation=9, target_state=3
