@@ -166,6 +166,13 @@ class _Replicas(Struct):
     newest: dict[str, str] = field(default_factory=dict)
     exited: set[str] = field(default_factory=set)
 
+    def settle(self, place: Held) -> str:
+        """A replica that should have been removed is reported: once, though other processes replay
+        the deletion later. Returns the topic's name."""
+        del self.owed[place]
+        topic, _ = self.held.pop(place)
+        return topic
+
 
 @final
 class DeletedReplicasAreRemoved(Struct, frozen=True):
@@ -240,9 +247,9 @@ class DeletedReplicasAreRemoved(Struct, frozen=True):
         found: list[Finding] = []
         for place in sorted(state.owed):
             process = state.newest.get(place[0], "")
-            topic, commanded = state.held[place]
+            _, commanded = state.held[place]
             if commanded and process not in state.exited:
-                del state.owed[place]
+                topic = state.settle(place)
                 message = (
                     f"{process} has not removed its log of {topic}-{place[2]}, "
                     "and the topic's deletion is committed"
@@ -263,10 +270,10 @@ class DeletedReplicasAreRemoved(Struct, frozen=True):
         for place, (at_ns, ref) in list(state.owed.items()):
             knows = at_ns < began_ns or (event.process, place[1]) in state.replayed
             if place[0] == slot and knows:
-                del state.owed[place]
+                topic = state.settle(place)
                 message = (
-                    f"{event.process} is active and still has its log of "
-                    f"{state.held[place][0]}-{place[2]}, a topic that was deleted before"
+                    f"{event.process} is active and still has its log of {topic}-{place[2]}, a "
+                    "topic that was deleted before"
                 )
                 found.append(Violated(event.ref, Evidence.SELF, message, (ref,)))
         return found

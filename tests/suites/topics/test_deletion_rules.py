@@ -3,6 +3,8 @@ undecided history."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from fencepost import Evidence, NodeStarted, ProcessExited
@@ -139,6 +141,14 @@ def removes(h: HistoryBuilder) -> None:
     h.add(B2_AGAIN, ReplicaRemoved(topic="orders", partition=0, topic_id="t", reason="deleted"))
 
 
+def replayed(h: HistoryBuilder) -> None:
+    """A controller that begins reads of the deletion too."""
+    deletion = TopicCommitted(
+        offset=7, topic="orders", topic_id="t", deleted=True, role="controller"
+    )
+    h.add("controller-2#1", deletion)
+
+
 def gone(h: HistoryBuilder) -> None:
     h.add(
         C1, TopicCommitted(offset=7, topic="orders", topic_id="t", deleted=True, role="controller")
@@ -234,18 +244,22 @@ def test_over_zookeeper_a_process_that_began_as_the_topic_was_marked_exercises_n
 # ------------------------------------------------------------------------------------ odds and ends
 
 
-@pytest.mark.parametrize("removed", [True, False])
-def test_each_log_that_is_left_is_one_violation(removed: bool) -> None:
-    over = over_zookeeper(began_before_mark=True)
-    gone(over)
-    again = deleted_while_away()
-    back(again, removes=False)
-    for h in (over, again):
-        assert verdict(h).violated == 1
-        if removed:
-            removes(h)
-        h.after(11_000)
-        assert (verdict(h).violated, verdict(h).exercised) == (1, 0)
+@pytest.mark.parametrize("then", [removes, replayed, None])
+@pytest.mark.parametrize("over", [True, False], ids=["over zookeeper", "by its own records"])
+def test_each_log_that_is_left_is_one_violation(
+    over: bool, then: Callable[[HistoryBuilder], None] | None
+) -> None:
+    if over:
+        h = over_zookeeper(began_before_mark=True)
+        gone(h)
+    else:
+        h = deleted_while_away()
+        back(h, removes=False)
+    assert verdict(h).violated == 1
+    if then is not None:
+        then(h)
+    h.after(11_000)
+    assert (verdict(h).violated, verdict(h).exercised) == (1, 0)
 
 
 def test_a_running_broker_that_removes_a_deleted_topic_finds_nothing_when_it_starts() -> None:
