@@ -258,8 +258,8 @@ def test_each_log_that_is_left_is_one_violation(
     assert verdict(h).violated == 1
     if then is not None:
         then(h)
-    h.after(11_000)
-    assert (verdict(h).violated, verdict(h).exercised) == (1, 0)
+    found = verdict(h.after(11_000))
+    assert (found.verdict, found.violated, found.exercised) == (Outcome.VIOLATED, 1, 0)
 
 
 def test_a_running_broker_that_removes_a_deleted_topic_finds_nothing_when_it_starts() -> None:
