@@ -164,7 +164,7 @@ def test_one_other_byte_in_the_first_batch_breaks_rp_05(mark: int) -> None:
 def test_the_disks_of_an_isr_that_is_not_complete_need_not_have_what_a_reader_got() -> None:
     """The record may be older than the end of a member."""
     one = disks({"broker-1": LOG, "broker-2": LOG[:2]}, isr=(1, 2))
-    assert agreed(one).violated == 0
+    assert agreed(one).verdict is Outcome.NOT_EXERCISED
 
 
 def test_disks_are_compared_though_no_record_of_the_partition_was_read() -> None:
