@@ -155,7 +155,8 @@ class _Replicas(Struct):
     held: dict[Held, tuple[str, bool]] = field(default_factory=dict)
     """The replicas on the slots' disks -> the topic's name, and whether the controller commands
     their removal: it does if the process that stored there last replays no records."""
-    owed: dict[Held, tuple[int, Cause]] = field(default_factory=dict)
+    owed: dict[Held, tuple[int, Cause, str]] = field(default_factory=dict)
+    """Those of deleted topics -> since when, by which event, and the topic's name."""
     replaying: set[str] = field(default_factory=set)
     """The processes that have replayed records, or loaded a snapshot of them: a snapshot names no
     topic, so `ids` may lack topics that such a process knows."""
@@ -166,12 +167,11 @@ class _Replicas(Struct):
     newest: dict[str, str] = field(default_factory=dict)
     exited: set[str] = field(default_factory=set)
 
-    def settle(self, place: Held) -> str:
+    def settle(self, place: Held) -> None:
         """A replica that should have been removed is reported: once, though other processes replay
-        the deletion later. Returns the topic's name."""
+        the deletion later."""
         del self.owed[place]
-        topic, _ = self.held.pop(place)
-        return topic
+        del self.held[place]
 
 
 @final
@@ -217,9 +217,9 @@ class DeletedReplicasAreRemoved(Struct, frozen=True):
                 state.marked.pop(body.topic_id, None)
                 if body.role != "controller":
                     state.replayed.add((event.process, body.topic_id))
-                for place in state.held:
+                for place, (topic, _) in state.held.items():
                     if place[1] == body.topic_id:
-                        state.owed.setdefault(place, (event.at_ns, event.ref))
+                        state.owed.setdefault(place, (event.at_ns, event.ref, topic))
                 return state, self._committed(state, event)
             case LogAppended():
                 self._appended(state, event.process, body)
@@ -247,9 +247,9 @@ class DeletedReplicasAreRemoved(Struct, frozen=True):
         found: list[Finding] = []
         for place in sorted(state.owed):
             process = state.newest.get(place[0], "")
-            _, commanded = state.held[place]
+            topic, commanded = state.held[place]
             if commanded and process not in state.exited:
-                topic = state.settle(place)
+                state.settle(place)
                 message = (
                     f"{process} has not removed its log of {topic}-{place[2]}, "
                     "and the topic's deletion is committed"
@@ -267,10 +267,10 @@ class DeletedReplicasAreRemoved(Struct, frozen=True):
     def _active(state: _Replicas, event: Event, slot: str) -> Sequence[Finding]:
         began_ns = state.since.get(event.process, 0)
         found: list[Finding] = []
-        for place, (at_ns, ref) in list(state.owed.items()):
+        for place, (at_ns, ref, topic) in list(state.owed.items()):
             knows = at_ns < began_ns or (event.process, place[1]) in state.replayed
             if place[0] == slot and knows:
-                topic = state.settle(place)
+                state.settle(place)
                 message = (
                     f"{event.process} is active and still has its log of {topic}-{place[2]}, a "
                     "topic that was deleted before"
@@ -280,11 +280,10 @@ class DeletedReplicasAreRemoved(Struct, frozen=True):
 
     def end(self, state: _Replicas, end: RunEnd) -> Sequence[Finding]:
         found: list[Finding] = []
-        for (slot, topic_id, partition), (at_ns, ref) in state.owed.items():
+        for (slot, _, partition), (at_ns, ref, name) in state.owed.items():
             process = state.newest.get(slot, "")
             if process in state.exited:
                 continue
-            name, _ = state.held[slot, topic_id, partition]
             message = f"{process} has not removed its log of {name}-{partition}, a deleted topic"
             if end.ended_at_ns - at_ns > DONE_WITHIN_NS:
                 found.append(Violated(ref, Evidence.SELF, message))
