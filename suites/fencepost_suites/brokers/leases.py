@@ -345,7 +345,6 @@ class LostLeaseIsFenced(Struct, frozen=True):
         by now stays so."""
         for broker, known in state.brokers.items():
             self._overdue(state, known, broker, event, state.period_ns)
-            known.watched = False
         state.controller = ""
 
     def _gone(self, state: _Leases, event: Event, process: str) -> None:

@@ -1,0 +1,122 @@
+"""Histories of one lease, its controllers and its broker."""
+
+from __future__ import annotations
+
+from fencepost.testing import HistoryBuilder, Verdict, judge
+from fencepost_kafka import (
+    BrokerCommitted,
+    BrokerStateChanged,
+    ControllerElected,
+    HeartbeatAnswered,
+    LeaseExpired,
+    LeaseGranted,
+)
+from fencepost_suites import rules
+from fencepost_suites.clauses import clauses
+
+CLAUSES = {clause.id: clause for clause in clauses()}
+ONE, TWO = "controller-1#1", "controller-2#1"
+BROKER = "broker-1#1"
+MS = 1_000_000
+LEASE_MS = 3000
+
+
+def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
+    chosen = [rule for rule in rules.ALL if rule.clause == clause]
+    return judge(h.events(), chosen, CLAUSES, h.end(complete), "quorum").verdicts[clause]
+
+
+def answer(
+    h: HistoryBuilder,
+    start_ms: int = 50,
+    length_ms: int = LEASE_MS,
+    process: str = ONE,
+    epoch: int = 1,
+    active: bool = True,
+    error: str = "NONE",
+    next_state: str = "ACTIVE",
+) -> None:
+    h.add(
+        process,
+        HeartbeatAnswered(
+            client=BROKER,
+            broker_id=1,
+            incarnation="x",
+            request_epoch=5,
+            broker_epoch=5,
+            error=error,
+            next_state=next_state,
+            lease_start_ms=start_ms,
+            lease_end_ms=start_ms + length_ms,
+            lease_period_ms=LEASE_MS,
+            controller_epoch=epoch,
+            active_controller=101,
+            active=active,
+        ),
+    )
+
+
+def grant(h: HistoryBuilder, start_ms: int = 50, length_ms: int = LEASE_MS, epoch: int = 1) -> None:
+    ends_ns = h.now_ns + length_ms * MS
+    h.add(
+        BROKER,
+        LeaseGranted(
+            broker_id=1,
+            broker_epoch=5,
+            next_state="ACTIVE",
+            lease_start_ms=start_ms,
+            lease_end_ms=start_ms + length_ms,
+            ends_at_ns=ends_ns,
+            controller_epoch=epoch,
+        ),
+    )
+
+
+def active_broker(h: HistoryBuilder) -> None:
+    """An active controller, and a broker that it has unfenced and granted a lease."""
+    h.add(ONE, ControllerElected(epoch=1, log_end=0, last_epoch=0))
+    h.add(
+        ONE, BrokerCommitted(offset=5, broker_id=1, broker_epoch=5, fenced=False, incarnation="x")
+    )
+    answer(h)
+    grant(h)
+    h.add(
+        BROKER,
+        BrokerStateChanged(
+            broker_id=1, old="FENCED", new="ACTIVE", broker_epoch=5, reason="unfenced"
+        ),
+    )
+
+
+def fence_itself(h: HistoryBuilder) -> None:
+    h.add(
+        BROKER,
+        BrokerStateChanged(
+            broker_id=1, old="ACTIVE", new="FENCED", broker_epoch=5, reason="lease_expired"
+        ),
+    )
+
+
+def expire(h: HistoryBuilder) -> None:
+    h.add(
+        ONE,
+        LeaseExpired(
+            broker_id=1,
+            broker_epoch=5,
+            last_heard_ns=0,
+            now_ns=3000 * MS,
+            lease_period_ms=LEASE_MS,
+            controller_epoch=1,
+        ),
+    )
+    for process in (ONE, TWO):
+        h.add(
+            process,
+            BrokerCommitted(offset=9, broker_id=1, broker_epoch=5, fenced=True, incarnation="x"),
+        )
+
+
+def isolated(h: HistoryBuilder) -> None:
+    """A controller that renews a lease, and its successor a while later."""
+    h.add(ONE, ControllerElected(epoch=1, log_end=0, last_epoch=0))
+    answer(h)

@@ -1,0 +1,379 @@
+"""The rules of leases at their exact bounds, and what does not count for them."""
+
+from __future__ import annotations
+
+import pytest
+from tests.suites.brokers.lease_histories import (
+    BROKER,
+    LEASE_MS,
+    MS,
+    ONE,
+    TWO,
+    active_broker,
+    answer,
+    expire,
+    fence_itself,
+    grant,
+    isolated,
+    verdict,
+)
+
+from fencepost import Evidence, NodeStopped, ProcessExited, Stalled
+from fencepost.testing import HistoryBuilder, Outcome
+from fencepost_kafka import (
+    BrokerCommitted,
+    BrokerDeleted,
+    BrokerStateChanged,
+    ControllerElected,
+    ControllerResigned,
+    LeaseExpired,
+)
+from fencepost_suites.brokers.leases import UNMATCHED_KEPT
+
+PEER = "broker-2#1"
+SILENT_MS = LEASE_MS + LEASE_MS // 4 + 500
+"""How long after a broker's last heartbeat its controller must have fenced it."""
+
+
+def at_ms(h: HistoryBuilder, ms: int) -> HistoryBuilder:
+    """The next event comes that many milliseconds after the broker's last heartbeat or grant."""
+    since_ns = max(
+        event.at_ns for event in h.events() if type(event.body).__name__.startswith("Lease")
+    )
+    return h.after((since_ns - h.now_ns) // MS + ms)
+
+
+def record(h: HistoryBuilder, offset: int, fenced: bool, process: str = ONE) -> None:
+    h.add(
+        process,
+        BrokerCommitted(offset=offset, broker_id=1, broker_epoch=5, fenced=fenced, incarnation="x"),
+    )
+
+
+def die(h: HistoryBuilder, process: str = BROKER) -> None:
+    h.add("harness", ProcessExited(ended=process, exit_code=-9, signal=9, expected=True))
+
+
+def watched(h: HistoryBuilder) -> int:
+    """An active controller and an unfenced broker that died after its only heartbeat; returns when
+    that came."""
+    h.add(ONE, ControllerElected(epoch=1, log_end=0, last_epoch=0))
+    record(h, 5, fenced=False)
+    answer(h)
+    return h.now_ns - MS
+
+
+def until(h: HistoryBuilder, since_ns: int, ms: int) -> HistoryBuilder:
+    """The next event comes that many milliseconds after a time."""
+    return h.after((since_ns - h.now_ns) // MS + ms)
+
+
+# ------------------------------------------------------------------------------------------ QC-13
+
+
+@pytest.mark.parametrize(
+    ("answers", "outcome"),
+    [(UNMATCHED_KEPT, Outcome.VIOLATED), (UNMATCHED_KEPT + 1, Outcome.NOT_EXERCISED)],
+)
+def test_a_lease_is_compared_with_its_answer_unless_many_came_since(
+    answers: int, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    for start_ms in range(answers):
+        answer(h, start_ms=start_ms)
+    grant(h, start_ms=0, length_ms=LEASE_MS + 1)
+    assert verdict(h, "QC-13").verdict is outcome
+
+
+# --------------------------------------------------------------------------- QC-14, the broker
+
+
+@pytest.mark.parametrize(("over_ms", "outcome"), [(400, Outcome.HOLDS), (401, Outcome.VIOLATED)])
+def test_a_broker_may_be_active_for_a_tenth_of_its_lease_and_100_ms_more(
+    over_ms: int, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    active_broker(h)
+    at_ms(h, LEASE_MS + over_ms)
+    fence_itself(h)
+    fenced = h.events()[-1].ref
+    found = verdict(h, "QC-14")
+    assert found.verdict is outcome
+    assert found.exercised == (outcome is Outcome.HOLDS)
+    # Neither side says that the lease had expired: the grant is the whole proof.
+    assert [(v.at, len(v.because)) for v in found.violations] == [(fenced, 1)][: found.violated]
+
+
+@pytest.mark.parametrize(("stalled_ms", "outcome"), [(900, Outcome.HOLDS), (899, Outcome.UNKNOWN)])
+def test_a_stall_excuses_an_omission_if_it_covers_nine_tenths_of_the_delay(
+    stalled_ms: int, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    active_broker(h)
+    at_ms(h, LEASE_MS + 1)
+    expire(h)
+    until(h, h.events()[3].at_ns, LEASE_MS + 999)
+    h.add(BROKER, Stalled(stalled_ns=stalled_ms * MS))
+    fence_itself(h)
+    assert verdict(h, "QC-14").verdict is outcome
+
+
+@pytest.mark.parametrize(
+    ("stalled_ms", "outcome"), [(300, Outcome.VIOLATED), (301, Outcome.UNKNOWN)]
+)
+def test_a_stall_of_a_tenth_of_the_lease_leaves_no_doubt(stalled_ms: int, outcome: Outcome) -> None:
+    h = HistoryBuilder()
+    active_broker(h)
+    at_ms(h, LEASE_MS - 1)
+    h.add(BROKER, Stalled(stalled_ns=stalled_ms * MS))
+    at_ms(h, LEASE_MS + 500)
+    fence_itself(h)
+    assert verdict(h, "QC-14").verdict is outcome
+
+
+def test_a_broker_that_stops_holds_no_lease() -> None:
+    h = HistoryBuilder()
+    active_broker(h)
+    h.add(BROKER, NodeStopped(reason="signal"))
+    record(h, 9, fenced=True)
+    h.after(60_000)
+    assert verdict(h, "QC-14").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_lease_renewed_too_late_breaks_qc_14() -> None:
+    h = HistoryBuilder()
+    active_broker(h)
+    h.after(LEASE_MS + 500)
+    answer(h)
+    grant(h)
+    assert verdict(h, "QC-14").violations[0].evidence is Evidence.SELF
+
+
+def test_a_fenced_broker_may_be_granted_a_lease_long_after_the_one_before() -> None:
+    h = HistoryBuilder()
+    active_broker(h)
+    h.after(LEASE_MS)
+    fence_itself(h)
+    expire(h)
+    h.after(10_000)
+    record(h, 11, fenced=False)
+    grant(h)
+    assert verdict(h, "QC-14").verdict is Outcome.HOLDS
+
+
+def test_a_broker_that_starts_fenced_does_not_exercise_qc_14() -> None:
+    h = HistoryBuilder()
+    h.add(
+        BROKER,
+        BrokerStateChanged(
+            broker_id=1, old="INITIAL", new="FENCED", broker_epoch=5, reason="registered"
+        ),
+    )
+    assert verdict(h, "QC-14").verdict is Outcome.NOT_EXERCISED
+
+
+# ----------------------------------------------------------------------- QC-14, the controller
+
+
+@pytest.mark.parametrize(
+    ("silent_ms", "outcome"), [(SILENT_MS, Outcome.HOLDS), (SILENT_MS + 1, Outcome.VIOLATED)]
+)
+def test_a_controller_may_fence_a_silent_broker_a_quarter_of_the_lease_and_500_ms_late(
+    silent_ms: int, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    since_ns = watched(h)
+    die(h)
+    until(h, since_ns, silent_ms)
+    expire(h)
+    assert verdict(h, "QC-14").verdict is outcome
+
+
+@pytest.mark.parametrize(
+    ("silent_ms", "outcome"),
+    [(SILENT_MS, Outcome.NOT_EXERCISED), (SILENT_MS + 1, Outcome.VIOLATED)],
+)
+def test_a_broker_silent_to_the_end_must_be_fenced_within_the_same_bound(
+    silent_ms: int, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    since_ns = watched(h)
+    die(h)
+    until(h, since_ns, silent_ms)
+    assert verdict(h, "QC-14").verdict is outcome
+
+
+def test_a_lease_whose_length_is_not_known_is_never_over() -> None:
+    h = HistoryBuilder()
+    h.add(ONE, ControllerElected(epoch=1, log_end=0, last_epoch=0))
+    record(h, 5, fenced=False)
+    h.after(60_000)
+    assert verdict(h, "QC-14").verdict is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize("ends", ["deleted", "heard", "replayed as active"])
+def test_a_broker_left_unfenced_for_too_long_breaks_qc_14_whatever_comes_then(ends: str) -> None:
+    h = HistoryBuilder()
+    watched(h)
+    die(h)
+    h.after(SILENT_MS)
+    if ends == "deleted":
+        h.add(ONE, BrokerDeleted(offset=8, broker_id=1))
+    elif ends == "heard":
+        answer(h)
+    else:
+        record(h, 5, fenced=False, process=TWO)  # of a node that restarted
+    assert verdict(h, "QC-14").violations[0].evidence is Evidence.PEER
+
+
+def test_a_record_replayed_again_gives_no_lease_a_new_period() -> None:
+    h = HistoryBuilder()
+    watched(h)
+    die(h)
+    h.after(SILENT_MS - 1000)
+    record(h, 5, fenced=False, process=TWO)
+    h.after(1000)
+    assert verdict(h, "QC-14").verdict is Outcome.VIOLATED
+
+
+@pytest.mark.parametrize(
+    ("process", "error"), [(ONE, "STALE_BROKER_EPOCH"), (TWO, "NONE")], ids=["refused", "another"]
+)
+def test_only_an_accepted_heartbeat_of_the_active_controller_renews_a_lease(
+    process: str, error: str
+) -> None:
+    h = HistoryBuilder()
+    watched(h)
+    for _ in range(3):
+        h.after(LEASE_MS)
+        answer(h, process=process, error=error)
+    assert verdict(h, "QC-14").verdict is Outcome.VIOLATED
+
+
+def test_a_heartbeat_answered_before_any_record_of_the_broker_keeps_qc_14() -> None:
+    h = HistoryBuilder()
+    h.add(ONE, ControllerElected(epoch=1, log_end=0, last_epoch=0))
+    answer(h)
+    h.after(60_000)
+    assert verdict(h, "QC-14").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_broker_that_was_granted_its_stop_need_not_be_fenced_for_its_silence() -> None:
+    h = HistoryBuilder()
+    watched(h)
+    answer(h, next_state="SHUTDOWN")
+    die(h)
+    h.after(60_000)
+    assert verdict(h, "QC-14").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_fenced_broker_that_sends_heartbeats_need_not_be_fenced_again() -> None:
+    h = HistoryBuilder()
+    h.add(ONE, ControllerElected(epoch=1, log_end=0, last_epoch=0))
+    record(h, 5, fenced=True)
+    answer(h, next_state="FENCED")
+    h.after(60_000)
+    assert verdict(h, "QC-14").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_broker_left_unfenced_breaks_qc_14_once() -> None:
+    h = HistoryBuilder()
+    watched(h)
+    for _ in range(2):
+        h.after(3 * LEASE_MS)
+        answer(h)
+    assert verdict(h, "QC-14").violated == 1
+
+
+@pytest.mark.parametrize("process", [ONE, TWO, PEER])
+def test_only_another_nodes_record_of_the_fencing_exercises_qc_14(process: str) -> None:
+    h = HistoryBuilder()
+    watched(h)
+    h.add(
+        ONE,
+        LeaseExpired(
+            broker_id=1,
+            broker_epoch=5,
+            last_heard_ns=0,
+            now_ns=LEASE_MS * MS,
+            lease_period_ms=LEASE_MS,
+            controller_epoch=1,
+        ),
+    )
+    for _ in range(2):
+        record(h, 9, fenced=True, process=process)
+    assert verdict(h, "QC-14").exercised == (process != ONE)
+
+
+def test_a_fencing_without_an_expired_lease_does_not_exercise_qc_14() -> None:
+    h = HistoryBuilder()
+    active_broker(h)
+    record(h, 5, fenced=False, process=TWO)
+    h.add(
+        ONE,
+        LeaseExpired(
+            broker_id=1,
+            broker_epoch=5,
+            last_heard_ns=0,
+            now_ns=LEASE_MS * MS,
+            lease_period_ms=LEASE_MS,
+            controller_epoch=1,
+        ),
+    )
+    record(h, 8, fenced=False)  # it registered anew
+    record(h, 9, fenced=True, process=TWO)
+    assert verdict(h, "QC-14").verdict is Outcome.NOT_EXERCISED
+
+
+def test_without_its_controller_a_broker_need_not_be_fenced() -> None:
+    h = HistoryBuilder()
+    watched(h)
+    die(h)
+    die(h, ONE)
+    h.after(60_000)
+    assert verdict(h, "QC-14").verdict is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ QC-36
+
+
+def test_a_controller_without_a_successor_may_renew_leases_for_ever() -> None:
+    h = HistoryBuilder()
+    isolated(h)
+    h.after(60_000)
+    answer(h)
+    grant(h)
+    assert verdict(h, "QC-36").verdict is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(
+    ("after_ms", "outcome"), [(300, Outcome.NOT_EXERCISED), (301, Outcome.VIOLATED)]
+)
+def test_a_tenth_of_the_lease_is_allowed_for_a_controller_to_notice_its_successor(
+    after_ms: int, outcome: Outcome
+) -> None:
+    for renewal in (answer, grant):
+        h = HistoryBuilder()
+        isolated(h)
+        h.add(TWO, ControllerElected(epoch=2, log_end=6, last_epoch=1))
+        h.after(after_ms - 1)
+        renewal(h)
+        assert verdict(h, "QC-36").verdict is outcome
+
+
+def test_a_stall_of_the_controller_that_granted_a_lease_leaves_qc_36_undecided() -> None:
+    h = HistoryBuilder()
+    isolated(h)
+    h.add(TWO, ControllerElected(epoch=2, log_end=6, last_epoch=1))
+    h.after(400)
+    h.add(ONE, Stalled(stalled_ns=350 * MS))
+    grant(h)
+    assert verdict(h, "QC-36").verdict is Outcome.UNKNOWN
+
+
+def test_a_second_election_in_the_epoch_of_a_resignation_is_no_successor() -> None:
+    h = HistoryBuilder()
+    isolated(h)
+    h.add(ONE, ControllerResigned(epoch=1, reason="no_majority"))
+    h.add(TWO, ControllerElected(epoch=1, log_end=6, last_epoch=1))
+    assert verdict(h, "QC-36").verdict is Outcome.NOT_EXERCISED
