@@ -94,8 +94,6 @@ class FencedBrokerServesNoClient(Struct, frozen=True):
     def step(self, state: Serving, event: Event) -> tuple[Serving, Sequence[Finding]]:
         body = event.body
         if isinstance(body, LogAppended | FetchServed):
-            if state.active and event.at_ns <= state.ends_ns:
-                return state, NOTHING
             return state, self._served(state, event, body)
         match body:
             case RequestRefused():
@@ -117,31 +115,24 @@ class FencedBrokerServesNoClient(Struct, frozen=True):
         if event.process != state.process:
             return NOTHING
         stored = isinstance(body, LogAppended)
-        done = "stored a client's write to" if stored else "served a fetch of"
-        what = f"{done} {body.topic}-{body.partition}"
-        waited_ns = 0 if stored else FETCH_WAIT_NS
-        came_ns = event.at_ns - waited_ns
+        came_ns = event.at_ns - (0 if stored else FETCH_WAIT_NS)
         if state.lost is not None and came_ns >= state.lost_ns:
-            message = (
-                f"{event.process} {what} {span(event.at_ns - state.lost_ns)} after it had "
-                f"been fenced"
-            )
-            violated = Violated(event.ref, Evidence.SELF, message, (state.lost,))
-            if stored:
-                return (violated,)
-            # The fetch may have come before a stall, of nearly the length of the delay.
-            over_ns = event.at_ns - state.lost_ns
-            late = Late(violated, event.process, state.lost_ns, event.at_ns, over_ns * 9)
-            state.suspects.append(late)
+            since_ns, ref, what = state.lost_ns, state.lost, "it had been fenced"
+        elif state.active and state.granted and came_ns > state.ends_ns + SLACK_NS:
+            since_ns, ref, what = state.ends_ns, state.granted, "its lease had ended"
+        else:
             return NOTHING
-        if state.active and state.granted and came_ns > state.ends_ns + SLACK_NS:
-            over_ns = event.at_ns - state.ends_ns
-            message = f"{event.process} {what} {span(over_ns)} after its lease had ended"
-            violated = Violated(event.ref, Evidence.SELF, message, (state.granted,))
-            # Only a stall of nearly the length of the delay excuses it.
-            state.suspects.append(
-                Late(violated, event.process, state.ends_ns, event.at_ns, over_ns * 9)
-            )
+        over_ns = event.at_ns - since_ns
+        done = "stored a client's write to" if stored else "served a fetch of"
+        message = (
+            f"{event.process} {done} {body.topic}-{body.partition} {span(over_ns)} after {what}"
+        )
+        violated = Violated(event.ref, Evidence.SELF, message, (ref,))
+        if stored and state.lost is not None:
+            return (violated,)
+        # Only a stall of nearly the length of the delay excuses it: a fetch may have come before.
+        late = Late(violated, event.process, since_ns, event.at_ns, over_ns * 9)
+        state.suspects.append(late)
         return NOTHING
 
     @staticmethod
@@ -234,7 +225,7 @@ class _Claimed(Struct):
         """Whether this incarnation has lost the id to a newer one, by the records that a node has
         replayed."""
         newest = self.known.get(node, _NO_BROKERS).get(broker)
-        if newest is None or newest == incarnation:
+        if newest is None:
             return False
         order = self.order[broker]
         return order.get(incarnation, 1 << 62) < order[newest]
