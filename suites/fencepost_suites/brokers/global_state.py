@@ -17,7 +17,6 @@ from fencepost_kafka import (
 )
 from fencepost_suites.common.keys import NOTHING, by_broker, by_slot_serving
 
-KEPT = 16
 _WORDS = {
     ("INITIAL", False): "Offline",
     ("INITIAL", True): "Offline",
@@ -57,8 +56,6 @@ class OneGlobalState(Struct, frozen=True):
         body = event.body
         match body:
             case BrokerCommitted(fenced=False):
-                while len(state.epochs) >= KEPT and body.broker_epoch not in state.epochs:
-                    del state.epochs[next(iter(state.epochs))]
                 state.epochs.setdefault(body.broker_epoch, event.ref)
             case BrokerStopping():
                 state.stopping.add(event.process)
