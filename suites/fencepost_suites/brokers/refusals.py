@@ -34,8 +34,8 @@ class _Refusals(Struct):
     answered: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     """(controller process, broker) -> the committed end at its last two accepting answers."""
     levels: dict[str, tuple[int, Cause]] = field(default_factory=dict)
-    holder: dict[int, tuple[int, str, Cause]] = field(default_factory=dict)
-    """broker -> offset, incarnation and event of its newest record."""
+    holder: dict[int, tuple[int, str]] = field(default_factory=dict)
+    """broker -> offset and incarnation of its newest record."""
     former: dict[str, Cause] = field(default_factory=dict)
     """Incarnations that were replaced, with the record that replaced them."""
 
@@ -79,7 +79,7 @@ class UnfitBrokersRefused(Struct, frozen=True):
             return
         if known is not None and known[1] != body.incarnation:
             state.former[known[1]] = event.ref
-        state.holder[body.broker_id] = (body.offset, body.incarnation, event.ref)
+        state.holder[body.broker_id] = (body.offset, body.incarnation)
 
     def _answered(
         self, state: _Refusals, event: Event, body: HeartbeatAnswered
