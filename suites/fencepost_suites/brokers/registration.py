@@ -320,9 +320,8 @@ class RegistersFenced(Struct, frozen=True):
 
 
 class _Claims(Struct):
-    """The processes that claim each id, and the lease of the process before."""
+    """The newest process of each id, and the lease of the process before."""
 
-    ids: dict[str, int] = field(default_factory=dict)
     newest: dict[int, str] = field(default_factory=dict)
     leases: dict[int, tuple[str, int, Cause]] = field(default_factory=dict)
     """id -> process, end and event of the lease that ends last."""
@@ -348,7 +347,6 @@ class RestartedProcessReclaimsId(Struct, frozen=True):
         body = event.body
         match body:
             case NodeStarted(role="broker"):
-                state.ids[event.process] = body.node_id
                 state.newest[body.node_id] = event.process
             case ProcessExited():
                 state.exited[body.ended] = event.ref

@@ -223,7 +223,6 @@ class FullPeriodAtTakeover(Struct, frozen=True):
             case BrokerDeleted() if state.brokers.forget(body):
                 # Its process registers anew, and no record fences it before that.
                 state.owed.discard(body.broker_id)
-                state.incarnations.pop(body.broker_id, None)
             case LeaseGranted(next_state="ACTIVE") if body.controller_epoch == state.epoch:
                 if body.broker_id in state.owed:
                     state.owed.discard(body.broker_id)

@@ -125,7 +125,6 @@ class _Due(Struct):
         )
         violated = Violated(at, Evidence.PEER, message, (self.asked,))
         self.suspects.append(Late(violated, self.process, self.asked_ns, at_ns, self.limit_ns))
-        self.asked = None
         return True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.suites.brokers.broker_histories import (
     BROKER,
     LEASE_MS,
@@ -13,6 +14,7 @@ from tests.suites.brokers.broker_histories import (
     record,
     verdict,
 )
+from tests.suites.brokers.life_histories import tell
 
 from fencepost import Evidence
 from fencepost.testing import HistoryBuilder, Outcome
@@ -149,3 +151,101 @@ def test_qc_31_is_undecided_in_a_history_cut_short() -> None:
     taken_over(h)
     grant(h)
     assert verdict(h, "QC-31", complete=False).verdict is Outcome.UNKNOWN
+
+
+# -------------------------------------------------------------------- what does not count, bounds
+
+
+@pytest.mark.parametrize(("after_ms", "outcome"), [(2700, Outcome.HOLDS), (2699, Outcome.VIOLATED)])
+def test_a_tenth_of_the_period_is_allowed_for_clock_differences(
+    after_ms: int, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    taken_over(h)
+    expire(h.after(after_ms - 1))
+    assert verdict(h, "QC-31").verdict is outcome
+
+
+@pytest.mark.parametrize(
+    ("after_ms", "outcome"), [(2700, Outcome.NOT_EXERCISED), (2699, Outcome.VIOLATED)]
+)
+def test_a_record_that_fences_is_early_within_the_same_bound(
+    after_ms: int, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    fenced_by_record(h, after_ms=after_ms - 2)
+    assert verdict(h, "QC-31").verdict is outcome
+
+
+def test_the_proof_of_qc_31_is_the_election_and_the_end_of_the_lease() -> None:
+    h = HistoryBuilder()
+    taken_over(h)
+    expire(h)
+    record(h, 10, fenced=True)
+    _, elected, expired, fenced = (event.ref for event in h.events())
+    (found,) = verdict(h, "QC-31").violations
+    assert (found.at, found.because) == (fenced, (elected, expired))
+    h = HistoryBuilder()
+    fenced_by_record(h)
+    (found,) = verdict(h, "QC-31").violations
+    elected, _, fenced = (event.ref for event in h.events()[2:])
+    assert (found.at, found.because) == (fenced, (elected,))
+
+
+def test_an_answer_to_a_heartbeat_names_the_period_as_well() -> None:
+    h = HistoryBuilder()
+    record(h, 5, fenced=False)
+    tell(h, "ACTIVE")
+    h.add(NEW, ControllerElected(epoch=2, log_end=9, last_epoch=1))
+    h.add(PEER, MetadataCommitted(offset=10, epoch=2, kind="Broker", digest=""))
+    record(h, 10, fenced=True)
+    assert verdict(h, "QC-31").verdict is Outcome.VIOLATED
+
+
+def test_a_second_election_in_the_same_epoch_starts_no_new_period() -> None:
+    h = HistoryBuilder()
+    taken_over(h)
+    h.after(2000)
+    h.add(OLD, ControllerElected(epoch=2, log_end=9, last_epoch=1))
+    expire(h.after(800))
+    assert verdict(h, "QC-31").verdict is Outcome.HOLDS
+
+
+def test_a_deleted_broker_is_owed_nothing_more() -> None:
+    h = HistoryBuilder()
+    taken_over(h)
+    h.add(PEER, BrokerDeleted(offset=9, broker_id=1))
+    grant(h)
+    assert verdict(h, "QC-31").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_broker_whose_lease_has_ended_exercises_qc_31_once() -> None:
+    h = HistoryBuilder()
+    taken_over(h)
+    expire(h.after(LEASE_MS))
+    grant(h)
+    assert verdict(h, "QC-31").exercised == 1
+
+
+def test_a_broker_fenced_by_the_former_controller_is_owed_nothing_more() -> None:
+    h = HistoryBuilder()
+    taken_over(h)
+    record(h, 8, fenced=True)  # written before the election, and replayed after it
+    expire(h)
+    assert verdict(h, "QC-31").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_process_that_started_after_one_that_stopped_is_owed_its_period() -> None:
+    h = HistoryBuilder()
+    h.add(BROKER, BrokerStopping(broker_id=1, state="ACTIVE", global_state="", limit_ms=1))
+    fenced_by_record(h, incarnation="y")
+    h.add(
+        PEER,
+        BrokerCommitted(offset=11, broker_id=1, broker_epoch=11, fenced=False, incarnation="y"),
+    )
+    h.add(OLD, ControllerElected(epoch=3, log_end=12, last_epoch=2))
+    h.add(PEER, MetadataCommitted(offset=12, epoch=3, kind="Broker", digest=""))
+    h.add(
+        PEER, BrokerCommitted(offset=12, broker_id=1, broker_epoch=11, fenced=True, incarnation="y")
+    )
+    assert verdict(h, "QC-31").verdict is Outcome.VIOLATED
