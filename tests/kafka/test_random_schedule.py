@@ -301,6 +301,16 @@ def test_a_slow_link_is_one_that_is_dialled() -> None:
     assert set(dialled) == {"controller-1"}
 
 
+def test_a_slow_link_between_brokers_is_a_followers_to_its_leader() -> None:
+    view = begun()
+    view.of(KafkaView).partitions["orders", 1] = PartitionView(1, 2, 0, (2, 1), (2, 1))
+    slow = [planned.arguments for planned in drawn_faults(view, "slow_link")]
+    between = [a for a in slow if str(a["sources"]).startswith("broker")]
+    # Either broker leads a partition, and only broker 1 fetches from broker 2.
+    followed = {("broker-1", "broker-2"), ("broker-3", "broker-1")}
+    assert {(a["sources"], a["targets"]) for a in between} == followed
+
+
 def test_only_requests_that_certainly_come_are_held() -> None:
     """A follower's fetches from its leader, and any node's from the active controller."""
     view = begun()

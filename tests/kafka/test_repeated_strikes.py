@@ -6,6 +6,7 @@ import pytest
 from tests.kafka.test_random_schedule import LAYOUT, STRIKES, TIMING, begun, drawn_at
 
 from fencepost import Moment, Planned
+from fencepost_kafka import PartitionView
 from fencepost_kafka.faults.random_faults import KafkaFaultChooser
 from fencepost_kafka.view import KafkaView
 
@@ -93,6 +94,17 @@ def test_clients_lose_one_broker_that_leads() -> None:
     }
     ways = {str(one.arguments.get("sources")) for one in drawn if one.fault == "cut"}
     assert len(ways) == 3  # the clients, and either broker
+
+
+def test_clients_are_cut_only_from_brokers_to_which_they_certainly_connect() -> None:
+    """A client writes to a topic that a schedule made only if it is asked to."""
+    view = begun()
+    partitions = view.of(KafkaView).partitions
+    for topic, leader in (("storm-1", 3), ("__consumer_offsets", 2)):
+        partitions[topic, 0] = PartitionView(1, leader, 0, (1, 2, 3), (1, 2, 3))
+    del partitions["orders", 1]
+    drawn = drawn_at(Moment(view, LAYOUT, ("cut", "partition")), STRIKES, 600)
+    assert {name for one in drawn if "clients" in one.ends for name in one.victims} == {"broker-1"}
 
 
 @pytest.mark.parametrize("fault", ["wipe_disk", "damage_disk"])

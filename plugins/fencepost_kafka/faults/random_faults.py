@@ -263,7 +263,7 @@ def _dialled(d: _Draw) -> tuple[str, str]:
     source = d.node()
     role = Role.BROKER if source in d.names(Role.BROKER) else Role.CONTROLLER
     target = d.another(source, role)
-    return (source, target) if target in d.situation.asked(role) else (target, source)
+    return (source, target) if d.situation.fetches(source, target) else (target, source)
 
 
 def _slow(d: _Draw) -> Planned | None:

@@ -8,6 +8,7 @@ from typing import final
 
 from fencepost import Layout, Moment, Planned, Slot, View, kind_name
 from fencepost_kafka.events import BrokerStateChanged
+from fencepost_kafka.faults.administration import TOPIC_PREFIX
 from fencepost_kafka.recovery import in_quorum, voters
 from fencepost_kafka.view import KafkaView
 from fencepost_kafka.vocabulary import Role, Timing
@@ -22,6 +23,8 @@ AGAIN: Mapping[str, frozenset[str]] = {
 """Which faults may strike a node again, and under which others. No measurement tells a second fault
 of links from the first. A fault that ended a process is listed since the next one may run
 already."""
+_INTERNAL = "_"
+"""How the names of internal topics begin."""
 
 
 @final
@@ -81,7 +84,7 @@ class Situation:
         if planned.ends and planned.victims & self.moment.mending:
             return True
         if planned.ends & self.clients:
-            return not planned.victims <= self.asked(Role.BROKER)
+            return not planned.victims <= self.used
         if planned.ends & self.servers:
             running = {name for name in planned.ends & self.servers if self.runs(name)}
             return not running or not running <= self.serving
@@ -164,6 +167,22 @@ class Situation:
             for replica in one.isr
             if replica != one.leader and {replica, one.leader} <= brokers.keys()
         )
+
+    def fetches(self, name: str, other: str) -> bool:
+        """Whether a node certainly fetches from another one: a follower in an ISR from its leader,
+        or any node from the active controller."""
+        return (name, other) in self.following or other in self.asked(Role.CONTROLLER)
+
+    @property
+    def used(self) -> frozenset[str]:
+        """The slots of brokers to which clients certainly have a connection: the leaders of
+        partitions, without those of internal topics and of topics that a schedule makes."""
+        leaders = {
+            one.leader
+            for (topic, _), one in self.kafka.partitions.items()
+            if not topic.startswith((TOPIC_PREFIX, _INTERNAL))
+        }
+        return frozenset(s.name for s in self.layout.of(Role.BROKER) if s.node_id in leaders)
 
     def runs(self, name: str) -> bool:
         """Whether a process runs in that slot."""
