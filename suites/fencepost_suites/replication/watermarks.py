@@ -95,6 +95,8 @@ class _Learner(Struct):
 
     own: int
     due: int = 0
+    """What its leader had reported; not what it held itself when it began to follow, which may be
+    more (KIP-207)."""
     due_since_ns: int = 0
     late_ns: int = -1
     """When it first stored a message later than allowed without the high watermark."""
@@ -149,7 +151,7 @@ class FollowersLearnWatermark(Struct, frozen=True):
             return state, self._advanced(state, event, body)
         elif isinstance(body, FollowingStarted):
             own = body.high_watermark
-            state.followers[event.process] = _Learner(own, own, event.at_ns)
+            state.followers[event.process] = _Learner(own, due_since_ns=event.at_ns)
         elif isinstance(body, LeadershipStarted):
             state.followers.pop(event.process, None)
             state.reported(body.leader_epoch, body.high_watermark)

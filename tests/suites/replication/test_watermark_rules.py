@@ -184,6 +184,26 @@ def test_what_an_earlier_leader_had_reported_is_not_owed_by_its_successor() -> N
     assert verdict(h, "RP-27").violated == 0
 
 
+def test_a_follower_that_led_takes_a_lower_high_watermark_from_its_successor() -> None:
+    """A leader whose ISR is too small to commit keeps what it had learned as a follower."""
+    h = HistoryBuilder()
+    mark(h, 6, 6)
+    follow(h, log_end=6, own=6)
+    lead(h, epoch=2)
+    mark(h, 5, 6, epoch=2)
+    learn(h, 5, 6)
+    for offset in range(6, 60):
+        store(h, B1, offset)
+        store(h, B2, offset)
+        h.after(100)
+    assert verdict(h, "RP-27").violated == 0
+    mark(h, 60, 60, epoch=2)
+    for offset in range(60, 100):
+        store(h, B2, offset)
+        h.after(100)
+    assert verdict(h, "RP-27").violated == 1
+
+
 def test_a_follower_exercises_rp_27_once_for_each_leader() -> None:
     h = HistoryBuilder()
     for _ in range(2):
