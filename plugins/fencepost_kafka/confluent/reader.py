@@ -24,6 +24,9 @@ from fencepost_kafka.events.values import CallOutcome
 
 ASK_S = 2.0
 """How long one request for a partition's bounds may take."""
+ASKED_FOR = 0.5
+"""For which part of the limit bounds are asked for: a partition without a leader has none, and the
+others are read nevertheless."""
 
 
 @final
@@ -65,13 +68,14 @@ class ReaderWork:
 
     def run(self, now: Callable[[], float]) -> None:
         """Reads until everything was seen, the limit has passed, or it is asked to stop."""
-        deadline = now() + self._options.limit_ms / 1000
+        began, limit_s = now(), self._options.limit_ms / 1000
+        asked_until = began + ASKED_FOR * limit_s
 
-        def left() -> float:
-            return 0.0 if self._session.stopping.is_set() else max(0.0, deadline - now())
+        def left(until: float = began + limit_s) -> float:
+            return 0.0 if self._session.stopping.is_set() else max(0.0, until - now())
 
-        settled = min(deadline, now() + self._options.settle_ms / 1000)
-        self._ask_bounds(left, lambda: now() >= settled)
+        settled = min(asked_until, began + self._options.settle_ms / 1000)
+        self._ask_bounds(lambda: left(asked_until), lambda: now() >= settled)
         self._consumer.assign(
             [TopicPartition(*place, p.start) for place, p in self._progress.items() if p.bounded]
         )
