@@ -15,6 +15,7 @@ from fencepost_kafka import (
     MetadataApplied,
     TopicPartition,
 )
+from fencepost_kafka.log_ends import LogEnds
 
 
 class SessionConfigured(Struct, frozen=True, tag="apache_kafka.session", kw_only=True):
@@ -94,11 +95,8 @@ class Memory:
     """The partitions that the node leads, each with the event of when it began to."""
     followed: dict[TopicPartition, FollowingStarted] = field(default_factory=dict)
 
-    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    ends: LogEnds[TopicPartition] = field(default_factory=LogEnds)
     """The end of each known replica's log."""
-    late: dict[TopicPartition, int] = field(default_factory=dict)
-    """The end of a replica's log before a line named one that is further: the lines of the batches
-    between come from another thread, and later."""
     marks: dict[TopicPartition, int] = field(default_factory=dict)
     """The high watermark of each known replica."""
     follower_ends: dict[tuple[TopicPartition, int], int] = field(default_factory=dict)
@@ -108,22 +106,9 @@ class Memory:
         self, place: TopicPartition, body: LeadershipStarted | FollowingStarted
     ) -> None:
         """A replica begins to lead or to follow."""
-        if self.ends.get(place, body.log_end) < body.log_end:
-            self.late.setdefault(place, self.ends[place])
-        else:
-            self.late.pop(place, None)
-        self.ends[place], self.marks[place] = body.log_end, body.high_watermark
+        self.ends.names(place, body.log_end)
+        self.marks[place] = body.high_watermark
         self.follower_ends = {k: v for k, v in self.follower_ends.items() if k[0] != place}
-
-    def appended(self, place: TopicPartition, base: int, end: int) -> int:
-        """A replica has stored a batch; the end of its log before that."""
-        late, ended = self.late.pop(place, -1), self.ends.get(place, base)
-        if late == base and end <= ended:
-            if end < ended:
-                self.late[place] = end
-            return late
-        self.ends[place] = end
-        return ended
 
     def epoch_led(self, place: TopicPartition) -> int:
         """The epoch in which it leads a partition (-1: it does not)."""

@@ -34,7 +34,7 @@ def _appended(now: Memory, said: Match[str]) -> Bodies:
     role = now.led.get(place) or now.followed.get(place)
     if role is not None:  # a known replica, as in `_truncated`
         base, end = int(said["base"]), int(said["next"])
-        expected = now.appended(place, base, end)
+        expected = now.ends.appends(place, base, end)
         yield LogAppended(
             topic=place[0],
             partition=place[1],
@@ -59,7 +59,7 @@ def _marked(now: Memory, said: Match[str]) -> Bodies:
             topic=place[0],
             partition=place[1],
             high_watermark=mark,
-            log_end=now.ends.get(place, mark),
+            log_end=now.ends.known.get(place, mark),
             leader_epoch=role.leader_epoch,
             as_leader=place in now.led,
             isr=(),
@@ -77,7 +77,7 @@ def _expands(now: Memory, said: Match[str]) -> Bodies:
     led = now.led.get(place)
     if led is None:
         return
-    own = now.ends.get(place, -1)
+    own = now.ends.known.get(place, -1)
     new = tuple(map(int, _MEMBER.findall(said["new"])))
     yield IsrChangeAsked(
         topic=place[0],
@@ -178,8 +178,7 @@ def _truncated(now: Memory, said: Match[str]) -> Bodies:
     place = _place(said)
     began = now.followed.get(place)
     if began is not None:  # a known replica: not the metadata log, and no log that is being loaded
-        now.ends[place] = int(said["to"])
-        now.late.pop(place, None)
+        now.ends.cuts(place, int(said["to"]))
         yield LogTruncated(
             topic=place[0],
             partition=place[1],
@@ -192,7 +191,7 @@ def _truncated(now: Memory, said: Match[str]) -> Bodies:
 
 
 def _metadata_appended(now: Memory, said: Match[str]) -> Bodies:
-    now.ends[METADATA_LOG] = int(said["next"])
+    now.ends.known[METADATA_LOG] = int(said["next"])
     yield from ()
 
 
@@ -202,7 +201,8 @@ def _metadata_marked(now: Memory, said: Match[str]) -> Bodies:
 
 
 def _metadata_truncated(now: Memory, said: Match[str]) -> Bodies:
-    before, now.ends[METADATA_LOG] = now.ends.get(METADATA_LOG, -1), int(said["to"])
+    before = now.ends.known.get(METADATA_LOG, -1)
+    now.ends.cuts(METADATA_LOG, int(said["to"]))
     yield MetadataTruncated(
         from_offset=int(said["to"]),
         log_end=before,

@@ -16,6 +16,7 @@ from fencepost_kafka import (
     LogTruncated,
     ReplicaRemoved,
 )
+from fencepost_kafka.log_ends import LogEnds
 from fencepost_suites.common.keys import NOTHING, by_partition
 from fencepost_suites.common.replica_logs import ReplicaLogs, Terms
 
@@ -26,29 +27,8 @@ class _Agreement(Struct):
     anew: set[str] = field(default_factory=set)
     """Processes that began to follow with messages in their log, and have not been compared
     since."""
-    ends: dict[str, int] = field(default_factory=dict)
-    """process -> the end of its log, by what it stored and dropped."""
-    late: dict[str, int] = field(default_factory=dict)
-    """process -> the end before it named one that is further, though no batch had led there yet."""
-
-    def begin(self, process: str, log_end: int) -> None:
-        """A process begins to lead or to follow, and names the end of its log."""
-        if self.ends.get(process, log_end) < log_end:
-            self.late.setdefault(process, self.ends[process])
-        else:
-            self.late.pop(process, None)
-        self.ends[process] = log_end
-
-    def end_before(self, process: str, body: LogAppended) -> int:
-        """Where a process's log ended before a batch that it stored."""
-        late = self.late.pop(process, -1)
-        ended = self.ends.get(process, body.expected_base)
-        if late == body.base_offset and body.log_end <= ended:
-            # Its thread says so only after another one has named the end that this batch made.
-            self.late[process] = body.log_end
-            return late
-        self.ends[process] = body.log_end
-        return ended
+    ends: LogEnds[str] = field(default_factory=LogEnds)
+    """Where the log of each process ends."""
 
 
 @final
@@ -77,7 +57,7 @@ class ReplicasAgree(Struct, frozen=True):
         body = event.body
         if isinstance(body, LogAppended):
             state.logs.append(event.process, body)
-            known = state.end_before(event.process, body)
+            known = state.ends.appends(event.process, body.base_offset, body.log_end)
             ended = known if body.base_offset == body.expected_base else body.expected_base
             if body.base_offset != ended:
                 message = (
@@ -89,16 +69,15 @@ class ReplicasAgree(Struct, frozen=True):
             return state, self._commits(state, event, body)
         elif isinstance(body, LogTruncated):
             state.logs.truncate(event.process, body.to_offset)
-            state.ends[event.process] = body.to_offset
-            state.late.pop(event.process, None)
+            state.ends.cuts(event.process, body.to_offset)
         elif isinstance(body, FollowingStarted | LeadershipStarted):
-            state.begin(event.process, body.log_end)
+            state.ends.names(event.process, body.log_end)
             if isinstance(body, LeadershipStarted):
                 state.terms.begin(event, body.leader_epoch)
             elif body.log_end > 0:
                 state.anew.add(event.process)
         elif isinstance(body, ReplicaRemoved):
-            state.ends.pop(event.process, None)
+            state.ends.forgets(event.process)
         return state, NOTHING
 
     @staticmethod

@@ -1,0 +1,52 @@
+"""Where the logs of replicas end, by what their nodes report of them."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar, final
+
+from msgspec import Struct, field
+
+Log = TypeVar("Log")
+
+
+@final
+class LogEnds(Struct, Generic[Log]):
+    """The end of each log, by its key.
+
+    Two threads of a node report on one log: one names its end when the replica begins to lead or to
+    follow, and one reports each batch, perhaps a moment after the other has named the end that this
+    batch made. Then the log is behind what was named, until that batch is reported.
+    """
+
+    known: dict[Log, int] = field(default_factory=dict)
+    behind: dict[Log, int] = field(default_factory=dict)
+    """Logs whose named end no batch has led to yet, and how far batches have led."""
+
+    def names(self, log: Log, end: int) -> None:
+        """A replica begins to lead or to follow, and names the end of its log."""
+        if self.known.get(log, end) < end:
+            self.behind.setdefault(log, self.known[log])
+        else:
+            self.behind.pop(log, None)
+        self.known[log] = end
+
+    def appends(self, log: Log, base: int, end: int) -> int:
+        """A replica has stored a batch from `base` to `end`; returns the end of its log before:
+        `base`, unless a batch is missing or stored twice. A log of which nothing is known began at
+        `base`."""
+        ended, reached = self.known.get(log, base), self.behind.pop(log, None)
+        if reached == base and end <= ended:
+            self.behind[log] = end
+            return base
+        self.known[log] = end
+        return ended
+
+    def cuts(self, log: Log, end: int) -> None:
+        """A replica has dropped all from `end` on."""
+        self.known[log] = end
+        self.behind.pop(log, None)
+
+    def forgets(self, log: Log) -> None:
+        """A replica has removed its log."""
+        self.known.pop(log, None)
+        self.behind.pop(log, None)
