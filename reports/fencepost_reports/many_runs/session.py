@@ -99,9 +99,9 @@ def _built(engine: Engine) -> Iterator[SparkSession]:
 
 
 def _ends_quietly() -> None:
-    """Keeps pyspark's server of accumulators from printing a traceback when Java stops, which closes
-    its connection even amid an update, and from being waited for: it looks only once a second
-    whether it is to end. No report reads an accumulator."""
+    """Keeps pyspark's server of accumulators from printing a traceback when Java stops, which
+    closes its connection even amid an update, and from being waited for: it looks only once a
+    second whether it is to end. No report reads an accumulator."""
     context = SparkContext._active_spark_context
     if context is not None:  # a client of Connect has none
         server = context._accumulatorServer
