@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import final
 
 from msgspec import Struct, field
@@ -29,8 +30,8 @@ class _Ends(Struct):
     """follower's id -> the process that fetches as it."""
     leaders: dict[int, int] = field(default_factory=dict)
     """leader epoch -> the leader's id."""
-    stored: dict[int, tuple[PartitionCommitted, str]] = field(default_factory=dict)
-    """leader epoch -> its newest stored state, and the process that was the first to say so."""
+    stored: dict[int, dict[str, PartitionCommitted]] = field(default_factory=dict)
+    """leader epoch -> its newest stored state by the word of each process."""
 
     def began(self, process: str) -> None:
         """The next process of a node is its replica, though it may lead at first, and not fetch."""
@@ -42,10 +43,12 @@ class _Ends(Struct):
 def _stored_and_named(state: _Ends, process: str, body: ProduceAnswered) -> tuple[int, ...]:
     """The ISR that a leader names, and the one that is stored for its epoch by another's word: a
     leader may count more replicas than are stored, but none less."""
-    stored = state.stored.get(body.leader_epoch)
-    if stored is None or stored[1] == process:
+    words = state.stored.get(body.leader_epoch, {}).items()
+    others = [stored for other, stored in words if other != process]
+    if not others:
         return body.isr
-    return (*body.isr, *(r for r in stored[0].isr if r not in body.isr))
+    newest = max(others, key=attrgetter("offset"))
+    return (*body.isr, *(r for r in newest.isr if r not in body.isr))
 
 
 @final
@@ -88,9 +91,9 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
         elif isinstance(body, PartitionCommitted):
             if body.leader >= 0:  # an epoch may end before the next leader is elected
                 state.leaders[body.leader_epoch] = body.leader
-            known = state.stored.get(body.leader_epoch)
-            if known is None or known[0].offset < body.offset:
-                state.stored[body.leader_epoch] = body, event.process
+            words = state.stored.setdefault(body.leader_epoch, {})
+            if event.process not in words or words[event.process].offset < body.offset:
+                words[event.process] = body
         return state, NOTHING
 
     @staticmethod
