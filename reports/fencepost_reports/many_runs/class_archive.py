@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from fencepost import EnvironmentFailed, FencepostError
 from fencepost.reporting import Engine
-from fencepost_reports.many_runs.clauses import clause_correlation, counted
+from fencepost_reports.many_runs.clauses import correlations
 from fencepost_reports.many_runs.correlation import correlation
 from fencepost_reports.many_runs.distributions import distributions, times
 from fencepost_reports.many_runs.java import check_java, class_archive
@@ -55,7 +55,7 @@ def make_archive() -> Path:
 def _load_classes(spark: SparkSession) -> None:
     """Has Java load the classes that a report needs: it correlates no runs."""
     correlation(windows(spark, [])).orderBy("what", "fault", "type").toArrow()
-    clause_correlation(counted(spark, [], ["none"])).toArrow()
+    correlations(spark, [], ["none"])
     distributions(times(spark, [])).toArrow()
 
 

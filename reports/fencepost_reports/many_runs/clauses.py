@@ -23,6 +23,23 @@ _COUNTED = pa.schema(
     + [pa.field(name, pa.int64(), nullable=False) for name in ("occurred", "both")]
 )
 
+CORRELATED = pa.schema(
+    [pa.field(name, pa.string(), nullable=False) for name in ("clause", "sort", "name", "other")]
+    + [
+        pa.field(name, pa.int64())
+        for name in ("occurred", "both", "windows", "failed", "runs", "runs_with")
+    ]
+)
+"""The columns of `clause_correlation`."""
+
+
+def correlations(session: SparkSession, rows: Sequence[str], violated: Collection[str]) -> pa.Table:
+    """What went before the violations of these clauses in the runs whose rows are at these places;
+    without a violation there is nothing to ask Spark."""
+    if not violated:
+        return CORRELATED.empty_table()
+    return clause_correlation(counted(session, rows, violated)).toArrow()
+
 
 def counted(session: SparkSession, rows: Sequence[str], clauses: Collection[str]) -> DataFrame:
     """For each run that decided one of the clauses, its exposures; tasks read them from the rows at
