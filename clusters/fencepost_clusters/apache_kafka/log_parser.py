@@ -206,20 +206,20 @@ def _majority_lost(now: Memory, said: Match[str]) -> Bodies:
 
 
 def _resigned(now: Memory, said: Match[str]) -> Bodies:
-    reason: ResignReason = "no_majority" if now.majority_lost else "higher_epoch"
-    now.active_epoch, now.majority_lost = -1, False
-    yield ControllerResigned(epoch=int(said[1]), reason=reason)
-    if said["stable"] is not None:
-        committed = now.marks.get(METADATA_LOG, 0)
-        stable = int(said["stable"])
-        yield StateReverted(offset=stable + 1, high_watermark=committed, epoch=int(said[1]))
+    yield from _left(now, said, "no_majority" if now.majority_lost else "higher_epoch")
 
 
 def _gave_up(now: Memory, said: Match[str]) -> Bodies:
     epoch = int(said["epoch"])
-    now.active_epoch, now.majority_lost = -1, False
     yield ControllerFailed(epoch=epoch, doing=said["doing"], error=said["error"].strip())
-    yield ControllerResigned(epoch=epoch, reason="failed")
+    yield from _left(now, said, "failed")
+
+
+def _left(now: Memory, said: Match[str], reason: ResignReason) -> Bodies:
+    """It is the active controller no more, and drops what is not committed."""
+    epoch = int(said["epoch"])
+    now.active_epoch, now.majority_lost = -1, False
+    yield ControllerResigned(epoch=epoch, reason=reason)
     if said["stable"] is not None:
         committed = now.marks.get(METADATA_LOG, 0)
         yield StateReverted(offset=int(said["stable"]) + 1, high_watermark=committed, epoch=epoch)
@@ -331,10 +331,11 @@ TABLE: Sequence[LogPattern] = (
          r"Becoming the active controller at epoch (\d+)(?:, next write offset (\d+))?",
          _elected),
     row("LeaderState", r"Did not receive fetch request from the majority", _majority_lost),
-    row("QuorumController", r"Renouncing the leadership.* We were the leader at epoch (\d+)"
+    row("QuorumController",
+         r"Renouncing the leadership.* We were the leader at epoch (?P<epoch>\d+)"
          r"(?:.*Reverting to last (?:stable|committed) offset (?P<stable>-?\d+))?", _resigned),
     row("QuorumController",
-         r"event failed with .* at epoch (\d+) in \d+ microseconds\. Renouncing leadership"
+         r"event failed with .* at epoch (?P<epoch>\d+) in \d+ microseconds\. Renouncing leadership"
          r"(?: and reverting to the last committed offset (?P<stable>-?\d+))?", _resigned),
     row("LoggingFaultHandler",
          r"Encountered quorum controller fault: (?P<doing>\w+): event failed with .* at epoch "

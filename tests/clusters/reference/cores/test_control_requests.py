@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from role_requests import roles
 
 from fencepost_clusters.reference.core.legacy import settings, znodes
 from fencepost_clusters.reference.core.legacy.broker.commands import Commands
@@ -61,23 +62,7 @@ class Broker:
 
 
 def lead_and_follow(broker_epoch: int) -> w.LeaderAndIsrRequest:
-    state = w.LeaderAndIsrPartition(
-        partition_index=0,
-        controller_epoch=1,
-        leader=2,
-        leader_epoch=0,
-        isr=(2, 1),
-        zk_version=0,
-        replicas=(2, 1),
-        is_new=False,
-    )
-    return w.LeaderAndIsrRequest(
-        controller_id=2,
-        controller_epoch=1,
-        broker_epoch=broker_epoch,
-        topic_states=(w.LeaderAndIsrTopic(topic_name="orders", partition_states=(state,)),),
-        live_leaders=(),
-    )
+    return roles(2, 0, isr=(2, 1), replicas=(2, 1), broker_epoch=broker_epoch)
 
 
 def learn(

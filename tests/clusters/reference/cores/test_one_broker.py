@@ -8,6 +8,7 @@ from contextlib import suppress
 import pytest
 from broker_bench import ME, OTHER, SECOND, BrokerBench
 from msgspec.structs import replace
+from role_requests import roles
 
 from fencepost import NodeStopped
 from fencepost_clusters.reference.core.legacy import znodes
@@ -45,27 +46,6 @@ PRODUCE = m.ProduceRequest(
         ),
     ),
 )
-
-
-def lead_and_follow(epoch: int, isr: tuple[int, ...], version: int = 0) -> w.LeaderAndIsrRequest:
-    """Broker 1 leads orders-0."""
-    state = w.LeaderAndIsrPartition(
-        partition_index=0,
-        controller_epoch=1,
-        leader=1,
-        leader_epoch=epoch,
-        isr=isr,
-        zk_version=version,
-        replicas=(1, 2),
-        is_new=False,
-    )
-    return w.LeaderAndIsrRequest(
-        controller_id=2,
-        controller_epoch=1,
-        broker_epoch=w.NO_EPOCH,
-        topic_states=(w.LeaderAndIsrTopic(topic_name="orders", partition_states=(state,)),),
-        live_leaders=(),
-    )
 
 
 LEARN = w.UpdateMetadataRequest(
@@ -108,7 +88,7 @@ def leader(bench: BrokerBench | None = None, **settings: str) -> BrokerBench:
     beat = [one for one in bench.calls if isinstance(one.message, w.MetadataHeartbeatRequest)]
     for one in beat:
         bench.answer(one, w.MetadataHeartbeatResponse(error_code=Error.NONE, current_state=2))
-    for request in (LEARN, lead_and_follow(1, (1, 2))):
+    for request in (LEARN, roles(1, 1)):
         (answered,) = bench.asks("REPLICATION", request)
         assert isinstance(answered, e.Reply)
     return bench
@@ -172,7 +152,7 @@ def test_the_answer_to_an_isr_change_of_a_former_leader_epoch_has_no_effect() ->
     asked = bench.called(w.IsrChangeRequest)
     assert isinstance(asked.message, w.IsrChangeRequest)
     assert asked.message.topics[0].partitions[0].isr_nodes == (1,)
-    bench.asks("REPLICATION", lead_and_follow(2, (1, 2), version=1))
+    bench.asks("REPLICATION", roles(1, 2, version=1))
     granted = w.IsrChangeResponse(
         top_level_error_code=Error.NONE, results=(w.IsrChangeResult(error_code=Error.NONE),)
     )
@@ -281,7 +261,7 @@ def test_a_broker_that_registers_again_sends_a_heartbeat_at_once() -> None:
 def test_only_the_first_leader_and_isr_is_called_the_first() -> None:
     """BE-07 is judged by it."""
     bench = leader()
-    bench.asks("REPLICATION", lead_and_follow(2, (1, 2)))
+    bench.asks("REPLICATION", roles(1, 2))
     answered = [one for one in bench.notes if isinstance(one, ControlRequestAnswered)]
     assert [one.first for one in answered if one.api == "LeaderAndIsr"] == [True, False]
 

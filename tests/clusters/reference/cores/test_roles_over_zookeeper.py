@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 from broker_bench import BrokerBench
+from role_requests import roles
 
 from fencepost_clusters.reference.core.legacy import znodes
 from fencepost_clusters.reference.core.node import effects as e
@@ -16,27 +17,6 @@ from fencepost_clusters.zookeeper.client import port as zk
 from fencepost_kafka import BrokerStateChanged, LeadershipEnded, LeadershipStarted
 
 ACTIVE = w.MetadataHeartbeatResponse(error_code=Error.NONE, current_state=2)
-
-
-def lead_and_follow(leader: int, epoch: int) -> w.LeaderAndIsrRequest:
-    """The controller, which is broker 2, makes a broker the leader of orders-0."""
-    state = w.LeaderAndIsrPartition(
-        partition_index=0,
-        controller_epoch=1,
-        leader=leader,
-        leader_epoch=epoch,
-        isr=(1, 2),
-        zk_version=0,
-        replicas=(1, 2),
-        is_new=False,
-    )
-    return w.LeaderAndIsrRequest(
-        controller_id=2,
-        controller_epoch=1,
-        broker_epoch=w.NO_EPOCH,
-        topic_states=(w.LeaderAndIsrTopic(topic_name="orders", partition_states=(state,)),),
-        live_leaders=(),
-    )
 
 
 def learn(leader: int) -> w.UpdateMetadataRequest:
@@ -79,7 +59,7 @@ def active(leader: int, **settings: str) -> BrokerBench:
     """Broker 1 is active, and has a replica of orders-0 with this leader."""
     bench = registered(**settings)
     bench.answer(bench.called(w.MetadataHeartbeatRequest), ACTIVE)
-    for request in (learn(leader), lead_and_follow(leader, 1)):
+    for request in (learn(leader), roles(leader, 1)):
         (answered,) = bench.asks("REPLICATION", request)
         assert isinstance(answered, e.Reply)
     return bench
@@ -105,7 +85,7 @@ def test_a_leader_whose_replica_is_stopped_leads_no_more_until_a_later_epoch() -
         ),
     )
     assert (bench.did(LeadershipStarted), bench.did(LeadershipEnded)) == (1, 1)
-    bench.asks("REPLICATION", lead_and_follow(1, 2))
+    bench.asks("REPLICATION", roles(1, 2))
     assert (bench.did(LeadershipStarted), bench.did(LeadershipEnded)) == (2, 1)
     assert not any(isinstance(one, e.Delete) for one in bench.effects)
 
