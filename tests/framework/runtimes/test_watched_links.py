@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -41,13 +42,28 @@ def test_a_run_without_a_fault_has_no_failed_link(pair: ProcessRuntime) -> None:
     assert failures(pair) == []
 
 
+@dataclass
+class Stopping:
+    """A client; while it stops, something else happens."""
+
+    stop: Callable[[], None]
+
+
+@pytest.mark.parametrize("when", ["before", "while clients stop"])
 def test_a_process_that_ends_as_the_run_does_has_died_and_its_links_have_not_failed(
-    pair: ProcessRuntime,
+    pair: ProcessRuntime, when: str
 ) -> None:
     broker = pair.living(pair.layout.of(Role.BROKER)[1])
     assert broker is not None
-    os.kill(broker.pid, signal.SIGKILL)
-    assert pair._launcher.wait(broker.name, 10) is not None
+
+    def die() -> None:
+        os.kill(broker.pid, signal.SIGKILL)
+        assert pair._launcher.wait(broker.name, 10) is not None
+
+    if when == "before":
+        die()
+    else:
+        pair._sessions.append(Stopping(die))  # type: ignore[arg-type]
     pair.close()
     assert failures(pair) == []
     events = [event.body for event in pair.events()]

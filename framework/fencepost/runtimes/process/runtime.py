@@ -390,6 +390,7 @@ class ProcessRuntime:
                         self._record(failed)
                 for session in self._sessions:
                     session.stop()
+                self._take_in()  # from now on every end is expected
                 self._processes.kill_all()
                 self._take_in()
             except EnvironmentFailed:  # the supervisor and every process are gone
