@@ -30,7 +30,7 @@ from fencepost_kafka import (
     ReplicaStopped,
 )
 from fencepost_suites.brokers.leases import judge_late
-from fencepost_suites.common.keys import NONE, NOTHING, Keys, whole_run
+from fencepost_suites.common.keys import NOTHING, by_broker, whole_run
 from fencepost_suites.control_requests.effects import DUE_KINDS, ROLE_KINDS, Effects, RefusedRoles
 from fencepost_suites.control_requests.requests import (
     NO_EPOCH,
@@ -46,20 +46,12 @@ BROKER_EPOCHS = 2
 """The inter.broker.protocol that brings broker epochs in control requests."""
 
 
-def by_addressed_broker(event: Event) -> Keys:
-    """The broker to which a control request is sent; for a start, the broker that started."""
-    body = event.body
-    if isinstance(body, NodeStarted):
-        return ((body.node_id,),) if body.role == "broker" else NONE
-    return ((body.broker_id,),)  # type: ignore[attr-defined]
-
-
-REQUEST_KINDS: frozenset[type[Struct]] = frozenset(
-    {
-        *(NodeStarted, BrokerRegistered, BrokerStateChanged),
-        *(ControlRequestSent, ControlRequestAnswered),
-    }
+ADDRESSED_KINDS: frozenset[type[Struct]] = frozenset(
+    {BrokerRegistered, BrokerStateChanged, ControlRequestSent, ControlRequestAnswered}
 )
+"""The events about the requests to one broker."""
+REQUEST_KINDS: frozenset[type[Struct]] = ADDRESSED_KINDS | {NodeStarted}
+"""With the starts, which tell a process from its broker's former one."""
 
 
 class _Refusals(Struct):
@@ -119,8 +111,8 @@ class DeposedControllerRefused(Struct, frozen=True):
     with STALE_BROKER_EPOCH."""
 
     clause: str = "BE-08"
-    kinds: frozenset[type[Struct]] = REQUEST_KINDS
-    keys = staticmethod(by_addressed_broker)
+    kinds: frozenset[type[Struct]] = ADDRESSED_KINDS
+    keys = staticmethod(by_broker)
 
     def start(self, key: Key) -> Requests:
         return Requests()
@@ -149,8 +141,8 @@ class AcceptsNoEpoch(Struct, frozen=True):
     """BE-10. Requests in versions before KIP-380 have no broker epoch."""
 
     clause: str = "BE-10"
-    kinds: frozenset[type[Struct]] = REQUEST_KINDS | {ControlledShutdownAnswered}
-    keys = staticmethod(by_addressed_broker)
+    kinds: frozenset[type[Struct]] = ADDRESSED_KINDS | {ControlledShutdownAnswered}
+    keys = staticmethod(by_broker)
 
     def start(self, key: Key) -> Requests:
         return Requests()
@@ -372,9 +364,10 @@ class CurrentRequestsProcessed(Struct, frozen=True):
     def _shutdown(
         state: _Effects, event: Event, body: ControlledShutdownAnswered
     ) -> Sequence[Finding]:
-        process, epoch = state.registered.get(body.broker_id, ("", NO_EPOCH))
-        if body.controller_epoch < 0 or body.client != process or body.request_epoch != epoch:
+        newest = state.registered.get(body.broker_id)
+        if body.controller_epoch < 0 or newest != (body.client, body.request_epoch):
             return NOTHING
+        process, epoch = newest
         if body.error == "NONE":
             return (Exercised(event.ref, Evidence.PEER),)
         if body.known_epoch != epoch:

@@ -12,80 +12,27 @@ from tests.suites.control_requests.control_request_histories import (
     OWN,
     outcome,
     register,
-    send,
     shut_down,
     stop,
-    store,
     verdict,
 )
+from tests.suites.control_requests.earlier_release_histories import (
+    arrive,
+    ask,
+    begin,
+    compare,
+    heal,
+    inject,
+    late,
+)
 
-from fencepost import FaultHealed, FaultInjected, NodeStarted
+from fencepost import NodeStarted
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
-    BrokerChangeHandled,
     BrokerRegistered,
     ControllerElected,
     ControllerResigned,
-    ControlRequestAnswered,
-    ControlRequestSent,
 )
-
-
-def begin(epoch: int = -1) -> HistoryBuilder:
-    """Broker 1 is registered, with that broker epoch, and its controller has found it."""
-    h = HistoryBuilder()
-    h.add(CONTROLLER, ControllerElected(epoch=1, log_end=-1, last_epoch=-1))
-    register(h, OLD, epoch, version=4)
-    compare(h, added=(1,))
-    store(h, 0)
-    return h
-
-
-def compare(
-    h: HistoryBuilder,
-    added: tuple[int, ...] = (),
-    deleted: tuple[int, ...] = (),
-    bounced: tuple[int, ...] = (),
-) -> None:
-    h.add(
-        CONTROLLER,
-        BrokerChangeHandled(
-            controller_epoch=1, added=added, deleted=deleted, bounced=bounced, live=(1, 3)
-        ),
-    )
-
-
-def arrive(
-    h: HistoryBuilder,
-    sent: ControlRequestSent,
-    error: str = "NONE",
-    process: str = NEW,
-    correlation: int = 1,
-) -> None:
-    """The broker's log has the request's number; its event has no cause."""
-    h.add(
-        process,
-        ControlRequestAnswered(
-            api=sent.api,
-            client="",
-            broker_id=1,
-            controller_id=3,
-            controller_epoch=sent.controller_epoch,
-            seen_epoch=1,
-            request_epoch=sent.broker_epoch,
-            broker_epoch=-1,
-            error=error,
-            partitions=sent.partitions,
-            correlation=correlation,
-        ),
-    )
-
-
-def ask(h: HistoryBuilder, api: str, epoch: int = -1, number: int = 1) -> ControlRequestSent:
-    body = send(h, api, epoch, number=number).body
-    assert isinstance(body, ControlRequestSent)
-    return body
-
 
 APIS = [("BE-02", "UpdateMetadata"), ("BE-03", "StopReplica"), ("BE-07", "LeaderAndIsr")]
 
@@ -132,11 +79,14 @@ def test_a_number_that_a_later_request_has_too_decides_nothing(clause: str, api:
     assert outcome(h, clause) is Outcome.NOT_EXERCISED
 
 
+@pytest.mark.parametrize("protocol", [0, 1])
 @pytest.mark.parametrize(("clause", "api"), APIS)
-def test_a_request_without_an_epoch_in_a_double_roll_may_be_obeyed(clause: str, api: str) -> None:
+def test_a_request_without_an_epoch_in_a_double_roll_may_be_obeyed(
+    clause: str, api: str, protocol: int
+) -> None:
     h = begin()
     sent = ask(h, api)
-    register(h, NEW, OWN, version=4, protocol=1)
+    register(h, NEW, OWN, version=4, protocol=protocol)
     arrive(h, sent)
     assert outcome(h, clause) is Outcome.NOT_EXERCISED
 
@@ -205,12 +155,6 @@ def test_the_epoch_of_the_process_found_must_not_be_newer(error: str, violated: 
 # ----------------------------------------------------------------------------------- BE-05, BE-06
 
 
-def late(h: HistoryBuilder) -> HistoryBuilder:
-    h.after(7_000)
-    compare(h)
-    return h
-
-
 def test_a_bounce_that_the_controller_lists_holds_be_05() -> None:
     h = begin()
     register(h, NEW, -1, version=4)
@@ -247,15 +191,6 @@ def test_a_bounce_that_no_comparison_shows_breaks_be_05() -> None:
     compare(h)
     message = verdict(late(h), "BE-05").violations[0].message
     assert message.endswith("broker-1#2 had registered, and took it for its former process")
-
-
-def inject(h: HistoryBuilder, *targets: str) -> None:
-    body = FaultInjected(fault_id="f", fault="cut", targets=targets, receipt=True, evidence="")
-    h.add("harness", body)
-
-
-def heal(h: HistoryBuilder) -> None:
-    h.add("harness", FaultHealed(fault_id="f", receipt=True, evidence=""))
 
 
 @pytest.mark.parametrize("target", ["broker-1", "broker-3#1", "zookeeper-1"])
