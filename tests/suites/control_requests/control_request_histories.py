@@ -22,6 +22,7 @@ from fencepost_suites.clauses import clauses
 
 CLAUSES = {clause.id: clause for clause in clauses()}
 CONTROLLER, NEXT = "broker-3#1", "broker-2#1"
+MS = 1_000_000
 OLD, NEW = "broker-1#1", "broker-1#2"
 FORMER, OWN = 10, 20
 """The broker epochs of broker 1's former process, and of its current one."""

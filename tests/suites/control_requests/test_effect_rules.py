@@ -9,46 +9,32 @@ from tests.suites.control_requests.control_request_histories import (
     NEW,
     OWN,
     answer,
-    begin,
     bounced,
     declare,
     outcome,
-    register,
     send,
     store,
     verdict,
 )
+from tests.suites.control_requests.effect_histories import (
+    current,
+    healed,
+    kill,
+    lead,
+    named_by_a_fault,
+)
 
-from fencepost import Cause, Event, Evidence, FaultHealed, FaultInjected, ProcessExited, Stalled
-from fencepost.testing import HistoryBuilder, Outcome
+from fencepost import Evidence, Stalled
+from fencepost.testing import Outcome
 from fencepost_kafka import (
     ControllerEnded,
     FollowingStarted,
-    LeadershipStarted,
     PartitionCommitted,
     TopicMarked,
 )
 
 HOLDS, VIOLATED, NOT_EXERCISED = Outcome.HOLDS, Outcome.VIOLATED, Outcome.NOT_EXERCISED
 REFUSED = "STALE_BROKER_EPOCH"
-
-
-def lead(h: HistoryBuilder, by: Event | None = None, epoch: int = 0) -> None:
-    cause = None if by is None else Cause(by.process, 1, request=True)
-    body = LeadershipStarted(
-        topic="orders",
-        partition=0,
-        leader_epoch=epoch,
-        isr=(1,),
-        log_start=0,
-        log_end=0,
-        high_watermark=0,
-    )
-    h.add(NEW, body, cause=cause)
-
-
-def kill(h: HistoryBuilder) -> None:
-    h.add("harness", ProcessExited(ended=NEW, exit_code=-1, signal=9, expected=True))
 
 
 # ------------------------------------------------------------------------------------ BE-02, BE-07
@@ -110,24 +96,6 @@ def test_a_process_may_end_after_a_role_and_before_its_answer() -> None:
 
 
 # ------------------------------------------------------------------------------------------ BE-09
-
-
-def current() -> HistoryBuilder:
-    """Broker 1 leads orders-0 in ZooKeeper."""
-    h = HistoryBuilder()
-    begin(h)
-    register(h, NEW, OWN)
-    store(h, 0)
-    return h
-
-
-def named_by_a_fault(h: HistoryBuilder, target: str) -> None:
-    body = FaultInjected(fault_id="f", fault="cut", targets=(target,), receipt=True, evidence="")
-    h.add("harness", body)
-
-
-def healed(h: HistoryBuilder) -> None:
-    h.add("harness", FaultHealed(fault_id="f", receipt=True, evidence=""))
 
 
 def test_a_leadership_that_is_answered_and_does_not_begin_breaks_be_09() -> None:
