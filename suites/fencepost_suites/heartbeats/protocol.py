@@ -32,7 +32,7 @@ class _Protocols(Struct):
 
     def is_old(self, process: str) -> bool:
         """Whether a process is known to have a protocol without heartbeats."""
-        return 0 < self.of.get(process, -1) < HEARTBEATS
+        return 0 <= self.of.get(process, -1) < HEARTBEATS
 
 
 @final
@@ -60,7 +60,7 @@ class OldProtocolKept(Struct, frozen=True):
                 state.of[event.process] = body.protocol
                 state.written[body.broker_id, body.broker_epoch] = (body.version, event.ref)
                 wanted = 5 if body.protocol >= HEARTBEATS else 4
-                if body.protocol > 0 and body.version != wanted:
+                if body.protocol >= 0 and body.version != wanted:
                     message = (
                         f"{event.process} has inter.broker.protocol {body.protocol}, but "
                         f"registered with BrokerInfo {body.version}"

@@ -254,9 +254,7 @@ class NewIncarnationIsBounce(Struct, frozen=True):
             case ControllerBegan():
                 state.known.begin(event.process)
             case BrokerDeclared():
-                found = self._declared(state, event, body)
-                state.terms.take(event)
-                return state, found
+                return state, self._declared(state, event, body)
             case MetadataHeartbeatAnswered(active=True):
                 return state, self._answered(state, event, body)
         state.terms.take(event)
