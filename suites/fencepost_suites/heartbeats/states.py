@@ -194,10 +194,8 @@ class SilentBecomesInactive(Struct, frozen=True):
     @staticmethod
     def _overdue(state: _Silences, process: str, broker: int, at_ns: int) -> None:
         """Adds a suspect if a controller has left a silent broker live for too long."""
-        term = state.terms.now.get(process)
-        known = term.brokers.get(broker) if term is not None else None
-        if term is None or known is None:
-            return
+        term = state.terms.now[process]
+        known = term.brokers[broker]
         version = state.registered.version(broker, known.incarnation, known.version)
         if known.state not in LIVE or version < HEARTBEAT_INFO:
             return
@@ -238,8 +236,8 @@ def _latest_ns(timeout_ns: int) -> int:
 def _was_heard(one: Late, delivered: Sequence[int]) -> bool:
     """Whether heartbeats that were sent meanwhile, and delivered, leave no silence that is too
     long."""
-    within = sorted(at for at in delivered if one.from_ns < at < one.to_ns)
-    times = (one.from_ns, *within, one.to_ns)
+    within = [min(max(one.from_ns, at), one.to_ns) for at in delivered]
+    times = sorted((one.from_ns, *within, one.to_ns))
     return all(b - a <= _latest_ns(one.period_ns) for a, b in pairwise(times))
 
 
