@@ -135,8 +135,6 @@ class LeadershipsMoveFirst(Struct, frozen=True):
                 return state, self._ended(state, event, event.process)
             case ProcessExited() if not body.signal:
                 return state, self._ended(state, event, body.ended)
-            case ProcessExited():
-                state.stops.pop(body.ended, None)
         return state, NOTHING
 
     @staticmethod

@@ -1,0 +1,82 @@
+"""A stopping broker: whom it must serve, and when it may end (HB-04, HB-05): exact bounds."""
+
+from __future__ import annotations
+
+import pytest
+from tests.suites.heartbeats.heartbeat_histories import (
+    BROKER,
+    Write,
+    active_broker,
+    asked_to_stop,
+    call,
+    changed,
+    ended,
+    steps,
+    stopping,
+    stored,
+    verdict,
+    wait,
+)
+from tests.suites.heartbeats.test_false_accounts import exits
+from tests.suites.heartbeats.test_independent_evidence import deleted
+
+from fencepost.testing import HistoryBuilder, Outcome
+from fencepost_kafka import RequestRefused
+
+HOLDS, VIOLATED, NOT_EXERCISED = Outcome.HOLDS, Outcome.VIOLATED, Outcome.NOT_EXERCISED
+
+
+def judged_as(clause: str, *each: Write) -> Outcome:
+    h = HistoryBuilder()
+    steps(*each)(h)
+    return verdict(h, clause)
+
+
+def refuses(h: HistoryBuilder, requester: int) -> None:
+    h.add(
+        BROKER,
+        RequestRefused(
+            api="Fetch",
+            topic="orders",
+            partition=0,
+            client="clients/consumer-1#1",
+            requester=requester,
+            error="NOT_LEADER_OR_FOLLOWER",
+            reason="fenced",
+            state="ACTIVE",
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("requester", "outcome"), [(-1, VIOLATED), (0, NOT_EXERCISED), (3, NOT_EXERCISED)]
+)
+def test_a_stopping_broker_may_refuse_a_follower(requester: int, outcome: Outcome) -> None:
+    refusal = call(refuses, requester=requester)
+    assert judged_as("HB-04", active_broker, stopping, refusal) is outcome
+
+
+def test_a_fenced_broker_may_refuse_a_client() -> None:
+    fenced = call(changed, new="FENCED", state="Fenced")
+    refusal = call(refuses, requester=-1)
+    assert judged_as("HB-04", active_broker, fenced, refusal) is NOT_EXERCISED
+
+
+def test_a_broker_whose_only_topic_was_deleted_leads_nothing_more() -> None:
+    assert judged_as("HB-05", *(stored, asked_to_stop, deleted, wait(100), ended)) is HOLDS
+
+
+@pytest.mark.parametrize(("ms", "outcome"), [(5399, VIOLATED), (5400, NOT_EXERCISED)])
+def test_a_broker_may_end_with_its_leaderships_after_nine_tenths_of_its_limit(
+    ms: int, outcome: Outcome
+) -> None:
+    assert judged_as("HB-05", stored, asked_to_stop, wait(ms - 1), exits) is outcome
+
+
+def test_a_broker_that_was_fenced_meanwhile_may_end() -> None:
+    fenced = call(changed, new="FENCED")
+    assert judged_as("HB-05", stored, asked_to_stop, fenced, exits) is NOT_EXERCISED
+
+
+def test_a_broker_that_was_not_asked_to_stop_is_not_judged_by_hb_05() -> None:
+    assert judged_as("HB-05", stored, active_broker, exits) is NOT_EXERCISED
