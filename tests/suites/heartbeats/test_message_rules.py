@@ -268,3 +268,58 @@ def test_an_isr_change_must_be_read_with_the_fields_that_were_sent(
         ),
     )
     assert verdict(h, "HB-26").violated == violated
+
+
+# ------------------------------------------------------------------------- what does not count
+
+
+@pytest.mark.parametrize(
+    ("broker", "expected"), [(0, Outcome.NOT_EXERCISED), (-1, Outcome.VIOLATED)]
+)
+def test_only_a_negative_broker_id_is_malformed(broker: int, expected: Outcome) -> None:
+    h = registered()
+    answer(h, "NONE", broker_id=broker)
+    assert outcome(h, "HB-15") is expected
+    h = registered()
+    declare(h, "Initial", "Active", "heartbeat", broker=broker)
+    assert outcome(h, "HB-15") is expected
+
+
+@pytest.mark.parametrize(("reachable", "new"), [(False, "Active"), (True, "Initial")])
+def test_the_proof_of_hb_15_is_the_registration_without_an_address(
+    reachable: bool, new: str
+) -> None:
+    h = registered(reachable=reachable)
+    registration = h.events()[1].ref
+    declare(h, "Initial", new, "heartbeat")
+    (found,) = verdict(h, "HB-15").violations
+    assert found.because == (() if reachable else (registration,))
+
+
+def test_an_answer_is_compared_with_the_newest_heartbeat_only() -> None:
+    h = registered()
+    answer(h, "NONE", incarnation_id=OWN + 1)
+    send(h, number=7)
+    send(h, number=8)
+    answer(h, "NONE", number=7, incarnation_id=OWN + 1)
+    assert outcome(h, "HB-26") is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize("cause", [None, Cause(BROKER, 7)])
+def test_an_answer_without_its_request_is_not_compared(cause: Cause | None) -> None:
+    h = registered()
+    send(h)
+    body = MetadataHeartbeatAnswered(
+        client=BROKER,
+        broker_id=1,
+        incarnation_id=OWN + 1,
+        known=OWN,
+        target_state=2,
+        error="NONE",
+        state="Active",
+        controller_epoch=1,
+        active=True,
+    )
+    h.add(CONTROLLER, body, cause=cause)
+    receive(h, "NOT_CONTROLLER", 0)
+    assert outcome(h, "HB-26") is Outcome.NOT_EXERCISED
