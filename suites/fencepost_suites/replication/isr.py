@@ -38,6 +38,9 @@ _ASK_ELSEWHERE = frozenset(
 )
 """Errors that do not judge the ISR: the receiver is no controller, the request came too late, or
 the broker has lost its id or its registration."""
+_NOT_SENT = "OPERATION_NOT_ATTEMPTED"
+"""The word of the broker itself: an earlier request for that partition has no answer, and none is
+sent until then."""
 
 
 class _Blocked(Struct):
@@ -136,6 +139,8 @@ class LaggardIsDropped(Struct, frozen=True):
             match body:
                 case IsrChangeAsked():
                     self._asked(state, event, body)
+                case IsrChangeAnswered() if body.error == _NOT_SENT:
+                    pass  # the earlier request has no answer yet
                 case IsrChangeAnswered() if state.adding_ns and event.process == state.leader:
                     state.since_ns += event.at_ns - max(state.adding_ns, state.since_ns)
                     state.adding_ns = 0

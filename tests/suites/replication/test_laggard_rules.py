@@ -128,6 +128,19 @@ def test_a_leader_that_finds_no_controller_cannot_store_that_and_keeps_rp_09() -
     assert verdict(h, "RP-09").verdict is Outcome.NOT_EXERCISED
 
 
+def test_a_request_behind_one_without_an_answer_was_refused_by_no_controller() -> None:
+    """No controller is active; the leader knows new metadata, and asks again."""
+    h = refused_for_a_minute("OPERATION_NOT_ATTEMPTED")
+    assert verdict(h, "RP-09").verdict is Outcome.NOT_EXERCISED
+    for _ in range(3):
+        ask(h, (1, 2))
+        refuse(h, "INVALID_REQUEST")
+        h.after(3000)
+        time_out(h)
+    message = verdict(h, "RP-09").violations[0].message
+    assert "waiting for 6.0 s and was refused 2 times to drop a follower" in message
+
+
 def test_a_refusal_for_a_newer_epoch_that_is_not_stored_breaks_rp_09() -> None:
     h = refused_for_a_minute("FENCED_LEADER_EPOCH")
     assert verdict(h, "RP-09").verdict is Outcome.VIOLATED
