@@ -391,11 +391,12 @@ class NonmonotonicPoll(Struct, frozen=True):
         refused = state.refused.pop(event.process, _Refusal(""))
         before, because = known.last, known.ref
         state.of[event.process] = _Position(offsets[-1], event.ref)
-        back = next((b for a, b in pairwise((before, *offsets)) if b <= a), None)
+        back = next(((a, b) for a, b in pairwise((before, *offsets)) if b <= a), None)
         if back is not None:
+            got, then = back
             message = (
-                f"{event.process} got offset {back} of {body.topic}-{body.partition} after "
-                f"{max(before, *offsets)}{refused.message}"
+                f"{event.process} got offset {then} of {body.topic}-{body.partition} after "
+                f"{got}{refused.message}"
             )
             refs = () if because is None else (because,)
             return state, (Violated(event.ref, CLIENT, message, (*refs, *refused.because)),)

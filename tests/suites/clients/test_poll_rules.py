@@ -85,6 +85,15 @@ def test_a_consumer_that_begins_anew_by_itself_is_nonmonotonic() -> None:
     )
 
 
+def test_a_nonmonotonic_poll_names_what_came_before_and_not_what_came_after() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 4, 5)
+    out_of_range(h)
+    poll(h, A, *range(9))
+    message = verdict(h, "nonmonotonic-poll").violations[0].message
+    assert message.endswith("got offset 0 of orders-0 after 5")
+
+
 @pytest.mark.parametrize(
     ("broker", "says"),
     [
