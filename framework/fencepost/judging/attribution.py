@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -31,7 +30,7 @@ class _Fault:
         until_ns = None if self.healed_ns is None else self.healed_ns + trigger.within_ms * MS
         return (
             self.kind == trigger.fault
-            and self.aims_at(process)
+            and (self.aims_at(process) or (trigger.outlives and self.aimed_in_slot_of(process)))
             and trigger.arguments.items() <= self.arguments.items()
             and self.began_ns <= at_ns
             and (until_ns is None or at_ns <= until_ns)
@@ -40,6 +39,11 @@ class _Fault:
     def aims_at(self, process: str) -> bool:
         """Whether it was aimed at the process, or at its slot, as the faults of links are."""
         return process in self.targets or process.partition("#")[0] in self.targets
+
+    def aimed_in_slot_of(self, process: str) -> bool:
+        """Whether it was aimed at any process of the slot in which the process runs."""
+        slot = process.partition("#")[0]
+        return any(target.partition("#")[0] == slot for target in self.targets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ class _Scenes:
     places: dict[Cause, _Place] = field(default_factory=dict)
     """The events of violations."""
     faults: dict[str, _Fault] = field(default_factory=dict)
-    marks: dict[Mark, list[_Place]] = field(default_factory=dict)
+    marks: dict[Mark, list[tuple[_Place, Match]]] = field(default_factory=dict)
     spreads: dict[Spread, list[tuple[_Place, Match]]] = field(default_factory=dict)
 
 
@@ -111,8 +115,9 @@ def _scenes(
         if event.ref in wanted:
             scenes.places[event.ref] = _place(position, event)
         for mark in of_kind.get(event.kind, ()):
-            if re.fullmatch(mark.sentence, _sentence(event)):
-                scenes.marks.setdefault(mark, []).append(_place(position, event))
+            match = matched(mark.sentence, _sentence(event))
+            if match is not None:
+                scenes.marks.setdefault(mark, []).append((_place(position, event), match))
         for spread in spreads:
             if spread.kind == event.kind:
                 match = matched(spread.sentence, _sentence(event))
@@ -200,18 +205,21 @@ class _Attribution:
             return False
         return any(
             fault.acts(trigger, match.process or place.process, place.at_ns)
-            and all(self._left(mark, finding, fault, place) for mark in finding.marks)
+            and all(self._left(mark, finding, fault, place, match) for mark in finding.marks)
             for fault in self._scenes.faults.values()
         )
 
-    def _left(self, mark: Mark, finding: KnownFinding, fault: _Fault, place: _Place) -> bool:
+    def _left(
+        self, mark: Mark, finding: KnownFinding, fault: _Fault, place: _Place, broken: Match
+    ) -> bool:
         """Whether the mechanism has left this mark before the violation."""
         return any(
             fault.aims_at(one.process)
             and fault.began_ns <= one.at_ns
             and one.position < place.position
             and (not mark.there or bool(_in_wake(finding, one) & _in_wake(finding, place)))
-            for one in self._scenes.marks.get(mark, ())
+            and named.meets(broken)
+            for one, named in self._scenes.marks.get(mark, ())
         )
 
     def _follows(self, finding: KnownFinding, clause: str, broken: Broken) -> bool:

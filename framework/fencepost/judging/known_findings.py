@@ -26,20 +26,23 @@ class Trigger(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The fault that causes a finding, with the arguments that matter.
 
     A violation is caused by it only from the time when it was injected until `within_ms` after it
-    was healed.
+    was healed. If it `outlives` the process that the fault was aimed at, the next processes of that
+    slot, which have its disk, are meant as well.
     """
 
     fault: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     within_ms: int = 0
+    outlives: bool = False
 
 
 class Mark(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An event that the mechanism of a finding leaves: of a kind, by its tag, from a process that
     the trigger was aimed at, after the trigger and before the violation.
 
-    `sentence` is a regular expression that matches the event's whole sentence. With `there`, the
-    event concerns the same thing as the violation: a scope whose first word is the finding's
+    `sentence` is a regular expression that matches the event's whole sentence. If its groups `low`
+    and `high` name numbers, some of them are among those that the violation names. With `there`,
+    the event concerns the same thing as the violation: a scope whose first word is the finding's
     `wake`.
     """
 
@@ -86,6 +89,14 @@ class Match:
         if self.low is None or self.high is None:
             return True
         return low is not None and high is not None and low <= self.low <= self.high <= high
+
+    def meets(self, other: Match) -> bool:
+        """Whether some of its numbers are among those of the other one; it may name none."""
+        if self.low is None or self.high is None:
+            return True
+        if other.low is None or other.high is None:
+            return False
+        return self.low <= other.high and other.low <= self.high
 
 
 class KnownFinding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -26,7 +26,13 @@ from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.schedule import read
 from fencepost_clusters.apache_kafka.findings import known_findings
 from fencepost_clusters.apache_kafka.metadata.on_disk import MetadataStateFound
-from fencepost_kafka import ConsumerPositioned, LogTruncated, PartitionCommitted, Polled
+from fencepost_kafka import (
+    ConsumerPositioned,
+    LogAppended,
+    LogTruncated,
+    PartitionCommitted,
+    Polled,
+)
 
 BESIDE = {
     "findings/epochs/history.ndjson.gz": ("KR-09", "KR-10", "KR-11"),
@@ -182,7 +188,7 @@ def test_a_consumer_that_was_sent_back_by_no_deposed_leader_is_new(
     assert set(attributed(others, [finding], led).broken) >= {SENT_BACK}
 
 
-@pytest.mark.parametrize(("back", "known"), [(0, True), (-100, False)])
+@pytest.mark.parametrize(("back", "known"), [(0, True), (-50, False)])
 def test_a_consumer_is_sent_back_by_a_lost_message_but_not_by_one_that_was_kept(
     back: int, known: bool, plugins: Plugins, judged: Judged
 ) -> None:
@@ -219,6 +225,27 @@ def test_a_consumer_is_sent_back_by_a_lost_message_but_not_by_one_that_was_kept(
     others = judge(changed, promises.rules, promises.clauses, lambda: end, plane)
     assert others.verdicts[SENT_BACK].verdict is Outcome.VIOLATED
     assert (SENT_BACK not in attributed(others, [finding], changed).broken) is known
+
+
+@pytest.mark.parametrize(("beyond", "known"), [(0, True), (10_000, False)])
+def test_a_holder_lacks_what_the_refused_process_has_stored_and_nothing_else(
+    beyond: int, known: bool, judged: Judged
+) -> None:
+    """Here the holder's next process is elected, long after the refused one has ended."""
+    (finding,) = (one for one in known_findings() if one.id == "refused-duplicate-follows")
+    judgement, events = judged(finding)
+
+    def stored(event: Event) -> Event:
+        body = event.body
+        if not isinstance(body, LogAppended) or "-duplicate#" not in event.process:
+            return event
+        base_offset, log_end = body.base_offset + beyond, body.log_end + beyond
+        other = structs.replace(body, base_offset=base_offset, log_end=log_end)
+        return structs.replace(event, body=other)
+
+    changed = [stored(event) for event in events]
+    new = set(attributed(judgement, [finding], changed).broken)
+    assert not new if known else new >= {*finding.clauses}
 
 
 @pytest.mark.parametrize(

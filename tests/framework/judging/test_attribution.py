@@ -183,6 +183,43 @@ def test_a_violation_without_the_mark_of_the_mechanism_is_new(
     assert scene.broken() == ("QC-17",)
 
 
+@pytest.mark.parametrize(
+    ("to", "low", "high", "known"),
+    [
+        (7, 3, 8, True),
+        (3, 3, 8, True),
+        (8, 3, 8, True),
+        (5, 6, 8, False),
+        (5, 1, 4, False),
+    ],
+    ids=["among them", "the first", "the last", "below", "above"],
+)
+def test_a_mark_that_names_numbers_names_some_of_the_violation(
+    to: int, low: int, high: int, known: bool
+) -> None:
+    scene = Scene()
+    scene.inject(10)
+    scene.truncate(12, to=to)
+    scene.violate(scene.truncate(13, to=3), f"it lost {low} to {high}")
+    numbered = Mark(kind="replica.log_truncated", sentence=r".*from offset (?P<high>\d+) .*")
+    assert (scene.broken(structs.replace(KNOWN, marks=(numbered,))) == ()) is known
+
+
+@pytest.mark.parametrize(
+    ("later", "outlives", "known"),
+    [("broker-1#2", True, True), ("broker-1#2", False, False), ("broker-2#2", True, False)],
+    ids=["of the slot", "not meant", "of another slot"],
+)
+def test_a_fault_that_outlives_its_target_causes_what_the_next_process_of_the_slot_does(
+    later: str, outlives: bool, known: bool
+) -> None:
+    scene = caused()
+    scene.violate(scene.truncate(21, later, to=3), "it lost 3 to 8")
+    assert KNOWN.trigger is not None
+    trigger = structs.replace(KNOWN.trigger, outlives=outlives)
+    assert (scene.broken(structs.replace(KNOWN, trigger=trigger)) == ()) is known
+
+
 def test_a_mark_from_before_the_fault_is_none() -> None:
     scene = Scene()
     scene.truncate(9)
