@@ -34,8 +34,8 @@ class QuorumConfigured(Struct, frozen=True, tag="apache_kafka.quorum", kw_only=T
 
 
 class ControllerFailed(Struct, frozen=True, tag="apache_kafka.controller_failed", kw_only=True):
-    """The active controller of `epoch` gave its leadership up, since `doing` ended with an `error`
-    for which it has no answer."""
+    """The active controller of `epoch` gave its leadership up, or ended its process, since `doing`
+    ended with an `error` for which it has no answer."""
 
     epoch: int
     doing: str

@@ -225,6 +225,15 @@ def _left(now: Memory, said: Match[str], reason: ResignReason) -> Bodies:
         yield StateReverted(offset=int(said["stable"]) + 1, high_watermark=committed, epoch=epoch)
 
 
+def _ends_itself(now: Memory, said: Match[str]) -> Bodies:
+    """A process ends since one of its threads failed. If it leads, its leadership ends with it."""
+    epoch, now.active_epoch, now.majority_lost = now.active_epoch, -1, False
+    if epoch >= 0:
+        doing, error = f"the {said['doing']}", said["error"].strip()
+        yield ControllerFailed(epoch=epoch, doing=doing, error=error)
+        yield ControllerResigned(epoch=epoch, reason="failed")
+
+
 def _followed(now: Memory, said: Match[str]) -> Bodies:
     yield ControllerFollowed(epoch=int(said[1]), leader=int(said[2]))
 
@@ -342,6 +351,9 @@ TABLE: Sequence[LogPattern] = (
          r"(?P<epoch>\d+) in \d+ microseconds\. Renouncing leadership"
          r"(?: and reverting to the last committed offset (?P<stable>-?\d+))?\. *"
          r"(?P<error>.*?)(?:\\n|$)", _gave_up),
+    row("ProcessTerminatingFaultHandler",
+         r"Encountered fatal fault: Unexpected error in (?P<doing>[^:]+?) +"
+         r"(?P<error>[\w.]+: .*?)(?:\\n|$)", _ends_itself),
     row("QuorumController", r"In the new epoch (\d+), the leader is (\d+)\.", _followed),
     row("MetadataLoader",
          r"publishing new image with provenance .*lastContainedOffset=(\d+), "

@@ -14,10 +14,14 @@ from fencepost_clusters.apache_kafka.metadata import records as metadata_log
 INELIGIBLE = {
     row.message.pattern for row in log_parser.TABLE if "ineligible" in row.message.pattern
 }
-FAILED = {row.message.pattern for row in log_parser.TABLE if "fault" in row.message.pattern}
+FAILED = {
+    row.message.pattern for row in log_parser.TABLE if "controller fault" in row.message.pattern
+}
+FATAL = {row.message.pattern for row in log_parser.TABLE if "fatal fault" in row.message.pattern}
 NOT_SEEN: Mapping[str, Mapping[str, set[str]]] = {
     "3.9.2": {"log": INELIGIBLE | FAILED, "metadata log": {"ClearElrRecord"}},
     "4.1.0": {"log": INELIGIBLE},
+    "4.3.1": {"log": FATAL},
 }
 """Messages that these versions have not printed in any run yet, and a record that Kafka 4 brought:
 other versions pin them."""

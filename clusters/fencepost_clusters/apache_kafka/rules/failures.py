@@ -23,8 +23,8 @@ class _Failures:
 @final
 @dataclass(frozen=True, slots=True)
 class CarriesOn:
-    """KR-36. By the controller's own word, once for each request that fails in one way. Exercised
-    by each leadership that ends for another reason."""
+    """KR-36. By the controller's own word, once for each request, or each thread, that fails in one
+    way. Exercised by each leadership that ends for another reason."""
 
     clause: str = "KR-36"
     kinds: frozenset[type[Struct]] = frozenset({ControllerFailed, ControllerResigned})
