@@ -246,9 +246,8 @@ class _Changes(Struct):
     by: Cause | None = None
     what: str = ""
     epoch: int = -1
-    terms: int = 0
     topics: dict[str, int] = field(default_factory=dict)
-    """topic -> how many controllers there had been when its creation was acknowledged."""
+    """topic -> the newest controller's epoch when its creation was acknowledged."""
 
 
 @final
@@ -276,7 +275,7 @@ class ChangesSurviveFailover(Struct, frozen=True):
             case ControllerElected() if body.epoch > state.epoch:
                 return state, self._elected(state, event, body)
             case AdminCompleted(api="create_topic", outcome="ok"):
-                state.topics[body.subject] = state.terms
+                state.topics[body.subject] = state.epoch
             case AdminCompleted(api="delete_topic") if body.outcome != "failed":
                 state.topics.pop(body.subject, None)
             case ReadCompleted():
@@ -291,7 +290,6 @@ class ChangesSurviveFailover(Struct, frozen=True):
     @staticmethod
     def _elected(state: _Changes, event: Event, body: ControllerElected) -> Sequence[Finding]:
         state.epoch = body.epoch
-        state.terms += 1
         if state.by is None:
             return NOTHING
         if body.log_end > state.offset:
@@ -305,7 +303,7 @@ class ChangesSurviveFailover(Struct, frozen=True):
     @staticmethod
     def _read(state: _Changes, event: Event, body: ReadCompleted) -> Sequence[Finding]:
         before = state.topics.get(body.topic)
-        if before is None or before == state.terms:
+        if before is None or before == state.epoch:
             return NOTHING
         if body.outcome == "ok":
             return (Exercised(event.ref, Evidence.CLIENT),)

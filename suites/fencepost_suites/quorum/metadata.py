@@ -50,14 +50,11 @@ class _Digests(Struct):
     changed: set[str] = field(default_factory=set)
     """Processes that replayed a record while they were writing a snapshot."""
 
-    def compare(self, event: Event, offset: int, digest: str) -> tuple[bool | None, Cause | None]:
-        """Compares a digest with the first one at that offset; returns the result and that event.
-
-        Both are None if there is no earlier digest."""
+    def compare(self, offset: int, digest: str) -> tuple[bool, Cause] | None:
+        """Compares a digest with the first one at that offset; returns whether they are the same,
+        and the event of the first one, if there is one."""
         before = self.known.get(offset)
-        if before is None:
-            return None, None
-        return before[0].digest == digest, before[1]
+        return None if before is None else (before[0].digest == digest, before[1])
 
 
 @final
@@ -81,10 +78,11 @@ class StandbysHoldState(Struct, frozen=True):
         assert isinstance(body, MetadataDigest)
         if event.process not in state.controllers:
             return state, NOTHING
-        same, of = state.compare(event, body.offset, body.digest)
-        if of is None or same is None:
+        compared = state.compare(body.offset, body.digest)
+        if compared is None:
             state.known[body.offset] = (body, event.ref)
             return state, NOTHING
+        same, of = compared
         if not same:
             message = (
                 f"{event.process} holds a state at metadata offset {body.offset} that differs "
@@ -190,9 +188,10 @@ class SnapshotRebuildsState(Struct, frozen=True):
     def _judge(
         state: _Digests, event: Event, offset: int, digest: str, what: str
     ) -> Sequence[Finding]:
-        same, of = state.compare(event, offset, digest)
-        if of is None or same is None:
+        compared = state.compare(offset, digest)
+        if compared is None:
             return NOTHING
+        same, of = compared
         if not same:
             message = (
                 f"{event.process} rebuilt from {what} a state at metadata offset {offset} that "
