@@ -47,3 +47,20 @@ def test_what_comes_after_the_batches_is_not_read() -> None:
 
 def test_an_answer_without_a_batch_has_no_records() -> None:
     assert record_values(ANSWER * 3) == []
+
+
+@pytest.mark.parametrize("before", [b"", b"\7" * 40, b"\7" * 20 + b"\2" * 20, b"\0" * 40])
+def test_the_first_batch_is_found_whatever_comes_before_it(before: bytes) -> None:
+    assert record_values(before + batch(0, record(b"aa", -1))) == [(True, b"aa")]
+
+
+def test_an_empty_batch_comes_before_the_others() -> None:
+    frame = ANSWER + batch(0) + batch(1, record(b"aa", -1))
+    assert record_values(frame) == [(True, b"aa")]
+
+
+def test_a_key_comes_before_the_value() -> None:
+    fields = b"\0\0\0" + b"\4kk" + b"\2v" + b"\0"
+    keyed = bytes([2 * len(fields)]) + fields
+    frame = ANSWER + batch(0, keyed, record(b"b", -1))
+    assert record_values(frame) == [(False, b"v"), (True, b"b")]
