@@ -44,7 +44,8 @@ class Unread(Struct):
     """The operations without an offset that were acknowledged before the current reading."""
     early: dict[int, str] = field(default_factory=dict)
     """offset -> operation: read by the current reading before its acknowledgement was recorded."""
-    confirmed: int = 0
+    confirmed: bool = False
+    """Whether the current reading has returned an acknowledged write."""
     error: str = ""
 
 
@@ -69,8 +70,8 @@ class LostWrite(Struct, frozen=True):
             write = _Write(body.operation, event.process, event.node_seq)
             if body.offset < 0:
                 state.unplaced[body.operation] = write
-            elif state.early and state.early.get(body.offset) == body.operation:
-                state.confirmed += 1
+            elif state.early.get(body.offset) == body.operation:
+                state.confirmed = True
             else:
                 state.waiting.setdefault(body.offset, []).append(write)
         elif isinstance(body, Polled):
@@ -87,13 +88,13 @@ class LostWrite(Struct, frozen=True):
             state.owed = frozenset(state.unplaced)
         for offset, operation in zip(body.offsets, body.operations, strict=True):
             if state.unplaced.pop(operation, None) is not None:
-                state.confirmed += 1
+                state.confirmed = True
             known = state.waiting.pop(offset, ())
             if not known:
                 state.early[offset] = operation
             for write in known:
                 if write.operation == operation:
-                    state.confirmed += 1
+                    state.confirmed = True
                 else:
                     lost.append((offset, write, f"{operation} is there"))
         return _lost(event, body, lost)
@@ -117,7 +118,7 @@ class LostWrite(Struct, frozen=True):
         ]
         if state.confirmed and not found:
             found.append(Exercised(event.ref, CLIENT))
-        state.error, state.confirmed = "", 0
+        state.error, state.confirmed = "", False
         return found
 
     def end(self, state: Unread, end: RunEnd) -> Sequence[Finding]:
@@ -155,7 +156,8 @@ class _Unseen(Struct):
     """The end of the last complete reading; -1 until there is one."""
     before: set[int] = field(default_factory=set)
     """The waiting offsets that were acknowledged before that reading."""
-    seen: int = 0
+    seen: bool = False
+    """Whether a consumer has seen an acknowledged write."""
 
 
 @final
@@ -181,7 +183,7 @@ class Unseen(Struct, frozen=True):
                 waiting = state.waiting
                 for offset in body.offsets:
                     if waiting.pop(offset, None) is not None:
-                        state.seen += 1
+                        state.seen = True
         elif isinstance(body, ReadCompleted) and body.outcome == "ok":
             # A write that is missing below the end is lost: that is JEPSEN-lost-write.
             state.waiting = {o: w for o, w in state.waiting.items() if o >= body.end}
