@@ -90,9 +90,8 @@ class ReplicaLogs(Struct):
         log = self.open.get(process)
         if log is None:
             log = self.of(process)
-        if log and log[-1].log_end > body.base_offset:
-            while log and log[-1].base_offset >= body.base_offset:
-                log.pop()
+        while log and log[-1].base_offset >= body.base_offset:
+            log.pop()
         log.append(body)
 
     def truncate(self, process: str, to_offset: int) -> list[LogAppended]:

@@ -1,0 +1,153 @@
+"""Which words make a topic anew, and which events are of the one before it."""
+
+from __future__ import annotations
+
+import pytest
+from tests.suites import partition_histories as p
+from tests.suites.clients.client_histories import (
+    A,
+    acked,
+    answer_deletion,
+    delete_topic,
+    invoke_named,
+    make_topic,
+    poll,
+    read,
+    verdict,
+)
+from tests.suites.clients.test_deleted_topics import positioned
+from tests.suites.clients.test_poll_rules import lead, out_of_range
+from tests.suites.replication.replication_histories import mark, store
+
+from fencepost.testing import HistoryBuilder, Outcome
+from fencepost_kafka import AdminCompleted
+
+VIOLATED, NOT_EXERCISED = Outcome.VIOLATED, Outcome.NOT_EXERCISED
+
+
+def loses_a_new_write(h: HistoryBuilder) -> None:
+    invoke_named(h, "new")
+    acked(h, 0, "new")
+
+
+@pytest.mark.parametrize(
+    ("api", "outcome", "expected"),
+    [
+        ("create_topic", "ok", VIOLATED),
+        ("create_topic", "failed", NOT_EXERCISED),
+        ("delete_topic", "failed", NOT_EXERCISED),
+        ("alter_topic", "ok", NOT_EXERCISED),
+    ],
+)
+def test_a_client_may_be_answered_that_the_topic_is_made_again(
+    api: str, outcome: str, expected: Outcome
+) -> None:
+    h = HistoryBuilder()
+    answer_deletion(h)
+    h.add(
+        "clients/admin#1",
+        AdminCompleted(
+            operation="c",
+            api=api,
+            subject="orders",
+            outcome=outcome,  # type: ignore[arg-type]
+            error="",
+        ),
+    )
+    loses_a_new_write(h)
+    read(h, 1)
+    assert verdict(h, "lost-write").verdict is expected
+
+
+def test_a_topic_that_was_made_again_stays_so_whatever_clients_are_answered() -> None:
+    h = HistoryBuilder()
+    delete_topic(h)
+    make_topic(h)
+    h.add(
+        "clients/admin#1",
+        AdminCompleted(
+            operation="c", api="create_topic", subject="orders", outcome="failed", error="exists"
+        ),
+    )
+    loses_a_new_write(h)
+    read(h, 1)
+    assert verdict(h, "lost-write").verdict is VIOLATED
+
+
+def test_a_deletion_that_a_second_node_replays_is_one() -> None:
+    h = HistoryBuilder()
+    delete_topic(h, offset=9)
+    make_topic(h)
+    loses_a_new_write(h)
+    delete_topic(h, offset=9)
+    read(h, 1)
+    assert verdict(h, "lost-write").verdict is VIOLATED
+
+
+@pytest.mark.parametrize(("offset", "expected"), [(9, NOT_EXERCISED), (10, VIOLATED)])
+def test_only_a_record_after_the_deletion_makes_the_topic_again(
+    offset: int, expected: Outcome
+) -> None:
+    h = HistoryBuilder()
+    delete_topic(h, offset=9)
+    make_topic(h, offset=offset)
+    loses_a_new_write(h)
+    read(h, 1)
+    assert verdict(h, "lost-write").verdict is expected
+
+
+def test_a_consumer_of_the_second_topic_is_none_of_the_third() -> None:
+    h = HistoryBuilder()
+    delete_topic(h)
+    make_topic(h)
+    positioned(h)
+    delete_topic(h, offset=30)
+    poll(h, A, 0, o0="old")
+    make_topic(h, offset=40)
+    invoke_named(h, "new")
+    acked(h, 0, "new")
+    assert verdict(h, "inconsistent-offsets").verdict is NOT_EXERCISED
+
+
+def test_a_write_to_the_second_topic_is_none_to_the_third() -> None:
+    h = HistoryBuilder()
+    delete_topic(h)
+    make_topic(h)
+    invoke_named(h, "late")
+    delete_topic(h, offset=30)
+    acked(h, 0, "late")
+    make_topic(h, offset=40)
+    read(h, 1)
+    assert verdict(h, "lost-write").verdict is NOT_EXERCISED
+
+
+@pytest.mark.parametrize(("offset", "deposed"), [(9, False), (10, True)])
+def test_only_a_leader_by_a_record_after_the_deletion_leads_the_next_topic(
+    offset: int, deposed: bool
+) -> None:
+    h = HistoryBuilder()
+    delete_topic(h, offset=9)
+    make_topic(h, offset=10)
+    positioned(h)
+    poll(h, A, 4, 5)
+    lead(h, 2, offset)
+    elected = h.events()[-1].ref
+    out_of_range(h, 1)
+    poll(h, A, 0)
+    (found,) = verdict(h, "nonmonotonic-poll").violations
+    assert (elected in found.because) == deposed
+
+
+def test_a_node_that_begins_again_with_old_messages_does_not_count_any_more() -> None:
+    """It began with an empty log, and then with what its disk has of the deleted topic."""
+    h = HistoryBuilder()
+    p.lead(h, p.B1, 1)
+    store(h, p.B1, 0, "old", as_leader=True)
+    mark(h, p.B1, 1)
+    delete_topic(h)
+    p.follow(h, p.B2, log_end=0, mark=0)
+    p.follow(h, p.B2, log_end=9, mark=9)
+    mark(h, p.B2, 9)
+    p.lead(h, p.B3, 0)
+    store(h, p.B3, 0, "new", as_leader=True)
+    assert p.verdict(h, "RP-06").verdict is not VIOLATED
