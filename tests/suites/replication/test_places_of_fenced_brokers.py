@@ -6,7 +6,7 @@ import pytest
 from tests.suites.partition_histories import ALL3, CONTROLLER, partition, record, verdict
 
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import BrokerCommitted, TopicCommitted
+from fencepost_kafka import BrokerCommitted, BrokerDeleted, TopicCommitted
 
 
 def broker(h: HistoryBuilder, offset: int, number: int, fenced: bool) -> None:
@@ -179,3 +179,32 @@ def test_a_fenced_broker_that_is_made_leader_breaks_qc_30_whatever_its_id(leader
     assert (
         f"broker {leader} was made leader of orders-0 at offset 6 while it was fenced" in messages
     )
+
+
+@pytest.mark.parametrize(("offset", "broken"), [(7, True), (8, False)])
+def test_a_leader_that_joins_the_isr_right_before_the_fencing_of_the_former_breaks_qc_30(
+    offset: int, broken: bool
+) -> None:
+    """A record later, the former leader may have asked for the change before."""
+    h = HistoryBuilder()
+    for number in ALL3:
+        broker(h, number, number, fenced=False)
+    partition(h, 4, leader=1, epoch=1, isr=(1, 2))
+    record(h, 6)
+    partition(h, 6, leader=3, epoch=2, isr=ALL3)
+    record(h, offset)
+    broker(h, offset, 1, fenced=True)
+    assert (verdict(h, "QC-30").verdict is Outcome.VIOLATED) is broken
+
+
+def test_a_broker_that_was_deleted_and_is_taken_into_an_isr_breaks_qc_30() -> None:
+    h = HistoryBuilder()
+    for number in ALL3:
+        broker(h, number, number, fenced=False)
+    partition(h, 4, leader=1, epoch=1, isr=(1, 2))
+    h.add(CONTROLLER, BrokerDeleted(offset=5, broker_id=3))
+    deletion = h.events()[-1]
+    record(h, 6)
+    partition(h, 6, leader=1, epoch=1, isr=ALL3)
+    (found,) = verdict(h, "QC-30").violations
+    assert found.because == (deletion.ref,)
