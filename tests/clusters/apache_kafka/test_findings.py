@@ -40,6 +40,8 @@ BESIDE = {
     "findings/resigned-leader-acts/history.ndjson.gz": ("KR-11",),
 }
 """The clauses of other findings that a history shows as well: old releases break several."""
+CUT_SHORT = ("findings/removed-voter-ends-leader/history.ndjson.gz",)
+"""The histories of runs that a process has ended by its own end."""
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +63,7 @@ def test_the_history_of_a_finding_shows_it(
     finding: KnownFinding, plugins: Plugins, tmp_path: Path
 ) -> None:
     judgement, end = judge_folder(folder_of(finding, tmp_path / "run"), plugins.promises)
-    assert end.complete
+    assert end.complete is (finding.history not in CUT_SHORT)
     violated = set(judgement.of(Outcome.VIOLATED))
     assert set(finding.clauses) <= violated
     of_its_own = {*finding.clauses, *(one.clause for one in finding.then)}
@@ -305,16 +307,17 @@ def test_a_controller_holds_the_settings_of_a_deleted_topic_but_nothing_else_tha
 
 
 @pytest.mark.parametrize(
-    ("kind", "clause"),
+    ("name", "kind", "clause"),
     [
-        ("apache_kafka.controller_failed", "KR-36"),
-        ("broker.heartbeat_refused", "AVAIL-recovered"),
+        ("cleared-leader-blocks-registration", "apache_kafka.controller_failed", "KR-36"),
+        ("cleared-leader-blocks-registration", "broker.heartbeat_refused", "AVAIL-recovered"),
+        ("removed-voter-ends-leader", "apache_kafka.controller_failed", "KR-36"),
     ],
 )
-def test_another_failure_of_a_registration_is_new(
-    kind: str, clause: str, plugins: Plugins, judged: Judged
+def test_another_failure_is_new(
+    name: str, kind: str, clause: str, plugins: Plugins, judged: Judged
 ) -> None:
-    (finding,) = (one for one in known_findings() if one.id == "cleared-leader-blocks-registration")
+    (finding,) = (one for one in known_findings() if one.id == name)
     _, events = judged(finding)
 
     def otherwise(event: Event) -> Event:
