@@ -86,7 +86,7 @@ class Surroundings(Struct):
                     del self.living[slot]
                 return Disturbance(f"{body.ended} ended", frozenset({slot}))
             case NodeStarted(role="controller"):
-                self.deciding.add(slot_of(event.process))
+                return self._started(event)
             case ControllerBegan():
                 self.acting = slot_of(event.process)
             case Administered(operation="add_voter" | "remove_voter") as body:
@@ -122,6 +122,21 @@ class Surroundings(Struct):
         if body.slot not in self.deciders():
             return None
         return Disturbance(f"{body.started} began", frozenset({body.slot}))
+
+    def _started(self, event: Event) -> Disturbance | None:
+        """A controller has started, by its own word. That disturbs only where the others were no
+        majority without it: until then nothing could be decided."""
+        slot = slot_of(event.process)
+        self.deciding.add(slot)
+        servers = [one for one in self._voting() if one.partition("-")[0] == _CONTROLLER]
+        others = [one for one in servers if one in self.living and one != slot]
+        if self.living.get(slot) != event.process or 2 * len(others) > len(servers):
+            return None
+        return Disturbance(f"{event.process} had started", frozenset({slot}))
+
+    def _voting(self) -> frozenset[str]:
+        """The slots that vote. Of those in doubt, the ones that run may not, and the others may."""
+        return frozenset(self.deciding - self.removed - (self.doubted & self.living.keys()))
 
     def _accepted(self, slot: str, api: str) -> Disturbance | None:
         """A client was answered that a controller is a voter now, or none any more."""
@@ -168,9 +183,7 @@ class Surroundings(Struct):
         is none any that reads of a death.
         """
         for role in {one.partition("-")[0] for one in self.deciding}:
-            # Of those in doubt, the ones that run may not vote, and the others may.
-            voters = self.deciding - self.removed - (self.doubted & self.living.keys())
-            servers = [one for one in voters if one.partition("-")[0] == role]
+            servers = [one for one in self._voting() if one.partition("-")[0] == role]
             running = [one for one in servers if one in self.living]
             if 2 * len(running) <= len(servers):
                 return f"{len(running)} of {len(servers)} servers {role} ran{self._in_doubt()}"

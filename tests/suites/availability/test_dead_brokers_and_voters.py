@@ -6,6 +6,7 @@ import pytest
 from tests.suites.availability.availability_histories import Story, fenced
 from tests.suites.availability.test_dead_broker_rules import FENCED_MS, LATE_MS, dead, fence
 
+from fencepost import NodeStarted
 from fencepost.testing import Outcome
 
 
@@ -77,3 +78,34 @@ def test_a_change_of_voters_starts_the_bound_anew() -> None:
     found = fenced(fence(story.after(2_000)))
     assert (found.verdict, found.excused) == (Outcome.NOT_EXERCISED, 1)
     assert "a client asked to remove voter" in found.reason
+
+
+def restarted(controllers: int) -> Story:
+    """Broker 1 dies. So does controller 1, whose next process needs three seconds to start."""
+    story = dead(100, Story(controllers=controllers))
+    story.die("controller-1")
+    story.after(100).spawn("controller-1")
+    story.after(3_000).h.add("controller-1#2", NodeStarted(role="controller", node_id=101))
+    return story
+
+
+@pytest.mark.parametrize("controllers", [2, 3])
+def test_a_controller_that_starts_decides_nothing_where_the_others_are_no_majority(
+    controllers: int,
+) -> None:
+    found = fenced(fence(restarted(controllers).after(FENCED_MS - 1_000)))
+    needed = controllers == 2
+    assert found.verdict is (Outcome.NOT_EXERCISED if needed else Outcome.VIOLATED)
+    assert ("controller-1#2 had started" in found.reason) is needed
+
+
+def test_after_the_start_of_a_controller_the_bound_is_the_same() -> None:
+    found = fenced(fence(restarted(2).after(LATE_MS)))
+    assert found.verdict is Outcome.VIOLATED
+
+
+def test_a_controller_that_does_not_say_that_it_started_excuses_nothing() -> None:
+    story = dead(100, Story(controllers=2))
+    story.die("controller-1")
+    story.after(100).spawn("controller-1")
+    assert fenced(fence(story.after(LATE_MS))).verdict is Outcome.VIOLATED
