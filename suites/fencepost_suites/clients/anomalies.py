@@ -122,10 +122,9 @@ class LostWrite(Struct, frozen=True):
         return found
 
     def end(self, state: Unread, end: RunEnd) -> Sequence[Finding]:
-        if state.waiting and state.error:
-            message = (
-                f"{len(state.waiting)} acknowledged writes could not be read back: {state.error}"
-            )
+        unread = len(state.waiting) + len(state.unplaced)
+        if unread and state.error:
+            message = f"{unread} acknowledged writes could not be read back: {state.error}"
             return (Undecided(message),)
         return NOTHING
 

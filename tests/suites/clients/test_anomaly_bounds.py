@@ -113,6 +113,19 @@ def test_writes_that_a_reading_lacks_are_one_violation(offsets: tuple[int, ...],
     assert [one.message for one in verdict(h, "lost-write").violations] == [says]
 
 
+@pytest.mark.parametrize("offset", [1, -1])
+def test_a_write_after_the_last_whole_reading_is_undecided_wherever_it_was_acknowledged(
+    offset: int,
+) -> None:
+    h = HistoryBuilder()
+    acked(h, 0)
+    poll(h, READER, 0)
+    read(h, 1)
+    acked(h, offset, "late")
+    read(h, 2, "unknown")
+    assert verdict(h, "lost-write").verdict is UNKNOWN
+
+
 # ---------------------------------------------------------------------------------------- unseen
 
 
