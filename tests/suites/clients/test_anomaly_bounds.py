@@ -57,6 +57,14 @@ def test_a_write_acknowledged_during_a_reading_that_shows_others_is_not_read_by_
     assert verdict(h, "lost-write").verdict is VIOLATED
 
 
+def test_a_write_acknowledged_after_a_reading_showed_it_exercises_the_promise() -> None:
+    h = HistoryBuilder()
+    poll(h, READER, 0)
+    acked(h, 0)
+    read(h, 1)
+    assert verdict(h, "lost-write").verdict is HOLDS
+
+
 def test_a_former_reading_shows_nothing_of_the_present_one() -> None:
     h = HistoryBuilder()
     poll(h, READER, 0, 1)
