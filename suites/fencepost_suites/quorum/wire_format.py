@@ -125,14 +125,16 @@ def record_values(frame: bytes) -> list[tuple[bool, bytes]]:
     """
     found: list[tuple[bool, bytes]] = []
     start = _first_batch(frame)
-    while start is not None and start + 61 <= len(frame):
-        size = 12 + struct.unpack_from(">i", frame, start + 8)[0]
-        if frame[start + 16] != 2 or start + size > len(frame):
+    while start is not None:
+        head = frame[start : start + 61]
+        if len(head) < 61 or head[16] != 2:
             break
-        attributes, count = struct.unpack_from(">h", frame, start + 21)[0], start + 57
-        if not attributes & 0x20:
-            found += _records(frame, start + 61, struct.unpack_from(">i", frame, count)[0])
-        start += size
+        end = start + 12 + struct.unpack_from(">i", head, 8)[0]
+        if end > len(frame):
+            break
+        if not struct.unpack_from(">h", head, 21)[0] & 0x20:
+            found += _records(frame, start + 61, struct.unpack_from(">i", head, 57)[0])
+        start = end
     return found
 
 

@@ -34,7 +34,7 @@ def test_a_control_batch_holds_no_metadata() -> None:
     assert record_values(frame) == [(True, b"b")]
 
 
-@pytest.mark.parametrize("cut", [1, 5])
+@pytest.mark.parametrize("cut", [1, 5, 20, 70])
 def test_a_batch_that_is_cut_short_is_not_read(cut: int) -> None:
     frame = ANSWER + batch(0, record(b"aa", -1)) + batch(1, record(b"bbbbbb", -1))
     assert record_values(frame[:-cut]) == [(True, b"aa")]
