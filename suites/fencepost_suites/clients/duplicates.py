@@ -91,10 +91,7 @@ class Duplicate(Struct, frozen=True):
             if body.offset >= 0:
                 self._seen(state, event, body, (body.offset,), (body.operation,))
         elif isinstance(body, Polled):
-            before, suspects = len(state.at), len(state.suspects)
-            self._seen(state, event, body, body.offsets, body.operations)
-            again = len(state.at) - before < len(body.offsets)
-            if again and len(state.suspects) == suspects:
+            if self._seen(state, event, body, body.offsets, body.operations):
                 return state, (Exercised(event.ref, CLIENT),)
         elif isinstance(body, ProduceInvoked):
             state.invoked(event, body)
@@ -109,16 +106,26 @@ class Duplicate(Struct, frozen=True):
         body: Polled | ProduceCompleted,
         offsets: Sequence[int],
         operations: Sequence[str],
-    ) -> None:
-        at = state.at
+    ) -> bool:
+        """Whether a message is where it was before, and none is elsewhere. A message without an
+        operation, and one that may be stored twice, are left out."""
+        at, again, elsewhere = state.at, False, False
         for offset, operation in zip(offsets, operations, strict=True):
-            known = at.setdefault(operation, offset)
-            if known != offset and operation and operation not in state.repeatable:
+            if not operation or operation in state.repeatable:
+                continue
+            known = at.get(operation)
+            if known is None:
+                at[operation] = offset
+            elif known == offset:
+                again = True
+            else:
+                elsewhere = True
                 message = (
                     f"{operation} is in {body.topic}-{body.partition} at offset {known} and at "
                     f"offset {offset}"
                 )
                 state.suspects.append((operation, Violated(event.ref, CLIENT, message)))
+        return again and not elsewhere
 
     def end(self, state: _Places, end: RunEnd) -> Sequence[Finding]:
         return tuple(

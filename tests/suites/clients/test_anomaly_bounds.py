@@ -308,3 +308,40 @@ def test_a_poll_that_shows_a_duplicate_does_not_show_that_there_are_none() -> No
     poll(h, B, 5, o5="op")
     found = verdict(h, "duplicate")
     assert (found.violated, found.exercised) == (1, 0)
+
+
+def test_a_poll_with_a_message_that_is_elsewhere_shows_no_message_in_its_place() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 4, 5)
+    poll(h, B, 4, 6, o6="op-5")
+    found = verdict(h, "duplicate")
+    assert (found.violated, found.exercised) == (1, 0)
+
+
+def test_messages_that_no_producer_has_named_exercise_no_promise() -> None:
+    h = HistoryBuilder()
+    for consumer in (A, B):
+        poll(h, consumer, 4, 5, o4="", o5="")
+    assert verdict(h, "duplicate").verdict is NOT_EXERCISED
+
+
+@pytest.mark.parametrize(("idempotent", "outcome"), [(True, HOLDS), (False, NOT_EXERCISED)])
+def test_only_a_message_of_an_idempotent_producer_exercises_the_promise_of_no_duplicates(
+    idempotent: bool, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    invoke(h, idempotent=idempotent)
+    for consumer in (A, B):
+        poll(h, consumer, 4, o4="op")
+    assert verdict(h, "duplicate").verdict is outcome
+
+
+def test_a_message_that_is_stored_twice_in_two_epochs_was_not_met_again_where_it_was() -> None:
+    h = HistoryBuilder()
+    invoke(h)
+    changes = ProducerEpochChanged(
+        topic="orders", partition=0, producer_id=7, epoch=1, since_ns=h.now_ns
+    )
+    h.add(PRODUCER, changes)
+    poll(h, A, 4, 5, o4="op", o5="op")
+    assert verdict(h, "duplicate").verdict is NOT_EXERCISED
