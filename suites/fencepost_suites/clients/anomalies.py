@@ -26,11 +26,12 @@ CLIENT = Evidence.CLIENT
 
 
 class _Write(Struct, frozen=True):
-    """An acknowledged write, and the process and number of its acknowledgement."""
+    """An acknowledged write, and the process, number and time of its acknowledgement."""
 
     operation: str
     process: str
     seq: int
+    at_ns: int
 
 
 class Unread(Struct):
@@ -40,8 +41,6 @@ class Unread(Struct):
     """offset -> the writes that were acknowledged there; at most one of them can be there."""
     unplaced: dict[str, _Write] = field(default_factory=dict)
     """operation -> the write, acknowledged without an offset, such as one that the broker knew."""
-    owed: frozenset[str] | None = None
-    """The operations without an offset that were acknowledged before the current reading."""
     early: dict[int, str] = field(default_factory=dict)
     """offset -> operation: read by the current reading before its acknowledgement was recorded."""
     confirmed: bool = False
@@ -53,7 +52,7 @@ class Unread(Struct):
 class LostWrite(Struct, frozen=True):
     """JEPSEN-lost-write. A complete reading must return every acknowledged write below its end,
     with the content that was written; and every write that was acknowledged without an offset
-    before the reading began."""
+    before the reading asked for the end of the log."""
 
     clause: str = "JEPSEN-lost-write"
     kinds: frozenset[type[Struct]] = frozenset({ProduceCompleted, Polled, ReadCompleted})
@@ -67,11 +66,12 @@ class LostWrite(Struct, frozen=True):
         if isinstance(body, ProduceCompleted):
             if body.acks != -1 or body.outcome != "ok":
                 return state, NOTHING
-            write = _Write(body.operation, event.process, event.node_seq)
-            if body.offset < 0:
-                state.unplaced[body.operation] = write
-            elif state.early.get(body.offset) == body.operation:
+            write = _Write(body.operation, event.process, event.node_seq, event.at_ns)
+            shown = state.early.values() if body.offset < 0 else (state.early.get(body.offset),)
+            if body.operation in shown:
                 state.confirmed = True
+            elif body.offset < 0:
+                state.unplaced[body.operation] = write
             else:
                 state.waiting.setdefault(body.offset, []).append(write)
         elif isinstance(body, Polled):
@@ -84,8 +84,6 @@ class LostWrite(Struct, frozen=True):
     @staticmethod
     def _read(state: Unread, event: Event, body: Polled) -> Sequence[Finding]:
         lost: list[tuple[int, _Write, str]] = []
-        if state.owed is None:
-            state.owed = frozenset(state.unplaced)
         for offset, operation in zip(body.offsets, body.operations, strict=True):
             if state.unplaced.pop(operation, None) is not None:
                 state.confirmed = True
@@ -102,19 +100,15 @@ class LostWrite(Struct, frozen=True):
     @staticmethod
     def _completed(state: Unread, event: Event, body: ReadCompleted) -> Sequence[Finding]:
         state.early.clear()
-        owed, state.owed = state.owed or frozenset(), None
         if body.outcome != "ok":
             state.error = body.error or "it did not complete"
             return NOTHING
         gone = [o for o in sorted(state.waiting) if o < body.end]
+        owed = sorted(o for o, write in state.unplaced.items() if write.at_ns < body.asked_ns)
         unshown = "the reading did not show it"
         found = [
             *_lost(event, body, [(o, w, unshown) for o in gone for w in state.waiting.pop(o)]),
-            *_lost(
-                event,
-                body,
-                [(-1, state.unplaced.pop(o), unshown) for o in sorted(owed & set(state.unplaced))],
-            ),
+            *_lost(event, body, [(-1, state.unplaced.pop(o), unshown) for o in owed]),
         ]
         if state.confirmed and not found:
             found.append(Exercised(event.ref, CLIENT))

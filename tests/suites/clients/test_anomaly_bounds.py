@@ -65,6 +65,14 @@ def test_a_write_acknowledged_after_a_reading_showed_it_exercises_the_promise() 
     assert verdict(h, "lost-write").verdict is HOLDS
 
 
+def test_a_write_that_a_reading_showed_elsewhere_is_not_where_it_was_acknowledged() -> None:
+    h = HistoryBuilder()
+    poll(h, READER, 0, 1, o0="other", o1="op-0")
+    acked(h, 0)
+    read(h, 2)
+    assert verdict(h, "lost-write").verdict is VIOLATED
+
+
 def test_a_former_reading_shows_nothing_of_the_present_one() -> None:
     h = HistoryBuilder()
     poll(h, READER, 0, 1)
@@ -119,6 +127,30 @@ def test_writes_that_a_reading_lacks_are_one_violation(offsets: tuple[int, ...],
     poll(h, READER, 3)
     read(h, 4)
     assert [one.message for one in verdict(h, "lost-write").violations] == [says]
+
+
+@pytest.mark.parametrize("shown", [(), (0,)])
+@pytest.mark.parametrize(("ms", "outcome"), [(0, NOT_EXERCISED), (1, VIOLATED)])
+def test_a_write_without_an_offset_is_lost_if_a_reading_asked_for_the_end_after_it(
+    ms: int, outcome: Outcome, shown: tuple[int, ...]
+) -> None:
+    """The reading may show nothing, and may begin to show messages later."""
+    h = HistoryBuilder()
+    acked(h, -1, "unplaced")
+    asked_ns = h.events()[-1].at_ns + ms * 1_000_000
+    if shown:
+        poll(h, READER, *shown)
+    reads(h, 0, len(shown), asked_ns)
+    assert verdict(h, "lost-write").verdict is outcome
+
+
+def test_a_write_without_an_offset_may_be_shown_before_it_is_acknowledged() -> None:
+    """The reading asked for the end once more since."""
+    h = HistoryBuilder()
+    poll(h, READER, 0, o0="unplaced")
+    acked(h, -1, "unplaced")
+    reads(h, 0, 1, asked_ns=h.now_ns)
+    assert verdict(h, "lost-write").verdict is HOLDS
 
 
 @pytest.mark.parametrize("offset", [1, -1])
