@@ -238,6 +238,19 @@ def test_a_broker_with_the_id_0_leads_and_refuses_as_any_other(leader: int, brok
     assert f"broker {broker}, which broker {leader} had deposed" in found.message
 
 
+def test_of_two_accounts_of_one_record_the_first_one_names_the_leader() -> None:
+    """Which of them is wrong, another rule says."""
+    h = HistoryBuilder()
+    lead(h, 2, 7)
+    elected = h.events()[-1].ref
+    lead(h, 1, 7)
+    poll(h, A, 4, 5)
+    out_of_range(h, 1)
+    poll(h, A, 0)
+    (found,) = verdict(h, "nonmonotonic-poll").violations
+    assert elected in found.because
+
+
 def test_without_a_leader_no_broker_is_deposed() -> None:
     h = HistoryBuilder()
     lead(h, 1, 5)
