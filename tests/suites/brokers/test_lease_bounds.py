@@ -325,6 +325,27 @@ def test_a_fencing_without_an_expired_lease_does_not_exercise_qc_14() -> None:
     assert verdict(h, "QC-14").verdict is Outcome.NOT_EXERCISED
 
 
+def test_a_new_controller_must_fence_a_broker_whose_expiry_the_former_one_did_not_store() -> None:
+    h = HistoryBuilder()
+    watched(h)
+    die(h)
+    h.after(LEASE_MS)
+    h.add(
+        ONE,
+        LeaseExpired(
+            broker_id=1,
+            broker_epoch=5,
+            last_heard_ns=0,
+            now_ns=LEASE_MS * MS,
+            lease_period_ms=LEASE_MS,
+            controller_epoch=1,
+        ),
+    )
+    h.add(TWO, ControllerElected(epoch=2, log_end=6, last_epoch=1))
+    h.after(60_000)
+    assert "controller-2#1 left broker 1 unfenced" in verdict(h, "QC-14").violations[0].message
+
+
 def test_without_its_controller_a_broker_need_not_be_fenced() -> None:
     h = HistoryBuilder()
     watched(h)
