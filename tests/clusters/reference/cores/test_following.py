@@ -109,8 +109,13 @@ def test_a_follower_does_not_look_at_a_partition_in_which_nothing_happens(
     assert session(broker) == (1, 2, 0)
 
 
-def test_a_fetch_without_an_answer_is_repeated_after_a_while(broker: QuorumBroker) -> None:
+@pytest.mark.parametrize("waited", [0, 0.5], ids=["at once", "later"])
+def test_a_fetch_without_an_answer_is_repeated_after_a_while(
+    broker: QuorumBroker, waited: float
+) -> None:
+    """The connection may be refused, or it may time out."""
     lost = broker.node.called("replication")
+    broker.node.passes(waited)
     broker.node.calls.remove(lost)
     broker.node.give(e.CallFailed(lost.call_id, "timeout"))
     broker.node.passes(0.049)
