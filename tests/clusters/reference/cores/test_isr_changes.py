@@ -143,6 +143,22 @@ def test_a_refused_member_that_fell_behind_meanwhile_is_not_asked_for_again(
     assert (change.new_isr, change.ends, change.high_watermark) == ((1, 2, 3), (1, 1, 1), 1)
 
 
+def test_a_replica_that_would_have_to_leave_the_isr_at_once_does_not_join_it(
+    leader: tuple[Replicas, Outbox, Image],
+) -> None:
+    """RP-09 and RP-10: the ISR of a quiet partition would change again and again."""
+    replicas, out, image = leader
+    one = replicas.by_key[KEY]
+    lag_ms = settings.read(PROPERTIES).ms("replica.lag.time.max.ms")
+    fetched(one, 3, 0, at(1))
+    fetched(one, 2, 0, at(lag_ms))
+    lag_ns = lag_ms * 1_000_000
+    assert one.joiners(at(lag_ms), lag_ns) == (3,)
+    assert one.joiners(at(1 + lag_ms), lag_ns) == ()
+    replicas.tick(image, at(1 + lag_ms))
+    assert asked(out) == ([], [])
+
+
 def test_after_an_uncertain_refusal_replicas_that_may_have_been_added_count(
     leader: tuple[Replicas, Outbox, Image],
 ) -> None:
