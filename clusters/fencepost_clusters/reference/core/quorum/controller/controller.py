@@ -242,7 +242,6 @@ class ControllerNode:
             self.raft.append([r.encode(record, level) for record in batch], now)
             for at, record in enumerate(batch, base):
                 self._ahead.replay(record, at)
-            self._ahead.offset = self.log.end
             self.metrics.appended(self.log.end, now)
         return self.log.end
 
