@@ -183,7 +183,7 @@ class Producing:
     def settle(self, now: Instant) -> None:
         """Answers every Produce that is committed, has lost its leader, or waited too long."""
         changed = self._replicas.changed
-        if not self._pending or (not changed and now.monotonic_ns < self._due_ns):
+        if not changed and now.monotonic_ns < self._due_ns:
             return
         self._pending = [
             one
