@@ -443,7 +443,6 @@ class Replica:
         if before <= to_offset:
             return
         after = self.log.truncate(to_offset)
-        self._changed.add(self.key)
         self._out.note(
             LogTruncated(
                 topic=self.topic,
