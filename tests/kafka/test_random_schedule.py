@@ -133,6 +133,28 @@ def test_controllers_links_are_left_alone_while_no_controller_leads() -> None:
     assert all(not name.startswith("controller") for several in ends for name in several)
 
 
+def test_a_controller_that_was_active_in_its_last_process_does_not_lead() -> None:
+    """No other one was elected yet, so no node fetches from it, and it gives no broker leave."""
+    view = begun()
+    view.of(KafkaView).controller_process = "controller-1#1"
+    moment = Moment(view, LAYOUT, ("terminate",))
+    assert terminated(moment, stops_by_leave=True)
+    view.alive.discard("controller-1#1")
+    record(
+        view,
+        "harness",
+        ProcessSpawned(
+            started="controller-1#2", slot="controller-1", role="controller", node_id=101, pid=2
+        ),
+    )
+    record(view, "controller-1#2", ControllerFollowed(epoch=1, leader=102))
+    assert view.of(KafkaView).active_controller == 101
+    ends = [planned.ends for planned in drawn_faults(view, *LINKS, "hold")]
+    assert ends
+    assert all(not name.startswith("controller") for several in ends for name in several)
+    assert not terminated(moment, stops_by_leave=True)
+
+
 def test_brokers_links_are_left_alone_while_a_partition_has_no_leader() -> None:
     view = begun()
     between = [p for p in drawn_faults(view, *LINKS) if p.ends <= {slot.name for slot in BROKERS}]

@@ -117,7 +117,14 @@ class Situation:
         }
         every = {slot.id_as(Role.CONTROLLER) for slot in self.layout.of(Role.CONTROLLER)}
         quorum = {*voters(self.view)} or every
-        return self.kafka.active_controller in running and 2 * len(running & quorum) > len(quorum)
+        return self.active in running and 2 * len(running & quorum) > len(quorum)
+
+    @property
+    def active(self) -> int | None:
+        """The active controller, unless its process has ended: the next one in its slot may not
+        lead."""
+        process = self.kafka.controller_process
+        return None if process and process not in self.view.alive else self.kafka.active_controller
 
     @property
     def replicas(self) -> frozenset[str]:
@@ -192,7 +199,7 @@ class Situation:
         """The slots that other slots of that role fetch from: the active controller's, or
         leaders'."""
         if role is Role.CONTROLLER:
-            leaders = {self.kafka.active_controller}
+            leaders = {self.active}
         else:
             shared = (one for one in self.kafka.partitions.values() if len(one.replicas) > 1)
             leaders = {one.leader for one in shared}
