@@ -23,6 +23,7 @@ import yaml
 from fencepost.commands.cli import app
 from fencepost.model.configuration import configured
 from fencepost_reference import api
+from fencepost_reports.many_runs import class_archive
 
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
@@ -96,8 +97,12 @@ def check_words(words: Sequence[str]) -> None:
             if arguments[0] == "images":
                 assert [name for name in arguments[1:] if not (IMAGES / name).is_dir()] == []
         case "python":
-            what = (["--requirement", "requirements.txt"], ["fencepost"])
-            assert arguments in [["-m", "pip", "install", *one] for one in what]
+            pip = ["-m", "pip", "install"]
+            assert arguments in [
+                [*pip, "--requirement", "requirements.txt"],
+                [*pip, "fencepost"],
+                ["-m", class_archive.__name__],
+            ]
         case _:
             pytest.fail(f"no test knows the program {program}")
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pyspark import __version__ as spark_version
+from pyspark.find_spark_home import _find_spark_home
 
 from fencepost.reporting import Engine
 from fencepost_reports.many_runs.class_archive import make_archive
@@ -37,10 +37,13 @@ def test_a_session_takes_classes_of_spark_from_the_archive(tmp_path: Path) -> No
 
 @pytest.mark.tool
 def test_a_session_starts_with_an_archive_that_java_cannot_read(tmp_path: Path) -> None:
-    archive = class_archive(check_java(), spark_version, {"XDG_CACHE_HOME": str(tmp_path)})
-    archive.parent.mkdir(parents=True)
-    archive.write_text("no archive")
-    assert counted({"XDG_CACHE_HOME": str(tmp_path)}) == "5"
+    home = tmp_path / "spark"
+    home.mkdir()
+    for one in Path(_find_spark_home()).iterdir():
+        if one.suffix != ".jsa":
+            (home / one.name).symlink_to(one)
+    class_archive(check_java(), str(home)).write_text("no archive")
+    assert counted({"SPARK_HOME": str(home)}) == "5"
 
 
 @pytest.mark.parametrize(
@@ -57,9 +60,9 @@ def test_java_options_of_the_user_stand_alone() -> None:
 
 
 def test_an_archive_is_of_one_java_and_one_spark() -> None:
-    places = [class_archive(java, spark, {"HOME": "/h"}) for java in "12" for spark in "34"]
+    places = [class_archive(java, spark) for java in ("17", "21") for spark in ("/a", "/b")]
     assert len(set(places)) == 4
-    assert places[0] == Path("/h/.cache/fencepost/spark/3-java-1.jsa")
+    assert places[0] == Path("/a/fencepost-java-17.jsa")
 
 
 def counted(environment: dict[str, str]) -> str:

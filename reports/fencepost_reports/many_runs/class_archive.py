@@ -2,20 +2,19 @@
 
     python -m fencepost_reports.many_runs.class_archive
 
-makes the archive of this Spark and this Java, unless it is there, and prints its place, below
-`$XDG_CACHE_HOME/fencepost/spark` (`~/.cache` unless set); exit code 4 says that it failed. Every
-later session on this machine uses it (`session.py`). Without one Java reads each class from its
-jar, which takes longer. Java itself ignores an archive of another Java, or of other jars.
+makes the archive of this Spark and this Java, unless it is there, and prints its place, which is
+beside Spark's jars; exit code 4 says that it failed. Every later session of this Spark on this
+machine uses it (`session.py`). Without one Java reads each class from its jar, which takes longer.
+Java itself ignores an archive of another Java, or of other jars.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from pathlib import Path
 
-from pyspark import __version__ as spark_version
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from fencepost import EnvironmentFailed, FencepostError
@@ -33,11 +32,10 @@ LIMIT_S = 180.0
 
 def make_archive() -> Path:
     """The archive; makes it if it is not there. Raises EnvironmentFailed if that fails."""
-    archive = class_archive(check_java(), spark_version, os.environ)
+    archive = class_archive(check_java(), _find_spark_home())
     if archive.exists():
         return archive
     try:
-        archive.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".") as made:
             partial = Path(made) / archive.name
             options = f'{JAVA_OPTIONS} "-XX:ArchiveClassesAtExit={partial}"'

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 
 from fencepost import EnvironmentFailed
@@ -37,7 +36,8 @@ def check_java() -> str:
     return found[1]
 
 
-def class_archive(java: str, spark: str, environment: Mapping[str, str]) -> Path:
-    """Where the classes that this version of Spark loads in this version of Java are archived."""
-    root = environment.get("XDG_CACHE_HOME") or Path(environment.get("HOME", "/")) / ".cache"
-    return Path(root) / "fencepost" / "spark" / f"{spark}-java-{java}.jsa"
+def class_archive(java: str, spark: str) -> Path:
+    """Where the classes are archived that the Spark of this folder loads in this version of Java.
+
+    It is beside the jars: Java takes nothing from an archive of jars at another place."""
+    return Path(spark) / f"fencepost-java-{java}.jsa"

@@ -23,7 +23,6 @@ from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
-from pyspark import __version__ as spark_version
 from pyspark.errors import PySparkException
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
@@ -143,7 +142,7 @@ def _check_answers(url: str) -> None:
 @contextmanager
 def _own(engine: Engine, ends_in_s: float) -> Iterator[SparkSession]:
     """A session with a Java process of its own, which ends with the block."""
-    archive = class_archive(check_java(), spark_version, os.environ)
+    archive = class_archive(check_java(), _find_spark_home())
     with tempfile.TemporaryDirectory(prefix="fencepost-spark-") as scratch, ExitStack() as ending:
         log = Path(scratch) / "spark.log"
         asked = settings(engine, user_settings(), scratch, archive if archive.exists() else None)

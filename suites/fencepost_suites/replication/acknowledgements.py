@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import final
 
 from msgspec import Struct, field
@@ -43,12 +42,12 @@ class _Ends(Struct):
 def _stored_and_named(state: _Ends, process: str, body: ProduceAnswered) -> tuple[int, ...]:
     """The ISR that a leader names, and the one that is stored for its epoch by another's word: a
     leader may count more replicas than are stored, but none less."""
-    words = state.stored.get(body.leader_epoch, {}).items()
-    others = [stored for other, stored in words if other != process]
-    if not others:
-        return body.isr
-    newest = max(others, key=attrgetter("offset"))
-    return (*body.isr, *(r for r in newest.isr if r not in body.isr))
+    words = state.stored.get(body.leader_epoch, {})
+    newest = max((stored.offset for stored in words.values()), default=-1)
+    for other, stored in words.items():
+        if other != process and stored.offset == newest:
+            return (*body.isr, *(r for r in stored.isr if r not in body.isr))
+    return body.isr
 
 
 @final

@@ -66,6 +66,31 @@ def commits(h: HistoryBuilder, process: str, high_watermark: int, epoch: int) ->
 # ------------------------------------------------------------------------------------------ RP-04
 
 
+@pytest.mark.parametrize(("second", "broken"), [(B2, True), (B1, False)])
+def test_the_word_of_another_counts_for_rp_04_though_the_leader_was_the_first_to_read_it(
+    second: str, broken: bool
+) -> None:
+    h = HistoryBuilder()
+    for process in (B1, second):
+        partition(h, 3, leader=1, epoch=1, isr=(1, 2), process=process)
+    follow(h, B2, log_end=0, mark=0)
+    fetched(h, 2, B2, 0)
+    store(h, B1, 0, as_leader=True)
+    acknowledge(h, 1, ends=(1,), mark=1)
+    assert (verdict(h, "RP-04").verdict is Outcome.VIOLATED) == broken
+
+
+def test_what_another_has_read_before_the_leaders_newest_record_says_nothing_for_rp_04() -> None:
+    h = HistoryBuilder()
+    partition(h, 3, leader=1, epoch=1, isr=(1, 2), process=B3)
+    partition(h, 4, leader=1, epoch=1, isr=(1,), process=B1)
+    follow(h, B2, log_end=0, mark=0)
+    fetched(h, 2, B2, 0)
+    store(h, B1, 0, as_leader=True)
+    acknowledge(h, 1, ends=(1,), mark=1)
+    assert verdict(h, "RP-04").verdict is Outcome.NOT_EXERCISED
+
+
 def test_a_follower_that_dropped_the_message_has_not_stored_it() -> None:
     h = HistoryBuilder()
     fetched(h, 2, B2, 0)

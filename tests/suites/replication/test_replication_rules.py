@@ -88,20 +88,6 @@ def test_a_leader_that_names_a_smaller_isr_than_the_stored_one_breaks_rp_04(
     assert verdict(h, "RP-04").verdict is expected
 
 
-@pytest.mark.parametrize(("second", "broken"), [(B2, True), (B1, False)])
-def test_the_word_of_another_counts_for_rp_04_though_the_leader_was_the_first_to_read_it(
-    second: str, broken: bool
-) -> None:
-    h = HistoryBuilder()
-    for process in (B1, second):
-        partition(h, 3, leader=1, epoch=1, isr=(1, 2), process=process)
-    follow(h, B2, log_end=0, mark=0)
-    fetched(h, 2, B2, 0)
-    store(h, B1, 0, as_leader=True)
-    acknowledge(h, 1, ends=(1,), mark=1)
-    assert (verdict(h, "RP-04").verdict is Outcome.VIOLATED) == broken
-
-
 def test_an_error_acknowledges_nothing() -> None:
     h = HistoryBuilder()
     store(h, B1, 0, as_leader=True)
