@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tests.suites.replication import replication_histories
+
 from fencepost import NodeStarted
 from fencepost.testing import HistoryBuilder, Verdict, judge
 from fencepost_kafka import (
@@ -11,7 +13,6 @@ from fencepost_kafka import (
     FollowerFetched,
     HeartbeatAnswered,
     LeaseGranted,
-    LogAppended,
     ProbeCompleted,
     RequestRefused,
 )
@@ -34,22 +35,7 @@ def change(h: HistoryBuilder, old: str, new: str, process: str = BROKER) -> None
 
 
 def store(h: HistoryBuilder, as_leader: bool = True, process: str = BROKER) -> None:
-    h.add(
-        process,
-        LogAppended(
-            topic="orders",
-            partition=0,
-            base_offset=7,
-            log_end=8,
-            expected_base=7,
-            batch_epoch=1,
-            leader_epoch=1,
-            as_leader=as_leader,
-            digest="d",
-            producer_id=-1,
-            base_sequence=-1,
-        ),
-    )
+    replication_histories.store(h, process, 7, as_leader=as_leader)
 
 
 def serve(h: HistoryBuilder) -> None:

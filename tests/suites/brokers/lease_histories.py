@@ -97,18 +97,24 @@ def fence_itself(h: HistoryBuilder) -> None:
     )
 
 
-def expire(h: HistoryBuilder) -> None:
+def expired(h: HistoryBuilder, at_ms: int = LEASE_MS, process: str = ONE, epoch: int = 1) -> None:
+    """A controller finds that the broker's lease has ended."""
     h.add(
-        ONE,
+        process,
         LeaseExpired(
             broker_id=1,
             broker_epoch=5,
             last_heard_ns=0,
-            now_ns=3000 * MS,
+            now_ns=at_ms * MS,
             lease_period_ms=LEASE_MS,
-            controller_epoch=1,
+            controller_epoch=epoch,
         ),
     )
+
+
+def expire(h: HistoryBuilder) -> None:
+    """The lease has ended, and the fencing is stored."""
+    expired(h)
     for process in (ONE, TWO):
         h.add(
             process,

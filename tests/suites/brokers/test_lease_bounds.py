@@ -12,6 +12,7 @@ from tests.suites.brokers.lease_histories import (
     active_broker,
     answer,
     expire,
+    expired,
     fence_itself,
     grant,
     isolated,
@@ -26,7 +27,6 @@ from fencepost_kafka import (
     BrokerStateChanged,
     ControllerElected,
     ControllerResigned,
-    LeaseExpired,
 )
 from fencepost_suites.brokers.leases import UNMATCHED_KEPT
 
@@ -289,17 +289,7 @@ def test_a_broker_left_unfenced_breaks_qc_14_once() -> None:
 def test_only_another_nodes_record_of_the_fencing_exercises_qc_14(process: str) -> None:
     h = HistoryBuilder()
     watched(h)
-    h.add(
-        ONE,
-        LeaseExpired(
-            broker_id=1,
-            broker_epoch=5,
-            last_heard_ns=0,
-            now_ns=LEASE_MS * MS,
-            lease_period_ms=LEASE_MS,
-            controller_epoch=1,
-        ),
-    )
+    expired(h)
     for _ in range(2):
         record(h, 9, fenced=True, process=process)
     assert verdict(h, "QC-14").exercised == (process != ONE)
@@ -309,17 +299,7 @@ def test_a_fencing_without_an_expired_lease_does_not_exercise_qc_14() -> None:
     h = HistoryBuilder()
     active_broker(h)
     record(h, 5, fenced=False, process=TWO)
-    h.add(
-        ONE,
-        LeaseExpired(
-            broker_id=1,
-            broker_epoch=5,
-            last_heard_ns=0,
-            now_ns=LEASE_MS * MS,
-            lease_period_ms=LEASE_MS,
-            controller_epoch=1,
-        ),
-    )
+    expired(h)
     record(h, 8, fenced=False)  # it registered anew
     record(h, 9, fenced=True, process=TWO)
     assert verdict(h, "QC-14").verdict is Outcome.NOT_EXERCISED
@@ -330,17 +310,7 @@ def test_a_new_controller_must_fence_a_broker_whose_expiry_the_former_one_did_no
     watched(h)
     die(h)
     h.after(LEASE_MS)
-    h.add(
-        ONE,
-        LeaseExpired(
-            broker_id=1,
-            broker_epoch=5,
-            last_heard_ns=0,
-            now_ns=LEASE_MS * MS,
-            lease_period_ms=LEASE_MS,
-            controller_epoch=1,
-        ),
-    )
+    expired(h)
     h.add(TWO, ControllerElected(epoch=2, log_end=6, last_epoch=1))
     h.after(60_000)
     assert "controller-2#1 left broker 1 unfenced" in verdict(h, "QC-14").violations[0].message

@@ -12,6 +12,7 @@ from tests.suites.brokers.lease_histories import (
     active_broker,
     answer,
     expire,
+    expired,
     fence_itself,
     grant,
     isolated,
@@ -48,17 +49,7 @@ def test_a_lease_that_arrives_with_another_length_breaks_qc_13() -> None:
 
 def test_a_lease_expired_too_early_breaks_qc_13() -> None:
     h = HistoryBuilder()
-    h.add(
-        ONE,
-        LeaseExpired(
-            broker_id=1,
-            broker_epoch=5,
-            last_heard_ns=0,
-            now_ns=2999 * MS,
-            lease_period_ms=LEASE_MS,
-            controller_epoch=1,
-        ),
-    )
+    expired(h, at_ms=LEASE_MS - 1)
     assert verdict(h, "QC-13").verdict is Outcome.VIOLATED
 
 
@@ -66,17 +57,7 @@ def test_a_lease_of_the_period_from_the_brokers_start_keeps_qc_13() -> None:
     h = HistoryBuilder()
     answer(h)
     grant(h)
-    h.add(
-        ONE,
-        LeaseExpired(
-            broker_id=1,
-            broker_epoch=5,
-            last_heard_ns=0,
-            now_ns=3000 * MS,
-            lease_period_ms=LEASE_MS,
-            controller_epoch=1,
-        ),
-    )
+    expired(h)
     found = verdict(h, "QC-13")
     assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 2, Evidence.PEER)
 
@@ -101,9 +82,9 @@ def test_a_broker_active_past_its_lease_breaks_qc_14() -> None:
     found = verdict(h, "QC-14").violations[0]
     assert "after the end of its lease" in found.message
     # The grant, and the expiry by the controller.
-    expired = next(e.ref for e in h.events() if isinstance(e.body, LeaseExpired))
+    ending = next(e.ref for e in h.events() if isinstance(e.body, LeaseExpired))
     assert [ref.process for ref in found.because] == [BROKER, ONE]
-    assert found.because[1] == expired
+    assert found.because[1] == ending
 
 
 def test_a_broker_active_to_the_end_breaks_qc_14() -> None:

@@ -6,7 +6,6 @@ import pytest
 from tests.suites.brokers.broker_histories import (
     BROKER,
     LEASE_MS,
-    MS,
     NEW,
     OLD,
     PEER,
@@ -14,6 +13,7 @@ from tests.suites.brokers.broker_histories import (
     record,
     verdict,
 )
+from tests.suites.brokers.lease_histories import expired
 from tests.suites.brokers.life_histories import tell
 
 from fencepost import Evidence
@@ -23,7 +23,6 @@ from fencepost_kafka import (
     BrokerDeleted,
     BrokerStopping,
     ControllerElected,
-    LeaseExpired,
     MetadataCommitted,
 )
 
@@ -36,17 +35,7 @@ def taken_over(h: HistoryBuilder) -> None:
 
 
 def expire(h: HistoryBuilder, process: str = NEW, epoch: int = 2) -> None:
-    h.add(
-        process,
-        LeaseExpired(
-            broker_id=1,
-            broker_epoch=5,
-            last_heard_ns=0,
-            now_ns=LEASE_MS * MS,
-            lease_period_ms=LEASE_MS,
-            controller_epoch=epoch,
-        ),
-    )
+    expired(h, process=process, epoch=epoch)
 
 
 def test_a_controller_that_fences_at_its_election_breaks_qc_31() -> None:

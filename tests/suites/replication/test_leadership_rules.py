@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.suites.replication import replication_histories
 from tests.suites.replication.replication_histories import PROBE, probe
 
 from fencepost import Event, Evidence
@@ -16,7 +17,6 @@ from fencepost_kafka import (
     LeadershipEnded,
     LeadershipStarted,
     LeaseExpired,
-    LogAppended,
     PartitionCommitted,
     RequestRefused,
     TopicCommitted,
@@ -246,22 +246,7 @@ def test_qc_18_is_undecided_in_a_history_cut_short() -> None:
 
 
 def store(h: HistoryBuilder, process: str = B1, as_leader: bool = True) -> None:
-    h.add(
-        process,
-        LogAppended(
-            topic="orders",
-            partition=0,
-            base_offset=7,
-            log_end=8,
-            expected_base=7,
-            batch_epoch=1,
-            leader_epoch=1,
-            as_leader=as_leader,
-            digest="d",
-            producer_id=-1,
-            base_sequence=-1,
-        ),
-    )
+    replication_histories.store(h, process, 7, as_leader=as_leader)
 
 
 def replaced(h: HistoryBuilder) -> None:
