@@ -9,6 +9,7 @@ from msgspec import Struct
 from fencepost import Cause
 from fencepost_clusters.reference.core.log.producers import begins_late, check_sequence
 from fencepost_clusters.reference.core.node.effects import (
+    NEVER_NS,
     Instant,
     Note,
     Outbox,
@@ -75,7 +76,7 @@ class Producing:
         self._out = out
         self._refused_batches = RefusedBatches()
         self._pending: list[_Pending] = []
-        self._due_ns = 0
+        self._due_ns = NEVER_NS
         """When the first of them times out."""
 
     def deadline_ns(self) -> int | None:
@@ -191,7 +192,7 @@ class Producing:
             if (now.monotonic_ns < one.deadline_ns and changed.isdisjoint(one.replicas))
             or not self._settled(one, now)
         ]
-        self._due_ns = min((one.deadline_ns for one in self._pending), default=0)
+        self._due_ns = min((one.deadline_ns for one in self._pending), default=NEVER_NS)
 
     def _settled(self, pending: _Pending, now: Instant) -> bool:
         """Whether a Produce waits for nothing any more; it is answered then."""
