@@ -18,7 +18,7 @@ from fencepost.reporting import Promises
 from fencepost_reports.making import Report, maker
 from fencepost_reports.many_runs.across import write_across
 from fencepost_reports.many_runs.certainty import with_significance
-from fencepost_reports.many_runs.clauses import correlations
+from fencepost_reports.many_runs.clauses import correlated
 from fencepost_reports.many_runs.distributions import SILENCE
 from fencepost_reports.many_runs.job import run_job, spread
 from fencepost_reports.many_runs.progress import counted
@@ -81,8 +81,8 @@ def test_what_goes_before_violations_is_added_up_over_the_runs_that_decided_the_
 
 
 def test_without_a_violation_the_table_of_clauses_has_its_columns_and_no_rows(job: Job) -> None:
-    by_spark = correlations(job.session, [], ["a clause that no run decided"])
-    without = correlations(job.session, [], [])
+    by_spark = correlated(job.session, [], ["a clause that no run decided"])
+    without = correlated(job.session, [], [])
     assert without.num_rows == by_spark.num_rows == 0
     assert {f.name: f.type for f in without.schema} == {f.name: f.type for f in by_spark.schema}
     assert with_significance(without).num_rows == 0

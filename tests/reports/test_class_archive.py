@@ -8,11 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark import __version__ as spark_version
 from pyspark.find_spark_home import _find_spark_home
 
 from fencepost.reporting import Engine
 from fencepost_reports.many_runs.class_archive import make_archive
-from fencepost_reports.many_runs.java import check_java, class_archive
+from fencepost_reports.many_runs.java import archive_place, check_java
 from fencepost_reports.many_runs.session import settings
 
 OPTIONS = "spark.driver.extraJavaOptions"
@@ -42,7 +43,7 @@ def test_a_session_starts_with_an_archive_that_java_cannot_read(tmp_path: Path) 
     for one in Path(_find_spark_home()).iterdir():
         if one.suffix != ".jsa":
             (home / one.name).symlink_to(one)
-    class_archive(check_java(), str(home)).write_text("no archive")
+    archive_place(check_java(), spark_version, str(home)).write_text("no archive")
     assert counted({"SPARK_HOME": str(home)}) == "5"
 
 
@@ -60,9 +61,10 @@ def test_java_options_of_the_user_stand_alone() -> None:
 
 
 def test_an_archive_is_of_one_java_and_one_spark() -> None:
-    places = [class_archive(java, spark) for java in ("17", "21") for spark in ("/a", "/b")]
-    assert len(set(places)) == 4
-    assert places[0] == Path("/a/fencepost-java-17.jsa")
+    of = [(java, spark, home) for java in "12" for spark in "34" for home in ("/a", "/b")]
+    places = [archive_place(*one) for one in of]
+    assert len(set(places)) == len(of)
+    assert places[0] == Path("/a/fencepost-3-java-1.jsa")
 
 
 def counted(environment: dict[str, str]) -> str:

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from fencepost_reports import places
 from fencepost_reports.making import Report, refused
 from fencepost_reports.many_runs.certainty import with_certainty, with_significance
-from fencepost_reports.many_runs.clauses import correlations
+from fencepost_reports.many_runs.clauses import correlated
 from fencepost_reports.many_runs.correlation import correlation
 from fencepost_reports.many_runs.distributions import distributions, times
 from fencepost_reports.many_runs.job import windows
@@ -65,7 +65,7 @@ def write_across(
     across = with_certainty(found)
     _write_table(across, places.below(out, CORRELATION))
     violated = {clause for summary in summaries for clause in summary.outcome.violated}
-    of_clauses = with_significance(correlations(spark, rows, violated))
+    of_clauses = with_significance(correlated(spark, rows, violated))
     _write_table(of_clauses, places.below(out, CLAUSES))
     taken = distributions(times(spark, rows)).toArrow()
     _write_table(taken, places.below(out, DISTRIBUTIONS))

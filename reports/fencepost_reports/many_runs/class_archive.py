@@ -14,15 +14,16 @@ import sys
 import tempfile
 from pathlib import Path
 
+from pyspark import __version__ as spark_version
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from fencepost import EnvironmentFailed, FencepostError
 from fencepost.reporting import Engine
-from fencepost_reports.many_runs.clauses import correlations
+from fencepost_reports.many_runs.clauses import correlated
 from fencepost_reports.many_runs.correlation import correlation
 from fencepost_reports.many_runs.distributions import distributions, times
-from fencepost_reports.many_runs.java import check_java, class_archive
+from fencepost_reports.many_runs.java import archive_place, check_java
 from fencepost_reports.many_runs.job import windows
 from fencepost_reports.many_runs.session import JAVA_OPTIONS, session
 
@@ -32,7 +33,7 @@ LIMIT_S = 180.0
 
 def make_archive() -> Path:
     """The archive; makes it if it is not there. Raises EnvironmentFailed if that fails."""
-    archive = class_archive(check_java(), _find_spark_home())
+    archive = archive_place(check_java(), spark_version, _find_spark_home())
     if archive.exists():
         return archive
     try:
@@ -53,7 +54,7 @@ def make_archive() -> Path:
 def _load_classes(spark: SparkSession) -> None:
     """Has Java load the classes that a report needs: it correlates no runs."""
     correlation(windows(spark, [])).orderBy("what", "fault", "type").toArrow()
-    correlations(spark, [], ["none"])
+    correlated(spark, [], ["none"])
     distributions(times(spark, [])).toArrow()
 
 

@@ -18,26 +18,22 @@ from fencepost_reports.many_runs.job import spread
 
 ANY = "any"
 _DECIDED = (Outcome.HOLDS, Outcome.VIOLATED)
-_COUNTED = pa.schema(
-    [pa.field(name, pa.string(), nullable=False) for name in ("clause", "sort", "name", "other")]
-    + [pa.field(name, pa.int64(), nullable=False) for name in ("occurred", "both")]
-)
-
-CORRELATED = pa.schema(
-    [pa.field(name, pa.string(), nullable=False) for name in ("clause", "sort", "name", "other")]
-    + [
-        pa.field(name, pa.int64())
-        for name in ("occurred", "both", "windows", "failed", "runs", "runs_with")
-    ]
+_KEYS = [
+    pa.field(name, pa.string(), nullable=False) for name in ("clause", "sort", "name", "other")
+]
+_COUNTS = [pa.field(name, pa.int64(), nullable=False) for name in ("occurred", "both")]
+_COUNTED = pa.schema(_KEYS + _COUNTS)
+_CORRELATED = pa.schema(
+    _KEYS + _COUNTS + [pa.field(n, pa.int64()) for n in ("windows", "failed", "runs", "runs_with")]
 )
 """The columns of `clause_correlation`."""
 
 
-def correlations(session: SparkSession, rows: Sequence[str], violated: Collection[str]) -> pa.Table:
+def correlated(session: SparkSession, rows: Sequence[str], violated: Collection[str]) -> pa.Table:
     """What went before the violations of these clauses in the runs whose rows are at these places;
     without a violation there is nothing to ask Spark."""
     if not violated:
-        return CORRELATED.empty_table()
+        return _CORRELATED.empty_table()
     return clause_correlation(counted(session, rows, violated)).toArrow()
 
 

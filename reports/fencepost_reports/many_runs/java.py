@@ -36,8 +36,8 @@ def check_java() -> str:
     return found[1]
 
 
-def class_archive(java: str, spark: str) -> Path:
-    """Where the classes are archived that the Spark of this folder loads in this version of Java.
+def archive_place(java: str, spark: str, home: str) -> Path:
+    """Where the classes are archived that the Spark of this version, in its folder, loads.
 
     It is beside the jars: Java takes nothing from an archive of jars at another place."""
-    return Path(spark) / f"fencepost-java-{java}.jsa"
+    return Path(home) / f"fencepost-{spark}-java-{java}.jsa"

@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
+from pyspark import __version__ as spark_version
 from pyspark.errors import PySparkException
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
@@ -30,7 +31,7 @@ from pyspark.sql import SparkSession
 
 from fencepost import EnvironmentFailed, UsageError
 from fencepost.reporting import ANY_ENGINE, Engine
-from fencepost_reports.many_runs.java import check_java, class_archive
+from fencepost_reports.many_runs.java import archive_place, check_java
 
 JAVA_LIMIT_S = 20.0
 """How long the Java process may take to end."""
@@ -142,7 +143,7 @@ def _check_answers(url: str) -> None:
 @contextmanager
 def _own(engine: Engine, ends_in_s: float) -> Iterator[SparkSession]:
     """A session with a Java process of its own, which ends with the block."""
-    archive = class_archive(check_java(), _find_spark_home())
+    archive = archive_place(check_java(), spark_version, _find_spark_home())
     with tempfile.TemporaryDirectory(prefix="fencepost-spark-") as scratch, ExitStack() as ending:
         log = Path(scratch) / "spark.log"
         asked = settings(engine, user_settings(), scratch, archive if archive.exists() else None)
