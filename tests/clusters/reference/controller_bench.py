@@ -17,10 +17,10 @@ from fencepost_clusters.reference.core.node.effects import (
     Effect,
     Instant,
     Note,
-    Outbox,
     Received,
     ToZooKeeper,
 )
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.core.zookeeper.session import Clock, Session
 from fencepost_clusters.reference.wire import legacy as w

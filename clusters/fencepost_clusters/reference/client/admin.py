@@ -14,7 +14,8 @@ from fencepost_clusters.reference.client.requests import (
     count_records,
 )
 from fencepost_clusters.reference.client.routes import CHANNEL, MS, Routes
-from fencepost_clusters.reference.core.node.effects import Instant, Outbox
+from fencepost_clusters.reference.core.node.effects import Instant
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fencepost_clusters.reference.client.routes import MS, Place, Routes
-from fencepost_clusters.reference.core.node.effects import Address, Instant, Outbox
+from fencepost_clusters.reference.core.node.effects import Address, Instant
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.errors import Error

@@ -22,10 +22,10 @@ from fencepost_clusters.reference.core.node.effects import (
     Effect,
     Exit,
     Instant,
-    Outbox,
     ShutdownAsked,
     Tick,
 )
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_kafka import (
     AdminOptions,
     ClientCommand,

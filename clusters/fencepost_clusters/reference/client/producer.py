@@ -22,7 +22,8 @@ from dataclasses import dataclass, field
 from fencepost import ClientFailed
 from fencepost_clusters.reference.client import outcomes
 from fencepost_clusters.reference.client.routes import CHANNEL, MS, Place, Routes
-from fencepost_clusters.reference.core.node.effects import Instant, Outbox
+from fencepost_clusters.reference.core.node.effects import Instant
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.errors import Error

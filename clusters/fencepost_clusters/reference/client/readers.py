@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from fencepost import ClientFailed
 from fencepost_clusters.reference.client.fetcher import Came, Fetcher, Refused
 from fencepost_clusters.reference.client.routes import CHANNEL, MS, Place, Routes
-from fencepost_clusters.reference.core.node.effects import Address, Instant, Outbox
+from fencepost_clusters.reference.core.node.effects import Address, Instant
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import (

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from uuid import UUID
 
-from fencepost_clusters.reference.core.node.effects import Address, Instant, Outbox
+from fencepost_clusters.reference.core.node.effects import Address, Instant
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.wire import messages as m
 
 MS = 1_000_000

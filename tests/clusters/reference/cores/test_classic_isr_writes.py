@@ -11,7 +11,8 @@ from tests.clusters.reference.classic_bench import KEY, TOPIC, isr
 from fencepost_clusters.reference.core.classic import znodes
 from fencepost_clusters.reference.core.classic.isr_writes import IsrWrites
 from fencepost_clusters.reference.core.classic.known import Known, Read, StoredIsr
-from fencepost_clusters.reference.core.node.effects import Instant, Outbox, ToZooKeeper
+from fencepost_clusters.reference.core.node.effects import Instant, ToZooKeeper
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.replication.replicas import IsrOutcome
 from fencepost_clusters.reference.core.zookeeper.contents import encode
 from fencepost_clusters.reference.core.zookeeper.session import Session

@@ -30,7 +30,8 @@ from fencepost_clusters.reference.core.classic.known import Known
 from fencepost_clusters.reference.core.classic.policies import ClassicPolicies
 from fencepost_clusters.reference.core.classic.reading import Brokers, Reader
 from fencepost_clusters.reference.core.node import effects as e
-from fencepost_clusters.reference.core.node.effects import Instant, Outbox, ToZooKeeper
+from fencepost_clusters.reference.core.node.effects import Instant, ToZooKeeper
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.core.zookeeper.contents import encode
 from fencepost_clusters.reference.core.zookeeper.session import Clock, Session

@@ -9,7 +9,7 @@ from tests.clusters.reference.classic_bench import KEY, TOPIC
 
 from fencepost_clusters.reference.core.classic import writes, znodes
 from fencepost_clusters.reference.core.classic.known import Known, Read, StoredIsr
-from fencepost_clusters.reference.core.node.effects import Outbox
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.core.zookeeper.contents import BadZnode, encode
 from fencepost_clusters.reference.wire import records as r

@@ -16,7 +16,8 @@ from fencepost_clusters.reference.core.legacy.controller.messages import (
     ControlRequest,
 )
 from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies
-from fencepost_clusters.reference.core.node.effects import Instant, Outbox, Received, Reply
+from fencepost_clusters.reference.core.node.effects import Instant, Received, Reply
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.replication.replica import log_name
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire.errors import Error

@@ -15,7 +15,8 @@ from fencepost_clusters.reference.core.legacy.broker.isr_requests import (
     ZnodeWrites,
 )
 from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies
-from fencepost_clusters.reference.core.node.effects import Outbox, ToZooKeeper
+from fencepost_clusters.reference.core.node.effects import ToZooKeeper
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.replication.replicas import IsrOutcome
 from fencepost_clusters.reference.core.zookeeper.contents import encode
 from fencepost_clusters.reference.core.zookeeper.session import Session

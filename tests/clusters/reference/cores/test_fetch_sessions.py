@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.node import settings
 from fencepost_clusters.reference.core.node.deadlines import Deadlines
-from fencepost_clusters.reference.core.node.effects import Instant, Note, Outbox, Received, Reply
+from fencepost_clusters.reference.core.node.effects import Instant, Note, Received, Reply
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
 from fencepost_clusters.reference.core.replication.fetch_sessions import FetchSessions
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies

@@ -15,7 +15,8 @@ from fencepost_clusters.reference.core.legacy.broker.commands import Commands
 from fencepost_clusters.reference.core.legacy.broker.isr_requests import KnownZnodes
 from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies
 from fencepost_clusters.reference.core.node import settings
-from fencepost_clusters.reference.core.node.effects import Call, Instant, Note, Outbox
+from fencepost_clusters.reference.core.node.effects import Call, Instant, Note
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.replication.cluster_state import ClusterState
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
 from fencepost_clusters.reference.core.replication.replica import Replica

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.node import settings
-from fencepost_clusters.reference.core.node.effects import Instant, Outbox, StoreSnapshot
+from fencepost_clusters.reference.core.node.effects import Instant, StoreSnapshot
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.quorum.metadata import snapshots
 from fencepost_clusters.reference.core.quorum.metadata.policies import MetadataPolicies
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataLog, Snapshot

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from fencepost_clusters.reference.client.producer import MESSAGE_LIMIT_NS, ProducerClient
-from fencepost_clusters.reference.core.node.effects import Call, Instant, Outbox
+from fencepost_clusters.reference.core.node.effects import Call, Instant
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.errors import Error

@@ -19,10 +19,10 @@ from fencepost_clusters.reference.core.node.effects import (
     Effect,
     Instant,
     Note,
-    Outbox,
     Recovered,
     Sync,
 )
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
 from fencepost_clusters.reference.core.replication.replica import Replica, log_name
 from fencepost_clusters.reference.core.replication.replicas import Replicas

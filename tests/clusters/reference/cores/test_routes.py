@@ -7,7 +7,8 @@ from uuid import UUID
 import pytest
 
 from fencepost_clusters.reference.client.routes import Routes
-from fencepost_clusters.reference.core.node.effects import Call, Instant, Outbox
+from fencepost_clusters.reference.core.node.effects import Call, Instant
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.wire import messages as m
 
 PLACE = ("orders", 0)

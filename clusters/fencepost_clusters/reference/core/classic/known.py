@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from fencepost_clusters.reference.core.classic import znodes
 from fencepost_clusters.reference.core.cluster.image import Image
-from fencepost_clusters.reference.core.node.effects import Outbox
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.replication.cluster_state import Broker, Partition
 from fencepost_clusters.reference.core.replication.replica import Key
 from fencepost_kafka import BrokerCommitted, BrokersListed, TopicCommitted, TopicMarked

@@ -7,7 +7,8 @@ stops.
 
 from __future__ import annotations
 
-from fencepost_clusters.reference.core.node.effects import Instant, Outbox
+from fencepost_clusters.reference.core.node.effects import Instant
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.zookeeper.own_state import OwnState
 from fencepost_kafka import BrokerStateChanged, BrokerStopping, StateReason

@@ -8,7 +8,8 @@ from uuid import UUID
 
 from fencepost_clusters.reference.core.classic.policies import ClassicPolicies
 from fencepost_clusters.reference.core.cluster.policies import ClusterPolicies
-from fencepost_clusters.reference.core.node.effects import Instant, Outbox
+from fencepost_clusters.reference.core.node.effects import Instant
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
 
 

@@ -13,7 +13,7 @@ from fencepost_clusters.reference.core.classic import writes, znodes
 from fencepost_clusters.reference.core.classic.known import Known
 from fencepost_clusters.reference.core.classic.policies import ClassicPolicies
 from fencepost_clusters.reference.core.classic.znodes import StateChange, StateRequest
-from fencepost_clusters.reference.core.node.effects import Outbox
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.replication.replica import Key
 from fencepost_clusters.reference.core.zookeeper.contents import BadZnode, decode
 from fencepost_clusters.reference.core.zookeeper.session import Task, certain

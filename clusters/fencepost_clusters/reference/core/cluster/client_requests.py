@@ -9,7 +9,8 @@ from fencepost_clusters.reference.core.cluster import configs, serving
 from fencepost_clusters.reference.core.cluster.changes import Refusals
 from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.cluster.policies import ServingPolicies
-from fencepost_clusters.reference.core.node.effects import Close, Instant, Outbox, Received, Reply
+from fencepost_clusters.reference.core.node.effects import Close, Instant, Received, Reply
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.replication import fetching
 from fencepost_clusters.reference.core.replication.cluster_state import Session

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from fencepost import Cause
 from fencepost_clusters.reference.core.cluster import changes
-from fencepost_clusters.reference.core.node.effects import Address, Instant, Outbox, Received, Reply
+from fencepost_clusters.reference.core.node.effects import Address, Instant, Received, Reply
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error

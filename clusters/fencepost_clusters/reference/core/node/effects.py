@@ -13,13 +13,11 @@ session's order.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct
 
-from fencepost import Cause, NodeStopped
+from fencepost import Cause
 from fencepost_clusters.reference.core.log.entry import Entry
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.zookeeper.client import port as zk
@@ -270,55 +268,3 @@ def no_later(limit: int, times: Iterable[int | None]) -> int:
     """The earliest of these times, and the limit if there is no earlier one."""
     first = earliest(times)
     return limit if first is None else min(first, limit)
-
-
-class Outbox:
-    """Collects the effects of one step in order, and numbers the calls of one process.
-
-    `calls` yields the numbers; nodes of one process share it.
-    """
-
-    def __init__(self, calls: Iterator[int] | None = None) -> None:
-        self._effects: list[Effect] = []
-        self._calls = itertools.count(1) if calls is None else calls
-        self._ended = False
-        self.cause: Cause | None = None
-        """The input that is being handled: the cause of every event noted meanwhile."""
-
-    def note(self, body: Struct, cause: Cause | None = None) -> None:
-        self.add(Note(body, cause or self.cause))
-
-    @contextmanager
-    def caused_by(self, cause: Cause | None) -> Iterator[None]:
-        """Within this block, events have another cause: the request of a delayed answer."""
-        kept, self.cause = self.cause, cause
-        try:
-            yield
-        finally:
-            self.cause = kept
-
-    def call(self, address: Address, channel: str, message: m.Request, timeout_ms: int) -> int:
-        """Adds a call; its id, which is its correlation id."""
-        call_id = self.next_call()
-        self.add(Call(call_id, address, channel, message, timeout_ms))
-        return call_id
-
-    def next_call(self) -> int:
-        """The id of the next call, so that an event can name it before it leaves."""
-        return next(self._calls)
-
-    def add(self, effect: Effect) -> None:
-        if not self._ended:
-            self._effects.append(effect)
-
-    def end(self, reason: str, code: int) -> None:
-        """Ends the process, which cannot continue: later effects are not carried out."""
-        self.note(NodeStopped(reason=reason))
-        self.add(Exit(reason, code))
-        self._ended = True
-
-    def drain(self) -> tuple[Effect, ...]:
-        """Removes and returns all collected effects, in order."""
-        effects = tuple(self._effects)
-        self._effects.clear()
-        return effects

@@ -11,7 +11,8 @@ from typing import final
 
 from msgspec.structs import replace
 
-from fencepost_clusters.reference.core.node.effects import Instant, Outbox
+from fencepost_clusters.reference.core.node.effects import Instant
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.node.settings import NodeRole
 from fencepost_clusters.reference.core.quorum.metadata.committed import Committed
 from fencepost_clusters.reference.core.quorum.metadata.policies import MetadataPolicies

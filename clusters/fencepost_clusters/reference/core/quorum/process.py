@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
-from fencepost_clusters.reference.core.node.effects import Chance, Instant, Outbox
+from fencepost_clusters.reference.core.node.effects import Chance, Instant
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.quorum.policies import QuorumPolicies
 
 

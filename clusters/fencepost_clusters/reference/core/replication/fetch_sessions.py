@@ -20,11 +20,11 @@ from fencepost import Cause
 from fencepost_clusters.reference.core.node.effects import (
     LONGEST_WAIT_MS,
     Instant,
-    Outbox,
     Received,
     Reply,
     earliest,
 )
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.replication.cluster_state import ClusterState, Session
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
 from fencepost_clusters.reference.core.replication.replica import Key, Replica

@@ -16,11 +16,11 @@ from fencepost_clusters.reference.core.node.deadlines import Deadlines
 from fencepost_clusters.reference.core.node.effects import (
     LONGEST_WAIT_MS,
     Instant,
-    Outbox,
     Received,
     Reply,
     earliest,
 )
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER
 from fencepost_clusters.reference.core.replication.cluster_state import ClusterState, Session
 from fencepost_clusters.reference.core.replication.fetch_sessions import FetchSessions

@@ -7,10 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from fencepost_clusters.reference.core.node.effects import (
-    Instant,
-    Outbox,
-)
+from fencepost_clusters.reference.core.node.effects import Instant
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER, Settings
 from fencepost_clusters.reference.core.replication.cluster_state import ClusterState, Session
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies

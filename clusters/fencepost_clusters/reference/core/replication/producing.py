@@ -8,14 +8,8 @@ from msgspec import Struct
 
 from fencepost import Cause
 from fencepost_clusters.reference.core.log.producers import begins_late, check_sequence
-from fencepost_clusters.reference.core.node.effects import (
-    NEVER_NS,
-    Instant,
-    Note,
-    Outbox,
-    Received,
-    Reply,
-)
+from fencepost_clusters.reference.core.node.effects import NEVER_NS, Instant, Note, Received, Reply
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.replication.cluster_state import ClusterState, Session
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies

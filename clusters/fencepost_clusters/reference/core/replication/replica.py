@@ -13,13 +13,8 @@ from msgspec import Struct
 
 from fencepost_clusters.reference.core.log.entry import Entry, entry
 from fencepost_clusters.reference.core.log.index import LogIndex
-from fencepost_clusters.reference.core.node.effects import (
-    Append,
-    Instant,
-    Outbox,
-    Sync,
-    Truncate,
-)
+from fencepost_clusters.reference.core.node.effects import Append, Instant, Sync, Truncate
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
 from fencepost_clusters.reference.core.replication.roles import (

@@ -14,10 +14,10 @@ from fencepost_clusters.reference.core.node.effects import (
     Checkpoint,
     Delete,
     Instant,
-    Outbox,
     Recovered,
     earliest,
 )
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.replication.cluster_state import ClusterState, Partition
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies

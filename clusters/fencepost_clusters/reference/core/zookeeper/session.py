@@ -15,9 +15,9 @@ from fencepost_clusters.reference.core.node.effects import (
     Address,
     Instant,
     OpenSession,
-    Outbox,
     ToZooKeeper,
 )
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.zookeeper.client import port as zk
 from fencepost_kafka import SessionChanged
 

@@ -24,7 +24,8 @@ from fencepost_clusters.reference.core.legacy.controller.messages import (
     named_brokers,
 )
 from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies
-from fencepost_clusters.reference.core.node.effects import Close, Instant, Outbox, Received, Reply
+from fencepost_clusters.reference.core.node.effects import Close, Instant, Received, Reply
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.replication.cluster_state import Broker, Partition
 from fencepost_clusters.reference.core.replication.replica import Key, log_name

@@ -10,7 +10,8 @@ from typing import final
 from fencepost_clusters.reference.core.legacy import znodes
 from fencepost_clusters.reference.core.legacy.broker.lifecycle import Lifecycle
 from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies
-from fencepost_clusters.reference.core.node.effects import Address, Call, Outbox
+from fencepost_clusters.reference.core.node.effects import Address, Call
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.replication.cluster_state import ClusterState
 from fencepost_clusters.reference.core.replication.replica import Key, Replica

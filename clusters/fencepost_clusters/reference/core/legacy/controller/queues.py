@@ -19,7 +19,8 @@ from fencepost_clusters.reference.core.legacy.controller.messages import (
     named_brokers,
 )
 from fencepost_clusters.reference.core.legacy.policies import LegacyControllerPolicies
-from fencepost_clusters.reference.core.node.effects import Address, Call, Instant, Outbox
+from fencepost_clusters.reference.core.node.effects import Address, Call, Instant
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error

@@ -8,7 +8,8 @@ from fencepost import Cause
 from fencepost_clusters.reference.core.legacy.controller.store import Steps
 from fencepost_clusters.reference.core.legacy.controller.term import Term
 from fencepost_clusters.reference.core.legacy.policies import LegacyControllerPolicies
-from fencepost_clusters.reference.core.node.effects import Outbox, Received, Reply
+from fencepost_clusters.reference.core.node.effects import Received, Reply
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import ControlledShutdownAnswered

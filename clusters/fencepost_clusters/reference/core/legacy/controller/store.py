@@ -10,7 +10,7 @@ from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.legacy import znodes
 from fencepost_clusters.reference.core.legacy.controller.election import Won
 from fencepost_clusters.reference.core.legacy.controller.stored import Stored
-from fencepost_clusters.reference.core.node.effects import Outbox
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.core.replication.replica import Key
 from fencepost_clusters.reference.core.zookeeper.contents import BadZnode, decode

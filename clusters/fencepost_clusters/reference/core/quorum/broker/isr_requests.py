@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fencepost_clusters.reference.core.node.effects import Address, Call, Outbox
+from fencepost_clusters.reference.core.node.effects import Address, Call
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.quorum.broker.lifecycle import Lifecycle
 from fencepost_clusters.reference.core.quorum.raft.raft import Raft

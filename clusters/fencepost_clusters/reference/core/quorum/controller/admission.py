@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from fencepost_clusters.reference.core.node.effects import (
-    Close,
-    Outbox,
-    Received,
-    Reply,
-)
+from fencepost_clusters.reference.core.node.effects import Close, Received, Reply
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.node.rights import Rights
 from fencepost_clusters.reference.core.quorum.controller.changes import CHANGES
 from fencepost_clusters.reference.core.quorum.controller.policies import RegistrationPolicies

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from fencepost import Cause
 from fencepost_clusters.reference.core.cluster import changes
-from fencepost_clusters.reference.core.node.effects import Note, Outbox, Received, Reply
+from fencepost_clusters.reference.core.node.effects import Note, Received, Reply
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
 from fencepost_clusters.reference.core.quorum.controller.changes import CHANGES

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from zlib import crc32
 
 from fencepost_clusters.reference.core.cluster.image import Image
-from fencepost_clusters.reference.core.node.effects import Outbox
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.node.settings import NodeRole
 from fencepost_clusters.reference.core.quorum.metadata import features, snapshots
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import Batch, MetadataLog

@@ -19,11 +19,8 @@ from fencepost_clusters.reference.core.cluster.image import (
     Image,
     broker_record,
 )
-from fencepost_clusters.reference.core.node.effects import (
-    Instant,
-    Outbox,
-    StoreSnapshot,
-)
+from fencepost_clusters.reference.core.node.effects import Instant, StoreSnapshot
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.quorum.metadata.features import level
 from fencepost_clusters.reference.core.quorum.metadata.policies import MetadataPolicies
@@ -172,15 +169,18 @@ class Snapshots:
 
     def checkpoint(self, image: Image, now: Instant) -> None:
         """Takes a snapshot of the present image, whole, at once."""
-        self._writing = None
+        self._give_up()
         self.start(image, now)
         while self._writing is not None:
             self._slice(self._writing, image, now)
 
     def replaced(self, snapshot: Snapshot) -> None:
         """A leader's snapshot replaced the log: gives up the snapshot that was being written."""
-        self._writing = None
+        self._give_up()
         self._note_loaded(snapshot)
+
+    def _give_up(self) -> None:
+        self._writing = None
 
     def deadline_ns(self) -> int | None:
         """When the next slice is to be written."""

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeGuard
 
-from fencepost_clusters.reference.core.node.effects import Address, Outbox
+from fencepost_clusters.reference.core.node.effects import Address
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataLog
 from fencepost_clusters.reference.core.quorum.raft.policies import RaftPolicies
 from fencepost_clusters.reference.wire import messages as m

@@ -19,7 +19,6 @@ from fencepost_clusters.reference.core.node.effects import (
     Append,
     Delete,
     Instant,
-    Outbox,
     Received,
     Reply,
     StoreSnapshot,
@@ -27,6 +26,7 @@ from fencepost_clusters.reference.core.node.effects import (
     Sync,
     Truncate,
 )
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.quorum.raft import messages
 from fencepost_clusters.reference.core.quorum.raft.electorate import Electorate
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import LOG_NAME, MetadataLog

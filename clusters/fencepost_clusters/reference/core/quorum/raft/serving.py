@@ -15,10 +15,10 @@ from fencepost_clusters.reference.core.node.effects import (
     LONGEST_WAIT_MS,
     NEVER_NS,
     Instant,
-    Outbox,
     Received,
     Reply,
 )
+from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.quorum.raft import messages
 from fencepost_clusters.reference.core.quorum.raft.electorate import Electorate
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataLog
