@@ -1,11 +1,17 @@
-"""The envelope round every event's body."""
+"""The envelope round every event's body.
+
+Events contain no cycles, so the collector of cycles need not visit them (`gc=False`): a history has
+millions.
+"""
 
 from __future__ import annotations
+
+from functools import cache
 
 from msgspec import Struct
 
 
-class Cause(Struct, frozen=True, array_like=True):
+class Cause(Struct, frozen=True, gc=False, array_like=True):
     """An event (`request` false: seq is a node_seq) or a request (true: a correlation id)."""
 
     process: str
@@ -16,7 +22,7 @@ class Cause(Struct, frozen=True, array_like=True):
         return f"{self.process}{':' if self.request else '@'}{self.seq}"
 
 
-class Unrecognised(Struct, frozen=True, tag="fencepost.unrecognised", kw_only=True):
+class Unrecognised(Struct, frozen=True, gc=False, tag="fencepost.unrecognised", kw_only=True):
     """An event of a kind that no loaded plugin declares. Its text is kept; no rule judges it."""
 
     kind: str
@@ -26,7 +32,7 @@ class Unrecognised(Struct, frozen=True, tag="fencepost.unrecognised", kw_only=Tr
         return f"{self.kind}: {self.raw}"
 
 
-class Event(Struct, frozen=True):
+class Event(Struct, frozen=True, gc=False):
     """The envelope of one event. `body` is of a declared kind."""
 
     run: str
@@ -47,6 +53,7 @@ class Event(Struct, frozen=True):
         return Cause(self.process, self.node_seq)
 
 
+@cache
 def kind_name(kind: type[Struct]) -> str:
     """The tag of a body class; raises TypeError if it has none."""
     tag = kind.__struct_config__.tag

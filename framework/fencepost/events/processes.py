@@ -10,7 +10,7 @@ from fencepost.events.traits import Operation, OperationOutcome
 from fencepost.events.words import because, span
 
 
-class ProcessSpawned(Struct, frozen=True, tag="process.spawned", kw_only=True):
+class ProcessSpawned(Struct, frozen=True, gc=False, tag="process.spawned", kw_only=True):
     """The harness started a process. `role` is the slot's."""
 
     started: str
@@ -26,7 +26,7 @@ class ProcessSpawned(Struct, frozen=True, tag="process.spawned", kw_only=True):
         return (f"process {self.started}",)
 
 
-class ProcessExited(Struct, frozen=True, tag="process.exited", kw_only=True):
+class ProcessExited(Struct, frozen=True, gc=False, tag="process.exited", kw_only=True):
     """The harness saw a process end. `signal` is 0 if it exited; `expected` if the run caused the
     end."""
 
@@ -43,7 +43,7 @@ class ProcessExited(Struct, frozen=True, tag="process.exited", kw_only=True):
         return (f"process {self.ended}",)
 
 
-class NodeStarted(Struct, frozen=True, tag="node.started", kw_only=True):
+class NodeStarted(Struct, frozen=True, gc=False, tag="node.started", kw_only=True):
     """A node's first event: its role and id.
 
     `incarnation` is the process's own uuid, `log_end` the end of the log on its disk; a system
@@ -64,7 +64,7 @@ class NodeStarted(Struct, frozen=True, tag="node.started", kw_only=True):
         return ", ".join(known)
 
 
-class NodeStopped(Struct, frozen=True, tag="node.stopped", kw_only=True):
+class NodeStopped(Struct, frozen=True, gc=False, tag="node.stopped", kw_only=True):
     """A node's last event when it ends by itself. Without it, its last events may be missing."""
 
     reason: str
@@ -74,7 +74,7 @@ class NodeStopped(Struct, frozen=True, tag="node.stopped", kw_only=True):
         return f"stopped{because(self.reason)}"
 
 
-class Stalled(Struct, frozen=True, tag="process.stalled", kw_only=True):
+class Stalled(Struct, frozen=True, gc=False, tag="process.stalled", kw_only=True):
     """The process noticed that it did not run for `stalled_ns`: its loop woke that much too
     late."""
 
@@ -84,7 +84,7 @@ class Stalled(Struct, frozen=True, tag="process.stalled", kw_only=True):
         return f"stalled for {span(self.stalled_ns)}"
 
 
-class ConnectionClosed(Struct, frozen=True, tag="node.connection_closed", kw_only=True):
+class ConnectionClosed(Struct, frozen=True, gc=False, tag="node.connection_closed", kw_only=True):
     """A node closed a connection for a reason of its own (malformed bytes, an unknown request)."""
 
     listener: str
@@ -96,7 +96,7 @@ class ConnectionClosed(Struct, frozen=True, tag="node.connection_closed", kw_onl
         return f"closed a connection of {self.peer}{because(self.reason)}"
 
 
-class ClientStarted(Struct, frozen=True, tag="client.started", kw_only=True):
+class ClientStarted(Struct, frozen=True, gc=False, tag="client.started", kw_only=True):
     """A client session began: its kind, in the words of its workload, and its library."""
 
     kind: str
@@ -106,7 +106,7 @@ class ClientStarted(Struct, frozen=True, tag="client.started", kw_only=True):
         return f"a {self.kind} began, with {self.library}"
 
 
-class ClientFailed(Struct, frozen=True, tag="client.failed", kw_only=True):
+class ClientFailed(Struct, frozen=True, gc=False, tag="client.failed", kw_only=True):
     """The client library reported a fatal error, or the client's worker died."""
 
     error: str

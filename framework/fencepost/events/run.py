@@ -12,7 +12,7 @@ RunPhase = Literal["start", "load", "inject", "heal", "drain", "read", "end"]
 """The phases of a run, in their order."""
 
 
-class RunStarted(Struct, frozen=True, tag="run.started", kw_only=True):
+class RunStarted(Struct, frozen=True, gc=False, tag="run.started", kw_only=True):
     """The harness began; its first event."""
 
     system: str
@@ -23,7 +23,7 @@ class RunStarted(Struct, frozen=True, tag="run.started", kw_only=True):
         return f"a run of {self.system} on {self.runtime} with seed {self.seed} began"
 
 
-class PhaseStarted(Struct, frozen=True, tag="run.phase", kw_only=True):
+class PhaseStarted(Struct, frozen=True, gc=False, tag="run.phase", kw_only=True):
     """The run entered a phase: a `RunPhase`, or one of an older version."""
 
     phase: str
@@ -32,7 +32,7 @@ class PhaseStarted(Struct, frozen=True, tag="run.phase", kw_only=True):
         return f"the phase {self.phase} began"
 
 
-class RunEnded(Struct, frozen=True, tag="run.ended", kw_only=True):
+class RunEnded(Struct, frozen=True, gc=False, tag="run.ended", kw_only=True):
     """The harness finished in order; its last event."""
 
     completed: bool
@@ -41,7 +41,7 @@ class RunEnded(Struct, frozen=True, tag="run.ended", kw_only=True):
         return "the run ended" if self.completed else "the run was cut short"
 
 
-class EvidenceMissed(Struct, frozen=True, tag="run.evidence_missed", kw_only=True):
+class EvidenceMissed(Struct, frozen=True, gc=False, tag="run.evidence_missed", kw_only=True):
     """Events of the run are missing and will not be recorded, so the history is not complete.
     `what` is a sentence; `kinds` are the kinds of the missing events, none if they may be of any.
     With kinds, only the rules that read one of them lack evidence.
@@ -56,7 +56,7 @@ class EvidenceMissed(Struct, frozen=True, tag="run.evidence_missed", kw_only=Tru
         return f"missing from this history: {self.what}"
 
 
-class EvidenceSupplied(Struct, frozen=True, tag="run.evidence_supplied", kw_only=True):
+class EvidenceSupplied(Struct, frozen=True, gc=False, tag="run.evidence_supplied", kw_only=True):
     """What the `EvidenceMissed` that is this event's cause reports as missing was found after the
     run, and is in the history. `what` names it and where it was found."""
 
@@ -72,7 +72,7 @@ WAS = ": "
 """Between a slot and a state that it was in."""
 
 
-class FaultInjected(Struct, frozen=True, tag="fault.injected", kw_only=True):
+class FaultInjected(Struct, frozen=True, gc=False, tag="fault.injected", kw_only=True):
     """A fault was injected. `receipt` is true only if `evidence`, a measurement, shows its effect.
 
     Written after the measurement; `began_at_ns` is when injecting it began (0: not known).
@@ -103,7 +103,7 @@ class FaultInjected(Struct, frozen=True, tag="fault.injected", kw_only=True):
         return f"fault {self.fault_id} was injected into {', '.join(self.targets)}: {proof}"
 
 
-class FaultTookEffect(Struct, frozen=True, tag="fault.took_effect", kw_only=True):
+class FaultTookEffect(Struct, frozen=True, gc=False, tag="fault.took_effect", kw_only=True):
     """A fault that was injected without a receipt, since it waited for something to act on, has one
     now. `evidence` is the measurement; it took effect before this was written."""
 
@@ -114,7 +114,7 @@ class FaultTookEffect(Struct, frozen=True, tag="fault.took_effect", kw_only=True
         return f"fault {self.fault_id} took effect: {self.evidence}"
 
 
-class FaultHealed(Struct, frozen=True, tag="fault.healed", kw_only=True):
+class FaultHealed(Struct, frozen=True, gc=False, tag="fault.healed", kw_only=True):
     """A fault was healed; `receipt` is true if that was measured, `began_at_ns` is as above."""
 
     fault_id: str
@@ -126,7 +126,7 @@ class FaultHealed(Struct, frozen=True, tag="fault.healed", kw_only=True):
         return f"fault {self.fault_id} healed{because(self.evidence)}"
 
 
-class Administered(Struct, frozen=True, tag="schedule.administered", kw_only=True):
+class Administered(Struct, frozen=True, gc=False, tag="schedule.administered", kw_only=True):
     """The schedule had an administrator ask the cluster for an operation. What came of it is in the
     events of that client. `arguments` are a JSON object; `targets` are the slots that it concerns,
     and `states` those that each of them was in, as above.
@@ -141,7 +141,7 @@ class Administered(Struct, frozen=True, tag="schedule.administered", kw_only=Tru
         return f"the schedule asked for {self.operation} {self.arguments}"
 
 
-class LinkFailed(Struct, frozen=True, tag="link.failed", kw_only=True):
+class LinkFailed(Struct, frozen=True, gc=False, tag="link.failed", kw_only=True):
     """A link was not in the state that was set for it, and no fault explains that. It was last seen
     in that state at `since_ns`; 0: not in this run."""
 
@@ -153,7 +153,7 @@ class LinkFailed(Struct, frozen=True, tag="link.failed", kw_only=True):
         return f"the link {self.link} failed without a fault: {self.what}"
 
 
-class TestStarted(Struct, frozen=True, tag="test.started", kw_only=True):
+class TestStarted(Struct, frozen=True, gc=False, tag="test.started", kw_only=True):
     """A pytest test began; `clauses` are the ones it is marked with."""
 
     __test__: ClassVar[bool] = False
@@ -164,7 +164,7 @@ class TestStarted(Struct, frozen=True, tag="test.started", kw_only=True):
         return f"the test {self.nodeid} began"
 
 
-class TestEnded(Struct, frozen=True, tag="test.ended", kw_only=True):
+class TestEnded(Struct, frozen=True, gc=False, tag="test.ended", kw_only=True):
     """A pytest test ended: passed, failed or error. `error` is the first line of what it raised
     (empty: nothing, or not known)."""
 
@@ -178,7 +178,7 @@ class TestEnded(Struct, frozen=True, tag="test.ended", kw_only=True):
         return f"the test {self.nodeid} {self.outcome}{why}"
 
 
-class PromiseObserved(Struct, frozen=True, tag="test.promise_observed", kw_only=True):
+class PromiseObserved(Struct, frozen=True, gc=False, tag="test.promise_observed", kw_only=True):
     """A test checked one promise itself: a format, a default, a surface that no event shows.
 
     `evidence` is the observation, and `seen_by` the kind of that evidence.
@@ -193,7 +193,7 @@ class PromiseObserved(Struct, frozen=True, tag="test.promise_observed", kw_only=
         return f"the test saw {self.clause} {'hold' if self.held else 'broken'}: {self.evidence}"
 
 
-class ClusterRecovered(Struct, frozen=True, tag="cluster.recovered", kw_only=True):
+class ClusterRecovered(Struct, frozen=True, gc=False, tag="cluster.recovered", kw_only=True):
     """Whether the cluster recovered after healing: nothing was missing (`System.missing`) within
     the bound.
 

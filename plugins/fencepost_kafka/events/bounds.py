@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class BoundsStated(Struct, frozen=True, tag="cluster.bounds", kw_only=True):
+class BoundsStated(Struct, frozen=True, gc=False, tag="cluster.bounds", kw_only=True):
     """How long, by its configuration, a cluster may be without what it promises, in milliseconds.
 
     `fenced_ms`: until a dead broker is out of the cluster and leads nothing, where the servers that

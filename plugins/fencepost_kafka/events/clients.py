@@ -11,7 +11,7 @@ from fencepost_kafka.events.values import CallOutcome, ProbeOutcome
 from fencepost_kafka.events.words import at, scopes
 
 
-class ProduceInvoked(Struct, frozen=True, tag="client.produce_invoked", kw_only=True):
+class ProduceInvoked(Struct, frozen=True, gc=False, tag="client.produce_invoked", kw_only=True):
     """A client hands a message to its library; `operation`, in the payload, is unique in a run.
 
     An `idempotent` producer's message is stored once, however often it is sent in one producer
@@ -34,7 +34,7 @@ class ProduceInvoked(Struct, frozen=True, tag="client.produce_invoked", kw_only=
         return scopes(self)
 
 
-class ProduceCompleted(Struct, frozen=True, kw_only=True, tag="client.produce_completed"):
+class ProduceCompleted(Struct, frozen=True, gc=False, kw_only=True, tag="client.produce_completed"):
     """The outcome of a produce: ok (stored at `offset`), failed (certainly not stored), unknown."""
 
     operation: str
@@ -63,7 +63,9 @@ class ProduceCompleted(Struct, frozen=True, kw_only=True, tag="client.produce_co
         return scopes(self)
 
 
-class ProducerEpochChanged(Struct, frozen=True, tag="client.producer_epoch", kw_only=True):
+class ProducerEpochChanged(
+    Struct, frozen=True, gc=False, tag="client.producer_epoch", kw_only=True
+):
     """An idempotent producer's library began a new epoch, or got a new producer id (KIP-360).
 
     Messages in flight are then sent again under the new one, and no broker can know whether they
@@ -87,7 +89,7 @@ class ProducerEpochChanged(Struct, frozen=True, tag="client.producer_epoch", kw_
         return scopes(self)
 
 
-class Polled(Struct, frozen=True, tag="client.polled", kw_only=True):
+class Polled(Struct, frozen=True, gc=False, tag="client.polled", kw_only=True):
     """A consumer got messages of one partition, in this order; `offsets` and `operations` agree.
 
     `final` marks the reading of every partition from start to end after the run.
@@ -114,7 +116,7 @@ class Polled(Struct, frozen=True, tag="client.polled", kw_only=True):
         return scopes(self)
 
 
-class ConsumerPositioned(Struct, frozen=True, tag="client.positioned", kw_only=True):
+class ConsumerPositioned(Struct, frozen=True, gc=False, tag="client.positioned", kw_only=True):
     """A consumer was assigned or sought to `offset` (-2 the beginning, -1 the end).
 
     `out_of_range`: no command sent it there. A broker refused the offset at which it was, so it
@@ -138,7 +140,7 @@ class ConsumerPositioned(Struct, frozen=True, tag="client.positioned", kw_only=T
         return scopes(self)
 
 
-class ReadCompleted(Struct, frozen=True, kw_only=True, tag="client.read_completed"):
+class ReadCompleted(Struct, frozen=True, gc=False, kw_only=True, tag="client.read_completed"):
     """A final reading of one partition ended: ok if all of [start, end) was seen, else unknown.
 
     Its end was asked for at `asked_ns` (CLOCK_MONOTONIC; 0: not known).
@@ -168,7 +170,7 @@ class ReadCompleted(Struct, frozen=True, kw_only=True, tag="client.read_complete
         return scopes(self)
 
 
-class ProbeCompleted(Struct, frozen=True, kw_only=True, tag="client.probe_completed"):
+class ProbeCompleted(Struct, frozen=True, gc=False, kw_only=True, tag="client.probe_completed"):
     """One raw request was sent to one broker, leader or not; this is its result.
 
     `outcome` is answered, refused (an error code), closed, or timeout; `error` is the Kafka error
@@ -215,7 +217,7 @@ class ProbeCompleted(Struct, frozen=True, kw_only=True, tag="client.probe_comple
         return scopes(self)
 
 
-class AdminCompleted(Struct, frozen=True, tag="client.admin_completed", kw_only=True):
+class AdminCompleted(Struct, frozen=True, gc=False, tag="client.admin_completed", kw_only=True):
     """An administrative call ended: ok, failed or unknown. `subject` is the topic it was about.
 
     `api` is the command: create_topic, delete_topic, list_topics, describe_cluster, reassign,

@@ -12,7 +12,7 @@ from fencepost_kafka.events.values import NodeRole
 from fencepost_kafka.events.words import at, broker_scope, partition_scope, scopes, topic_scope
 
 
-class MetadataCommitted(Struct, frozen=True, tag="metadata.committed", kw_only=True):
+class MetadataCommitted(Struct, frozen=True, gc=False, tag="metadata.committed", kw_only=True):
     """This node's metadata high watermark passed the record at `offset`, and it replayed the
     record.
 
@@ -30,7 +30,7 @@ class MetadataCommitted(Struct, frozen=True, tag="metadata.committed", kw_only=T
         return f"committed a {self.kind} record at metadata offset {self.offset}"
 
 
-class MetadataApplied(Struct, frozen=True, tag="metadata.applied", kw_only=True):
+class MetadataApplied(Struct, frozen=True, gc=False, tag="metadata.applied", kw_only=True):
     """This node has applied the committed metadata up to and including `offset`, of `epoch`.
 
     For nodes that do not report each record as `metadata.committed` does.
@@ -43,7 +43,7 @@ class MetadataApplied(Struct, frozen=True, tag="metadata.applied", kw_only=True)
         return f"applied the metadata up to offset {self.offset}"
 
 
-class MetadataDigest(Struct, frozen=True, tag="metadata.digest", kw_only=True):
+class MetadataDigest(Struct, frozen=True, gc=False, tag="metadata.digest", kw_only=True):
     """A checksum of this node's whole metadata, with all below `offset` replayed.
 
     `entities` is how many records it takes to describe it. Written at the same offsets by every
@@ -61,7 +61,7 @@ class MetadataDigest(Struct, frozen=True, tag="metadata.digest", kw_only=True):
         )
 
 
-class FeatureFinalized(Struct, frozen=True, tag="metadata.feature", kw_only=True):
+class FeatureFinalized(Struct, frozen=True, gc=False, tag="metadata.feature", kw_only=True):
     """This node replayed a record that enables `level` of a feature (KIP-584)."""
 
     offset: int
@@ -72,7 +72,7 @@ class FeatureFinalized(Struct, frozen=True, tag="metadata.feature", kw_only=True
         return f"committed at offset {self.offset}: {self.feature} is enabled at level {self.level}"
 
 
-class SnapshotStarted(Struct, frozen=True, tag="snapshot.started", kw_only=True):
+class SnapshotStarted(Struct, frozen=True, gc=False, tag="snapshot.started", kw_only=True):
     """This node begins a snapshot of its state with all below `offset` replayed.
 
     `controller_epoch` is that of the active controller that asked for it (-1: its own decision).
@@ -86,7 +86,7 @@ class SnapshotStarted(Struct, frozen=True, tag="snapshot.started", kw_only=True)
         return f"begins a snapshot of {self.entities} entities at metadata offset {self.offset}"
 
 
-class SnapshotStored(Struct, frozen=True, kw_only=True, tag="snapshot.stored"):
+class SnapshotStored(Struct, frozen=True, gc=False, kw_only=True, tag="snapshot.stored"):
     """This node is about to store a snapshot.
 
     `records` is how many it holds, `entities` how many the state needs that it describes, `digest`
@@ -109,7 +109,7 @@ class SnapshotStored(Struct, frozen=True, kw_only=True, tag="snapshot.stored"):
         )
 
 
-class SnapshotLoaded(Struct, frozen=True, tag="snapshot.loaded", kw_only=True):
+class SnapshotLoaded(Struct, frozen=True, gc=False, tag="snapshot.loaded", kw_only=True):
     """This node rebuilt its state from a snapshot, its own or a leader's; `digest` is the state's.
 
     Records that it had replayed before no longer count; it continues with the log at `offset`.
@@ -126,7 +126,7 @@ class SnapshotLoaded(Struct, frozen=True, tag="snapshot.loaded", kw_only=True):
         )
 
 
-class MetadataTruncated(Struct, frozen=True, tag="metadata.truncated", kw_only=True):
+class MetadataTruncated(Struct, frozen=True, gc=False, tag="metadata.truncated", kw_only=True):
     """This node dropped its metadata records from `from_offset` up to (not including) `log_end`."""
 
     from_offset: int
@@ -144,7 +144,7 @@ class MetadataTruncated(Struct, frozen=True, tag="metadata.truncated", kw_only=T
         return (Authority(OWN, Change.NOTED, self.epoch),)
 
 
-class StateReverted(Struct, frozen=True, tag="metadata.state_reverted", kw_only=True):
+class StateReverted(Struct, frozen=True, gc=False, tag="metadata.state_reverted", kw_only=True):
     """A former active controller rebuilt its state; `offset` is the first offset not in it."""
 
     offset: int
@@ -161,7 +161,7 @@ class StateReverted(Struct, frozen=True, tag="metadata.state_reverted", kw_only=
         return (Authority(OWN, Change.NOTED, self.epoch),)
 
 
-class BrokerCommitted(Struct, frozen=True, tag="metadata.broker", kw_only=True):
+class BrokerCommitted(Struct, frozen=True, gc=False, tag="metadata.broker", kw_only=True):
     """This node replayed a committed BrokerRecord (follows its `metadata.committed`).
 
     `fenced` and `incarnation` come from the record's tagged fields. `role` says which node of the
@@ -197,7 +197,7 @@ class BrokerCommitted(Struct, frozen=True, tag="metadata.broker", kw_only=True):
         return scopes(self)
 
 
-class TopicCommitted(Struct, frozen=True, tag="metadata.topic", kw_only=True):
+class TopicCommitted(Struct, frozen=True, gc=False, tag="metadata.topic", kw_only=True):
     """This node replayed a committed TopicRecord or DeleteTopicRecord; `role` as for a broker's."""
 
     offset: int
@@ -226,7 +226,7 @@ class TopicCommitted(Struct, frozen=True, tag="metadata.topic", kw_only=True):
         return scopes(self)
 
 
-class PartitionCommitted(Struct, frozen=True, kw_only=True, tag="metadata.partition"):
+class PartitionCommitted(Struct, frozen=True, gc=False, kw_only=True, tag="metadata.partition"):
     """This node replayed a committed PartitionRecord or IsrChangeRecord; the fields are the new
     state.
 
@@ -276,7 +276,7 @@ class PartitionCommitted(Struct, frozen=True, kw_only=True, tag="metadata.partit
         return scopes(self)
 
 
-class TopicMarked(Struct, frozen=True, tag="metadata.topic_marked", kw_only=True):
+class TopicMarked(Struct, frozen=True, gc=False, tag="metadata.topic_marked", kw_only=True):
     """This node replayed a committed TopicRecord that marks the topic as being deleted."""
 
     offset: int
@@ -290,7 +290,7 @@ class TopicMarked(Struct, frozen=True, tag="metadata.topic_marked", kw_only=True
         return scopes(self)
 
 
-class BrokerDeleted(Struct, frozen=True, tag="metadata.broker_deleted", kw_only=True):
+class BrokerDeleted(Struct, frozen=True, gc=False, tag="metadata.broker_deleted", kw_only=True):
     """This node replayed a committed DeleteBrokerRecord."""
 
     offset: int

@@ -20,7 +20,7 @@ DeclaredFor = Literal["registered", "heartbeat", "silent", "gone", "bounced", "c
 """Why a controller changes a broker's state."""
 
 
-class SessionChanged(Struct, frozen=True, tag="zookeeper.session", kw_only=True):
+class SessionChanged(Struct, frozen=True, gc=False, tag="zookeeper.session", kw_only=True):
     """This node's session with ZooKeeper becomes `connected`, `suspended` or `ended`.
 
     `session` is 0 if there was no session. `how` is the way in which it ended.
@@ -39,7 +39,7 @@ class SessionChanged(Struct, frozen=True, tag="zookeeper.session", kw_only=True)
         return (Authority(OWN, change, self.session),)
 
 
-class ZnodeUnreadable(Struct, frozen=True, tag="zookeeper.unreadable", kw_only=True):
+class ZnodeUnreadable(Struct, frozen=True, gc=False, tag="zookeeper.unreadable", kw_only=True):
     """This node has read a znode with invalid content, and ignores it."""
 
     reason: str
@@ -49,7 +49,9 @@ class ZnodeUnreadable(Struct, frozen=True, tag="zookeeper.unreadable", kw_only=T
         return f"cannot read a znode: {self.reason}"
 
 
-class BrokerRegistered(Struct, frozen=True, tag="zookeeper.broker_registered", kw_only=True):
+class BrokerRegistered(
+    Struct, frozen=True, gc=False, tag="zookeeper.broker_registered", kw_only=True
+):
     """This broker has created its ephemeral znode, whose czxid is `broker_epoch` (HB-01; -1: the
     broker does not know it).
 
@@ -82,7 +84,9 @@ class BrokerRegistered(Struct, frozen=True, tag="zookeeper.broker_registered", k
         return scopes(self)
 
 
-class ControllerBegan(Struct, frozen=True, tag="zookeeper.controller_began", kw_only=True):
+class ControllerBegan(
+    Struct, frozen=True, gc=False, tag="zookeeper.controller_began", kw_only=True
+):
     """This broker holds /controller, and has stored `epoch`; its term begins.
 
     `first`: it is the cluster's first controller. `heartbeat_timeout_ms` is the silence after which
@@ -106,7 +110,9 @@ class ControllerBegan(Struct, frozen=True, tag="zookeeper.controller_began", kw_
         )
 
 
-class ControllerEnded(Struct, frozen=True, tag="zookeeper.controller_ended", kw_only=True):
+class ControllerEnded(
+    Struct, frozen=True, gc=False, tag="zookeeper.controller_ended", kw_only=True
+):
     """This broker has stopped acting as the controller of `epoch`.
 
     `reason` is session (its session is suspended or has ended), or deposed (another controller is
@@ -124,7 +130,7 @@ class ControllerEnded(Struct, frozen=True, tag="zookeeper.controller_ended", kw_
 
 
 class MetadataHeartbeatSent(
-    Struct, frozen=True, tag="broker.metadata_heartbeat_sent", kw_only=True
+    Struct, frozen=True, gc=False, tag="broker.metadata_heartbeat_sent", kw_only=True
 ):
     """A broker sends a MetadataHeartbeat as its request number `correlation`."""
 
@@ -151,7 +157,7 @@ class MetadataHeartbeatSent(
 
 
 class MetadataHeartbeatReceived(
-    Struct, frozen=True, tag="broker.metadata_heartbeat_received", kw_only=True
+    Struct, frozen=True, gc=False, tag="broker.metadata_heartbeat_received", kw_only=True
 ):
     """A broker received the answer to a heartbeat that it sent at `sent_ns` of its own clock.
 
@@ -187,7 +193,7 @@ class MetadataHeartbeatReceived(
 
 
 class MetadataHeartbeatAnswered(
-    Struct, frozen=True, tag="controller.metadata_heartbeat_answered", kw_only=True
+    Struct, frozen=True, gc=False, tag="controller.metadata_heartbeat_answered", kw_only=True
 ):
     """A node answers a MetadataHeartbeat, as the controller (`active`) or not.
 
@@ -222,7 +228,7 @@ class MetadataHeartbeatAnswered(
         return ()
 
 
-class BrokerDeclared(Struct, frozen=True, tag="controller.broker_declared", kw_only=True):
+class BrokerDeclared(Struct, frozen=True, gc=False, tag="controller.broker_declared", kw_only=True):
     """The controller declares a broker's new state (KIP-343).
 
     `version` is the broker's BrokerInfo version. By the controller's clock, the broker has been
@@ -263,7 +269,7 @@ class BrokerDeclared(Struct, frozen=True, tag="controller.broker_declared", kw_o
 
 
 class BrokerChangeHandled(
-    Struct, frozen=True, tag="controller.broker_change_handled", kw_only=True
+    Struct, frozen=True, gc=False, tag="controller.broker_change_handled", kw_only=True
 ):
     """The controller has compared the registrations with those that it knew.
 
@@ -284,7 +290,9 @@ class BrokerChangeHandled(
         )
 
 
-class ControlRequestSent(Struct, frozen=True, tag="controller.control_request_sent", kw_only=True):
+class ControlRequestSent(
+    Struct, frozen=True, gc=False, tag="controller.control_request_sent", kw_only=True
+):
     """The controller sends a broker a control request as its request number `correlation`.
 
     `partitions` have the form topic-partition. `attempt` counts from 1 (0: not known): a request is
@@ -319,7 +327,7 @@ class ControlRequestSent(Struct, frozen=True, tag="controller.control_request_se
 
 
 class ControlRequestAnswered(
-    Struct, frozen=True, tag="broker.control_request_answered", kw_only=True
+    Struct, frozen=True, gc=False, tag="broker.control_request_answered", kw_only=True
 ):
     """A broker answers a control request, and has carried it out if `error` is NONE.
 
@@ -367,7 +375,7 @@ class ControlRequestAnswered(
         return scopes(self)
 
 
-class ReplicaStopped(Struct, frozen=True, tag="replica.stopped", kw_only=True):
+class ReplicaStopped(Struct, frozen=True, gc=False, tag="replica.stopped", kw_only=True):
     """A StopReplica has taken this replica offline; its data are kept."""
 
     topic: str
@@ -383,7 +391,7 @@ class ReplicaStopped(Struct, frozen=True, tag="replica.stopped", kw_only=True):
 
 
 class ControlledShutdownAnswered(
-    Struct, frozen=True, tag="controller.controlled_shutdown_answered", kw_only=True
+    Struct, frozen=True, gc=False, tag="controller.controlled_shutdown_answered", kw_only=True
 ):
     """A node answers a broker's ControlledShutdown, which has broker epoch `request_epoch` (-1: its
     version has none).
@@ -412,7 +420,9 @@ class ControlledShutdownAnswered(
         return scopes(self)
 
 
-class IsrChangeJudged(Struct, frozen=True, tag="controller.isr_change_judged", kw_only=True):
+class IsrChangeJudged(
+    Struct, frozen=True, gc=False, tag="controller.isr_change_judged", kw_only=True
+):
     """A node answers an IsrChange, as the controller (`active`) or not.
 
     `known` is the incarnation id that the controller has for the broker (-1: none). `partitions`,

@@ -11,7 +11,7 @@ from fencepost_kafka.events.values import NodeRole, ResignReason, VoteReason
 from fencepost_kafka.events.words import CONTROLLER_SCOPE, scopes, term_scope
 
 
-class ElectionStarted(Struct, frozen=True, tag="quorum.election_started", kw_only=True):
+class ElectionStarted(Struct, frozen=True, gc=False, tag="quorum.election_started", kw_only=True):
     """A voter became candidate of `epoch`; it has stored the vote for itself."""
 
     epoch: int
@@ -25,7 +25,7 @@ class ElectionStarted(Struct, frozen=True, tag="quorum.election_started", kw_onl
         return (term_scope(self.epoch),)
 
 
-class VoteAnswered(Struct, frozen=True, kw_only=True, tag="quorum.vote_answered"):
+class VoteAnswered(Struct, frozen=True, gc=False, kw_only=True, tag="quorum.vote_answered"):
     """A voter answered a Vote request; a granted vote is on its disk before this event.
 
     `reason` is granted, already_voted, log_behind, old_epoch or has_leader. `log_end`, `last_epoch`
@@ -54,7 +54,9 @@ class VoteAnswered(Struct, frozen=True, kw_only=True, tag="quorum.vote_answered"
         return (term_scope(self.epoch),)
 
 
-class ControllerElected(Struct, frozen=True, tag="quorum.controller_elected", kw_only=True):
+class ControllerElected(
+    Struct, frozen=True, gc=False, tag="quorum.controller_elected", kw_only=True
+):
     """This voter won `epoch` and is the active controller; `log_end`, `last_epoch` as it starts."""
 
     epoch: int
@@ -79,7 +81,9 @@ class ControllerElected(Struct, frozen=True, tag="quorum.controller_elected", kw
         return ()
 
 
-class ControllerResigned(Struct, frozen=True, tag="quorum.controller_resigned", kw_only=True):
+class ControllerResigned(
+    Struct, frozen=True, gc=False, tag="quorum.controller_resigned", kw_only=True
+):
     """This voter stopped being the active controller of `epoch`.
 
     `reason` is no_majority, higher_epoch, shutdown, removed (from the voters), or failed (something
@@ -99,7 +103,9 @@ class ControllerResigned(Struct, frozen=True, tag="quorum.controller_resigned", 
         return (term_scope(self.epoch),)
 
 
-class ControllerFollowed(Struct, frozen=True, tag="quorum.controller_followed", kw_only=True):
+class ControllerFollowed(
+    Struct, frozen=True, gc=False, tag="quorum.controller_followed", kw_only=True
+):
     """This node learned that `leader` is the active controller of `epoch`."""
 
     epoch: int
@@ -115,7 +121,7 @@ class ControllerFollowed(Struct, frozen=True, tag="quorum.controller_followed", 
         return (Origin(("epoch", self.epoch)),)
 
 
-class QuorumLearned(Struct, frozen=True, tag="quorum.learned", kw_only=True):
+class QuorumLearned(Struct, frozen=True, gc=False, tag="quorum.learned", kw_only=True):
     """This node takes these for the quorum's voters; `endpoints` are theirs, in the same order.
 
     A broker learns them from answers; `bootstrap` are the addresses that it was configured with. A
@@ -131,7 +137,7 @@ class QuorumLearned(Struct, frozen=True, tag="quorum.learned", kw_only=True):
         return f"takes controllers {numbers(self.voters)} for the quorum"
 
 
-class MetricsReported(Struct, frozen=True, tag="metrics.reported", kw_only=True):
+class MetricsReported(Struct, frozen=True, gc=False, tag="metrics.reported", kw_only=True):
     """This node's metrics as it exposes them: KIP-631's, in its order, and the figures behind them.
 
     Written when something has changed, at most once a second, and at once when the node finds that
@@ -163,7 +169,7 @@ class MetricsReported(Struct, frozen=True, tag="metrics.reported", kw_only=True)
         )
 
 
-class SnapshotKnown(Struct, frozen=True, tag="controller.snapshot_known", kw_only=True):
+class SnapshotKnown(Struct, frozen=True, gc=False, tag="controller.snapshot_known", kw_only=True):
     """The active controller learned that `controller`'s last snapshot is at `offset` (-1: none)."""
 
     controller: int
@@ -174,7 +180,7 @@ class SnapshotKnown(Struct, frozen=True, tag="controller.snapshot_known", kw_onl
         return f"knows that controller {self.controller}'s last snapshot is at offset {self.offset}"
 
 
-class SnapshotAsked(Struct, frozen=True, kw_only=True, tag="controller.snapshot_asked"):
+class SnapshotAsked(Struct, frozen=True, gc=False, kw_only=True, tag="controller.snapshot_asked"):
     """The active controller asks `controller` (perhaps itself) to take a snapshot.
 
     `last_offset` is that of the one it has, `committed` the end of what is committed. `waited`: it
@@ -196,7 +202,7 @@ class SnapshotAsked(Struct, frozen=True, kw_only=True, tag="controller.snapshot_
         )
 
 
-class ChangeAnswered(Struct, frozen=True, kw_only=True, tag="controller.change_answered"):
+class ChangeAnswered(Struct, frozen=True, gc=False, kw_only=True, tag="controller.change_answered"):
     """The active controller is about to answer a change (CreateTopics, AlterIsr and their like).
 
     `offset` is the last record the change wrote (-1: it wrote none), `high_watermark` the committed

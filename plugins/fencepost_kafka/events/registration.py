@@ -12,7 +12,9 @@ from fencepost_kafka.events.values import BrokerStateName, GlobalState, StateRea
 from fencepost_kafka.events.words import broker_scope, scopes
 
 
-class HeartbeatAnswered(Struct, frozen=True, kw_only=True, tag="controller.heartbeat_answered"):
+class HeartbeatAnswered(
+    Struct, frozen=True, gc=False, kw_only=True, tag="controller.heartbeat_answered"
+):
     """A controller answers a BrokerHeartbeat, active or not.
 
     `request_epoch` is the broker epoch in the request (-1: a registration), `client` the process
@@ -78,7 +80,7 @@ class HeartbeatAnswered(Struct, frozen=True, kw_only=True, tag="controller.heart
         return ()
 
 
-class LeaseExpired(Struct, frozen=True, kw_only=True, tag="controller.lease_expired"):
+class LeaseExpired(Struct, frozen=True, gc=False, kw_only=True, tag="controller.lease_expired"):
     """The active controller found a broker silent past its lease, by its own monotonic clock.
 
     `last_heard_ns` and `now_ns` are on that clock (the host's, unless a clock fault is on); -1: it
@@ -109,7 +111,7 @@ class LeaseExpired(Struct, frozen=True, kw_only=True, tag="controller.lease_expi
         return scopes(self)
 
 
-class BrokerStateChanged(Struct, frozen=True, tag="broker.state_changed", kw_only=True):
+class BrokerStateChanged(Struct, frozen=True, gc=False, tag="broker.state_changed", kw_only=True):
     """A broker changed its own state (KIP-631 names). `reason` is one word.
 
     Reasons: registered, unfenced, lease_expired, refused, taken_over, shutdown_requested,
@@ -142,7 +144,7 @@ class BrokerStateChanged(Struct, frozen=True, tag="broker.state_changed", kw_onl
         return scopes(self)
 
 
-class BrokerStopping(Struct, frozen=True, tag="broker.stopping", kw_only=True):
+class BrokerStopping(Struct, frozen=True, gc=False, tag="broker.stopping", kw_only=True):
     """A broker in `state` was asked to shut down (SIGINT, SIGTERM); it requests SHUTDOWN now.
 
     It ends `limit_ms` from now at the latest. `global_state` is the registration draft's name.
@@ -166,7 +168,7 @@ class BrokerStopping(Struct, frozen=True, tag="broker.stopping", kw_only=True):
         return scopes(self)
 
 
-class HeartbeatSent(Struct, frozen=True, kw_only=True, tag="broker.heartbeat_sent"):
+class HeartbeatSent(Struct, frozen=True, gc=False, kw_only=True, tag="broker.heartbeat_sent"):
     """A broker is about to send a BrokerHeartbeat as its request number `correlation`."""
 
     broker_id: int
@@ -193,7 +195,7 @@ class HeartbeatSent(Struct, frozen=True, kw_only=True, tag="broker.heartbeat_sen
         return ()
 
 
-class LeaseGranted(Struct, frozen=True, kw_only=True, tag="broker.lease_granted"):
+class LeaseGranted(Struct, frozen=True, gc=False, kw_only=True, tag="broker.lease_granted"):
     """A broker received an accepting heartbeat answer; it acts until `ends_at_ns` by its own
     clock."""
 
@@ -228,7 +230,7 @@ class LeaseGranted(Struct, frozen=True, kw_only=True, tag="broker.lease_granted"
         return (Origin(("answer", process)),)
 
 
-class HeartbeatRefused(Struct, frozen=True, tag="broker.heartbeat_refused", kw_only=True):
+class HeartbeatRefused(Struct, frozen=True, gc=False, tag="broker.heartbeat_refused", kw_only=True):
     """A broker received a refusing heartbeat answer."""
 
     broker_id: int

@@ -12,7 +12,7 @@ from fencepost_kafka.events.values import LeadershipReason, RemovalReason, Trunc
 from fencepost_kafka.events.words import at, offsets, partition_scope, scopes
 
 
-class RecoveryStarted(Struct, frozen=True, tag="node.recovery_started", kw_only=True):
+class RecoveryStarted(Struct, frozen=True, gc=False, tag="node.recovery_started", kw_only=True):
     """A starting node begins to recover the logs on its disk."""
 
     node_id: int
@@ -21,7 +21,7 @@ class RecoveryStarted(Struct, frozen=True, tag="node.recovery_started", kw_only=
         return f"recovers the logs of node {self.node_id}"
 
 
-class RecoveryEnded(Struct, frozen=True, tag="node.recovery_ended", kw_only=True):
+class RecoveryEnded(Struct, frozen=True, gc=False, tag="node.recovery_ended", kw_only=True):
     """A starting node has recovered the logs on its disk: how many, with how many batches."""
 
     node_id: int
@@ -32,7 +32,9 @@ class RecoveryEnded(Struct, frozen=True, tag="node.recovery_ended", kw_only=True
         return f"has recovered {self.logs} logs with {self.batches} batches"
 
 
-class LeadershipStarted(Struct, frozen=True, kw_only=True, tag="replica.leadership_started"):
+class LeadershipStarted(
+    Struct, frozen=True, gc=False, kw_only=True, tag="replica.leadership_started"
+):
     """This broker begins to serve as leader of the partition in `leader_epoch`.
 
     `keep_in_sync_ms` is how long a follower may lag before it asks to drop it (0: not recorded).
@@ -62,7 +64,7 @@ class LeadershipStarted(Struct, frozen=True, kw_only=True, tag="replica.leadersh
         return scopes(self)
 
 
-class LeadershipEnded(Struct, frozen=True, tag="replica.leadership_ended", kw_only=True):
+class LeadershipEnded(Struct, frozen=True, gc=False, tag="replica.leadership_ended", kw_only=True):
     """This broker stopped serving as leader.
 
     `reason`: metadata, fenced, deleted (the topic), unassigned (no replica any more), shutdown.
@@ -84,7 +86,9 @@ class LeadershipEnded(Struct, frozen=True, tag="replica.leadership_ended", kw_on
         return scopes(self)
 
 
-class FollowingStarted(Struct, frozen=True, kw_only=True, tag="replica.following_started"):
+class FollowingStarted(
+    Struct, frozen=True, gc=False, kw_only=True, tag="replica.following_started"
+):
     """This broker follows `leader` in `leader_epoch`, from its own log as given."""
 
     topic: str
@@ -105,7 +109,7 @@ class FollowingStarted(Struct, frozen=True, kw_only=True, tag="replica.following
         return scopes(self)
 
 
-class LogAppended(Struct, frozen=True, kw_only=True, tag="replica.log_appended"):
+class LogAppended(Struct, frozen=True, gc=False, kw_only=True, tag="replica.log_appended"):
     """A batch was appended to this broker's log (on disk, perhaps unsynced).
 
     `batch_epoch` is the leader epoch in the batch; `log_end` the offset after it; `expected_base`
@@ -136,7 +140,7 @@ class LogAppended(Struct, frozen=True, kw_only=True, tag="replica.log_appended")
         return scopes(self)
 
 
-class LogTruncated(Struct, frozen=True, kw_only=True, tag="replica.log_truncated"):
+class LogTruncated(Struct, frozen=True, gc=False, kw_only=True, tag="replica.log_truncated"):
     """This replica dropped [to_offset, from_log_end) of its log. `reason`: leader_epoch or
     recovery."""
 
@@ -163,7 +167,9 @@ class LogTruncated(Struct, frozen=True, kw_only=True, tag="replica.log_truncated
         return scopes(self)
 
 
-class HighWatermarkAdvanced(Struct, frozen=True, kw_only=True, tag="replica.high_watermark"):
+class HighWatermarkAdvanced(
+    Struct, frozen=True, gc=False, kw_only=True, tag="replica.high_watermark"
+):
     """This replica's high watermark (exclusive) is now `high_watermark`.
 
     On the leader `isr` is the stored ISR and `counted` the set the mark was computed over
@@ -187,7 +193,7 @@ class HighWatermarkAdvanced(Struct, frozen=True, kw_only=True, tag="replica.high
         return scopes(self)
 
 
-class FollowerFetched(Struct, frozen=True, kw_only=True, tag="replica.follower_fetched"):
+class FollowerFetched(Struct, frozen=True, gc=False, kw_only=True, tag="replica.follower_fetched"):
     """The leader took a follower's fetch into account: that replica's log reaches `offset`.
 
     Written when the offset differs from the last one counted for that follower. `client` is the
@@ -212,7 +218,7 @@ class FollowerFetched(Struct, frozen=True, kw_only=True, tag="replica.follower_f
         return scopes(self)
 
 
-class IsrChangeAsked(Struct, frozen=True, kw_only=True, tag="replica.isr_change_asked"):
+class IsrChangeAsked(Struct, frozen=True, gc=False, kw_only=True, tag="replica.isr_change_asked"):
     """A leader asks the controller for a new ISR; `ends` and `high_watermark` are its reasons.
 
     `ends` holds the log ends of the replicas in `new_isr`, in its order; `epoch_start` is the start
@@ -245,7 +251,9 @@ class IsrChangeAsked(Struct, frozen=True, kw_only=True, tag="replica.isr_change_
         return scopes(self)
 
 
-class IsrChangeAnswered(Struct, frozen=True, tag="replica.isr_change_answered", kw_only=True):
+class IsrChangeAnswered(
+    Struct, frozen=True, gc=False, tag="replica.isr_change_answered", kw_only=True
+):
     """The leader got the controller's answer to its AlterIsr.
 
     `leader_epoch` is that in which it asked, `granted_epoch` the one the change led to (-1: none).
@@ -268,7 +276,7 @@ class IsrChangeAnswered(Struct, frozen=True, tag="replica.isr_change_answered", 
         return scopes(self)
 
 
-class ReplicaCheckpointed(Struct, frozen=True, tag="replica.checkpointed", kw_only=True):
+class ReplicaCheckpointed(Struct, frozen=True, gc=False, tag="replica.checkpointed", kw_only=True):
     """A replica is about to store its high watermark, and how far its log is synced to the disk.
 
     Records below `flushed` survive the loss of the page cache. Written when either changed.
@@ -290,7 +298,7 @@ class ReplicaCheckpointed(Struct, frozen=True, tag="replica.checkpointed", kw_on
         return scopes(self)
 
 
-class ReplicaRemoved(Struct, frozen=True, tag="replica.removed", kw_only=True):
+class ReplicaRemoved(Struct, frozen=True, gc=False, tag="replica.removed", kw_only=True):
     """This broker is about to close its replica, if it is open, and to delete its log.
 
     `reason` is deleted (the topic), unassigned (the broker is no replica any more), or stray (found
@@ -322,7 +330,7 @@ class StoredBatch(NamedTuple):
     base_sequence: int
 
 
-class SegmentFound(Struct, frozen=True, kw_only=True, tag="disk.segment"):
+class SegmentFound(Struct, frozen=True, gc=False, kw_only=True, tag="disk.segment"):
     """A segment of a log, as it is on the disk of a slot after all processes have ended.
 
     `node_id` is the slot's, and `topic_id` is empty where topics have none. `log_start` and

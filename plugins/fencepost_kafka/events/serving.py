@@ -24,7 +24,7 @@ FENCING_REASONS = frozenset(
 """The reasons for which a fence or an epoch makes a node refuse a request."""
 
 
-class ProduceAnswered(Struct, frozen=True, kw_only=True, tag="broker.produce_answered"):
+class ProduceAnswered(Struct, frozen=True, gc=False, kw_only=True, tag="broker.produce_answered"):
     """A broker is about to answer one partition of a Produce.
 
     The batch was stored at `base_offset` to `log_end` (exclusive; -1 on error); `ends` the log ends
@@ -62,7 +62,7 @@ class ProduceAnswered(Struct, frozen=True, kw_only=True, tag="broker.produce_ans
         return scopes(self)
 
 
-class FetchServed(Struct, frozen=True, kw_only=True, tag="broker.fetch_served"):
+class FetchServed(Struct, frozen=True, gc=False, kw_only=True, tag="broker.fetch_served"):
     """A broker is about to answer a client's fetch of one partition with records.
 
     `to_offset` is exclusive; `state` is the broker's KIP-631 state then, `log_end` the end of its
@@ -90,7 +90,7 @@ class FetchServed(Struct, frozen=True, kw_only=True, tag="broker.fetch_served"):
         return scopes(self)
 
 
-class RequestRefused(Struct, frozen=True, kw_only=True, tag="broker.request_refused"):
+class RequestRefused(Struct, frozen=True, gc=False, kw_only=True, tag="broker.request_refused"):
     """A node refused a request, or one partition of it, without effect.
 
     `topic` is empty where no partition is concerned. `reason` is one word: fenced, not_leader,

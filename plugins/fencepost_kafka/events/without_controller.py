@@ -11,7 +11,7 @@ from fencepost import Authority, Change, numbers
 from fencepost_kafka.events.words import at, partition_scope, scopes
 
 
-class BrokersListed(Struct, frozen=True, tag="zookeeper.brokers_listed", kw_only=True):
+class BrokersListed(Struct, frozen=True, gc=False, tag="zookeeper.brokers_listed", kw_only=True):
     """This broker has read for the first time which brokers are registered, `live`. `offset` is the
     newest change of the list. It records later changes broker by broker (`metadata.broker`).
     """
@@ -23,7 +23,7 @@ class BrokersListed(Struct, frozen=True, tag="zookeeper.brokers_listed", kw_only
         return f"found the brokers {numbers(self.live)} registered, by offset {self.offset}"
 
 
-class ReplicaStood(Struct, frozen=True, tag="zookeeper.replica_stood", kw_only=True):
+class ReplicaStood(Struct, frozen=True, gc=False, tag="zookeeper.replica_stood", kw_only=True):
     """This broker has tried to become the partition's leader in `leader_epoch`, without a
     controller, by creating the leader's znode, `path`; `won`: it has.
 
@@ -60,7 +60,7 @@ class ReplicaStood(Struct, frozen=True, tag="zookeeper.replica_stood", kw_only=T
         return scopes(self)
 
 
-class IsrPrepared(Struct, frozen=True, tag="replica.isr_prepared", kw_only=True):
+class IsrPrepared(Struct, frozen=True, gc=False, tag="replica.isr_prepared", kw_only=True):
     """This new leader has stored the `isr` with which it begins to serve clients, in the znode
     `path`.
 
@@ -91,7 +91,9 @@ class IsrPrepared(Struct, frozen=True, tag="replica.isr_prepared", kw_only=True)
         return scopes(self)
 
 
-class StateChangeCarriedOut(Struct, frozen=True, tag="zookeeper.state_change", kw_only=True):
+class StateChangeCarriedOut(
+    Struct, frozen=True, gc=False, tag="zookeeper.state_change", kw_only=True
+):
     """This broker carries out a request for a state change of its replica: become_follower,
     assigned, unassigned, delete. `path` is its znode. `moot`: another change has overtaken it, so
     that there is nothing to do."""
@@ -110,7 +112,9 @@ class StateChangeCarriedOut(Struct, frozen=True, tag="zookeeper.state_change", k
         return scopes(self)
 
 
-class ReassignmentNoticed(Struct, frozen=True, tag="zookeeper.reassignment", kw_only=True):
+class ReassignmentNoticed(
+    Struct, frozen=True, gc=False, tag="zookeeper.reassignment", kw_only=True
+):
     """This leader has read a reassignment of its partition in the znode `path`, and requests the
     new replicas `adding` to start."""
 

@@ -48,14 +48,14 @@ class Core(Protocol):
     def deadline_ns(self) -> int | None: ...
 
 
-class _Request(msgspec.Struct, frozen=True):
+class _Request(msgspec.Struct, frozen=True, gc=False):
     client: str
     correlation: int
     message: m.Request
     principal: str
 
 
-class _Answer(msgspec.Struct, frozen=True):
+class _Answer(msgspec.Struct, frozen=True, gc=False):
     correlation: int
     message: m.Response
 
@@ -175,14 +175,13 @@ class Shell:
                 timeout_ns = due_ns
                 break
             heapq.heappop(self._timeouts)
-        return e.earliest(
-            (
-                self.core.deadline_ns(),
-                self._recovered_ns,
-                None if self._session is None else self._session.deadline_ns(),
-                timeout_ns,
-            )
-        )
+        due_ns: int | None = self.core.deadline_ns()
+        if timeout_ns is not None and (due_ns is None or timeout_ns < due_ns):
+            due_ns = timeout_ns
+        if self._recovered_ns is None and self._session is None:
+            return due_ns
+        session_ns = None if self._session is None else self._session.deadline_ns()
+        return e.earliest((due_ns, self._recovered_ns, session_ns))
 
     def accepted(self, connection: int, port: int) -> None:
         self._incoming[connection] = _Incoming(self._listeners[port])

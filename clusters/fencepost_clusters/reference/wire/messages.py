@@ -18,7 +18,7 @@ METADATA_TOPIC = "__kafka_metadata"
 METADATA_TOPIC_ID = UUID(int=1)
 
 
-class LogSlice(Struct, frozen=True, kw_only=True):
+class LogSlice(Struct, frozen=True, gc=False, kw_only=True):
     """Whole batches of one log, from the batch at `start` up to (not including) offset `end`."""
 
     log: str
@@ -31,45 +31,45 @@ Records = bytes | LogSlice | None
 # ------------------------------------------------------------------------------ Produce and Fetch
 
 
-class PartitionProduceData(Struct, frozen=True, kw_only=True):
+class PartitionProduceData(Struct, frozen=True, gc=False, kw_only=True):
     index: int
     records: bytes | None
 
 
-class TopicProduceData(Struct, frozen=True, kw_only=True):
+class TopicProduceData(Struct, frozen=True, gc=False, kw_only=True):
     name: str
     partition_data: tuple[PartitionProduceData, ...]
 
 
-class ProduceRequest(Struct, frozen=True, kw_only=True):
+class ProduceRequest(Struct, frozen=True, gc=False, kw_only=True):
     acks: int
     timeout: int
     topic_data: tuple[TopicProduceData, ...]
     transactional_id: str | None = None
 
 
-class PartitionProduceResponse(Struct, frozen=True, kw_only=True):
+class PartitionProduceResponse(Struct, frozen=True, gc=False, kw_only=True):
     index: int
     error_code: int
     base_offset: int = -1
     log_start_offset: int = -1
 
 
-class TopicProduceResponse(Struct, frozen=True, kw_only=True):
+class TopicProduceResponse(Struct, frozen=True, gc=False, kw_only=True):
     name: str
     partition_responses: tuple[PartitionProduceResponse, ...]
 
 
-class ProduceResponse(Struct, frozen=True, kw_only=True):
+class ProduceResponse(Struct, frozen=True, gc=False, kw_only=True):
     responses: tuple[TopicProduceResponse, ...]
 
 
-class ReplicaState(Struct, frozen=True, kw_only=True):
+class ReplicaState(Struct, frozen=True, gc=False, kw_only=True):
     replica_id: int = -1
     replica_epoch: int = -1
 
 
-class FetchPartition(Struct, frozen=True, kw_only=True):
+class FetchPartition(Struct, frozen=True, gc=False, kw_only=True):
     partition: int
     fetch_offset: int
     partition_max_bytes: int
@@ -77,18 +77,18 @@ class FetchPartition(Struct, frozen=True, kw_only=True):
     last_fetched_epoch: int = -1
 
 
-class FetchTopic(Struct, frozen=True, kw_only=True):
+class FetchTopic(Struct, frozen=True, gc=False, kw_only=True):
     partitions: tuple[FetchPartition, ...]
     topic: str = ""
     topic_id: UUID | None = None
 
 
-class ForgottenTopic(Struct, frozen=True, kw_only=True):
+class ForgottenTopic(Struct, frozen=True, gc=False, kw_only=True):
     partitions: tuple[int, ...]
     topic_id: UUID | None = None
 
 
-class FetchRequest(Struct, frozen=True, kw_only=True):
+class FetchRequest(Struct, frozen=True, gc=False, kw_only=True):
     """In a session (KIP-227) `topics` are the partitions that are new in it or have another
     position, and `forgotten_topics_data` those that leave it."""
 
@@ -102,17 +102,17 @@ class FetchRequest(Struct, frozen=True, kw_only=True):
     forgotten_topics_data: tuple[ForgottenTopic, ...] = ()
 
 
-class EpochEndOffset(Struct, frozen=True, kw_only=True):
+class EpochEndOffset(Struct, frozen=True, gc=False, kw_only=True):
     epoch: int = -1
     end_offset: int = -1
 
 
-class LeaderIdAndEpoch(Struct, frozen=True, kw_only=True):
+class LeaderIdAndEpoch(Struct, frozen=True, gc=False, kw_only=True):
     leader_id: int = -1
     leader_epoch: int = -1
 
 
-class SnapshotId(Struct, frozen=True, kw_only=True):
+class SnapshotId(Struct, frozen=True, gc=False, kw_only=True):
     """A snapshot of the metadata log: its end offset, and the epoch of the last record before
     that."""
 
@@ -120,7 +120,7 @@ class SnapshotId(Struct, frozen=True, kw_only=True):
     epoch: int = -1
 
 
-class PartitionData(Struct, frozen=True, kw_only=True):
+class PartitionData(Struct, frozen=True, gc=False, kw_only=True):
     partition_index: int
     error_code: int
     high_watermark: int
@@ -132,19 +132,19 @@ class PartitionData(Struct, frozen=True, kw_only=True):
     snapshot_id: SnapshotId = SnapshotId()
 
 
-class FetchableTopicResponse(Struct, frozen=True, kw_only=True):
+class FetchableTopicResponse(Struct, frozen=True, gc=False, kw_only=True):
     partitions: tuple[PartitionData, ...]
     topic: str = ""
     topic_id: UUID | None = None
 
 
-class NodeEndpoint(Struct, frozen=True, kw_only=True):
+class NodeEndpoint(Struct, frozen=True, gc=False, kw_only=True):
     node_id: int
     host: str
     port: int
 
 
-class FetchResponse(Struct, frozen=True, kw_only=True):
+class FetchResponse(Struct, frozen=True, gc=False, kw_only=True):
     """`node_endpoints`, for the metadata log, are the quorum's voters and their addresses."""
 
     error_code: int
@@ -156,24 +156,24 @@ class FetchResponse(Struct, frozen=True, kw_only=True):
 # ------------------------------------------------------------------------- what clients ask about
 
 
-class MetadataRequestTopic(Struct, frozen=True, kw_only=True):
+class MetadataRequestTopic(Struct, frozen=True, gc=False, kw_only=True):
     """`name` None: the topic is named by its id."""
 
     name: str | None
     topic_id: UUID | None = None
 
 
-class MetadataRequest(Struct, frozen=True, kw_only=True):
+class MetadataRequest(Struct, frozen=True, gc=False, kw_only=True):
     topics: tuple[MetadataRequestTopic, ...] | None
 
 
-class MetadataResponseBroker(Struct, frozen=True, kw_only=True):
+class MetadataResponseBroker(Struct, frozen=True, gc=False, kw_only=True):
     node_id: int
     host: str
     port: int
 
 
-class MetadataResponsePartition(Struct, frozen=True, kw_only=True):
+class MetadataResponsePartition(Struct, frozen=True, gc=False, kw_only=True):
     error_code: int
     partition_index: int
     leader_id: int
@@ -183,43 +183,43 @@ class MetadataResponsePartition(Struct, frozen=True, kw_only=True):
     offline_replicas: tuple[int, ...] = ()
 
 
-class MetadataResponseTopic(Struct, frozen=True, kw_only=True):
+class MetadataResponseTopic(Struct, frozen=True, gc=False, kw_only=True):
     error_code: int
     name: str
     partitions: tuple[MetadataResponsePartition, ...]
     topic_id: UUID | None = None
 
 
-class MetadataResponse(Struct, frozen=True, kw_only=True):
+class MetadataResponse(Struct, frozen=True, gc=False, kw_only=True):
     brokers: tuple[MetadataResponseBroker, ...]
     cluster_id: str
     controller_id: int
     topics: tuple[MetadataResponseTopic, ...]
 
 
-class ListOffsetsPartition(Struct, frozen=True, kw_only=True):
+class ListOffsetsPartition(Struct, frozen=True, gc=False, kw_only=True):
     partition_index: int
     timestamp: int
     current_leader_epoch: int = -1
 
 
-class ListOffsetsTopic(Struct, frozen=True, kw_only=True):
+class ListOffsetsTopic(Struct, frozen=True, gc=False, kw_only=True):
     name: str
     partitions: tuple[ListOffsetsPartition, ...]
 
 
-class ListOffsetsRequest(Struct, frozen=True, kw_only=True):
+class ListOffsetsRequest(Struct, frozen=True, gc=False, kw_only=True):
     topics: tuple[ListOffsetsTopic, ...]
 
 
-class RecordSearch(Struct, frozen=True, kw_only=True):
+class RecordSearch(Struct, frozen=True, gc=False, kw_only=True):
     """The first record of one batch with a time, in ms, or a later one."""
 
     batch: LogSlice
     timestamp: int
 
 
-class ListOffsetsPartitionResponse(Struct, frozen=True, kw_only=True):
+class ListOffsetsPartitionResponse(Struct, frozen=True, gc=False, kw_only=True):
     """The shell replaces `search` by the offset and the time of the record that is found."""
 
     partition_index: int
@@ -230,67 +230,67 @@ class ListOffsetsPartitionResponse(Struct, frozen=True, kw_only=True):
     search: RecordSearch | None = None
 
 
-class ListOffsetsTopicResponse(Struct, frozen=True, kw_only=True):
+class ListOffsetsTopicResponse(Struct, frozen=True, gc=False, kw_only=True):
     name: str
     partitions: tuple[ListOffsetsPartitionResponse, ...]
 
 
-class ListOffsetsResponse(Struct, frozen=True, kw_only=True):
+class ListOffsetsResponse(Struct, frozen=True, gc=False, kw_only=True):
     topics: tuple[ListOffsetsTopicResponse, ...]
 
 
-class OffsetForLeaderPartition(Struct, frozen=True, kw_only=True):
+class OffsetForLeaderPartition(Struct, frozen=True, gc=False, kw_only=True):
     partition: int
     leader_epoch: int
     current_leader_epoch: int = -1
 
 
-class OffsetForLeaderTopic(Struct, frozen=True, kw_only=True):
+class OffsetForLeaderTopic(Struct, frozen=True, gc=False, kw_only=True):
     topic: str
     partitions: tuple[OffsetForLeaderPartition, ...]
 
 
-class OffsetForLeaderEpochRequest(Struct, frozen=True, kw_only=True):
+class OffsetForLeaderEpochRequest(Struct, frozen=True, gc=False, kw_only=True):
     topics: tuple[OffsetForLeaderTopic, ...]
 
 
-class OffsetForLeaderResult(Struct, frozen=True, kw_only=True):
+class OffsetForLeaderResult(Struct, frozen=True, gc=False, kw_only=True):
     error_code: int
     partition: int
     leader_epoch: int = -1
     end_offset: int = -1
 
 
-class OffsetForLeaderTopicResult(Struct, frozen=True, kw_only=True):
+class OffsetForLeaderTopicResult(Struct, frozen=True, gc=False, kw_only=True):
     topic: str
     partitions: tuple[OffsetForLeaderResult, ...]
 
 
-class OffsetForLeaderEpochResponse(Struct, frozen=True, kw_only=True):
+class OffsetForLeaderEpochResponse(Struct, frozen=True, gc=False, kw_only=True):
     topics: tuple[OffsetForLeaderTopicResult, ...]
 
 
-class InitProducerIdRequest(Struct, frozen=True, kw_only=True):
+class InitProducerIdRequest(Struct, frozen=True, gc=False, kw_only=True):
     transactional_id: str | None
 
 
-class InitProducerIdResponse(Struct, frozen=True, kw_only=True):
+class InitProducerIdResponse(Struct, frozen=True, gc=False, kw_only=True):
     error_code: int
     producer_id: int
     producer_epoch: int
 
 
-class ApiVersionsRequest(Struct, frozen=True, kw_only=True):
+class ApiVersionsRequest(Struct, frozen=True, gc=False, kw_only=True):
     pass
 
 
-class ApiVersion(Struct, frozen=True, kw_only=True):
+class ApiVersion(Struct, frozen=True, gc=False, kw_only=True):
     api_key: int
     min_version: int
     max_version: int
 
 
-class ApiVersionsResponse(Struct, frozen=True, kw_only=True):
+class ApiVersionsResponse(Struct, frozen=True, gc=False, kw_only=True):
     error_code: int
     api_keys: tuple[ApiVersion, ...]
 
@@ -298,17 +298,17 @@ class ApiVersionsResponse(Struct, frozen=True, kw_only=True):
 # ---------------------------------------------------------------------------------- administration
 
 
-class CreatableReplicaAssignment(Struct, frozen=True, kw_only=True):
+class CreatableReplicaAssignment(Struct, frozen=True, gc=False, kw_only=True):
     partition_index: int
     broker_ids: tuple[int, ...]
 
 
-class CreatableTopicConfig(Struct, frozen=True, kw_only=True):
+class CreatableTopicConfig(Struct, frozen=True, gc=False, kw_only=True):
     name: str
     value: str | None
 
 
-class CreatableTopic(Struct, frozen=True, kw_only=True):
+class CreatableTopic(Struct, frozen=True, gc=False, kw_only=True):
     name: str
     num_partitions: int
     replication_factor: int
@@ -316,13 +316,13 @@ class CreatableTopic(Struct, frozen=True, kw_only=True):
     configs: tuple[CreatableTopicConfig, ...] = ()
 
 
-class CreateTopicsRequest(Struct, frozen=True, kw_only=True):
+class CreateTopicsRequest(Struct, frozen=True, gc=False, kw_only=True):
     topics: tuple[CreatableTopic, ...]
     timeout: int
     validate_only: bool = False
 
 
-class CreatableTopicConfigs(Struct, frozen=True, kw_only=True):
+class CreatableTopicConfigs(Struct, frozen=True, gc=False, kw_only=True):
     """`config_source` as in DescribeConfigs."""
 
     name: str
@@ -332,7 +332,7 @@ class CreatableTopicConfigs(Struct, frozen=True, kw_only=True):
     is_sensitive: bool = False
 
 
-class CreatableTopicResult(Struct, frozen=True, kw_only=True):
+class CreatableTopicResult(Struct, frozen=True, gc=False, kw_only=True):
     """`configs` are the topic's own."""
 
     name: str
@@ -344,33 +344,33 @@ class CreatableTopicResult(Struct, frozen=True, kw_only=True):
     configs: tuple[CreatableTopicConfigs, ...] = ()
 
 
-class CreateTopicsResponse(Struct, frozen=True, kw_only=True):
+class CreateTopicsResponse(Struct, frozen=True, gc=False, kw_only=True):
     topics: tuple[CreatableTopicResult, ...]
 
 
-class DeleteTopicsRequest(Struct, frozen=True, kw_only=True):
+class DeleteTopicsRequest(Struct, frozen=True, gc=False, kw_only=True):
     topic_names: tuple[str, ...]
     timeout: int
 
 
-class DeletableTopicResult(Struct, frozen=True, kw_only=True):
+class DeletableTopicResult(Struct, frozen=True, gc=False, kw_only=True):
     name: str
     error_code: int
 
 
-class DeleteTopicsResponse(Struct, frozen=True, kw_only=True):
+class DeleteTopicsResponse(Struct, frozen=True, gc=False, kw_only=True):
     responses: tuple[DeletableTopicResult, ...]
 
 
 # ------------------------------------------------------ groups: refused, with Kafka's proper errors
 
 
-class FindCoordinatorRequest(Struct, frozen=True, kw_only=True):
+class FindCoordinatorRequest(Struct, frozen=True, gc=False, kw_only=True):
     key: str
     key_type: int = 0
 
 
-class FindCoordinatorResponse(Struct, frozen=True, kw_only=True):
+class FindCoordinatorResponse(Struct, frozen=True, gc=False, kw_only=True):
     error_code: int
     node_id: int
     host: str
@@ -378,67 +378,67 @@ class FindCoordinatorResponse(Struct, frozen=True, kw_only=True):
     error_message: str | None = None
 
 
-class OffsetCommitRequestPartition(Struct, frozen=True, kw_only=True):
+class OffsetCommitRequestPartition(Struct, frozen=True, gc=False, kw_only=True):
     partition_index: int
 
 
-class OffsetCommitRequestTopic(Struct, frozen=True, kw_only=True):
+class OffsetCommitRequestTopic(Struct, frozen=True, gc=False, kw_only=True):
     name: str
     partitions: tuple[OffsetCommitRequestPartition, ...]
 
 
-class OffsetCommitRequest(Struct, frozen=True, kw_only=True):
+class OffsetCommitRequest(Struct, frozen=True, gc=False, kw_only=True):
     group_id: str
     topics: tuple[OffsetCommitRequestTopic, ...]
 
 
-class OffsetCommitResponsePartition(Struct, frozen=True, kw_only=True):
+class OffsetCommitResponsePartition(Struct, frozen=True, gc=False, kw_only=True):
     partition_index: int
     error_code: int
 
 
-class OffsetCommitResponseTopic(Struct, frozen=True, kw_only=True):
+class OffsetCommitResponseTopic(Struct, frozen=True, gc=False, kw_only=True):
     name: str
     partitions: tuple[OffsetCommitResponsePartition, ...]
 
 
-class OffsetCommitResponse(Struct, frozen=True, kw_only=True):
+class OffsetCommitResponse(Struct, frozen=True, gc=False, kw_only=True):
     topics: tuple[OffsetCommitResponseTopic, ...]
 
 
-class OffsetFetchRequestTopic(Struct, frozen=True, kw_only=True):
+class OffsetFetchRequestTopic(Struct, frozen=True, gc=False, kw_only=True):
     name: str
     partition_indexes: tuple[int, ...]
 
 
-class OffsetFetchRequest(Struct, frozen=True, kw_only=True):
+class OffsetFetchRequest(Struct, frozen=True, gc=False, kw_only=True):
     group_id: str
     topics: tuple[OffsetFetchRequestTopic, ...] | None
 
 
-class OffsetFetchResponsePartition(Struct, frozen=True, kw_only=True):
+class OffsetFetchResponsePartition(Struct, frozen=True, gc=False, kw_only=True):
     partition_index: int
     error_code: int
     committed_offset: int = -1
     metadata: str | None = ""
 
 
-class OffsetFetchResponseTopic(Struct, frozen=True, kw_only=True):
+class OffsetFetchResponseTopic(Struct, frozen=True, gc=False, kw_only=True):
     name: str
     partitions: tuple[OffsetFetchResponsePartition, ...]
 
 
-class OffsetFetchResponse(Struct, frozen=True, kw_only=True):
+class OffsetFetchResponse(Struct, frozen=True, gc=False, kw_only=True):
     topics: tuple[OffsetFetchResponseTopic, ...]
     error_code: int = 0
 
 
-class JoinGroupRequest(Struct, frozen=True, kw_only=True):
+class JoinGroupRequest(Struct, frozen=True, gc=False, kw_only=True):
     group_id: str
     member_id: str
 
 
-class JoinGroupResponse(Struct, frozen=True, kw_only=True):
+class JoinGroupResponse(Struct, frozen=True, gc=False, kw_only=True):
     error_code: int
     members: tuple[()] = ()
     protocol_name: str = ""
@@ -449,7 +449,7 @@ class JoinGroupResponse(Struct, frozen=True, kw_only=True):
 # ------------------------------------------------------------------------- the quorum (KIP-595)
 
 
-class VotePartition(Struct, frozen=True, kw_only=True):
+class VotePartition(Struct, frozen=True, gc=False, kw_only=True):
     partition_index: int
     replica_epoch: int
     replica_id: int
@@ -457,17 +457,17 @@ class VotePartition(Struct, frozen=True, kw_only=True):
     last_offset: int
 
 
-class VoteTopic(Struct, frozen=True, kw_only=True):
+class VoteTopic(Struct, frozen=True, gc=False, kw_only=True):
     topic_name: str
     partitions: tuple[VotePartition, ...]
 
 
-class VoteRequest(Struct, frozen=True, kw_only=True):
+class VoteRequest(Struct, frozen=True, gc=False, kw_only=True):
     topics: tuple[VoteTopic, ...]
     cluster_id: str | None = None
 
 
-class VoteResult(Struct, frozen=True, kw_only=True):
+class VoteResult(Struct, frozen=True, gc=False, kw_only=True):
     partition_index: int
     error_code: int
     leader_id: int
@@ -475,17 +475,17 @@ class VoteResult(Struct, frozen=True, kw_only=True):
     vote_granted: bool
 
 
-class VoteTopicResult(Struct, frozen=True, kw_only=True):
+class VoteTopicResult(Struct, frozen=True, gc=False, kw_only=True):
     topic_name: str
     partitions: tuple[VoteResult, ...]
 
 
-class VoteResponse(Struct, frozen=True, kw_only=True):
+class VoteResponse(Struct, frozen=True, gc=False, kw_only=True):
     error_code: int
     topics: tuple[VoteTopicResult, ...]
 
 
-class EpochPartition(Struct, frozen=True, kw_only=True):
+class EpochPartition(Struct, frozen=True, gc=False, kw_only=True):
     partition_index: int
     leader_id: int
     leader_epoch: int
@@ -493,44 +493,44 @@ class EpochPartition(Struct, frozen=True, kw_only=True):
     preferred_successors: tuple[int, ...] = ()
 
 
-class EpochTopic(Struct, frozen=True, kw_only=True):
+class EpochTopic(Struct, frozen=True, gc=False, kw_only=True):
     topic_name: str
     partitions: tuple[EpochPartition, ...]
 
 
-class BeginQuorumEpochRequest(Struct, frozen=True, kw_only=True):
+class BeginQuorumEpochRequest(Struct, frozen=True, gc=False, kw_only=True):
     topics: tuple[EpochTopic, ...]
     cluster_id: str | None = None
 
 
-class BeginQuorumEpochResponse(Struct, frozen=True, kw_only=True):
+class BeginQuorumEpochResponse(Struct, frozen=True, gc=False, kw_only=True):
     error_code: int
     topics: tuple[EpochTopic, ...]
 
 
-class EndQuorumEpochRequest(Struct, frozen=True, kw_only=True):
+class EndQuorumEpochRequest(Struct, frozen=True, gc=False, kw_only=True):
     topics: tuple[EpochTopic, ...]
     cluster_id: str | None = None
 
 
-class EndQuorumEpochResponse(Struct, frozen=True, kw_only=True):
+class EndQuorumEpochResponse(Struct, frozen=True, gc=False, kw_only=True):
     error_code: int
     topics: tuple[EpochTopic, ...]
 
 
-class PartitionSnapshot(Struct, frozen=True, kw_only=True):
+class PartitionSnapshot(Struct, frozen=True, gc=False, kw_only=True):
     partition: int
     current_leader_epoch: int
     snapshot_id: SnapshotId
     position: int
 
 
-class TopicSnapshot(Struct, frozen=True, kw_only=True):
+class TopicSnapshot(Struct, frozen=True, gc=False, kw_only=True):
     name: str
     partitions: tuple[PartitionSnapshot, ...]
 
 
-class FetchSnapshotRequest(Struct, frozen=True, kw_only=True):
+class FetchSnapshotRequest(Struct, frozen=True, gc=False, kw_only=True):
     """KIP-630: a part of the snapshot that a fetch was pointed to."""
 
     replica_id: int
@@ -539,7 +539,7 @@ class FetchSnapshotRequest(Struct, frozen=True, kw_only=True):
     cluster_id: str | None = None
 
 
-class PartitionSnapshotData(Struct, frozen=True, kw_only=True):
+class PartitionSnapshotData(Struct, frozen=True, gc=False, kw_only=True):
     index: int
     error_code: int
     snapshot_id: SnapshotId
@@ -549,12 +549,12 @@ class PartitionSnapshotData(Struct, frozen=True, kw_only=True):
     unaligned_records: bytes
 
 
-class TopicSnapshotData(Struct, frozen=True, kw_only=True):
+class TopicSnapshotData(Struct, frozen=True, gc=False, kw_only=True):
     name: str
     partitions: tuple[PartitionSnapshotData, ...]
 
 
-class FetchSnapshotResponse(Struct, frozen=True, kw_only=True):
+class FetchSnapshotResponse(Struct, frozen=True, gc=False, kw_only=True):
     error_code: int
     topics: tuple[TopicSnapshotData, ...]
 
@@ -562,12 +562,12 @@ class FetchSnapshotResponse(Struct, frozen=True, kw_only=True):
 # ---------------------------------------------------- brokers and the active controller (KIP-631)
 
 
-class IsrMember(Struct, frozen=True, kw_only=True):
+class IsrMember(Struct, frozen=True, gc=False, kw_only=True):
     broker_id: int
     broker_epoch: int
 
 
-class AlterPartitionData(Struct, frozen=True, kw_only=True):
+class AlterPartitionData(Struct, frozen=True, gc=False, kw_only=True):
     partition_index: int
     leader_epoch: int
     new_isr_with_epochs: tuple[IsrMember, ...]
@@ -575,12 +575,12 @@ class AlterPartitionData(Struct, frozen=True, kw_only=True):
     partition_epoch: int = -1
 
 
-class AlterPartitionTopic(Struct, frozen=True, kw_only=True):
+class AlterPartitionTopic(Struct, frozen=True, gc=False, kw_only=True):
     topic_id: UUID | None
     partitions: tuple[AlterPartitionData, ...]
 
 
-class AlterPartitionRequest(Struct, frozen=True, kw_only=True):
+class AlterPartitionRequest(Struct, frozen=True, gc=False, kw_only=True):
     """KIP-631's AlterIsr, as Kafka's AlterPartition carries it."""
 
     broker_id: int
@@ -588,7 +588,7 @@ class AlterPartitionRequest(Struct, frozen=True, kw_only=True):
     topics: tuple[AlterPartitionTopic, ...]
 
 
-class AlterPartitionResult(Struct, frozen=True, kw_only=True):
+class AlterPartitionResult(Struct, frozen=True, gc=False, kw_only=True):
     partition_index: int
     error_code: int
     leader_id: int = -1
@@ -598,24 +598,24 @@ class AlterPartitionResult(Struct, frozen=True, kw_only=True):
     partition_epoch: int = -1
 
 
-class AlterPartitionTopicResult(Struct, frozen=True, kw_only=True):
+class AlterPartitionTopicResult(Struct, frozen=True, gc=False, kw_only=True):
     topic_id: UUID | None
     partitions: tuple[AlterPartitionResult, ...]
 
 
-class AlterPartitionResponse(Struct, frozen=True, kw_only=True):
+class AlterPartitionResponse(Struct, frozen=True, gc=False, kw_only=True):
     error_code: int
     topics: tuple[AlterPartitionTopicResult, ...]
 
 
-class Listener(Struct, frozen=True, kw_only=True):
+class Listener(Struct, frozen=True, gc=False, kw_only=True):
     name: str
     host: str
     port: int
     security_protocol: int = 0
 
 
-class Feature(Struct, frozen=True, kw_only=True):
+class Feature(Struct, frozen=True, gc=False, kw_only=True):
     """The levels of a feature that a broker supports, both included."""
 
     name: str
@@ -623,7 +623,7 @@ class Feature(Struct, frozen=True, kw_only=True):
     max_level: int
 
 
-class BrokerHeartbeatRequest(Struct, frozen=True, kw_only=True):
+class BrokerHeartbeatRequest(Struct, frozen=True, gc=False, kw_only=True):
     """KIP-631's heartbeat; the fields after `listeners` are tagged fields."""
 
     target_state: int
@@ -637,7 +637,7 @@ class BrokerHeartbeatRequest(Struct, frozen=True, kw_only=True):
     features: tuple[Feature, ...] = ()
 
 
-class BrokerHeartbeatResponse(Struct, frozen=True, kw_only=True):
+class BrokerHeartbeatResponse(Struct, frozen=True, gc=False, kw_only=True):
     """`controller_epoch` is a tagged field."""
 
     error_code: int
@@ -648,36 +648,36 @@ class BrokerHeartbeatResponse(Struct, frozen=True, kw_only=True):
     controller_epoch: int = -1
 
 
-class ControllerHeartbeatRequest(Struct, frozen=True, kw_only=True):
+class ControllerHeartbeatRequest(Struct, frozen=True, gc=False, kw_only=True):
     controller_id: int
     last_snapshot_offset: int
 
 
-class ControllerHeartbeatResponse(Struct, frozen=True, kw_only=True):
+class ControllerHeartbeatResponse(Struct, frozen=True, gc=False, kw_only=True):
     error_code: int
     start_snapshot: bool = False
 
 
-class SaslHandshakeRequest(Struct, frozen=True, kw_only=True):
+class SaslHandshakeRequest(Struct, frozen=True, gc=False, kw_only=True):
     mechanism: str
 
 
-class SaslHandshakeResponse(Struct, frozen=True, kw_only=True):
+class SaslHandshakeResponse(Struct, frozen=True, gc=False, kw_only=True):
     error_code: int
     mechanisms: tuple[str, ...]
 
 
-class SaslAuthenticateRequest(Struct, frozen=True, kw_only=True):
+class SaslAuthenticateRequest(Struct, frozen=True, gc=False, kw_only=True):
     auth_bytes: bytes
 
 
-class SaslAuthenticateResponse(Struct, frozen=True, kw_only=True):
+class SaslAuthenticateResponse(Struct, frozen=True, gc=False, kw_only=True):
     error_code: int
     error_message: str | None = None
     auth_bytes: bytes = b""
 
 
-class RawFrame(Struct, frozen=True):
+class RawFrame(Struct, frozen=True, gc=False):
     """A request or an answer as bytes, without their length, for a client that builds and reads
     bytes itself."""
 

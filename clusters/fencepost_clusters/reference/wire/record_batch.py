@@ -28,7 +28,7 @@ class CorruptBatch(ValueError):
     """Bytes that are no whole, intact sequence of record batches of magic 2."""
 
 
-class BatchHeader(Struct, frozen=True, kw_only=True):
+class BatchHeader(Struct, frozen=True, gc=False, kw_only=True):
     """The first 61 bytes of a batch; `size` is the whole batch's, in bytes; times in ms."""
 
     base_offset: int

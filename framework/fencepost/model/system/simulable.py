@@ -72,7 +72,9 @@ class SimulatedProcess(Protocol):
         ...
 
     def deadline_ns(self) -> int | None:
-        """When it must be woken next, by its own monotonic clock; None: no timer is set."""
+        """When it must be woken next, by its own monotonic clock; None: no timer is set.
+
+        Asked after each call of the other methods; only they may change it."""
         ...
 
     def accepted(self, connection: int, port: int) -> None:

@@ -88,6 +88,9 @@ class Machine:
         self._exited = exited
         self._program: SimulatedProcess | None = None
         self._wake_ns = -1
+        """When the newest wake-up is scheduled; -1 for none."""
+        self._due_ns: int | None = None
+        """The virtual time of the process's deadline, which only an input can change."""
         self._stopped_ns = -1
         self._kept: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
@@ -205,13 +208,19 @@ class Machine:
             self._arm()
 
     def _arm(self) -> None:
-        """Schedules the wake-up at the process's deadline; an earlier wake-up stays."""
+        """Notes the process's deadline, and schedules a wake-up for it; an earlier one stays."""
         assert self._program is not None
         deadline_ns = self._program.deadline_ns()
         if deadline_ns is None:
+            self._due_ns = None
             return
+        self._due_ns = due_ns = self._clock.true_ns(deadline_ns)
+        self._wake_at(due_ns)
+
+    def _wake_at(self, due_ns: int) -> None:
+        """Schedules a wake-up, unless there is an earlier one. It is never in the same instant."""
         now_ns = self._agenda.now_ns
-        due_ns = max(self._clock.true_ns(deadline_ns), now_ns + 1)
+        due_ns = max(due_ns, now_ns + 1)
         if self._wake_ns <= now_ns or due_ns < self._wake_ns:
             self._wake_ns = due_ns
             self._agenda.at(due_ns, self._woken, due_ns)
@@ -220,12 +229,11 @@ class Machine:
         if not self.alive or due_ns != self._wake_ns or self._stopped_ns >= 0:
             return
         assert self._program is not None
-        deadline_ns = self._program.deadline_ns()
-        if deadline_ns is None:
+        if self._due_ns is None:
             self._wake_ns = -1
-        elif self._clock.true_ns(deadline_ns) > self._agenda.now_ns:
+        elif self._due_ns > self._agenda.now_ns:
             self._wake_ns = -1
-            self._arm()
+            self._wake_at(self._due_ns)
         else:
             self._do(self._program.wake)
 

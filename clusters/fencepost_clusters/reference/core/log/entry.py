@@ -7,7 +7,7 @@ from msgspec import Struct
 from fencepost_clusters.reference.wire.record_batch import BatchHeader
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class Entry(Struct, frozen=True, gc=False, kw_only=True):
     """One stored batch; `end` is exclusive, `max_timestamp` in milliseconds."""
 
     base: int

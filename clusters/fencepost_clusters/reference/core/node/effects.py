@@ -38,7 +38,7 @@ LONGEST_WAIT_MS = 30_000
 """No fetch waits longer than this, even if it asks for more: its sender may have gone."""
 
 
-class Instant(Struct, frozen=True):
+class Instant(Struct, frozen=True, gc=False):
     """The time by this node's clocks: a monotonic clock in ns and the wall clock in ms."""
 
     monotonic_ns: int
@@ -48,7 +48,7 @@ class Instant(Struct, frozen=True):
 # ----------------------------------------------------------------------------------------- inputs
 
 
-class Received(Struct, frozen=True):
+class Received(Struct, frozen=True, gc=False):
     """A request arrived on a listener; `request_id` is the shell's name for it.
 
     `principal` is the user that its connection has proved to be; empty without a proof.
@@ -62,43 +62,43 @@ class Received(Struct, frozen=True):
     principal: str = ""
 
 
-class Answered(Struct, frozen=True):
+class Answered(Struct, frozen=True, gc=False):
     """A call was answered."""
 
     call_id: int
     message: m.Response
 
 
-class CallFailed(Struct, frozen=True):
+class CallFailed(Struct, frozen=True, gc=False):
     """A call got no answer: refused, closed, timed out, or malformed."""
 
     call_id: int
     reason: str
 
 
-class Recovered(Struct, frozen=True):
+class Recovered(Struct, frozen=True, gc=False):
     """The disk's logs are recovered: the index of each, and the checkpoints, by log."""
 
     logs: Mapping[str, tuple[Entry, ...]]
     high_watermarks: Mapping[str, int]
 
 
-class Tick(Struct, frozen=True):
+class Tick(Struct, frozen=True, gc=False):
     """The node's deadline has come, or it starts."""
 
 
-class ShutdownAsked(Struct, frozen=True):
+class ShutdownAsked(Struct, frozen=True, gc=False):
     """The process was asked to end in order (SIGTERM, SIGINT)."""
 
 
-class ZooKeeperAnswer(Struct, frozen=True):
+class ZooKeeperAnswer(Struct, frozen=True, gc=False):
     """A request to ZooKeeper was answered; `Unknown` and `Unsent` are answers too."""
 
     request_id: int
     answer: zk.Answer
 
 
-class ZooKeeperEvent(Struct, frozen=True):
+class ZooKeeperEvent(Struct, frozen=True, gc=False):
     """The session began, was suspended, resumed or ended, or one of its watches fired."""
 
     event: zk.Connected | zk.Suspended | zk.Ended | zk.Fired
@@ -118,7 +118,7 @@ def from_zookeeper(event: zk.SessionEvent) -> FromZooKeeper:
 # ---------------------------------------------------------------------------------------- effects
 
 
-class Call(Struct, frozen=True):
+class Call(Struct, frozen=True, gc=False):
     """Send a request to another node; ends in exactly one Answered or CallFailed.
 
     Calls of one channel to one address share a connection and are answered in order. So calls that
@@ -133,25 +133,25 @@ class Call(Struct, frozen=True):
     timeout_ms: int
 
 
-class Reply(Struct, frozen=True):
+class Reply(Struct, frozen=True, gc=False):
     """Answer a request; None: it expects no answer (acks=0)."""
 
     request_id: int
     message: m.Response | None
 
 
-class Close(Struct, frozen=True):
+class Close(Struct, frozen=True, gc=False):
     """Close the connection that a request came on, without an answer."""
 
     request_id: int
     reason: str
 
 
-class Recover(Struct, frozen=True):
+class Recover(Struct, frozen=True, gc=False):
     """Recover every log on the disk but the metadata's; ends in one Recovered, not in this step."""
 
 
-class Append(Struct, frozen=True):
+class Append(Struct, frozen=True, gc=False):
     """Append one whole record batch to a log, which is created if it does not exist."""
 
     log: str
@@ -159,33 +159,33 @@ class Append(Struct, frozen=True):
     data: bytes
 
 
-class Truncate(Struct, frozen=True):
+class Truncate(Struct, frozen=True, gc=False):
     """Drop everything in a log from this offset on."""
 
     log: str
     to_offset: int
 
 
-class Sync(Struct, frozen=True):
+class Sync(Struct, frozen=True, gc=False):
     """Sync all of a log to the disk, so that it survives the loss of the page cache (RP-26)."""
 
     log: str
 
 
-class Delete(Struct, frozen=True):
+class Delete(Struct, frozen=True, gc=False):
     """Remove a log and its data."""
 
     log: str
 
 
-class StoreVote(Struct, frozen=True):
+class StoreVote(Struct, frozen=True, gc=False):
     """Store the quorum epoch and vote, and sync them to disk before the next effect."""
 
     epoch: int
     voted_for: int | None
 
 
-class StoreSnapshot(Struct, frozen=True):
+class StoreSnapshot(Struct, frozen=True, gc=False):
     """Store a log's snapshot beside it, whole or not at all, and synced; then drop older ones.
 
     The log's records below `offset` may be dropped too.
@@ -197,7 +197,7 @@ class StoreSnapshot(Struct, frozen=True):
     data: bytes
 
 
-class Checkpoint(Struct, frozen=True):
+class Checkpoint(Struct, frozen=True, gc=False):
     """Store the high watermarks, and the offsets below which logs were synced, by log."""
 
     high_watermarks: dict[str, int]
@@ -208,7 +208,7 @@ DiskEffect = Append | Truncate | Sync | Delete | StoreVote | StoreSnapshot | Che
 """The effects that a disk carries out; each is a barrier."""
 
 
-class OpenSession(Struct, frozen=True):
+class OpenSession(Struct, frozen=True, gc=False):
     """Begin a session with ZooKeeper; the one before it has ended.
 
     It ends in exactly one `Ended`: after `limit_ms` if no server has answered. Every path is below
@@ -221,14 +221,14 @@ class OpenSession(Struct, frozen=True):
     limit_ms: int = 10_000
 
 
-class CloseSession(Struct, frozen=True):
+class CloseSession(Struct, frozen=True, gc=False):
     """End the session, and with it its ephemeral nodes if a server can be reached.
 
     A process that exits without this leaves its session to its timeout.
     """
 
 
-class ToZooKeeper(Struct, frozen=True):
+class ToZooKeeper(Struct, frozen=True, gc=False):
     """Ask ZooKeeper in the session that is open; ends in exactly one ZooKeeperAnswer."""
 
     request_id: int
@@ -238,14 +238,14 @@ class ToZooKeeper(Struct, frozen=True):
 ZooKeeperEffect = OpenSession | CloseSession | ToZooKeeper
 
 
-class Note(Struct, frozen=True):
+class Note(Struct, frozen=True, gc=False):
     """Record an event (before the effects that follow)."""
 
     body: Struct
     cause: Cause | None = None
 
 
-class Exit(Struct, frozen=True):
+class Exit(Struct, frozen=True, gc=False):
     """End the process; a `code` other than 0 says why it cannot go on."""
 
     reason: str

@@ -12,7 +12,7 @@ from fencepost_clusters.reference.core.node.effects import Instant
 from fencepost_kafka import BrokerStateName
 
 
-class Broker(Struct, frozen=True, kw_only=True):
+class Broker(Struct, frozen=True, gc=False, kw_only=True):
     """A registration: `epoch` is the offset of the record that gave it."""
 
     id: int
@@ -31,7 +31,7 @@ class Broker(Struct, frozen=True, kw_only=True):
         return None
 
 
-class Partition(Struct, frozen=True, kw_only=True):
+class Partition(Struct, frozen=True, gc=False, kw_only=True):
     """A partition as its newest record has it; `leader` is -1 if there is none.
 
     During a reassignment `replicas` lists the new replicas, of which those in `adding` were no

@@ -47,7 +47,7 @@ class _Parked:
     sizes: dict[Key, int] = field(default_factory=dict)
 
 
-class _Served(Struct, frozen=True):
+class _Served(Struct, frozen=True, gc=False):
     """What a client gets of one partition: with `event`, `size` bytes of records; `limited`: there
     are more than the fetch allows."""
 

@@ -28,7 +28,7 @@ MS = 1_000_000
 Key = tuple[str, int]
 
 
-class Appended(Struct, frozen=True):
+class Appended(Struct, frozen=True, gc=False):
     """The offsets of a partition's appended batches: [base, end) in the log of `replica`."""
 
     replica: Replica
