@@ -167,21 +167,22 @@ class Shell:
     def deadline_ns(self) -> int | None:
         if self._exit is not None:
             return self._exit.latest_ns
-        timeout_ns = None
+        first_ns = e.earlier(self.core.deadline_ns(), self._timeout_ns())
+        if self._recovered_ns is not None:
+            first_ns = e.earlier(first_ns, self._recovered_ns)
+        if self._session is not None:
+            first_ns = e.earlier(first_ns, self._session.deadline_ns())
+        return first_ns
+
+    def _timeout_ns(self) -> int | None:
+        """When the first call without an answer has waited long enough."""
         while self._timeouts:
             due_ns, call_id, connection = self._timeouts[0]
             one = self._outgoing.get(connection)
             if one is not None and call_id in one.calls:
-                timeout_ns = due_ns
-                break
+                return due_ns
             heapq.heappop(self._timeouts)
-        due_ns: int | None = self.core.deadline_ns()
-        if timeout_ns is not None and (due_ns is None or timeout_ns < due_ns):
-            due_ns = timeout_ns
-        if self._recovered_ns is None and self._session is None:
-            return due_ns
-        session_ns = None if self._session is None else self._session.deadline_ns()
-        return e.earliest((due_ns, self._recovered_ns, session_ns))
+        return None
 
     def accepted(self, connection: int, port: int) -> None:
         self._incoming[connection] = _Incoming(self._listeners[port])

@@ -255,6 +255,13 @@ class Exit(Struct, frozen=True, gc=False):
 Effect = DiskEffect | ZooKeeperEffect | Call | Reply | Close | Recover | Note | Exit
 
 
+def earlier(one: int | None, other: int | None) -> int | None:
+    """The earlier of two times; None if there is none."""
+    if one is None or (other is not None and other < one):
+        return other
+    return one
+
+
 def earliest(times: Iterable[int | None]) -> int | None:
     """The earliest of these times; None if there is none. Nodes ask after every step."""
     first = None
