@@ -278,7 +278,7 @@ def test_a_replica_that_stops_is_looked_at_by_the_requests_that_wait_for_it() ->
     bench.adopts()
     bench.replicas.changed.clear()
     bench.replicas.retire_all("shutdown")
-    assert bench.replicas.changed == {KEY}
+    assert bench.replicas.changed == {KEY: True}
 
 
 def test_a_follower_keeps_of_its_log_what_the_policy_says() -> None:

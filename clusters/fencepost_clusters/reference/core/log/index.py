@@ -22,6 +22,10 @@ class LogIndex:
         self._epochs: list[int] = []
         self._producers = Producers()
         self._begin, self._begin_epoch = 0, -1
+        self.end = 0
+        """The offset after the last batch."""
+        self.last_epoch = -1
+        """The leader epoch of the last batch; -1 in an empty log."""
         for one in entries:
             self.append(one)
 
@@ -29,19 +33,17 @@ class LogIndex:
         """Begins an empty log at the end of another one, with that log's last epoch."""
         assert not self._entries, "only an empty log can be given a beginning"
         self._begin, self._begin_epoch = offset, epoch
+        self._set_end()
 
     @property
     def start(self) -> int:
         return self._entries[0].base if self._entries else self._begin
 
-    @property
-    def end(self) -> int:
-        return self._entries[-1].end if self._entries else self._begin
-
-    @property
-    def last_epoch(self) -> int:
-        """The leader epoch of the last batch; -1 in an empty log."""
-        return self._entries[-1].epoch if self._entries else self._begin_epoch
+    def _set_end(self) -> None:
+        if self._entries:
+            self.end, self.last_epoch = self._entries[-1].end, self._entries[-1].epoch
+        else:
+            self.end, self.last_epoch = self._begin, self._begin_epoch
 
     def append(self, one: Entry) -> None:
         """Adds a batch; it must not overlap earlier batches, and its epoch must not be lower than
@@ -53,6 +55,7 @@ class LogIndex:
         self._bases.append(one.base)
         self._epochs.append(one.epoch)
         self._producers.add(one)
+        self.end, self.last_epoch = one.end, one.epoch
 
     def truncate(self, to_offset: int) -> int:
         """Drops every batch that reaches past `to_offset`; the new end."""
@@ -61,6 +64,7 @@ class LogIndex:
             self._bases.pop()
             self._epochs.pop()
         self._producers = Producers(self._entries)
+        self._set_end()
         return self.end
 
     def end_for_epoch(self, epoch: int) -> tuple[int, int]:
@@ -82,6 +86,8 @@ class LogIndex:
         Up to `max_bytes`, but with `at_least_one` the first batch, of any size. (from, from) if
         there is none.
         """
+        if from_offset >= min(below, self.end):
+            return from_offset, from_offset
         at = max(0, bisect_right(self._bases, from_offset) - 1)
         start = end = -1
         size = 0

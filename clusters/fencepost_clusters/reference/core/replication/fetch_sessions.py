@@ -12,7 +12,7 @@ session has changed. A high watermark alone does not end the wait (KAFKA-9731).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -22,7 +22,7 @@ from fencepost_clusters.reference.core.node.effects import (
     Instant,
     Received,
     Reply,
-    earliest,
+    earlier,
 )
 from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.replication.cluster_state import ClusterState, Session
@@ -73,13 +73,9 @@ class _FetchSession:
     counted: bool = False
     """Whether the last fetch was of the registered process, so that its positions count."""
     positions: dict[Key, _Position] = field(default_factory=dict)
-    open: dict[Key, None] = field(default_factory=dict)
+    open: dict[Key, _Position] = field(default_factory=dict)
     contact: Contact = field(default_factory=Contact)
     waiting: _Waiting | None = None
-
-    def lacks(self, key: Key, part: m.PartitionData) -> bool:
-        """Whether an answer without a partition would leave out something."""
-        return _is_news(part) or part.high_watermark != self.positions[key].watermark
 
 
 class FetchSessions:
@@ -98,9 +94,11 @@ class FetchSessions:
 
     def deadline_ns(self) -> int | None:
         """When the first parked fetch has waited long enough."""
-        return earliest(
-            one.waiting.deadline_ns for one in self._sessions.values() if one.waiting is not None
-        )
+        first_ns = None
+        for one in self._sessions.values():
+            if one.waiting is not None:
+                first_ns = earlier(first_ns, one.waiting.deadline_ns)
+        return first_ns
 
     def fetch(
         self, received: Received, request: m.FetchRequest, state: ClusterState, now: Instant
@@ -120,11 +118,15 @@ class FetchSessions:
         one.waiting = _Waiting(received, now.monotonic_ns + wait_ms * MS, self._out.cause)
         self._try(one, now, whole)
 
-    def release(self, changed: Iterable[Key], now: Instant) -> None:
+    def release(self, changed: Mapping[Key, bool], now: Instant) -> None:
         """Answers the parked fetches with news, or whose time is up."""
         for one in self._sessions.values():
-            news = [key for key in changed if key in one.positions]
-            one.open.update(dict.fromkeys(news))
+            news = False
+            for key, beyond_watermark in changed.items():
+                position = one.positions.get(key)
+                if position is not None:
+                    one.open[key] = position
+                    news = news or beyond_watermark
             waiting = one.waiting
             if waiting is not None and (news or now.monotonic_ns >= waiting.deadline_ns):
                 with self._out.caused_by(waiting.cause):
@@ -174,10 +176,10 @@ class FetchSessions:
                 key = topic.topic_id or NO_TOPIC, asked.partition
                 known = one.positions.get(key)
                 if known is None:
-                    one.positions[key] = _Position(asked)
+                    known = one.positions[key] = _Position(asked)
                 else:
                     known.asked = asked
-                one.open[key] = None
+                one.open[key] = known
         return Error.NONE
 
     def _close(self, one: _FetchSession) -> None:
@@ -203,10 +205,10 @@ class FetchSessions:
         known = state.brokers.get(one.follower)
         one.counted = self._policies.is_current_epoch(claimed, known.epoch if known else None)
         if not one.counted:
-            one.open.update(dict.fromkeys(one.positions))
+            one.open.update(one.positions)
             return
-        for key in one.open:
-            replica, asked = self._replicas.by_key.get(key), one.positions[key].asked
+        for key, position in one.open.items():
+            replica, asked = self._replicas.by_key.get(key), position.asked
             if replica is not None and self._refusal(replica, asked) is None:
                 replica.fetched(
                     one.follower,
@@ -222,31 +224,41 @@ class FetchSessions:
         """Answers the waiting fetch of a session if there is news, or its time is up; `whole`: with
         every partition."""
         assert one.waiting is not None
-        parts = {
-            key: self._read(key, one.positions[key].asked)
-            for key in (one.positions if whole else one.open)
-        }
-        news = {key for key, part in parts.items() if _is_news(part)}
-        if whole or news or now.monotonic_ns >= one.waiting.deadline_ns:
-            self._answer(one, {k: p for k, p in parts.items() if whole or one.lacks(k, p)})
-        for key, part in parts.items():
-            if self._is_counted(one, key) and key not in news and not one.lacks(key, part):
+        named: list[tuple[Key, _Position, m.PartitionData]] = []
+        settled: list[tuple[Key, bool]] = []
+        is_due = whole or now.monotonic_ns >= one.waiting.deadline_ns
+        for key, position in (one.positions if whole else one.open).items():
+            replica = self._replicas.by_key.get(key)
+            part = self._read(replica, key[1], position.asked)
+            news = _is_news(part)
+            is_due = is_due or news
+            behind = news or part.high_watermark != position.watermark
+            if whole or behind:
+                named.append((key, position, part))
+            if not news and self._is_counted(one, replica):
+                settled.append((key, behind))
+        if is_due:
+            self._answer(one, named)
+        for key, behind in settled:
+            if is_due or not behind:
                 one.open.pop(key, None)
 
-    def _is_counted(self, one: _FetchSession, key: Key) -> bool:
+    @staticmethod
+    def _is_counted(one: _FetchSession, replica: Replica | None) -> bool:
         """Whether the position of the follower in a partition is known to its replica. A leader
         that forgets a follower counts it again at the next fetch, which does not name the
         partition."""
-        replica = self._replicas.by_key.get(key)
         known = replica.followers.get(one.follower) if replica is not None else None
         return one.counted and (known is None or known.end >= 0)
 
-    def _answer(self, one: _FetchSession, parts: dict[Key, m.PartitionData]) -> None:
+    def _answer(
+        self, one: _FetchSession, named: Iterable[tuple[Key, _Position, m.PartitionData]]
+    ) -> None:
         waiting, one.waiting = one.waiting, None
         assert waiting is not None
         topics: dict[UUID, list[m.PartitionData]] = {}
-        for key, part in parts.items():
-            one.positions[key].watermark = part.high_watermark
+        for key, position, part in named:
+            position.watermark = part.high_watermark
             topics.setdefault(key[0], []).append(part)
         answer = m.FetchResponse(
             error_code=Error.NONE,
@@ -258,9 +270,10 @@ class FetchSessions:
         )
         self._out.add(Reply(waiting.received.request_id, answer))
 
-    def _read(self, key: Key, asked: m.FetchPartition) -> m.PartitionData:
+    def _read(
+        self, replica: Replica | None, index: int, asked: m.FetchPartition
+    ) -> m.PartitionData:
         """What a follower gets of a partition."""
-        replica = self._replicas.by_key.get(key)
         refusal = self._refusal(replica, asked)
         if replica is None or refusal is not None:
             assert refusal is not None
@@ -269,7 +282,7 @@ class FetchSessions:
             asked.fetch_offset, replica.log.end, asked.partition_max_bytes
         )
         return m.PartitionData(
-            partition_index=key[1],
+            partition_index=index,
             error_code=Error.NONE,
             high_watermark=replica.high_watermark,
             last_stable_offset=replica.high_watermark,

@@ -6,7 +6,7 @@ enough. A replica that changes is the only one that is looked at then. Clients h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from msgspec import Struct
@@ -18,7 +18,7 @@ from fencepost_clusters.reference.core.node.effects import (
     Instant,
     Received,
     Reply,
-    earliest,
+    earlier,
 )
 from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER
@@ -47,19 +47,22 @@ class _Parked:
     sizes: dict[Key, int] = field(default_factory=dict)
 
 
-class _Served(Struct, frozen=True, gc=False):
-    """What a client gets of one partition: with `event`, `size` bytes of records; `limited`: there
-    are more than the fetch allows."""
+class _Readable(Struct, frozen=True, gc=False):
+    """What a client may read of a partition, below an offset: the batches of a span, or none."""
 
-    part: m.PartitionData
-    event: FetchServed | None = None
+    replica: Replica | None
+    error: Error
+    below: int = -1
+    start: int = -1
+    end: int = -1
     size: int = 0
-    limited: bool = False
+    """The bytes of the span."""
 
     @property
     def urgent(self) -> bool:
-        """Whether the client gets its answer at once: more bytes will not come."""
-        return self.limited or self.part.error_code != Error.NONE
+        """Whether the client gets its answer at once: more bytes will not come, or the answer has
+        no room for them."""
+        return self.error is not Error.NONE or (self.size > 0 and self.end < self.below)
 
 
 class Fetching:
@@ -90,7 +93,7 @@ class Fetching:
 
     def deadline_ns(self) -> int | None:
         """When the first parked fetch has waited long enough."""
-        return earliest((self._times.earliest_ns(), self._followers.deadline_ns()))
+        return earlier(self._times.earliest_ns(), self._followers.deadline_ns())
 
     def fetch(
         self, received: Received, request: m.FetchRequest, state: ClusterState, now: Instant
@@ -118,15 +121,16 @@ class Fetching:
         changed = self._replicas.changed
         self._followers.release(changed, now)
         if self._parked:
-            due = set(self._times.due(now.monotonic_ns))
             if not self._session.finishing(now):
                 self._refuse_all()
             else:
-                self._look(changed, due, state)
+                self._look(changed, set(self._times.due(now.monotonic_ns)), state)
         changed.clear()
 
-    def _look(self, changed: Iterable[Key], due: Collection[int], state: ClusterState) -> None:
+    def _look(self, changed: Collection[Key], due: Collection[int], state: ClusterState) -> None:
         """Answers the parked fetches that have enough now, or whose time is up."""
+        if not changed and not due:
+            return
         enough = {
             number
             for key in changed
@@ -142,9 +146,9 @@ class Fetching:
     def _has_enough(self, parked: _Parked, changed: Key, state: ClusterState) -> bool:
         """Whether a fetch is answered now that a replica has changed."""
         topic, asked = parked.asked[changed]
-        one = self._client_partition(parked, state, topic, asked, 0)
-        parked.sizes[changed] = one.size
-        return one.urgent or sum(parked.sizes.values()) >= parked.request.min_bytes
+        found = self._readable(parked, state, topic, asked, 0)
+        parked.sizes[changed] = found.size
+        return found.urgent or sum(parked.sizes.values()) >= parked.request.min_bytes
 
     def _refuse_all(self) -> None:
         """Clients are not served any more."""
@@ -177,13 +181,14 @@ class Fetching:
         for topic in parked.request.topics:
             parts: list[m.PartitionData] = []
             for asked in topic.partitions:
-                one = self._client_partition(parked, state, topic.topic, asked, size)
-                parts.append(one.part)
-                size += one.size
-                enough = enough or one.urgent
-                if one.event is not None:
-                    served.append(one.event)
-                    parked.sizes[ids[topic.topic], asked.partition] = one.size
+                found = self._readable(parked, state, topic.topic, asked, size)
+                parts.append(_answer_of(found, asked.partition))
+                size += found.size
+                enough = enough or found.urgent
+                if found.replica is not None and found.size:
+                    client, start = parked.received.client, asked.fetch_offset
+                    served.append(self._event(found.replica, found, client, start))
+                    parked.sizes[ids[topic.topic], asked.partition] = found.size
             topics.append(m.FetchableTopicResponse(partitions=tuple(parts), topic=topic.topic))
         if not enough and size < parked.request.min_bytes:
             return False
@@ -193,78 +198,66 @@ class Fetching:
         self._out.add(Reply(parked.received.request_id, answer))
         return True
 
-    def _client_partition(
+    def _readable(
         self,
         parked: _Parked,
         state: ClusterState,
         topic: str,
         asked: m.FetchPartition,
         taken: int,
-    ) -> _Served:
+    ) -> _Readable:
         """`taken` bytes are of the partitions before. Only the first batch of a whole answer may be
         larger than the fetch allows: without it a reader would never get past such a batch."""
-        index = asked.partition
-        known = state.partition(topic, index)
-        one = self._replicas.get(known.topic_id, index) if known is not None else None
-        error = Error.NONE
+        known = state.partition(topic, asked.partition)
         if known is None:
-            error = Error.UNKNOWN_TOPIC_OR_PARTITION
-        elif one is None or not one.leading:
-            error = Error.NOT_LEADER_OR_FOLLOWER
-        else:
-            error = one.epoch_error(asked.current_leader_epoch)
-        if one is None or error is not Error.NONE:
-            return _Served(
-                m.PartitionData(
-                    partition_index=index, error_code=error, high_watermark=-1, records=b""
-                )
-            )
+            return _Readable(None, Error.UNKNOWN_TOPIC_OR_PARTITION)
+        one = self._replicas.get(known.topic_id, asked.partition)
+        if one is None or not one.leading:
+            return _Readable(None, Error.NOT_LEADER_OR_FOLLOWER)
+        error = one.epoch_error(asked.current_leader_epoch)
+        if error is not Error.NONE:
+            return _Readable(None, error)
         below = self._policies.readable_end(one.high_watermark, one.log.end)
         # Just after an election the high watermark may be below offsets that were read before.
         if not one.log.start <= asked.fetch_offset <= one.log.end:
-            return _Served(
-                m.PartitionData(
-                    partition_index=index,
-                    error_code=Error.OFFSET_OUT_OF_RANGE,
-                    high_watermark=below,
-                    records=b"",
-                )
-            )
+            return _Readable(one, Error.OFFSET_OUT_OF_RANGE, below)
         most = min(asked.partition_max_bytes, parked.request.max_bytes - taken)
         start, end = one.log.span(asked.fetch_offset, below, most, at_least_one=taken == 0)
-        if end <= start:
-            return _Served(self._nothing(one, index, below))
-        part = m.PartitionData(
-            partition_index=index,
-            error_code=error,
-            high_watermark=below,
-            last_stable_offset=below,
-            log_start_offset=one.log.start,
-            records=m.LogSlice(log=one.name, start=start, end=end),
-        )
-        event = FetchServed(
-            topic=topic,
-            partition=index,
-            client=parked.received.client,
-            from_offset=asked.fetch_offset,
-            to_offset=end,
+        return _Readable(one, Error.NONE, below, start, end, one.log.size(start, end))
+
+    def _event(self, one: Replica, found: _Readable, client: str, from_offset: int) -> FetchServed:
+        return FetchServed(
+            topic=one.topic,
+            partition=one.index,
+            client=client,
+            from_offset=from_offset,
+            to_offset=found.end,
             high_watermark=one.high_watermark,
             leader_epoch=one.epoch,
             state=self._session.state.label,
             log_end=one.log.end,
         )
-        return _Served(part, event, one.log.size(start, end), limited=end < below)
 
-    @staticmethod
-    def _nothing(one: Replica, index: int, below: int) -> m.PartitionData:
+
+def _answer_of(found: _Readable, index: int) -> m.PartitionData:
+    """The part of an answer that is about one partition."""
+    one = found.replica
+    if one is None or found.error is not Error.NONE:
         return m.PartitionData(
             partition_index=index,
-            error_code=Error.NONE,
-            high_watermark=below,
-            last_stable_offset=below,
-            log_start_offset=one.log.start,
+            error_code=found.error,
+            high_watermark=found.below,
             records=b"",
         )
+    records = m.LogSlice(log=one.name, start=found.start, end=found.end) if found.size else b""
+    return m.PartitionData(
+        partition_index=index,
+        error_code=Error.NONE,
+        high_watermark=found.below,
+        last_stable_offset=found.below,
+        log_start_offset=one.log.start,
+        records=records,
+    )
 
 
 def _by_id(

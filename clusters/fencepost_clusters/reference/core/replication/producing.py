@@ -183,7 +183,7 @@ class Producing:
         self._pending = [
             one
             for one in self._pending
-            if (now.monotonic_ns < one.deadline_ns and changed.isdisjoint(one.replicas))
+            if (now.monotonic_ns < one.deadline_ns and one.replicas.isdisjoint(changed))
             or not self._settled(one, now)
         ]
         self._due_ns = min((one.deadline_ns for one in self._pending), default=NEVER_NS)

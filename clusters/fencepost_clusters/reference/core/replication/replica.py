@@ -58,12 +58,13 @@ class RecoveredLog(Struct, frozen=True):
 class ReplicaHost:
     """The state that all replicas of a broker share.
 
-    `changed` gets a replica's key whenever the replica changes in a way that a request waits for.
+    `changed` gets a replica's key whenever the replica changes in a way that a request waits for;
+    the value is whether more than its high watermark has changed.
     """
 
     broker: int
     keep_in_sync_ms: int
-    changed: set[Key]
+    changed: dict[Key, bool]
     policies: ReplicationPolicies
     out: Outbox
 
@@ -132,7 +133,7 @@ class Replica:
         """Adopts the role in the committed metadata."""
         before, self.partition = self.partition, partition
         was = self.part
-        self._changed.add(self.key)
+        self._changed[self.key] = True
         if partition.leader == self.me:
             for new in partition.replicas:
                 if new != self.me:
@@ -165,7 +166,7 @@ class Replica:
     def retire(self, reason: RetireReason) -> None:
         """Stops leading or following."""
         was, self.part = self.part, Part.IDLE
-        self._changed.add(self.key)
+        self._changed[self.key] = True
         if was is Part.LEADER:
             self._out.note(
                 LeadershipEnded(
@@ -262,7 +263,7 @@ class Replica:
         self.log.append(stored)
         for follower in self.followers.values():
             follower.fall_behind()
-        self._changed.add(self.key)
+        self._changed[self.key] = True
         self._out.add(Append(self.name, stored.base, data))
 
     def counted(self) -> tuple[int, ...]:
@@ -286,7 +287,7 @@ class Replica:
             self._note_watermark(True, counted)
 
     def _note_watermark(self, as_leader: bool, counted: tuple[int, ...]) -> None:
-        self._changed.add(self.key)
+        self._changed.setdefault(self.key, False)
         self._out.note(
             HighWatermarkAdvanced(
                 topic=self.topic,
@@ -334,7 +335,7 @@ class Replica:
         count."""
         if follower in self.followers:
             self.followers[follower] = Follower(caught_up_ns=self.followers[follower].caught_up_ns)
-            self._changed.add(self.key)
+            self._changed[self.key] = True
 
     def expel(self, member: int) -> None:
         """A member of the ISR is another process now: it has to catch up before it is one again."""
