@@ -95,7 +95,7 @@ class SimulatedRuntime:
         if not isinstance(system, Simulable):
             raise UsageError(f"{system.name} cannot be simulated")
         self._subject, self._simulable = subject, system
-        self._folder = folder
+        self._folder, self._run = folder, folder.run
         self._layout = system.layout(subject.shape)
         self._codec = Codec(subject.kinds)
         self._agenda = Agenda()
@@ -400,7 +400,7 @@ class SimulatedRuntime:
         number = self._numbers[process]
         self._numbers[process] = number + 1
         event = Event(
-            run=self._folder.run,
+            run=self._run,
             process=process,
             node_seq=number,
             at_ns=self._agenda.now_ns,

@@ -26,7 +26,7 @@ from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
 from fencepost_clusters.reference.core.replication.replica import Replica, log_name
 from fencepost_clusters.reference.core.replication.replicas import Replicas
-from fencepost_clusters.reference.core.replication.roles import Contact, Part
+from fencepost_clusters.reference.core.replication.roles import ADOPTED, Contact, Part
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire import records as r
 from fencepost_kafka import (
@@ -278,7 +278,7 @@ def test_a_replica_that_stops_is_looked_at_by_the_requests_that_wait_for_it() ->
     bench.adopts()
     bench.replicas.changed.clear()
     bench.replicas.retire_all("shutdown")
-    assert bench.replicas.changed == {KEY: True}
+    assert bench.replicas.changed == {KEY: ADOPTED}
 
 
 def test_a_follower_keeps_of_its_log_what_the_policy_says() -> None:

@@ -13,8 +13,7 @@ class Deadlines(Generic[K]):
     """One time for each key; the earliest of all is known at once."""
 
     def __init__(self) -> None:
-        self._times: dict[K, tuple[int, int]] = {}
-        """The time of each key, and the number under which it was set."""
+        self._times: dict[K, int] = {}
         self._heap: list[tuple[int, int, K]] = []
         """The same, and times that have been replaced since."""
         self._numbers = 0
@@ -22,7 +21,7 @@ class Deadlines(Generic[K]):
     def set(self, key: K, at_ns: int) -> None:
         """Gives a key its time, in place of any earlier one."""
         self._numbers += 1
-        self._times[key] = at_ns, self._numbers
+        self._times[key] = at_ns
         heapq.heappush(self._heap, (at_ns, self._numbers, key))
 
     def drop(self, key: K) -> None:
@@ -33,8 +32,8 @@ class Deadlines(Generic[K]):
         """The earliest time; None without any."""
         heap = self._heap
         while heap:
-            at_ns, number, key = heap[0]
-            if self._times.get(key) == (at_ns, number):
+            at_ns, _, key = heap[0]
+            if self._times.get(key) == at_ns:
                 return at_ns
             heapq.heappop(heap)
         return None

@@ -29,7 +29,7 @@ from fencepost_clusters.reference.core.replication.cluster_state import ClusterS
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
 from fencepost_clusters.reference.core.replication.replica import Key, Replica
 from fencepost_clusters.reference.core.replication.replicas import Replicas
-from fencepost_clusters.reference.core.replication.roles import Contact
+from fencepost_clusters.reference.core.replication.roles import COMMITTED, Contact
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import RequestRefused
@@ -118,15 +118,15 @@ class FetchSessions:
         one.waiting = _Waiting(received, now.monotonic_ns + wait_ms * MS, self._out.cause)
         self._try(one, now, whole)
 
-    def release(self, changed: Mapping[Key, bool], now: Instant) -> None:
+    def release(self, changed: Mapping[Key, int], now: Instant) -> None:
         """Answers the parked fetches with news, or whose time is up."""
         for one in self._sessions.values():
             news = False
-            for key, beyond_watermark in changed.items():
+            for key, change in changed.items():
                 position = one.positions.get(key)
                 if position is not None:
                     one.open[key] = position
-                    news = news or beyond_watermark
+                    news = news or change != COMMITTED
             waiting = one.waiting
             if waiting is not None and (news or now.monotonic_ns >= waiting.deadline_ns):
                 with self._out.caused_by(waiting.cause):

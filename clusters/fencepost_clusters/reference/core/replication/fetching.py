@@ -27,6 +27,7 @@ from fencepost_clusters.reference.core.replication.fetch_sessions import FetchSe
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
 from fencepost_clusters.reference.core.replication.replica import Key, Replica
 from fencepost_clusters.reference.core.replication.replicas import Replicas
+from fencepost_clusters.reference.core.replication.roles import APPENDED
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import FetchServed
@@ -127,13 +128,14 @@ class Fetching:
                 self._look(changed, set(self._times.due(now.monotonic_ns)), state)
         changed.clear()
 
-    def _look(self, changed: Collection[Key], due: Collection[int], state: ClusterState) -> None:
+    def _look(self, changed: Mapping[Key, int], due: Collection[int], state: ClusterState) -> None:
         """Answers the parked fetches that have enough now, or whose time is up."""
         if not changed and not due:
             return
         enough = {
             number
-            for key in changed
+            for key, change in changed.items()
+            if change != APPENDED or self._reads_uncommitted(key)
             for number in self._waiting.get(key, ())
             if number not in due and self._has_enough(self._parked[number], key, state)
         }
@@ -142,6 +144,11 @@ class Fetching:
             with self._out.caused_by(parked.cause):
                 self._try_fetch(parked, state, final=True)
             self._unpark(number)
+
+    def _reads_uncommitted(self, key: Key) -> bool:
+        """Whether clients read more of a replica than is committed, so that an append counts."""
+        one = self._replicas.by_key[key]
+        return self._policies.readable_end(one.high_watermark, one.log.end) != one.high_watermark
 
     def _has_enough(self, parked: _Parked, changed: Key, state: ClusterState) -> bool:
         """Whether a fetch is answered now that a replica has changed."""

@@ -17,7 +17,7 @@ from fencepost_clusters.reference.core.replication.refused_batches import Refuse
 from fencepost_clusters.reference.core.replication.replica import Key as ReplicaKey
 from fencepost_clusters.reference.core.replication.replica import Replica
 from fencepost_clusters.reference.core.replication.replicas import Replicas
-from fencepost_clusters.reference.core.replication.roles import ProduceRefusal
+from fencepost_clusters.reference.core.replication.roles import APPENDED, ProduceRefusal
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.errors import Error
@@ -177,9 +177,9 @@ class Producing:
 
     def settle(self, now: Instant) -> None:
         """Answers every Produce that is committed, has lost its leader, or waited too long."""
-        changed = self._replicas.changed
-        if not changed and now.monotonic_ns < self._due_ns:
+        if not self._replicas.changed and now.monotonic_ns < self._due_ns:
             return
+        changed = [key for key, change in self._replicas.changed.items() if change != APPENDED]
         self._pending = [
             one
             for one in self._pending

@@ -18,6 +18,9 @@ from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
 from fencepost_clusters.reference.core.replication.roles import (
+    ADOPTED,
+    APPENDED,
+    COMMITTED,
     Contact,
     CutReason,
     Follower,
@@ -59,12 +62,12 @@ class ReplicaHost:
     """The state that all replicas of a broker share.
 
     `changed` gets a replica's key whenever the replica changes in a way that a request waits for;
-    the value is whether more than its high watermark has changed.
+    the value is the sum of such changes: APPENDED, COMMITTED, ADOPTED.
     """
 
     broker: int
     keep_in_sync_ms: int
-    changed: dict[Key, bool]
+    changed: dict[Key, int]
     policies: ReplicationPolicies
     out: Outbox
 
@@ -107,6 +110,9 @@ class Replica:
         self._policies = host.policies
         self._out = host.out
 
+    def _mark(self, change: int) -> None:
+        self._changed[self.key] = self._changed.get(self.key, 0) | change
+
     @property
     def leading(self) -> bool:
         return self.part is Part.LEADER
@@ -133,7 +139,7 @@ class Replica:
         """Adopts the role in the committed metadata."""
         before, self.partition = self.partition, partition
         was = self.part
-        self._changed[self.key] = True
+        self._mark(ADOPTED)
         if partition.leader == self.me:
             for new in partition.replicas:
                 if new != self.me:
@@ -166,7 +172,7 @@ class Replica:
     def retire(self, reason: RetireReason) -> None:
         """Stops leading or following."""
         was, self.part = self.part, Part.IDLE
-        self._changed[self.key] = True
+        self._mark(ADOPTED)
         if was is Part.LEADER:
             self._out.note(
                 LeadershipEnded(
@@ -263,7 +269,7 @@ class Replica:
         self.log.append(stored)
         for follower in self.followers.values():
             follower.fall_behind()
-        self._changed[self.key] = True
+        self._mark(APPENDED)
         self._out.add(Append(self.name, stored.base, data))
 
     def counted(self) -> tuple[int, ...]:
@@ -287,7 +293,7 @@ class Replica:
             self._note_watermark(True, counted)
 
     def _note_watermark(self, as_leader: bool, counted: tuple[int, ...]) -> None:
-        self._changed.setdefault(self.key, False)
+        self._mark(COMMITTED)
         self._out.note(
             HighWatermarkAdvanced(
                 topic=self.topic,
@@ -335,7 +341,7 @@ class Replica:
         count."""
         if follower in self.followers:
             self.followers[follower] = Follower(caught_up_ns=self.followers[follower].caught_up_ns)
-            self._changed[self.key] = True
+            self._mark(ADOPTED)
 
     def expel(self, member: int) -> None:
         """A member of the ISR is another process now: it has to catch up before it is one again."""

@@ -95,9 +95,9 @@ class Replicas:
         self.by_key: dict[Key, Replica] = {}
         self.version = 0
         """Counts the changes of leaders and followers, for values derived from them."""
-        self.changed: dict[Key, bool] = {}
-        """The replicas with changes for which parked fetches were not checked yet, and whether more
-        than the high watermark has changed."""
+        self.changed: dict[Key, int] = {}
+        """The replicas with changes for which waiting requests were not looked at yet, and the sum
+        of the changes of each: APPENDED, COMMITTED, ADOPTED."""
         self._ordered: tuple[Replica, ...] = ()
         self._settings = settings
         self._isr_requests = isr_requests

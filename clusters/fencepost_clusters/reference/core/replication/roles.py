@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal
+from typing import Final, Literal
 
 LossReason = Literal["deleted", "unassigned"]
 """Why a broker has no replica of a partition any more."""
@@ -24,6 +24,14 @@ class Part(Enum):
     """It leads, and serves followers, but no client yet: a part in the plane without a
     controller."""
     FOLLOWER = "follower"
+
+
+APPENDED: Final = 1
+"""A change of a replica: its log has another batch."""
+COMMITTED: Final = 2
+"""A change of a replica: its high watermark is higher."""
+ADOPTED: Final = 4
+"""A change of a replica: its role, its ISR, or what it knows of a follower."""
 
 
 @dataclass(slots=True)
