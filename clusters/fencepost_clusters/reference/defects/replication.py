@@ -10,7 +10,7 @@ from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.core.replication.roles import Follower
 from fencepost_clusters.reference.defects.defect import PolicyDefect
 from fencepost_clusters.reference.wire import record_batch
-from fencepost_clusters.reference.wire.record_batch import BatchHeader
+from fencepost_clusters.reference.wire.batch_header import BatchHeader
 
 
 def _from_log_end(checkpoint: int, log_end: int) -> int:

@@ -20,6 +20,7 @@ import msgspec
 from fencepost import Host, Signal
 from fencepost_clusters.reference.client.node import Commanded
 from fencepost_clusters.reference.core.node import effects as e
+from fencepost_clusters.reference.core.node.deadlines import earlier
 from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.wire import codec, guard
 from fencepost_clusters.reference.wire import messages as m
@@ -167,11 +168,11 @@ class Shell:
     def deadline_ns(self) -> int | None:
         if self._exit is not None:
             return self._exit.latest_ns
-        first_ns = e.earlier(self.core.deadline_ns(), self._timeout_ns())
+        first_ns = earlier(self.core.deadline_ns(), self._timeout_ns())
         if self._recovered_ns is not None:
-            first_ns = e.earlier(first_ns, self._recovered_ns)
+            first_ns = earlier(first_ns, self._recovered_ns)
         if self._session is not None:
-            first_ns = e.earlier(first_ns, self._session.deadline_ns())
+            first_ns = earlier(first_ns, self._session.deadline_ns())
         return first_ns
 
     def _timeout_ns(self) -> int | None:

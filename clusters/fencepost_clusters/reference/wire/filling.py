@@ -17,7 +17,7 @@ Read = Callable[[str, int, int], bytes]
 def filled(answer: m.Response | None, read: Read) -> m.Response | None:
     """The same answer with the records that its slices name, and the offsets that it searches."""
     match answer:
-        case m.FetchResponse():
+        case m.FetchResponse() if _has_slices(answer):
             fetched = tuple(
                 replace(one, partitions=tuple(_with_records(part, read) for part in one.partitions))
                 for one in answer.responses
@@ -31,6 +31,12 @@ def filled(answer: m.Response | None, read: Read) -> m.Response | None:
             return replace(answer, topics=listed)
         case _:
             return answer
+
+
+def _has_slices(answer: m.FetchResponse) -> bool:
+    return any(
+        isinstance(part.records, m.LogSlice) for one in answer.responses for part in one.partitions
+    )
 
 
 def _with_records(part: m.PartitionData, read: Read) -> m.PartitionData:

@@ -11,7 +11,8 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from crc32c import crc32c
-from msgspec import Struct
+
+from fencepost_clusters.reference.wire.batch_header import CONTROL, BatchHeader
 
 _HEADER = struct.Struct(">qiiBIhiqqqhii")
 HEADER_SIZE = _HEADER.size
@@ -20,40 +21,10 @@ _EPOCH = struct.Struct(">i")
 CRC_FROM = 21
 """The checksum covers the batch from its attributes on."""
 FIRST_TIMESTAMP_AT = 27
-_CONTROL = 0x20
-_TRANSACTIONAL = 0x10
 
 
 class CorruptBatch(ValueError):
     """Bytes that are no whole, intact sequence of record batches of magic 2."""
-
-
-class BatchHeader(Struct, frozen=True, gc=False, kw_only=True):
-    """The first 61 bytes of a batch; `size` is the whole batch's, in bytes; times in ms."""
-
-    base_offset: int
-    size: int
-    leader_epoch: int
-    attributes: int
-    last_offset_delta: int
-    max_timestamp: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    count: int
-    crc: int
-
-    @property
-    def last_offset(self) -> int:
-        return self.base_offset + self.last_offset_delta
-
-    @property
-    def control(self) -> bool:
-        return bool(self.attributes & _CONTROL)
-
-    @property
-    def transactional(self) -> bool:
-        return bool(self.attributes & _TRANSACTIONAL)
 
 
 def parse(data: bytes, at: int = 0, verify: bool = True) -> BatchHeader:
@@ -130,7 +101,7 @@ def build(
         body += _zigzag(len(record)) + record
     size = HEADER_SIZE + len(body)
     header = _HEADER.pack(
-        base_offset, size - 12, leader_epoch, 2, 0, _CONTROL if control else 0, len(values) - 1,
+        base_offset, size - 12, leader_epoch, 2, 0, CONTROL if control else 0, len(values) - 1,
         timestamp_ms, timestamp_ms, *producer, len(values),
     )  # fmt: skip
     whole = bytearray(header + body)

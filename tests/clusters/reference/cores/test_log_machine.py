@@ -15,8 +15,8 @@ from fencepost_clusters.reference.core.log.producers import (
     begins_late,
     check_sequence,
 )
+from fencepost_clusters.reference.wire.batch_header import BatchHeader
 from fencepost_clusters.reference.wire.errors import Error
-from fencepost_clusters.reference.wire.record_batch import BatchHeader
 
 BOUNDED = settings(max_examples=60, stateful_step_count=40, deadline=None, derandomize=True)
 SEQUENCES = 1 << 31

@@ -28,6 +28,7 @@ from fencepost_clusters.reference.core.cluster.client_requests import (
     Serving,
     refuse_fenced,
 )
+from fencepost_clusters.reference.core.node.deadlines import earliest
 from fencepost_clusters.reference.core.node.effects import (
     EXIT_UNREADABLE,
     Answered,
@@ -46,7 +47,6 @@ from fencepost_clusters.reference.core.node.effects import (
     Tick,
     ZooKeeperAnswer,
     ZooKeeperEvent,
-    earliest,
 )
 from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER, Settings
 from fencepost_clusters.reference.core.replication.fetching import Fetching

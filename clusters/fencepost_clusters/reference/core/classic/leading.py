@@ -21,7 +21,8 @@ from fencepost_clusters.reference.core.classic.known import StoredIsr
 from fencepost_clusters.reference.core.classic.reading import Partition as PartitionPart
 from fencepost_clusters.reference.core.classic.znodes import StateChange
 from fencepost_clusters.reference.core.cluster import reassigning
-from fencepost_clusters.reference.core.node.effects import Instant, earliest
+from fencepost_clusters.reference.core.node.deadlines import earliest
+from fencepost_clusters.reference.core.node.effects import Instant
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.core.replication.replica import Key, Replica
 from fencepost_clusters.reference.core.replication.replicas import Replicas

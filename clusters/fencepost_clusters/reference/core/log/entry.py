@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from fencepost_clusters.reference.wire.record_batch import BatchHeader
+from fencepost_clusters.reference.wire.batch_header import BatchHeader
 
 
 class Entry(Struct, frozen=True, gc=False, kw_only=True):

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fencepost_clusters.reference.core.log.entry import Entry
+from fencepost_clusters.reference.wire.batch_header import BatchHeader
 from fencepost_clusters.reference.wire.errors import Error
-from fencepost_clusters.reference.wire.record_batch import BatchHeader
 
 _SEQUENCES = 0x7FFFFFFF
 PRODUCER_WINDOW = 5

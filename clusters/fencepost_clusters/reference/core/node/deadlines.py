@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -46,3 +46,25 @@ class Deadlines(Generic[K]):
             del self._times[key]
             keys.append(key)
         return keys
+
+
+def earlier(one: int | None, other: int | None) -> int | None:
+    """The earlier of two times; None if there is none."""
+    if one is None or (other is not None and other < one):
+        return other
+    return one
+
+
+def earliest(times: Iterable[int | None]) -> int | None:
+    """The earliest of these times; None if there is none. Nodes ask after every step."""
+    first = None
+    for at in times:
+        if at is not None and (first is None or at < first):
+            first = at
+    return first
+
+
+def no_later(limit: int, times: Iterable[int | None]) -> int:
+    """The earliest of these times, and the limit if there is no earlier one."""
+    first = earliest(times)
+    return limit if first is None else min(first, limit)

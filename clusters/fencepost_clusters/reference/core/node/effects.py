@@ -13,7 +13,7 @@ session's order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
@@ -253,25 +253,3 @@ class Exit(Struct, frozen=True, gc=False):
 
 
 Effect = DiskEffect | ZooKeeperEffect | Call | Reply | Close | Recover | Note | Exit
-
-
-def earlier(one: int | None, other: int | None) -> int | None:
-    """The earlier of two times; None if there is none."""
-    if one is None or (other is not None and other < one):
-        return other
-    return one
-
-
-def earliest(times: Iterable[int | None]) -> int | None:
-    """The earliest of these times; None if there is none. Nodes ask after every step."""
-    first = None
-    for at in times:
-        if at is not None and (first is None or at < first):
-            first = at
-    return first
-
-
-def no_later(limit: int, times: Iterable[int | None]) -> int:
-    """The earliest of these times, and the limit if there is no earlier one."""
-    first = earliest(times)
-    return limit if first is None else min(first, limit)

@@ -17,13 +17,8 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from fencepost import Cause
-from fencepost_clusters.reference.core.node.effects import (
-    LONGEST_WAIT_MS,
-    Instant,
-    Received,
-    Reply,
-    earlier,
-)
+from fencepost_clusters.reference.core.node.deadlines import earlier
+from fencepost_clusters.reference.core.node.effects import LONGEST_WAIT_MS, Instant, Received, Reply
 from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.replication.cluster_state import ClusterState, Session
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies

@@ -12,14 +12,8 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from fencepost import Cause
-from fencepost_clusters.reference.core.node.deadlines import Deadlines
-from fencepost_clusters.reference.core.node.effects import (
-    LONGEST_WAIT_MS,
-    Instant,
-    Received,
-    Reply,
-    earlier,
-)
+from fencepost_clusters.reference.core.node.deadlines import Deadlines, earlier
+from fencepost_clusters.reference.core.node.effects import LONGEST_WAIT_MS, Instant, Received, Reply
 from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER
 from fencepost_clusters.reference.core.replication.cluster_state import ClusterState, Session

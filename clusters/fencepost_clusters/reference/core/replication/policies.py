@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from fencepost_clusters.reference.core.log.entry import Entry
 from fencepost_clusters.reference.core.replication.roles import Follower, Part
+from fencepost_clusters.reference.wire.batch_header import BatchHeader
 from fencepost_clusters.reference.wire.errors import Error
-from fencepost_clusters.reference.wire.record_batch import BatchHeader
 
 # ------------------------------------------------------------------------- starting and following
 

@@ -20,8 +20,8 @@ from fencepost_clusters.reference.core.replication.replicas import Replicas
 from fencepost_clusters.reference.core.replication.roles import APPENDED, ProduceRefusal
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
+from fencepost_clusters.reference.wire.batch_header import BatchHeader
 from fencepost_clusters.reference.wire.errors import Error
-from fencepost_clusters.reference.wire.record_batch import BatchHeader
 from fencepost_kafka import ProduceAnswered, RequestRefused
 
 MS = 1_000_000

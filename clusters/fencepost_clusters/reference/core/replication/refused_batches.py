@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fencepost_clusters.reference.wire import record_batch
+from fencepost_clusters.reference.wire.batch_header import BatchHeader
 from fencepost_clusters.reference.wire.errors import Error
-from fencepost_clusters.reference.wire.record_batch import BatchHeader
 
 Place = tuple[str, int]
 """A partition: its topic's name and its index."""

@@ -28,8 +28,8 @@ from fencepost_clusters.reference.core.replication.roles import (
     RetireReason,
 )
 from fencepost_clusters.reference.wire import record_batch
+from fencepost_clusters.reference.wire.batch_header import BatchHeader
 from fencepost_clusters.reference.wire.errors import Error
-from fencepost_clusters.reference.wire.record_batch import BatchHeader
 from fencepost_kafka import (
     FollowerFetched,
     FollowingStarted,

@@ -9,14 +9,8 @@ from uuid import UUID
 from msgspec import Struct
 
 from fencepost_clusters.reference.core.log.entry import Entry
-from fencepost_clusters.reference.core.node.deadlines import Deadlines
-from fencepost_clusters.reference.core.node.effects import (
-    Checkpoint,
-    Delete,
-    Instant,
-    Recovered,
-    earliest,
-)
+from fencepost_clusters.reference.core.node.deadlines import Deadlines, earliest
+from fencepost_clusters.reference.core.node.effects import Checkpoint, Delete, Instant, Recovered
 from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.replication.cluster_state import ClusterState, Partition

@@ -29,6 +29,7 @@ from fencepost_clusters.reference.core.legacy.controller.controller import Contr
 from fencepost_clusters.reference.core.legacy.loopback import Loopback
 from fencepost_clusters.reference.core.legacy.process import LegacyProcess
 from fencepost_clusters.reference.core.legacy.settings import ADVERTISED
+from fencepost_clusters.reference.core.node.deadlines import earliest
 from fencepost_clusters.reference.core.node.effects import (
     Address,
     Answered,
@@ -47,7 +48,6 @@ from fencepost_clusters.reference.core.node.effects import (
     Tick,
     ZooKeeperAnswer,
     ZooKeeperEvent,
-    earliest,
 )
 from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER, Settings
 from fencepost_clusters.reference.core.replication.fetching import Fetching

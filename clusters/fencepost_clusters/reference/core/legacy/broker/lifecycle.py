@@ -13,7 +13,8 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies, epoch_sent
-from fencepost_clusters.reference.core.node.effects import Address, Call, Instant, earliest
+from fencepost_clusters.reference.core.node.deadlines import earliest
+from fencepost_clusters.reference.core.node.effects import Address, Call, Instant
 from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.zookeeper.own_state import OwnState

@@ -16,7 +16,8 @@ from fencepost_clusters.reference.core.legacy.controller.store import Deposed, O
 from fencepost_clusters.reference.core.legacy.controller.term import Term
 from fencepost_clusters.reference.core.legacy.process import PlanePolicies
 from fencepost_clusters.reference.core.legacy.states import CONTROLLER_NAMES, LIVE
-from fencepost_clusters.reference.core.node.effects import Instant, Received, Reply, earliest
+from fencepost_clusters.reference.core.node.deadlines import earliest
+from fencepost_clusters.reference.core.node.effects import Instant, Received, Reply
 from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER, Settings
 from fencepost_clusters.reference.core.replication.cluster_state import Partition

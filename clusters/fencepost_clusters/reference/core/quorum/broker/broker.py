@@ -11,6 +11,7 @@ from fencepost_clusters.reference.core.cluster.client_requests import (
     refuse_fenced,
 )
 from fencepost_clusters.reference.core.cluster.forwarding import Forwarding
+from fencepost_clusters.reference.core.node.deadlines import no_later
 from fencepost_clusters.reference.core.node.effects import (
     Answered,
     CallFailed,
@@ -25,7 +26,6 @@ from fencepost_clusters.reference.core.node.effects import (
     Reply,
     ShutdownAsked,
     Tick,
-    no_later,
 )
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.quorum.broker import isr_requests

@@ -13,7 +13,8 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from fencepost_clusters.reference.core.node.effects import Call, Instant, earliest
+from fencepost_clusters.reference.core.node.deadlines import earliest
+from fencepost_clusters.reference.core.node.effects import Call, Instant
 from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.quorum.broker.policies import (
