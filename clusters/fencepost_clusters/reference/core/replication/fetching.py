@@ -224,7 +224,8 @@ class Fetching:
             return _Readable(one, Error.OFFSET_OUT_OF_RANGE, below)
         most = min(asked.partition_max_bytes, parked.request.max_bytes - taken)
         start, end = one.log.span(asked.fetch_offset, below, most, at_least_one=taken == 0)
-        return _Readable(one, Error.NONE, below, start, end, one.log.size(start, end))
+        size = one.log.size(start, end)
+        return _Readable(one, Error.NONE, below, start=start, end=end, size=size)
 
     def _event(self, one: Replica, found: _Readable, client: str, from_offset: int) -> FetchServed:
         return FetchServed(
