@@ -50,7 +50,7 @@ OF_CLIENTS: frozenset[type[Struct]] = DELETIONS | {ProduceInvoked, ConsumerPosit
 def by_generation(event: Event) -> Keys:
     """The topic."""
     body: Any = event.body
-    return ((body.subject if isinstance(body, AdminCompleted) else body.topic,),)
+    return ((body.subject if type(body) is AdminCompleted else body.topic,),)
 
 
 @final
@@ -89,9 +89,7 @@ class Generations(Generic[S]):
         return True
 
     def counts(self, event: Event) -> bool:
-        """Whether an event is of the topic that there is now."""
-        if not (self.by_record or self.by_client):
-            return True
+        """Whether an event is of the topic that there is now, after a deletion."""
         body = event.body
         match body:
             case PartitionCommitted():
@@ -145,17 +143,22 @@ class OfPresentTopic(Generic[S]):
 
     def step(self, state: Generations[S], event: Event) -> tuple[Generations[S], Sequence[Finding]]:
         body: Any = event.body
-        if isinstance(body, TopicCommitted | AdminCompleted):
+        kind = type(body)
+        if kind in DELETIONS:
             if state.deletes(body):
                 renewed, parts = self.renewed, state.parts
                 state.parts = {at: renewed(s) for at, s in parts.items()} if renewed else {}
             return state, NOTHING
-        if not state.counts(event) or type(body) not in self.rule.kinds:
+        if (state.by_record or state.by_client) and not state.counts(event):
             return state, NOTHING
-        part = state.parts.get(body.partition)
-        if part is None:
-            part = self.rule.start((body.topic, body.partition))
-        state.parts[body.partition], found = self.rule.step(part, event)
+        rule = self.rule
+        if kind not in rule.kinds:
+            return state, NOTHING
+        index = body.partition
+        before = state.parts.get(index)
+        if before is None:
+            before = rule.start((body.topic, index))
+        state.parts[index], found = rule.step(before, event)
         return state, found
 
     def end(self, state: Generations[S], end: RunEnd) -> Sequence[Finding]:
