@@ -17,7 +17,10 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 TOXIPROXY = "framework/fencepost/injection/toxiproxy"
-TOOLS = ("bash", "cat", "cksum", "dirname", "env", "grep", "head", "sed")
+TOOLS = (
+    *("bash", "cat", "cksum", "dirname", "env", "find", "flock", "grep", "head", "sed", "sort"),
+    "xargs",
+)
 
 
 @pytest.fixture
@@ -25,7 +28,7 @@ def checkout(tmp_path: Path) -> Path:
     """A checkout as `./dev setup` first meets it, with a folder of tools beside it."""
     folder = tmp_path / "checkout"
     folder.mkdir()
-    for name in ("dev", "pyproject.toml", "requirements.lock"):
+    for name in ("dev", "hatch_build.py", "pyproject.toml", "requirements.lock"):
         shutil.copy(ROOT / name, folder)
     shutil.copytree(ROOT / TOXIPROXY, folder / TOXIPROXY)
     tools = tmp_path / "bin"
@@ -91,16 +94,43 @@ def test_unknown_words_are_refused_with_the_known_ones(checkout: Path) -> None:
     assert dev(checkout, "--help").returncode == 0
 
 
-@pytest.mark.tool
-def test_kafka_may_be_left_out_of_containers_unless_they_are_required(checkout: Path) -> None:
-    programs = checkout / ".venv" / "bin"
-    programs.mkdir(parents=True)
-    for name in ("python", "pytest"):
-        (programs / name).write_text("#!/usr/bin/env bash\n")
-        (programs / name).chmod(0o755)
+def set_up(checkout: Path, **programs: str) -> None:
+    """Makes these scripts the programs of .venv, and that the work of `./dev setup`."""
+    folder = checkout / ".venv" / "bin"
+    folder.mkdir(parents=True)
+    for name, script in programs.items():
+        (folder / name).write_text(f"#!/usr/bin/env bash\n{script}\n")
+        (folder / name).chmod(0o755)
     fingerprint = "source <(sed -n '/^TOXIPROXY=/p; /^fingerprint()/,/^}/p' dev); fingerprint"
     with (checkout / ".venv" / ".set-up").open("wb") as stamp:
         subprocess.run(["bash", "-c", fingerprint], cwd=checkout, stdout=stamp, check=True)
+
+
+@pytest.mark.tool
+def test_a_c_compiler_is_asked_for_by_name(checkout: Path) -> None:
+    for folder in ("plugins", "clusters", "suites", "reports"):
+        (checkout / folder).mkdir()
+    set_up(checkout, python=f'exec {sys.executable} "$@"')
+    for command in (["compile"], ["compiled", "python"]):
+        done = dev(checkout, *command, CC="no-such-compiler")
+        assert (done.returncode, done.stdout) == (4, "")
+        (sentence,) = done.stderr.splitlines()
+        assert "A C compiler is missing" in sentence
+        assert not (checkout / ".compiled").exists()
+
+
+@pytest.mark.tool
+def test_only_a_program_of_the_environment_runs_compiled(checkout: Path) -> None:
+    set_up(checkout, python="")
+    for words in ([], ["fencepsot"], ["../bin"]):
+        done = dev(checkout, "compiled", *words)
+        assert done.returncode == 2
+        assert "usage: ./dev compiled COMMAND" in done.stderr
+
+
+@pytest.mark.tool
+def test_kafka_may_be_left_out_of_containers_unless_they_are_required(checkout: Path) -> None:
+    set_up(checkout, python="", pytest="")
     for required, code in (("", 0), ("required", 4)):
         done = dev(checkout, "test-docker", FENCEPOST_DOCKER=required)
         assert (done.returncode, done.stdout) == (code, "")
