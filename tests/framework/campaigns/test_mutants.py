@@ -43,6 +43,11 @@ def test_a_seed_draws_the_same_changes_again_and_another_seed_others(campaign: C
     assert {one.module.split(".")[2] for one in first} == {"core"}
 
 
+def test_a_compiled_module_is_refused(campaign: Campaign) -> None:
+    with pytest.raises(UsageError, match=r"msgspec\._core is compiled"):
+        replace(campaign, modules=["msgspec._core"]).drawn(1, 1)
+
+
 def run(campaign: Campaign, was: str, reached_by: Sequence[str]) -> tuple[Tried, ...]:
     """Tries the first two mutations of this text, as if these tests reached them."""
     drawn = [one for one in campaign.drawn(10**6, 1) if one.was == was][:2]

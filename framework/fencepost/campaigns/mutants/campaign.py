@@ -282,4 +282,6 @@ def _origin(module: str) -> Path:
     found = importlib.util.find_spec(module)
     assert found is not None, module
     assert found.origin is not None, module
+    if not found.origin.endswith(".py"):
+        raise UsageError(f"{module} is compiled, and only interpreted code can be changed")
     return Path(found.origin)
