@@ -6,15 +6,25 @@ Virtual seconds a wall second for 3+3, at rest and under load (two producers of 
 over 18 partitions, two consumers); then, with bare controller cores, the wall time of one failover
 of a broker and one of the controller over 10,000 partitions, a record or message of it, with 10,
 100 and 1,000 brokers.
+
+Last, the compiled modules beside the interpreted ones: virtual seconds a second of the processor,
+measured in turns, each in a process of its own. `./dev compile` makes them first. Where it cannot,
+as without a C compiler, they are left out.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import os
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random  # noqa: TID251 - the measurement's own seeded stream
+from statistics import median
 from uuid import UUID
 
 from report import parse, show, summary
@@ -36,29 +46,61 @@ BROKERS = (10, 100, 1_000)
 PARTITIONS, TOPICS = 10_000, 100
 GOALS = {"load": 100, "rest": 1_000, "growth": 1.5}
 LEASE_MS = 3_000
+ROOT = Path(__file__).parent.parent.parent
 
 
-def virtual_speed() -> tuple[float, float]:
-    """Virtual seconds a wall second, at rest and under load."""
+def virtual_speed(clock: Callable[[], float]) -> tuple[float, float]:
+    """Virtual seconds a second of this clock, at rest and under load."""
     plugins = load()
     folder = RunFolder.create(Path(tempfile.mkdtemp()) / "run")
     spec = RunSpec(plugins.system("reference/quorum"), runtime="simulated", seed=1)
     with Run.start(spec, plugins, folder) as run:
-        rest = _pass(run, 60)
+        rest = _pass(run, 60, clock)
         for topic in ("orders", "payments", "audit"):
             run.clients.create_topic(topic, 6)
         for _ in range(2):
             run.clients.produce("orders", "payments", "audit", rate=60)
             run.clients.consume("orders", "payments", "audit")
-        _pass(run, 2)
-        return rest, _pass(run, 15)
+        _pass(run, 2, clock)
+        return rest, _pass(run, 15, clock)
 
 
-def _pass(run: Run, virtual_s: int) -> float:
+def _pass(run: Run, virtual_s: int, clock: Callable[[], float]) -> float:
     never = Condition("nothing", lambda view: False)
-    began = time.perf_counter()
+    began = clock()
     run.runtime.advance(never, run.runtime.now_ns() + virtual_s * SECOND)
-    return virtual_s / (time.perf_counter() - began)
+    return virtual_s / (clock() - began)
+
+
+def in_turns(turns: int) -> dict[str, object] | None:
+    """The speed of interpreted and of compiled modules, and the median of their ratios; None if
+    they cannot be compiled."""
+    variables = {"FENCEPOST_VENV": sys.prefix}
+    if subprocess.run(
+        [ROOT / "dev", "compile"], env=os.environ | variables, check=False
+    ).returncode:
+        return None
+    pairs = [(_turn(""), _turn(str(ROOT / ".compiled"))) for _ in range(turns)]
+    return {
+        name: {
+            "interpreted": summary([one[at] for one, _ in pairs]),
+            "compiled": summary([other[at] for _, other in pairs]),
+            "ratio": round(median(other[at] / one[at] for one, other in pairs), 2),
+        }
+        for at, name in enumerate(("rest", "load"))
+    }
+
+
+def _turn(path: str) -> tuple[float, float]:
+    """`virtual_speed` by the time of the processor, with the packages of this folder."""
+    done = subprocess.run(
+        [sys.executable, __file__, "--turn"],
+        env=os.environ | {"PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    rest, load_ = json.loads(done.stdout)
+    return rest, load_
 
 
 class Quorum:
@@ -184,8 +226,13 @@ def growth(figures: Sequence[Sequence[float]]) -> float:
 
 
 def main() -> None:
-    options = parse(__doc__, runs=3)
-    speeds = [virtual_speed() for _ in range(options.runs)]
+    more = argparse.ArgumentParser(add_help=False)
+    more.add_argument("--turn", action="store_true", help="print the speed of this process alone")
+    options = parse(__doc__, runs=3, more=more)
+    if options.turn:
+        print(json.dumps(virtual_speed(time.process_time)))
+        return
+    speeds = [virtual_speed(time.perf_counter) for _ in range(options.runs)]
     rest, load_ = ([pair[at] for pair in speeds] for at in (0, 1))
     found = {n: [failovers(n) for _ in range(options.runs)] for n in BROKERS}
     of_broker, of_controller = (
@@ -209,6 +256,7 @@ def main() -> None:
             "met": max(rest) >= GOALS["rest"]
             and max(load_) >= GOALS["load"]
             and max(grown.values()) <= GOALS["growth"],
+            "virtual_s_per_cpu_s": in_turns(options.runs),
         },
     )
 
