@@ -15,6 +15,7 @@ from fencepost import Cause, NodeStarted, NodeStopped
 from fencepost_clusters.reference.core.cluster import reassigning, topics
 from fencepost_clusters.reference.core.cluster.decisions import DecisionContext
 from fencepost_clusters.reference.core.cluster.image import Image
+from fencepost_clusters.reference.core.node.deadlines import earlier
 from fencepost_clusters.reference.core.node.effects import (
     Answered,
     CallFailed,
@@ -149,17 +150,11 @@ class ControllerNode:
 
     def deadline_ns(self) -> int | None:
         """The monotonic time of the next Tick."""
-        leader = None if self.active else self.raft.leader
-        known = (
-            self.raft.deadline_ns(),
-            self.snapshots.deadline_ns(),
-            self._reporting.deadline_ns(leader),
-        )
-        times = [t for t in known if t is not None]
-        if self._ahead is not None:
-            times.append(self._next_check_ns)
-            times.append(self._policies.leases.next_check_ns(self._leases.ends_ns))
-        return min(times, default=None)
+        first_ns = earlier(self.raft.deadline_ns(), self.snapshots.deadline_ns())
+        if self._ahead is None:
+            return earlier(first_ns, self._reporting.deadline_ns(self.raft.leader))
+        lease_ns = self._policies.leases.next_check_ns(self._leases.ends_ns)
+        return earlier(first_ns, min(self._next_check_ns, lease_ns))
 
     def metrics_now(self) -> tuple[MetricsReported, ...]:
         """The newest metrics of this node."""

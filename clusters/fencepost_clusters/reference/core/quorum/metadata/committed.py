@@ -54,6 +54,9 @@ class Committed:
         the next call.
         """
         before = self.applied
+        if to_offset <= before <= log.end and (log.snapshot is None or log.start <= before):
+            self.was_replaced = False
+            return False
         self.was_replaced = log.snapshot is not None and log.start > self.applied
         if log.end < self.applied or self.was_replaced:
             self._rebuild(log)

@@ -98,7 +98,13 @@ class Serving:
         self.observed: dict[int, Fetched] = {}
         """The newest fetch of each other node, whether it votes or not."""
         self._fetched_ns: dict[int, int] = {}
+        self._seen_ns: int | None = None
+        """What `majority_seen_ns` has found last; None if that has to be found again."""
         self._parked: list[_Parked] = []
+        self._due_ns = NEVER_NS
+        """When the first of them has waited long enough."""
+        self._looked: tuple[int, int] | None = None
+        """The log's end and the high watermark when all of them were looked at last."""
         self._answered_watermarks: dict[str, int] = {}
 
     def begin(self) -> None:
@@ -106,11 +112,13 @@ class Serving:
         self._ends = {}
         self.observed = {}
         self._fetched_ns = {}
+        self._seen_ns = None
 
     def seat(self, now: Instant) -> None:
         """Gives each new voter time to fetch."""
         for voter in self._voters:
             self._fetched_ns.setdefault(voter, now.monotonic_ns)
+        self._seen_ns = None
 
     # ------------------------------------------------------------------------------- questions
 
@@ -119,7 +127,7 @@ class Serving:
 
     def deadline_ns(self) -> int:
         """When the first parked fetch has waited long enough."""
-        return min(p.deadline_ns for p in self._parked) if self._parked else NEVER_NS
+        return self._due_ns
 
     def majority_seen_ns(self) -> int | None:
         """When the last fetch arrived that completed a majority; None if the leader is a majority
@@ -127,8 +135,10 @@ class Serving:
         needed = self._majority() - (self._me in self._voters)
         if needed == 0:
             return None
-        seen = (self._fetched_ns[v] for v in self._voters if v != self._me)
-        return sorted(seen, reverse=True)[needed - 1]
+        if self._seen_ns is None:
+            seen = [self._fetched_ns[v] for v in self._voters if v != self._me]
+            self._seen_ns = sorted(seen, reverse=True)[needed - 1]
+        return self._seen_ns
 
     def ends(self) -> dict[int, int]:
         """The voters' log ends, as far as the leader knows them."""
@@ -195,14 +205,17 @@ class Serving:
             self._serve(parked)
         else:
             self._parked.append(parked)
+            self._due_ns = min(self._due_ns, parked.deadline_ns)
 
     def _note_fetch(self, voter: int, now: Instant) -> None:
         if voter in self._voters:
             self._fetched_ns[voter] = now.monotonic_ns
+            self._seen_ns = None
 
     def _serve(self, parked: _Parked) -> None:
         if len(self._answered_watermarks) >= MOST_KNOWN:
             self._answered_watermarks.clear()  # this costs each node one extra answer
+            self._looked = None
         self._answered_watermarks[parked.requester] = self._standing.high_watermark
         data = self._log.read(parked.offset, messages.MAX_FETCH_BYTES)
         self._answer(parked.request_id, data=data)
@@ -235,6 +248,15 @@ class Serving:
 
     def release(self, now: Instant, everything: bool = False) -> None:
         """Answers the fetches that have waited long enough, or whose change has come."""
+        state = (self._log.end, self._standing.high_watermark)
+        if (
+            state == self._looked
+            and now.monotonic_ns < self._due_ns
+            and self._standing.leading
+            and not everything
+        ):
+            return
+        self._looked = state
         kept: list[_Parked] = []
         for parked in self._parked:
             if everything or not self._standing.leading:
@@ -249,6 +271,7 @@ class Serving:
             else:
                 kept.append(parked)
         self._parked = kept
+        self._due_ns = min((one.deadline_ns for one in kept), default=NEVER_NS)
 
     # ----------------------------------------------------------------------------------- snapshots
 
