@@ -91,21 +91,22 @@ class Verdict(Struct, frozen=True):
     excused: int = 0
 
 
-class Tally(Struct):
+@dataclass(slots=True)
+class Tally:
     """The findings about one clause so far, bounded; tallies of one clause can be merged.
 
     Violations are kept with the position, in the history, of the event at which they were found.
     """
 
-    exercised: dict[Evidence, int] = msgspec.field(default_factory=dict)
+    exercised: dict[Evidence, int] = field(default_factory=dict)
     violated: int = 0
-    violations: list[tuple[int, Broken]] = msgspec.field(default_factory=list)
+    violations: list[tuple[int, Broken]] = field(default_factory=list)
     first_ns: int = NEVER_NS
     """When the first violation was found."""
     undecided: int = 0
-    messages: list[str] = msgspec.field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
     excused: int = 0
-    excuses: list[str] = msgspec.field(default_factory=list)
+    excuses: list[str] = field(default_factory=list)
     crashed: str = ""
     lacks: str = ""
     """Which events of those that the rules read are missing, if only such events are."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import (
     Cause,
@@ -41,7 +42,8 @@ from fencepost_suites.common.words import named, span
 MS = 1_000_000
 
 
-class _Dead(Struct):
+@dataclass(slots=True)
+class _Dead:
     """A broker without a process, that was in the cluster or led something."""
 
     at_ns: int
@@ -57,7 +59,8 @@ class _Dead(Struct):
     reported: bool = False
 
 
-class _Deaths(Struct):
+@dataclass(slots=True)
+class _Deaths:
     around: Surroundings = field(default_factory=Surroundings)
     bounds: BoundsStated | None = None
     brokers: Brokers = field(default_factory=Brokers)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import (
     Cause,
@@ -41,7 +42,8 @@ MS = 1_000_000
 BEGINNING = -2
 
 
-class _Reading(Struct):
+@dataclass(slots=True)
+class _Reading:
     """A consumer of a partition."""
 
     ref: Cause
@@ -66,7 +68,8 @@ class _Stuck(Struct, frozen=True):
     overdue: Overdue
 
 
-class _Partition(Struct):
+@dataclass(slots=True)
+class _Partition:
     """A partition, as far as clients read it."""
 
     acked: int = -1
@@ -77,7 +80,8 @@ class _Partition(Struct):
     readers: dict[str, _Reading] = field(default_factory=dict)
 
 
-class _Consumers(Struct):
+@dataclass(slots=True)
+class _Consumers:
     around: Surroundings = field(default_factory=Surroundings)
     bounds: BoundsStated | None = None
     partitions: Partitions = field(default_factory=Partitions)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import (
     Cause,
@@ -42,7 +43,8 @@ from fencepost_suites.common.words import span
 MS = 1_000_000
 
 
-class _Healing(Struct):
+@dataclass(slots=True)
+class _Healing:
     around: Surroundings = field(default_factory=Surroundings)
     bounds: BoundsStated | None = None
     brokers: Brokers = field(default_factory=Brokers)

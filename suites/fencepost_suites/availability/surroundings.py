@@ -8,9 +8,10 @@ ZooKeeper's servers), and the clients' links to all of these.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import (
     Administered,
@@ -52,7 +53,8 @@ class Disturbance(Struct, frozen=True):
 
 
 @final
-class Surroundings(Struct):
+@dataclass(slots=True)
+class Surroundings:
     """The processes and faults of a run."""
 
     brokers: dict[str, int] = field(default_factory=dict)
@@ -279,7 +281,8 @@ def _by(fault: ActiveFault, words: str) -> Disturbance:
 
 
 @final
-class Fit(Struct):
+@dataclass(slots=True)
+class Fit:
     """Since when a partition has had a live, connected majority in its ISR, undisturbed."""
 
     since_ns: int | None = None

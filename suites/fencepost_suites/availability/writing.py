@@ -4,9 +4,10 @@ died."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import (
     Cause,
@@ -58,7 +59,8 @@ class Death(Struct, frozen=True):
     broker: int
 
 
-class Wanted(Struct):
+@dataclass(slots=True)
+class Wanted:
     """The writes that clients want of one partition."""
 
     open: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -81,7 +83,8 @@ class Wanted(Struct):
         self.since_ns, self.reported, self.excuse = at_ns, False, ""
 
 
-class _Writing(Struct):
+@dataclass(slots=True)
+class _Writing:
     around: Surroundings = field(default_factory=Surroundings)
     bounds: BoundsStated | None = None
     partitions: Partitions = field(default_factory=Partitions)

@@ -4,9 +4,10 @@ id."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
 from fencepost_kafka import (
@@ -34,7 +35,8 @@ SLACK_NS = 100 * MS
 _TAKEN_OVER = frozenset({"DUPLICATE_BROKER_REGISTRATION", "STALE_BROKER_EPOCH"})
 
 
-class Serving(Struct):
+@dataclass(slots=True)
+class Serving:
     """The newest process of one slot: whether it may serve clients, and if not, since when."""
 
     process: str = ""
@@ -205,7 +207,8 @@ class StartingBrokerServesNoClient(Struct, frozen=True):
         return NOTHING
 
 
-class _Claimed(Struct):
+@dataclass(slots=True)
+class _Claimed:
     """The incarnation of each process, and the newest incarnation that each node has replayed."""
 
     identities: dict[str, tuple[int, str]] = field(default_factory=dict)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
 from fencepost_kafka import (
@@ -30,7 +31,8 @@ _WORDS = {
 """The registration draft's name for a KIP-631 state, and whether SHUTDOWN is requested."""
 
 
-class _State(Struct):
+@dataclass(slots=True)
+class _State:
     """One broker id: the epochs under which the cluster had it active, and the processes that want
     to stop."""
 
@@ -91,7 +93,8 @@ class OneGlobalState(Struct, frozen=True):
         return NOTHING
 
 
-class _Answering(Struct):
+@dataclass(slots=True)
+class _Answering:
     """The fenced brokers by the records that a slot's newest process has replayed, and since
     when."""
 

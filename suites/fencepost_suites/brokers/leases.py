@@ -7,9 +7,10 @@ the process it depends on stalled for more than a tenth of the lease.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import (
     Cause,
@@ -85,7 +86,8 @@ def _period_ns(body: LeaseGranted) -> int:
     return (body.lease_end_ms - body.lease_start_ms) * MS
 
 
-class _Lengths(Struct):
+@dataclass(slots=True)
+class _Lengths:
     """Start of each lease that a controller granted -> its period, until the broker reports it."""
 
     granted: dict[int, int] = field(default_factory=dict)
@@ -149,7 +151,8 @@ class LeaseFromBrokersStart(Struct, frozen=True):
         return NOTHING
 
 
-class _Held(Struct):
+@dataclass(slots=True)
+class _Held:
     """A broker process and the end of the lease it holds."""
 
     broker_id: int = -1
@@ -159,7 +162,8 @@ class _Held(Struct):
     granted: Cause | None = None
 
 
-class _Watched(Struct):
+@dataclass(slots=True)
+class _Watched:
     """An unfenced broker, as known to its controller: its last heartbeat came at `since_ns` or
     later."""
 
@@ -175,7 +179,8 @@ class _Watched(Struct):
     expired: bool = False
 
 
-class _Leases(Struct):
+@dataclass(slots=True)
+class _Leases:
     """Both sides of every lease of a run."""
 
     controller: str = ""
@@ -367,7 +372,8 @@ class LostLeaseIsFenced(Struct, frozen=True):
         return judge_late(state.suspects, end)
 
 
-class _Active(Struct):
+@dataclass(slots=True)
+class _Active:
     """Whether one process is the active controller."""
 
     is_active: bool = False
@@ -411,7 +417,8 @@ class OnlyActiveControllerAnswers(Struct, frozen=True):
         return NOTHING
 
 
-class _Terms(Struct):
+@dataclass(slots=True)
+class _Terms:
     """The controllers that were elected, resigned without a majority, and renewed leases."""
 
     elected: dict[int, tuple[int, Cause]] = field(default_factory=dict)

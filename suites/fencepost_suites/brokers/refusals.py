@@ -4,9 +4,10 @@ Online."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
 from fencepost_kafka import (
@@ -27,7 +28,8 @@ _ERRORS = {
 }
 
 
-class _Refusals(Struct):
+@dataclass(slots=True)
+class _Refusals:
     """What each controller has committed, and the reasons to refuse a broker."""
 
     committed: dict[str, int] = field(default_factory=dict)
@@ -140,7 +142,8 @@ def _supported(features: Sequence[str]) -> dict[str, tuple[int, int]]:
     return found
 
 
-class _Joining(Struct):
+@dataclass(slots=True)
+class _Joining:
     """What starting brokers have replayed and stored, and the offsets of their registrations."""
 
     incarnation: dict[str, str] = field(default_factory=dict)

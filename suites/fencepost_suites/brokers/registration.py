@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import (
     Cause,
@@ -32,7 +33,8 @@ from fencepost_suites.common.keys import NOTHING, by_broker, by_process, whole_r
 from fencepost_suites.common.words import span
 
 
-class _Allowed(Struct):
+@dataclass(slots=True)
+class _Allowed:
     """The evidence that one process was allowed to become active since it was last fenced."""
 
     by_controller: bool = False
@@ -90,7 +92,8 @@ _MOVES = frozenset(
 )
 
 
-class _Life(Struct):
+@dataclass(slots=True)
+class _Life:
     """The states of the processes of one broker id, and its records."""
 
     states: dict[str, str] = field(default_factory=dict)
@@ -186,7 +189,8 @@ class _Newest(Struct, frozen=True):
     largest: _Given
 
 
-class _Epochs(Struct):
+@dataclass(slots=True)
+class _Epochs:
     """The newest record of each broker id, and what is known of the controllers."""
 
     newest: dict[int, _Newest] = field(default_factory=dict)
@@ -253,7 +257,8 @@ class EpochsGrow(Struct, frozen=True):
         return NOTHING
 
 
-class _Entry(Struct):
+@dataclass(slots=True)
+class _Entry:
     """The newest record of one broker id, and the incarnations whose registration is committed."""
 
     record: BrokerCommitted | None = None
@@ -319,7 +324,8 @@ class RegistersFenced(Struct, frozen=True):
         return NOTHING
 
 
-class _Claims(Struct):
+@dataclass(slots=True)
+class _Claims:
     """The newest process of each id, and the lease of the process before."""
 
     newest: dict[int, str] = field(default_factory=dict)

@@ -4,9 +4,10 @@ controller restarts every session."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import (
     Cause,
@@ -41,7 +42,8 @@ from fencepost_suites.common.keys import NOTHING, by_slot_living, whole_run
 from fencepost_suites.common.words import span
 
 
-class _Session(Struct):
+@dataclass(slots=True)
+class _Session:
     """The newest process of a slot, and its session by the answers it received."""
 
     serving: Serving = field(default_factory=Serving)
@@ -153,7 +155,8 @@ class EndedSessionFences(Struct, frozen=True):
         return judge_late(state.serving.suspects, end)
 
 
-class _Takeover(Struct):
+@dataclass(slots=True)
+class _Takeover:
     """The newest active controller, and the brokers to which it owes a full period."""
 
     brokers: Brokers = field(default_factory=Brokers)

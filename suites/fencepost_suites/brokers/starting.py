@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import final
 
 from msgspec import Struct
@@ -12,7 +13,8 @@ from fencepost_kafka import HeartbeatAnswered, HeartbeatSent, RecoveryEnded, Rec
 from fencepost_suites.common.keys import NOTHING, by_process
 
 
-class _Start(Struct):
+@dataclass(slots=True)
+class _Start:
     """How far one process has recovered its logs."""
 
     began: Cause | None = None

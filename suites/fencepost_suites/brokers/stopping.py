@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import (
     Cause,
@@ -34,7 +35,8 @@ from fencepost_suites.common.words import named, span
 SLACK_NS = 1_000 * MS
 
 
-class _Wish(Struct):
+@dataclass(slots=True)
+class _Wish:
     """A stopping process: the partitions that it led when it was asked to stop, and whether an
     answer granted the stop."""
 
@@ -42,7 +44,8 @@ class _Wish(Struct):
     led: tuple[TopicPartition, ...]
 
 
-class _Stopping(Struct):
+@dataclass(slots=True)
+class _Stopping:
     partitions: Partitions = field(default_factory=Partitions)
     wishes: dict[str, _Wish] = field(default_factory=dict)
     allowed: set[str] = field(default_factory=set)
@@ -104,7 +107,8 @@ class GoesOfflineWhenTold(Struct, frozen=True):
         return NOTHING
 
 
-class _Due(Struct):
+@dataclass(slots=True)
+class _Due:
     """When one process must have ended, once it was asked to."""
 
     process: str = ""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import Polled, ProbeCompleted, ProduceCompleted, ReadCompleted
@@ -21,7 +22,8 @@ _NOT_STORED_BY_ONE = _NEVER_STORED | {"NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_O
 that it has stored waits for followers."""
 
 
-class _Failed(Struct):
+@dataclass(slots=True)
+class _Failed:
     operations: dict[str, Cause] = field(default_factory=dict)
 
 

@@ -7,10 +7,11 @@ undecided. Without any reading, acknowledged writes cannot be judged.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Undecided, Violated
 from fencepost_kafka import (
@@ -34,7 +35,8 @@ class _Write(Struct, frozen=True):
     at_ns: int
 
 
-class Unread(Struct):
+@dataclass(slots=True)
+class Unread:
     """The acknowledged writes of a partition that the current reading has not returned yet."""
 
     waiting: dict[int, list[_Write]] = field(default_factory=dict)
@@ -140,7 +142,8 @@ def _lost(
     return (Violated(event.ref, CLIENT, message, (Cause(write.process, write.seq),)),)
 
 
-class _Unseen(Struct):
+@dataclass(slots=True)
+class _Unseen:
     """Acknowledged writes that no consumer has seen yet."""
 
     waiting: dict[int, tuple[str, Cause]] = field(default_factory=dict)
@@ -201,7 +204,8 @@ class Unseen(Struct, frozen=True):
         return found
 
 
-class _Contents(Struct):
+@dataclass(slots=True)
+class _Contents:
     at: dict[int, str] = field(default_factory=dict)
     """offset -> the operation first seen there."""
     got: dict[int, tuple[int, Cause]] = field(default_factory=dict)
@@ -311,7 +315,8 @@ def _gone(event: Event, body: ReadCompleted, offsets: Sequence[int], state: _Con
     return Violated(event.ref, CLIENT, message, (poll,))
 
 
-class _Position(Struct):
+@dataclass(slots=True)
+class _Position:
     last: int = -1
     ref: Cause | None = None
 
@@ -324,7 +329,8 @@ class _Refusal(Struct, frozen=True):
     because: tuple[Cause, ...] = ()
 
 
-class _Positions(Struct):
+@dataclass(slots=True)
+class _Positions:
     """The positions of the consumers of a partition, and its leader."""
 
     of: dict[str, _Position] = field(default_factory=dict)
@@ -401,7 +407,8 @@ class NonmonotonicPoll(Struct, frozen=True):
         return NOTHING
 
 
-class _Skips(Struct):
+@dataclass(slots=True)
+class _Skips:
     """The next offset of each consumer, and the offsets it skipped that were not seen since."""
 
     next: dict[str, int] = field(default_factory=dict)

@@ -7,9 +7,10 @@ two edges are left beside the order of the log: a consumer has got a message, an
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import Polled, ProduceCompleted, ProduceInvoked
@@ -27,7 +28,8 @@ class _Got(Struct, frozen=True):
     ref: Cause
 
 
-class _Flow(Struct):
+@dataclass(slots=True)
+class _Flow:
     top: _Got | None = None
     before: dict[str, _Got] = field(default_factory=dict)
     """operation without a place -> the highest message that was got when it was invoked."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
@@ -24,7 +25,8 @@ _REMEMBERED_NS = 60_000_000_000
 changed, which is recorded well within a second, unless the worker stalled."""
 
 
-class _Places(Struct):
+@dataclass(slots=True)
+class _Places:
     at: dict[str, int] = field(default_factory=dict)
     """operation -> the offset where it was seen first."""
     repeatable: set[str] = field(default_factory=set)

@@ -4,9 +4,10 @@ led the partition (a Jepsen anomaly)."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from fencepost import Event, Finding, Key, RunEnd
@@ -19,7 +20,8 @@ NONE = -1
 _WITH_ALL = LostWrite()
 
 
-class _Led(Struct):
+@dataclass(slots=True)
+class _Led:
     unread: Unread
     """The writes with acks=1, to the rule about those with acks=all."""
     leaders: set[int] = field(default_factory=set)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import ProduceCompleted, ProduceInvoked, ProducerEpochChanged
@@ -36,7 +37,8 @@ class _Suspect(Struct, frozen=True):
     violated: Violated
 
 
-class _Order(Struct):
+@dataclass(slots=True)
+class _Order:
     last: _Acknowledged | None = None
     """The acknowledged write with the highest offset."""
     before: dict[str, _Acknowledged] = field(default_factory=dict)

@@ -8,9 +8,10 @@ of this kind.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Cause, Event
 from fencepost_kafka import BrokerCommitted, BrokerDeleted, MetadataCommitted
@@ -20,7 +21,8 @@ LOG_KINDS: frozenset[type[Struct]] = frozenset({MetadataCommitted, BrokerCommitt
 
 
 @final
-class FencedAt(Struct):
+@dataclass(slots=True)
+class FencedAt:
     """Every registration, fencing and deletion of brokers, by offset."""
 
     records: dict[int, dict[int, tuple[bool, Cause]]] = field(default_factory=dict)

@@ -47,12 +47,6 @@ OF_CLIENTS: frozenset[type[Struct]] = DELETIONS | {ProduceInvoked, ConsumerPosit
 """The same for events of clients."""
 
 
-def by_generation(event: Event) -> Keys:
-    """The topic."""
-    body: Any = event.body
-    return ((body.subject if type(body) is AdminCompleted else body.topic,),)
-
-
 @final
 @dataclass(slots=True)
 class Generations(Generic[S]):
@@ -126,7 +120,6 @@ class OfPresentTopic(Generic[S]):
     rule: Rule[S]
     begins: frozenset[type[Struct]]
     renewed: Callable[[S], S] | None = None
-    keys = staticmethod(by_generation)
 
     @property
     def clause(self) -> str:
@@ -137,6 +130,12 @@ class OfPresentTopic(Generic[S]):
     def kinds(self) -> frozenset[type[Struct]]:
         """What the rule reads, and what tells the topics apart."""
         return self.rule.kinds | self.begins
+
+    @staticmethod
+    def keys(event: Event) -> Keys:
+        """The topic."""
+        body: Any = event.body
+        return ((body.subject if type(body) is AdminCompleted else body.topic,),)
 
     def start(self, key: Key) -> Generations[S]:
         return Generations()

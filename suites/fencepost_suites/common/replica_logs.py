@@ -4,9 +4,10 @@ committed."""
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Cause, Event
 from fencepost_kafka import LogAppended
@@ -29,7 +30,8 @@ class Conflict(Struct, frozen=True):
 
 
 @final
-class Terms(Struct):
+@dataclass(slots=True)
+class Terms:
     """The terms in which a partition was led."""
 
     began: dict[int, tuple[str, Cause]] = field(default_factory=dict)
@@ -53,7 +55,8 @@ class Terms(Struct):
 
 
 @final
-class ReplicaLogs(Struct):
+@dataclass(slots=True)
+class ReplicaLogs:
     """The batches above each replica's high watermark, and the batches below any high watermark.
 
     A replica is a slot: its disk outlives its processes, so a new process continues the log of the

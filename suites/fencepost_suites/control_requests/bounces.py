@@ -4,9 +4,10 @@ the controller initialises the new process."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import (
     Cause,
@@ -156,7 +157,8 @@ class BounceDetected(Struct, frozen=True):
         return judge_late(state.suspects, end)
 
 
-class _Initialising(Struct):
+@dataclass(slots=True)
+class _Initialising:
     term: Owed = field(default_factory=Owed)
     epochs: dict[int, int] = field(default_factory=dict)
     """broker -> its newest broker epoch."""
@@ -250,7 +252,8 @@ class BouncedIsInitialised(Struct, frozen=True):
         return judge_late(state.term.suspects, end)
 
 
-class _Hosting(Struct):
+@dataclass(slots=True)
+class _Hosting:
     """The partitions that each broker hosts now, and hosted when a controller declared it live."""
 
     requests: Requests = field(default_factory=Requests)

@@ -5,9 +5,10 @@ without any answer."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import (
     Cause,
@@ -82,7 +83,8 @@ class _Role(Struct, frozen=True):
 
 
 @final
-class RefusedRoles(Struct):
+@dataclass(slots=True)
+class RefusedRoles:
     """The roles that processes took without a LeaderAndIsr that they carried out."""
 
     refused: dict[tuple[str, str], tuple[Cause, int]] = field(default_factory=dict)
@@ -166,7 +168,8 @@ class RefusedRoles(Struct):
         return [one for p in processes for one in self._close(p, end.ended_at_ns)]
 
 
-class _Due(Struct):
+@dataclass(slots=True)
+class _Due:
     """What a broker's process owes to a controller. A fault that names one of the two moves
     `since_ns`."""
 
@@ -199,7 +202,8 @@ Queue = tuple[str, int, int]
 
 
 @final
-class Effects(Struct):
+@dataclass(slots=True)
+class Effects:
     """The requests that have no answer, and the roles that a broker has in ZooKeeper, that an
     accepted LeaderAndIsr named, and that the broker has not begun."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import (
     Cause,
@@ -54,7 +55,8 @@ REQUEST_KINDS: frozenset[type[Struct]] = ADDRESSED_KINDS | {NodeStarted}
 """With the starts, which tell a process from its broker's former one."""
 
 
-class _Refusals(Struct):
+@dataclass(slots=True)
+class _Refusals:
     requests: Requests = field(default_factory=Requests)
     roles: RefusedRoles = field(default_factory=RefusedRoles)
 
@@ -175,7 +177,8 @@ class AcceptsNoEpoch(Struct, frozen=True):
         return NOTHING
 
 
-class _Written(Struct):
+@dataclass(slots=True)
+class _Written:
     """The registrations of all processes, and the control requests."""
 
     requests: Requests = field(default_factory=Requests)
@@ -286,7 +289,8 @@ class RequestsCarryEpoch(Struct, frozen=True):
         return [Undecided(one.message, one.at) for one in never]
 
 
-class _Effects(Struct):
+@dataclass(slots=True)
+class _Effects:
     """The replicas of brokers' processes, and the replicas that they have just stopped."""
 
     requests: Requests = field(default_factory=Requests)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import (
     Cause,
@@ -45,7 +46,8 @@ SESSION_NS = 18_000 * MS
 
 
 @final
-class Due(Struct):
+@dataclass(slots=True)
+class Due:
     """An action that the controller owes to the newest process of a broker."""
 
     process: str
@@ -65,7 +67,8 @@ class Due(Struct):
 
 
 @final
-class Owed(Struct):
+@dataclass(slots=True)
+class Owed:
     """The current controller, and the actions that it owes to brokers."""
 
     controller: str = ""

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, NodeStarted
 from fencepost_kafka import (
@@ -110,7 +111,8 @@ class _Since(NamedTuple):
     at: Cause | None
 
 
-class _Process(Struct):
+@dataclass(slots=True)
+class _Process:
     registered: list[_Since] = field(default_factory=list)
     """The broker epochs under which it has registered."""
     obeyed: list[_Since] = field(default_factory=list)
@@ -134,7 +136,8 @@ Sent = tuple[ControlRequestSent, Cause, int]
 
 
 @final
-class Requests(Struct):
+@dataclass(slots=True)
+class Requests:
     """The brokers' processes, and the control requests that were sent."""
 
     processes: dict[str, _Process] = field(default_factory=dict)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
 from fencepost_kafka import (
@@ -20,7 +21,8 @@ from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.control_requests.requests import NO_EPOCH
 
 
-class _Shutdowns(Struct):
+@dataclass(slots=True)
+class _Shutdowns:
     """The processes that registered under each broker epoch, those that were asked to stop, and the
     controllers' declarations."""
 

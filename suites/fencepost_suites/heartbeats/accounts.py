@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, ProcessExited, Violated
 from fencepost_kafka import BrokerRegistered, MetadataHeartbeatAnswered, MetadataHeartbeatSent
@@ -29,7 +30,8 @@ class Registration(Struct, frozen=True):
 
 
 @final
-class Registered(Struct):
+@dataclass(slots=True)
+class Registered:
     """The registrations that brokers' processes have made."""
 
     made: dict[tuple[int, int], Registration] = field(default_factory=dict)
@@ -55,7 +57,8 @@ class Registered(Struct):
 
 
 @final
-class SentHeartbeats(Struct):
+@dataclass(slots=True)
+class SentHeartbeats:
     """The heartbeats that brokers' processes have sent, by which a controller's account of the
     heartbeats that it got is judged."""
 
@@ -91,7 +94,8 @@ class SentHeartbeats(Struct):
 
 
 @final
-class Superseded(Struct):
+@dataclass(slots=True)
+class Superseded:
     """The processes whose id another process has taken, by that process's registration."""
 
     registered: Registered = field(default_factory=Registered)

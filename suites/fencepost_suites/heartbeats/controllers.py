@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_clusters.zookeeper.events import SessionExpired, session_name
@@ -36,7 +37,8 @@ class _Loss(Struct, frozen=True):
 
 
 @final
-class Deposed(Struct):
+@dataclass(slots=True)
+class Deposed:
     """The controllers whose term has ended, by ZooKeeper's own events and by those of their
     successors."""
 
@@ -86,7 +88,8 @@ class Deposed(Struct):
 
 
 @final
-class Controllers(Struct):
+@dataclass(slots=True)
+class Controllers:
     """The controllers' terms by their own events, and those that others have ended."""
 
     terms: Terms = field(default_factory=Terms)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import (
     Cause,
@@ -39,7 +40,8 @@ from fencepost_suites.heartbeats.states import TARGETS
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Terms
 
 
-class Contact(Struct):
+@dataclass(slots=True)
+class Contact:
     """A broker's process: its state, and its newest accepted heartbeat."""
 
     state: str = ""
@@ -89,7 +91,8 @@ LIFE_KINDS: frozenset[type[Struct]] = frozenset(
 )
 
 
-class _Contacts(Struct):
+@dataclass(slots=True)
+class _Contacts:
     """The brokers' processes, and the timeout that each has named."""
 
     of: dict[str, Contact] = field(default_factory=dict)
@@ -175,7 +178,8 @@ class _Unheard(Struct, frozen=True):
     sent: frozenset[int]
 
 
-class _Fences(Struct):
+@dataclass(slots=True)
+class _Fences:
     """The controllers' terms, and the contacts of brokers with them."""
 
     terms: Terms = field(default_factory=Terms)

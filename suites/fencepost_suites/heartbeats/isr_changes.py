@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import (
     Cause,
@@ -37,7 +38,8 @@ from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Terms
 NOT_LEADER = "NOT_LEADER_OR_FOLLOWER"
 
 
-class _Versions(Struct):
+@dataclass(slots=True)
+class _Versions:
     """process -> the BrokerInfo version of its newest registration."""
 
     of: dict[str, int] = field(default_factory=dict)
@@ -111,7 +113,8 @@ class OnlyControllerJudges(Struct, frozen=True):
         return judge_late(state.suspects, end)
 
 
-class _Overwritten(Struct):
+@dataclass(slots=True)
+class _Overwritten:
     """The registrations of brokers' processes, and the ISRs that they have requested."""
 
     superseded: Superseded = field(default_factory=Superseded)
@@ -199,7 +202,8 @@ def _results(body: IsrChangeJudged) -> Iterator[_Result]:
         yield _Result(topic, int(index), members, epoch, error)
 
 
-class _Stored(Struct):
+@dataclass(slots=True)
+class _Stored:
     """The stored partitions, and the ISR of each before its newest change."""
 
     terms: Terms = field(default_factory=Terms)
@@ -356,7 +360,8 @@ class _Answered(Struct, frozen=True):
     ref: Cause
 
 
-class _Applied(Struct):
+@dataclass(slots=True)
+class _Applied:
     """The stored partitions, and those that controllers have answered for."""
 
     stored: _Stored = field(default_factory=_Stored)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import (
     Cause,
@@ -37,7 +38,8 @@ STATES = {"Absent": 0, "Initial": 0, "Inactive": 1, "Active": 2, "Stopping": 3}
 INVALID = "INVALID_REQUEST"
 
 
-class _Endpoints(Struct):
+@dataclass(slots=True)
+class _Endpoints:
     """The controllers' terms, and the registrations without an address for other brokers."""
 
     terms: Terms = field(default_factory=Terms)
@@ -134,7 +136,8 @@ class MalformedRefused(Struct, frozen=True):
         return NOTHING
 
 
-class _Written(Struct):
+@dataclass(slots=True)
+class _Written:
     """The messages that brokers and controllers have sent, by their own events."""
 
     sent: dict[str, tuple[MetadataHeartbeatSent, Cause]] = field(default_factory=dict)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
@@ -30,7 +31,8 @@ Place = tuple[str, int, int]
 """A queue: the controller's process, the broker, and the broker epoch."""
 
 
-class _Out(Struct):
+@dataclass(slots=True)
+class _Out:
     """The brokers that the newest controller has declared inactive."""
 
     epoch: int = -1
@@ -144,7 +146,8 @@ def _content(body: ControlRequestSent) -> Content:
     return body.api, body.partitions, body.brokers, body.deletes
 
 
-class _Queue(Struct):
+@dataclass(slots=True)
+class _Queue:
     """The newest request in the queue for a broker's process. `sent_ns` is its newest attempt."""
 
     first: Cause
@@ -160,7 +163,8 @@ class _Queue(Struct):
         return self.content[0] == UPDATE_METADATA and not self.answered
 
 
-class _Queues(Struct):
+@dataclass(slots=True)
+class _Queues:
     terms: Terms = field(default_factory=Terms)
     by_process: dict[Place, _Queue] = field(default_factory=dict)
     places: dict[tuple[str, int], Place] = field(default_factory=dict)

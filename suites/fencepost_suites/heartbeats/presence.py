@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_clusters.zookeeper.events import SessionExpired, session_name
@@ -27,7 +28,8 @@ class _Gone(Struct, frozen=True):
     ref: Cause
 
 
-class _Znodes(Struct):
+@dataclass(slots=True)
+class _Znodes:
     terms: Terms = field(default_factory=Terms)
     made: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
     """session -> the broker ids and broker epochs that were registered in it."""
@@ -153,7 +155,8 @@ def _live(term: Term) -> dict[int, int]:
     return {b: one.incarnation for b, one in term.brokers.items() if one.state in LIVE}
 
 
-class _Newest(Struct):
+@dataclass(slots=True)
+class _Newest:
     registered: dict[int, tuple[int, int, str, Cause]] = field(default_factory=dict)
     """broker -> its newest registration: the epoch, the time, the process, and the event."""
     suspects: list[Late] = field(default_factory=list)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
@@ -22,7 +23,8 @@ HEARTBEATS = 3
 """The inter.broker.protocol that brings heartbeats and IsrChange."""
 
 
-class _Protocols(Struct):
+@dataclass(slots=True)
+class _Protocols:
     """process -> its inter-broker protocol."""
 
     written: dict[tuple[int, int], tuple[int, Cause]] = field(default_factory=dict)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import (
     Cause,
@@ -49,7 +50,8 @@ UNRECORDED_TIMES = 3
 Without a fault at either, an answer is lost only by chance."""
 
 
-class _Unrecorded(Struct):
+@dataclass(slots=True)
+class _Unrecorded:
     """A controller's answers to a broker's process, by the controller's events alone."""
 
     since_ns: int
@@ -59,7 +61,8 @@ class _Unrecorded(Struct):
     times: int = 1
 
 
-class _Reaction(Struct):
+@dataclass(slots=True)
+class _Reaction:
     """A broker's process, and an answer to which it has not reacted yet."""
 
     contact: Contact = field(default_factory=Contact)
@@ -74,7 +77,8 @@ class _Reaction(Struct):
         self.open, self.open_ns = event.ref, event.at_ns
 
 
-class _Reactions(Struct):
+@dataclass(slots=True)
+class _Reactions:
     """The brokers' processes."""
 
     of: dict[str, _Reaction] = field(default_factory=dict)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import (
     Cause,
@@ -38,7 +39,8 @@ UNDER_WAY_NS = 2_000 * MS
 """How long a heartbeat may be under way if its sender has not recorded it."""
 
 
-class _Registrations(Struct):
+@dataclass(slots=True)
+class _Registrations:
     """The registrations of brokers' processes."""
 
     newest: dict[int, int] = field(default_factory=dict)
@@ -131,7 +133,8 @@ class IncarnationIsRegistration(Struct, frozen=True):
         return NOTHING
 
 
-class _Known(Struct):
+@dataclass(slots=True)
+class _Known:
     """The incarnations of brokers that each controller's process has declared in its term."""
 
     declared: dict[tuple[str, int], tuple[int, Cause]] = field(default_factory=dict)
@@ -146,7 +149,8 @@ class _Known(Struct):
             del self.declared[key]
 
 
-class _Answers(Struct):
+@dataclass(slots=True)
+class _Answers:
     """What controllers have declared, what brokers have registered, and their heartbeats."""
 
     known: _Known = field(default_factory=_Known)
@@ -222,7 +226,8 @@ class _Adopted(Struct, frozen=True):
     ref: Cause
 
 
-class _Adoptions(Struct):
+@dataclass(slots=True)
+class _Adoptions:
     """The adopted incarnations that are not handled as a bounce yet."""
 
     terms: Terms = field(default_factory=Terms)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import (
     Cause,
@@ -41,7 +42,8 @@ SETTLED_WITHIN_NS = 6_000 * MS
 """How long a controller that reaches ZooKeeper may take to read a registration."""
 
 
-class _Heartbeats(Struct):
+@dataclass(slots=True)
+class _Heartbeats:
     """The incarnations that have sent a heartbeat, by the brokers' own events."""
 
     terms: Terms = field(default_factory=Terms)
@@ -89,7 +91,8 @@ class ActiveByHeartbeat(Struct, frozen=True):
         return NOTHING
 
 
-class _Silences(Struct):
+@dataclass(slots=True)
+class _Silences:
     """The controllers' terms, and the declarations that are late in them."""
 
     terms: Terms = field(default_factory=Terms)
@@ -241,7 +244,8 @@ def _was_heard(one: Late, delivered: Sequence[int]) -> bool:
     return all(b - a <= _latest_ns(one.period_ns) for a, b in pairwise(times))
 
 
-class _Unsettled(Struct):
+@dataclass(slots=True)
+class _Unsettled:
     """Answers without a state, one after the other. `newest_ns` is when the last one came."""
 
     since_ns: int
@@ -249,7 +253,8 @@ class _Unsettled(Struct):
     ref: Cause
 
 
-class _Targets(Struct):
+@dataclass(slots=True)
+class _Targets:
     """The controllers' terms, and the target states of brokers' processes."""
 
     terms: Terms = field(default_factory=Terms)
@@ -428,7 +433,8 @@ class TargetIsReached(Struct, frozen=True):
         return judge_late(state.suspects, end)
 
 
-class _Legacy(Struct):
+@dataclass(slots=True)
+class _Legacy:
     """The controllers' terms, and the registrations."""
 
     terms: Terms = field(default_factory=Terms)

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import (
     Cause,
@@ -35,7 +36,8 @@ from fencepost_suites.common.keys import NOTHING, by_life, whole_run
 from fencepost_suites.common.words import span
 
 
-class _Serving(Struct):
+@dataclass(slots=True)
+class _Serving:
     """process -> its global state, and the event of the change to that state."""
 
     state: dict[str, tuple[str, Cause]] = field(default_factory=dict)
@@ -87,7 +89,8 @@ class _Stop(Struct, frozen=True):
     ref: Cause
 
 
-class _Stops(Struct):
+@dataclass(slots=True)
+class _Stops:
     """The stored partitions, and the processes that were asked to stop."""
 
     partitions: Partitions = field(default_factory=Partitions)

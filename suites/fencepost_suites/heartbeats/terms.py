@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Cause, Event, NodeStopped, ProcessExited
 from fencepost_kafka import BrokerDeclared, ControllerBegan, ControllerEnded, SessionChanged
@@ -19,7 +20,8 @@ LIVE = ("Active", "Stopping")
 
 
 @final
-class Declared(Struct):
+@dataclass(slots=True)
+class Declared:
     """A broker's declared state. `since_ns` is when it was declared."""
 
     state: str
@@ -32,7 +34,8 @@ class Declared(Struct):
 
 
 @final
-class Term(Struct):
+@dataclass(slots=True)
+class Term:
     """A controller's current term."""
 
     epoch: int
@@ -55,7 +58,8 @@ class Ending(Struct, frozen=True):
 
 
 @final
-class Terms(Struct):
+@dataclass(slots=True)
+class Terms:
     """The current terms, by the controllers' processes. A term ends when the process's session with
     ZooKeeper is no longer connected, even if its events say otherwise."""
 

@@ -7,9 +7,10 @@ that falls due meanwhile waits, too.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Event, Finding, ProcessExited, ProcessSpawned, RunEnd, Undecided
 from fencepost_suites.brokers.leases import Late, judge_late
@@ -23,7 +24,8 @@ TOLERATED = 10
 
 
 @final
-class Away(Struct):
+@dataclass(slots=True)
+class Away:
     """ZooKeeper's servers: which of them run, and when none did."""
 
     servers: set[str] = field(default_factory=set)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, Finding, Key, RunEnd, Violated
 from fencepost_kafka import MetadataCommitted, SegmentFound
@@ -24,7 +25,8 @@ def by_metadata_log(event: Event) -> Keys:
     return RUN
 
 
-class _Log(Struct):
+@dataclass(slots=True)
+class _Log:
     ref: Cause
     first: int = -1
     """The offset of its first batch; earlier records are in a snapshot."""
@@ -44,7 +46,8 @@ class _Log(Struct):
         return 0 <= offset < self.first or self.epochs.get(offset) == epoch
 
 
-class _Stored(Struct):
+@dataclass(slots=True)
+class _Stored:
     committed: dict[int, tuple[int, Cause]] = field(default_factory=dict)
     """offset -> the epoch of the committed record there, and the event that says so."""
     logs: dict[str, _Log] = field(default_factory=dict)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
 from fencepost_kafka import (
@@ -21,7 +22,8 @@ from fencepost_kafka import (
 from fencepost_suites.common.keys import NOTHING, by_process, whole_run
 
 
-class _Ids(Struct):
+@dataclass(slots=True)
+class _Ids:
     """The ids of controllers and of brokers."""
 
     controllers: dict[int, tuple[str, Cause]] = field(default_factory=dict)
@@ -69,7 +71,8 @@ class OneSpaceOfIds(Struct, frozen=True):
         return NOTHING
 
 
-class _Shared(Struct):
+@dataclass(slots=True)
+class _Shared:
     """The nodes that began in one process, by role."""
 
     ids: dict[str, int] = field(default_factory=dict)
@@ -108,7 +111,8 @@ class TwoNodesInOneProcess(Struct, frozen=True):
         return NOTHING
 
 
-class _Known(Struct):
+@dataclass(slots=True)
+class _Known:
     """The quorums that controllers know, and the ones that brokers were configured with and
     learned."""
 
@@ -173,7 +177,8 @@ class LearnsTheQuorum(Struct, frozen=True):
         return NOTHING
 
 
-class _Followed(Struct):
+@dataclass(slots=True)
+class _Followed:
     """The active controller, the event of its election, and each broker's actions since."""
 
     known: _Known = field(default_factory=_Known)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
 from fencepost_kafka import (
@@ -27,7 +28,8 @@ from fencepost_kafka.active_faults import slot_of
 from fencepost_suites.common.keys import NOTHING, RUN, Keys, by_writer, whole_run
 
 
-class _Quorum(Struct):
+@dataclass(slots=True)
+class _Quorum:
     """The votes, elections and committed records of a run."""
 
     ids: dict[str, int] = field(default_factory=dict)
@@ -129,7 +131,8 @@ class OneControllerAnEpoch(Struct, frozen=True):
         return NOTHING
 
 
-class _Stored(Struct):
+@dataclass(slots=True)
+class _Stored:
     """All ISRs of one partition that were ever committed, with the newest epoch of each."""
 
     isrs: dict[frozenset[int], int] = field(default_factory=dict)
@@ -184,7 +187,8 @@ class VisibleOnceCommitted(Struct, frozen=True):
         return NOTHING
 
 
-class _Deposed(Struct):
+@dataclass(slots=True)
+class _Deposed:
     """The steps that a former active controller has still to do."""
 
     resigned: Cause | None = None
@@ -239,7 +243,8 @@ class DeposedControllerReverts(Struct, frozen=True):
         return NOTHING
 
 
-class _Changes(Struct):
+@dataclass(slots=True)
+class _Changes:
     """The newest acknowledged change, and the topics whose creation was acknowledged to clients."""
 
     offset: int = -1

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, final
 
-from msgspec import Struct, field, structs
+from msgspec import Struct, structs
 
 from fencepost import (
     Cause,
@@ -38,7 +39,8 @@ from fencepost_kafka.active_faults import slot_of
 from fencepost_suites.common.keys import NOTHING, Keys, whole_run
 
 
-class _Digests(Struct):
+@dataclass(slots=True)
+class _Digests:
     """The digest of the state at each offset, the first process that reported it, and how each
     process got its state."""
 
@@ -97,7 +99,8 @@ class StandbysHoldState(Struct, frozen=True):
         return NOTHING
 
 
-class _Replayed(Struct):
+@dataclass(slots=True)
+class _Replayed:
     """The record at one offset as the first process read it, without what differs by node."""
 
     record: Struct | None = None
@@ -225,7 +228,8 @@ class SnapshotRebuildsState(Struct, frozen=True):
         return NOTHING
 
 
-class _Snapshotting(Struct):
+@dataclass(slots=True)
+class _Snapshotting:
     """The snapshots that one active controller asked for, by its own events and those of others."""
 
     ids: dict[str, int] = field(default_factory=dict)
@@ -327,7 +331,8 @@ def written_version(kind: str, level: int) -> int:
     return 1 if kind == "Broker" and level >= 2 else 0
 
 
-class _Levels(Struct):
+@dataclass(slots=True)
+class _Levels:
     """The offsets at which levels of metadata.format were enabled."""
 
     levels: dict[int, tuple[int, Cause]] = field(default_factory=dict)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import (
     Cause,
@@ -33,7 +34,8 @@ PER_MS = 0.001
 """The rounding error of a rate in a report, per millisecond of the time it covers."""
 
 
-class _Node(Struct):
+@dataclass(slots=True)
+class _Node:
     """The events of one process; `nodes` is how many nodes share it and its stream of events."""
 
     nodes: int = 0
@@ -50,7 +52,8 @@ class _Node(Struct):
     report: MetricsReported | None = None
 
 
-class _Metrics(Struct):
+@dataclass(slots=True)
+class _Metrics:
     """Every process, and the highest offset that any node knew to be committed."""
 
     nodes: dict[str, _Node] = field(default_factory=dict)

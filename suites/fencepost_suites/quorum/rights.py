@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
 from fencepost_kafka import ProbeCompleted, RequestRefused
 from fencepost_suites.common.keys import NOTHING, by_slot_serving
 
 
-class _Endpoint(Struct):
+@dataclass(slots=True)
+class _Endpoint:
     """One slot: whether it runs a controller, and the clients that it refused because they lack
     rights."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
@@ -21,7 +22,8 @@ from fencepost_kafka.active_faults import slot_of
 from fencepost_suites.common.keys import NOTHING, by_partition
 
 
-class _Ends(Struct):
+@dataclass(slots=True)
+class _Ends:
     """The log end that each process reported, and the process of each replica."""
 
     ends: dict[str, int] = field(default_factory=dict)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
@@ -21,7 +22,8 @@ from fencepost_suites.common.keys import NOTHING, by_partition
 from fencepost_suites.common.replica_logs import ReplicaLogs, Terms
 
 
-class _Agreement(Struct):
+@dataclass(slots=True)
+class _Agreement:
     logs: ReplicaLogs = field(default_factory=ReplicaLogs)
     terms: Terms = field(default_factory=Terms)
     anew: set[str] = field(default_factory=set)

@@ -4,9 +4,10 @@ restart."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import (
     Cause,
@@ -35,7 +36,8 @@ Place = tuple[str, int]
 """A topic and the number of a partition."""
 
 
-class _Marks(Struct):
+@dataclass(slots=True)
+class _Marks:
     """The highest high watermark that the processes of each node reported, and the processes that
     began."""
 
@@ -97,7 +99,8 @@ class RestartsFromCheckpoint(Struct, frozen=True):
         return NOTHING
 
 
-class _Disk(Struct):
+@dataclass(slots=True)
+class _Disk:
     """The contents of a slot's disk for each partition, as its processes reported them."""
 
     flushed: dict[Place, tuple[int, Cause]] = field(default_factory=dict)

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
@@ -27,7 +28,8 @@ from fencepost_kafka.active_faults import DUPLICATES
 from fencepost_suites.common.keys import NOTHING, by_partition
 
 
-class Copy(Struct):
+@dataclass(slots=True)
+class Copy:
     """The log of a partition on one disk."""
 
     slot: str
@@ -51,7 +53,8 @@ class Copy(Struct):
         return (batch for batch in self.batches if batch.end <= offset)
 
 
-class Copies(Struct):
+@dataclass(slots=True)
+class Copies:
     """What the disks hold of a partition, what is known to be committed, and its newest record."""
 
     name: str

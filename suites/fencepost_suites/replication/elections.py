@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import (
     Cause,
@@ -64,7 +65,8 @@ class _Election(Struct, frozen=True):
     members: tuple[int, ...]
 
 
-class _Cluster(Struct):
+@dataclass(slots=True)
+class _Cluster:
     partitions: Partitions = field(default_factory=Partitions)
     brokers: Brokers = field(default_factory=Brokers)
     fenced: FencedAt = field(default_factory=FencedAt)
@@ -173,7 +175,8 @@ def _made_leader(body: PartitionCommitted, members: Iterable[int]) -> str:
     )
 
 
-class _Failed(Struct):
+@dataclass(slots=True)
+class _Failed:
     """A fenced broker: the partitions it led with full ISRs, and their leaders since."""
 
     survivors: tuple[int, ...]
@@ -182,7 +185,8 @@ class _Failed(Struct):
     eligible_leaders: dict[TopicPartition, int] = field(default_factory=dict)
 
 
-class _Failures(Struct):
+@dataclass(slots=True)
+class _Failures:
     partitions: Partitions = field(default_factory=Partitions)
     brokers: Brokers = field(default_factory=Brokers)
     failed: dict[int, _Failed] = field(default_factory=dict)
@@ -282,7 +286,8 @@ class LeadershipsSpread(Struct, frozen=True):
         return NOTHING
 
 
-class _Preferred(Struct):
+@dataclass(slots=True)
+class _Preferred:
     partitions: Partitions = field(default_factory=Partitions)
     brokers: Brokers = field(default_factory=Brokers)
     stopping: set[int] = field(default_factory=set)

@@ -4,10 +4,10 @@ replication design's three cases of when it fails)."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
-from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec import Struct
 
 from fencepost import (
     Cause,
@@ -60,7 +60,8 @@ class _Unfound(Struct, frozen=True):
     to_ns: int
 
 
-class _Search(Struct):
+@dataclass(slots=True)
+class _Search:
     """The leader of one partition since when, the clients that reached it, and the open writes."""
 
     leader: str = ""
@@ -100,7 +101,8 @@ class _Search(Struct):
         return self.former if self.former is not None and process == self.former.leader else None
 
 
-class _Searches(Struct):
+@dataclass(slots=True)
+class _Searches:
     """The partitions, and when brokers' processes served no client: by their own word, or as they
     had ended."""
 
@@ -285,7 +287,8 @@ class _Stored(Struct, frozen=True):
     began: Cause | None
 
 
-class _Sequences(Struct):
+@dataclass(slots=True)
+class _Sequences:
     """The idempotent batches in each process's log, and which process stored each first."""
 
     logs: ReplicaLogs = field(default_factory=ReplicaLogs)
@@ -385,7 +388,8 @@ class ResendIsStoredOnce(Struct, frozen=True):
         return NOTHING
 
 
-class _Queue(Struct):
+@dataclass(slots=True)
+class _Queue:
     """The writes of clients that each leader has stored and not answered."""
 
     waiting: dict[str, dict[Cause, Event]] = field(default_factory=dict)

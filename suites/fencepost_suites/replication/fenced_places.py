@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Undecided, Violated
 from fencepost_kafka import BrokerCommitted, PartitionCommitted, TopicCommitted
@@ -29,7 +30,8 @@ class _Taken(Struct, frozen=True):
     before: PartitionCommitted
 
 
-class _Owed(Struct):
+@dataclass(slots=True)
+class _Owed:
     """A fenced broker, and the places that must still be taken from it."""
 
     at: Cause
@@ -37,7 +39,8 @@ class _Owed(Struct):
     places: set[TopicPartition]
 
 
-class _Fencings(Struct):
+@dataclass(slots=True)
+class _Fencings:
     partitions: Partitions = field(default_factory=Partitions)
     brokers: Brokers = field(default_factory=Brokers)
     owed: dict[int, _Owed] = field(default_factory=dict)

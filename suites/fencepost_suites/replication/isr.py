@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
@@ -43,7 +44,8 @@ _NOT_SENT = "OPERATION_NOT_ATTEMPTED"
 sent until then."""
 
 
-class _Blocked(Struct):
+@dataclass(slots=True)
+class _Blocked:
     """How long the leader's oldest uncommitted message has waited, and the leader's request to drop
     replicas."""
 
@@ -69,7 +71,8 @@ class _Blocked(Struct):
     suspects: list[Late] = field(default_factory=list)
 
 
-class _Leaders(Struct):
+@dataclass(slots=True)
+class _Leaders:
     """The partitions, and the brokers' processes that serve no client."""
 
     partitions: dict[tuple[str, int], _Blocked] = field(default_factory=dict)
@@ -248,7 +251,8 @@ class LaggardIsDropped(Struct, frozen=True):
         )
 
 
-class _Outside(Struct):
+@dataclass(slots=True)
+class _Outside:
     """The end of each follower's own log, and the event that says so, for followers outside the
     ISR."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
@@ -30,7 +31,8 @@ from fencepost_suites.common.keys import NOTHING, by_partition, by_topic, whole_
 from fencepost_suites.common.words import named, span
 
 
-class _Asked(Struct):
+@dataclass(slots=True)
+class _Asked:
     """A broker that asks for SHUTDOWN."""
 
     ref: Cause
@@ -44,7 +46,8 @@ class _Asked(Struct):
     """The partitions that it led at that record."""
 
 
-class _Shutdowns(Struct):
+@dataclass(slots=True)
+class _Shutdowns:
     partitions: Partitions = field(default_factory=Partitions)
     brokers: Brokers = field(default_factory=Brokers)
     asked: dict[int, _Asked] = field(default_factory=dict)
@@ -125,7 +128,8 @@ class ShutdownAfterHandover(Struct, frozen=True):
         return NOTHING
 
 
-class _Leading(Struct):
+@dataclass(slots=True)
+class _Leading:
     """The processes that lead one partition by their own report, and those that know they do
     not."""
 
@@ -242,7 +246,8 @@ class OnlyLeaderServes(Struct, frozen=True):
         return NOTHING
 
 
-class _Epochs(Struct):
+@dataclass(slots=True)
+class _Epochs:
     """The leaders and epochs of a topic's partitions; a topic that is created again begins anew."""
 
     made: dict[str, int] = field(default_factory=dict)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
@@ -26,7 +27,8 @@ from fencepost_suites.common.keys import NOTHING, by_partition
 from fencepost_suites.common.replica_logs import ReplicaLogs, Terms
 
 
-class _Committed(Struct):
+@dataclass(slots=True)
+class _Committed:
     """The highest committed offset of one partition, the event that reported it, and the leader."""
 
     high_watermark: int = 0
@@ -168,7 +170,8 @@ class CommittedIsNeverLost(Struct, frozen=True):
         return NOTHING
 
 
-class _Acknowledged(Struct):
+@dataclass(slots=True)
+class _Acknowledged:
     """The highest offsets of acks=all that were answered and that reached a client, and the leader
     since."""
 
@@ -285,7 +288,8 @@ class NewLeaderHasTheAcknowledged(Struct, frozen=True):
         return NOTHING
 
 
-class _Following(Struct):
+@dataclass(slots=True)
+class _Following:
     logs: ReplicaLogs = field(default_factory=ReplicaLogs)
     terms: Terms = field(default_factory=Terms)
     began: dict[str, tuple[FollowingStarted, bool]] = field(default_factory=dict)

@@ -4,9 +4,10 @@ counts."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
@@ -31,7 +32,8 @@ LEARNT_WITHIN_NS = 2_000_000_000
 watermark."""
 
 
-class _Readable(Struct):
+@dataclass(slots=True)
+class _Readable:
     """How far any replica has committed the partition, and the batches beyond."""
 
     high_watermark: int = -1
@@ -90,7 +92,8 @@ class ReadsStayBelowWatermark(Struct, frozen=True):
         return NOTHING
 
 
-class _Learner(Struct):
+@dataclass(slots=True)
+class _Learner:
     """One follower: its own high watermark, and the one it must have learned by now."""
 
     own: int
@@ -103,7 +106,8 @@ class _Learner(Struct):
     learnt: bool = False
 
 
-class _Marks(Struct):
+@dataclass(slots=True)
+class _Marks:
     epoch: int = -1
     leaders: int = 0
     """The highest high watermark that the leader of the newest epoch has reported. A new leader may
@@ -199,7 +203,8 @@ class FollowersLearnWatermark(Struct, frozen=True):
         return NOTHING
 
 
-class _Counted(Struct):
+@dataclass(slots=True)
+class _Counted:
     """The stored ISRs of a partition, and a requested shrink that is not stored yet."""
 
     stored: dict[int, tuple[int, frozenset[int]]] = field(default_factory=dict)

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import (
     Cause,
@@ -48,7 +49,8 @@ REMOVED_WITHIN_NS = 2_000_000_000
 """A broker has removed a replica by then: it does so before it deletes the request."""
 
 
-class _Elected(Struct):
+@dataclass(slots=True)
+class _Elected:
     """The elections of a topic's partitions; a topic that is created again begins anew."""
 
     won: dict[tuple[int, int], tuple[str, Cause]] = field(default_factory=dict)
@@ -126,7 +128,8 @@ class FirstOfIsrLeads(Struct, frozen=True):
         return NOTHING
 
 
-class _Prepared(Struct):
+@dataclass(slots=True)
+class _Prepared:
     """The leader epochs in which each process has stored its ISR, by partition."""
 
     stored: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -183,7 +186,8 @@ class ServesOnceIsrIsStored(Struct, frozen=True):
         return NOTHING
 
 
-class _Times(Struct):
+@dataclass(slots=True)
+class _Times:
     """The times that were too long, and when each process's session has changed last."""
 
     suspects: list[Late] = field(default_factory=list)
@@ -235,7 +239,8 @@ class TimesAreObeyed(Struct, frozen=True):
         return judge_late(state.suspects, end)
 
 
-class _Unled(Struct):
+@dataclass(slots=True)
+class _Unled:
     """The partitions of which no ISR was ever stored: when they were first read, and by which
     event."""
 
@@ -322,7 +327,8 @@ class PathsAreTheDesigns(Struct, frozen=True):
 _REMOVING = ("unassigned", "delete")
 
 
-class _Requests(Struct):
+@dataclass(slots=True)
+class _Requests:
     """The replicas of a topic on each process, and the requests to remove them."""
 
     held: set[tuple[str, int]] = field(default_factory=set)
@@ -386,7 +392,8 @@ class StateChangesCarriedOut(Struct, frozen=True):
         ]
 
 
-class _Topics(Struct):
+@dataclass(slots=True)
+class _Topics:
     """The topics, and the processes that were active when each was first read."""
 
     active: dict[str, int] = field(default_factory=dict)

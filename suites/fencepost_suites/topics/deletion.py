@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import (
     Cause,
@@ -41,7 +42,8 @@ DONE_WITHIN_NS = 10_000_000_000
 """An active controller, or a running broker, has completed a deletion by then."""
 
 
-class _Deletions(Struct):
+@dataclass(slots=True)
+class _Deletions:
     partitions: Partitions = field(default_factory=Partitions)
     brokers: Brokers = field(default_factory=Brokers)
     owed: dict[int, tuple[Cause, set[TopicPartition]]] = field(default_factory=dict)
@@ -144,7 +146,8 @@ Held = tuple[str, str, int]
 """Slot, topic id and partition."""
 
 
-class _Replicas(Struct):
+@dataclass(slots=True)
+class _Replicas:
     ids: dict[tuple[str, str], str] = field(default_factory=dict)
     """process and topic -> the topic's id as that process knows it."""
     newest_ids: dict[str, str] = field(default_factory=dict)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_kafka import (
@@ -27,7 +28,8 @@ TURNS = 2
 differ."""
 
 
-class _Cluster(Struct):
+@dataclass(slots=True)
+class _Cluster:
     partitions: Partitions = field(default_factory=Partitions)
     brokers: Brokers = field(default_factory=Brokers)
 
@@ -120,7 +122,8 @@ class PlacedOnLive(Struct, frozen=True):
         return NOTHING
 
 
-class _Moves(Struct):
+@dataclass(slots=True)
+class _Moves:
     cluster: _Cluster = field(default_factory=_Cluster)
     since: dict[TopicPartition, tuple[tuple[int, ...], tuple[int, ...]]] = field(
         default_factory=dict
