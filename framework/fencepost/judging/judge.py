@@ -403,13 +403,11 @@ def conclude(
 
 
 def _grouped(rules: Sequence[_Rule]) -> list[_Group]:
-    """Groups rules whose `keys` are one plain function; a rule with a bound method is a group of
-    its own."""
-    groups: dict[int, _Group] = {}
+    """Groups rules whose `keys` are one function; the bound methods of two objects are two."""
+    groups: dict[Callable[[Event], Iterable[Key]], _Group] = {}
     for one in rules:
         keys = one.rule.keys
-        name = id(one) if hasattr(keys, "__self__") else id(keys)
-        groups.setdefault(name, _Group(keys, [])).rules.append(one)
+        groups.setdefault(keys, _Group(keys, [])).rules.append(one)
     return list(groups.values())
 
 
