@@ -15,7 +15,6 @@ begins.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, final
 
 from msgspec import Struct
@@ -48,22 +47,23 @@ OF_CLIENTS: frozenset[type[Struct]] = DELETIONS | {ProduceInvoked, ConsumerPosit
 
 
 @final
-@dataclass(slots=True)
 class Generations(Generic[S]):
     """A rule's state for each partition of a topic, begun anew when the topic is deleted."""
 
-    parts: dict[int, S] = field(default_factory=dict)
-    deleted_at: int = -1
-    """The offset of the newest record of a deletion."""
-    by_record: int = 0
-    by_client: int = 0
-    """How many deletions there were by the records, and by the answers to clients."""
-    made: bool = True
-    """Whether the topic was made again since the last deletion, by the records or by an answer."""
-    begun: set[tuple[str, int]] = field(default_factory=set)
-    """The processes, and partitions, whose events are of the present topic."""
-    invoked: set[str] = field(default_factory=set)
-    """The writes that were invoked since the topic was made again."""
+    def __init__(self) -> None:
+        self.parts: dict[int, S] = {}
+        self.deleted_at = -1
+        """The offset of the newest record of a deletion."""
+        self.by_record = 0
+        self.by_client = 0
+        """How many deletions there were by the records, and by the answers to clients."""
+        self.made = True
+        """Whether the topic was made again since the last deletion, by the records or by an
+        answer."""
+        self.begun: set[tuple[str, int]] = set()
+        """The processes, and partitions, whose events are of the present topic."""
+        self.invoked: set[str] = set()
+        """The writes that were invoked since the topic was made again."""
 
     def deletes(self, body: TopicCommitted | AdminCompleted) -> bool:
         """Applies a word about the topic. Returns whether it is the first one of a deletion."""
@@ -108,18 +108,21 @@ class Generations(Generic[S]):
 
 
 @final
-@dataclass(frozen=True, slots=True)
 class OfPresentTopic(Generic[S]):
-    """A rule about the messages of one partition, applied to each topic that has its name.
+    """A rule about the messages of one partition, applied to each topic that has its name."""
 
-    `rule` judges as if no topic were ever deleted; its keys are not asked for. `begins` are the
-    events that tell the topics apart. `renewed` makes the state of a partition of the next topic
-    from that of the last one; without it, a new one begins.
-    """
-
-    rule: Rule[S]
-    begins: frozenset[type[Struct]]
-    renewed: Callable[[S], S] | None = None
+    def __init__(
+        self,
+        rule: Rule[S],
+        begins: frozenset[type[Struct]],
+        renewed: Callable[[S], S] | None = None,
+    ) -> None:
+        """`rule` judges as if no topic were ever deleted; its keys are not asked for. `begins` are
+        the events that tell the topics apart. `renewed` makes the state of a partition of the next
+        topic from that of the last one; without it, a new one begins."""
+        self.rule = rule
+        self._begins = begins
+        self._renewed = renewed
 
     @property
     def clause(self) -> str:
@@ -129,7 +132,7 @@ class OfPresentTopic(Generic[S]):
     @property
     def kinds(self) -> frozenset[type[Struct]]:
         """What the rule reads, and what tells the topics apart."""
-        return self.rule.kinds | self.begins
+        return self.rule.kinds | self._begins
 
     @staticmethod
     def keys(event: Event) -> Keys:
@@ -145,7 +148,7 @@ class OfPresentTopic(Generic[S]):
         kind = type(body)
         if kind in DELETIONS:
             if state.deletes(body):
-                renewed, parts = self.renewed, state.parts
+                renewed, parts = self._renewed, state.parts
                 state.parts = {at: renewed(s) for at, s in parts.items()} if renewed else {}
             return state, NOTHING
         if (state.by_record or state.by_client) and not state.counts(event):
