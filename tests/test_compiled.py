@@ -1,4 +1,5 @@
-"""The compiled build: its modules are compiled, and give the histories that interpreted ones give.
+"""The compiled build: its modules are compiled, and give the histories and the verdicts that
+interpreted ones give.
 
 The packages are those that `./dev compile` makes, and it makes them only if sources changed.
 """
@@ -30,6 +31,7 @@ REQUIRED = os.environ.get("FENCEPOST_COMPILER") == "required"
 """Set where a missing program is a failure, and no reason to skip."""
 HARMLESS = {"frozen", "gc", "kw_only"}
 SOAK = ("fencepost", "soak", "--runtime", "simulated", "--runs", "2", "--minutes", "0.2", "--keep")
+VERDICTS = "verdicts.json"
 FILES = "import sys, importlib; print(*(importlib.import_module(n).__file__ for n in sys.argv[1:]))"
 
 
@@ -113,20 +115,23 @@ def test_the_modules_that_are_named_are_compiled_and_no_others_of_the_checkout(
 
 
 def histories(out: Path) -> dict[str, bytes]:
-    """The events files of the runs below, by seed and process, without the names of the runs."""
+    """The events and the verdicts of the runs below, without the names of the runs, by seed and
+    file."""
     found = {}
     for described in sorted(out.glob("soak/*/run.json")):
         run = json.loads(described.read_bytes())
-        for events in sorted(described.parent.glob("events/*")):
-            content = events.read_bytes().replace(run["run"].encode(), b"RUN")
-            found[f"{run['seed']}/{events.name}"] = content
+        for file in sorted((*described.parent.glob("events/*"), described.with_name(VERDICTS))):
+            content = file.read_bytes().replace(run["run"].encode(), b"RUN")
+            found[f"{run['seed']}/{file.name}"] = content
     return found
 
 
 @pytest.mark.tool
 @pytest.mark.slow
 @pytest.mark.usefixtures("compiled")
-def test_compiled_and_interpreted_modules_give_the_same_histories(tmp_path: Path) -> None:
+def test_compiled_and_interpreted_modules_give_the_same_histories_and_verdicts(
+    tmp_path: Path,
+) -> None:
     ran("./dev", "compiled", *SOAK, "--out", str(tmp_path / "compiled"))
     interpreted(*SOAK, "--out", str(tmp_path / "interpreted"))
     ours, theirs = (histories(tmp_path / one) for one in ("compiled", "interpreted"))

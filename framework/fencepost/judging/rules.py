@@ -30,14 +30,14 @@ class Evidence(StrEnum):
     SELF = "self"
 
 
-class Exercised(Struct, frozen=True):
+class Exercised(Struct, frozen=True, gc=False):
     """The situation in which the protection decides occurred, and the promise held."""
 
     at: Cause
     evidence: Evidence
 
 
-class Violated(Struct, frozen=True):
+class Violated(Struct, frozen=True, gc=False):
     """The event `at` broke the promise; `because` are the earlier events that prove it.
 
     `message` is one sentence that includes the figures.
@@ -49,14 +49,14 @@ class Violated(Struct, frozen=True):
     because: tuple[Cause, ...] = ()
 
 
-class Undecided(Struct, frozen=True):
+class Undecided(Struct, frozen=True, gc=False):
     """The evidence ends before the promise can be judged; `message` says why, in one sentence."""
 
     message: str
     at: Cause | None = None
 
 
-class Excused(Struct, frozen=True):
+class Excused(Struct, frozen=True, gc=False):
     """The event `at` would have broken the promise, if a fault had not kept the node from keeping
     it; `message` names both, in one sentence. It counts neither for the promise nor against it."""
 
