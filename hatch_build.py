@@ -18,7 +18,6 @@ from typing import Any
 from hatchling.builders.config import BuilderConfig
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-
 RULES = ("framework/fencepost/judging/", "suites/")
 
 
