@@ -9,6 +9,7 @@ from fencepost import Rule
 from fencepost_suites.availability import fencing as availability
 from fencepost_suites.availability import reading, recovery, writing
 from fencepost_suites.brokers import (
+    active_controllers,
     fencing,
     global_state,
     leases,
@@ -32,6 +33,7 @@ from fencepost_suites.control_requests import bounces, obeying, shutdowns
 from fencepost_suites.heartbeats import (
     controllers,
     isr_changes,
+    legacy_states,
     messages,
     presence,
     protocol,
@@ -88,8 +90,8 @@ ALL: tuple[Rule[Any], ...] = (
     refusals.OnlineOnceCaughtUp(),
     leases.LeaseFromBrokersStart(),
     leases.LostLeaseIsFenced(),
-    leases.OnlyActiveControllerAnswers(),
-    leases.IsolatedControllerResigns(),
+    active_controllers.OnlyActiveControllerAnswers(),
+    active_controllers.IsolatedControllerResigns(),
     registration.ActiveOnlyWhenTold(),
     registration.StatesMoveAsDrawn(),
     registration.EpochsGrow(),
@@ -178,7 +180,7 @@ ALL: tuple[Rule[Any], ...] = (
     isr_changes.UnfitIsrRefused(),
     isr_changes.AppliedBeforeAnswered(),
     protocol.OldProtocolKept(),
-    states.LegacyStaysActive(),
+    legacy_states.LegacyStaysActive(),
     presence.NewestCounts(),
     announced.UpdateIsRetried(),
     messages.FieldsAsWritten(),

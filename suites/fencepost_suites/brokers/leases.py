@@ -1,6 +1,6 @@
-"""Leases: their length, the fencing at their end, and the controller that renews them.
+"""Leases: their length, and the fencing at their end.
 
-Three of these clauses state a time. Each allows some slack for a busy machine. Each is undecided if
+Two of these clauses state a time. Each allows some slack for a busy machine. Each is undecided if
 the process it depends on stalled for more than a tenth of the lease.
 """
 
@@ -33,11 +33,10 @@ from fencepost_kafka import (
     ControllerElected,
     ControllerResigned,
     HeartbeatAnswered,
-    HeartbeatRefused,
     LeaseExpired,
     LeaseGranted,
 )
-from fencepost_suites.common.keys import NOTHING, by_broker, by_writer, whole_run
+from fencepost_suites.common.keys import NOTHING, by_broker, whole_run
 from fencepost_suites.common.words import span
 
 MS = 1_000_000
@@ -82,7 +81,8 @@ def judge_late(suspects: Sequence[Late], end: RunEnd) -> Sequence[Finding]:
     return found
 
 
-def _period_ns(body: LeaseGranted) -> int:
+def period_ns_of(body: LeaseGranted) -> int:
+    """The length of a granted lease."""
     return (body.lease_end_ms - body.lease_start_ms) * MS
 
 
@@ -267,7 +267,7 @@ class LostLeaseIsFenced(Struct, frozen=True):
         if held.active:
             self._outlived(state, event.process, held, event.at_ns, event.ref)
         held.broker_id = body.broker_id
-        held.period_ns = state.period_ns = _period_ns(body)
+        held.period_ns = state.period_ns = period_ns_of(body)
         if body.ends_at_ns > held.ends_ns:
             held.ends_ns, held.granted = body.ends_at_ns, event.ref
 
@@ -369,138 +369,4 @@ class LostLeaseIsFenced(Struct, frozen=True):
                 message = f"{state.controller} left broker {broker} unfenced for {silent}"
                 violated = Violated(known.beat, Evidence.PEER, message)
                 state.unfenced(known, violated, end.ended_at_ns)
-        return judge_late(state.suspects, end)
-
-
-@dataclass(slots=True)
-class _Active:
-    """Whether one process is the active controller."""
-
-    is_active: bool = False
-    lost: Cause | None = None
-
-
-@final
-class OnlyActiveControllerAnswers(Struct, frozen=True):
-    """QC-22. The broker's evidence is the refusal that it received."""
-
-    clause: str = "QC-22"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {ControllerElected, ControllerResigned, HeartbeatAnswered, HeartbeatRefused}
-    )
-    keys = staticmethod(by_writer)
-
-    def start(self, key: Key) -> _Active:
-        return _Active()
-
-    def step(self, state: _Active, event: Event) -> tuple[_Active, Sequence[Finding]]:
-        body = event.body
-        match body:
-            case ControllerElected():
-                return _Active(is_active=True), NOTHING
-            case ControllerResigned():
-                return _Active(lost=event.ref), NOTHING
-            case HeartbeatRefused(error="NOT_CONTROLLER"):
-                return state, (Exercised(event.ref, Evidence.PEER),)
-            case HeartbeatAnswered(error="NOT_CONTROLLER") if not state.is_active:
-                return state, (Exercised(event.ref, Evidence.SELF),)
-            case HeartbeatAnswered() if not (state.is_active and body.active):
-                message = (
-                    f"{event.process}, not the active controller, answered {body.client} with "
-                    f"{body.error}, next state {body.next_state}"
-                )
-                because = () if state.lost is None else (state.lost,)
-                return state, (Violated(event.ref, Evidence.SELF, message, because),)
-        return state, NOTHING
-
-    def end(self, state: _Active, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
-
-@dataclass(slots=True)
-class _Terms:
-    """The controllers that were elected, resigned without a majority, and renewed leases."""
-
-    elected: dict[int, tuple[int, Cause]] = field(default_factory=dict)
-    """epoch -> when, and the event."""
-    renewed: set[int] = field(default_factory=set)
-    resigned: dict[int, Cause] = field(default_factory=dict)
-    """epoch -> the resignation without a majority, until a successor is elected."""
-    processes: dict[int, str] = field(default_factory=dict)
-    suspects: list[Late] = field(default_factory=list)
-
-    def successor_of(self, epoch: int) -> tuple[int, Cause] | None:
-        """When the first controller of a later epoch was elected."""
-        later = [self.elected[e] for e in self.elected if e > epoch]
-        return min(later, key=lambda one: one[0], default=None)
-
-
-@final
-class IsolatedControllerResigns(Struct, frozen=True):
-    """QC-36. A successor treats every lease as running for one full period from its election. So
-    no lease granted in an earlier epoch may end later than that, plus a tenth of the lease. The
-    broker's evidence is the lease it holds; the controller's is that it still accepts
-    heartbeats."""
-
-    clause: str = "QC-36"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {ControllerElected, ControllerResigned, HeartbeatAnswered, LeaseGranted}
-    )
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Terms:
-        return _Terms()
-
-    def step(self, state: _Terms, event: Event) -> tuple[_Terms, Sequence[Finding]]:
-        body = event.body
-        match body:
-            case ControllerElected():
-                state.elected.setdefault(body.epoch, (event.at_ns, event.ref))
-                state.processes[body.epoch] = event.process
-                before = [epoch for epoch in state.resigned if epoch < body.epoch]
-                for epoch in before:
-                    del state.resigned[epoch]
-                if before:
-                    return state, (Exercised(event.ref, Evidence.PEER),)
-            case ControllerResigned(reason="no_majority") if body.epoch in state.renewed:
-                state.resigned[body.epoch] = event.ref
-            case HeartbeatAnswered(error="NONE", active=True):
-                self._renewed(state, event, body)
-            case LeaseGranted():
-                self._granted(state, event, body)
-        return state, NOTHING
-
-    @staticmethod
-    def _renewed(state: _Terms, event: Event, body: HeartbeatAnswered) -> None:
-        state.renewed.add(body.controller_epoch)
-        successor = state.successor_of(body.controller_epoch)
-        period_ns = body.lease_period_ms * MS
-        if successor is None or event.at_ns <= successor[0] + period_ns // 10:
-            return
-        message = (
-            f"{event.process} still renewed the lease of {body.client} in controller epoch "
-            f"{body.controller_epoch}, {span(event.at_ns - successor[0])} after a "
-            f"successor had been elected"
-        )
-        violated = Violated(event.ref, Evidence.SELF, message, (successor[1],))
-        from_ns = successor[0] - period_ns
-        state.suspects.append(Late(violated, event.process, from_ns, event.at_ns, period_ns))
-
-    @staticmethod
-    def _granted(state: _Terms, event: Event, body: LeaseGranted) -> None:
-        successor = state.successor_of(body.controller_epoch)
-        period_ns = _period_ns(body)
-        if successor is None or body.ends_at_ns <= successor[0] + period_ns + period_ns // 10:
-            return
-        over_ns = body.ends_at_ns - successor[0] - period_ns
-        message = (
-            f"{event.process} holds a lease of controller epoch {body.controller_epoch} that ends "
-            f"{span(over_ns)} after its successor may have fenced it"
-        )
-        violated = Violated(event.ref, Evidence.PEER, message, (successor[1],))
-        granter = state.processes.get(body.controller_epoch, event.process)
-        from_ns = successor[0] - period_ns
-        state.suspects.append(Late(violated, granter, from_ns, event.at_ns, period_ns))
-
-    def end(self, state: _Terms, end: RunEnd) -> Sequence[Finding]:
         return judge_late(state.suspects, end)

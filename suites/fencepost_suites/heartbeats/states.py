@@ -32,7 +32,7 @@ from fencepost_suites.brokers.leases import MS, Late, judge_late
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import span
 from fencepost_suites.heartbeats.accounts import HEARTBEAT_INFO, Registered, SentHeartbeats
-from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Declared, Term, Terms
+from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Declared, Terms
 from fencepost_suites.heartbeats.without_servers import SERVER_KINDS, Away, judge_late_but
 
 TARGETS = {2: "Active", 3: "Stopping"}
@@ -431,72 +431,3 @@ class TargetIsReached(Struct, frozen=True):
 
     def end(self, state: _Targets, end: RunEnd) -> Sequence[Finding]:
         return judge_late(state.suspects, end)
-
-
-@dataclass(slots=True)
-class _Legacy:
-    """The controllers' terms, and the registrations."""
-
-    terms: Terms = field(default_factory=Terms)
-    registered: Registered = field(default_factory=Registered)
-
-    def outlived(self, term: Term, at_ns: int) -> Sequence[Finding]:
-        """A finding for each legacy registration that was live for longer than the timeout."""
-        return tuple(
-            Exercised(known.ref, Evidence.SELF)
-            for broker, known in term.brokers.items()
-            if self.registered.version(broker, known.incarnation, known.version) < HEARTBEAT_INFO
-            and known.state in LIVE
-            and at_ns >= known.since_ns + term.timeout_ns
-        )
-
-
-@final
-class LegacyStaysActive(Struct, frozen=True):
-    """HB-23. The version of a registration is that which the broker has recorded; only without its
-    event the controller's word counts. Exercised if a legacy registration stays live past the
-    timeout in one term."""
-
-    clause: str = "HB-23"
-    kinds: frozenset[type[Struct]] = TERM_KINDS | {BrokerRegistered}
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Legacy:
-        return _Legacy()
-
-    def step(self, state: _Legacy, event: Event) -> tuple[_Legacy, Sequence[Finding]]:
-        body = event.body
-        ending = state.terms.ending(event)
-        known = None
-        if isinstance(body, BrokerRegistered):
-            state.registered.take(event, body)
-        if isinstance(body, BrokerDeclared) and event.process in state.terms.now:
-            known = state.terms.now[event.process].brokers.get(body.broker_id)
-        term = state.terms.take(event)
-        if ending is not None:
-            return state, state.outlived(ending.term, event.at_ns)
-        if not isinstance(body, BrokerDeclared):
-            return state, NOTHING
-        of = (body.broker_id, body.incarnation_id)
-        version = state.registered.version(*of, body.version)
-        if version >= HEARTBEAT_INFO:
-            return state, NOTHING
-        if body.new in ("Initial", "Inactive"):
-            one = state.registered.made.get(of)
-            message = (
-                f"{event.process} declared broker {body.broker_id} {body.new} ({body.reason}), "
-                f"though its registration is of version {version}"
-            )
-            if one is None:
-                return state, (Violated(event.ref, Evidence.SELF, message),)
-            return state, (Violated(event.ref, Evidence.PEER, message, (one.ref,)),)
-        if term is None or known is None or event.at_ns < known.since_ns + term.timeout_ns:
-            return state, NOTHING
-        return state, (Exercised(event.ref, Evidence.SELF),)
-
-    def end(self, state: _Legacy, end: RunEnd) -> Sequence[Finding]:
-        return tuple(
-            found
-            for term in state.terms.now.values()
-            for found in state.outlived(term, end.ended_at_ns)
-        )

@@ -1,0 +1,167 @@
+"""The controller that renews leases: it is the active one, and resigns once it is cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    RunEnd,
+    Violated,
+)
+from fencepost_kafka import (
+    ControllerElected,
+    ControllerResigned,
+    HeartbeatAnswered,
+    HeartbeatRefused,
+    LeaseGranted,
+)
+from fencepost_suites.brokers.leases import Late, judge_late, period_ns_of
+from fencepost_suites.common.keys import NOTHING, by_writer, whole_run
+from fencepost_suites.common.words import span
+
+MS = 1_000_000
+UNMATCHED_KEPT = 64
+
+
+@dataclass(slots=True)
+class _Active:
+    """Whether one process is the active controller."""
+
+    is_active: bool = False
+    lost: Cause | None = None
+
+
+@final
+class OnlyActiveControllerAnswers(Struct, frozen=True):
+    """QC-22. The broker's evidence is the refusal that it received."""
+
+    clause: str = "QC-22"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {ControllerElected, ControllerResigned, HeartbeatAnswered, HeartbeatRefused}
+    )
+    keys = staticmethod(by_writer)
+
+    def start(self, key: Key) -> _Active:
+        return _Active()
+
+    def step(self, state: _Active, event: Event) -> tuple[_Active, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case ControllerElected():
+                return _Active(is_active=True), NOTHING
+            case ControllerResigned():
+                return _Active(lost=event.ref), NOTHING
+            case HeartbeatRefused(error="NOT_CONTROLLER"):
+                return state, (Exercised(event.ref, Evidence.PEER),)
+            case HeartbeatAnswered(error="NOT_CONTROLLER") if not state.is_active:
+                return state, (Exercised(event.ref, Evidence.SELF),)
+            case HeartbeatAnswered() if not (state.is_active and body.active):
+                message = (
+                    f"{event.process}, not the active controller, answered {body.client} with "
+                    f"{body.error}, next state {body.next_state}"
+                )
+                because = () if state.lost is None else (state.lost,)
+                return state, (Violated(event.ref, Evidence.SELF, message, because),)
+        return state, NOTHING
+
+    def end(self, state: _Active, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Terms:
+    """The controllers that were elected, resigned without a majority, and renewed leases."""
+
+    elected: dict[int, tuple[int, Cause]] = field(default_factory=dict)
+    """epoch -> when, and the event."""
+    renewed: set[int] = field(default_factory=set)
+    resigned: dict[int, Cause] = field(default_factory=dict)
+    """epoch -> the resignation without a majority, until a successor is elected."""
+    processes: dict[int, str] = field(default_factory=dict)
+    suspects: list[Late] = field(default_factory=list)
+
+    def successor_of(self, epoch: int) -> tuple[int, Cause] | None:
+        """When the first controller of a later epoch was elected."""
+        later = [self.elected[e] for e in self.elected if e > epoch]
+        return min(later, key=lambda one: one[0], default=None)
+
+
+@final
+class IsolatedControllerResigns(Struct, frozen=True):
+    """QC-36. A successor treats every lease as running for one full period from its election. So
+    no lease granted in an earlier epoch may end later than that, plus a tenth of the lease. The
+    broker's evidence is the lease it holds; the controller's is that it still accepts
+    heartbeats."""
+
+    clause: str = "QC-36"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {ControllerElected, ControllerResigned, HeartbeatAnswered, LeaseGranted}
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Terms:
+        return _Terms()
+
+    def step(self, state: _Terms, event: Event) -> tuple[_Terms, Sequence[Finding]]:
+        body = event.body
+        match body:
+            case ControllerElected():
+                state.elected.setdefault(body.epoch, (event.at_ns, event.ref))
+                state.processes[body.epoch] = event.process
+                before = [epoch for epoch in state.resigned if epoch < body.epoch]
+                for epoch in before:
+                    del state.resigned[epoch]
+                if before:
+                    return state, (Exercised(event.ref, Evidence.PEER),)
+            case ControllerResigned(reason="no_majority") if body.epoch in state.renewed:
+                state.resigned[body.epoch] = event.ref
+            case HeartbeatAnswered(error="NONE", active=True):
+                self._renewed(state, event, body)
+            case LeaseGranted():
+                self._granted(state, event, body)
+        return state, NOTHING
+
+    @staticmethod
+    def _renewed(state: _Terms, event: Event, body: HeartbeatAnswered) -> None:
+        state.renewed.add(body.controller_epoch)
+        successor = state.successor_of(body.controller_epoch)
+        period_ns = body.lease_period_ms * MS
+        if successor is None or event.at_ns <= successor[0] + period_ns // 10:
+            return
+        message = (
+            f"{event.process} still renewed the lease of {body.client} in controller epoch "
+            f"{body.controller_epoch}, {span(event.at_ns - successor[0])} after a "
+            f"successor had been elected"
+        )
+        violated = Violated(event.ref, Evidence.SELF, message, (successor[1],))
+        from_ns = successor[0] - period_ns
+        state.suspects.append(Late(violated, event.process, from_ns, event.at_ns, period_ns))
+
+    @staticmethod
+    def _granted(state: _Terms, event: Event, body: LeaseGranted) -> None:
+        successor = state.successor_of(body.controller_epoch)
+        period_ns = period_ns_of(body)
+        if successor is None or body.ends_at_ns <= successor[0] + period_ns + period_ns // 10:
+            return
+        over_ns = body.ends_at_ns - successor[0] - period_ns
+        message = (
+            f"{event.process} holds a lease of controller epoch {body.controller_epoch} that ends "
+            f"{span(over_ns)} after its successor may have fenced it"
+        )
+        violated = Violated(event.ref, Evidence.PEER, message, (successor[1],))
+        granter = state.processes.get(body.controller_epoch, event.process)
+        from_ns = successor[0] - period_ns
+        state.suspects.append(Late(violated, granter, from_ns, event.at_ns, period_ns))
+
+    def end(self, state: _Terms, end: RunEnd) -> Sequence[Finding]:
+        return judge_late(state.suspects, end)
