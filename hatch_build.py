@@ -18,7 +18,7 @@ from typing import Any
 from hatchling.builders.config import BuilderConfig
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-RULES = ("framework/fencepost/judging/", "suites/")
+RULES = "suites/"
 
 
 class CompiledModules(BuildHookInterface[BuilderConfig]):

@@ -30,7 +30,9 @@ MISSING = 4
 REQUIRED = os.environ.get("FENCEPOST_COMPILER") == "required"
 """Set where a missing program is a failure, and no reason to skip."""
 HARMLESS = {"frozen", "gc", "kw_only"}
-SOAK = ("fencepost", "soak", "--runtime", "simulated", "--runs", "2", "--minutes", "0.2", "--keep")
+SIMULATED = ("--runtime", "simulated")
+SOAK = ("fencepost", "soak", *SIMULATED, "--runs", "2", "--minutes", "0.2", "--keep")
+DEFECT = "serves-without-lease"
 VERDICTS = "verdicts.json"
 FILES = "import sys, importlib; print(*(importlib.import_module(n).__file__ for n in sys.argv[1:]))"
 
@@ -58,7 +60,7 @@ def test_each_pattern_of_modules_names_some() -> None:
 def test_a_compiled_module_has_no_class_that_needs_its_options() -> None:
     """mypyc loses the options of msgspec's classes. Without those in HARMLESS a class accepts what
     correct code does not do, or costs more; any other one, such as `tag`, changes what a message
-    is."""
+    is. It loses most types of fields, too, so such a class cannot be decoded."""
     wrong = [
         f"{path}:{node.lineno}: {node.name}"
         for path in chosen()
@@ -140,3 +142,16 @@ def test_compiled_and_interpreted_modules_give_the_same_histories_and_verdicts(
     assert all(content.count(b'"fault.injected"') > 1 for content in harness)
     assert ours.keys() == theirs.keys()
     assert [name for name in ours if ours[name] != theirs[name]] == []
+
+
+@pytest.mark.tool
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiled")
+def test_a_search_on_compiled_modules_finds_a_defect_and_accuses_no_healthy_run(
+    tmp_path: Path,
+) -> None:
+    """A search reads the verdicts that it has written, and conducts runs by pytest."""
+    words = ("--only", DEFECT, "--clean", "1", "--json", "--out", str(tmp_path))
+    found = json.loads(ran("./dev", "compiled", "fencepost", "defects", *SIMULATED, *words))
+    assert [(one["name"], one["found"]) for one in found["defects"]] == [(DEFECT, True)]
+    assert found["clean"] == {"seeds": 1, "false_alarms": []}

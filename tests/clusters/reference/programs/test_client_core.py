@@ -73,11 +73,13 @@ def work(workload: str, plugins: Plugins, path: Path) -> dict[str, Any]:
                 clients.ask_metadata(leader, "orders"),
             )
         ]
-        cluster.eventually(reads.polled_at_least(MESSAGES + 60))
-        before = run.runtime.view.of(KafkaView).polled[reads.process]
-        reads.seek("orders", 0, 0)
-        cluster.eventually(reads.polled_at_least(before + 1))
         found["acked"] = len(writes.acked & clients.read_all("orders"))
+        shown = run.runtime.view.of(KafkaView).shown
+        stored = sum(end for (topic, _), end in shown.items() if topic == "orders")
+        cluster.eventually(reads.polled_at_least(stored))
+        reads.seek("orders", 0, 0)
+        # Nothing else is left to read, so this message is one that the seek has brought.
+        cluster.eventually(reads.polled_at_least(stored + 1))
         found["order"] = in_order(run, reads.process)
         run.finish().check()
     return found
