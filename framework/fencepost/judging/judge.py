@@ -403,11 +403,14 @@ def conclude(
 
 
 def _grouped(rules: Sequence[_Rule]) -> list[_Group]:
-    """Groups rules whose `keys` are one function; the bound methods of two objects are two."""
-    groups: dict[Callable[[Event], Iterable[Key]], _Group] = {}
+    """Groups rules whose `keys` are one function; a rule with a bound method is a group of its own.
+
+    A group keeps its function, so no two functions here have one id.
+    """
+    groups: dict[int, _Group] = {}
     for one in rules:
         keys = one.rule.keys
-        groups.setdefault(keys, _Group(keys, [])).rules.append(one)
+        groups.setdefault(id(keys), _Group(keys, [])).rules.append(one)
     return list(groups.values())
 
 

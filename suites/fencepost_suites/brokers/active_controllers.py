@@ -30,7 +30,6 @@ from fencepost_suites.common.keys import NOTHING, by_writer, whole_run
 from fencepost_suites.common.words import span
 
 MS = 1_000_000
-UNMATCHED_KEPT = 64
 
 
 @dataclass(slots=True)

@@ -207,8 +207,11 @@ class Fetching:
         asked: m.FetchPartition,
         taken: int,
     ) -> _Readable:
-        """`taken` bytes are of the partitions before. Only the first batch of a whole answer may be
-        larger than the fetch allows: without it a reader would never get past such a batch."""
+        """What a client may read of a partition now. `taken` bytes are of the partitions before.
+
+        Only the first batch of a whole answer may be larger than the fetch allows: without it a
+        reader would never get past such a batch.
+        """
         known = state.partition(topic, asked.partition)
         if known is None:
             return _Readable(None, Error.UNKNOWN_TOPIC_OR_PARTITION)
@@ -228,6 +231,7 @@ class Fetching:
         return _Readable(one, Error.NONE, below, start=start, end=end, size=size)
 
     def _event(self, one: Replica, found: _Readable, client: str, from_offset: int) -> FetchServed:
+        """The record that a client got a span of a replica."""
         return FetchServed(
             topic=one.topic,
             partition=one.index,
