@@ -76,7 +76,23 @@ def _by_path(changes: Iterable[Change]) -> Mapping[str, Sequence[Change]]:
     by_path: dict[str, set[Change]] = {}
     for change in changes:
         by_path.setdefault(change.path, set()).add(change)
-    return {path: sorted(found) for path, found in by_path.items()}
+    return {path: _not_replaced(sorted(found)) for path, found in by_path.items()}
+
+
+def _not_replaced(states: Sequence[Change]) -> Sequence[Change]:
+    """The changes of one znode without those that a later leader of the ensemble did not have.
+
+    A server that was cut off may have logged a transaction that was never committed. A leader has
+    every committed transaction, so a change of version v was made to version v - 1: what was
+    logged between the two was never committed. A version of 0 says nothing, since the znode may
+    have been deleted and created again.
+    """
+    kept: list[Change] = []
+    for change in states:
+        while kept and 0 < change.version <= kept[-1].version:
+            kept.pop()
+        kept.append(change)
+    return kept
 
 
 def _gaps(events: Iterable[Event]) -> Iterable[_Gap]:
@@ -97,11 +113,7 @@ def _gaps(events: Iterable[Event]) -> Iterable[_Gap]:
 
 
 def _filling(gap: _Gap, states: Sequence[Change]) -> Sequence[Change]:
-    """The changes that fill a gap, none if they do not fill it.
-
-    An uncommitted transaction may be in the log of a server that was cut off. Then the znode has
-    two changes with one version, and the gap stays open.
-    """
+    """The changes that fill a gap, none if they do not fill it."""
     last = next((n for n, one in enumerate(states) if one.zxid == gap.after.offset), -1)
     first = last - gap.after.skipped
     if last < 0 or first < 0:

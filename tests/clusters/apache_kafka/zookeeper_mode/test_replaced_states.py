@@ -116,16 +116,36 @@ def test_states_are_placed_between_those_that_were_read() -> None:
     [
         LOG[:2] + LOG[3:],
         LOG[:-1],
-        (*LOG, stored(6, 19, 1, 1, (1,))),
+        (*LOG, stored(10, 29, 3, 2, (1, 2))),
         LOG[1:],
         (*LOG[:2], LOG[2]._replace(data=b"{"), *LOG[3:]),
         [one._replace(path=f"/kafka{one.path}") for one in LOG],
         (),
     ],
-    ids=["hole", "end", "uncommitted", "unassigned", "rubbish", "chroot", "no-log"],
+    ids=["hole", "end", "replaced", "unassigned", "rubbish", "chroot", "no-log"],
 )
 def test_a_log_that_does_not_fill_a_gap_exactly_leaves_it_open(log: Sequence[Change]) -> None:
     assert found(log) == []
+
+
+@pytest.mark.parametrize(
+    "never_committed",
+    [
+        (stored(6, 19, 1, 1, (1,)),),
+        (stored(6, 19, 1, 2, (1, 2)),),
+        (stored(6, 18, 1, 1, (1,)), stored(6, 19, 2, 2, (2,)), stored(6, 19, 3, 2, (2,))),
+    ],
+    ids=["same", "other", "several"],
+)
+def test_what_a_later_leader_wrote_again_was_never_committed(
+    never_committed: Sequence[Change],
+) -> None:
+    assert found((*LOG, *never_committed)) == found(LOG)
+
+
+def test_a_znode_that_is_created_again_replaces_no_state_before_it() -> None:
+    again = (stored(12, 40, 0, 1, (1, 2)), stored(13, 41, 1, 1, (1,)), stored(14, 42, 2, 1, (1,)))
+    assert found((*LOG, *again)) == found(LOG)
 
 
 def test_the_logs_of_several_servers_are_one() -> None:
