@@ -9,6 +9,7 @@ with `WorkerConfig` and one of `ClientOptions`; an administrator, a probe and a 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import ceil
 
 from msgspec import Struct
 
@@ -27,9 +28,10 @@ class ProducerOptions(
     """Produces to the partitions in turn until `count` messages were invoked (0: until stopped).
 
     `acks` is 0, 1 or -1 (all); `rate` is messages a second; `size` the bytes of a message, which
-    begins with its operation id. When stopped, it waits `flush_ms` for reports; the outcome of the
-    rest is unknown. `settings`, here and below, are the client library's own; they override those
-    of the worker.
+    begins with its operation id. The messages of `linger_ms` go to one partition, in one batch if
+    nothing delays them, as with Kafka's sticky partitioner (KIP-480); 0: each message is a batch
+    of its own. When stopped, it waits `flush_ms` for reports; the outcome of the rest is unknown.
+    `settings`, here and below, are the client library's own; they override those of the worker.
     """
 
     partitions: tuple[tuple[str, int], ...]
@@ -38,8 +40,18 @@ class ProducerOptions(
     count: int = 0
     rate: float = 50.0
     size: int = 100
+    linger_ms: int = 0
     flush_ms: int = 10_000
     settings: Mapping[str, str] = {}
+
+    @property
+    def in_a_row(self) -> int:
+        """How many messages in a row go to one partition."""
+        return max(1, ceil(self.rate * self.linger_ms / 1000))
+
+    def place(self, number: int) -> tuple[str, int]:
+        """The topic and partition of the message with that number; the first one has 0."""
+        return self.partitions[number // self.in_a_row % len(self.partitions)]
 
 
 class ConsumerOptions(

@@ -15,6 +15,7 @@ from fencepost import (
     Condition,
     Event,
     Inconclusive,
+    UsageError,
     View,
     Violation,
     Workers,
@@ -62,6 +63,9 @@ from fencepost_kafka.view import KafkaView
 MS = 1_000_000
 LOADED_TOPICS = ("orders", "audit")
 LOAD_RATE = 20.0
+LOAD_LINGER_MS = 150
+"""Of one of the producers: with that rate, it sends batches of three messages."""
+MOST_LINGER_MS = 10_000
 CONSUMERS = 2
 ACKS = {"all": -1, "1": 1, "0": 0}
 PROBE_LIMIT_MS = 5_000
@@ -187,6 +191,7 @@ class KafkaClients:
         rate: float = 50.0,
         idempotent: bool | None = None,
         size: int = 100,
+        linger_ms: int = 0,
         settings: Mapping[str, str] | None = None,
         may_die: bool = False,
     ) -> Writes:
@@ -194,9 +199,14 @@ class KafkaClients:
         limit).
 
         It writes to all partitions of the topics in turn. A topic that does not exist is created
-        first. Producers with acks=all are idempotent by default. `settings` are the client
-        library's own. `may_die`: a crash of that library is recorded and does not end the run.
+        first. The messages of `linger_ms` are one batch, to one partition. Producers with acks=all
+        are idempotent by default. `settings` are the client library's own. `may_die`: a crash of
+        that library is recorded and does not end the run.
+
+        Raises UsageError for a `linger_ms` after which a message would be too old to be sent.
         """
+        if not 0 <= linger_ms <= MOST_LINGER_MS:
+            raise UsageError(f"linger_ms is 0 to {MOST_LINGER_MS} milliseconds, not {linger_ms}")
         acknowledged = ACKS[str(acks)]
         options = ProducerOptions(
             partitions=self._places(topics),
@@ -205,6 +215,7 @@ class KafkaClients:
             count=count,
             rate=rate,
             size=size,
+            linger_ms=linger_ms,
             settings=settings or {},
         )
         return Writes(self._runtime, self._start("producer", options, may_die), count)
@@ -329,8 +340,8 @@ class KafkaClients:
     # ------------------------------------------------------------- what the framework asks for
 
     def load(self, selectors: Sequence[str] = ()) -> None:
-        """Two topics of three partitions, two producers with different acks, two consumers: it is
-        evidence if only one of them gets a message.
+        """Two topics of three partitions, two producers, two consumers: it is evidence if only one
+        of them gets a message. The producers differ in their acks and in the size of their batches.
 
         If selectors name topics (`@leader/orders/0`), these are used instead. librdkafka sometimes
         crashes when a leader is lost; the run goes on with the other clients.
@@ -341,7 +352,8 @@ class KafkaClients:
             self._ensure_topic(topic)
         self._loaded = topics
         self.produce(*topics, acks="all", rate=LOAD_RATE, may_die=True)
-        self.produce(topics[-1], acks="1", rate=LOAD_RATE, may_die=True)
+        linger_ms = LOAD_LINGER_MS
+        self.produce(topics[-1], acks="1", rate=LOAD_RATE, linger_ms=linger_ms, may_die=True)
         for _ in range(CONSUMERS):
             self.consume(*topics, may_die=True)
 

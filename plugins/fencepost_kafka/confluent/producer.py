@@ -46,7 +46,7 @@ class ProducerWork:
         own: dict[str, object] = {
             "acks": acks,
             "enable.idempotence": options.idempotent,
-            "linger.ms": 0,
+            "linger.ms": options.linger_ms,
             "message.timeout.ms": 30_000,
             "request.timeout.ms": 5_000,
             "retry.backoff.ms": 50,
@@ -54,6 +54,8 @@ class ProducerWork:
             "statistics.interval.ms": _STATISTICS_MS if options.idempotent else 0,
             "stats_cb": self._statistics,
         }
+        if options.linger_ms:
+            own["batch.num.messages"] = options.in_a_row  # a batch that is full waits no longer
         self._identity: _Identity | None = None
         self._reported_ns = time.monotonic_ns()
         self._producer = Producer(session.settings(own, options.settings.items()))
@@ -89,7 +91,7 @@ class ProducerWork:
         """Hands one message over; returns False if the producer cannot go on."""
         options = self._options
         operation = f"{self._session.config.process}:{number}"
-        topic, partition = options.partitions[number % len(options.partitions)]
+        topic, partition = options.place(number)
         self._session.recorder.record(
             ProduceInvoked(
                 operation=operation,

@@ -1,6 +1,8 @@
 """A producer: sends messages at a steady rate, in order, to each partition's leader. It sends a
 message again if the answer proves nothing, and records the outcome that the answer proves.
 
+A batch waits for all messages of `linger_ms`, and the next one goes to another partition.
+
 When a batch fails, no further batch is sent until all batches in flight have an answer; then the
 failed ones are sent again, in their order. So an idempotent producer keeps its sequence numbers in
 order (KIP-98).
@@ -97,10 +99,13 @@ class ProducerClient:
         self.done = False
         self._process = process
         self._options = options
+        self._in_a_row = options.in_a_row
         self._routes = routes
         self._out = out
         self._began_ns = now.monotonic_ns
         self._number = 0
+        self._gathering: Place | None = None
+        """The partition to which the next message goes, too, in the batch of the last one."""
         self._partitions = {place: _Partition() for place in options.partitions}
         self._busy: dict[Place, _Partition] = {}
         """The partitions with messages that have no outcome yet."""
@@ -116,6 +121,7 @@ class ProducerClient:
 
     def stop(self, now: Instant) -> None:
         """Sends nothing new; waits for open messages."""
+        self._gathering = None
         if self._stop_ns is None:
             self._stop_ns = now.monotonic_ns + self._options.flush_ms * MS
 
@@ -171,7 +177,7 @@ class ProducerClient:
     def _invoke(self, now: Instant) -> None:
         options = self._options
         operation = f"{self._process}:{self._number}"
-        place = options.partitions[self._number % len(options.partitions)]
+        place = options.place(self._number)
         self._number += 1
         topic, partition = place
         self._out.note(
@@ -188,6 +194,7 @@ class ProducerClient:
         limit_ns = now.monotonic_ns + MESSAGE_LIMIT_NS
         self._busy[place] = self._partitions[place]
         self._busy[place].unsent.append((operation, value, limit_ns))
+        self._gathering = place if self._number % self._in_a_row else None
 
     def _expire(self, one: _Partition, now: Instant) -> None:
         while one.unsent and one.unsent[0][2] <= now.monotonic_ns:
@@ -218,7 +225,7 @@ class ProducerClient:
             return
         if not self._has_producer(one, now):
             return
-        while one.unsent and one.may_send():
+        while one.unsent and place != self._gathering and one.may_send():
             batch = self._form(place, one, now)
             one.sent.append(batch)
             self._dispatch(batch, one)

@@ -18,11 +18,12 @@ SECOND = 1_000_000_000
 
 
 class Sent(NamedTuple):
-    """A produce request: its partition, producer id and first sequence number."""
+    """A produce request: its partition, producer id, first sequence number and messages."""
 
     partition: int
     producer: int
     sequence: int
+    messages: int = 1
 
 
 def unanswered(sent: Sent) -> Error | None:
@@ -39,6 +40,7 @@ class Bench:
         answer: Callable[[Sent], Error | None] = unanswered,
         every_s: float = 5,
         lasts: Callable[[Sent], int] = lambda sent: SECOND // 10,
+        linger_ms: int = 0,
     ) -> None:
         self.out = Outbox()
         routes: Any = SimpleNamespace(
@@ -50,7 +52,9 @@ class Bench:
             answered=lambda *_: False,
             failed=lambda *_: False,
         )
-        options = ProducerOptions(partitions=(("orders", 0), ("orders", 1)), rate=1 / every_s)
+        options = ProducerOptions(
+            partitions=(("orders", 0), ("orders", 1)), rate=1 / every_s, linger_ms=linger_ms
+        )
         self.producer = ProducerClient("p#1", options, routes, self.out, Instant(0, 0))
         self.answer = answer
         self.lasts = lasts
@@ -102,7 +106,8 @@ class Bench:
                 (part,) = topic.partition_data
                 assert part.records is not None
                 batch = record_batch.parse(part.records)
-                one = Sent(part.index, batch.producer_id, batch.base_sequence)
+                count = batch.last_offset_delta + 1
+                one = Sent(part.index, batch.producer_id, batch.base_sequence, count)
                 self.open[effect.call_id] = one, self.now_ns + self.lasts(one)
 
 
@@ -153,3 +158,33 @@ def test_a_leader_can_recognise_a_batch_again_that_had_no_answer() -> None:
     assert [bench.outcomes.get(f"p#1:{number}") for number in (2, 4, 8)] == [None, "ok", "ok"]
     bench.passes(5 * SECOND)
     assert [bench.outcomes.get(f"p#1:{number}") for number in (2, 12, 40)] == ["ok"] * 3
+
+
+def test_a_batch_has_the_messages_of_its_linger_and_the_next_one_goes_to_another_partition() -> (
+    None
+):
+    bench = Bench(lambda sent: Error.NONE, every_s=0.2, linger_ms=600)
+    sent = bench.passes(2 * SECOND)
+    assert sent == [Sent(0, 7, 0, 3), Sent(1, 7, 0, 3), Sent(0, 7, 3, 3)]
+    assert [bench.outcomes.get(f"p#1:{number}") for number in (0, 5, 8, 9)] == ["ok"] * 3 + [None]
+
+
+def test_a_producer_that_stops_waits_for_no_further_messages() -> None:
+    bench = Bench(lambda sent: Error.NONE, every_s=0.4, linger_ms=900)
+    assert bench.passes(SECOND // 2) == []
+    bench.producer.stop(Instant(SECOND // 2, 0))
+    assert bench.passes(SECOND) == [Sent(0, 7, 0, 2)]
+
+
+def test_a_batch_is_sent_again_while_the_next_one_of_its_partition_is_gathered() -> None:
+    failures = [None]
+
+    def answer(sent: Sent) -> Error | None:
+        return failures.pop() if failures and sent.partition == 0 else Error.NONE
+
+    bench = Bench(answer, every_s=0.2, linger_ms=600, lasts=lambda sent: SECOND)
+    bench.passes(
+        14 * SECOND // 10
+    )  # The first batch fails. Two of the next three messages are here.
+    assert bench.passes(15 * SECOND // 10) == [Sent(0, 7, 0, 3)]
+    assert bench.passes(16 * SECOND // 10) == [Sent(0, 7, 3, 3)]

@@ -11,7 +11,7 @@ import pytest
 from fencepost.history.run_folder import RunFolder
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.run import Run, RunSpec
-from fencepost_kafka import KafkaView, Polled, ProduceCompleted
+from fencepost_kafka import KafkaView, LogAppended, Polled, ProduceCompleted
 
 pytestmark = pytest.mark.real
 
@@ -51,6 +51,9 @@ def work(workload: str, plugins: Plugins, path: Path) -> dict[str, Any]:
             writes = clients.produce("orders", acks=acks, count=30)
             cluster.eventually(writes.settled)
             found["kinds"][acks] = outcomes(run, writes.process)
+        writes = clients.produce("orders", count=18, rate=10, linger_ms=300)
+        cluster.eventually(writes.settled)
+        found["batches"] = largest_batch(run, writes.process)
         reads = clients.consume("orders")
         writes = clients.produce("orders", acks="all", count=MESSAGES, rate=60)
         cluster.eventually(writes.acked_at_least(20))
@@ -97,6 +100,22 @@ def outcomes(run: Run, process: str) -> dict[str, int]:
     return dict(counted)
 
 
+def largest_batch(run: Run, process: str) -> int:
+    """The most messages of a producer that a leader appended in one batch."""
+    events = run.runtime.events()
+    own = {
+        (e.body.partition, e.body.offset)
+        for e in events
+        if e.process == process and isinstance(e.body, ProduceCompleted)
+    }
+    stored = [e.body for e in events if isinstance(e.body, LogAppended) and e.body.as_leader]
+    return max(
+        batch.log_end - batch.base_offset
+        for batch in stored
+        if (batch.partition, batch.base_offset) in own
+    )
+
+
 def in_order(run: Run, process: str) -> bool:
     """Whether a consumer got each partition's messages without a gap, but for one seek."""
     jumps = 0
@@ -110,7 +129,7 @@ def in_order(run: Run, process: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "what", ["administration", "kinds", "through a death", "probes", "acked", "order"]
+    "what", ["administration", "kinds", "batches", "through a death", "probes", "acked", "order"]
 )
 def test_the_core_records_what_librdkafka_records(
     what: str, results: dict[str, dict[str, Any]]
@@ -121,5 +140,6 @@ def test_the_core_records_what_librdkafka_records(
 def test_the_work_was_done(results: dict[str, dict[str, Any]]) -> None:
     for found in results.values():
         assert found["through a death"] == {"ok": MESSAGES, "with an offset": MESSAGES}
+        assert found["batches"] == 3
         assert found["acked"] == MESSAGES
         assert found["order"]
