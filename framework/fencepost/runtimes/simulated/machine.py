@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from random import Random  # noqa: TID251 - a seeded stream, passed in
-from typing import Any, final
+from typing import final
 
 from msgspec import Struct
 
@@ -41,8 +42,11 @@ class Clock:
 
     def true_ns(self, monotonic_ns: int) -> int:
         """The first virtual time at which the monotonic clock shows this time."""
-        elapsed = (monotonic_ns - self._origin_ns) * PER_BILLION
-        return self._origin_ns - (-elapsed // (PER_BILLION + self._drift))
+        # In two parts, since a product of two times takes Python's long integers.
+        rate = PER_BILLION + self._drift
+        elapsed = monotonic_ns - self._origin_ns
+        whole, rest = elapsed // rate, elapsed % rate
+        return self._origin_ns + whole * PER_BILLION - (-rest * PER_BILLION // rate)
 
     def wall_ms(self, true_ns: int) -> int:
         """The time of the wall clock at a virtual time."""
@@ -92,7 +96,7 @@ class Machine:
         self._due_ns: int | None = None
         """The virtual time of the process's deadline, which only an input can change."""
         self._stopped_ns = -1
-        self._kept: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self._kept: list[Callable[[], None]] = []
 
     def run(self, program: SimulatedProcess) -> None:
         """The process begins."""
@@ -141,27 +145,27 @@ class Machine:
 
     def connected(self, connection: int, port: int) -> None:
         assert self._program is not None
-        self._do(self._program.accepted, connection, port)
+        self._do(partial(self._program.accepted, connection, port))
 
     def arrived(self, connection: int, message: object) -> None:
         assert self._program is not None
-        self._do(self._program.received, connection, message)
+        self._do(partial(self._program.received, connection, message))
 
     def cut_off(self, connection: int, reason: str) -> None:
         assert self._program is not None
-        self._do(self._program.broken, connection, reason)
+        self._do(partial(self._program.broken, connection, reason))
 
     # ---------------------------------------------------------------------- what the harness does
 
     def command(self, command: Mapping[str, object]) -> None:
         """Gives a client a command."""
         assert self._program is not None
-        self._do(self._program.command, command)
+        self._do(partial(self._program.command, command))
 
     def signalled(self, what: Signal) -> None:
         """SIGTERM or SIGINT."""
         assert self._program is not None
-        self._do(self._program.signalled, what)
+        self._do(partial(self._program.signalled, what))
 
     @property
     def stopped(self) -> bool:
@@ -180,8 +184,8 @@ class Machine:
         stood_ns, self._stopped_ns = self._agenda.now_ns - self._stopped_ns, -1
         self._record(self.process.name, Stalled(stalled_ns=stood_ns), None)
         kept, self._kept = self._kept, []
-        for action, arguments in kept:
-            self._do(action, *arguments)
+        for action in kept:
+            self._do(action)
         self._arm()
 
     def end(self) -> None:
@@ -191,14 +195,14 @@ class Machine:
 
     # ------------------------------------------------------------------------------------- workings
 
-    def _do(self, action: Callable[..., None], *arguments: Any) -> None:
+    def _do(self, action: Callable[[], None]) -> None:
         if not self.alive:
             return
         if self._stopped_ns >= 0:
-            self._kept.append((action, arguments))
+            self._kept.append(action)
             return
         try:
-            action(*arguments)
+            action()
         except Exception as broken:  # the process fails, not the run
             if self.alive:
                 self.end()
@@ -223,7 +227,7 @@ class Machine:
         due_ns = max(due_ns, now_ns + 1)
         if self._wake_ns <= now_ns or due_ns < self._wake_ns:
             self._wake_ns = due_ns
-            self._agenda.at(due_ns, self._woken, due_ns)
+            self._agenda.at(due_ns, partial(self._woken, due_ns))
 
     def _woken(self, due_ns: int) -> None:
         if not self.alive or due_ns != self._wake_ns or self._stopped_ns >= 0:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random  # noqa: TID251 - a seeded stream, passed in
 from typing import Protocol, final
 
@@ -119,7 +120,7 @@ class SimulatedNetwork:
         self._dialled += 1
         one = _Connection(self._dialled, link, [dialler, None])
         self._connections[one.number] = one
-        self._schedule(one, 1, 0, self._connect, one, port)
+        self._schedule(one, 1, 0, partial(self._connect, one, port))
         return one.number
 
     def send(self, sender: End, number: int, message: object, size: int = KILOBYTE) -> None:
@@ -131,7 +132,7 @@ class SimulatedNetwork:
             self._break(one, "connection reset")
             return
         side = 1 if one.ends[0] is sender else 0
-        self._schedule(one, side, size, self._arrive, one, side, message, size)
+        self._schedule(one, side, size, partial(self._arrive, one, side, message, size))
 
     def hang_up(self, end: End, number: int, reason: str = "connection closed") -> None:
         """Closes a connection from one end."""
@@ -140,7 +141,7 @@ class SimulatedNetwork:
             return
         one.open = False
         side = 1 if one.ends[0] is end else 0
-        self._schedule(one, side, 0, self._tell, one, side, reason)
+        self._schedule(one, side, 0, partial(self._tell, one, side, reason))
 
     def gone(self, end: End) -> None:
         """A process is gone: the other ends of its connections are notified."""
@@ -154,8 +155,7 @@ class SimulatedNetwork:
         one: _Connection,
         side: int,
         size: int,
-        action: Callable[..., None],
-        *arguments: object,
+        action: Callable[[], None],
     ) -> None:
         """Schedules an action for the arrival time of the next message of that size in this
         direction."""
@@ -173,7 +173,7 @@ class SimulatedNetwork:
                 delay += one.sent[side] - self._agenda.now_ns
         at = max(one.last[side] + 1, self._agenda.now_ns + delay)
         one.last[side] = at
-        self._agenda.at(at, action, *arguments)
+        self._agenda.at(at, action)
 
     def _is_cut(self, one: _Connection, side: int) -> bool:
         """Whether nothing reaches this end now."""
@@ -188,7 +188,7 @@ class SimulatedNetwork:
         target = self._living(one.link.target)
         if target is None or not target.listens(port):
             one.open = False
-            self._schedule(one, 0, 0, self._tell, one, 0, "connection refused")
+            self._schedule(one, 0, 0, partial(self._tell, one, 0, "connection refused"))
             return
         one.ends[1] = target
         target.connected(one.number, port)
@@ -205,7 +205,7 @@ class SimulatedNetwork:
                 self._deliver(one, side, message, size)
             case Waiting() as waiting if waiting.chosen and hold.what.action == "delay":
                 due_ns = self._agenda.now_ns + hold.what.delay_ms * MS
-                self._agenda.at(due_ns, self._due, hold, waiting)
+                self._agenda.at(due_ns, partial(self._due, hold, waiting))
 
     def _deliver(self, one: _Connection, side: int, message: object, size: int = KILOBYTE) -> None:
         if self._is_cut(one, side):
@@ -232,7 +232,7 @@ class SimulatedNetwork:
         self._connections.pop(one.number, None)
         for end in one.ends:
             if end is not None:
-                self._agenda.at(self._agenda.now_ns, end.cut_off, one.number, reason)
+                self._agenda.at(self._agenda.now_ns, partial(end.cut_off, one.number, reason))
 
     # ---------------------------------------------------------------------------------- holding
 
@@ -295,7 +295,7 @@ class SimulatedNetwork:
         self._redelivering[one.number] = hold, left - 1
         if left == 1:
             one.open = False
-            self._schedule(one, 1, 0, self._tell, one, 1, "connection closed")
+            self._schedule(one, 1, 0, partial(self._tell, one, 1, "connection closed"))
 
     # ---------------------------------------------------------------------------- what faults do
 

@@ -102,7 +102,8 @@ class SimulatedRuntime:
         self._view = View(system.folds, self._layout.roles)
         self._events: list[Event] = []
         self._applied = 0
-        self._numbers: Counter[str] = Counter()
+        self._numbers: dict[str, int] = {}
+        """process -> the number of its next event."""
         self._starts: Counter[str] = Counter()
         self._machines: dict[str, Machine] = {}
         self._clients: dict[str, Machine] = {}
@@ -397,7 +398,7 @@ class SimulatedRuntime:
         return replace(receipt, evidence="; ".join([receipt.evidence, *resumed]))
 
     def _record(self, process: str, body: Struct, cause: Cause | None = None) -> Event:
-        number = self._numbers[process]
+        number = self._numbers.get(process, 0)
         self._numbers[process] = number + 1
         event = Event(
             run=self._run,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from typing import Any, final
+from typing import final
 
 from fencepost.model.clock import MS, SECOND
 
@@ -20,15 +20,15 @@ class Agenda:
     def __init__(self) -> None:
         self.now_ns = START_NS
         self.steps = 0
-        self._due: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._due: list[tuple[int, int, Callable[[], None]]] = []
         self._asked = 0
         self._spins = 0
         self._spinning_ns = 0
 
-    def at(self, at_ns: int, action: Callable[..., None], *arguments: Any) -> None:
+    def at(self, at_ns: int, action: Callable[[], None]) -> None:
         """Schedules an action at a time that is not before now."""
         self._asked += 1
-        heapq.heappush(self._due, (max(at_ns, self.now_ns), self._asked, action, arguments))
+        heapq.heappush(self._due, (max(at_ns, self.now_ns), self._asked, action))
 
     def next_ns(self) -> int | None:
         """When the next action is due."""
@@ -39,7 +39,7 @@ class Agenda:
 
         Raises RuntimeError if time does not advance any more.
         """
-        at_ns, _, action, arguments = heapq.heappop(self._due)
+        at_ns, _, action = heapq.heappop(self._due)
         self.now_ns = at_ns
         self.steps += 1
         if at_ns - self._spinning_ns > MS:
@@ -47,7 +47,7 @@ class Agenda:
         self._spins += 1
         if self._spins > MOST_STEPS_A_MS:
             raise RuntimeError(f"{self._spins} steps within a virtual millisecond: it spins")
-        action(*arguments)
+        action()
 
     def rest_until(self, at_ns: int) -> None:
         """Lets time pass during which no action is due."""

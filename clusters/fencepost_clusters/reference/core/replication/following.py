@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from fencepost_clusters.reference.core.node.deadlines import earlier
 from fencepost_clusters.reference.core.node.effects import Instant
 from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER, Settings
@@ -81,8 +82,12 @@ class Following:
 
     def deadline_ns(self) -> int | None:
         """When the next fetch is due."""
-        fetchers = [self._fetchers[leader] for leader in self._followed()]
-        return min((one.next_ns for one in fetchers if one.call is None), default=None)
+        due_ns: int | None = None
+        for leader in self._followed():
+            one = self._fetchers[leader]
+            if one.call is None:
+                due_ns = earlier(due_ns, one.next_ns)
+        return due_ns
 
     def hurry(self, now: Instant) -> None:
         """Makes refused fetches due at once: after a change of the metadata they may be

@@ -160,18 +160,18 @@ class BrokerNode:
 
     def _coordinate(self, what: Input, now: Instant) -> None:
         match what:
-            case Received():
-                self._request(what, now)
+            case Tick():
+                pass
             case Answered():
                 self._answered(what, now)
+            case Received():
+                self._request(what, now)
             case CallFailed():
                 self._failed(what, now)
             case Recovered():
                 self._take_disk(what, now)
             case ShutdownAsked():
                 self.lifecycle.stop(now)
-            case Tick():
-                pass
         self._follow_metadata(now)
         self.metrics.observe(self.raft, self.committed, self.snapshots.last_offset, now)
         self._coordination_ns = self._coordination_due_ns()

@@ -102,6 +102,8 @@ class Answers:
 
     def send_committed(self) -> None:
         """Sends the answers whose log is committed by now."""
+        if not self._waiting:
+            return
         ready = [w for w in self._waiting if w.offset <= self._raft.high_watermark]
         if ready:
             self._waiting = [w for w in self._waiting if w.offset > self._raft.high_watermark]

@@ -8,8 +8,11 @@ dropped (QC-08, QC-09).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any, cast
 from uuid import UUID
+
+from msgspec import Struct
 
 from fencepost import Cause, NodeStarted, NodeStopped
 from fencepost_clusters.reference.core.cluster import reassigning, topics
@@ -62,6 +65,9 @@ from fencepost_kafka import (
     StateReverted,
 )
 
+_Serve = Callable[[Received, Any, Instant], None]
+"""Serves the requests of one kind: the request as it came, its message, and the time."""
+
 
 class ControllerNode:
     """See the module: `handle(input, now) -> effects`, and `deadline_ns()` says when to Tick."""
@@ -106,6 +112,17 @@ class ControllerNode:
         self._leases = Leases()
         self._answers = Answers(settings, self.raft, self.committed, self._policies, self._out)
         self._next_check_ns = 0
+        self._of_quorum: dict[type[Struct], _Serve] = {
+            m.VoteRequest: self.raft.vote,
+            m.BeginQuorumEpochRequest: self.raft.begin_epoch,
+            m.EndQuorumEpochRequest: self.raft.end_epoch,
+            m.FetchRequest: self.raft.fetch,
+            m.FetchSnapshotRequest: self.raft.fetch_snapshot,
+        }
+        self._of_nodes: dict[type[Struct], _Serve] = {
+            m.BrokerHeartbeatRequest: self._heartbeat,
+            m.ControllerHeartbeatRequest: self._report,
+        }
         self.metrics = Metrics("controller", settings.node_id, policies.metadata, self._out, now)
 
     # ------------------------------------------------------------------------------------- driver
@@ -116,6 +133,8 @@ class ControllerNode:
         self._follow_leadership(now)
         self._expire(now)
         match what:
+            case Tick():
+                pass
             case Received():
                 cause = Cause(process=what.client, seq=what.correlation, request=True)
                 with self._out.caused_by(cause):
@@ -137,8 +156,6 @@ class ControllerNode:
                 self._follow_leadership(now)
                 self._out.note(NodeStopped(reason="asked to stop"))
                 self._out.add(Exit("asked to stop"))
-            case Tick():
-                pass
         self._follow_leadership(now)
         self._follow_log()
         self._maintain(now)
@@ -266,41 +283,37 @@ class ControllerNode:
         ):
             return
         message = received.message
-        if isinstance(message, quorum_messages.Request):
-            others = self.raft.electorate.others(self.settings.node_id)
-            fault = quorum_messages.fault(message, others, self.raft.epoch)
+        kind = type(message)
+        if kind in self._of_quorum:
+            asked = cast(quorum_messages.Request, message)
+            is_known, me = self.raft.electorate.is_known, self.settings.node_id
+            fault = quorum_messages.fault(asked, is_known, me, self.raft.epoch)
             if fault is not None:
                 self._out.add(Close(received.request_id, fault))
-                return
-        match message:
-            case m.VoteRequest():
-                self.raft.vote(received, message, now)
-            case m.BeginQuorumEpochRequest():
-                self.raft.begin_epoch(received, message, now)
-            case m.EndQuorumEpochRequest():
-                self.raft.end_epoch(received, message, now)
-            case m.FetchRequest():
-                self.raft.fetch(received, message, now)
-            case m.FetchSnapshotRequest():
-                self.raft.fetch_snapshot(received, message, now)
-            case m.BrokerHeartbeatRequest():
-                self._heartbeat(received, message, now)
-            case m.ControllerHeartbeatRequest():
-                self._out.add(Reply(received.request_id, self._controller_heartbeat(message, now)))
-            case _ if CHANGES.is_change(message):
-                self._change(received, now)
-            case _:
-                self._out.add(Close(received.request_id, "no request for a controller"))
+            else:
+                self._of_quorum[kind](received, message, now)
+        elif kind in self._of_nodes:
+            self._of_nodes[kind](received, message, now)
+        elif CHANGES.is_change(message):
+            self._change(received, now)
+        else:
+            self._out.add(Close(received.request_id, "no request for a controller"))
 
-    def _controller_heartbeat(
+    def _report(
+        self, received: Received, asked: m.ControllerHeartbeatRequest, now: Instant
+    ) -> None:
+        self._out.add(Reply(received.request_id, self._take_report(asked, now)))
+
+    def _take_report(
         self, asked: m.ControllerHeartbeatRequest, now: Instant
     ) -> m.ControllerHeartbeatResponse:
         if self._coordination is None:
             return m.ControllerHeartbeatResponse(error_code=Error.NOT_CONTROLLER)
-        if asked.controller_id not in self.raft.electorate.others(self.settings.node_id):
+        reporter = asked.controller_id
+        if reporter == self.settings.node_id or not self.raft.electorate.is_known(reporter):
             return m.ControllerHeartbeatResponse(error_code=Error.INVALID_REQUEST)
-        self._coordination.report(asked.controller_id, asked.last_snapshot_offset, now)
-        start = self._coordination.should_start(asked.controller_id, self.committed.applied, now)
+        self._coordination.report(reporter, asked.last_snapshot_offset, now)
+        start = self._coordination.should_start(reporter, self.committed.applied, now)
         return m.ControllerHeartbeatResponse(error_code=Error.NONE, start_snapshot=start)
 
     def _heartbeat(self, received: Received, asked: m.BrokerHeartbeatRequest, now: Instant) -> None:

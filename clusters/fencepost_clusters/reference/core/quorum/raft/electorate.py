@@ -81,6 +81,10 @@ class Electorate:
         self.voters = dict(configured)
         self._history: list[tuple[int, Voters]] = [(-1, dict(configured))]
         self._others: dict[int, Address] = {}
+        self._endpoints: tuple[m.NodeEndpoint, ...] | None = None
+        """What `endpoints` has found last; None if that has to be found again."""
+        self._learned: tuple[m.NodeEndpoint, ...] = ()
+        """The controllers that the last answer named."""
         self._bootstrap = bootstrap
         self._policies = policies
         self._out = out
@@ -98,9 +102,9 @@ class Electorate:
         """The address of a controller, from the voters or from another controller's answer."""
         return None if node is None else self.voters.get(node) or self._others.get(node)
 
-    def others(self, me: int) -> set[int]:
-        """Every other controller that is a voter in this log or in another controller's answer."""
-        return {*self.voters, *self._others} - {me}
+    def is_known(self, node: int) -> bool:
+        """Whether a controller is a voter in this log or in another controller's answer."""
+        return node in self.voters or node in self._others
 
     def take(self, records: Iterable[r.Record], base: int) -> None:
         """Applies records that were appended from `base` on."""
@@ -131,11 +135,18 @@ class Electorate:
 
     def endpoints(self) -> tuple[m.NodeEndpoint, ...]:
         """The voters as an answer names them."""
-        found = ((node, *self.voters[node]) for node in known(self.voters))
-        return tuple(m.NodeEndpoint(node_id=n, host=host, port=port) for n, host, port in found)
+        if self._endpoints is None:
+            found = ((node, *self.voters[node]) for node in known(self.voters))
+            self._endpoints = tuple(
+                m.NodeEndpoint(node_id=n, host=host, port=port) for n, host, port in found
+            )
+        return self._endpoints
 
-    def learn(self, endpoints: Iterable[m.NodeEndpoint]) -> None:
+    def learn(self, endpoints: tuple[m.NodeEndpoint, ...]) -> None:
         """Learns the controllers that an answer names; a controller uses its own log instead."""
+        if endpoints == self._learned:
+            return
+        self._learned = endpoints
         found = {one.node_id: (one.host, one.port) for one in endpoints}
         if not self._bootstrap:
             self._others.update(found)
@@ -147,6 +158,7 @@ class Electorate:
     def _replace(self, found: Voters) -> None:
         self.voters.clear()
         self.voters.update(found)
+        self._endpoints = None
         self._note_voters()
 
     def _note_voters(self) -> None:

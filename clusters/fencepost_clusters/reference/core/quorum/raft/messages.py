@@ -3,7 +3,7 @@ partition."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable
 
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
@@ -13,36 +13,36 @@ MAX_EPOCH = (1 << 31) - 1
 FARTHEST_EPOCH = 1 << 24
 """How far an epoch may be ahead of ours: more elections than a node can have missed."""
 Request = (
-    m.VoteRequest
+    m.FetchRequest
+    | m.FetchSnapshotRequest
+    | m.VoteRequest
     | m.BeginQuorumEpochRequest
     | m.EndQuorumEpochRequest
-    | m.FetchRequest
-    | m.FetchSnapshotRequest
 )
 
 
-def fault(request: Request, others: Collection[int], epoch: int) -> str | None:
+def fault(request: Request, is_voter: Callable[[int], bool], me: int, epoch: int) -> str | None:
     """Why a request cannot belong to this quorum, or None.
 
-    `others` are the other voters, `epoch` is the newest one known here.
+    `me` is the id of this node, `epoch` the newest one known here.
     """
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return "a quorum request is about one partition"
-    speaker = -1
+    speaker: int | None = None  # of a fetch: observers fetch too
     match request:
+        case m.FetchRequest() | m.FetchSnapshotRequest():
+            claimed = request.topics[0].partitions[0].current_leader_epoch
         case m.VoteRequest():
             speaker = request.topics[0].partitions[0].replica_id
             claimed = request.topics[0].partitions[0].replica_epoch
         case m.BeginQuorumEpochRequest() | m.EndQuorumEpochRequest():
             speaker = request.topics[0].partitions[0].leader_id
             claimed = request.topics[0].partitions[0].leader_epoch
-        case m.FetchRequest() | m.FetchSnapshotRequest():
-            claimed = request.topics[0].partitions[0].current_leader_epoch
     if claimed > epoch + FARTHEST_EPOCH:
         return f"epoch {claimed} is implausible in epoch {epoch}"
-    if isinstance(request, m.FetchRequest | m.FetchSnapshotRequest):
-        return None  # observers fetch too
-    return None if speaker in others else f"{speaker} is no other voter of this quorum"
+    if speaker is None or (speaker != me and is_voter(speaker)):
+        return None
+    return f"{speaker} is no other voter of this quorum"
 
 
 def vote(epoch: int, candidate: int, log_end: int, last_epoch: int) -> m.VoteRequest:

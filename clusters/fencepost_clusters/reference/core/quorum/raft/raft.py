@@ -144,7 +144,8 @@ class Raft:
         """When a Tick is wanted next."""
         served_ns = self._serving.deadline_ns()
         if self.role is Role.LEADER:
-            return min(served_ns, self._quorum_lost_ns(), *self._announced.values())
+            due_ns = min(served_ns, self._quorum_lost_ns())
+            return min(due_ns, *self._announced.values()) if self._announced else due_ns
         due_ns = served_ns if self.role is Role.OBSERVER else min(served_ns, self._election_ns)
         if self._fetch_call is None and self._fetch_from() is not None:
             return min(due_ns, self._next_fetch_ns)
@@ -178,7 +179,7 @@ class Raft:
             elif self.me not in self.voters and self.high_watermark > self.electorate.changed_at:
                 self.step_down(now, "removed")
                 self.role = Role.OBSERVER
-            else:
+            elif self._announced:
                 for voter, due in sorted(self._announced.items()):
                     if at >= due:
                         self._announce(voter, now)

@@ -6,11 +6,10 @@ All of this is soft state: a new leader starts without it.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, final
 
 from msgspec import Struct
 
-from fencepost import Cause
 from fencepost_clusters.reference.core.node.effects import (
     LONGEST_WAIT_MS,
     NEVER_NS,
@@ -67,14 +66,15 @@ class Fetched(Struct, frozen=True):
 NO_FETCH = Fetched(offset=-1, at_ms=-1, end=0, caught_up_ms=-1)
 
 
-class _Parked(Struct, frozen=True):
+@final
+class _Parked:
     """A fetch that waits for new records or a new high watermark."""
 
-    request_id: int
-    offset: int
-    requester: str
-    deadline_ns: int
-    cause: Cause | None
+    def __init__(self, request_id: int, offset: int, requester: str, deadline_ns: int) -> None:
+        self.request_id = request_id
+        self.offset = offset
+        self.requester = requester
+        self.deadline_ns = deadline_ns
 
 
 class Serving:
@@ -198,7 +198,6 @@ class Serving:
             asked.fetch_offset,
             received.client,
             now.monotonic_ns + min(request.max_wait, LONGEST_WAIT_MS) * MS,
-            self._out.cause,
         )
         news = asked.fetch_offset < self._log.end or answered < self._standing.high_watermark
         if news or not request.max_wait:
@@ -248,30 +247,30 @@ class Serving:
 
     def release(self, now: Instant, everything: bool = False) -> None:
         """Answers the fetches that have waited long enough, or whose change has come."""
-        state = (self._log.end, self._standing.high_watermark)
-        if (
-            state == self._looked
-            and now.monotonic_ns < self._due_ns
-            and self._standing.leading
-            and not everything
-        ):
+        if not self._parked:
+            return
+        now_ns, end, watermark = now.monotonic_ns, self._log.end, self._standing.high_watermark
+        refused = everything or not self._standing.leading
+        state = (end, watermark)
+        if state == self._looked and now_ns < self._due_ns and not refused:
             return
         self._looked = state
         kept: list[_Parked] = []
+        due_ns = NEVER_NS
         for parked in self._parked:
-            if everything or not self._standing.leading:
+            if refused:
                 self._answer(parked.request_id, Error.NOT_LEADER_OR_FOLLOWER)
             elif (
-                parked.offset < self._log.end
-                or self._answered_watermarks.get(parked.requester, -1)
-                < self._standing.high_watermark
-                or now.monotonic_ns >= parked.deadline_ns
+                parked.offset < end
+                or self._answered_watermarks.get(parked.requester, -1) < watermark
+                or now_ns >= parked.deadline_ns
             ):
                 self._serve(parked)
             else:
                 kept.append(parked)
+                due_ns = min(due_ns, parked.deadline_ns)
         self._parked = kept
-        self._due_ns = min((one.deadline_ns for one in kept), default=NEVER_NS)
+        self._due_ns = due_ns
 
     # ----------------------------------------------------------------------------------- snapshots
 
