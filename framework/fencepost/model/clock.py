@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Final
 
-MS = 1_000_000
+MS: Final = 1_000_000
 """Nanoseconds in a millisecond."""
-SECOND = 1_000_000_000
+SECOND: Final = 1_000_000_000
 """Nanoseconds in a second."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from typing import Final
 
 from fencepost import ClientFailed
 from fencepost_clusters.reference.client import outcomes
@@ -39,9 +40,9 @@ from fencepost_kafka import (
     RemoveVoter,
 )
 
-MOST_BYTES = 1 << 20
-PROBE_WAIT_MS = 100
-AGAIN_NS = 100 * MS
+MOST_BYTES: Final = 1 << 20
+PROBE_WAIT_MS: Final = 100
+AGAIN_NS: Final = 100 * MS
 
 CommandedProbe = (
     ProbeFetch | ProbeProduce | ProbeMetadata | ProbeController | ProbeBytes | AddVoter

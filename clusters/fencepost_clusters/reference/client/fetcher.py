@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from fencepost_clusters.reference.client.routes import MS, Place, Routes
 from fencepost_clusters.reference.core.node.effects import Address, Instant
@@ -14,10 +15,10 @@ from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import BEGINNING
 
 CHANNEL = "fetch"
-WAIT_MS = 200
-LIMIT_MS = 5_000
-MOST_BYTES = 1 << 20
-BACKOFF_NS = 100 * MS
+WAIT_MS: Final = 200
+LIMIT_MS: Final = 5_000
+MOST_BYTES: Final = 1 << 20
+BACKOFF_NS: Final = 100 * MS
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from fencepost import ClientFailed
 from fencepost_clusters.reference.client import outcomes
@@ -36,13 +37,13 @@ from fencepost_kafka import (
     ProducerOptions,
 )
 
-SECOND = 1_000 * MS
-MOST_RECOGNISED = 5
-MOST_IN_BATCH = 100
-MESSAGE_LIMIT_NS = 30 * SECOND
-REQUEST_LIMIT_MS = 5_000
-BACKOFF_NS = 50 * MS
-MOST_BACKOFF_NS = 500 * MS
+SECOND: Final = 1_000 * MS
+MOST_RECOGNISED: Final = 5
+MOST_IN_BATCH: Final = 100
+MESSAGE_LIMIT_NS: Final = 30 * SECOND
+REQUEST_LIMIT_MS: Final = 5_000
+BACKOFF_NS: Final = 50 * MS
+MOST_BACKOFF_NS: Final = 500 * MS
 _DESYNCHRONISED = {Error.OUT_OF_ORDER_SEQUENCE_NUMBER, Error.INVALID_PRODUCER_EPOCH}
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from fencepost import ClientFailed
 from fencepost_clusters.reference.client.fetcher import Came, Fetcher, Refused
@@ -28,9 +29,9 @@ from fencepost_kafka import (
 )
 
 LATEST = -1
-ASK_LIMIT_MS = 2_000
-ASK_AGAIN_NS = 100 * MS
-MOST_IN_EVENT = 500
+ASK_LIMIT_MS: Final = 2_000
+ASK_AGAIN_NS: Final = 100 * MS
+MOST_IN_EVENT: Final = 500
 
 
 class ConsumerClient:

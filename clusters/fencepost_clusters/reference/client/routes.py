@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Final
 from uuid import UUID
 
 from fencepost_clusters.reference.core.node.effects import Address, Instant
 from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.wire import messages as m
 
-MS = 1_000_000
-REFRESH_NS = 5_000 * MS
-FAST_NS = 100 * MS
+MS: Final = 1_000_000
+REFRESH_NS: Final = 5_000 * MS
+FAST_NS: Final = 100 * MS
 """How long to wait before stale metadata is requested again."""
-ASK_LIMIT_MS = 5_000
+ASK_LIMIT_MS: Final = 5_000
 CHANNEL = "client"
 Place = tuple[str, int]
 

@@ -13,7 +13,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, assert_never
+from typing import Any, Final, Protocol, assert_never
 
 import msgspec
 
@@ -31,10 +31,10 @@ from fencepost_clusters.zookeeper.client.port import Ended, SessionEvent, Unsent
 from fencepost_clusters.zookeeper.simulation.session import Server, SimulatedSession
 from fencepost_kafka import ClientCommand
 
-MS = 1_000_000
-MOST_RECOVERY_MS = 100
+MS: Final = 1_000_000
+MOST_RECOVERY_MS: Final = 100
 """The longest time that a node takes to recover its logs; the actual time is drawn."""
-MOST_CLOSING_MS = 1000
+MOST_CLOSING_MS: Final = 1000
 """The longest that a process which exits waits for a closed session's connection to end."""
 
 
@@ -267,13 +267,16 @@ class Shell:
 
     def _step(self, what: Any) -> None:
         """One step, and further steps for the answers to its effects that came within it."""
-        self._inputs.append(what)
         if self._stepping:
+            self._inputs.append(what)
             return
         self._stepping = True
-        while self._inputs and self._exit is None:
-            for effect in self.core.handle(self._inputs.popleft(), self._instant()):
+        while self._exit is None:
+            for effect in self.core.handle(what, self._instant()):
                 self._carry_out(effect)
+            if not self._inputs:
+                break
+            what = self._inputs.popleft()
         self._stepping = False
 
     def _carry_out(self, effect: e.Effect) -> None:

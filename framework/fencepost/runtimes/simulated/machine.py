@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from random import Random  # noqa: TID251 - a seeded stream, passed in
-from typing import final
+from typing import Final, final
 
 from msgspec import Struct
 
@@ -21,8 +21,8 @@ from fencepost.model.system.simulable import Chance, SimulatedProcess
 from fencepost.runtimes.simulated.network import SimulatedNetwork
 from fencepost.runtimes.simulated.virtual_time import Agenda
 
-PER_BILLION = 1_000_000_000
-WALL_ORIGIN_MS = 1_700_000_000_000
+PER_BILLION: Final = 1_000_000_000
+WALL_ORIGIN_MS: Final = 1_700_000_000_000
 """The time of a correct wall clock when virtual time begins, in milliseconds since 1970."""
 
 
@@ -35,18 +35,29 @@ class Clock:
         self._origin_ns = origin_ns
         self._drift = drift_ppb
         self._offset_ms = offset_ms
+        self._shown = (origin_ns, origin_ns)
+        """The last virtual time that was asked for, and what the monotonic clock showed then: a
+        step asks several times."""
+        self._found = (origin_ns, origin_ns)
+        """The last monotonic time that was asked for, and the virtual one: most steps leave a
+        deadline as it was."""
 
     def monotonic_ns(self, true_ns: int) -> int:
         """The time of the monotonic clock at a virtual time."""
-        return true_ns + (true_ns - self._origin_ns) * self._drift // PER_BILLION
+        last_ns, shown_ns = self._shown
+        if true_ns != last_ns:
+            shown_ns = true_ns + (true_ns - self._origin_ns) * self._drift // PER_BILLION
+            self._shown = true_ns, shown_ns
+        return shown_ns
 
     def true_ns(self, monotonic_ns: int) -> int:
         """The first virtual time at which the monotonic clock shows this time."""
-        # In two parts, since a product of two times takes Python's long integers.
-        rate = PER_BILLION + self._drift
-        elapsed = monotonic_ns - self._origin_ns
-        whole, rest = elapsed // rate, elapsed % rate
-        return self._origin_ns + whole * PER_BILLION - (-rest * PER_BILLION // rate)
+        last_ns, found_ns = self._found
+        if monotonic_ns != last_ns:
+            elapsed = (monotonic_ns - self._origin_ns) * PER_BILLION
+            found_ns = self._origin_ns - (-elapsed // (PER_BILLION + self._drift))
+            self._found = monotonic_ns, found_ns
+        return found_ns
 
     def wall_ms(self, true_ns: int) -> int:
         """The time of the wall clock at a virtual time."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random  # noqa: TID251 - a seeded stream, passed in
-from typing import Protocol, final
+from typing import Final, Protocol, final
 
 from fencepost.injection.links import Bytes
 from fencepost.injection.toxics import DOWNSTREAM, UPSTREAM, toxics
@@ -27,7 +27,7 @@ from fencepost.model.system.topology import Layout, Link
 from fencepost.runtimes.simulated.holding import LinkHold, Waiting
 from fencepost.runtimes.simulated.virtual_time import Agenda
 
-KILOBYTE = 1_000
+KILOBYTE: Final = 1_000
 """The bytes of a message."""
 _STREAMS = (DOWNSTREAM, UPSTREAM)
 """The stream of a message, by the end that it goes to: the dialling one, or the accepting one."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from random import Random  # noqa: TID251 - every stream is seeded by the run's seed
 from types import TracebackType
-from typing import Self, final
+from typing import Final, Self, final
 
 import msgspec
 from msgspec import Struct
@@ -69,9 +69,9 @@ from fencepost.runtimes.simulated.prober import SimulatedProber
 from fencepost.runtimes.simulated.session import SimulatedSession
 from fencepost.runtimes.simulated.virtual_time import START_NS, Agenda
 
-MOST_DRIFT_PPB = 20_000
+MOST_DRIFT_PPB: Final = 20_000
 """The largest drift of a machine's clock: 20 microseconds a second."""
-MOST_OFFSET_MS = 3_600_000
+MOST_OFFSET_MS: Final = 3_600_000
 """The largest offset of a machine's wall clock."""
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from typing import final
+from typing import Final, final
 
 from fencepost.model.clock import MS, SECOND
 
-START_NS = SECOND
-MOST_STEPS_A_MS = 20_000
+START_NS: Final = SECOND
+MOST_STEPS_A_MS: Final = 20_000
 """More steps than this within one virtual millisecond mean that a deadline is always due."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from fencepost import Cause
 from fencepost_clusters.reference.core.cluster import changes
@@ -14,8 +15,8 @@ from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 
-MS = 1_000_000
-RETRY_NS = 50 * MS
+MS: Final = 1_000_000
+RETRY_NS: Final = 50 * MS
 
 
 @dataclass(slots=True)

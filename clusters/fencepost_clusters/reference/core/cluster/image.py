@@ -6,7 +6,7 @@ of it; brokers keep the committed one. Values are frozen, so a copy is cheap.
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Final, TypeVar
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -17,9 +17,9 @@ from fencepost_kafka import NodeRole, PartitionCommitted
 
 K = TypeVar("K")
 
-TOPIC_RESOURCE = 2
+TOPIC_RESOURCE: Final = 2
 """Kafka's resource type of a topic in ConfigRecord."""
-BROKER_RESOURCE = 4
+BROKER_RESOURCE: Final = 4
 """Kafka's resource type of a broker; under an empty name, of all brokers."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from typing import Final
 from uuid import UUID
 
 from fencepost_clusters.reference.core.cluster.configs import OF_TOPIC
@@ -19,7 +20,7 @@ from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-MAX_PARTITIONS = 10_000
+MAX_PARTITIONS: Final = 10_000
 
 
 def metric(name: str) -> str:

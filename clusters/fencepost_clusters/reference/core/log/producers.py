@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from fencepost_clusters.reference.core.log.entry import Entry
 from fencepost_clusters.reference.wire.batch_header import BatchHeader
 from fencepost_clusters.reference.wire.errors import Error
 
 _SEQUENCES = 0x7FFFFFFF
-PRODUCER_WINDOW = 5
+PRODUCER_WINDOW: Final = 5
 """How many batches of a producer are remembered for deduplication, as Kafka's clients expect."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -55,7 +55,7 @@ def earlier(one: int | None, other: int | None) -> int | None:
     return one
 
 
-def earliest(times: Iterable[int | None]) -> int | None:
+def earliest(times: tuple[int | None, ...]) -> int | None:
     """The earliest of these times; None if there is none. Nodes ask after every step."""
     first = None
     for at in times:
@@ -64,7 +64,7 @@ def earliest(times: Iterable[int | None]) -> int | None:
     return first
 
 
-def no_later(limit: int, times: Iterable[int | None]) -> int:
+def no_later(limit: int, times: tuple[int | None, ...]) -> int:
     """The earliest of these times, and the limit if there is no earlier one."""
     first = earliest(times)
     return limit if first is None else min(first, limit)

@@ -14,6 +14,7 @@ session's order.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from msgspec import Struct
 
@@ -25,16 +26,16 @@ from fencepost_clusters.zookeeper.client import port as zk
 Address = tuple[str, int]
 """Host name and port, as the cluster names them; the shell resolves the name."""
 
-EXIT_UNREADABLE = 4
+EXIT_UNREADABLE: Final = 4
 """The exit code of a process that cannot read its disk or the metadata log."""
 
 Chance = Callable[[int, int], int]
 """Draws a whole number between two bounds, both included."""
 
 
-NEVER_NS = 1 << 62
+NEVER_NS: Final = 1 << 62
 """Later than any moment of a monotonic clock."""
-LONGEST_WAIT_MS = 30_000
+LONGEST_WAIT_MS: Final = 30_000
 """No fetch waits longer than this, even if it asks for more: its sender may have gone."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 from fencepost import UsageError, no_such
 from fencepost_clusters.reference.core.node.rights import Rights
@@ -15,7 +15,7 @@ Address = tuple[str, int]
 
 NodeRole = Literal["broker", "controller"]
 ROLES: tuple[NodeRole, ...] = get_args(NodeRole)
-MAX_ID = (1 << 31) - 1
+MAX_ID: Final = (1 << 31) - 1
 CLIENT_LISTENER = "CLIENT"
 REPLICATION_LISTENER = "REPLICATION"
 CONTROLLER_LISTENER = "CONTROLLER"

@@ -7,7 +7,7 @@ last complete interval of at least a second.
 from __future__ import annotations
 
 from collections import deque
-from typing import final
+from typing import Final, final
 
 from msgspec.structs import replace
 
@@ -19,8 +19,8 @@ from fencepost_clusters.reference.core.quorum.metadata.policies import MetadataP
 from fencepost_clusters.reference.core.quorum.raft.raft import Raft
 from fencepost_kafka import MetricsReported
 
-SECOND = 1_000_000_000
-MS = 1_000_000
+SECOND: Final = 1_000_000_000
+MS: Final = 1_000_000
 
 
 @final

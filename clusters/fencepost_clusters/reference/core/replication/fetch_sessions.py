@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 from uuid import UUID
 
 from fencepost import Cause
@@ -29,8 +30,8 @@ from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import RequestRefused
 
-MS = 1_000_000
-NEW_SESSION = 0
+MS: Final = 1_000_000
+NEW_SESSION: Final = 0
 """The session epoch of a full fetch; -1 is that of a full fetch without a session."""
 NO_TOPIC = UUID(int=0)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from msgspec import Struct
 
@@ -26,7 +27,7 @@ from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import FetchServed
 
-MS = 1_000_000
+MS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Final
 from uuid import UUID
 
 from fencepost_clusters.reference.core.node.deadlines import earlier
@@ -20,8 +21,8 @@ from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.errors import Error
 
-MS = 1_000_000
-BACKOFF_NS = 50 * MS
+MS: Final = 1_000_000
+BACKOFF_NS: Final = 50 * MS
 
 
 Position = tuple[int, int, int]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from msgspec import Struct
 
@@ -24,7 +25,7 @@ from fencepost_clusters.reference.wire.batch_header import BatchHeader
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import ProduceAnswered, RequestRefused
 
-MS = 1_000_000
+MS: Final = 1_000_000
 Key = tuple[str, int]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.batch_header import BatchHeader
 from fencepost_clusters.reference.wire.errors import Error
@@ -16,7 +18,7 @@ SENT_AGAIN = frozenset(
     )
 )
 """The errors after which a client sends the same batch again, with the same sequence number."""
-MOST = 10_000
+MOST: Final = 10_000
 """How many producers of partitions are remembered; the oldest are forgotten first."""
 
 

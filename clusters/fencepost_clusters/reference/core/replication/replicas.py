@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
-from typing import Protocol
+from typing import Final, Protocol
 from uuid import UUID
 
 from msgspec import Struct
@@ -26,12 +26,12 @@ from fencepost_clusters.reference.core.replication.roles import LossReason, Reti
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import IsrChangeAnswered, IsrChangeAsked, RemovalReason, ReplicaRemoved
 
-MS = 1_000_000
+MS: Final = 1_000_000
 _CERTAIN = frozenset({Error.INELIGIBLE_REPLICA, Error.INVALID_REQUEST})
 """Refusals after which no earlier request can have been stored, since the leader epoch was current.
 After any other refusal, such as NOT_CONTROLLER at the end of a term, a request may have been
 stored."""
-RETRY_NS = 100 * MS
+RETRY_NS: Final = 100 * MS
 
 
 class IsrOutcome(Struct, frozen=True):

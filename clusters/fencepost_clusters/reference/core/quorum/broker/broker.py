@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Final
 from uuid import UUID
 
 from fencepost import Cause, NodeStarted, NodeStopped
@@ -50,7 +51,7 @@ from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import MetricsReported, RecoveryEnded, RecoveryStarted
 
-MS = 1_000_000
+MS: Final = 1_000_000
 
 
 class BrokerNode:

@@ -9,6 +9,7 @@ it never ends later here than at the controller.
 
 from __future__ import annotations
 
+from typing import Final
 from uuid import UUID
 
 from msgspec import Struct
@@ -35,8 +36,8 @@ from fencepost_kafka import (
     LeaseGranted,
 )
 
-MS = 1_000_000
-RETRY_NS = 50 * MS
+MS: Final = 1_000_000
+RETRY_NS: Final = 50 * MS
 
 
 class _Beat(Struct, frozen=True):

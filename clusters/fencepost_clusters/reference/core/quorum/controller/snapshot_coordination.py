@@ -44,9 +44,11 @@ class Coordination:
 
     def report(self, controller: int, offset: int, now: Instant) -> None:
         """Takes the offset of a controller's last snapshot; this controller reports, too."""
-        before = self._known.get(controller)
-        self._known[controller] = _Known(offset, now.monotonic_ns)
-        if before is None or before.offset != offset:
+        known = self._known.get(controller)
+        if known is not None and known.offset == offset:
+            known.heard_ns = now.monotonic_ns
+        else:
+            self._known[controller] = _Known(offset, now.monotonic_ns)
             self._out.note(
                 SnapshotKnown(controller=controller, offset=offset, controller_epoch=self._epoch)
             )

@@ -7,6 +7,8 @@ voter.
 
 from __future__ import annotations
 
+from typing import Final
+
 from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.node.settings import CONTROLLER_LISTENER
 from fencepost_clusters.reference.core.quorum.controller.decision_context import Quorum
@@ -16,7 +18,7 @@ from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
 
-CAUGHT_UP_WITHIN = 100
+CAUGHT_UP_WITHIN: Final = 100
 """How many committed records a new voter may lack."""
 
 

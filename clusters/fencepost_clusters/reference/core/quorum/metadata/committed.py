@@ -6,6 +6,7 @@ Controllers and brokers both use it: only committed records are visible (QC-08).
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 from zlib import crc32
 
 from fencepost_clusters.reference.core.cluster.image import Image
@@ -23,7 +24,7 @@ from fencepost_kafka import (
     TopicMarked,
 )
 
-DIGEST_RECORDS = 32
+DIGEST_RECORDS: Final = 32
 """How many records there are between two digests of a small state."""
 Replayed = Callable[[r.Record, int], None]
 

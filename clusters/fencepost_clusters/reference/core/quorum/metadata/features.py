@@ -11,13 +11,14 @@ learns of a level exactly where the records written at that level begin. There i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
 
-FEATURE_RESOURCE = 64
+FEATURE_RESOURCE: Final = 64
 """Our resource type of a feature in ConfigRecord; Kafka's end at 32."""
 METADATA_FORMAT = "metadata.format"
 SUPPORTED: Mapping[str, tuple[int, int]] = {METADATA_FORMAT: (1, r.MAX_LEVEL)}

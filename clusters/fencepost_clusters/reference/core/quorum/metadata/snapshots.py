@@ -7,7 +7,7 @@ replays the log after it has the same state.
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 from uuid import UUID
 from zlib import crc32
 
@@ -34,7 +34,7 @@ from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire import records as r
 from fencepost_kafka import MetadataDigest, SnapshotLoaded, SnapshotStarted, SnapshotStored
 
-SLICE_NS = 10_000_000
+SLICE_NS: Final = 10_000_000
 """The time between two slices."""
 
 

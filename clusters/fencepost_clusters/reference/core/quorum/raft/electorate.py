@@ -12,7 +12,7 @@ once that record is committed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeGuard
+from typing import Final, TypeGuard
 
 from fencepost_clusters.reference.core.node.effects import Address
 from fencepost_clusters.reference.core.node.outbox import Outbox
@@ -24,7 +24,7 @@ from fencepost_clusters.reference.wire import records as r
 from fencepost_kafka import QuorumLearned
 
 Voters = Mapping[int, Address]
-WHOLE_CLUSTER = 4
+WHOLE_CLUSTER: Final = 4
 """Kafka's resource type of a broker; without a name, of all of them."""
 VOTERS_SETTING = "controller.quorum.voters"
 

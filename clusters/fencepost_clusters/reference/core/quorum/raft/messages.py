@@ -4,13 +4,14 @@ partition."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 
-MAX_FETCH_BYTES = 1 << 20
-MAX_EPOCH = (1 << 31) - 1
-FARTHEST_EPOCH = 1 << 24
+MAX_FETCH_BYTES: Final = 1 << 20
+MAX_EPOCH: Final = (1 << 31) - 1
+FARTHEST_EPOCH: Final = 1 << 24
 """How far an epoch may be ahead of ours: more elections than a node can have missed."""
 Request = (
     m.FetchRequest

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Literal
+from typing import Final, Literal
 
 from fencepost_clusters.reference.core.node.effects import (
     EXIT_UNREADABLE,
@@ -47,7 +47,7 @@ from fencepost_kafka import (
     VoteAnswered,
 )
 
-MS = 1_000_000
+MS: Final = 1_000_000
 ResignReason = Literal["no_majority", "higher_epoch", "removed", "shutdown"]
 
 

@@ -6,7 +6,7 @@ All of this is soft state: a new leader starts without it.
 
 from __future__ import annotations
 
-from typing import Protocol, final
+from typing import Final, Protocol, final
 
 from msgspec import Struct
 
@@ -24,8 +24,8 @@ from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataL
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 
-MS = 1_000_000
-MOST_KNOWN = 10_000
+MS: Final = 1_000_000
+MOST_KNOWN: Final = 10_000
 """How many nodes, and clients, are remembered: the limit is needed since any process may invent
 ids."""
 

@@ -21,7 +21,7 @@ class RaftTiming:
     def resign_after_ns(self) -> int:
         """Shorter than any follower waits before it stands for election, by a fifth for a slow
         machine."""
-        return self.fetch_timeout_ns * 4 // 5
+        return self.fetch_timeout_ns - self.fetch_timeout_ns // 5
 
 
 def raft_timing(settings: Settings) -> RaftTiming:
