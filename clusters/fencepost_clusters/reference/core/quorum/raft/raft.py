@@ -557,6 +557,7 @@ class Raft:
         if part.records and self.me in self.voters:
             self._out.add(Sync(LOG_NAME))
         self.high_watermark = max(self.high_watermark, min(part.high_watermark, self.log.end))
+        self._fetch(now)
 
     def _snapshot_fetched(self, peer: int, part: m.PartitionSnapshotData, now: Instant) -> None:
         """Adds a part of a snapshot; after the last one, the log begins at its offset."""
