@@ -9,10 +9,10 @@ through the codec.
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import Any, Final, Protocol, assert_never
 
 import msgspec
@@ -156,7 +156,7 @@ class Shell:
             self._recovered_ns = None
             self._step(self._disk.recover())
         while self._timeouts and self._timeouts[0][0] <= now_ns:
-            _, call_id, connection = heapq.heappop(self._timeouts)
+            _, call_id, connection = heappop(self._timeouts)
             one = self._outgoing.get(connection)
             if one is not None and call_id in one.calls:
                 self._host.hang_up(connection)
@@ -182,7 +182,7 @@ class Shell:
             one = self._outgoing.get(connection)
             if one is not None and call_id in one.calls:
                 return due_ns
-            heapq.heappop(self._timeouts)
+            heappop(self._timeouts)
         return None
 
     def accepted(self, connection: int, port: int) -> None:
@@ -364,7 +364,7 @@ class Shell:
         if not (isinstance(call.message, m.ProduceRequest) and call.message.acks == 0):
             self._outgoing[connection].calls.add(call.call_id)
             due_ns = self._host.monotonic_ns() + call.timeout_ms * MS
-            heapq.heappush(self._timeouts, (due_ns, call.call_id, connection))
+            heappush(self._timeouts, (due_ns, call.call_id, connection))
 
     def _reply(self, reply: e.Reply) -> None:
         connection, correlation = self._requests.pop(reply.request_id, (-1, -1))

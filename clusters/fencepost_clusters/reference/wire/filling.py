@@ -16,27 +16,27 @@ Read = Callable[[str, int, int], bytes]
 
 def filled(answer: m.Response | None, read: Read) -> m.Response | None:
     """The same answer with the records that its slices name, and the offsets that it searches."""
-    match answer:
-        case m.FetchResponse() if _has_slices(answer):
-            fetched = tuple(
-                replace(one, partitions=tuple(_with_records(part, read) for part in one.partitions))
-                for one in answer.responses
-            )
-            return replace(answer, responses=fetched)
-        case m.ListOffsetsResponse():
-            listed = tuple(
-                replace(one, partitions=tuple(_with_offset(part, read) for part in one.partitions))
-                for one in answer.topics
-            )
-            return replace(answer, topics=listed)
-        case _:
-            return answer
+    if type(answer) is m.FetchResponse and _has_slices(answer):
+        fetched = tuple(
+            replace(one, partitions=tuple(_with_records(part, read) for part in one.partitions))
+            for one in answer.responses
+        )
+        return replace(answer, responses=fetched)
+    if type(answer) is m.ListOffsetsResponse:
+        listed = tuple(
+            replace(one, partitions=tuple(_with_offset(part, read) for part in one.partitions))
+            for one in answer.topics
+        )
+        return replace(answer, topics=listed)
+    return answer
 
 
 def _has_slices(answer: m.FetchResponse) -> bool:
-    return any(
-        isinstance(part.records, m.LogSlice) for one in answer.responses for part in one.partitions
-    )
+    for one in answer.responses:
+        for part in one.partitions:
+            if type(part.records) is m.LogSlice:
+                return True
+    return False
 
 
 def _with_records(part: m.PartitionData, read: Read) -> m.PartitionData:

@@ -33,7 +33,9 @@ class Clock:
 
     def __init__(self, origin_ns: int, drift_ppb: int, offset_ms: int) -> None:
         self._origin_ns = origin_ns
-        self._drift = drift_ppb
+        self._rate = PER_BILLION + drift_ppb
+        """Nanoseconds that the monotonic clock shows for a virtual second. Times are multiplied by
+        it in two parts, whole seconds and the rest: long integers are slow."""
         self._offset_ms = offset_ms
         self._shown = (origin_ns, origin_ns)
         """The last virtual time that was asked for, and what the monotonic clock showed then: a
@@ -46,7 +48,9 @@ class Clock:
         """The time of the monotonic clock at a virtual time."""
         last_ns, shown_ns = self._shown
         if true_ns != last_ns:
-            shown_ns = true_ns + (true_ns - self._origin_ns) * self._drift // PER_BILLION
+            elapsed = true_ns - self._origin_ns
+            whole, rest = elapsed // PER_BILLION, elapsed % PER_BILLION
+            shown_ns = self._origin_ns + whole * self._rate + rest * self._rate // PER_BILLION
             self._shown = true_ns, shown_ns
         return shown_ns
 
@@ -54,8 +58,10 @@ class Clock:
         """The first virtual time at which the monotonic clock shows this time."""
         last_ns, found_ns = self._found
         if monotonic_ns != last_ns:
-            elapsed = (monotonic_ns - self._origin_ns) * PER_BILLION
-            found_ns = self._origin_ns - (-elapsed // (PER_BILLION + self._drift))
+            rate, elapsed = self._rate, monotonic_ns - self._origin_ns
+            whole, rest = elapsed // rate, elapsed % rate
+            found_ns = self._origin_ns + whole * PER_BILLION
+            found_ns += (rest * PER_BILLION + rate - 1) // rate
             self._found = monotonic_ns, found_ns
         return found_ns
 
@@ -159,8 +165,18 @@ class Machine:
         self._do(partial(self._program.accepted, connection, port))
 
     def arrived(self, connection: int, message: object) -> None:
+        """As `_do`, without an object for each of a run's many messages."""
         assert self._program is not None
-        self._do(partial(self._program.received, connection, message))
+        if self._stopped_ns >= 0:
+            self._do(partial(self._program.received, connection, message))
+        elif self.alive:
+            try:
+                self._program.received(connection, message)
+            except Exception as broken:
+                self._fail(broken)
+                return
+            if self.alive:
+                self._arm()
 
     def cut_off(self, connection: int, reason: str) -> None:
         assert self._program is not None
@@ -214,13 +230,17 @@ class Machine:
             return
         try:
             action()
-        except Exception as broken:  # the process fails, not the run
-            if self.alive:
-                self.end()
-                self._exited(self, 70, _where(broken))
+        except Exception as broken:
+            self._fail(broken)
             return
         if self.alive:
             self._arm()
+
+    def _fail(self, broken: Exception) -> None:
+        """The process fails by an exception of its program; the run goes on."""
+        if self.alive:
+            self.end()
+            self._exited(self, 70, _where(broken))
 
     def _arm(self) -> None:
         """Notes the process's deadline, and schedules a wake-up for it; an earlier one stays."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable
+from heapq import heappop, heappush
 from typing import Final, final
 
 from fencepost.model.clock import MS, SECOND
@@ -28,7 +28,7 @@ class Agenda:
     def at(self, at_ns: int, action: Callable[[], None]) -> None:
         """Schedules an action at a time that is not before now."""
         self._asked += 1
-        heapq.heappush(self._due, (max(at_ns, self.now_ns), self._asked, action))
+        heappush(self._due, (max(at_ns, self.now_ns), self._asked, action))
 
     def next_ns(self) -> int | None:
         """When the next action is due."""
@@ -39,7 +39,7 @@ class Agenda:
 
         Raises RuntimeError if time does not advance any more.
         """
-        at_ns, _, action = heapq.heappop(self._due)
+        at_ns, _, action = heappop(self._due)
         self.now_ns = at_ns
         self.steps += 1
         if at_ns - self._spinning_ns > MS:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Hashable
+from heapq import heappop, heappush
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -22,7 +22,7 @@ class Deadlines(Generic[K]):
         """Gives a key its time, in place of any earlier one."""
         self._numbers += 1
         self._times[key] = at_ns
-        heapq.heappush(self._heap, (at_ns, self._numbers, key))
+        heappush(self._heap, (at_ns, self._numbers, key))
 
     def drop(self, key: K) -> None:
         """Takes a key's time away, if it has one."""
@@ -35,14 +35,14 @@ class Deadlines(Generic[K]):
             at_ns, _, key = heap[0]
             if self._times.get(key) == at_ns:
                 return at_ns
-            heapq.heappop(heap)
+            heappop(heap)
         return None
 
     def due(self, now_ns: int) -> list[K]:
         """The keys whose time has come, the earliest first; they have no time any more."""
         keys = []
         while (at_ns := self.earliest_ns()) is not None and at_ns <= now_ns:
-            _, _, key = heapq.heappop(self._heap)
+            _, _, key = heappop(self._heap)
             del self._times[key]
             keys.append(key)
         return keys

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -15,6 +17,7 @@ from fencepost_clusters.reference.core.quorum.controller.changes import CHANGES
 from fencepost_clusters.reference.core.quorum.controller.policies import ControllerPolicies
 from fencepost_clusters.reference.core.quorum.metadata.committed import Committed
 from fencepost_clusters.reference.core.quorum.raft.raft import Raft
+from fencepost_clusters.reference.core.quorum.raft.serving import MOST_KNOWN
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import ChangeAnswered, HeartbeatAnswered
@@ -58,6 +61,10 @@ class Answers:
         self._policies = policies
         self._out = out
         self._waiting: list[_Waiting] = []
+        self._balance_ms = balance_ms(settings)
+        self._most_behind = settings.ms("metadata.max.lag.records")
+        self._incarnations: dict[int, tuple[UUID | None, str]] = {}
+        """broker -> the incarnation in its last heartbeat, and that in words."""
 
     def to_heartbeat(
         self, received: Received, answer: m.BrokerHeartbeatResponse, log_end: int, active: bool
@@ -177,7 +184,7 @@ class Answers:
         return HeartbeatAnswered(
             client=received.client,
             broker_id=asked.broker_id,
-            incarnation=str(asked.incarnation_id or ""),
+            incarnation=self._incarnation(asked),
             request_epoch=asked.broker_epoch,
             broker_epoch=answer.broker_epoch,
             error=Error(answer.error_code).name,
@@ -188,9 +195,20 @@ class Answers:
             controller_epoch=self._raft.epoch,
             active_controller=answer.active_controller_id,
             active=active,
-            balance_ms=balance_ms(self._settings),
+            balance_ms=self._balance_ms,
             metadata_offset=asked.cur_metadata_offset,
             target_state=BrokerState.read(asked.target_state).label,
             features=tuple(f"{f.name}={f.min_level}-{f.max_level}" for f in asked.features),
-            most_behind=self._settings.ms("metadata.max.lag.records"),
+            most_behind=self._most_behind,
         )
+
+    def _incarnation(self, asked: m.BrokerHeartbeatRequest) -> str:
+        """The incarnation of a heartbeat in words, which are the same for one heartbeat after the
+        other."""
+        last, words = self._incarnations.get(asked.broker_id, (None, ""))
+        if asked.incarnation_id is not last:
+            words = str(asked.incarnation_id or "")
+            if len(self._incarnations) >= MOST_KNOWN:
+                self._incarnations.clear()
+            self._incarnations[asked.broker_id] = asked.incarnation_id, words
+        return words

@@ -132,6 +132,7 @@ class ControllerNode:
         self.raft.tick(now)
         self._follow_leadership(now)
         self._expire(now)
+        ends = False
         match what:
             case Tick():
                 pass
@@ -156,12 +157,13 @@ class ControllerNode:
                 self._follow_leadership(now)
                 self._out.note(NodeStopped(reason="asked to stop"))
                 self._out.add(Exit("asked to stop"))
+                ends = True
         self._follow_leadership(now)
         self._follow_log()
         self._maintain(now)
         self._answers.send_committed()
         self._snapshot(now)
-        if not isinstance(what, ShutdownAsked):  # NodeStopped is its last event
+        if not ends:  # NodeStopped is its last event
             self.metrics.observe(self.raft, self.committed, self.snapshots.last_offset, now)
         return self._out.drain()
 
