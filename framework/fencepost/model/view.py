@@ -7,13 +7,13 @@ interpret its own events; `view.of(TheFold)` is the state of one fold.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Protocol, TypeVar, final
 
 from msgspec import Struct
 
-from fencepost.events import Event, NodeStarted, ProcessExited, ProcessSpawned
+from fencepost.events import Event, NodeStarted, ProcessExited, ProcessSpawned, kind_name
 from fencepost.events.traits import Change, changes_authority
 from fencepost.model.errors import UsageError
 from fencepost.model.system.topology import CLIENT
@@ -80,7 +80,7 @@ class View:
         self.alive: set[str] = set()
         self.newest: dict[str, str] = {}
         """slot -> newest process."""
-        self.kinds: Counter[str] = Counter()
+        self.kinds: defaultdict[str, int] = defaultdict(int)
         """event kind -> how often."""
         self.latest: dict[tuple[str, str], Event] = {}
         """(process, event kind) -> newest such event."""
@@ -91,7 +91,7 @@ class View:
         """Applies one event."""
         self.count += 1
         self.last = event
-        kind = event.kind
+        kind = kind_name(type(event.body))
         self.kinds[kind] += 1
         self.latest[event.process, kind] = event
         handler = _HANDLERS.get(type(event.body))

@@ -19,14 +19,49 @@ import msgspec
 
 from fencepost import Host, Signal
 from fencepost_clusters.reference.client.node import Commanded
-from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.node.deadlines import earlier
+from fencepost_clusters.reference.core.node.effects import (
+    Address,
+    Answered,
+    Append,
+    Call,
+    CallFailed,
+    Checkpoint,
+    Close,
+    CloseSession,
+    Delete,
+    Effect,
+    Exit,
+    Instant,
+    Note,
+    OpenSession,
+    Received,
+    Recover,
+    Reply,
+    ShutdownAsked,
+    StoreSnapshot,
+    StoreVote,
+    Sync,
+    Tick,
+    ToZooKeeper,
+    Truncate,
+    ZooKeeperAnswer,
+    ZooKeeperEffect,
+    from_zookeeper,
+)
 from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.wire import codec, guard
-from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.codec import Calls, encode_request
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_clusters.reference.wire.filling import filled
+from fencepost_clusters.reference.wire.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    ProduceRequest,
+    RawFrame,
+    Request,
+    Response,
+)
 from fencepost_clusters.zookeeper.client.port import Ended, SessionEvent, Unsent
 from fencepost_clusters.zookeeper.simulation.session import Server, SimulatedSession
 from fencepost_kafka import ClientCommand
@@ -38,41 +73,41 @@ MOST_CLOSING_MS: Final = 1000
 """The longest that a process which exits waits for a closed session's connection to end."""
 
 
-VERSIONS = m.ApiVersionsResponse(error_code=Error.NONE, api_keys=())
+VERSIONS = ApiVersionsResponse(error_code=Error.NONE, api_keys=())
 """The answer to ApiVersions: messages travel as values, so nothing depends on their versions."""
 
 
 class Core(Protocol):
     """The decisions of a node, or of a client."""
 
-    def handle(self, what: Any, now: e.Instant) -> tuple[e.Effect, ...]: ...
+    def handle(self, what: Any, now: Instant) -> tuple[Effect, ...]: ...
     def deadline_ns(self) -> int | None: ...
 
 
 class _Request(msgspec.Struct, frozen=True, gc=False):
     client: str
     correlation: int
-    message: m.Request
+    message: Request
     principal: str
 
 
 class _Answer(msgspec.Struct, frozen=True, gc=False):
     correlation: int
-    message: m.Response
+    message: Response
 
 
 def frame(message: object, calls: Calls) -> bytes | None:
     """A request as bytes, without their length, in the versions of `calls`."""
     if not isinstance(message, _Request):
         return None
-    if isinstance(message.message, m.RawFrame):
+    if isinstance(message.message, RawFrame):
         return message.message.frame
     return encode_request(message.client, message.correlation, message.message, calls)[4:]
 
 
 def probe() -> object:
     """ApiVersions, which the shell answers by itself, as the real one does."""
-    return _Request("fencepost-probe", 0, m.ApiVersionsRequest(), "")
+    return _Request("fencepost-probe", 0, ApiVersionsRequest(), "")
 
 
 @dataclass(slots=True)
@@ -90,7 +125,7 @@ class _Incoming:
 class _Outgoing:
     """A connection that was dialled, and the calls that wait on it."""
 
-    key: tuple[e.Address, str]
+    key: tuple[Address, str]
     calls: set[int] = field(default_factory=set)
 
 
@@ -120,7 +155,7 @@ class Shell:
     def __init__(
         self,
         identity: ShellIdentity,
-        make: Callable[[e.Instant], Core],
+        make: Callable[[Instant], Core],
         disk: MemoryDisk,
         host: Host,
     ) -> None:
@@ -135,7 +170,7 @@ class Shell:
         self._requests: dict[int, tuple[int, int]] = {}
         self._next_request = 0
         self._outgoing: dict[int, _Outgoing] = {}
-        self._peers: dict[tuple[e.Address, str], int] = {}
+        self._peers: dict[tuple[Address, str], int] = {}
         self._timeouts: list[tuple[int, int, int]] = []
         self._recovered_ns: int | None = None
         self._session: SimulatedSession | None = None
@@ -163,7 +198,7 @@ class Shell:
                 self.broken(connection, "timed out")
         if self._session is not None:
             self._session.wake()
-        self._step(e.Tick())
+        self._step(Tick())
 
     def deadline_ns(self) -> int | None:
         if self._exit is not None:
@@ -200,13 +235,13 @@ class Shell:
             outgoing = self._outgoing.get(connection)
             if outgoing is not None and message.correlation in outgoing.calls:
                 outgoing.calls.discard(message.correlation)
-                self._step(e.Answered(message.correlation, message.message))
+                self._step(Answered(message.correlation, message.message))
 
     def _requested(self, connection: int, incoming: _Incoming, asked: _Request) -> None:
         """A request came: as a value, or as bytes that its listener must decode."""
         message, client, correlation = asked.message, asked.client, asked.correlation
         header = None
-        if isinstance(message, m.RawFrame):
+        if isinstance(message, RawFrame):
             try:
                 header, message = codec.decode_request(
                     incoming.listener, message.frame, self._served
@@ -222,11 +257,11 @@ class Shell:
         if header is not None:
             incoming.headers[request_id] = header
         self._requests[request_id] = (connection, asked.correlation)
-        if isinstance(message, m.ApiVersionsRequest):
-            self._reply(e.Reply(request_id, VERSIONS))
+        if isinstance(message, ApiVersionsRequest):
+            self._reply(Reply(request_id, VERSIONS))
             return
         self._step(
-            e.Received(
+            Received(
                 request_id=request_id,
                 listener=incoming.listener,
                 client=client,
@@ -252,18 +287,18 @@ class Shell:
         if self._peers.get(outgoing.key) == connection:
             del self._peers[outgoing.key]
         for call_id in sorted(outgoing.calls):
-            self._step(e.CallFailed(call_id, reason))
+            self._step(CallFailed(call_id, reason))
 
     def signalled(self, what: Signal) -> None:
-        self._step(e.ShutdownAsked())
+        self._step(ShutdownAsked())
 
     def command(self, command: Mapping[str, object]) -> None:
         self._step(Commanded(msgspec.convert(command, ClientCommand)))
 
     # ------------------------------------------------------------------------------------ stepping
 
-    def _instant(self) -> e.Instant:
-        return e.Instant(self._host.monotonic_ns(), self._host.wall_ms() + self._offset_ms)
+    def _instant(self) -> Instant:
+        return Instant(self._host.monotonic_ns(), self._host.wall_ms() + self._offset_ms)
 
     def _step(self, what: Any) -> None:
         """One step, and further steps for the answers to its effects that came within it."""
@@ -279,34 +314,34 @@ class Shell:
             what = self._inputs.popleft()
         self._stepping = False
 
-    def _carry_out(self, effect: e.Effect) -> None:
+    def _carry_out(self, effect: Effect) -> None:
         match effect:
-            case e.Note():
+            case Note():
                 self._host.record(effect.body, effect.cause)
-            case e.Call():
+            case Call():
                 self._call(effect)
-            case e.Reply():
+            case Reply():
                 self._reply(effect)
-            case e.Recover():
+            case Recover():
                 took_ns = self._host.chance(MS, MOST_RECOVERY_MS * MS)
                 self._recovered_ns = self._host.monotonic_ns() + took_ns
             case (
-                e.Append()
-                | e.Truncate()
-                | e.Sync()
-                | e.Delete()
-                | e.StoreVote()
-                | e.StoreSnapshot()
-                | e.Checkpoint()
+                Append()
+                | Truncate()
+                | Sync()
+                | Delete()
+                | StoreVote()
+                | StoreSnapshot()
+                | Checkpoint()
             ):
                 self._disk.carry_out(effect)
-            case e.Close():
+            case Close():
                 connection, _ = self._requests.pop(effect.request_id, (-1, -1))
                 if self._incoming.pop(connection, None) is not None:
                     self._host.hang_up(connection)
-            case e.OpenSession() | e.CloseSession() | e.ToZooKeeper():
+            case OpenSession() | CloseSession() | ToZooKeeper():
                 self._to_zookeeper(effect)
-            case e.Exit():
+            case Exit():
                 latest_ns = self._host.monotonic_ns() + MOST_CLOSING_MS * MS
                 self._exit = _Exit(effect.code, latest_ns)
                 self._leave()
@@ -321,9 +356,9 @@ class Shell:
 
     # ----------------------------------------------------------------------------------- ZooKeeper
 
-    def _to_zookeeper(self, effect: e.ZooKeeperEffect) -> None:
+    def _to_zookeeper(self, effect: ZooKeeperEffect) -> None:
         match effect:
-            case e.OpenSession():
+            case OpenSession():
                 assert self._session is None, "a node has one session at a time"
                 # A simulated server represents a whole ensemble.
                 (server,) = effect.servers
@@ -334,25 +369,25 @@ class Shell:
                     self._host,
                     effect.limit_ms,
                 )
-            case e.CloseSession():
+            case CloseSession():
                 if self._session is not None:
                     self._session.close()
-            case e.ToZooKeeper(request_id, request):
+            case ToZooKeeper(request_id, request):
                 if self._session is not None:
                     self._session.ask(request_id, request)
                 else:
-                    self._step(e.ZooKeeperAnswer(request_id, Unsent()))
+                    self._step(ZooKeeperAnswer(request_id, Unsent()))
 
     def _deliver(self, event: SessionEvent) -> None:
         if isinstance(event, Ended) and self._session is not None:
             if self._session.closing is not None:
                 self._closing.add(self._session.closing)
             self._session = None
-        self._step(e.from_zookeeper(event))
+        self._step(from_zookeeper(event))
 
     # ------------------------------------------------------------------------------------- network
 
-    def _call(self, call: e.Call) -> None:
+    def _call(self, call: Call) -> None:
         key = (call.address, call.channel)
         connection = self._peers.get(key)
         if connection is None:
@@ -361,12 +396,12 @@ class Shell:
         self._host.send(
             connection, _Request(self._name, call.call_id, call.message, self._principal)
         )
-        if not (isinstance(call.message, m.ProduceRequest) and call.message.acks == 0):
+        if not (isinstance(call.message, ProduceRequest) and call.message.acks == 0):
             self._outgoing[connection].calls.add(call.call_id)
             due_ns = self._host.monotonic_ns() + call.timeout_ms * MS
             heappush(self._timeouts, (due_ns, call.call_id, connection))
 
-    def _reply(self, reply: e.Reply) -> None:
+    def _reply(self, reply: Reply) -> None:
         connection, correlation = self._requests.pop(reply.request_id, (-1, -1))
         incoming = self._incoming.get(connection)
         if incoming is None:
@@ -374,7 +409,7 @@ class Shell:
         message = filled(reply.message, self._disk.read)
         header = incoming.headers.pop(reply.request_id, None)
         if header is not None and message is not None:
-            message = m.RawFrame(codec.encode_response(header, message)[4:])
+            message = RawFrame(codec.encode_response(header, message)[4:])
         answer = None if message is None else _Answer(correlation, message)
         incoming.answers[reply.request_id] = answer
         while incoming.order and incoming.order[0] in incoming.answers:

@@ -258,10 +258,11 @@ class Machine:
         due_ns = max(due_ns, now_ns + 1)
         if self._wake_ns <= now_ns or due_ns < self._wake_ns:
             self._wake_ns = due_ns
-            self._agenda.at(due_ns, partial(self._woken, due_ns))
+            self._agenda.at(due_ns, self._woken)
 
-    def _woken(self, due_ns: int) -> None:
-        if not self.alive or due_ns != self._wake_ns or self._stopped_ns >= 0:
+    def _woken(self) -> None:
+        """A wake-up, the newest unless there is an earlier one by now."""
+        if not self.alive or self._agenda.now_ns != self._wake_ns or self._stopped_ns >= 0:
             return
         assert self._program is not None
         if self._due_ns is None:

@@ -20,7 +20,7 @@ class BrokerState(IntEnum):
     @classmethod
     def read(cls, number: int) -> BrokerState:
         """The state of a number on the wire."""
-        return _BY_NUMBER.get(number, cls.UNKNOWN)
+        return _BY_NUMBER.get(number) or cls.UNKNOWN
 
     @property
     def label(self) -> BrokerStateName:

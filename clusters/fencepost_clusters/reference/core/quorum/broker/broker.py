@@ -52,6 +52,8 @@ from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import MetricsReported, RecoveryEnded, RecoveryStarted
 
 MS: Final = 1_000_000
+_OF_MESSAGES: Final = frozenset({m.FetchRequest, m.ProduceRequest})
+"""The requests that concern messages alone."""
 
 
 class BrokerNode:
@@ -150,14 +152,12 @@ class BrokerNode:
 
         Such inputs are by far the most, and no other part of this broker can be due after one.
         """
-        match what:
-            case Received(message=m.FetchRequest() | m.ProduceRequest()):
-                self._request(what, now)
-                return True
-            case Answered(message=m.FetchResponse()):
-                return self.following.answered(what.call_id, what.message, now)
-            case _:
-                return False
+        if type(what) is Received and type(what.message) in _OF_MESSAGES:
+            self._request(what, now)
+            return True
+        if type(what) is Answered and type(what.message) is m.FetchResponse:
+            return self.following.answered(what.call_id, what.message, now)
+        return False
 
     def _coordinate(self, what: Input, now: Instant) -> None:
         match what:

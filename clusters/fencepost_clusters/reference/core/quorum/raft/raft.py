@@ -474,6 +474,10 @@ class Raft:
                 self._look_elsewhere(now)
             return True
         match message:
+            case m.FetchResponse():
+                self.electorate.learn(message.node_endpoints)
+                if newest:
+                    self._fetched(peer, message.responses[0].partitions[0], now)
             case m.VoteResponse():
                 result = message.topics[0].partitions[0]
                 if result.leader_epoch > self.epoch:
@@ -481,10 +485,6 @@ class Raft:
                 elif result.vote_granted and epoch == self.epoch:
                     self._votes.add(peer)
                     self._count_votes(now)
-            case m.FetchResponse():
-                self.electorate.learn(message.node_endpoints)
-                if newest:
-                    self._fetched(peer, message.responses[0].partitions[0], now)
             case m.FetchSnapshotResponse():
                 if newest:
                     self._snapshot_fetched(peer, message.topics[0].partitions[0], now)
