@@ -9,6 +9,7 @@ from random import Random  # noqa: TID251 - seeded
 import pytest
 
 from fencepost import HEALTHY, Hold, HoldCounts, Layout, Link, LinkState, Slot, UsageError
+from fencepost.history.run_end import NEVER_NS
 from fencepost.injection.network import Network
 from fencepost.runtimes.simulated.network import NetworkProfile, SimulatedNetwork
 from fencepost.runtimes.simulated.prober import SimulatedProber
@@ -76,13 +77,13 @@ class Bench:
         self.rest()
 
     def pass_time(self, until_ns: int, enough: Callable[[], bool]) -> None:
-        while not enough() and (due_ns := self.agenda.next_ns()) is not None and due_ns <= until_ns:
+        while not enough() and self.agenda.due_by(until_ns):
             self.agenda.step()
         self.agenda.rest_until(self.agenda.now_ns if enough() else until_ns)
 
     def rest(self) -> None:
         """Lets time pass until no action is due."""
-        while self.agenda.next_ns() is not None:
+        while self.agenda.due_by(NEVER_NS):
             self.agenda.step()
 
     @property

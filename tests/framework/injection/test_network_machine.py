@@ -16,6 +16,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from fencepost.history.run_end import NEVER_NS
 from fencepost.model.runtime import HEALTHY, LinkState
 from fencepost.model.system.topology import Layout, Link, Slot
 from fencepost.runtimes.simulated.network import NetworkProfile, SimulatedNetwork
@@ -156,7 +157,7 @@ class Networking(RuleBasedStateMachine):
     @rule(steps=st.integers(1, 20))
     def pass_time(self, steps: int) -> None:
         for _ in range(steps):
-            if self.agenda.next_ns() is None:
+            if not self.agenda.due_by(NEVER_NS):
                 return
             before = {n: {k: len(v) for k, v in p.got.items()} for n, p in self.processes.items()}
             self.agenda.step()
@@ -165,7 +166,7 @@ class Networking(RuleBasedStateMachine):
     @rule()
     def come_to_rest(self) -> None:
         """With nothing in flight, everything due has arrived, and every break was reported."""
-        while self.agenda.next_ns() is not None:
+        while self.agenda.due_by(NEVER_NS):
             self.agenda.step()
         for number, one in self.dialled.items():
             if one.whole:
@@ -212,7 +213,7 @@ class Networking(RuleBasedStateMachine):
         """A connection that a cut crossed, and that no cut crosses any more, breaks for both its
         ends."""
         now_ns = self.agenda.now_ns
-        while (due := self.agenda.next_ns()) is not None and due <= now_ns:
+        while self.agenda.due_by(now_ns):
             self.agenda.step()
         for number, one in self.dialled.items():
             touched = {one.ends, one.ends[::-1]} & pairs

@@ -407,12 +407,17 @@ class Shell:
         if incoming is None:
             return
         message = filled(reply.message, self._disk.read)
-        header = incoming.headers.pop(reply.request_id, None)
+        header = incoming.headers.pop(reply.request_id, None) if incoming.headers else None
         if header is not None and message is not None:
             message = RawFrame(codec.encode_response(header, message)[4:])
         answer = None if message is None else _Answer(correlation, message)
-        incoming.answers[reply.request_id] = answer
-        while incoming.order and incoming.order[0] in incoming.answers:
+        if incoming.order[0] != reply.request_id:
+            incoming.answers[reply.request_id] = answer
+            return
+        incoming.order.popleft()
+        if answer is not None:
+            self._host.send(connection, answer)
+        while incoming.answers and incoming.order[0] in incoming.answers:
             ready = incoming.answers.pop(incoming.order.popleft())
             if ready is not None:
                 self._host.send(connection, ready)

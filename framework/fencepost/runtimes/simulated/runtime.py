@@ -188,8 +188,7 @@ class SimulatedRuntime:
         while True:
             if self._dead:
                 raise EnvironmentFailed(next(iter(self._dead.values())))
-            due_ns = agenda.next_ns()
-            if due_ns is None or due_ns > deadline_ns:
+            if not agenda.due_by(deadline_ns):
                 agenda.rest_until(deadline_ns)
                 return None
             self._step()
@@ -378,8 +377,7 @@ class SimulatedRuntime:
         """Lets virtual time pass until then, or until `enough` is true; a process that dies does
         not end it."""
         while not enough():
-            due_ns = self._agenda.next_ns()
-            if due_ns is None or due_ns > until_ns:
+            if not self._agenda.due_by(until_ns):
                 self._agenda.rest_until(until_ns)
                 return
             self._step()

@@ -30,9 +30,9 @@ class Agenda:
         self._asked += 1
         heappush(self._due, (max(at_ns, self.now_ns), self._asked, action))
 
-    def next_ns(self) -> int | None:
-        """When the next action is due."""
-        return self._due[0][0] if self._due else None
+    def due_by(self, at_ns: int) -> bool:
+        """Whether an action is due at that time or before."""
+        return len(self._due) > 0 and self._due[0][0] <= at_ns
 
     def step(self) -> None:
         """Advances to the time of the next action, and runs it.

@@ -134,12 +134,12 @@ class ControllerNode:
         self._expire(now)
         ends = False
         match what:
-            case Tick():
-                pass
             case Received():
                 cause = Cause(process=what.client, seq=what.correlation, request=True)
                 with self._out.caused_by(cause):
                     self._request(what, now)
+            case Tick():
+                pass
             case Answered():
                 asked = self._reporting.answered(
                     what.call_id, what.message, self.snapshots.last_offset

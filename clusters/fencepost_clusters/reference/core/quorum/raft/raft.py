@@ -541,7 +541,7 @@ class Raft:
         if part.diverging_epoch.epoch >= 0:
             self._truncate(part.diverging_epoch, now)
             return
-        assert isinstance(part.records, bytes | None)
+        assert part.records is None or isinstance(part.records, bytes)
         try:
             for _, data in record_batch.split(part.records or b""):
                 batch = self.log.append(data)
