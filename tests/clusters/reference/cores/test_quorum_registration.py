@@ -15,7 +15,7 @@ from fencepost_clusters.reference.core.quorum.controller.policies import (
 )
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
-from fencepost_kafka import RequestRefused
+from fencepost_kafka import HeartbeatAnswered, RequestRefused
 
 ACTIVE, FENCED, SHUTDOWN = BrokerState.ACTIVE, BrokerState.FENCED, BrokerState.SHUTDOWN
 
@@ -189,3 +189,24 @@ def test_a_request_without_cluster_action_rights_has_no_effect() -> None:
         "BrokerHeartbeat",
     ]
     assert controller.core.log.end == end
+
+
+def test_the_answer_to_a_heartbeat_names_the_incarnation_of_that_heartbeat(
+    controller: QuorumController,
+) -> None:
+    one, two = uuid.UUID(int=1), uuid.UUID(int=7)
+    for incarnation in (one, one, two, None, one):
+        controller.asks(
+            m.BrokerHeartbeatRequest(
+                target_state=ACTIVE,
+                broker_id=1,
+                broker_epoch=controller.core.committed.image.brokers[1].epoch,
+                lease_start_time_ms=0,
+                cur_metadata_offset=controller.core.log.end - 1,
+                listeners=(),
+                incarnation_id=incarnation,
+                current_state=ACTIVE,
+            )
+        )
+    said = [event.incarnation for event in controller.node.noted(HeartbeatAnswered)[-5:]]
+    assert said == [str(one), str(one), str(two), "", str(one)]
