@@ -35,16 +35,9 @@ from fencepost.judging.folder import (
     judge_folder,
     judged_run,
 )
-from fencepost.judging.judge import (
-    Broken,
-    Judgement,
-    OnFinding,
-    Outcome,
-    Verdict,
-    judge,
-    read_verdicts,
-)
+from fencepost.judging.judge import OnFinding, judge
 from fencepost.judging.rules import applied
+from fencepost.judging.verdicts import Broken, Judgement, Outcome, Verdict, read_verdicts
 from fencepost.model.extras import check_extra
 from fencepost.model.shares import Interval, interval
 from fencepost.model.text import docstring, printable

@@ -19,7 +19,7 @@ from msgspec import Struct
 from fencepost.campaigns.jobs import done
 from fencepost.campaigns.soak import NO_FAULT
 from fencepost.history.run_folder import RunFolder
-from fencepost.judging.judge import Outcome
+from fencepost.judging.verdicts import Outcome
 from fencepost.model.errors import UsageError
 from fencepost.model.shares import interval
 from fencepost.model.system.capabilities import Fetched

@@ -14,8 +14,8 @@ import pytest
 from msgspec import Struct
 
 from fencepost.campaigns.defects import verdicts_in
-from fencepost.judging.judge import Outcome, Verdict
 from fencepost.judging.rules import Evidence
+from fencepost.judging.verdicts import Outcome, Verdict
 from fencepost.model.errors import EnvironmentFailed, FencepostError, InternalError, UsageError
 from fencepost.model.system.capabilities import System, Versioned
 from fencepost.plugins.manager import Plugins

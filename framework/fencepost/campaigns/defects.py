@@ -20,7 +20,7 @@ from fencepost.campaigns.jobs import done
 from fencepost.events import Codec
 from fencepost.history.run_end import HARNESS
 from fencepost.history.run_folder import RunFolder
-from fencepost.judging.judge import Outcome, Verdict
+from fencepost.judging.verdicts import Outcome, Verdict
 from fencepost.model.clock import SECOND, now_ns
 from fencepost.model.errors import EnvironmentFailed, UsageError, no_such
 from fencepost.model.system.capabilities import Defect, HasDefects, System

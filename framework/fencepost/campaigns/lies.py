@@ -19,8 +19,9 @@ from fencepost.campaigns.jobs import done
 from fencepost.events import Event, kind_name
 from fencepost.history.run_end import RunEnd
 from fencepost.judging.folder import Promises
-from fencepost.judging.judge import Judgement, Outcome, judge
+from fencepost.judging.judge import judge
 from fencepost.judging.rules import Rule
+from fencepost.judging.verdicts import Judgement, Outcome
 
 WITHHELD = ""
 """The field of a lie that withholds whole events."""

@@ -17,7 +17,7 @@ from typing import final
 from msgspec import Struct, to_builtins
 
 from fencepost.campaigns.jobs import done
-from fencepost.judging.judge import Outcome, Verdict
+from fencepost.judging.verdicts import Outcome, Verdict
 from fencepost.plugins.manager import Plugins
 from fencepost.runs.coverage import Counts, Met, counted, counts, states_named
 from fencepost.runs.random_schedule import Conducted, Preference, run_one

@@ -19,7 +19,7 @@ from fencepost.commands.terminal import (
     progress,
     show,
 )
-from fencepost.judging.judge import Outcome
+from fencepost.judging.verdicts import Outcome
 from fencepost.model.errors import (
     EXIT_CLEAN,
     EXIT_INCONCLUSIVE,

@@ -17,7 +17,7 @@ from fencepost.commands.terminal import (
     progress,
     show,
 )
-from fencepost.judging.judge import Outcome
+from fencepost.judging.verdicts import Outcome
 from fencepost.model.errors import EXIT_CLEAN, EXIT_INCONCLUSIVE, EXIT_VIOLATED
 from fencepost.runs import demo as demos
 from fencepost.runs.run import explain_violations

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from fencepost.campaigns.conformance import MatrixRow
 from fencepost.history.run_end import RunEnd
-from fencepost.judging.judge import Judgement, Outcome
+from fencepost.judging.verdicts import Judgement, Outcome
 from fencepost.model.clock import wall_clock
 from fencepost.model.text import printable, printable_json
 from fencepost.plugins.manager import Plugins, PluginWarning, load

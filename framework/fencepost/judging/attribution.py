@@ -10,8 +10,8 @@ import msgspec
 
 from fencepost.events import Cause, Event, FaultHealed, FaultInjected
 from fencepost.events.traits import has_concerns
-from fencepost.judging.judge import Broken, Judgement, Outcome, Verdict
 from fencepost.judging.known_findings import KnownFinding, Mark, Match, Spread, Trigger, matched
+from fencepost.judging.verdicts import Broken, Judgement, Outcome, Verdict
 from fencepost.model.clock import MS
 
 

@@ -28,7 +28,7 @@ from fencepost.events.traits import (
     shared_record,
 )
 from fencepost.judging.event_formatter import sentence
-from fencepost.judging.judge import Broken, Outcome, Verdict
+from fencepost.judging.verdicts import Broken, Outcome, Verdict
 
 LINES = 12
 """The most lines of an explanation: a clause, its sentence, the violation and what led to it."""

@@ -31,17 +31,10 @@ from fencepost.history.run_end import RunEnd
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.attribution import attributed
 from fencepost.judging.explanation import explained
-from fencepost.judging.judge import (
-    Judgement,
-    OnFinding,
-    Outcome,
-    Verdict,
-    judge,
-    read_verdicts,
-    write_verdicts,
-)
+from fencepost.judging.judge import OnFinding, judge
 from fencepost.judging.known_findings import KnownFinding, bearing_on
 from fencepost.judging.rules import Clause, Rule
+from fencepost.judging.verdicts import Judgement, Outcome, Verdict, read_verdicts, write_verdicts
 from fencepost.model.errors import UsageError, no_such
 
 _BLOCK = 1 << 20

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from fencepost.events import FaultInjected, FaultTookEffect
 from fencepost.history.run_folder import RunFolder
-from fencepost.judging.judge import Outcome
+from fencepost.judging.verdicts import Outcome
 from fencepost.model.clock import now_ns
 from fencepost.model.errors import EnvironmentFailed, UsageError
 from fencepost.model.system.capabilities import HasDefects, System

@@ -28,7 +28,7 @@ from fencepost.events.run import RunPhase
 from fencepost.history.run_end import NEVER_NS, RunEnd
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.folder import judge_folder
-from fencepost.judging.judge import Judgement, Outcome, Verdict
+from fencepost.judging.verdicts import Judgement, Outcome, Verdict
 from fencepost.model.clock import MS, wall_clock
 from fencepost.model.cluster import Cluster
 from fencepost.model.disk import written_to

@@ -193,7 +193,7 @@ def serve(forks: Forks) -> None:
 def _noticing_schedule(forks: Forks) -> str:
     """The first of the trial's random schedules that violates a clause, and which."""
     from fencepost.campaigns.defects import verdicts_in  # noqa: PLC0415
-    from fencepost.judging.judge import Outcome  # noqa: PLC0415
+    from fencepost.judging.verdicts import Outcome  # noqa: PLC0415
     from fencepost.model.system.shape import Shape  # noqa: PLC0415
     from fencepost.plugins.manager import load  # noqa: PLC0415
     from fencepost.runs.random_schedule import run_one  # noqa: PLC0415

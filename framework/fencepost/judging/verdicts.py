@@ -1,0 +1,263 @@
+"""Verdicts: the outcome of each clause, from the findings of its rules.
+
+A clause holds only if it was exercised and no finding or fault speaks against it. In order of
+weight: one violation makes it violated, unless all were found while a link may have been broken
+without a fault; then it is unknown. A crashed rule, an undecided finding or an incomplete
+history makes it unknown; so does a fault without a receipt if nothing else exercised the clause. A
+clause that binds another plane is not applicable, and a clause without a rule has no verdict.
+
+`verdicts.json` in a run's folder is one object, clause id -> `Verdict`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from fencepost.events import Cause
+from fencepost.history.files import content, decoded, write_whole
+from fencepost.history.run_end import NEVER_NS, RunEnd
+from fencepost.judging.rules import Clause, Evidence, Excused, Exercised, Finding, Violated
+from fencepost.model.errors import UsageError
+
+AT_END = 1 << 62
+"""The position of findings that were made after the last event."""
+VIOLATIONS_KEPT = 200
+MOST_VERDICTS_BYTES = 64 << 20
+"""The largest verdicts.json that is read."""
+MESSAGES_KEPT = 5
+_STRENGTH = (Evidence.CLIENT, Evidence.PEER, Evidence.SELF)
+
+
+class Outcome(StrEnum):
+    """The outcome of a clause; only `holds` is a pass."""
+
+    HOLDS = "holds"
+    VIOLATED = "violated"
+    UNKNOWN = "unknown"
+    NOT_EXERCISED = "not-exercised"
+    NOT_APPLICABLE = "not-applicable"
+
+
+class Broken(Struct, frozen=True):
+    """One violation: the event, the kind of evidence, what happened, and the events that prove it.
+
+    `explanation` holds the lines that lead from changes of epochs and fencing to the violation. It
+    is empty until the explainer has filled it in.
+    """
+
+    at: Cause
+    evidence: Evidence
+    message: str
+    because: tuple[Cause, ...] = ()
+    explanation: tuple[str, ...] = ()
+
+
+class Verdict(Struct, frozen=True):
+    """The verdict on one clause in one run.
+
+    `exercised` is how often the clause was exercised. `evidence` is the strongest kind of evidence
+    for a violation, or else for an exercise: client before peer before self; None if there is none.
+    `sentence` is the clause's own. `reason` says why the verdict is unknown or not applicable, and
+    of other verdicts what was excused. `excused` counts what faults excused.
+    `violated` counts all violations; `violations` keeps the first `VIOLATIONS_KEPT`. `known` are
+    the ids of known findings (`fencepost.judging.known_findings`); it is empty if any violation is
+    new.
+    """
+
+    verdict: Outcome
+    exercised: int
+    evidence: Evidence | None
+    sentence: str
+    reason: str = ""
+    violated: int = 0
+    violations: tuple[Broken, ...] = ()
+    known: tuple[str, ...] = ()
+    excused: int = 0
+
+
+@dataclass(slots=True)
+class Tally:
+    """The findings about one clause so far, bounded; tallies of one clause can be merged.
+
+    Violations are kept with the position, in the history, of the event at which they were found.
+    """
+
+    exercised: dict[Evidence, int] = field(default_factory=dict)
+    violated: int = 0
+    violations: list[tuple[int, Broken]] = field(default_factory=list)
+    first_ns: int = NEVER_NS
+    """When the first violation was found."""
+    undecided: int = 0
+    messages: list[str] = field(default_factory=list)
+    excused: int = 0
+    excuses: list[str] = field(default_factory=list)
+    crashed: str = ""
+    lacks: str = ""
+    """Which events of those that the rules read are missing, if only such events are."""
+
+    def add(self, finding: Finding, position: int, at_ns: int = 0) -> None:
+        """Adds one finding that was made at this position and time; neither ever decreases."""
+        if isinstance(finding, Exercised):
+            by = finding.evidence
+            self.exercised[by] = self.exercised.get(by, 0) + 1
+        elif isinstance(finding, Violated):
+            self.violated += 1
+            self.first_ns = min(self.first_ns, at_ns)
+            if len(self.violations) < VIOLATIONS_KEPT:
+                broken = Broken(finding.at, finding.evidence, finding.message, finding.because)
+                self.violations.append((position, broken))
+        elif isinstance(finding, Excused):
+            self.excused += 1
+            if finding.message not in self.excuses and len(self.excuses) < MESSAGES_KEPT:
+                self.excuses.append(finding.message)
+        else:
+            self.undecided += 1
+            if len(self.messages) < MESSAGES_KEPT:
+                self.messages.append(finding.message)
+
+    def merge(self, other: Tally) -> None:
+        """Adds another tally of the same clause."""
+        for by, count in other.exercised.items():
+            self.exercised[by] = self.exercised.get(by, 0) + count
+        self.violated += other.violated
+        self.first_ns = min(self.first_ns, other.first_ns)
+        both = sorted([*self.violations, *other.violations], key=_place)
+        self.violations = both[:VIOLATIONS_KEPT]
+        self.undecided += other.undecided
+        self.messages = sorted({*self.messages, *other.messages})[:MESSAGES_KEPT]
+        self.excused += other.excused
+        self.excuses = sorted({*self.excuses, *other.excuses})[:MESSAGES_KEPT]
+        self.crashed = min(filter(None, (self.crashed, other.crashed)), default="")
+        self.lacks = min(filter(None, (self.lacks, other.lacks)), default="")
+
+
+def _place(kept: tuple[int, Broken]) -> tuple[int, str, int, str]:
+    position, broken = kept
+    return position, broken.at.process, broken.at.seq, broken.message
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdicts of one run, by clause, in the order of their ids."""
+
+    verdicts: Mapping[str, Verdict]
+
+    def of(self, outcome: Outcome) -> tuple[str, ...]:
+        """The clauses with that outcome."""
+        return tuple(c for c, verdict in self.verdicts.items() if verdict.verdict is outcome)
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """The violated clauses with at least one violation that is not known."""
+        return tuple(c for c in self.of(Outcome.VIOLATED) if not self.verdicts[c].known)
+
+
+def verdict_of(clause: Clause, tally: Tally, end: RunEnd, missed: Sequence[str]) -> Verdict:
+    """The verdict for a tally; `missed` are the ids of faults without a receipt."""
+    outcome, reason = _weigh(tally, end, missed)
+    violations: tuple[Broken, ...] = ()
+    if outcome is Outcome.VIOLATED:
+        violations = tuple(broken for _, broken in sorted(tally.violations, key=_place))
+        words = {broken.evidence for broken in violations}
+    else:
+        words = set(tally.exercised)
+    return Verdict(
+        verdict=outcome,
+        exercised=sum(tally.exercised.values()),
+        evidence=next((by for by in _STRENGTH if by in words), None),
+        sentence=clause.says,
+        reason=reason,
+        violated=tally.violated if violations else 0,
+        violations=violations,
+        excused=tally.excused,
+    )
+
+
+def _excuses(tally: Tally) -> str:
+    """What faults excused, in one sentence; empty if they excused nothing."""
+    if not tally.excused:
+        return ""
+    return f"{tally.excused} excused: {'; '.join(sorted(set(tally.excuses)))}"
+
+
+def _weigh(tally: Tally, end: RunEnd, missed: Sequence[str]) -> tuple[Outcome, str]:
+    if tally.violated and tally.first_ns < end.doubtful_from_ns:
+        return Outcome.VIOLATED, _excuses(tally)
+    if tally.violated:
+        return Outcome.UNKNOWN, (
+            f"{tally.violated} violations were found since a link may have failed: {end.lacks}"
+        )
+    if tally.crashed:
+        return Outcome.UNKNOWN, tally.crashed
+    if not end.complete:
+        return Outcome.UNKNOWN, f"the history is not complete: {end.lacks}"
+    if tally.lacks:
+        return Outcome.UNKNOWN, f"the history is not complete: {tally.lacks}"
+    if tally.undecided:
+        return Outcome.UNKNOWN, "; ".join(sorted(set(tally.messages)))
+    if tally.exercised:
+        return Outcome.HOLDS, _excuses(tally)
+    if missed:
+        return Outcome.UNKNOWN, f"a fault missed: {', '.join(missed)} has no receipt"
+    return Outcome.NOT_EXERCISED, _excuses(tally)
+
+
+def conclude(
+    judged: Iterable[str],
+    clauses: Mapping[str, Clause],
+    *,
+    plane: str,
+    tallies: Mapping[str, Tally],
+    end: RunEnd,
+    missed: Sequence[str],
+) -> Judgement:
+    """The verdict of every judged clause; a clause without a tally had no event."""
+    verdicts: dict[str, Verdict] = {}
+    for clause_id in sorted(judged):
+        clause = clauses[clause_id]
+        if clause.binds(plane):
+            verdicts[clause_id] = verdict_of(
+                clause, tallies.get(clause_id, Tally()), end, missed
+            )  # fmt: skip
+        else:
+            why = clause.unbound(plane) if clause.applies_on(plane) else ""
+            verdicts[clause_id] = Verdict(Outcome.NOT_APPLICABLE, 0, None, clause.says, why)
+    return Judgement(verdicts)
+
+
+# ------------------------------------------------------------------------------------------ a file
+
+
+def write_verdicts(path: Path, verdicts: Mapping[str, Verdict]) -> None:
+    """Writes verdicts.json, whole or not at all."""
+    write_whole(path, msgspec.json.format(msgspec.json.encode(dict(verdicts))) + b"\n")
+
+
+def _present(written: bytes) -> bytes:
+    """verdicts.json with the present names of fields: `evidence` was `witness` at first."""
+    if b'"witness"' not in written:
+        return written
+    found = decoded(written, dict[str, dict[str, Any]])
+    for verdict in found.values():
+        for one in (verdict, *verdict.get("violations", ())):
+            if "witness" in one:
+                one["evidence"] = one.pop("witness")
+    return msgspec.json.encode(found)
+
+
+def read_verdicts(path: Path) -> Mapping[str, Verdict]:
+    """The verdicts that `write_verdicts` wrote; raises UsageError if there are none."""
+    try:
+        written = content(path.parent, path, MOST_VERDICTS_BYTES)
+        return decoded(_present(written), dict[str, Verdict])
+    except FileNotFoundError:
+        raise UsageError(f"{path.parent} was not judged: it has no {path.name}") from None
+    except msgspec.DecodeError as broken:
+        raise UsageError(f"{path} cannot be read: {broken}") from broken
