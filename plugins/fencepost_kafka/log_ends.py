@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar, final
 
-from msgspec import Struct, field
-
 Log = TypeVar("Log")
 
 
 @final
-class LogEnds(Struct, Generic[Log]):
+class LogEnds(Generic[Log]):
     """The end of each log, by its key.
 
     Two threads of a node report on one log: one names its end when the replica begins to lead or to
@@ -18,9 +16,10 @@ class LogEnds(Struct, Generic[Log]):
     batch made. Then the log is behind what was named, until that batch is reported.
     """
 
-    known: dict[Log, int] = field(default_factory=dict)
-    behind: dict[Log, int] = field(default_factory=dict)
-    """Logs whose named end no batch has led to yet, and how far batches have led."""
+    def __init__(self) -> None:
+        self.known: dict[Log, int] = {}
+        self.behind: dict[Log, int] = {}
+        """Logs whose named end no batch has led to yet, and how far batches have led."""
 
     def names(self, log: Log, end: int) -> None:
         """A replica begins to lead or to follow, and names the end of its log."""
@@ -34,10 +33,12 @@ class LogEnds(Struct, Generic[Log]):
         """A replica has stored a batch from `base` to `end`; returns the end of its log before:
         `base`, unless a batch is missing or stored twice. A log of which nothing is known began at
         `base`."""
-        ended, reached = self.known.get(log, base), self.behind.pop(log, None)
-        if reached == base and end <= ended:
-            self.behind[log] = end
-            return base
+        ended = self.known.get(log, base)
+        if self.behind:
+            reached = self.behind.pop(log, None)
+            if reached == base and end <= ended:
+                self.behind[log] = end
+                return base
         self.known[log] = end
         return ended
 
