@@ -7,14 +7,23 @@ read from a file, so that it can be compiled.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any, Final, final
 
 from msgspec import Struct
 
 from fencepost.events import Event, FaultInjected, FaultTookEffect, kind_name
 from fencepost.history.run_end import RunEnd
-from fencepost.judging.rules import Clause, Finding, Key, Rule
+from fencepost.judging.rules import (
+    Clause,
+    Evidence,
+    Exercised,
+    Finding,
+    Handler,
+    Key,
+    Rule,
+    Shared,
+)
+from fencepost.judging.states import Held, Keeper
 from fencepost.judging.verdicts import (
     AT_END,
     VIOLATIONS_KEPT,
@@ -45,17 +54,49 @@ __all__ = [
 ]
 
 
+_CLIENT: Final = Evidence.CLIENT
+_PEER: Final = Evidence.PEER
+_SELF: Final = Evidence.SELF
+
+
 @final
-@dataclass(slots=True)
 class _Rule:
     """A rule with its tally."""
 
-    rule: Rule[Any]
-    tally: Tally
+    def __init__(self, rule: Rule[Any]) -> None:
+        self.rule = rule
+        self.judging = rule
+        """What judges: the rule itself, or the one that it applies, by its keeper."""
+        self.tally = Tally()
+        self._by_client = self._by_peer = self._by_self = 0
+
+    def exercise(self, evidence: Evidence) -> None:
+        """Counts an exercise: most findings are that, and an enumeration's hash takes long."""
+        if evidence is _CLIENT:
+            self._by_client += 1
+        elif evidence is _PEER:
+            self._by_peer += 1
+        else:
+            self._by_self += 1
+
+    def settled(self) -> Tally:
+        """The tally with what was counted."""
+        counts = (_CLIENT, self._by_client), (_PEER, self._by_peer), (_SELF, self._by_self)
+        self.tally.merge(Tally(exercised={by: count for by, count in counts if count}))
+        return self.tally
 
     @property
     def working(self) -> bool:
         return not self.tally.crashed
+
+    def reads(self, kind: type[Struct]) -> bool:
+        """Whether it still judges, and reads events of this kind."""
+        return self.working and kind in self.rule.kinds
+
+    def start(self, key: Key, shared: Shared) -> Any:
+        """The state of a key before its first event."""
+        sharing = getattr(self.judging, "start_shared", None)
+        return self.judging.start(key) if sharing is None else sharing(key, shared)
 
     def crash(self, error: Exception, where: str) -> None:
         """Stops the rule; only its first error is reported."""
@@ -68,23 +109,82 @@ class _Rule:
 
 
 @final
-@dataclass(slots=True)
+class _ByKeys:
+    """Keeps the states of rules that share their `keys` function, which is called once per event
+    for all of them."""
+
+    def __init__(self, rules: Sequence[Rule[Any]]) -> None:
+        self.rules = rules
+        self._keys = _function(rules[0].keys)
+        self._held: dict[Key, tuple[Held, ...]] = {}
+        self._last: tuple[Iterable[Key], tuple[Held, ...]] = ((), ())
+        """The newest keys, and what is held for them: rules about the whole run return the same
+        object for each event."""
+
+    def find(self, event: Event) -> tuple[Held, ...]:
+        keys: Any = self._keys(event)
+        last, found = self._last
+        if keys is last:
+            return found
+        if type(keys) is not tuple:
+            keys = tuple(keys)
+        if len(keys) == 1:
+            found = self._held.get(keys[0]) or self._new(keys[0])
+        else:
+            found = tuple(held for key in keys for held in self._held.get(key) or self._new(key))
+        self._last = keys, found
+        return found
+
+    def _new(self, key: Key) -> tuple[Held, ...]:
+        new = self._held[key] = (Held(key, len(self.rules)),)
+        return new
+
+    def held(self) -> Iterable[Sequence[Held]]:
+        return self._held.values()
+
+
+@final
 class _Group:
-    """Rules that share their `keys` function, which is called once per event for all of them.
+    """Rules that are judged together, and what keeps their states."""
 
-    `states` holds one state per rule for each key; None until an event of the key reached the rule.
-    """
-
-    keys: Callable[[Event], Iterable[Key]]
-    rules: list[_Rule]
-    states: dict[Key, list[Any]] = field(default_factory=dict)
+    def __init__(self, rules: list[_Rule], keeper: Keeper) -> None:
+        self.rules = rules
+        self.keeper = keeper
 
 
+@final
+class _Call:
+    """What is called for one rule and one kind of event: its handler, or else its `step`."""
+
+    def __init__(self, number: int, one: _Rule, handle: Handler | None) -> None:
+        self.number = number
+        """That of the rule in its group."""
+        self.one = one
+        self.handle = handle
+        self.step: Callable[[Any, Event], tuple[Any, Sequence[Finding]]] = one.judging.step
+
+
+@final
+class _Route:
+    """For one kind of event: what finds the states, and what is called with them."""
+
+    def __init__(self, group: _Group, kind: type[Struct]) -> None:
+        self.find = group.keeper.find
+        self.by_keys = group.keeper if isinstance(group.keeper, _ByKeys) else None
+        self.rules = [one for one in group.rules if one.reads(kind)]
+        self.calls: list[_Call] = []
+        for number, one in enumerate(group.rules):
+            judging: Any = one.judging
+            handlers = getattr(judging, "handlers", None)
+            wanted = judging.kinds if handlers is None else handlers
+            if one.working and kind in wanted:
+                handler = None if handlers is None else handlers[kind]
+                self.calls.append(_Call(number, one, handler))
+
+
+_NO_ROUTES: Final[list[_Route]] = []
+_RECEIPTS: Final[frozenset[type[Struct]]] = frozenset({FaultInjected, FaultTookEffect})
 OnFinding = Callable[[str, Finding, int], None]
-_Step = Callable[[Any, Event], tuple[Any, Sequence[Finding]]]
-_Steps = list[tuple[int, _Step, _Rule]]
-_Route = tuple[Callable[[Event], Iterable[Key]], dict[Key, list[Any]], _Group, _Steps]
-"""For one kind of event: a group's keys and states, the group, its steps."""
 
 
 @final
@@ -108,66 +208,77 @@ class Judge:
                 raise no_such("clause", rule.clause, clauses)
         self._clauses = clauses
         self._judged = sorted({rule.clause for rule in rules})
-        self._rules = [_Rule(rule, Tally()) for rule in rules if clauses[rule.clause].binds(plane)]
+        self._rules = [_Rule(rule) for rule in rules if clauses[rule.clause].binds(plane)]
         self._plane = plane
         self._missed: dict[str, str] = {}
         self._position = 0
+        self._turn = 0
         self._groups = _grouped(self._rules)
         self._dispatch: dict[type[Struct], list[_Route]] = {}
         self._route()
 
     def _route(self) -> None:
-        """Finds the groups and steps for each kind of event; called again when a rule has
+        """Finds the groups and calls for each kind of event; called again when a rule has
         crashed."""
         self._dispatch.clear()
         for group in self._groups:
-            for kind in {kind for one in group.rules for kind in one.rule.kinds}:
-                steps: _Steps = [
-                    (number, one.rule.step, one)
-                    for number, one in enumerate(group.rules)
-                    if one.working and kind in one.rule.kinds
-                ]
-                if steps:
-                    route = (group.keys, group.states, group, steps)
-                    self._dispatch.setdefault(kind, []).append(route)
+            for kind in {kind for one in group.rules if one.working for kind in one.rule.kinds}:
+                self._dispatch.setdefault(kind, []).append(_Route(group, kind))
 
     def take(self, events: Iterable[Event]) -> None:
         """Judges these events too. An exception of a rule stops that rule, never the judge."""
-        position = self._position - 1
         dispatch = self._dispatch
-        for position, event in enumerate(events, self._position):
+        position = self._position
+        for event in events:
             body = event.body
-            for ask, group_states, group, steps in dispatch.get(type(body), ()):
+            for route in dispatch.get(type(body), _NO_ROUTES):
                 try:
-                    keys = ask(event)
-                    if type(keys) is not tuple:
-                        keys = tuple(keys)
+                    by_keys = route.by_keys
+                    found = route.find(event) if by_keys is None else by_keys.find(event)
                 except Exception as error:  # a plugin's own code may raise anything
-                    self._crashed([one for _, _, one in steps], error, event)
+                    self._crashed(route.rules, error, event)
                     continue
-                for key in keys:
-                    states = group_states.get(key)
-                    if states is None:
-                        states = group_states[key] = [None] * len(group.rules)
-                    for number, step, one in steps:
+                for held in found:
+                    states = held.states
+                    for call in route.calls:
                         try:
-                            state = states[number]
+                            state = states[call.number]
                             if state is None:
-                                state = one.rule.start(key)
-                            states[number], findings = step(state, event)
+                                state = self._start(call, held)
+                            handle = call.handle
+                            if handle is not None:
+                                findings = handle(state, event, body)
+                            else:
+                                states[call.number], findings = call.step(state, event)
                             if findings:
-                                self._add(one, findings, position, event.at_ns)
+                                self._add(call.one, findings, position, event.at_ns)
                         except Exception as error:
-                            self._crashed([one], error, event)
-            if type(body) is FaultInjected and not body.receipt:
-                self._missed[body.fault_id] = f"{body.fault} ({body.fault_id})"
-            elif type(body) is FaultTookEffect:
-                self._missed.pop(body.fault_id, None)
-        self._position = position + 1
+                            self._crashed([call.one], error, event)
+            if type(body) in _RECEIPTS:
+                self._receive(body)
+            position += 1
+        self._position = position
+
+    def _receive(self, body: Struct) -> None:
+        """Notes a fault without a receipt, or its receipt."""
+        if isinstance(body, FaultInjected) and not body.receipt:
+            self._missed[body.fault_id] = f"{body.fault} ({body.fault_id})"
+        elif isinstance(body, FaultTookEffect):
+            self._missed.pop(body.fault_id, None)
+
+    def _start(self, call: _Call, held: Held) -> Any:
+        """Begins the state of a rule."""
+        self._turn += 1
+        held.began[call.number] = self._turn
+        state = held.states[call.number] = call.one.start(held.key, held.shared)
+        return state
 
     def _add(self, one: _Rule, findings: Sequence[Finding], position: int, at_ns: int) -> None:
         for finding in findings:
-            one.tally.add(finding, position, at_ns)
+            if type(finding) is Exercised:
+                one.exercise(finding.evidence)
+            else:
+                one.tally.add(finding, position, at_ns)
             if self._found is not None:
                 self._found(one.rule.clause, finding, position)
 
@@ -180,19 +291,15 @@ class Judge:
         """The verdicts, once no event is left."""
         ends = {id(one): end.as_read({kind_name(k) for k in one.rule.kinds}) for one in self._rules}
         for group in self._groups:
-            for states in group.states.values():
-                for one, state in zip(group.rules, states, strict=True):
-                    if state is not None and one.working:
-                        try:
-                            findings = one.rule.end(state, ends[id(one)])
-                            self._add(one, findings, AT_END, end.ended_at_ns)
-                        except Exception as error:
-                            one.crash(error, "at the end of the history")
+            for several in group.keeper.held():
+                for number, one in enumerate(group.rules):
+                    for held in sorted(several, key=lambda held: held.began[number]):
+                        self._end(one, held.states[number], ends[id(one)], end.ended_at_ns)
         tallies: dict[str, Tally] = {}
         for one in self._rules:
             seen = ends[id(one)]
             one.tally.lacks = seen.lacks if seen is not end else ""
-            tallies.setdefault(one.rule.clause, Tally()).merge(one.tally)
+            tallies.setdefault(one.rule.clause, Tally()).merge(one.settled())
         return conclude(
             self._judged,
             self._clauses,
@@ -202,17 +309,40 @@ class Judge:
             missed=tuple(self._missed.values()),
         )
 
+    def _end(self, one: _Rule, state: Any, end: RunEnd, at_ns: int) -> None:
+        if state is None or not one.working:
+            return
+        try:
+            self._add(one, one.judging.end(state, end), AT_END, at_ns)
+        except Exception as error:
+            one.crash(error, "at the end of the history")
+
 
 def _grouped(rules: Sequence[_Rule]) -> list[_Group]:
-    """Groups rules whose `keys` are one function; a rule with a bound method is a group of its own.
+    """Groups rules whose `keeper` is one function, or else their `keys`; a rule with a bound method
+    is a group of its own.
 
-    A group keeps its function, so no two functions here have one id.
+    The functions are kept meanwhile, so no two of them have one id.
     """
-    groups: dict[int, _Group] = {}
+    groups: dict[int, tuple[Any, list[_Rule]]] = {}
     for one in rules:
-        keys = one.rule.keys
-        groups.setdefault(id(keys), _Group(keys, [])).rules.append(one)
-    return list(groups.values())
+        together = _function(getattr(one.rule, "keeper", None) or one.rule.keys)
+        groups.setdefault(id(together), (together, []))[1].append(one)
+    return [_kept(several) for _, several in groups.values()]
+
+
+def _function(keys: Any) -> Any:
+    """The function itself: a compiled Struct takes a static method of its class for a field."""
+    return keys.__func__ if isinstance(keys, staticmethod) else keys
+
+
+def _kept(several: list[_Rule]) -> _Group:
+    rules = [one.rule for one in several]
+    make: Callable[[Sequence[Rule[Any]]], Keeper] = getattr(rules[0], "keeper", _ByKeys)
+    keeper = make(rules)
+    for one, judging in zip(several, keeper.rules, strict=True):
+        one.judging = judging
+    return _Group(several, keeper)
 
 
 def judge(

@@ -7,7 +7,7 @@ length, or the histories of many runs in Spark.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar
@@ -68,6 +68,14 @@ Finding = Exercised | Violated | Undecided | Excused
 """What a rule may report about its clause."""
 
 
+Shared = dict[type, Any]
+"""What the rules of one key share: a class, and the one object of it that they all fold."""
+Handler = Callable[[Any, Event, Any], Sequence[Finding]]
+"""Takes a state, an event and its body. Changes the state, and returns the findings."""
+Handlers = Mapping[type[Struct], Handler]
+"""A kind of event -> what a rule does with such an event."""
+
+
 class Rule(Protocol[S]):
     """One clause as a keyed fold.
 
@@ -76,6 +84,15 @@ class Rule(Protocol[S]):
     about the whole run). `step` returns the next state and its findings. States are values: `step`
     may return the same object only if it is unchanged or no other key can hold it. Events come in
     happens-before order.
+
+    A rule that reads many events may have more, which the judge then uses:
+
+    * `handlers`, instead of `step`, which then returns what `by_handlers` does. An event of a kind
+      without a handler changes nothing.
+    * `start_shared(key, shared)`, instead of `start`: the state may hold objects of `shared`, which
+      other rules of the key hold, too. Such an object applies each event once, whichever rule
+      brings it first.
+    * `keeper`: `fencepost.Keeper`.
     """
 
     @property
@@ -103,6 +120,21 @@ class Rule(Protocol[S]):
     def end(self, state: S, end: RunEnd) -> Sequence[Finding]:
         """The findings that a key's last state has at the end of the run."""
         ...
+
+
+class Handles(Protocol):
+    """A rule with a handler for each kind of event that it does not ignore."""
+
+    @property
+    def handlers(self) -> Handlers:
+        """What it does with events, by their kind."""
+        ...
+
+
+def by_handlers(rule: Handles, state: S, event: Event) -> tuple[S, Sequence[Finding]]:
+    """What the `step` of a rule with handlers returns."""
+    handler = rule.handlers.get(type(event.body))
+    return state, () if handler is None else handler(state, event, event.body)
 
 
 def applied(rule: Rule[Any]) -> Rule[Any]:

@@ -1,0 +1,45 @@
+"""The states of rules: where the judge keeps them, and how rules share them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, final
+
+from fencepost.events import Event
+from fencepost.judging.rules import Key, Rule, Shared
+
+
+@final
+class Held:
+    """What is held for one key: the states of the rules that are judged together, and what these
+    share."""
+
+    def __init__(self, key: Key, rules: int) -> None:
+        self.key = key
+        self.states: list[Any] = [None] * rules
+        """The state of each rule; None until an event reached the rule."""
+        self.began = [0] * rules
+        """The turn in which the judge made each state, counted over all keys."""
+        self.shared: Shared = {}
+
+
+class Keeper(Protocol):
+    """Keeps the states of rules where keys alone do not find them: earlier events decide which
+    states an event belongs to, or whether it counts at all. It is decided once for all rules.
+
+    A rule names its keeper by an attribute `keeper`: a function that makes one for the rules of
+    one judgement that name it.
+    """
+
+    @property
+    def rules(self) -> Sequence[Rule[Any]]:
+        """The rules that judge, one for each rule that it was made for, in that order."""
+        ...
+
+    def find(self, event: Event) -> tuple[Held, ...]:
+        """What an event belongs to; none if it does not count."""
+        ...
+
+    def held(self) -> Iterable[Sequence[Held]]:
+        """All that it keeps: for one subject after another, whatever it holds for that subject."""
+        ...

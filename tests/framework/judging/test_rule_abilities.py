@@ -1,0 +1,183 @@
+"""What a rule that reads many events may have: handlers, objects that rules share, keepers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec import Struct
+
+from fencepost import (
+    Cause,
+    Clause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Handlers,
+    Held,
+    Key,
+    Rule,
+    RunEnd,
+    Shared,
+    Violated,
+    by_handlers,
+)
+from fencepost.testing import HistoryBuilder, Outcome, judge
+from fencepost.testing.kit import findings_of
+
+AT = Cause("p", 0)
+CLAUSES = {name: Clause(name, "seed", (), "It is kept.") for name in ("X-1", "X-2")}
+
+
+class Said(Struct, frozen=True, tag="ability.said"):
+    word: str
+    subject: str = "a"
+
+
+class Sung(Struct, frozen=True, tag="ability.sung"):
+    subject: str = "a"
+
+
+@dataclass
+class Words:
+    """The words of a subject; each event is counted once."""
+
+    said: list[str] = field(default_factory=list)
+    newest: Event | None = None
+
+    def take(self, event: Event, body: Said) -> None:
+        if event is not self.newest:
+            self.newest = event
+            self.said.append(body.word)
+
+
+def by_subject(event: Event) -> Iterable[Key]:
+    body: Any = event.body
+    return ((body.subject,),)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Finds a violation at the end: the words of a subject."""
+
+    clause: str = "X-1"
+    kinds: frozenset[type[Struct]] = frozenset({Said, Sung})
+    keys = staticmethod(by_subject)
+
+    def start(self, key: Key) -> Words:
+        return Words()
+
+    def start_shared(self, key: Key, shared: Shared) -> Words:
+        words: Words = shared.setdefault(Words, Words())
+        return words
+
+    @property
+    def handlers(self) -> Handlers:
+        return {Said: self._said}
+
+    def step(self, state: Words, event: Event) -> tuple[Words, Sequence[Finding]]:
+        return by_handlers(self, state, event)
+
+    @staticmethod
+    def _said(state: Words, event: Event, body: Said) -> Sequence[Finding]:
+        if body.word == "crash":
+            raise ValueError("boom")
+        state.take(event, body)
+        return (Exercised(event.ref, Evidence.PEER),) if body.word == "peer" else ()
+
+    def end(self, state: Words, end: RunEnd) -> Sequence[Finding]:
+        return (Violated(AT, Evidence.SELF, " ".join(state.said)),) if state.said else ()
+
+
+class Quiet:
+    """Keeps what is held for a subject until its last word, `bye`; then all begins anew."""
+
+    def __init__(self, rules: Sequence[Rule[Any]]) -> None:
+        self.rules = rules
+        self._held: dict[str, Held] = {}
+
+    def find(self, event: Event) -> tuple[Held, ...]:
+        body: Any = event.body
+        if isinstance(body, Said) and body.word == "bye":
+            self._held.pop(body.subject, None)
+            return ()
+        held = self._held.setdefault(body.subject, Held((body.subject,), len(self.rules)))
+        return (held,)
+
+    def held(self) -> Iterable[Sequence[Held]]:
+        return [(held,) for held in self._held.values()]
+
+
+@dataclass(frozen=True)
+class CountsSinceBye(Counts):
+    """The same, with a keeper."""
+
+    keeper = Quiet
+
+
+def history(*words: str) -> HistoryBuilder:
+    h = HistoryBuilder()
+    for word in words:
+        subject, _, said = word.rpartition(":")
+        h.add("p", Said(said, subject or "a"))
+        h.add("p", Sung(subject or "a"))
+    return h
+
+
+def messages(h: HistoryBuilder, *rules: Rule[Any]) -> dict[str, list[str]]:
+    verdicts = judge(h.events(), rules, CLAUSES, h.end(True), "quorum").verdicts
+    return {name: [one.message for one in v.violations] for name, v in verdicts.items()}
+
+
+def test_handlers_judge_as_their_step_does() -> None:
+    h = history("one", "peer", "two")
+    assert messages(h, Counts()) == {"X-1": ["one peer two"]}
+    found = findings_of(Counts(), h.events(), h.end(True))
+    assert [type(one) for one in found] == [Exercised, Violated]
+
+
+def test_an_event_of_a_kind_without_a_handler_begins_no_state() -> None:
+    h = HistoryBuilder()
+    h.add("p", Sung())
+    verdict = judge(h.events(), [Counts()], CLAUSES, h.end(True), "quorum").verdicts["X-1"]
+    assert verdict.verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_handler_that_raises_stops_its_rule() -> None:
+    h = history("one", "crash", "two")
+    verdict = judge(h.events(), [Counts()], CLAUSES, h.end(True), "quorum").verdicts["X-1"]
+    assert verdict.verdict is Outcome.UNKNOWN
+    assert verdict.reason == "the rule Counts failed on ability.said p@2: ValueError: boom"
+
+
+def test_rules_of_a_key_share_an_object() -> None:
+    h = history("one", "two", "b:three")
+    each = {"X-1": ["one two", "three"], "X-2": ["one two", "three"]}
+    found = messages(h, Counts(), Counts("X-2"))
+    assert {name: sorted(several) for name, several in found.items()} == {
+        name: sorted(several) for name, several in each.items()
+    }
+
+
+def test_a_keeper_finds_the_states_of_all_rules_that_name_it() -> None:
+    h = history("one", "bye", "two", "b:three", "b:bye")
+    rules = (CountsSinceBye(), CountsSinceBye("X-2"))
+    assert messages(h, *rules) == {"X-1": ["two"], "X-2": ["two"]}
+
+
+def test_a_static_method_that_is_an_attribute_is_the_same_function() -> None:
+    """mypyc makes such an attribute of a static method."""
+    asked = []
+
+    def keys(event: Event) -> Iterable[Key]:
+        asked.append(event.ref)
+        return ((),)
+
+    one, other = Counts("X-1"), Counts("X-2")
+    for rule in (one, other):
+        object.__setattr__(rule, "keys", staticmethod(keys))
+    h = history("one")
+    judge(h.events(), [one, other], CLAUSES, h.end(True), "quorum")
+    assert len(asked) == 2
