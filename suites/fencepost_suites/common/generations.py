@@ -14,12 +14,12 @@ begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar, final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, final
 
 from msgspec import Struct
 
-from fencepost import Event, Finding, Key, Rule, RunEnd
+from fencepost import Event, Finding, Held, Key, Rule, RunEnd
 from fencepost_kafka import (
     AdminCompleted,
     ConsumerPositioned,
@@ -36,9 +36,7 @@ from fencepost_kafka import (
 )
 from fencepost_suites.common.keys import NOTHING, Keys
 
-S = TypeVar("S")
-
-DELETIONS: frozenset[type[Struct]] = frozenset({TopicCommitted, AdminCompleted})
+DELETIONS: Final[frozenset[type[Struct]]] = frozenset({TopicCommitted, AdminCompleted})
 """The independent words about a deletion."""
 OF_REPLICAS: frozenset[type[Struct]] = DELETIONS | {LeadershipStarted, FollowingStarted}
 """The events that tell the topics of one name apart, for events of replicas."""
@@ -47,11 +45,12 @@ OF_CLIENTS: frozenset[type[Struct]] = DELETIONS | {ProduceInvoked, ConsumerPosit
 
 
 @final
-class Generations(Generic[S]):
-    """A rule's state for each partition of a topic, begun anew when the topic is deleted."""
+class Generations:
+    """The topics of one name, of which there is one at a time, and what is held for each partition
+    of the present one."""
 
     def __init__(self) -> None:
-        self.parts: dict[int, S] = {}
+        self.parts: dict[int, tuple[Held, ...]] = {}
         self.deleted_at = -1
         """The offset of the newest record of a deletion."""
         self.by_record = 0
@@ -108,21 +107,71 @@ class Generations(Generic[S]):
 
 
 @final
-class OfPresentTopic(Generic[S]):
+class PresentTopics:
+    """Keeps the states of rules about the messages of one partition. They begin anew when the topic
+    is deleted, and only events of the present topic count. What tells the topics apart is applied
+    once, for all rules: events of clients count by what clients record, those of nodes by what
+    nodes record, so a rule gains nothing by the events that only others read."""
+
+    def __init__(self, applying: Sequence[OfPresentTopic]) -> None:
+        self.rules: Sequence[Rule[Any]] = [one.rule for one in applying]
+        self._renewed = [one.renewed for one in applying]
+        self._topics: dict[str, Generations] = {}
+
+    def find(self, event: Event) -> tuple[Held, ...]:
+        """What is held for the partition of an event; none if it is of a former topic, or a word
+        about the topic."""
+        body: Any = event.body
+        kind = type(body)
+        if kind in DELETIONS:
+            topic = self._of(body.subject if kind is AdminCompleted else body.topic)
+            if topic.deletes(body):
+                self._begin_anew(topic)
+            return ()
+        topic = self._of(body.topic)
+        if (topic.by_record or topic.by_client) and not topic.counts(event):
+            return ()
+        return topic.parts.get(body.partition) or self._part(topic, body)
+
+    def _of(self, name: str) -> Generations:
+        topic = self._topics.get(name)
+        if topic is None:
+            topic = self._topics[name] = Generations()
+        return topic
+
+    def _part(self, topic: Generations, body: Any) -> tuple[Held, ...]:
+        part = topic.parts[body.partition] = (Held((body.topic, body.partition), len(self.rules)),)
+        return part
+
+    def _begin_anew(self, topic: Generations) -> None:
+        for (part,) in topic.parts.values():
+            for number, renewed in enumerate(self._renewed):
+                state = part.states[number]
+                if state is not None:
+                    part.states[number] = None if renewed is None else renewed(state)
+            part.shared.clear()
+
+    def held(self) -> Iterable[Sequence[Held]]:
+        """What is held, for one topic after another."""
+        return [[part for (part,) in topic.parts.values()] for topic in self._topics.values()]
+
+
+@final
+class OfPresentTopic:
     """A rule about the messages of one partition, applied to each topic that has its name."""
 
     def __init__(
         self,
-        rule: Rule[S],
+        rule: Rule[Any],
         begins: frozenset[type[Struct]],
-        renewed: Callable[[S], S] | None = None,
+        renewed: Callable[[Any], Any] | None = None,
     ) -> None:
         """`rule` judges as if no topic were ever deleted; its keys are not asked for. `begins` are
         the events that tell the topics apart. `renewed` makes the state of a partition of the next
         topic from that of the last one; without it, a new one begins."""
         self.rule = rule
+        self.renewed = renewed
         self._begins = begins
-        self._renewed = renewed
 
     @property
     def clause(self) -> str:
@@ -135,43 +184,44 @@ class OfPresentTopic(Generic[S]):
         return self.rule.kinds | self._begins
 
     @staticmethod
+    def keeper(applying: Sequence[OfPresentTopic]) -> PresentTopics:
+        """What keeps the states of all such rules, and tells the topics apart once for all."""
+        return PresentTopics(applying)
+
+    @staticmethod
     def keys(event: Event) -> Keys:
         """The topic."""
         body: Any = event.body
         return ((body.subject if type(body) is AdminCompleted else body.topic,),)
 
-    def start(self, key: Key) -> Generations[S]:
-        return Generations()
+    def start(self, key: Key) -> PresentTopics:
+        return PresentTopics((self,))
 
-    def step(self, state: Generations[S], event: Event) -> tuple[Generations[S], Sequence[Finding]]:
-        body: Any = event.body
-        kind = type(body)
-        if kind in DELETIONS:
-            if state.deletes(body):
-                renewed, parts = self._renewed, state.parts
-                state.parts = {at: renewed(s) for at, s in parts.items()} if renewed else {}
-            return state, NOTHING
-        if (state.by_record or state.by_client) and not state.counts(event):
-            return state, NOTHING
-        rule = self.rule
-        if kind not in rule.kinds:
-            return state, NOTHING
-        index = body.partition
-        before = state.parts.get(index)
-        if before is None:
-            before = rule.start((body.topic, index))
-        state.parts[index], found = rule.step(before, event)
+    def step(self, state: PresentTopics, event: Event) -> tuple[PresentTopics, Sequence[Finding]]:
+        found: Sequence[Finding] = NOTHING
+        for part in state.find(event):
+            if type(event.body) in self.rule.kinds:
+                before = part.states[0]
+                if before is None:
+                    before = self.rule.start(part.key)
+                part.states[0], found = self.rule.step(before, event)
         return state, found
 
-    def end(self, state: Generations[S], end: RunEnd) -> Sequence[Finding]:
-        return [found for part in state.parts.values() for found in self.rule.end(part, end)]
+    def end(self, state: PresentTopics, end: RunEnd) -> Sequence[Finding]:
+        return [
+            found
+            for parts in state.held()
+            for part in parts
+            if part.states[0] is not None
+            for found in self.rule.end(part.states[0], end)
+        ]
 
 
-def of_replicas(rule: Rule[S]) -> OfPresentTopic[S]:
+def of_replicas(rule: Rule[Any]) -> OfPresentTopic:
     """A rule about what replicas record."""
     return OfPresentTopic(rule, OF_REPLICAS)
 
 
-def of_clients(rule: Rule[S], renewed: Callable[[S], S] | None = None) -> OfPresentTopic[S]:
+def of_clients(rule: Rule[Any], renewed: Callable[[Any], Any] | None = None) -> OfPresentTopic:
     """A rule about what clients record."""
     return OfPresentTopic(rule, OF_CLIENTS, renewed)

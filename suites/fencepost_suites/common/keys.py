@@ -7,18 +7,18 @@ not depend on the rule. A rule takes one as `keys = staticmethod(by_partition)`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from fencepost import Event, FaultInjected, Finding, ProcessExited
 from fencepost_kafka import HeartbeatAnswered, LogAppended, ProbeCompleted
 from fencepost_kafka.active_faults import slot_of
 
 Keys = tuple[tuple[str | int, ...], ...]
-NONE: Keys = ()
-RUN: Keys = ((),)
+NONE: Final[Keys] = ()
+RUN: Final[Keys] = ((),)
 HARMS_DISK = ("wipe_disk", "damage_disk")
 """The faults after which a node's next process finds less than the former one had flushed."""
-NOTHING: Sequence[Finding] = ()
+NOTHING: Final[Sequence[Finding]] = ()
 """The findings of most steps: none."""
 
 
@@ -42,8 +42,8 @@ def by_topic(event: Event) -> Keys:
 
 def by_disk(event: Event) -> Keys:
     """The slot of the process that wrote the event; or whose disk a fault emptied or damaged."""
-    body = event.body
-    if isinstance(body, FaultInjected):
+    body: Any = event.body
+    if type(body) is FaultInjected:
         slots = {slot_of(target) for target in body.targets}
         return tuple((slot,) for slot in sorted(slots)) if body.fault in HARMS_DISK else NONE
     return ((slot_of(event.process),),)
@@ -57,8 +57,8 @@ def by_broker(event: Event) -> Keys:
 
 def by_process(event: Event) -> Keys:
     """The process that wrote the event; for a heartbeat's answer, also the process it goes to."""
-    body = event.body
-    if isinstance(body, HeartbeatAnswered):
+    body: Any = event.body
+    if type(body) is HeartbeatAnswered:
         return ((body.client,),)
     return ((event.process,),)
 
@@ -70,16 +70,16 @@ def by_writer(event: Event) -> Keys:
 
 def by_life(event: Event) -> Keys:
     """The process that wrote the event, or whose end the harness recorded."""
-    body = event.body
-    return ((body.ended if isinstance(body, ProcessExited) else event.process,),)
+    body: Any = event.body
+    return ((body.ended if type(body) is ProcessExited else event.process,),)
 
 
 def by_slot_serving(event: Event) -> Keys:
     """The slot of a node, or the slot that a probe was sent to; without what followers store."""
-    body = event.body
-    if isinstance(body, LogAppended):
+    body: Any = event.body
+    if type(body) is LogAppended:
         return ((slot_of(event.process),),) if body.as_leader else NONE
-    if isinstance(body, ProbeCompleted):
+    if type(body) is ProbeCompleted:
         return ((body.slot,),)
     return ((slot_of(event.process),),)
 
