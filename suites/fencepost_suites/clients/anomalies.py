@@ -8,15 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Undecided, Violated
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Handlers,
+    Key,
+    RunEnd,
+    Undecided,
+    Violated,
+    by_handlers,
+)
 from fencepost_kafka import (
-    ConsumerPositioned,
-    PartitionCommitted,
     Polled,
     ProduceCompleted,
     ReadCompleted,
@@ -26,20 +35,15 @@ from fencepost_suites.common.keys import NOTHING, by_partition
 CLIENT = Evidence.CLIENT
 
 
-class _Write(Struct, frozen=True):
-    """An acknowledged write, and the process, number and time of its acknowledgement."""
-
-    operation: str
-    process: str
-    seq: int
-    at_ns: int
+_Write = tuple[str, Event]
+"""An acknowledged write: its operation, and its acknowledgement."""
 
 
 @dataclass(slots=True)
 class Unread:
     """The acknowledged writes of a partition that the current reading has not returned yet."""
 
-    waiting: dict[int, list[_Write]] = field(default_factory=dict)
+    waiting: dict[int, tuple[_Write, ...]] = field(default_factory=dict)
     """offset -> the writes that were acknowledged there; at most one of them can be there."""
     unplaced: dict[str, _Write] = field(default_factory=dict)
     """operation -> the write, acknowledged without an offset, such as one that the broker knew."""
@@ -63,28 +67,40 @@ class LostWrite(Struct, frozen=True):
     def start(self, key: Key) -> Unread:
         return Unread()
 
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            ProduceCompleted: self._produced,
+            Polled: self.polled,
+            ReadCompleted: self.read,
+        }
+
     def step(self, state: Unread, event: Event) -> tuple[Unread, Sequence[Finding]]:
-        body = event.body
-        if isinstance(body, ProduceCompleted):
-            if body.acks != -1 or body.outcome != "ok":
-                return state, NOTHING
-            write = _Write(body.operation, event.process, event.node_seq, event.at_ns)
-            shown = state.early.values() if body.offset < 0 else (state.early.get(body.offset),)
-            if body.operation in shown:
-                state.confirmed = True
-            elif body.offset < 0:
-                state.unplaced[body.operation] = write
-            else:
-                state.waiting.setdefault(body.offset, []).append(write)
-        elif isinstance(body, Polled):
-            if body.final:
-                return state, self._read(state, event, body)
-        elif isinstance(body, ReadCompleted):
-            return state, self._completed(state, event, body)
-        return state, NOTHING
+        return by_handlers(self, state, event)
+
+    def _produced(self, state: Unread, event: Event, body: ProduceCompleted) -> Sequence[Finding]:
+        if body.acks == -1 and body.outcome == "ok":
+            self.acknowledged(state, event, body)
+        return NOTHING
 
     @staticmethod
-    def _read(state: Unread, event: Event, body: Polled) -> Sequence[Finding]:
+    def acknowledged(state: Unread, event: Event, body: ProduceCompleted) -> None:
+        """A write was acknowledged that a complete reading must return."""
+        offset, operation = body.offset, body.operation
+        shown = state.early.values() if offset < 0 else (state.early.get(offset),)
+        if operation in shown:
+            state.confirmed = True
+            return
+        if offset < 0:
+            state.unplaced[operation] = (operation, event)
+        else:
+            state.waiting[offset] = (*state.waiting.get(offset, ()), (operation, event))
+
+    @staticmethod
+    def polled(state: Unread, event: Event, body: Polled) -> Sequence[Finding]:
+        """A reader got messages; those of the final reading count."""
+        if not body.final:
+            return NOTHING
         lost: list[tuple[int, _Write, str]] = []
         for offset, operation in zip(body.offsets, body.operations, strict=True):
             if state.unplaced.pop(operation, None) is not None:
@@ -93,20 +109,21 @@ class LostWrite(Struct, frozen=True):
             if not known:
                 state.early[offset] = operation
             for write in known:
-                if write.operation == operation:
+                if write[0] == operation:
                     state.confirmed = True
                 else:
                     lost.append((offset, write, f"{operation} is there"))
         return _lost(event, body, lost)
 
     @staticmethod
-    def _completed(state: Unread, event: Event, body: ReadCompleted) -> Sequence[Finding]:
+    def read(state: Unread, event: Event, body: ReadCompleted) -> Sequence[Finding]:
+        """A reading ended."""
         state.early.clear()
         if body.outcome != "ok":
             state.error = body.error or "it did not complete"
             return NOTHING
         gone = [o for o in sorted(state.waiting) if o < body.end]
-        owed = sorted(o for o, write in state.unplaced.items() if write.at_ns < body.asked_ns)
+        owed = sorted(o for o, (_, at) in state.unplaced.items() if at.at_ns < body.asked_ns)
         unshown = "the reading did not show it"
         found = [
             *_lost(event, body, [(o, w, unshown) for o in gone for w in state.waiting.pop(o)]),
@@ -131,22 +148,22 @@ def _lost(
     """One violation for the writes that an event shows to be lost, each with what shows it."""
     if not lost:
         return NOTHING
-    offset, write, what = lost[0]
-    at = f"at offset {offset}" if offset >= 0 else "without an offset"
+    offset, (operation, at), what = lost[0]
+    where = f"at offset {offset}" if offset >= 0 else "without an offset"
     last = f", up to offset {lost[-1][0]}" if offset >= 0 else ""
     others = f"; {len(lost) - 1} more are lost{last}" if len(lost) > 1 else ""
     message = (
-        f"{write.operation}, acknowledged {at} of {body.topic}-{body.partition}, is lost: "
+        f"{operation}, acknowledged {where} of {body.topic}-{body.partition}, is lost: "
         f"{what}{others}"
     )
-    return (Violated(event.ref, CLIENT, message, (Cause(write.process, write.seq),)),)
+    return (Violated(event.ref, CLIENT, message, (at.ref,)),)
 
 
 @dataclass(slots=True)
 class _Unseen:
     """Acknowledged writes that no consumer has seen yet."""
 
-    waiting: dict[int, tuple[str, Cause]] = field(default_factory=dict)
+    waiting: dict[int, tuple[str, Event]] = field(default_factory=dict)
     top: int = -1
     read_end: int = -1
     """The end of the last complete reading; -1 until there is one."""
@@ -168,35 +185,54 @@ class Unseen(Struct, frozen=True):
     def start(self, key: Key) -> _Unseen:
         return _Unseen()
 
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            ProduceCompleted: self._produced,
+            Polled: self._polled,
+            ReadCompleted: self._read,
+        }
+
     def step(self, state: _Unseen, event: Event) -> tuple[_Unseen, Sequence[Finding]]:
-        body = event.body
-        if isinstance(body, ProduceCompleted):
-            if body.offset > state.top and body.acks == -1:
-                state.waiting[body.offset] = (body.operation, event.ref)
-        elif isinstance(body, Polled):
-            if body.offsets:
-                state.top = max(state.top, body.offsets[-1])
-                waiting = state.waiting
-                for offset in body.offsets:
-                    if waiting.pop(offset, None) is not None:
-                        state.seen = True
-        elif isinstance(body, ReadCompleted) and body.outcome == "ok":
-            # A write that is missing below the end is lost: that is JEPSEN-lost-write.
-            state.waiting = {o: w for o, w in state.waiting.items() if o >= body.end}
-            state.read_end, state.before = body.end, set(state.waiting)
-            if state.seen and not state.waiting:
-                return state, (Exercised(event.ref, CLIENT),)
-        return state, NOTHING
+        return by_handlers(self, state, event)
+
+    @staticmethod
+    def _produced(state: _Unseen, event: Event, body: ProduceCompleted) -> Sequence[Finding]:
+        offset = body.offset
+        if offset > state.top and body.acks == -1:
+            state.waiting[offset] = (body.operation, event)
+        return NOTHING
+
+    @staticmethod
+    def _polled(state: _Unseen, event: Event, body: Polled) -> Sequence[Finding]:
+        offsets = body.offsets
+        if offsets:
+            state.top = max(state.top, offsets[-1])
+            waiting = state.waiting
+            for offset in offsets:
+                if waiting.pop(offset, None) is not None:
+                    state.seen = True
+        return NOTHING
+
+    @staticmethod
+    def _read(state: _Unseen, event: Event, body: ReadCompleted) -> Sequence[Finding]:
+        if body.outcome != "ok":
+            return NOTHING
+        # A write that is missing below the end is lost: that is JEPSEN-lost-write.
+        state.waiting = {o: w for o, w in state.waiting.items() if o >= body.end}
+        state.read_end, state.before = body.end, set(state.waiting)
+        seen = state.seen and not state.waiting
+        return (Exercised(event.ref, CLIENT),) if seen else NOTHING
 
     def end(self, state: _Unseen, end: RunEnd) -> Sequence[Finding]:
         found: list[Finding] = []
-        for offset, (operation, ref) in state.waiting.items():
+        for offset, (operation, at) in state.waiting.items():
             if offset in state.before:
                 message = (
                     f"{operation}, acknowledged at offset {offset}, was never seen: the partition "
                     f"was read up to {state.read_end}"
                 )
-                found.append(Violated(ref, CLIENT, message))
+                found.append(Violated(at.ref, CLIENT, message))
         late = len(state.waiting) - len(found)
         if late:
             message = f"nothing was read after {late} writes had been acknowledged"
@@ -230,22 +266,26 @@ class InconsistentOffsets(Struct, frozen=True):
     def start(self, key: Key) -> _Contents:
         return _Contents()
 
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            ProduceCompleted: self._produced,
+            Polled: self._polled,
+            ReadCompleted: self._read,
+        }
+
     def step(self, state: _Contents, event: Event) -> tuple[_Contents, Sequence[Finding]]:
-        body = event.body
-        at = state.at
-        if isinstance(body, ProduceCompleted):
-            if body.acks != -1 or body.offset < 0:
-                return state, NOTHING
-            if at.setdefault(body.offset, body.operation) != body.operation:
-                return state, _two(event, body, state, body.offset, body.operation)
-        elif isinstance(body, Polled):
-            return state, self._polled(state, event, body)
-        elif isinstance(body, ReadCompleted):
-            if body.outcome != "ok":
-                state.error = body.error or "it did not complete"
-                return state, NOTHING
-            return state, self._read(state, event, body)
-        return state, NOTHING
+        return by_handlers(self, state, event)
+
+    @staticmethod
+    def _produced(state: _Contents, event: Event, body: ProduceCompleted) -> Sequence[Finding]:
+        offset = body.offset
+        if offset < 0 or body.acks != -1:
+            return NOTHING
+        operation = body.operation
+        if state.at.setdefault(offset, operation) != operation:
+            return _two(event, body, state, offset, operation)
+        return NOTHING
 
     @staticmethod
     def _polled(state: _Contents, event: Event, body: Polled) -> Sequence[Finding]:
@@ -269,6 +309,9 @@ class InconsistentOffsets(Struct, frozen=True):
     def _read(state: _Contents, event: Event, body: ReadCompleted) -> Sequence[Finding]:
         """Finds the missing messages: offsets that were received before the reading asked for the
         end of the log and are not below that end."""
+        if body.outcome != "ok":
+            state.error = body.error or "it did not complete"
+            return NOTHING
         later = {
             offset: (at_ns, poll)
             for offset, (at_ns, poll) in state.got.items()
@@ -313,179 +356,3 @@ def _gone(event: Event, body: ReadCompleted, offsets: Sequence[int], state: _Con
         f"{others if len(offsets) > 1 else ''}"
     )
     return Violated(event.ref, CLIENT, message, (poll,))
-
-
-@dataclass(slots=True)
-class _Position:
-    last: int = -1
-    ref: Cause | None = None
-
-
-class _Refusal(Struct, frozen=True):
-    """How a broker refused a consumer's offset as out of range, and the committed metadata by which
-    it had been deposed."""
-
-    message: str
-    because: tuple[Cause, ...] = ()
-
-
-@dataclass(slots=True)
-class _Positions:
-    """The positions of the consumers of a partition, and its leader."""
-
-    of: dict[str, _Position] = field(default_factory=dict)
-    refused: dict[str, _Refusal] = field(default_factory=dict)
-    """consumer -> the refusal of its offset since its last poll."""
-    leader: int = -1
-    elected: Cause | None = None
-    """The committed metadata by which the leader leads."""
-    record: int = -1
-    """The offset of the newest committed metadata."""
-
-    def commit(self, event: Event, body: PartitionCommitted) -> None:
-        """Takes the leader from committed metadata, if these are newer."""
-        if body.offset <= self.record:
-            return
-        if body.leader != self.leader:
-            self.leader, self.elected = body.leader, event.ref
-        self.record = body.offset
-
-    def refuse(self, consumer: str, broker: int) -> None:
-        """A broker refused the consumer's offset; one that has been deposed may lack messages."""
-        if broker < 0:
-            return
-        says = f"broker {broker}"
-        because: tuple[Cause, ...] = ()
-        if self.elected is not None and broker != self.leader >= 0:
-            says += f", which broker {self.leader} had deposed,"
-            because = (self.elected,)
-        self.refused[consumer] = _Refusal(f": {says} refused that as out of range", because)
-
-
-@final
-class NonmonotonicPoll(Struct, frozen=True):
-    """JEPSEN-nonmonotonic-poll. Offsets grow within a poll, too. A consumer that begins anew since
-    a broker refused its offset as out of range was not sent elsewhere: messages that it had got are
-    gone, or that broker has been deposed and lacks them. Exercised by every poll after a consumer's
-    first."""
-
-    clause: str = "JEPSEN-nonmonotonic-poll"
-    kinds: frozenset[type[Struct]] = frozenset({Polled, ConsumerPositioned, PartitionCommitted})
-    keys = staticmethod(by_partition)
-
-    def start(self, key: Key) -> _Positions:
-        return _Positions()
-
-    def step(self, state: _Positions, event: Event) -> tuple[_Positions, Sequence[Finding]]:
-        body = event.body
-        if isinstance(body, PartitionCommitted):
-            state.commit(event, body)
-        elif isinstance(body, ConsumerPositioned) and body.out_of_range:
-            state.refuse(event.process, body.refused_by)
-        elif isinstance(body, ConsumerPositioned):
-            state.of.pop(event.process, None)
-            state.refused.pop(event.process, None)
-        if not isinstance(body, Polled) or not body.offsets:
-            return state, NOTHING
-        offsets = body.offsets
-        known = state.of.get(event.process, _Position())
-        refused = state.refused.pop(event.process, _Refusal(""))
-        before, because = known.last, known.ref
-        state.of[event.process] = _Position(offsets[-1], event.ref)
-        back = next(((a, b) for a, b in pairwise((before, *offsets)) if b <= a), None)
-        if back is not None:
-            got, then = back
-            message = (
-                f"{event.process} got offset {then} of {body.topic}-{body.partition} after "
-                f"{got}{refused.message}"
-            )
-            refs = () if because is None else (because,)
-            return state, (Violated(event.ref, CLIENT, message, (*refs, *refused.because)),)
-        return state, (Exercised(event.ref, CLIENT),) if before >= 0 else NOTHING
-
-    def end(self, state: _Positions, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
-
-@dataclass(slots=True)
-class _Skips:
-    """The next offset of each consumer, and the offsets it skipped that were not seen since."""
-
-    next: dict[str, int] = field(default_factory=dict)
-    refused: dict[str, int] = field(default_factory=dict)
-    """consumer -> the offset at which it was when a broker refused it as out of range."""
-    gaps: list[tuple[int, int, str, Cause]] = field(default_factory=list)
-
-
-@final
-class PollSkip(Struct, frozen=True):
-    """JEPSEN-poll-skip. A skipped offset counts once any reader finds a message there, at the
-    latest the final reading. Skipped offsets without a message are no violation. A consumer whose
-    offset was out of range, and that goes on beyond it, has skipped what is between."""
-
-    clause: str = "JEPSEN-poll-skip"
-    kinds: frozenset[type[Struct]] = frozenset({Polled, ConsumerPositioned, ReadCompleted})
-    keys = staticmethod(by_partition)
-
-    def start(self, key: Key) -> _Skips:
-        return _Skips()
-
-    def step(self, state: _Skips, event: Event) -> tuple[_Skips, Sequence[Finding]]:
-        body = event.body
-        if isinstance(body, Polled):
-            return state, self._polled(state, event, body)
-        if isinstance(body, ConsumerPositioned):
-            was = state.next.pop(event.process, None)
-            state.refused.pop(event.process, None)
-            if body.offset >= 0:
-                state.next[event.process] = body.offset
-            if body.out_of_range and was is not None:
-                state.refused[event.process] = was
-        elif isinstance(body, ReadCompleted) and body.outcome == "ok":
-            state.gaps.clear()
-        return state, NOTHING
-
-    @staticmethod
-    def _polled(state: _Skips, event: Event, body: Polled) -> Sequence[Finding]:
-        offsets = body.offsets
-        if not offsets:
-            return NOTHING
-        found = _met(state, body) if state.gaps else []
-        due = state.next.get(event.process)
-        refused = state.refused.pop(event.process, offsets[0])
-        if refused < offsets[0]:
-            due = refused
-        state.next[event.process] = offsets[-1] + 1
-        begins = offsets[0] if due is None else due
-        if offsets[-1] - begins + 1 != len(offsets):
-            for a, b in pairwise((begins - 1, *offsets)):
-                if b > a + 1:
-                    state.gaps.append((a + 1, b, event.process, event.ref))
-        elif due is not None and not found:
-            return (Exercised(event.ref, CLIENT),)
-        return found
-
-    def end(self, state: _Skips, end: RunEnd) -> Sequence[Finding]:
-        if not state.gaps:
-            return NOTHING
-        start, stop, process, ref = state.gaps[0]
-        message = f"{process} jumped from {start} to {stop}, and nothing was read afterwards"
-        return (Undecided(message, ref),)
-
-
-def _met(state: _Skips, body: Polled) -> list[Finding]:
-    """The skipped ranges in which a message is found now; each is reported once."""
-    found: list[Finding] = []
-    kept: list[tuple[int, int, str, Cause]] = []
-    for start, stop, process, ref in state.gaps:
-        there = next((o for o in body.offsets if start <= o < stop), None)
-        if there is None:
-            kept.append((start, stop, process, ref))
-            continue
-        message = (
-            f"{process} got offset {stop} of {body.topic}-{body.partition} next after {start - 1}, "
-            f"though there is a message at {there}"
-        )
-        found.append(Violated(ref, CLIENT, message))
-    state.gaps = kept
-    return found

@@ -3,15 +3,55 @@ committed."""
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event
+from fencepost import Cause, Event, Shared
 from fencepost_kafka import LogAppended
 from fencepost_kafka.active_faults import DUPLICATES, slot_of
+
+Known = tuple[str, str, int]
+"""A committed batch: its digest, the process that was first, and the leader epoch."""
+
+
+@final
+class Batch:
+    """A batch that a process stored."""
+
+    def __init__(self, process: str, body: LogAppended) -> None:
+        self.process = process
+        self.base_offset = body.base_offset
+        self.log_end = body.log_end
+        self.digest = body.digest
+        self.batch_epoch = body.batch_epoch
+        self.body = body
+        self.known: Known = (self.digest, process, self.batch_epoch)
+        """It as the first that was committed at its offset."""
+
+
+@final
+class Appends:
+    """The newest batch of a partition: each is read once, for all rules about the logs."""
+
+    def __init__(self) -> None:
+        self._event: Event | None = None
+        self._batch: Batch | None = None
+
+    @staticmethod
+    def of(shared: Shared) -> Appends:
+        """The one object for all rules of a key."""
+        found: Appends = shared.setdefault(Appends, Appends())
+        return found
+
+    def read(self, event: Event, body: LogAppended) -> Batch:
+        """The batch that an event is about."""
+        batch = self._batch
+        if batch is None or event is not self._event:
+            batch = self._batch = Batch(event.process, body)
+            self._event = event
+        return batch
 
 
 @final
@@ -19,7 +59,7 @@ class Conflict(Struct, frozen=True):
     """A replica's `batch`, and the `other` process that has committed another batch at that offset,
     of leader epoch `other_epoch`."""
 
-    batch: LogAppended
+    batch: Batch
     other: str
     other_epoch: int
 
@@ -65,42 +105,46 @@ class ReplicaLogs:
     replica to do so defines the batches that every other replica must have there.
     """
 
-    open: dict[str, deque[LogAppended]] = field(default_factory=dict)
+    open: dict[str, list[Batch]] = field(default_factory=dict)
     """process -> its batches above its high watermark."""
-    slots: dict[str, deque[LogAppended]] = field(default_factory=dict)
-    committed: dict[int, tuple[str, str, int]] = field(default_factory=dict)
-    """base offset -> digest, the process that was first, and the leader epoch."""
+    slots: dict[str, list[Batch]] = field(default_factory=dict)
+    committed: dict[int, Known] = field(default_factory=dict)
+    """base offset -> the batch."""
 
-    def of(self, process: str) -> deque[LogAppended]:
+    def of(self, process: str) -> list[Batch]:
         """The open batches of a process, or those of the process before it in its slot."""
         log = self.open.get(process)
         if log is None:
             slot = slot_of(process)
             if slot.endswith(DUPLICATES):
-                log = deque[LogAppended]()
+                log = []
             else:
-                log = self.slots.setdefault(slot, deque())
+                log = self.slots.setdefault(slot, [])
             self.open[process] = log
         return log
 
     def append(self, process: str, body: LogAppended) -> None:
+        """As `add`."""
+        self.add(Batch(process, body))
+
+    def add(self, batch: Batch) -> None:
         """A replica stored a batch, which replaces what it had from that offset on.
 
         Without a digest it says where something was stored, and not what: it proves nothing.
         """
-        if not body.digest:
+        if not batch.digest:
             return
-        log = self.open.get(process)
+        log = self.open.get(batch.process)
         if log is None:
-            log = self.of(process)
-        while log and log[-1].base_offset >= body.base_offset:
+            log = self.of(batch.process)
+        while log and log[-1].base_offset >= batch.base_offset:
             log.pop()
-        log.append(body)
+        log.append(batch)
 
-    def truncate(self, process: str, to_offset: int) -> list[LogAppended]:
+    def truncate(self, process: str, to_offset: int) -> list[Batch]:
         """A replica truncated its log; returns the batches that it lost, newest first."""
         log = self.of(process)
-        lost: list[LogAppended] = []
+        lost: list[Batch] = []
         while log and log[-1].log_end > to_offset:
             lost.append(log.pop())
         return lost
@@ -109,22 +153,29 @@ class ReplicaLogs:
         """A replica's high watermark moved. Returns whether it agrees with what others had
         committed, and the first batch by which it does not."""
         log = self.open.get(process)
+        if not log:
+            return False, None
         committed = self.committed
-        agreed = False
+        agreed, count = False, 0
         conflict: Conflict | None = None
-        while log and log[0].log_end <= high_watermark:
-            batch = log.popleft()
-            base = batch.base_offset
-            known = committed.get(base)
+        for batch in log:
+            if batch.log_end > high_watermark:
+                break
+            count += 1
+            known = committed.get(batch.base_offset)
             if known is None:
-                committed[base] = (batch.digest, process, batch.batch_epoch)
+                same = batch.process == process
+                digest, epoch = batch.digest, batch.batch_epoch
+                committed[batch.base_offset] = batch.known if same else (digest, process, epoch)
             elif known[0] == batch.digest:
                 agreed = True
             elif conflict is None:
                 conflict = Conflict(batch, known[1], known[2])
+        if count:
+            del log[:count]
         return agreed and conflict is None, conflict
 
-    def is_committed(self, batch: LogAppended) -> bool:
+    def is_committed(self, batch: Batch) -> bool:
         """Whether this very batch is committed, by any replica.
 
         A resend that a later leader stored has the same digest and is another batch.

@@ -8,7 +8,17 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost import (
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Handlers,
+    Key,
+    RunEnd,
+    Violated,
+    by_handlers,
+)
 from fencepost_kafka import (
     FollowerFetched,
     FollowingStarted,
@@ -22,6 +32,17 @@ from fencepost_kafka.active_faults import slot_of
 from fencepost_suites.common.keys import NOTHING, by_partition
 
 
+@final
+class _Words:
+    """What the processes say of the stored states of one leader epoch."""
+
+    def __init__(self) -> None:
+        self.newest = -1
+        """The highest offset of such a state."""
+        self.by: dict[str, tuple[int, tuple[int, ...]]] = {}
+        """process -> the offset of the newest one by its word, and the ISR in it."""
+
+
 @dataclass(slots=True)
 class _Ends:
     """The log end that each process reported, and the process of each replica."""
@@ -31,8 +52,8 @@ class _Ends:
     """follower's id -> the process that fetches as it."""
     leaders: dict[int, int] = field(default_factory=dict)
     """leader epoch -> the leader's id."""
-    stored: dict[int, dict[str, PartitionCommitted]] = field(default_factory=dict)
-    """leader epoch -> its newest stored state by the word of each process."""
+    stored: dict[int, _Words] = field(default_factory=dict)
+    """leader epoch -> its stored states."""
 
     def began(self, process: str) -> None:
         """The next process of a node is its replica, though it may lead at first, and not fetch."""
@@ -44,12 +65,14 @@ class _Ends:
 def _stored_and_named(state: _Ends, process: str, body: ProduceAnswered) -> tuple[int, ...]:
     """The ISR that a leader names, and the one that is stored for its epoch by another's word: a
     leader may count more replicas than are stored, but none less."""
-    words = state.stored.get(body.leader_epoch, {})
-    newest = max((stored.offset for stored in words.values()), default=-1)
-    for other, stored in words.items():
-        if other != process and stored.offset == newest:
-            return (*body.isr, *(r for r in stored.isr if r not in body.isr))
-    return body.isr
+    named = body.isr
+    words = state.stored.get(body.leader_epoch)
+    if words is None:
+        return named
+    for other, (offset, isr) in words.by.items():
+        if other != process and offset == words.newest:
+            return named if isr == named else (*named, *(r for r in isr if r not in named))
+    return named
 
 
 @final
@@ -75,31 +98,60 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
     def start(self, key: Key) -> _Ends:
         return _Ends()
 
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            LogAppended: self._appended,
+            FollowerFetched: self._fetched,
+            ProduceAnswered: self._answered,
+            FollowingStarted: self._began,
+            LeadershipStarted: self._began,
+            LogTruncated: self._truncated,
+            PartitionCommitted: self._committed,
+        }
+
     def step(self, state: _Ends, event: Event) -> tuple[_Ends, Sequence[Finding]]:
-        body = event.body
-        if isinstance(body, LogAppended):
-            state.ends[event.process] = body.log_end
-        elif isinstance(body, FollowerFetched):
-            state.processes[body.follower] = body.client
-        elif isinstance(body, ProduceAnswered):
-            if body.error == "NONE" and body.base_offset >= 0 and body.log_end >= 0:
-                return state, self._answered(state, event, body)
-        elif isinstance(body, FollowingStarted | LeadershipStarted):
-            state.ends[event.process] = body.log_end
-            state.began(event.process)
-        elif isinstance(body, LogTruncated):
-            state.ends[event.process] = body.to_offset
-        elif isinstance(body, PartitionCommitted):
-            if body.leader >= 0:  # an epoch may end before the next leader is elected
-                state.leaders[body.leader_epoch] = body.leader
-            words = state.stored.setdefault(body.leader_epoch, {})
-            if event.process not in words or words[event.process].offset < body.offset:
-                words[event.process] = body
-        return state, NOTHING
+        return by_handlers(self, state, event)
+
+    @staticmethod
+    def _appended(state: _Ends, event: Event, body: LogAppended) -> Sequence[Finding]:
+        state.ends[event.process] = body.log_end
+        return NOTHING
+
+    @staticmethod
+    def _fetched(state: _Ends, event: Event, body: FollowerFetched) -> Sequence[Finding]:
+        state.processes[body.follower] = body.client
+        return NOTHING
+
+    @staticmethod
+    def _began(
+        state: _Ends, event: Event, body: FollowingStarted | LeadershipStarted
+    ) -> Sequence[Finding]:
+        state.ends[event.process] = body.log_end
+        state.began(event.process)
+        return NOTHING
+
+    @staticmethod
+    def _truncated(state: _Ends, event: Event, body: LogTruncated) -> Sequence[Finding]:
+        state.ends[event.process] = body.to_offset
+        return NOTHING
+
+    @staticmethod
+    def _committed(state: _Ends, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+        if body.leader >= 0:  # an epoch may end before the next leader is elected
+            state.leaders[body.leader_epoch] = body.leader
+        words = state.stored.setdefault(body.leader_epoch, _Words())
+        known = words.by.get(event.process)
+        if known is None or known[0] < body.offset:
+            words.by[event.process] = (body.offset, body.isr)
+            words.newest = max(words.newest, body.offset)
+        return NOTHING
 
     @staticmethod
     def _answered(state: _Ends, event: Event, body: ProduceAnswered) -> Sequence[Finding]:
         end = body.log_end
+        if body.error != "NONE" or body.base_offset < 0 or end < 0:
+            return NOTHING
         own = state.ends.get(event.process, end)
         if own < end:
             message = (
@@ -107,10 +159,11 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
                 f"with a log that ends at {own}"
             )
             return (Violated(event.ref, Evidence.SELF, message),)
-        isr = _stored_and_named(state, event.process, body)
-        if body.acks != -1 or len(isr) < 2:
+        if body.acks != -1:
             return NOTHING
-        place = f"{body.topic}-{body.partition}"
+        isr = _stored_and_named(state, event.process, body)
+        if len(isr) < 2:
+            return NOTHING
         leader = state.leaders.get(body.leader_epoch, -1)
         by_peers = 0
         for replica in isr:
@@ -123,14 +176,14 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
             by_peers += 1
             if reaches < end:
                 message = (
-                    f"{event.process} acknowledged acks=all of {place} up to offset {end} while "
-                    f"{process}, in the ISR, had stored up to {reaches}"
+                    f"{event.process} acknowledged acks=all of {body.topic}-{body.partition} up to "
+                    f"offset {end} while {process}, in the ISR, had stored up to {reaches}"
                 )
                 return (Violated(event.ref, Evidence.PEER, message),)
         if body.high_watermark < end and min(body.ends, default=end) < end:
             message = (
-                f"{event.process} acknowledged acks=all of {place} up to offset {end} knowing its "
-                f"ISR {list(body.isr)} only to reach {list(body.ends)}"
+                f"{event.process} acknowledged acks=all of {body.topic}-{body.partition} up to "
+                f"offset {end} knowing its ISR {list(body.isr)} only to reach {list(body.ends)}"
             )
             return (Violated(event.ref, Evidence.SELF, message),)
         if body.duplicate:

@@ -8,7 +8,18 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost import (
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Handlers,
+    Key,
+    RunEnd,
+    Shared,
+    Violated,
+    by_handlers,
+)
 from fencepost_kafka import (
     FollowingStarted,
     HighWatermarkAdvanced,
@@ -19,11 +30,12 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.log_ends import LogEnds
 from fencepost_suites.common.keys import NOTHING, by_partition
-from fencepost_suites.common.replica_logs import ReplicaLogs, Terms
+from fencepost_suites.common.replica_logs import Appends, ReplicaLogs, Terms
 
 
 @dataclass(slots=True)
 class _Agreement:
+    appends: Appends = field(default_factory=Appends)
     logs: ReplicaLogs = field(default_factory=ReplicaLogs)
     terms: Terms = field(default_factory=Terms)
     anew: set[str] = field(default_factory=set)
@@ -55,32 +67,63 @@ class ReplicasAgree(Struct, frozen=True):
     def start(self, key: Key) -> _Agreement:
         return _Agreement()
 
+    def start_shared(self, key: Key, shared: Shared) -> _Agreement:
+        return _Agreement(Appends.of(shared))
+
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            LogAppended: self._appended,
+            HighWatermarkAdvanced: self._commits,
+            LogTruncated: self._truncated,
+            ReplicaRemoved: self._removed,
+            FollowingStarted: self._follows,
+            LeadershipStarted: self._leads,
+        }
+
     def step(self, state: _Agreement, event: Event) -> tuple[_Agreement, Sequence[Finding]]:
-        body = event.body
-        if isinstance(body, LogAppended):
-            state.logs.append(event.process, body)
-            known = state.ends.appends(event.process, body.base_offset, body.log_end)
-            ended = known if body.base_offset == body.expected_base else body.expected_base
-            if body.base_offset != ended:
-                message = (
-                    f"{event.process} stored a batch of {body.topic}-{body.partition} at offset "
-                    f"{body.base_offset} though its log ended at {ended}"
-                )
-                return state, (Violated(event.ref, Evidence.SELF, message),)
-        elif isinstance(body, HighWatermarkAdvanced):
-            return state, self._commits(state, event, body)
-        elif isinstance(body, LogTruncated):
-            state.logs.truncate(event.process, body.to_offset)
-            state.ends.cuts(event.process, body.to_offset)
-        elif isinstance(body, FollowingStarted | LeadershipStarted):
-            state.ends.names(event.process, body.log_end)
-            if isinstance(body, LeadershipStarted):
-                state.terms.begin(event, body.leader_epoch)
-            elif body.log_end > 0:
-                state.anew.add(event.process)
-        elif isinstance(body, ReplicaRemoved):
-            state.ends.forgets(event.process)
-        return state, NOTHING
+        return by_handlers(self, state, event)
+
+    @staticmethod
+    def _appended(state: _Agreement, event: Event, body: LogAppended) -> Sequence[Finding]:
+        batch = state.appends.read(event, body)
+        process, base = batch.process, batch.base_offset
+        state.logs.add(batch)
+        ended = state.ends.appends(process, base, batch.log_end)
+        expected = body.expected_base
+        if base != expected:
+            ended = expected
+        if base == ended:
+            return NOTHING
+        message = (
+            f"{process} stored a batch of {body.topic}-{body.partition} at offset {base} though "
+            f"its log ended at {ended}"
+        )
+        return (Violated(event.ref, Evidence.SELF, message),)
+
+    @staticmethod
+    def _truncated(state: _Agreement, event: Event, body: LogTruncated) -> Sequence[Finding]:
+        state.logs.truncate(event.process, body.to_offset)
+        state.ends.cuts(event.process, body.to_offset)
+        return NOTHING
+
+    @staticmethod
+    def _removed(state: _Agreement, event: Event, body: ReplicaRemoved) -> Sequence[Finding]:
+        state.ends.forgets(event.process)
+        return NOTHING
+
+    @staticmethod
+    def _follows(state: _Agreement, event: Event, body: FollowingStarted) -> Sequence[Finding]:
+        state.ends.names(event.process, body.log_end)
+        if body.log_end > 0:
+            state.anew.add(event.process)
+        return NOTHING
+
+    @staticmethod
+    def _leads(state: _Agreement, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
+        state.ends.names(event.process, body.log_end)
+        state.terms.begin(event, body.leader_epoch)
+        return NOTHING
 
     @staticmethod
     def _commits(state: _Agreement, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:

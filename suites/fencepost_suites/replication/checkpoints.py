@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, final
+from functools import lru_cache
+from typing import final
 
 from msgspec import Struct
 
@@ -16,9 +17,11 @@ from fencepost import (
     Exercised,
     FaultInjected,
     Finding,
+    Handlers,
     Key,
     RunEnd,
     Violated,
+    by_handlers,
 )
 from fencepost_kafka import (
     FollowingStarted,
@@ -41,7 +44,7 @@ class _Marks:
     """The highest high watermark that the processes of each node reported, and the processes that
     began."""
 
-    reported: dict[str, tuple[int, Cause]] = field(default_factory=dict)
+    reported: dict[str, tuple[int, Event]] = field(default_factory=dict)
     began: set[str] = field(default_factory=set)
 
 
@@ -60,22 +63,32 @@ class RestartsFromCheckpoint(Struct, frozen=True):
     def start(self, key: Key) -> _Marks:
         return _Marks()
 
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            HighWatermarkAdvanced: self._advanced,
+            FollowingStarted: self._began,
+            LeadershipStarted: self._began,
+        }
+
     def step(self, state: _Marks, event: Event) -> tuple[_Marks, Sequence[Finding]]:
-        body = event.body
-        if isinstance(body, HighWatermarkAdvanced):
-            node = _node_of(event.process)
-            if body.high_watermark > state.reported.get(node, (-1, None))[0]:
-                state.reported[node] = (body.high_watermark, event.ref)
-        elif event.process not in state.began:
-            state.began.add(event.process)
-            assert isinstance(body, FollowingStarted | LeadershipStarted)
-            return state, self._began(state, event, body)
-        return state, NOTHING
+        return by_handlers(self, state, event)
+
+    @staticmethod
+    def _advanced(state: _Marks, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
+        node = _node_of(event.process)
+        known = state.reported.get(node)
+        if body.high_watermark > (-1 if known is None else known[0]):
+            state.reported[node] = (body.high_watermark, event)
+        return NOTHING
 
     @staticmethod
     def _began(
         state: _Marks, event: Event, body: FollowingStarted | LeadershipStarted
     ) -> Sequence[Finding]:
+        if event.process in state.began:
+            return NOTHING
+        state.began.add(event.process)
         place = f"{body.topic}-{body.partition}"
         if body.high_watermark > body.log_end:
             message = (
@@ -84,13 +97,14 @@ class RestartsFromCheckpoint(Struct, frozen=True):
             )
             return (Violated(event.ref, Evidence.SELF, message),)
         node = _node_of(event.process)
-        reported, ref = state.reported.get(node, (0, None))
+        reported, by = state.reported.get(node, (0, None))
         if body.high_watermark > reported:
             message = (
                 f"{event.process} begins with a high watermark of {body.high_watermark} for "
                 f"{place}, though {node} never reported one above {reported}"
             )
-            return (Violated(event.ref, Evidence.SELF, message, () if ref is None else (ref,)),)
+            because = () if by is None else (by.ref,)
+            return (Violated(event.ref, Evidence.SELF, message, because),)
         if 0 < body.high_watermark < body.log_end:
             return (Exercised(event.ref, Evidence.SELF),)
         return NOTHING
@@ -126,35 +140,60 @@ class FlushedSurvives(Struct, frozen=True):
     def start(self, key: Key) -> _Disk:
         return _Disk()
 
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            LogAppended: self._appended,
+            ReplicaCheckpointed: self._checkpointed,
+            LogTruncated: self._truncated,
+            ReplicaRemoved: self._removed,
+            FollowingStarted: self._began,
+            LeadershipStarted: self._began,
+            FaultInjected: self._harmed,
+        }
+
     def step(self, state: _Disk, event: Event) -> tuple[_Disk, Sequence[Finding]]:
-        body: Any = event.body
-        if isinstance(body, FaultInjected):
-            state.flushed.clear()
-            state.ends.clear()
-            return state, NOTHING
+        return by_handlers(self, state, event)
+
+    @staticmethod
+    def _appended(state: _Disk, event: Event, body: LogAppended) -> Sequence[Finding]:
+        state.ends[body.topic, body.partition] = body.log_end
+        return NOTHING
+
+    @staticmethod
+    def _checkpointed(state: _Disk, event: Event, body: ReplicaCheckpointed) -> Sequence[Finding]:
+        state.flushed[body.topic, body.partition] = (body.flushed, event.ref)
+        return NOTHING
+
+    @staticmethod
+    def _truncated(state: _Disk, event: Event, body: LogTruncated) -> Sequence[Finding]:
         place = body.topic, body.partition
-        if isinstance(body, LogAppended):
-            state.ends[place] = body.log_end
-        elif isinstance(body, ReplicaCheckpointed):
-            state.flushed[place] = (body.flushed, event.ref)
-        elif isinstance(body, LogTruncated):
-            state.ends[place] = body.to_offset
-            flushed, ref = state.flushed.get(place, (0, event.ref))
-            state.flushed[place] = (min(flushed, body.to_offset), ref)
-        elif isinstance(body, ReplicaRemoved):
-            state.flushed.pop(place, None)
-            state.ends.pop(place, None)
-        elif (event.process, place) not in state.began:
-            state.began.add((event.process, place))
-            assert isinstance(body, FollowingStarted | LeadershipStarted)
-            return state, self._began(state, event, body)
-        return state, NOTHING
+        state.ends[place] = body.to_offset
+        flushed, ref = state.flushed.get(place, (0, event.ref))
+        state.flushed[place] = (min(flushed, body.to_offset), ref)
+        return NOTHING
+
+    @staticmethod
+    def _removed(state: _Disk, event: Event, body: ReplicaRemoved) -> Sequence[Finding]:
+        place = body.topic, body.partition
+        state.flushed.pop(place, None)
+        state.ends.pop(place, None)
+        return NOTHING
+
+    @staticmethod
+    def _harmed(state: _Disk, event: Event, body: FaultInjected) -> Sequence[Finding]:
+        state.flushed.clear()
+        state.ends.clear()
+        return NOTHING
 
     @staticmethod
     def _began(
         state: _Disk, event: Event, body: FollowingStarted | LeadershipStarted
     ) -> Sequence[Finding]:
         place = body.topic, body.partition
+        if (event.process, place) in state.began:
+            return NOTHING
+        state.began.add((event.process, place))
         end = state.ends.get(place, body.log_end)
         state.ends[place] = body.log_end
         flushed, ref = state.flushed.pop(place, (0, None))
@@ -174,6 +213,7 @@ class FlushedSurvives(Struct, frozen=True):
         return NOTHING
 
 
+@lru_cache(maxsize=4096)
 def _node_of(process: str) -> str:
     """The slot of the node that a process claims to be."""
     slot = slot_of(process)

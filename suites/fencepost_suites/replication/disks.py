@@ -15,7 +15,19 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Handlers,
+    Key,
+    RunEnd,
+    Shared,
+    Violated,
+    by_handlers,
+)
 from fencepost_kafka import (
     PartitionCommitted,
     ProduceCompleted,
@@ -61,42 +73,49 @@ class Copies:
     of: dict[str, Copy] = field(default_factory=dict)
     """slot -> its copy."""
     committed: int = 0
-    known_by: Cause | None = None
+    known_by: Event | None = None
     newest: PartitionCommitted | None = None
     open: dict[str, bool] = field(default_factory=dict)
     """The writes that are under way, and whether the leader changed during each."""
     resent: int = -1
     """The highest offset at which such a write was acknowledged."""
 
-    def take(self, event: Event) -> None:
+    taken: Event | None = None
+    """The newest event that was applied: it is applied once, for all rules that read this."""
+
+    def take(self, event: Event, body: Struct) -> None:
         """Applies an event."""
-        match event.body:
-            case SegmentFound() as body:
+        if event is self.taken:
+            return
+        match body:
+            case ProduceInvoked():
+                self.open[body.operation] = False
+            case ProduceCompleted():
+                self._produced(event, body)
+            case SegmentFound():
                 self._found(event, body)
-            case PartitionCommitted() as body if self._is_newer(body):
+            case PartitionCommitted() if self._is_newer(body):
                 if self.newest is not None and body.leader_epoch > self.newest.leader_epoch:
                     self.open = dict.fromkeys(self.open, True)
                 self.newest = body
-            case ReadCompleted(outcome="ok") as body:
-                self._known(body.end, event.ref)
-            case ProduceInvoked() as body:
-                self.open[body.operation] = False
-            case ProduceCompleted() as body:
-                self._produced(event, body)
+            case ReadCompleted(outcome="ok"):
+                self._known(event, body.end)
+        self.taken = event
 
     def _is_newer(self, body: PartitionCommitted) -> bool:
         return self.newest is None or body.offset > self.newest.offset
 
-    def _known(self, end: int, ref: Cause) -> None:
+    def _known(self, event: Event, end: int) -> None:
         if end > self.committed:
-            self.committed, self.known_by = end, ref
+            self.committed, self.known_by = end, event
 
     def _produced(self, event: Event, body: ProduceCompleted) -> None:
         moved = self.open.pop(body.operation, False)
-        if body.outcome == "ok" and body.acks == -1 and body.offset >= 0:
-            self._known(body.offset + 1, event.ref)
+        offset = body.offset
+        if offset >= 0 and body.outcome == "ok" and body.acks == -1:
+            self._known(event, offset + 1)
             if moved:
-                self.resent = max(self.resent, body.offset)
+                self.resent = max(self.resent, offset)
 
     def _found(self, event: Event, body: SegmentFound) -> None:
         copy = self.of.get(body.slot)
@@ -129,6 +148,24 @@ class Copies:
         return [copy for copy in found if copy.topic_id == topic_ids[0][0]]
 
 
+def _copies(key: Key, shared: Shared) -> Copies:
+    """What the disks hold of a partition: one object for all rules about it."""
+    topic, partition = key
+    copies: Copies = shared.setdefault(Copies, Copies(f"{topic}-{partition}"))
+    return copies
+
+
+def _take(state: Copies, event: Event, body: Struct) -> Sequence[Finding]:
+    state.take(event, body)
+    return NOTHING
+
+
+_KINDS: frozenset[type[Struct]] = frozenset(
+    {SegmentFound, PartitionCommitted, ReadCompleted, ProduceInvoked, ProduceCompleted}
+)
+_HANDLERS: Handlers = dict.fromkeys(_KINDS, _take)
+
+
 def _compared(one: Copy, other: Copy, up_to: int) -> tuple[int, int]:
     """How many batches of `one` below an offset `other` holds too, and the offset of the first that
     it does not hold (-1: none). What either has deleted is not compared, nor what `other` does not
@@ -152,18 +189,21 @@ class DisksAgree(Struct, frozen=True):
     is no replica's if the process was refused, whatever it took itself for."""
 
     clause: str = "RP-05"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {SegmentFound, PartitionCommitted, ReadCompleted, ProduceInvoked, ProduceCompleted}
-    )
+    kinds: frozenset[type[Struct]] = _KINDS
     keys = staticmethod(by_partition)
 
     def start(self, key: Key) -> Copies:
-        topic, partition = key
-        return Copies(f"{topic}-{partition}")
+        return _copies(key, {})
+
+    def start_shared(self, key: Key, shared: Shared) -> Copies:
+        return _copies(key, shared)
+
+    @property
+    def handlers(self) -> Handlers:
+        return _HANDLERS
 
     def step(self, state: Copies, event: Event) -> tuple[Copies, Sequence[Finding]]:
-        state.take(event)
-        return state, NOTHING
+        return by_handlers(self, state, event)
 
     def end(self, state: Copies, end: RunEnd) -> Sequence[Finding]:
         if not state.of:
@@ -199,7 +239,7 @@ def _lacking(state: Copies, members: Sequence[Copy]) -> Iterator[Violated]:
                 f"the disk of {copy.slot} has {state.name} up to offset {copy.end - 1}, though "
                 f"its replica is in the ISR and offset {state.committed - 1} was committed"
             )
-            yield Violated(copy.ref, Evidence.CLIENT, message, (state.known_by,))
+            yield Violated(copy.ref, Evidence.CLIENT, message, (state.known_by.ref,))
 
 
 def _holes(state: Copies) -> Iterator[Violated]:
@@ -220,16 +260,21 @@ class StoredOnce(Struct, frozen=True):
     at an offset that those disks have."""
 
     clause: str = "RP-12"
-    kinds: frozenset[type[Struct]] = DisksAgree().kinds
+    kinds: frozenset[type[Struct]] = _KINDS
     keys = staticmethod(by_partition)
 
     def start(self, key: Key) -> Copies:
-        topic, partition = key
-        return Copies(f"{topic}-{partition}")
+        return _copies(key, {})
+
+    def start_shared(self, key: Key, shared: Shared) -> Copies:
+        return _copies(key, shared)
+
+    @property
+    def handlers(self) -> Handlers:
+        return _HANDLERS
 
     def step(self, state: Copies, event: Event) -> tuple[Copies, Sequence[Finding]]:
-        state.take(event)
-        return state, NOTHING
+        return by_handlers(self, state, event)
 
     def end(self, state: Copies, end: RunEnd) -> Sequence[Finding]:
         members = state.members()
@@ -267,16 +312,21 @@ class StoredWatermark(Struct, frozen=True):
     copy of a running broker's disk, whose files are of different times."""
 
     clause: str = "RP-27"
-    kinds: frozenset[type[Struct]] = DisksAgree().kinds
+    kinds: frozenset[type[Struct]] = _KINDS
     keys = staticmethod(by_partition)
 
     def start(self, key: Key) -> Copies:
-        topic, partition = key
-        return Copies(f"{topic}-{partition}")
+        return _copies(key, {})
+
+    def start_shared(self, key: Key, shared: Shared) -> Copies:
+        return _copies(key, shared)
+
+    @property
+    def handlers(self) -> Handlers:
+        return _HANDLERS
 
     def step(self, state: Copies, event: Event) -> tuple[Copies, Sequence[Finding]]:
-        state.take(event)
-        return state, NOTHING
+        return by_handlers(self, state, event)
 
     def end(self, state: Copies, end: RunEnd) -> Sequence[Finding]:
         found: list[Finding] = []

@@ -1,4 +1,4 @@
-"""A leader that fails or steps down: what happens to writes in flight (RP-11 to RP-13 are the
+"""A leader that fails or steps down: a write in flight finds the next one (RP-11 to RP-13 are the
 replication design's three cases of when it fails)."""
 
 from __future__ import annotations
@@ -17,20 +17,17 @@ from fencepost import (
     FaultHealed,
     FaultInjected,
     Finding,
+    Handlers,
     Key,
     ProcessExited,
     RunEnd,
-    Undecided,
     Violated,
+    by_handlers,
 )
 from fencepost_kafka import (
     BrokerStateChanged,
-    FollowingStarted,
-    HighWatermarkAdvanced,
     LeadershipEnded,
     LeadershipStarted,
-    LogAppended,
-    LogTruncated,
     PartitionCommitted,
     ProduceAnswered,
     ProduceCompleted,
@@ -39,16 +36,13 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.active_faults import ActiveFault, ActiveFaults
 from fencepost_kafka.vocabulary import CLIENTS
-from fencepost_suites.common.keys import NOTHING, by_partition, whole_run
-from fencepost_suites.common.replica_logs import ReplicaLogs
+from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import span
 
 FOUND_WITHIN_NS = 8_000_000_000
 """A client gives up on a silent connection within five seconds, and then asks other brokers."""
 HANDOVER_NS = 1_000_000_000
 """A leader that steps down within this time of its successor's start was alive at the handover."""
-ANSWERED_WITHIN_NS = 5_000_000_000
-"""A leader that steps down answers at once; an event later than this shows that it is alive."""
 
 
 class _Unfound(Struct, frozen=True):
@@ -115,6 +109,14 @@ class _Searches:
     cuts: list[tuple[ActiveFault, int]] = field(default_factory=list)
     """The faults that are healed, with when they were."""
 
+    def at(self, body: Any) -> _Search:
+        """The partition that an event is about."""
+        place = (body.topic, body.partition)
+        one = self.partitions.get(place)
+        if one is None:
+            one = self.partitions[place] = _Search()
+        return one
+
     def change(self, process: str, state: str, at_ns: int) -> None:
         """A broker's state has changed. Before it is active for the first time, it was not."""
         if state != "ACTIVE":
@@ -169,67 +171,97 @@ class ResendFindsLeader(Struct, frozen=True):
     def start(self, key: Key) -> _Searches:
         return _Searches()
 
-    def step(self, state: _Searches, event: Event) -> tuple[_Searches, Sequence[Finding]]:
-        body: Any = event.body
-        if isinstance(body, BrokerStateChanged):
-            state.change(event.process, body.new, event.at_ns)
-            return state, NOTHING
-        if isinstance(body, ProcessExited):
-            state.change(body.ended, "ended", event.at_ns)
-            return state, NOTHING
-        if isinstance(body, FaultInjected | FaultHealed):
-            state.strike(event)
-            return state, NOTHING
-        place = (body.topic, body.partition)
-        before = state.partitions.get(place) or _Search()
-        state.partitions[place], found = self._step(before, event)
-        return state, found
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            ProduceInvoked: self._invoked,
+            ProduceAnswered: self._reached,
+            RequestRefused: self._reached,
+            ProduceCompleted: self._completed,
+            PartitionCommitted: self._committed,
+            LeadershipStarted: self._led,
+            LeadershipEnded: self._left,
+            BrokerStateChanged: self._changed,
+            ProcessExited: self._exited,
+            FaultInjected: self._struck,
+            FaultHealed: self._struck,
+        }
 
-    def _step(self, state: _Search, event: Event) -> tuple[_Search, Sequence[Finding]]:
-        body = event.body
-        if isinstance(body, ProduceInvoked):
-            state.open[body.operation] = (event.at_ns, event.process)
-        elif isinstance(body, ProduceAnswered | RequestRefused):
-            led = state.of(event.process)
-            if led is not None:
-                led.reached[body.client] = event.at_ns
-        elif isinstance(body, ProduceCompleted):
-            invoked = state.open.pop(body.operation, None)
-            if invoked is not None and state.ref is not None:
-                return state, self._completed(state, event, body, invoked[0])
-        elif isinstance(body, PartitionCommitted):
-            state.depose(body, event.at_ns)
-        elif isinstance(body, LeadershipStarted):
-            if event.process == state.leader:
-                if state.until_ns is not None and body.leader_epoch != state.next_epoch:
-                    state.since_ns = event.at_ns  # it was deposed meanwhile, and is elected anew
-                state.epoch, state.until_ns = body.leader_epoch, None
-            else:
-                former = replace(state, former=None)
-                new = _Search(
-                    leader=event.process,
-                    since_ns=event.at_ns,
-                    epoch=body.leader_epoch,
-                    log_end=body.log_end,
-                    ref=event.ref,
-                    reached={},
-                    open=state.open,
-                    former=former,
-                    suspects=state.suspects,
-                )
-                return new, NOTHING
-        elif isinstance(body, LeadershipEnded):
-            if event.process == state.leader:
-                self._unheard(state, event)
-                return _Search(open=state.open, suspects=state.suspects), NOTHING
-            left = state.of(event.process)
-            if left is not None:
-                state.former = None
-                # A former leader that steps down later may have been dead or cut off for long, so
-                # that no client found it proves nothing.
-                if event.at_ns - state.since_ns <= HANDOVER_NS:
-                    self._unheard(left, event)
-        return state, NOTHING
+    def step(self, state: _Searches, event: Event) -> tuple[_Searches, Sequence[Finding]]:
+        return by_handlers(self, state, event)
+
+    @staticmethod
+    def _changed(state: _Searches, event: Event, body: BrokerStateChanged) -> Sequence[Finding]:
+        state.change(event.process, body.new, event.at_ns)
+        return NOTHING
+
+    @staticmethod
+    def _exited(state: _Searches, event: Event, body: ProcessExited) -> Sequence[Finding]:
+        state.change(body.ended, "ended", event.at_ns)
+        return NOTHING
+
+    @staticmethod
+    def _struck(
+        state: _Searches, event: Event, body: FaultInjected | FaultHealed
+    ) -> Sequence[Finding]:
+        state.strike(event)
+        return NOTHING
+
+    @staticmethod
+    def _invoked(state: _Searches, event: Event, body: ProduceInvoked) -> Sequence[Finding]:
+        state.at(body).open[body.operation] = (event.at_ns, event.process)
+        return NOTHING
+
+    @staticmethod
+    def _reached(
+        state: _Searches, event: Event, body: ProduceAnswered | RequestRefused
+    ) -> Sequence[Finding]:
+        led = state.at(body).of(event.process)
+        if led is not None:
+            led.reached[body.client] = event.at_ns
+        return NOTHING
+
+    @staticmethod
+    def _committed(state: _Searches, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+        state.at(body).depose(body, event.at_ns)
+        return NOTHING
+
+    @staticmethod
+    def _led(state: _Searches, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
+        one = state.at(body)
+        if event.process == one.leader:
+            if one.until_ns is not None and body.leader_epoch != one.next_epoch:
+                one.since_ns = event.at_ns  # it was deposed meanwhile, and is elected anew
+            one.epoch, one.until_ns = body.leader_epoch, None
+            return NOTHING
+        state.partitions[body.topic, body.partition] = _Search(
+            leader=event.process,
+            since_ns=event.at_ns,
+            epoch=body.leader_epoch,
+            log_end=body.log_end,
+            ref=event.ref,
+            reached={},
+            open=one.open,
+            former=replace(one, former=None),
+            suspects=one.suspects,
+        )
+        return NOTHING
+
+    def _left(self, state: _Searches, event: Event, body: LeadershipEnded) -> Sequence[Finding]:
+        one = state.at(body)
+        if event.process == one.leader:
+            self._unheard(one, event)
+            new = _Search(open=one.open, suspects=one.suspects)
+            state.partitions[body.topic, body.partition] = new
+            return NOTHING
+        left = one.of(event.process)
+        if left is not None:
+            one.former = None
+            # A former leader that steps down later may have been dead or cut off for long, so that
+            # no client found it proves nothing.
+            if event.at_ns - one.since_ns <= HANDOVER_NS:
+                self._unheard(left, event)
+        return NOTHING
 
     @staticmethod
     def _unheard(state: _Search, event: Event) -> None:
@@ -250,8 +282,17 @@ class ResendFindsLeader(Struct, frozen=True):
             state.suspects.append(_Unfound(violated, state.leader, from_ns, until_ns))
             return
 
-    @staticmethod
     def _completed(
+        self, state: _Searches, event: Event, body: ProduceCompleted
+    ) -> Sequence[Finding]:
+        one = state.at(body)
+        invoked = one.open.pop(body.operation, None)
+        if invoked is None or one.ref is None:
+            return NOTHING
+        return self._found(one, event, body, invoked[0])
+
+    @staticmethod
+    def _found(
         state: _Search, event: Event, body: ProduceCompleted, invoked_ns: int
     ) -> Sequence[Finding]:
         if body.outcome == "ok":
@@ -278,185 +319,3 @@ class ResendFindsLeader(Struct, frozen=True):
             for one in search.suspects
             if state.served_ns(one, end) > FOUND_WITHIN_NS
         )
-
-
-class _Stored(Struct, frozen=True):
-    """The leader that stored a batch, and the event by which its leadership began."""
-
-    leader: str
-    began: Cause | None
-
-
-@dataclass(slots=True)
-class _Sequences:
-    """The idempotent batches in each process's log, and which process stored each first."""
-
-    logs: ReplicaLogs = field(default_factory=ReplicaLogs)
-    at: dict[tuple[int, int, str], dict[int, _Stored]] = field(default_factory=dict)
-    """producer, sequence and content -> offset -> what stored it there."""
-    leads: dict[str, Cause] = field(default_factory=dict)
-    """process -> the newest event by which it began to lead."""
-
-
-def _content(body: LogAppended) -> str:
-    """A batch's checksum, whatever the epoch in which a leader stored it."""
-    return body.digest.partition(".")[0]
-
-
-def _second_leadership(first: _Stored | None, second: _Stored | None) -> tuple[Cause, ...]:
-    """The event by which another leader than the first began to lead, if it stored it again."""
-    if second is None or second.began is None or second == first:
-        return ()
-    return (second.began,)
-
-
-@final
-class ResendIsStoredOnce(Struct, frozen=True):
-    """RP-12. A resend has the producer, sequence and bytes of the first request. It is stored
-    again only if the first was not kept. Exercised by a resend that a later leader recognises as
-    stored. If two leaders stored it, the second one's leadership explains that."""
-
-    clause: str = "RP-12"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            LeadershipStarted,
-            LogAppended,
-            LogTruncated,
-            HighWatermarkAdvanced,
-            ProduceAnswered,
-        }
-    )
-    keys = staticmethod(by_partition)
-
-    def start(self, key: Key) -> _Sequences:
-        return _Sequences()
-
-    def step(self, state: _Sequences, event: Event) -> tuple[_Sequences, Sequence[Finding]]:
-        body = event.body
-        if isinstance(body, LogAppended):
-            state.logs.append(event.process, body)
-            if body.as_leader and body.producer_id >= 0:
-                place = (body.producer_id, body.base_sequence, _content(body))
-                stored_by = _Stored(event.process, state.leads.get(event.process))
-                state.at.setdefault(place, {})[body.base_offset] = stored_by
-        elif isinstance(body, LeadershipStarted):
-            state.leads[event.process] = event.ref
-        elif isinstance(body, LogTruncated):
-            state.logs.truncate(event.process, body.to_offset)
-        elif isinstance(body, HighWatermarkAdvanced):
-            return state, self._commits(state, event, body)
-        elif isinstance(body, ProduceAnswered) and body.duplicate and body.error == "NONE":
-            stored = [at for at in state.at.values() if body.base_offset in at]
-            if any(at[body.base_offset].leader != event.process for at in stored):
-                return state, (Exercised(event.ref, Evidence.PEER),)
-        return state, NOTHING
-
-    @staticmethod
-    def _commits(state: _Sequences, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
-        """A batch that is committed twice in one log is stored twice, whatever is truncated
-        elsewhere."""
-        below = [b for b in state.logs.of(event.process) if b.log_end <= body.high_watermark]
-        _, conflict = state.logs.commit(event.process, body.high_watermark)
-        place = f"{body.topic}-{body.partition}"
-        if conflict is not None:
-            message = (
-                f"after a failover {event.process} and {conflict.other} hold different writes at "
-                f"offset {conflict.batch.base_offset} of {place}"
-            )
-            return (Violated(event.ref, Evidence.PEER, message),)
-        for batch in below:
-            if batch.producer_id < 0:
-                continue
-            at = state.at.get((batch.producer_id, batch.base_sequence, _content(batch)), {})
-            twice = [
-                offset
-                for offset in at
-                if offset < batch.base_offset and offset in state.logs.committed
-                and state.logs.committed[offset][0].partition(".")[0] == _content(batch)
-            ]  # fmt: skip
-            if twice:
-                message = (
-                    f"{event.process} holds one write of producer {batch.producer_id}, sequence "
-                    f"{batch.base_sequence}, at offset {twice[0]} of {place} and again at "
-                    f"{batch.base_offset}"
-                )
-                because = _second_leadership(at.get(twice[0]), at.get(batch.base_offset))
-                return (Violated(event.ref, Evidence.PEER, message, because),)
-        return NOTHING
-
-    def end(self, state: _Sequences, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
-
-@dataclass(slots=True)
-class _Queue:
-    """The writes of clients that each leader has stored and not answered."""
-
-    waiting: dict[str, dict[Cause, Event]] = field(default_factory=dict)
-    stopped: dict[str, tuple[Cause, int]] = field(default_factory=dict)
-    """process -> when it stopped leading."""
-    last_ns: dict[str, int] = field(default_factory=dict)
-
-
-@final
-class SteppingDownFailsWrites(Struct, frozen=True):
-    """RP-31. Exercised by a write that was still waiting when its leader stepped down, and was
-    answered with an error. Broken by a write that its leader leaves unanswered although it is
-    alive."""
-
-    clause: str = "RP-31"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {LogAppended, ProduceAnswered, LeadershipStarted, LeadershipEnded, FollowingStarted}
-    )
-    keys = staticmethod(by_partition)
-
-    def start(self, key: Key) -> _Queue:
-        return _Queue()
-
-    def step(self, state: _Queue, event: Event) -> tuple[_Queue, Sequence[Finding]]:
-        body = event.body
-        process = event.process
-        state.last_ns[process] = event.at_ns
-        if isinstance(body, LogAppended):
-            if body.as_leader and event.cause is not None and event.cause.request:
-                state.waiting.setdefault(process, {})[event.cause] = event
-        elif isinstance(body, ProduceAnswered):
-            waited = None
-            if event.cause is not None:
-                waited = state.waiting.get(process, {}).pop(event.cause, None)
-            stopped = state.stopped.get(process)
-            if waited is not None and stopped is not None:
-                return state, self._answered(event, body, stopped[0])
-        elif isinstance(body, LeadershipStarted):
-            state.stopped.pop(process, None)
-        elif isinstance(body, LeadershipEnded):
-            state.stopped[process] = (event.ref, event.at_ns)
-        return state, NOTHING
-
-    @staticmethod
-    def _answered(event: Event, body: ProduceAnswered, ref: Cause) -> Sequence[Finding]:
-        if body.error != "NONE":
-            return (Exercised(event.ref, Evidence.SELF),)
-        if body.acks != -1 or body.high_watermark >= body.log_end:
-            return NOTHING
-        message = (
-            f"{event.process} acknowledged {body.topic}-{body.partition} up to offset "
-            f"{body.log_end} after it had stopped leading, with a high watermark of "
-            f"{body.high_watermark}"
-        )
-        return (Violated(event.ref, Evidence.SELF, message, (ref,)),)
-
-    def end(self, state: _Queue, end: RunEnd) -> Sequence[Finding]:
-        found: list[Finding] = []
-        for process, (ref, at_ns) in state.stopped.items():
-            waiting = state.waiting.get(process)
-            if not waiting:
-                continue
-            message = (
-                f"{process} stopped leading with {len(waiting)} writes and never answered them"
-            )
-            if state.last_ns[process] - at_ns > ANSWERED_WITHIN_NS:
-                found.append(Violated(ref, Evidence.SELF, message))
-            else:
-                found.append(Undecided(f"{message}; its events end soon after", ref))
-        return found

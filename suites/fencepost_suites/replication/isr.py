@@ -8,7 +8,17 @@ from typing import Any, final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost import (
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Handlers,
+    Key,
+    RunEnd,
+    Violated,
+    by_handlers,
+)
 from fencepost_kafka import (
     BrokerStateChanged,
     FollowerFetched,
@@ -78,6 +88,14 @@ class _Leaders:
     partitions: dict[tuple[str, int], _Blocked] = field(default_factory=dict)
     fenced: set[str] = field(default_factory=set)
 
+    def of(self, body: Any) -> _Blocked:
+        """The partition that an event is about."""
+        place = (body.topic, body.partition)
+        one = self.partitions.get(place)
+        if one is None:
+            one = self.partitions[place] = _Blocked()
+        return one
+
 
 @final
 class LaggardIsDropped(Struct, frozen=True):
@@ -101,67 +119,85 @@ class LaggardIsDropped(Struct, frozen=True):
     def start(self, key: Key) -> _Leaders:
         return _Leaders()
 
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            **dict.fromkeys(self.kinds, self._moved),
+            LogAppended: self._appended,
+            HighWatermarkAdvanced: self._commits,
+            ProduceAnswered: self._answered,
+            BrokerStateChanged: self._changed,
+        }
+
     def step(self, state: _Leaders, event: Event) -> tuple[_Leaders, Sequence[Finding]]:
-        body: Any = event.body
-        if isinstance(body, BrokerStateChanged):
-            self._changed(state, event, body)
-            return state, NOTHING
-        place = (body.topic, body.partition)
-        before = state.partitions.setdefault(place, _Blocked())
-        fenced = event.process in state.fenced
-        state.partitions[place], found = self._step(before, event, fenced)
-        return state, found
+        return by_handlers(self, state, event)
 
     @staticmethod
-    def _changed(state: _Leaders, event: Event, body: BrokerStateChanged) -> None:
+    def _changed(state: _Leaders, event: Event, body: BrokerStateChanged) -> Sequence[Finding]:
         if body.new != "ACTIVE":
             state.fenced.add(event.process)
-            return
+            return NOTHING
         state.fenced.discard(event.process)
         for one in state.partitions.values():
             if one.leader == event.process:
                 one.since_ns = event.at_ns
+        return NOTHING
 
-    def _step(
-        self, state: _Blocked, event: Event, fenced: bool
-    ) -> tuple[_Blocked, Sequence[Finding]]:
-        body = event.body
-        if isinstance(body, LogAppended):
-            if event.process == state.leader:
-                if state.waiting:
-                    self._overdue(state, event, fenced)
+    def _appended(self, state: _Leaders, event: Event, body: LogAppended) -> Sequence[Finding]:
+        one = state.of(body)
+        if event.process == one.leader:
+            if one.waiting:
+                self._overdue(one, event, event.process in state.fenced)
+            else:
+                one.waiting, one.since_ns = True, event.at_ns
+        return NOTHING
+
+    @staticmethod
+    def _commits(state: _Leaders, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
+        one = state.of(body)
+        if event.process != one.leader or not body.as_leader:
+            return NOTHING
+        one.waiting, one.since_ns = body.high_watermark < body.log_end, event.at_ns
+        one.refused = 0
+        if one.stored is not None and body.leader_epoch >= one.stored:
+            one.dropping, one.stored = None, None
+            return (Exercised(event.ref, Evidence.PEER),)
+        return NOTHING
+
+    def _answered(self, state: _Leaders, event: Event, body: ProduceAnswered) -> Sequence[Finding]:
+        one = state.of(body)
+        if body.error == "REQUEST_TIMED_OUT":
+            self._overdue(one, event, event.process in state.fenced)
+        return NOTHING
+
+    def _moved(self, state: _Leaders, event: Event, body: Any) -> Sequence[Finding]:
+        """The leader of a partition or its ISR changes, or is to change."""
+        one = state.of(body)
+        match body:
+            case IsrChangeAsked():
+                self._asked(one, event, body)
+            case IsrChangeAnswered() if body.error == _NOT_SENT:
+                pass  # the earlier request has no answer yet
+            case IsrChangeAnswered() if one.adding_ns and event.process == one.leader:
+                one.since_ns += event.at_ns - max(one.adding_ns, one.since_ns)
+                one.adding_ns = 0
+            case IsrChangeAnswered() if one.unanswered and event.process == one.leader:
+                one.unanswered = False
+                if body.error == "NONE" or body.error in _ASK_ELSEWHERE:
+                    self._anew(one, event.at_ns)
                 else:
-                    state.waiting, state.since_ns = True, event.at_ns
-        elif isinstance(body, HighWatermarkAdvanced):
-            if body.as_leader and event.process == state.leader:
-                return state, self._commits(state, event, body)
-        elif isinstance(body, ProduceAnswered):
-            if body.error == "REQUEST_TIMED_OUT":
-                self._overdue(state, event, fenced)
-        else:
-            match body:
-                case IsrChangeAsked():
-                    self._asked(state, event, body)
-                case IsrChangeAnswered() if body.error == _NOT_SENT:
-                    pass  # the earlier request has no answer yet
-                case IsrChangeAnswered() if state.adding_ns and event.process == state.leader:
-                    state.since_ns += event.at_ns - max(state.adding_ns, state.since_ns)
-                    state.adding_ns = 0
-                case IsrChangeAnswered() if state.unanswered and event.process == state.leader:
-                    state.unanswered = False
-                    if body.error == "NONE" or body.error in _ASK_ELSEWHERE:
-                        self._anew(state, event.at_ns)
-                    else:
-                        state.refused += 1
-                case PartitionCommitted():
-                    self._recorded(state, event, body)
-                case LeadershipStarted():
-                    keep_ms = body.keep_in_sync_ms or KEEP_IN_SYNC_MS
-                    if event.process != state.leader:
-                        return self._led_by(state, event.process, keep_ms), NOTHING
-                case LeadershipEnded() if event.process == state.leader:
-                    return self._led_by(state), NOTHING
-        return state, NOTHING
+                    one.refused += 1
+            case PartitionCommitted():
+                self._recorded(one, event, body)
+            case LeadershipStarted():
+                keep_ms = body.keep_in_sync_ms or KEEP_IN_SYNC_MS
+                if event.process != one.leader:
+                    state.partitions[body.topic, body.partition] = self._led_by(
+                        one, event.process, keep_ms
+                    )
+            case LeadershipEnded() if event.process == one.leader:
+                state.partitions[body.topic, body.partition] = self._led_by(one)
+        return NOTHING
 
     @staticmethod
     def _led_by(state: _Blocked, leader: str = "", keep_ms: int = KEEP_IN_SYNC_MS) -> _Blocked:
@@ -202,15 +238,6 @@ class LaggardIsDropped(Struct, frozen=True):
     def _anew(state: _Blocked, at_ns: int) -> None:
         """The time begins anew."""
         state.since_ns, state.refused = at_ns, 0
-
-    @staticmethod
-    def _commits(state: _Blocked, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
-        state.waiting, state.since_ns = body.high_watermark < body.log_end, event.at_ns
-        state.refused = 0
-        if state.stored is not None and body.leader_epoch >= state.stored:
-            state.dropping, state.stored = None, None
-            return (Exercised(event.ref, Evidence.PEER),)
-        return NOTHING
 
     @staticmethod
     def _overdue(state: _Blocked, event: Event, fenced: bool) -> None:
@@ -256,8 +283,8 @@ class _Outside:
     """The end of each follower's own log, and the event that says so, for followers outside the
     ISR."""
 
-    ends: dict[str, tuple[int, Cause]] = field(default_factory=dict)
-    fetched: dict[int, tuple[str, Cause]] = field(default_factory=dict)
+    ends: dict[str, tuple[int, Event]] = field(default_factory=dict)
+    fetched: dict[int, tuple[str, Event]] = field(default_factory=dict)
     """follower -> its process, and its newest fetch."""
 
 
@@ -273,15 +300,26 @@ class ReturnsOnlyCaughtUp(Struct, frozen=True):
     def start(self, key: Key) -> _Outside:
         return _Outside()
 
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            LogAppended: self._appended,
+            FollowerFetched: self._fetched,
+            IsrChangeAsked: self._asked,
+        }
+
     def step(self, state: _Outside, event: Event) -> tuple[_Outside, Sequence[Finding]]:
-        body = event.body
-        if isinstance(body, LogAppended):
-            state.ends[event.process] = (body.log_end, event.ref)
-        elif isinstance(body, FollowerFetched):
-            state.fetched[body.follower] = (body.client, event.ref)
-        elif isinstance(body, IsrChangeAsked):
-            return state, self._asked(state, event, body)
-        return state, NOTHING
+        return by_handlers(self, state, event)
+
+    @staticmethod
+    def _appended(state: _Outside, event: Event, body: LogAppended) -> Sequence[Finding]:
+        state.ends[event.process] = (body.log_end, event)
+        return NOTHING
+
+    @staticmethod
+    def _fetched(state: _Outside, event: Event, body: FollowerFetched) -> Sequence[Finding]:
+        state.fetched[body.follower] = (body.client, event)
+        return NOTHING
 
     @staticmethod
     def _asked(state: _Outside, event: Event, body: IsrChangeAsked) -> Sequence[Finding]:
@@ -304,7 +342,7 @@ class ReturnsOnlyCaughtUp(Struct, frozen=True):
                 f"{body.partition} at offset {reached}; the high watermark was "
                 f"{body.high_watermark}, the start of its epoch {body.epoch_start}"
             )
-            because = () if proof is None else (proof,)
+            because = () if proof is None else (proof.ref,)
             found.append(Violated(event.ref, evidence, message, because))
         return found
 

@@ -8,7 +8,18 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Handlers,
+    Key,
+    RunEnd,
+    Violated,
+    by_handlers,
+)
 from fencepost_kafka import (
     BrokerCommitted,
     FetchServed,
@@ -163,24 +174,42 @@ class OnlyLeaderServes(Struct, frozen=True):
     def start(self, key: Key) -> _Leading:
         return _Leading()
 
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            **dict.fromkeys(self.kinds, self._changed),
+            LogAppended: self._appended,
+            FetchServed: self._fetched,
+            RequestRefused: self._refused,
+            ProbeCompleted: self._probed,
+        }
+
     def step(self, state: _Leading, event: Event) -> tuple[_Leading, Sequence[Finding]]:
-        body = event.body
-        if isinstance(body, LogAppended):
-            process = event.process
-            if not body.as_leader or (process in state.epochs and process not in state.deposed):
-                return state, NOTHING
-            return state, self._served(state, event, "stored a client's write", 0)
+        return by_handlers(self, state, event)
+
+    def _appended(self, state: _Leading, event: Event, body: LogAppended) -> Sequence[Finding]:
+        process = event.process
+        if not body.as_leader or (process in state.epochs and process not in state.deposed):
+            return NOTHING
+        return self._served(state, event, "stored a client's write", 0)
+
+    def _fetched(self, state: _Leading, event: Event, body: FetchServed) -> Sequence[Finding]:
+        if event.process in state.epochs and event.process not in state.deposed:
+            return NOTHING
+        return self._served(state, event, "served a fetch", FETCH_WAIT_NS)
+
+    @staticmethod
+    def _refused(state: _Leading, event: Event, body: RequestRefused) -> Sequence[Finding]:
+        if body.requester >= 0:
+            return NOTHING
+        state.refused[body.client] = (event.at_ns, body.reason == "not_leader")
+        if body.reason == "not_leader" and event.process not in state.epochs:
+            return (Exercised(event.ref, Evidence.SELF),)
+        return NOTHING
+
+    def _changed(self, state: _Leading, event: Event, body: Struct) -> Sequence[Finding]:
+        """A process leads or follows, or learns that another is to lead."""
         match body:
-            case FetchServed():
-                if event.process in state.epochs and event.process not in state.deposed:
-                    return state, NOTHING
-                return state, self._served(state, event, "served a fetch", FETCH_WAIT_NS)
-            case RequestRefused() if body.requester < 0:
-                state.refused[body.client] = (event.at_ns, body.reason == "not_leader")
-                if body.reason == "not_leader" and event.process not in state.epochs:
-                    return state, (Exercised(event.ref, Evidence.SELF),)
-            case ProbeCompleted():
-                return state, self._probed(state, event, body)
             case PartitionCommitted() if body.role != "controller":
                 self._committed(state, event, body)
             case LeadershipStarted():
@@ -191,7 +220,7 @@ class OnlyLeaderServes(Struct, frozen=True):
             case FollowingStarted():
                 state.newest[slot_of(event.process)] = event.process
                 state.deposed.setdefault(event.process, (event.at_ns, event.ref, Evidence.SELF))
-        return state, NOTHING
+        return NOTHING
 
     @staticmethod
     def _leads(state: _Leading, event: Event, body: LeadershipStarted) -> None:

@@ -1,4 +1,4 @@
-"""Replication: the meaning of an acknowledgement, and what a follower drops."""
+"""Replication: what is committed or acknowledged is never lost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,19 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Handlers,
+    Key,
+    RunEnd,
+    Shared,
+    Violated,
+    by_handlers,
+)
 from fencepost_kafka import (
     FollowingStarted,
     HighWatermarkAdvanced,
@@ -24,7 +36,7 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.committed import eligible_leaders, leader_joins
 from fencepost_suites.common.keys import NOTHING, by_partition
-from fencepost_suites.common.replica_logs import ReplicaLogs, Terms
+from fencepost_suites.common.replica_logs import Appends, ReplicaLogs
 
 
 @dataclass(slots=True)
@@ -42,7 +54,14 @@ class _Committed:
     record: PartitionCommitted | None = None
     asked: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """leader epoch -> the newest ISR that a leader asked for in it."""
+    appends: Appends = field(default_factory=Appends)
     logs: ReplicaLogs = field(default_factory=ReplicaLogs)
+
+    def reported(self, event: Event, high_watermark: int) -> None:
+        """A replica reports a high watermark."""
+        if high_watermark > self.high_watermark:
+            self.high_watermark = high_watermark
+            self.process, self.seq = event.process, event.node_seq
 
 
 @final
@@ -71,48 +90,65 @@ class CommittedIsNeverLost(Struct, frozen=True):
     def start(self, key: Key) -> _Committed:
         return _Committed()
 
+    def start_shared(self, key: Key, shared: Shared) -> _Committed:
+        return _Committed(appends=Appends.of(shared))
+
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            LogAppended: _stored,
+            HighWatermarkAdvanced: self._commits,
+            FollowingStarted: self._follows,
+            LeadershipStarted: self._leads,
+            PartitionCommitted: self._elected,
+            IsrChangeAsked: self._asked,
+            LogTruncated: _truncated,
+            ReadCompleted: self._read,
+        }
+
     def step(self, state: _Committed, event: Event) -> tuple[_Committed, Sequence[Finding]]:
-        body = event.body
-        if isinstance(body, LogAppended):
-            state.logs.append(event.process, body)
-            return state, NOTHING
-        if isinstance(body, HighWatermarkAdvanced):
-            state.logs.commit(event.process, body.high_watermark)
-            self._reported(state, event, body.high_watermark)
-            if event.process == state.leader:
-                state.leaders_watermark = body.high_watermark
-            return state, NOTHING
-        match body:
-            case FollowingStarted():
-                self._reported(state, event, body.high_watermark)
-            case LeadershipStarted():
-                found = self._led(state, event, body)
-                self._reported(state, event, body.high_watermark)
-                return state, found
-            case PartitionCommitted():
-                return state, self._elected(state, event, body)
-            case IsrChangeAsked():
-                state.asked[body.leader_epoch] = body.new_isr
-            case LogTruncated():
-                state.logs.truncate(event.process, body.to_offset)
-            case ReadCompleted(outcome="ok") if state.moved:
-                if body.end >= state.high_watermark:
-                    return state, (Exercised(event.ref, Evidence.CLIENT),)
-                # The new leader's high watermark may lag for a while; that alone is no loss.
-                if state.leaders_watermark >= state.high_watermark:
-                    message = (
-                        f"{event.process} read {body.topic}-{body.partition} up to offset "
-                        f"{body.end}, though {state.high_watermark} had been committed"
-                    )
-                    because = (Cause(state.process, state.seq),)
-                    return state, (Violated(event.ref, Evidence.CLIENT, message, because),)
-        return state, NOTHING
+        return by_handlers(self, state, event)
 
     @staticmethod
-    def _reported(state: _Committed, event: Event, high_watermark: int) -> None:
+    def _commits(state: _Committed, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
+        process, high_watermark = event.process, body.high_watermark
+        state.logs.commit(process, high_watermark)
         if high_watermark > state.high_watermark:
-            state.high_watermark = high_watermark
-            state.process, state.seq = event.process, event.node_seq
+            state.reported(event, high_watermark)
+        if process == state.leader:
+            state.leaders_watermark = high_watermark
+        return NOTHING
+
+    @staticmethod
+    def _follows(state: _Committed, event: Event, body: FollowingStarted) -> Sequence[Finding]:
+        state.reported(event, body.high_watermark)
+        return NOTHING
+
+    @staticmethod
+    def _asked(state: _Committed, event: Event, body: IsrChangeAsked) -> Sequence[Finding]:
+        state.asked[body.leader_epoch] = body.new_isr
+        return NOTHING
+
+    @staticmethod
+    def _read(state: _Committed, event: Event, body: ReadCompleted) -> Sequence[Finding]:
+        if body.outcome != "ok" or not state.moved:
+            return NOTHING
+        if body.end >= state.high_watermark:
+            return (Exercised(event.ref, Evidence.CLIENT),)
+        # The new leader's high watermark may lag for a while; that alone is no loss.
+        if state.leaders_watermark < state.high_watermark:
+            return NOTHING
+        message = (
+            f"{event.process} read {body.topic}-{body.partition} up to offset {body.end}, though "
+            f"{state.high_watermark} had been committed"
+        )
+        because = (Cause(state.process, state.seq),)
+        return (Violated(event.ref, Evidence.CLIENT, message, because),)
+
+    def _leads(self, state: _Committed, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
+        found = self._led(state, event, body)
+        state.reported(event, body.high_watermark)
+        return found
 
     @staticmethod
     def _led(state: _Committed, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
@@ -183,18 +219,20 @@ class _Acknowledged:
     epoch: int = -1
     before_change: int = -1
     """The highest offset that a client knew to be acknowledged when leadership last moved."""
+    appends: Appends = field(default_factory=Appends)
     logs: ReplicaLogs = field(default_factory=ReplicaLogs)
     contents: dict[int, tuple[str, Cause]] = field(default_factory=dict)
     """base offset -> the digest of a batch that was acknowledged there, and the answer."""
 
     def note_contents(self, event: Event, body: ProduceAnswered) -> None:
         """The leader acknowledges what it has stored, whether that is committed or not."""
+        base, end = body.base_offset, body.log_end
         for batch in self.logs.of(event.process):
-            if body.base_offset <= batch.base_offset < body.log_end:
+            if base <= batch.base_offset < end:
                 self.contents[batch.base_offset] = batch.digest, event.ref
-        committed = self.logs.committed.get(body.base_offset)
+        committed = self.logs.committed.get(base)
         if committed is not None:
-            self.contents[body.base_offset] = committed[0], event.ref
+            self.contents[base] = committed[0], event.ref
 
     def replaced(self, process: str) -> tuple[int, Cause] | None:
         """The first offset where a replica holds another batch than the acknowledged one."""
@@ -229,31 +267,50 @@ class NewLeaderHasTheAcknowledged(Struct, frozen=True):
     def start(self, key: Key) -> _Acknowledged:
         return _Acknowledged()
 
+    def start_shared(self, key: Key, shared: Shared) -> _Acknowledged:
+        return _Acknowledged(appends=Appends.of(shared))
+
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            LogAppended: _stored,
+            HighWatermarkAdvanced: self._commits,
+            LogTruncated: _truncated,
+            ProduceAnswered: self._answered,
+            ProduceCompleted: self._completed,
+            LeadershipStarted: self._led,
+            ReadCompleted: self._read,
+        }
+
     def step(self, state: _Acknowledged, event: Event) -> tuple[_Acknowledged, Sequence[Finding]]:
-        body = event.body
-        if isinstance(body, LogAppended):
-            state.logs.append(event.process, body)
-        elif isinstance(body, HighWatermarkAdvanced):
-            state.logs.commit(event.process, body.high_watermark)
-        elif isinstance(body, LogTruncated):
-            state.logs.truncate(event.process, body.to_offset)
-        elif isinstance(body, ProduceAnswered):
-            if body.acks == -1 and body.error == "NONE":
-                state.note_contents(event, body)
-                if body.log_end > state.answered:
-                    state.answered, state.by = body.log_end, event.ref
-        elif isinstance(body, ProduceCompleted):
-            if body.offset > state.acked and body.acks == -1 and body.outcome == "ok":
-                state.acked, state.acked_by = body.offset, event.ref
-        elif isinstance(body, LeadershipStarted):
-            return state, self._led(state, event, body)
-        elif (
-            isinstance(body, ReadCompleted)
-            and body.outcome == "ok"
-            and 0 <= state.before_change < body.end
-        ):
-            return state, (Exercised(event.ref, Evidence.CLIENT),)
-        return state, NOTHING
+        return by_handlers(self, state, event)
+
+    @staticmethod
+    def _commits(
+        state: _Acknowledged, event: Event, body: HighWatermarkAdvanced
+    ) -> Sequence[Finding]:
+        state.logs.commit(event.process, body.high_watermark)
+        return NOTHING
+
+    @staticmethod
+    def _answered(state: _Acknowledged, event: Event, body: ProduceAnswered) -> Sequence[Finding]:
+        if body.acks == -1 and body.error == "NONE":
+            state.note_contents(event, body)
+            if body.log_end > state.answered:
+                state.answered, state.by = body.log_end, event.ref
+        return NOTHING
+
+    @staticmethod
+    def _completed(state: _Acknowledged, event: Event, body: ProduceCompleted) -> Sequence[Finding]:
+        if body.offset > state.acked and body.acks == -1 and body.outcome == "ok":
+            state.acked, state.acked_by = body.offset, event.ref
+        return NOTHING
+
+    @staticmethod
+    def _read(state: _Acknowledged, event: Event, body: ReadCompleted) -> Sequence[Finding]:
+        if body.outcome == "ok" and 0 <= state.before_change < body.end:
+            return (Exercised(event.ref, Evidence.CLIENT),)
+        return NOTHING
 
     @staticmethod
     def _led(state: _Acknowledged, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
@@ -288,126 +345,15 @@ class NewLeaderHasTheAcknowledged(Struct, frozen=True):
         return NOTHING
 
 
-@dataclass(slots=True)
-class _Following:
-    logs: ReplicaLogs = field(default_factory=ReplicaLogs)
-    terms: Terms = field(default_factory=Terms)
-    began: dict[str, tuple[FollowingStarted, bool]] = field(default_factory=dict)
-    """Processes that began to follow and have stored nothing since; and whether in a new epoch."""
-    followed: dict[str, int] = field(default_factory=dict)
-    """process -> the leader epoch in which it followed last."""
-    dropped: dict[int, tuple[str, int, LogAppended]] = field(default_factory=dict)
-    """base offset -> the process that last dropped that batch, and in which leader epoch; until the
-    offset is committed."""
+def _stored(
+    state: _Committed | _Acknowledged, event: Event, body: LogAppended
+) -> Sequence[Finding]:
+    state.logs.add(state.appends.read(event, body))
+    return NOTHING
 
 
-@final
-class FollowerTruncatesByEpoch(Struct, frozen=True):
-    """RP-15. A follower drops only messages that its leader does not have. So a dropped message is
-    not committed, and that leader will not commit it in the same epoch. Exercised by dropped
-    messages that the new leader does not have, and by messages above the follower's high watermark
-    that it kept: cutting the log there, as the seed literally says, would have lost them."""
-
-    clause: str = "RP-15"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            LogAppended,
-            HighWatermarkAdvanced,
-            LogTruncated,
-            FollowingStarted,
-            LeadershipStarted,
-        }
-    )
-    keys = staticmethod(by_partition)
-
-    def start(self, key: Key) -> _Following:
-        return _Following()
-
-    def step(self, state: _Following, event: Event) -> tuple[_Following, Sequence[Finding]]:
-        body = event.body
-        if isinstance(body, LogAppended):
-            process = event.process
-            found = NOTHING
-            if process in state.began:
-                found = self._resumed(state, event, body)
-            state.logs.append(process, body)
-            return state, found
-        if isinstance(body, HighWatermarkAdvanced):
-            _, conflict = state.logs.commit(event.process, body.high_watermark)
-            if conflict is not None:
-                message = (
-                    f"{event.process} kept, at offset {conflict.batch.base_offset} of "
-                    f"{body.topic}-{body.partition}, a message that no leader confirmed: "
-                    f"{conflict.other} has another one, {conflict.epochs}"
-                )
-                because = state.terms.proof(event.process, conflict)
-                return state, (Violated(event.ref, Evidence.PEER, message, because),)
-            if body.as_leader and state.dropped:
-                return state, self._confirmed(state, event, body)
-        elif isinstance(body, LogTruncated):
-            return state, self._truncated(state, event, body)
-        elif isinstance(body, LeadershipStarted):
-            state.terms.begin(event, body.leader_epoch)
-        elif isinstance(body, FollowingStarted):
-            anew = state.followed.get(event.process) != body.leader_epoch
-            state.followed[event.process] = body.leader_epoch
-            state.began[event.process] = (body, anew)
-        return state, NOTHING
-
-    @staticmethod
-    def _resumed(state: _Following, event: Event, body: LogAppended) -> Sequence[Finding]:
-        """Judges the first message stored in a new leader epoch: the follower must have truncated
-        by now."""
-        began, anew = state.began.pop(event.process)
-        if body.as_leader:
-            return NOTHING
-        conflict = state.logs.diverging(event.process, body.base_offset)
-        if conflict is not None:
-            batch = conflict.batch
-            message = (
-                f"{event.process} fetches {body.topic}-{body.partition} on from offset "
-                f"{body.base_offset} though its message at {batch.base_offset} is not the "
-                f"committed one"
-            )
-            because = state.terms.proof(event.process, conflict)
-            return (Violated(event.ref, Evidence.PEER, message, because),)
-        kept = anew and body.base_offset >= began.log_end > began.high_watermark
-        return (Exercised(event.ref, Evidence.SELF),) if kept else NOTHING
-
-    @staticmethod
-    def _truncated(state: _Following, event: Event, body: LogTruncated) -> Sequence[Finding]:
-        lost = state.logs.truncate(event.process, body.to_offset)
-        if body.reason == "recovery":
-            return NOTHING
-        committed = [batch for batch in lost if state.logs.is_committed(batch)]
-        if committed or body.to_offset < body.high_watermark:
-            first = committed[-1].base_offset if committed else body.to_offset
-            message = (
-                f"{event.process} dropped {body.topic}-{body.partition} from offset "
-                f"{body.to_offset} on ({body.reason}), though its message at {first} is committed"
-            )
-            because = state.terms.of(body.leader_epoch)
-            return (Violated(event.ref, Evidence.PEER, message, because),)
-        for batch in lost:
-            state.dropped[batch.base_offset] = event.process, body.leader_epoch, batch
-        return (Exercised(event.ref, Evidence.SELF),)
-
-    @staticmethod
-    def _confirmed(
-        state: _Following, event: Event, body: HighWatermarkAdvanced
-    ) -> Sequence[Finding]:
-        """Whether a leader commits a message that was dropped in its epoch: if so, it had the
-        message at the time."""
-        decided = [offset for offset in state.dropped if offset < body.high_watermark]
-        for offset in sorted(decided):
-            process, epoch, batch = state.dropped.pop(offset)
-            if epoch == body.leader_epoch and state.logs.is_committed(batch):
-                message = (
-                    f"{process} dropped {body.topic}-{body.partition} from offset {offset} on, "
-                    f"though the leader it follows since epoch {epoch} has its message"
-                )
-                return (Violated(event.ref, Evidence.PEER, message),)
-        return NOTHING
-
-    def end(self, state: _Following, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
+def _truncated(
+    state: _Committed | _Acknowledged, event: Event, body: LogTruncated
+) -> Sequence[Finding]:
+    state.logs.truncate(event.process, body.to_offset)
+    return NOTHING

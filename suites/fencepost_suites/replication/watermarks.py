@@ -9,7 +9,17 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost import (
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Handlers,
+    Key,
+    RunEnd,
+    Violated,
+    by_handlers,
+)
 from fencepost_kafka import (
     ConsumerPositioned,
     FetchServed,
@@ -60,33 +70,50 @@ class ReadsStayBelowWatermark(Struct, frozen=True):
     def start(self, key: Key) -> _Readable:
         return _Readable()
 
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            HighWatermarkAdvanced: self._advanced,
+            FetchServed: self._served,
+            Polled: self._polled,
+        }
+
     def step(self, state: _Readable, event: Event) -> tuple[_Readable, Sequence[Finding]]:
-        body = event.body
-        if isinstance(body, HighWatermarkAdvanced):
-            state.high_watermark = max(state.high_watermark, body.high_watermark)
-            if body.as_leader:
-                state.log_end = body.log_end
-        elif isinstance(body, FetchServed):
-            if body.to_offset > body.high_watermark:
-                message = (
-                    f"{event.process} served {body.topic}-{body.partition} up to offset "
-                    f"{body.to_offset} with a high watermark of {body.high_watermark}"
-                )
-                return state, (Violated(event.ref, Evidence.SELF, message),)
-            if body.to_offset == body.high_watermark < max(state.log_end, body.log_end):
-                state.withheld = True
-                return state, (Exercised(event.ref, Evidence.SELF),)
-        elif isinstance(body, Polled):
-            if body.offsets and body.offsets[-1] >= state.high_watermark >= 0:
-                message = (
-                    f"{event.process} read offset {body.offsets[-1]} of {body.topic}-"
-                    f"{body.partition}, of which only {state.high_watermark} was committed"
-                )
-                return state, (Violated(event.ref, Evidence.CLIENT, message),)
-            if state.withheld:
-                state.withheld = False
-                return state, (Exercised(event.ref, Evidence.CLIENT),)
-        return state, NOTHING
+        return by_handlers(self, state, event)
+
+    @staticmethod
+    def _advanced(state: _Readable, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
+        high_watermark = body.high_watermark
+        state.high_watermark = max(state.high_watermark, high_watermark)
+        if body.as_leader:
+            state.log_end = body.log_end
+        return NOTHING
+
+    @staticmethod
+    def _served(state: _Readable, event: Event, body: FetchServed) -> Sequence[Finding]:
+        if body.to_offset > body.high_watermark:
+            message = (
+                f"{event.process} served {body.topic}-{body.partition} up to offset "
+                f"{body.to_offset} with a high watermark of {body.high_watermark}"
+            )
+            return (Violated(event.ref, Evidence.SELF, message),)
+        if body.to_offset == body.high_watermark < max(state.log_end, body.log_end):
+            state.withheld = True
+            return (Exercised(event.ref, Evidence.SELF),)
+        return NOTHING
+
+    @staticmethod
+    def _polled(state: _Readable, event: Event, body: Polled) -> Sequence[Finding]:
+        if body.offsets and body.offsets[-1] >= state.high_watermark >= 0:
+            message = (
+                f"{event.process} read offset {body.offsets[-1]} of {body.topic}-"
+                f"{body.partition}, of which only {state.high_watermark} was committed"
+            )
+            return (Violated(event.ref, Evidence.CLIENT, message),)
+        if state.withheld:
+            state.withheld = False
+            return (Exercised(event.ref, Evidence.CLIENT),)
+        return NOTHING
 
     def end(self, state: _Readable, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -142,41 +169,56 @@ class FollowersLearnWatermark(Struct, frozen=True):
     def start(self, key: Key) -> _Marks:
         return _Marks()
 
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            LogAppended: self._appended,
+            HighWatermarkAdvanced: self._advanced,
+            FollowingStarted: self._follows,
+            LeadershipStarted: self._leads,
+        }
+
     def step(self, state: _Marks, event: Event) -> tuple[_Marks, Sequence[Finding]]:
-        body = event.body
-        if isinstance(body, LogAppended):
-            one = state.followers.get(event.process)
-            if one is None or body.as_leader:
-                return state, NOTHING
-            if one.own < one.due:
-                return state, self._late(event, body, one)
-            one.due, one.due_since_ns = min(state.leaders, body.expected_base), event.at_ns
-        elif isinstance(body, HighWatermarkAdvanced):
-            return state, self._advanced(state, event, body)
-        elif isinstance(body, FollowingStarted):
-            own = body.high_watermark
-            state.followers[event.process] = _Learner(own, due_since_ns=event.at_ns)
-        elif isinstance(body, LeadershipStarted):
-            state.followers.pop(event.process, None)
-            state.reported(body.leader_epoch, body.high_watermark)
-        return state, NOTHING
+        return by_handlers(self, state, event)
+
+    def _appended(self, state: _Marks, event: Event, body: LogAppended) -> Sequence[Finding]:
+        one = state.followers.get(event.process)
+        if one is None or body.as_leader:
+            return NOTHING
+        if one.own < one.due:
+            return self._late(event, body, one)
+        one.due, one.due_since_ns = min(state.leaders, body.expected_base), event.at_ns
+        return NOTHING
+
+    @staticmethod
+    def _follows(state: _Marks, event: Event, body: FollowingStarted) -> Sequence[Finding]:
+        own = body.high_watermark
+        state.followers[event.process] = _Learner(own, due_since_ns=event.at_ns)
+        return NOTHING
+
+    @staticmethod
+    def _leads(state: _Marks, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
+        state.followers.pop(event.process, None)
+        state.reported(body.leader_epoch, body.high_watermark)
+        return NOTHING
 
     @staticmethod
     def _advanced(state: _Marks, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
-        if body.high_watermark > body.log_end:
+        high_watermark, log_end = body.high_watermark, body.log_end
+        if high_watermark > log_end:
             message = (
-                f"{event.process} holds a high watermark of {body.high_watermark} for "
-                f"{body.topic}-{body.partition}, above its log end {body.log_end}"
+                f"{event.process} holds a high watermark of {high_watermark} for "
+                f"{body.topic}-{body.partition}, above its log end {log_end}"
             )
             return (Violated(event.ref, Evidence.SELF, message),)
         if body.as_leader:
-            state.reported(body.leader_epoch, body.high_watermark)
+            state.reported(body.leader_epoch, high_watermark)
             return NOTHING
         one = state.followers.get(event.process)
         if one is None:
             return NOTHING
-        one.own = body.high_watermark
-        capped = body.high_watermark == body.log_end < state.leaders
+        one.own = high_watermark
+        capped = high_watermark == log_end < state.leaders
         if capped or not one.learnt:
             one.learnt = True
             return (Exercised(event.ref, Evidence.PEER),)
@@ -207,7 +249,7 @@ class FollowersLearnWatermark(Struct, frozen=True):
 class _Counted:
     """The stored ISRs of a partition, and a requested shrink that is not stored yet."""
 
-    stored: dict[int, tuple[int, frozenset[int]]] = field(default_factory=dict)
+    stored: dict[int, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
     """leader epoch -> offset of the newest record of that epoch, and the ISR in it."""
     shrink: tuple[str, int] | None = None
     """The leader that asked for a smaller ISR, and its epoch then."""
@@ -233,35 +275,50 @@ class StoredIsrCounts(Struct, frozen=True):
     def start(self, key: Key) -> _Counted:
         return _Counted()
 
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            HighWatermarkAdvanced: self._advanced,
+            PartitionCommitted: self._committed,
+            IsrChangeAsked: self._asked,
+            LeadershipEnded: self._ended,
+        }
+
     def step(self, state: _Counted, event: Event) -> tuple[_Counted, Sequence[Finding]]:
-        body = event.body
-        if isinstance(body, HighWatermarkAdvanced):
-            return state, self._advanced(state, event, body) if body.as_leader else NOTHING
-        match body:
-            case PartitionCommitted():
-                offset, _ = state.stored.get(body.leader_epoch, (-1, None))
-                if body.offset > offset:
-                    state.stored[body.leader_epoch] = (body.offset, frozenset(body.isr))
-            case IsrChangeAsked() if set(body.old_isr) - set(body.new_isr):
-                state.shrink = (event.process, body.leader_epoch)
-            case LeadershipEnded():
-                shrink = state.shrink
-                if shrink == (event.process, body.leader_epoch):
-                    state.shrink = None
-                    return state, (Exercised(event.ref, Evidence.SELF),)
-        return state, NOTHING
+        return by_handlers(self, state, event)
+
+    @staticmethod
+    def _committed(state: _Counted, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+        known = state.stored.get(body.leader_epoch)
+        if body.offset > (-1 if known is None else known[0]):
+            state.stored[body.leader_epoch] = (body.offset, body.isr)
+        return NOTHING
+
+    @staticmethod
+    def _asked(state: _Counted, event: Event, body: IsrChangeAsked) -> Sequence[Finding]:
+        if set(body.old_isr) - set(body.new_isr):
+            state.shrink = (event.process, body.leader_epoch)
+        return NOTHING
+
+    @staticmethod
+    def _ended(state: _Counted, event: Event, body: LeadershipEnded) -> Sequence[Finding]:
+        if state.shrink == (event.process, body.leader_epoch):
+            state.shrink = None
+            return (Exercised(event.ref, Evidence.SELF),)
+        return NOTHING
 
     @staticmethod
     def _advanced(state: _Counted, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
-        counted = frozenset(body.counted)
-        _, stored = state.stored.get(body.leader_epoch, (-1, None))
-        evidence = Evidence.SELF if stored is None else Evidence.PEER
-        missing = (frozenset(body.isr) if stored is None else stored) - counted
-        if missing:
+        if not body.as_leader:
+            return NOTHING
+        counted, known = body.counted, state.stored.get(body.leader_epoch)
+        evidence = Evidence.SELF if known is None else Evidence.PEER
+        isr = body.isr if known is None else known[1]
+        if isr != counted and (missing := {*isr} - {*counted}):
             message = (
                 f"{event.process} committed {body.topic}-{body.partition} up to offset "
-                f"{body.high_watermark} over {sorted(counted)}, without {sorted(missing)} of the "
-                f"stored ISR"
+                f"{body.high_watermark} over {sorted({*counted})}, without {sorted(missing)} of "
+                f"the stored ISR"
             )
             return (Violated(event.ref, evidence, message),)
         if state.shrink is not None and body.leader_epoch > state.shrink[1]:

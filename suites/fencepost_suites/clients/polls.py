@@ -1,0 +1,239 @@
+"""The order of the offsets that a consumer gets (Jepsen's anomalies)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Handlers,
+    Key,
+    RunEnd,
+    Undecided,
+    Violated,
+    by_handlers,
+)
+from fencepost_kafka import (
+    ConsumerPositioned,
+    PartitionCommitted,
+    Polled,
+    ReadCompleted,
+)
+from fencepost_suites.common.keys import NOTHING, by_partition
+
+CLIENT = Evidence.CLIENT
+
+
+@dataclass(slots=True)
+class _Position:
+    last: int = -1
+    ref: Cause | None = None
+
+
+class _Refusal(Struct, frozen=True):
+    """How a broker refused a consumer's offset as out of range, and the committed metadata by which
+    it had been deposed."""
+
+    message: str
+    because: tuple[Cause, ...] = ()
+
+
+@dataclass(slots=True)
+class _Positions:
+    """The positions of the consumers of a partition, and its leader."""
+
+    of: dict[str, _Position] = field(default_factory=dict)
+    refused: dict[str, _Refusal] = field(default_factory=dict)
+    """consumer -> the refusal of its offset since its last poll."""
+    leader: int = -1
+    elected: Cause | None = None
+    """The committed metadata by which the leader leads."""
+    record: int = -1
+    """The offset of the newest committed metadata."""
+
+    def commit(self, event: Event, body: PartitionCommitted) -> None:
+        """Takes the leader from committed metadata, if these are newer."""
+        if body.offset <= self.record:
+            return
+        if body.leader != self.leader:
+            self.leader, self.elected = body.leader, event.ref
+        self.record = body.offset
+
+    def refuse(self, consumer: str, broker: int) -> None:
+        """A broker refused the consumer's offset; one that has been deposed may lack messages."""
+        if broker < 0:
+            return
+        says = f"broker {broker}"
+        because: tuple[Cause, ...] = ()
+        if self.elected is not None and broker != self.leader >= 0:
+            says += f", which broker {self.leader} had deposed,"
+            because = (self.elected,)
+        self.refused[consumer] = _Refusal(f": {says} refused that as out of range", because)
+
+
+@final
+class NonmonotonicPoll(Struct, frozen=True):
+    """JEPSEN-nonmonotonic-poll. Offsets grow within a poll, too. A consumer that begins anew since
+    a broker refused its offset as out of range was not sent elsewhere: messages that it had got are
+    gone, or that broker has been deposed and lacks them. Exercised by every poll after a consumer's
+    first."""
+
+    clause: str = "JEPSEN-nonmonotonic-poll"
+    kinds: frozenset[type[Struct]] = frozenset({Polled, ConsumerPositioned, PartitionCommitted})
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Positions:
+        return _Positions()
+
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            PartitionCommitted: self._committed,
+            ConsumerPositioned: self._positioned,
+            Polled: self._polled,
+        }
+
+    def step(self, state: _Positions, event: Event) -> tuple[_Positions, Sequence[Finding]]:
+        return by_handlers(self, state, event)
+
+    @staticmethod
+    def _committed(state: _Positions, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+        state.commit(event, body)
+        return NOTHING
+
+    @staticmethod
+    def _positioned(state: _Positions, event: Event, body: ConsumerPositioned) -> Sequence[Finding]:
+        if body.out_of_range:
+            state.refuse(event.process, body.refused_by)
+        else:
+            state.of.pop(event.process, None)
+            state.refused.pop(event.process, None)
+        return NOTHING
+
+    @staticmethod
+    def _polled(state: _Positions, event: Event, body: Polled) -> Sequence[Finding]:
+        offsets = body.offsets
+        if not offsets:
+            return NOTHING
+        known = state.of.get(event.process, _Position())
+        refused = state.refused.pop(event.process, _Refusal(""))
+        before, because = known.last, known.ref
+        state.of[event.process] = _Position(offsets[-1], event.ref)
+        back = next(((a, b) for a, b in pairwise((before, *offsets)) if b <= a), None)
+        if back is not None:
+            got, then = back
+            message = (
+                f"{event.process} got offset {then} of {body.topic}-{body.partition} after "
+                f"{got}{refused.message}"
+            )
+            refs = () if because is None else (because,)
+            return (Violated(event.ref, CLIENT, message, (*refs, *refused.because)),)
+        return (Exercised(event.ref, CLIENT),) if before >= 0 else NOTHING
+
+    def end(self, state: _Positions, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Skips:
+    """The next offset of each consumer, and the offsets it skipped that were not seen since."""
+
+    next: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, int] = field(default_factory=dict)
+    """consumer -> the offset at which it was when a broker refused it as out of range."""
+    gaps: list[tuple[int, int, str, Cause]] = field(default_factory=list)
+
+
+@final
+class PollSkip(Struct, frozen=True):
+    """JEPSEN-poll-skip. A skipped offset counts once any reader finds a message there, at the
+    latest the final reading. Skipped offsets without a message are no violation. A consumer whose
+    offset was out of range, and that goes on beyond it, has skipped what is between."""
+
+    clause: str = "JEPSEN-poll-skip"
+    kinds: frozenset[type[Struct]] = frozenset({Polled, ConsumerPositioned, ReadCompleted})
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Skips:
+        return _Skips()
+
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            Polled: self._polled,
+            ConsumerPositioned: self._positioned,
+            ReadCompleted: self._read,
+        }
+
+    def step(self, state: _Skips, event: Event) -> tuple[_Skips, Sequence[Finding]]:
+        return by_handlers(self, state, event)
+
+    @staticmethod
+    def _positioned(state: _Skips, event: Event, body: ConsumerPositioned) -> Sequence[Finding]:
+        was = state.next.pop(event.process, None)
+        state.refused.pop(event.process, None)
+        if body.offset >= 0:
+            state.next[event.process] = body.offset
+        if body.out_of_range and was is not None:
+            state.refused[event.process] = was
+        return NOTHING
+
+    @staticmethod
+    def _read(state: _Skips, event: Event, body: ReadCompleted) -> Sequence[Finding]:
+        if body.outcome == "ok":
+            state.gaps.clear()
+        return NOTHING
+
+    @staticmethod
+    def _polled(state: _Skips, event: Event, body: Polled) -> Sequence[Finding]:
+        offsets = body.offsets
+        if not offsets:
+            return NOTHING
+        found = _met(state, body) if state.gaps else []
+        due = state.next.get(event.process)
+        refused = state.refused.pop(event.process, offsets[0])
+        if refused < offsets[0]:
+            due = refused
+        state.next[event.process] = offsets[-1] + 1
+        begins = offsets[0] if due is None else due
+        if offsets[-1] - begins + 1 != len(offsets):
+            for a, b in pairwise((begins - 1, *offsets)):
+                if b > a + 1:
+                    state.gaps.append((a + 1, b, event.process, event.ref))
+        elif due is not None and not found:
+            return (Exercised(event.ref, CLIENT),)
+        return found
+
+    def end(self, state: _Skips, end: RunEnd) -> Sequence[Finding]:
+        if not state.gaps:
+            return NOTHING
+        start, stop, process, ref = state.gaps[0]
+        message = f"{process} jumped from {start} to {stop}, and nothing was read afterwards"
+        return (Undecided(message, ref),)
+
+
+def _met(state: _Skips, body: Polled) -> list[Finding]:
+    """The skipped ranges in which a message is found now; each is reported once."""
+    found: list[Finding] = []
+    kept: list[tuple[int, int, str, Cause]] = []
+    for start, stop, process, ref in state.gaps:
+        there = next((o for o in body.offsets if start <= o < stop), None)
+        if there is None:
+            kept.append((start, stop, process, ref))
+            continue
+        message = (
+            f"{process} got offset {stop} of {body.topic}-{body.partition} next after {start - 1}, "
+            f"though there is a message at {there}"
+        )
+        found.append(Violated(ref, CLIENT, message))
+    state.gaps = kept
+    return found

@@ -1,0 +1,276 @@
+"""Writes in flight when a leader fails or steps down: each is stored once, and answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Handlers,
+    Key,
+    RunEnd,
+    Shared,
+    Undecided,
+    Violated,
+    by_handlers,
+)
+from fencepost_kafka import (
+    FollowingStarted,
+    HighWatermarkAdvanced,
+    LeadershipEnded,
+    LeadershipStarted,
+    LogAppended,
+    LogTruncated,
+    ProduceAnswered,
+)
+from fencepost_suites.common.keys import NOTHING, by_partition
+from fencepost_suites.common.replica_logs import Appends, ReplicaLogs
+
+ANSWERED_WITHIN_NS = 5_000_000_000
+"""A leader that steps down answers at once; an event later than this shows that it is alive."""
+
+
+class _Stored(Struct, frozen=True):
+    """The leader that stored a batch, and the event by which its leadership began."""
+
+    leader: str
+    began: Cause | None
+
+
+@dataclass(slots=True)
+class _Sequences:
+    """The idempotent batches in each process's log, and which process stored each first."""
+
+    appends: Appends = field(default_factory=Appends)
+    logs: ReplicaLogs = field(default_factory=ReplicaLogs)
+    at: dict[tuple[int, int, str], dict[int, _Stored]] = field(default_factory=dict)
+    """producer, sequence and content -> offset -> what stored it there."""
+    leads: dict[str, Cause] = field(default_factory=dict)
+    """process -> the newest event by which it began to lead."""
+
+
+def _content(digest: str) -> str:
+    """A batch's checksum, whatever the epoch in which a leader stored it."""
+    return digest.partition(".")[0]
+
+
+def _second_leadership(first: _Stored | None, second: _Stored | None) -> tuple[Cause, ...]:
+    """The event by which another leader than the first began to lead, if it stored it again."""
+    if second is None or second.began is None or second == first:
+        return ()
+    return (second.began,)
+
+
+@final
+class ResendIsStoredOnce(Struct, frozen=True):
+    """RP-12. A resend has the producer, sequence and bytes of the first request. It is stored
+    again only if the first was not kept. Exercised by a resend that a later leader recognises as
+    stored. If two leaders stored it, the second one's leadership explains that."""
+
+    clause: str = "RP-12"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            LeadershipStarted,
+            LogAppended,
+            LogTruncated,
+            HighWatermarkAdvanced,
+            ProduceAnswered,
+        }
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Sequences:
+        return _Sequences()
+
+    def start_shared(self, key: Key, shared: Shared) -> _Sequences:
+        return _Sequences(Appends.of(shared))
+
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            LogAppended: self._appended,
+            LeadershipStarted: self._led,
+            LogTruncated: self._truncated,
+            HighWatermarkAdvanced: self._commits,
+            ProduceAnswered: self._answered,
+        }
+
+    def step(self, state: _Sequences, event: Event) -> tuple[_Sequences, Sequence[Finding]]:
+        return by_handlers(self, state, event)
+
+    @staticmethod
+    def _appended(state: _Sequences, event: Event, body: LogAppended) -> Sequence[Finding]:
+        batch = state.appends.read(event, body)
+        state.logs.add(batch)
+        if body.as_leader and body.producer_id >= 0:
+            place = (body.producer_id, body.base_sequence, _content(batch.digest))
+            stored_by = _Stored(event.process, state.leads.get(event.process))
+            state.at.setdefault(place, {})[body.base_offset] = stored_by
+        return NOTHING
+
+    @staticmethod
+    def _led(state: _Sequences, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
+        state.leads[event.process] = event.ref
+        return NOTHING
+
+    @staticmethod
+    def _truncated(state: _Sequences, event: Event, body: LogTruncated) -> Sequence[Finding]:
+        state.logs.truncate(event.process, body.to_offset)
+        return NOTHING
+
+    @staticmethod
+    def _answered(state: _Sequences, event: Event, body: ProduceAnswered) -> Sequence[Finding]:
+        if not body.duplicate or body.error != "NONE":
+            return NOTHING
+        stored = [at for at in state.at.values() if body.base_offset in at]
+        if any(at[body.base_offset].leader != event.process for at in stored):
+            return (Exercised(event.ref, Evidence.PEER),)
+        return NOTHING
+
+    @staticmethod
+    def _commits(state: _Sequences, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
+        """A batch that is committed twice in one log is stored twice, whatever is truncated
+        elsewhere."""
+        process, high_watermark = event.process, body.high_watermark
+        below = [b for b in state.logs.of(process) if b.log_end <= high_watermark]
+        _, conflict = state.logs.commit(process, high_watermark)
+        if conflict is not None:
+            message = (
+                f"after a failover {event.process} and {conflict.other} hold different writes at "
+                f"offset {conflict.batch.base_offset} of {body.topic}-{body.partition}"
+            )
+            return (Violated(event.ref, Evidence.PEER, message),)
+        for batch in below:
+            stored = batch.body
+            if stored.producer_id < 0:
+                continue
+            content = _content(batch.digest)
+            at = state.at.get((stored.producer_id, stored.base_sequence, content), {})
+            twice = [
+                offset
+                for offset in at
+                if offset < batch.base_offset and offset in state.logs.committed
+                and _content(state.logs.committed[offset][0]) == content
+            ]  # fmt: skip
+            if twice:
+                message = (
+                    f"{process} holds one write of producer {stored.producer_id}, sequence "
+                    f"{stored.base_sequence}, at offset {twice[0]} of "
+                    f"{body.topic}-{body.partition} and again at {batch.base_offset}"
+                )
+                because = _second_leadership(at.get(twice[0]), at.get(batch.base_offset))
+                return (Violated(event.ref, Evidence.PEER, message, because),)
+        return NOTHING
+
+    def end(self, state: _Sequences, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
+
+
+@dataclass(slots=True)
+class _Queue:
+    """The writes of clients that each leader has stored and not answered."""
+
+    waiting: dict[str, dict[Cause, Event]] = field(default_factory=dict)
+    stopped: dict[str, tuple[Cause, int]] = field(default_factory=dict)
+    """process -> when it stopped leading."""
+    last_ns: dict[str, int] = field(default_factory=dict)
+
+
+@final
+class SteppingDownFailsWrites(Struct, frozen=True):
+    """RP-31. Exercised by a write that was still waiting when its leader stepped down, and was
+    answered with an error. Broken by a write that its leader leaves unanswered although it is
+    alive."""
+
+    clause: str = "RP-31"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {LogAppended, ProduceAnswered, LeadershipStarted, LeadershipEnded, FollowingStarted}
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Queue:
+        return _Queue()
+
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            LogAppended: self._appended,
+            ProduceAnswered: self._answered,
+            LeadershipStarted: self._leads,
+            LeadershipEnded: self._stops,
+            FollowingStarted: self._follows,
+        }
+
+    def step(self, state: _Queue, event: Event) -> tuple[_Queue, Sequence[Finding]]:
+        return by_handlers(self, state, event)
+
+    @staticmethod
+    def _appended(state: _Queue, event: Event, body: LogAppended) -> Sequence[Finding]:
+        process = event.process
+        state.last_ns[process] = event.at_ns
+        cause = event.cause
+        if cause is not None and cause.request and body.as_leader:
+            state.waiting.setdefault(process, {})[cause] = event
+        return NOTHING
+
+    def _answered(self, state: _Queue, event: Event, body: ProduceAnswered) -> Sequence[Finding]:
+        process = event.process
+        state.last_ns[process] = event.at_ns
+        waiting = state.waiting.get(process)
+        if waiting is None or event.cause is None or waiting.pop(event.cause, None) is None:
+            return NOTHING
+        stopped = state.stopped.get(process)
+        return NOTHING if stopped is None else self._late(event, body, stopped[0])
+
+    @staticmethod
+    def _leads(state: _Queue, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
+        state.last_ns[event.process] = event.at_ns
+        state.stopped.pop(event.process, None)
+        return NOTHING
+
+    @staticmethod
+    def _stops(state: _Queue, event: Event, body: LeadershipEnded) -> Sequence[Finding]:
+        state.last_ns[event.process] = event.at_ns
+        state.stopped[event.process] = (event.ref, event.at_ns)
+        return NOTHING
+
+    @staticmethod
+    def _follows(state: _Queue, event: Event, body: FollowingStarted) -> Sequence[Finding]:
+        state.last_ns[event.process] = event.at_ns
+        return NOTHING
+
+    @staticmethod
+    def _late(event: Event, body: ProduceAnswered, ref: Cause) -> Sequence[Finding]:
+        if body.error != "NONE":
+            return (Exercised(event.ref, Evidence.SELF),)
+        if body.acks != -1 or body.high_watermark >= body.log_end:
+            return NOTHING
+        message = (
+            f"{event.process} acknowledged {body.topic}-{body.partition} up to offset "
+            f"{body.log_end} after it had stopped leading, with a high watermark of "
+            f"{body.high_watermark}"
+        )
+        return (Violated(event.ref, Evidence.SELF, message, (ref,)),)
+
+    def end(self, state: _Queue, end: RunEnd) -> Sequence[Finding]:
+        found: list[Finding] = []
+        for process, (ref, at_ns) in state.stopped.items():
+            waiting = state.waiting.get(process)
+            if not waiting:
+                continue
+            message = (
+                f"{process} stopped leading with {len(waiting)} writes and never answered them"
+            )
+            if state.last_ns[process] - at_ns > ANSWERED_WITHIN_NS:
+                found.append(Violated(ref, Evidence.SELF, message))
+            else:
+                found.append(Undecided(f"{message}; its events end soon after", ref))
+        return found

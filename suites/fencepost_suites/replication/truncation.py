@@ -1,0 +1,178 @@
+"""Replication: what a follower drops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from msgspec import Struct
+
+from fencepost import (
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Handlers,
+    Key,
+    RunEnd,
+    Shared,
+    Violated,
+    by_handlers,
+)
+from fencepost_kafka import (
+    FollowingStarted,
+    HighWatermarkAdvanced,
+    LeadershipStarted,
+    LogAppended,
+    LogTruncated,
+)
+from fencepost_suites.common.keys import NOTHING, by_partition
+from fencepost_suites.common.replica_logs import Appends, Batch, ReplicaLogs, Terms
+
+
+@dataclass(slots=True)
+class _Following:
+    appends: Appends = field(default_factory=Appends)
+    logs: ReplicaLogs = field(default_factory=ReplicaLogs)
+    terms: Terms = field(default_factory=Terms)
+    began: dict[str, tuple[FollowingStarted, bool]] = field(default_factory=dict)
+    """Processes that began to follow and have stored nothing since; and whether in a new epoch."""
+    followed: dict[str, int] = field(default_factory=dict)
+    """process -> the leader epoch in which it followed last."""
+    dropped: dict[int, tuple[str, int, Batch]] = field(default_factory=dict)
+    """base offset -> the process that last dropped that batch, and in which leader epoch; until the
+    offset is committed."""
+
+
+@final
+class FollowerTruncatesByEpoch(Struct, frozen=True):
+    """RP-15. A follower drops only messages that its leader does not have. So a dropped message is
+    not committed, and that leader will not commit it in the same epoch. Exercised by dropped
+    messages that the new leader does not have, and by messages above the follower's high watermark
+    that it kept: cutting the log there, as the seed literally says, would have lost them."""
+
+    clause: str = "RP-15"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            LogAppended,
+            HighWatermarkAdvanced,
+            LogTruncated,
+            FollowingStarted,
+            LeadershipStarted,
+        }
+    )
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key) -> _Following:
+        return _Following()
+
+    def start_shared(self, key: Key, shared: Shared) -> _Following:
+        return _Following(appends=Appends.of(shared))
+
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            LogAppended: self._appended,
+            HighWatermarkAdvanced: self._commits,
+            LogTruncated: self._truncated,
+            LeadershipStarted: self._leads,
+            FollowingStarted: self._follows,
+        }
+
+    def step(self, state: _Following, event: Event) -> tuple[_Following, Sequence[Finding]]:
+        return by_handlers(self, state, event)
+
+    def _appended(self, state: _Following, event: Event, body: LogAppended) -> Sequence[Finding]:
+        batch = state.appends.read(event, body)
+        found = NOTHING
+        if batch.process in state.began:
+            found = self._resumed(state, event, body)
+        state.logs.add(batch)
+        return found
+
+    def _commits(
+        self, state: _Following, event: Event, body: HighWatermarkAdvanced
+    ) -> Sequence[Finding]:
+        _, conflict = state.logs.commit(event.process, body.high_watermark)
+        if conflict is not None:
+            message = (
+                f"{event.process} kept, at offset {conflict.batch.base_offset} of "
+                f"{body.topic}-{body.partition}, a message that no leader confirmed: "
+                f"{conflict.other} has another one, {conflict.epochs}"
+            )
+            because = state.terms.proof(event.process, conflict)
+            return (Violated(event.ref, Evidence.PEER, message, because),)
+        if state.dropped and body.as_leader:
+            return self._confirmed(state, event, body)
+        return NOTHING
+
+    @staticmethod
+    def _leads(state: _Following, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
+        state.terms.begin(event, body.leader_epoch)
+        return NOTHING
+
+    @staticmethod
+    def _follows(state: _Following, event: Event, body: FollowingStarted) -> Sequence[Finding]:
+        anew = state.followed.get(event.process) != body.leader_epoch
+        state.followed[event.process] = body.leader_epoch
+        state.began[event.process] = (body, anew)
+        return NOTHING
+
+    @staticmethod
+    def _resumed(state: _Following, event: Event, body: LogAppended) -> Sequence[Finding]:
+        """Judges the first message stored in a new leader epoch: the follower must have truncated
+        by now."""
+        began, anew = state.began.pop(event.process)
+        if body.as_leader:
+            return NOTHING
+        conflict = state.logs.diverging(event.process, body.base_offset)
+        if conflict is not None:
+            batch = conflict.batch
+            message = (
+                f"{event.process} fetches {body.topic}-{body.partition} on from offset "
+                f"{body.base_offset} though its message at {batch.base_offset} is not the "
+                f"committed one"
+            )
+            because = state.terms.proof(event.process, conflict)
+            return (Violated(event.ref, Evidence.PEER, message, because),)
+        kept = anew and body.base_offset >= began.log_end > began.high_watermark
+        return (Exercised(event.ref, Evidence.SELF),) if kept else NOTHING
+
+    @staticmethod
+    def _truncated(state: _Following, event: Event, body: LogTruncated) -> Sequence[Finding]:
+        lost = state.logs.truncate(event.process, body.to_offset)
+        if body.reason == "recovery":
+            return NOTHING
+        committed = [batch for batch in lost if state.logs.is_committed(batch)]
+        if committed or body.to_offset < body.high_watermark:
+            first = committed[-1].base_offset if committed else body.to_offset
+            message = (
+                f"{event.process} dropped {body.topic}-{body.partition} from offset "
+                f"{body.to_offset} on ({body.reason}), though its message at {first} is committed"
+            )
+            because = state.terms.of(body.leader_epoch)
+            return (Violated(event.ref, Evidence.PEER, message, because),)
+        for batch in lost:
+            state.dropped[batch.base_offset] = event.process, body.leader_epoch, batch
+        return (Exercised(event.ref, Evidence.SELF),)
+
+    @staticmethod
+    def _confirmed(
+        state: _Following, event: Event, body: HighWatermarkAdvanced
+    ) -> Sequence[Finding]:
+        """Whether a leader commits a message that was dropped in its epoch: if so, it had the
+        message at the time."""
+        decided = [offset for offset in state.dropped if offset < body.high_watermark]
+        for offset in sorted(decided):
+            process, epoch, batch = state.dropped.pop(offset)
+            if epoch == body.leader_epoch and state.logs.is_committed(batch):
+                message = (
+                    f"{process} dropped {body.topic}-{body.partition} from offset {offset} on, "
+                    f"though the leader it follows since epoch {epoch} has its message"
+                )
+                return (Violated(event.ref, Evidence.PEER, message),)
+        return NOTHING
+
+    def end(self, state: _Following, end: RunEnd) -> Sequence[Finding]:
+        return NOTHING
