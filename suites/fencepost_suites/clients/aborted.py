@@ -8,7 +8,18 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Handlers,
+    Key,
+    RunEnd,
+    Violated,
+    by_handlers,
+)
 from fencepost_kafka import Polled, ProbeCompleted, ProduceCompleted, ReadCompleted
 from fencepost_suites.common.keys import NOTHING, by_partition
 
@@ -42,31 +53,52 @@ class AbortedRead(Struct, frozen=True):
     def start(self, key: Key) -> _Failed:
         return _Failed()
 
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            ProduceCompleted: self._completed,
+            ProbeCompleted: self._probed,
+            Polled: self._polled,
+            ReadCompleted: self._read,
+        }
+
     def step(self, state: _Failed, event: Event) -> tuple[_Failed, Sequence[Finding]]:
-        body = event.body
-        if isinstance(body, ProduceCompleted):
-            if body.outcome == "failed":
-                state.operations[body.operation] = event.ref
-        elif isinstance(body, ProbeCompleted):
-            errors = _NOT_STORED_BY_ONE if body.acks == 1 else _NEVER_STORED
-            if body.api == "Produce" and body.outcome == "refused" and body.error in errors:
-                state.operations[body.operation] = event.ref
-        elif isinstance(body, Polled):
-            if state.operations:
-                return state, [
-                    Violated(
-                        event.ref,
-                        CLIENT,
-                        f"{event.process} read {operation}, which had failed, in {body.topic}-"
-                        f"{body.partition}",
-                        (state.operations[operation],),
-                    )
-                    for operation in body.operations
-                    if operation in state.operations
-                ]
-        elif isinstance(body, ReadCompleted) and body.outcome == "ok" and state.operations:
-            return state, (Exercised(event.ref, CLIENT),)
-        return state, NOTHING
+        return by_handlers(self, state, event)
+
+    @staticmethod
+    def _completed(state: _Failed, event: Event, body: ProduceCompleted) -> Sequence[Finding]:
+        if body.outcome == "failed":
+            state.operations[body.operation] = event.ref
+        return NOTHING
+
+    @staticmethod
+    def _probed(state: _Failed, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
+        errors = _NOT_STORED_BY_ONE if body.acks == 1 else _NEVER_STORED
+        if body.api == "Produce" and body.outcome == "refused" and body.error in errors:
+            state.operations[body.operation] = event.ref
+        return NOTHING
+
+    @staticmethod
+    def _polled(state: _Failed, event: Event, body: Polled) -> Sequence[Finding]:
+        if not state.operations:
+            return NOTHING
+        return [
+            Violated(
+                event.ref,
+                CLIENT,
+                f"{event.process} read {operation}, which had failed, in {body.topic}-"
+                f"{body.partition}",
+                (state.operations[operation],),
+            )
+            for operation in body.operations
+            if operation in state.operations
+        ]
+
+    @staticmethod
+    def _read(state: _Failed, event: Event, body: ReadCompleted) -> Sequence[Finding]:
+        if body.outcome == "ok" and state.operations:
+            return (Exercised(event.ref, CLIENT),)
+        return NOTHING
 
     def end(self, state: _Failed, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

@@ -12,7 +12,18 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Handlers,
+    Key,
+    RunEnd,
+    Violated,
+    by_handlers,
+)
 from fencepost_kafka import Polled, ProduceCompleted, ProduceInvoked
 from fencepost_suites.common.keys import NOTHING, by_partition
 
@@ -51,20 +62,33 @@ class CircularFlow(Struct, frozen=True):
     def start(self, key: Key) -> _Flow:
         return _Flow()
 
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            ProduceInvoked: self._invoked,
+            ProduceCompleted: self._completed,
+            Polled: self._polled,
+        }
+
     def step(self, state: _Flow, event: Event) -> tuple[_Flow, Sequence[Finding]]:
-        body = event.body
-        if isinstance(body, ProduceInvoked):
-            return state, self._invoked(state, event, body)
-        if isinstance(body, ProduceCompleted):
-            if body.outcome == "failed":
-                state.before.pop(body.operation, None)
-            elif body.outcome == "ok" and body.acks == -1 and body.offset >= 0:
-                return state, self._placed(state, event, body, (body.offset,), (body.operation,))
-        elif isinstance(body, Polled) and body.offsets:
-            found = self._placed(state, event, body, body.offsets, body.operations)
-            self._got(state, event, body)
-            return state, found
-        return state, NOTHING
+        return by_handlers(self, state, event)
+
+    def _completed(self, state: _Flow, event: Event, body: ProduceCompleted) -> Sequence[Finding]:
+        operation, offset = body.operation, body.offset
+        if operation not in state.before:
+            return NOTHING
+        if body.outcome == "failed":
+            del state.before[operation]
+        elif body.outcome == "ok" and body.acks == -1 and offset >= 0:
+            return self._placed(state, event, body, (offset,), (operation,))
+        return NOTHING
+
+    def _polled(self, state: _Flow, event: Event, body: Polled) -> Sequence[Finding]:
+        if not body.offsets:
+            return NOTHING
+        found = self._placed(state, event, body, body.offsets, body.operations)
+        self._got(state, event, body)
+        return found
 
     @staticmethod
     def _invoked(state: _Flow, event: Event, body: ProduceInvoked) -> Sequence[Finding]:

@@ -9,7 +9,17 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost import (
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Handlers,
+    Key,
+    RunEnd,
+    Violated,
+    by_handlers,
+)
 from fencepost_kafka import (
     Polled,
     ProduceCompleted,
@@ -38,6 +48,14 @@ class _Places:
     suspects: list[tuple[str, Violated]] = field(default_factory=list)
     """Operations found at two offsets: the epoch change that explains one may be recorded later."""
 
+    def counts(self, operation: str) -> bool:
+        """Whether it is a message with an operation, and one that may not be stored twice."""
+        return operation != "" and operation not in self.repeatable
+
+    def elsewhere(self, offset: int, operation: str) -> bool:
+        """Whether a message that counts was seen at another offset before."""
+        return self.counts(operation) and self.at.setdefault(operation, offset) != offset
+
     def invoked(self, event: Event, body: ProduceInvoked) -> None:
         if body.idempotent:
             self.under_way[body.operation] = event.process
@@ -45,10 +63,11 @@ class _Places:
             self.repeatable.add(body.operation)
 
     def completed(self, event: Event, body: ProduceCompleted) -> None:
-        if self.under_way.pop(body.operation, None) is None:
+        operation, at_ns = body.operation, event.at_ns
+        if self.under_way.pop(operation, None) is None:
             return
-        self.ended.append((event.at_ns, body.operation, event.process))
-        while self.ended[0][0] < event.at_ns - _REMEMBERED_NS:
+        self.ended.append((at_ns, operation, event.process))
+        while self.ended[0][0] < at_ns - _REMEMBERED_NS:
             self.ended.popleft()
 
     def resent(self, event: Event, body: ProducerEpochChanged) -> None:
@@ -86,48 +105,56 @@ class Duplicate(Struct, frozen=True):
     def start(self, key: Key) -> _Places:
         return _Places()
 
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            ProduceInvoked: self._invoked,
+            ProduceCompleted: self._completed,
+            ProducerEpochChanged: self._changed,
+            Polled: self._polled,
+        }
+
     def step(self, state: _Places, event: Event) -> tuple[_Places, Sequence[Finding]]:
-        body = event.body
-        if isinstance(body, ProduceCompleted):
-            state.completed(event, body)
-            if body.offset >= 0:
-                self._seen(state, event, body, (body.offset,), (body.operation,))
-        elif isinstance(body, Polled):
-            if self._seen(state, event, body, body.offsets, body.operations):
-                return state, (Exercised(event.ref, CLIENT),)
-        elif isinstance(body, ProduceInvoked):
-            state.invoked(event, body)
-        elif isinstance(body, ProducerEpochChanged):
-            state.resent(event, body)
-        return state, NOTHING
+        return by_handlers(self, state, event)
 
     @staticmethod
-    def _seen(
-        state: _Places,
-        event: Event,
-        body: Polled | ProduceCompleted,
-        offsets: Sequence[int],
-        operations: Sequence[str],
-    ) -> bool:
-        """Whether a message is where it was before, and none is elsewhere. A message without an
-        operation, and one that may be stored twice, are left out."""
-        at, again, elsewhere = state.at, False, False
-        for offset, operation in zip(offsets, operations, strict=True):
-            if not operation or operation in state.repeatable:
-                continue
-            known = at.get(operation)
-            if known is None:
-                at[operation] = offset
-            elif known == offset:
-                again = True
-            else:
+    def _invoked(state: _Places, event: Event, body: ProduceInvoked) -> Sequence[Finding]:
+        state.invoked(event, body)
+        return NOTHING
+
+    def _completed(self, state: _Places, event: Event, body: ProduceCompleted) -> Sequence[Finding]:
+        state.completed(event, body)
+        offset, operation = body.offset, body.operation
+        if offset >= 0 and state.elsewhere(offset, operation):
+            self._suspect(state, event, body, offset, operation)
+        return NOTHING
+
+    @staticmethod
+    def _changed(state: _Places, event: Event, body: ProducerEpochChanged) -> Sequence[Finding]:
+        state.resent(event, body)
+        return NOTHING
+
+    def _polled(self, state: _Places, event: Event, body: Polled) -> Sequence[Finding]:
+        """Exercised if a message is where it was before, and none is elsewhere."""
+        known = len(state.at)
+        counted, elsewhere = 0, False
+        for offset, operation in zip(body.offsets, body.operations, strict=True):
+            counted += state.counts(operation)
+            if state.elsewhere(offset, operation):
                 elsewhere = True
-                message = (
-                    f"{operation} is in {body.topic}-{body.partition} at offset {known} and at "
-                    f"offset {offset}"
-                )
-                state.suspects.append((operation, Violated(event.ref, CLIENT, message)))
-        return again and not elsewhere
+                self._suspect(state, event, body, offset, operation)
+        again = len(state.at) - known < counted
+        return (Exercised(event.ref, CLIENT),) if again and not elsewhere else NOTHING
+
+    @staticmethod
+    def _suspect(
+        state: _Places, event: Event, body: Polled | ProduceCompleted, offset: int, operation: str
+    ) -> None:
+        message = (
+            f"{operation} is in {body.topic}-{body.partition} at offset {state.at[operation]} and "
+            f"at offset {offset}"
+        )
+        state.suspects.append((operation, Violated(event.ref, CLIENT, message)))
 
     def end(self, state: _Places, end: RunEnd) -> Sequence[Finding]:
         return tuple(

@@ -8,9 +8,15 @@ from dataclasses import dataclass, field
 from typing import final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from fencepost import Event, Finding, Key, RunEnd
+from fencepost import (
+    Event,
+    Finding,
+    Handlers,
+    Key,
+    RunEnd,
+    by_handlers,
+)
 from fencepost_kafka import PartitionCommitted, Polled, ProduceCompleted, ReadCompleted
 from fencepost_suites.clients.anomalies import LostWrite, Unread
 from fencepost_suites.common.keys import NOTHING, by_partition
@@ -45,20 +51,40 @@ class LostByOneLeader(Struct, frozen=True):
     def start(self, key: Key) -> _Led:
         return _Led(_WITH_ALL.start(key))
 
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            PartitionCommitted: self._committed,
+            ProduceCompleted: self._completed,
+            Polled: self._polled,
+            ReadCompleted: self._read,
+        }
+
     def step(self, state: _Led, event: Event) -> tuple[_Led, Sequence[Finding]]:
-        body = event.body
-        if isinstance(body, PartitionCommitted):
-            began = bool(state.leaders) or body.leader != NONE
-            if body.skipped or began:
-                state.leaders |= {body.leader, NONE} if body.skipped else {body.leader}
-            return state, NOTHING
-        if isinstance(body, ProduceCompleted):
-            if body.acks != 1:
-                return state, NOTHING
-            event = replace(event, body=replace(body, acks=-1))
-        state.unread, found = _WITH_ALL.step(state.unread, event)
-        state.found += found
-        return state, NOTHING
+        return by_handlers(self, state, event)
+
+    @staticmethod
+    def _committed(state: _Led, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+        began = bool(state.leaders) or body.leader != NONE
+        if body.skipped or began:
+            state.leaders |= {body.leader, NONE} if body.skipped else {body.leader}
+        return NOTHING
+
+    @staticmethod
+    def _completed(state: _Led, event: Event, body: ProduceCompleted) -> Sequence[Finding]:
+        if body.acks == 1 and body.outcome == "ok":
+            _WITH_ALL.acknowledged(state.unread, event, body)
+        return NOTHING
+
+    @staticmethod
+    def _polled(state: _Led, event: Event, body: Polled) -> Sequence[Finding]:
+        state.found += _WITH_ALL.polled(state.unread, event, body)
+        return NOTHING
+
+    @staticmethod
+    def _read(state: _Led, event: Event, body: ReadCompleted) -> Sequence[Finding]:
+        state.found += _WITH_ALL.read(state.unread, event, body)
+        return NOTHING
 
     def end(self, state: _Led, end: RunEnd) -> Sequence[Finding]:
         if len(state.leaders) != 1 or NONE in state.leaders:

@@ -8,25 +8,41 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost import (
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Handlers,
+    Key,
+    RunEnd,
+    Violated,
+    by_handlers,
+)
 from fencepost_kafka import ProduceCompleted, ProduceInvoked, ProducerEpochChanged
 from fencepost_suites.common.keys import NOTHING, by_partition
 
+_NOT_SENT = ("", 0)
 
-class _Acknowledged(Struct, frozen=True):
+
+@final
+class _Acknowledged:
     """A write that was acknowledged with acks=all."""
 
-    offset: int
-    operation: str
-    at_ns: int
-    ref: Cause
+    def __init__(self, offset: int, operation: str, at: Event) -> None:
+        self.offset = offset
+        self.operation = operation
+        self.at_ns = at.at_ns
+        self.at = at
 
 
-class _Sent(Struct, frozen=True):
+@final
+class _Sent:
     """An acknowledged write of an idempotent producer, and its number in the order of sending."""
 
-    number: int
-    write: _Acknowledged
+    def __init__(self, number: int, write: _Acknowledged) -> None:
+        self.number = number
+        self.write = write
 
 
 class _Suspect(Struct, frozen=True):
@@ -79,30 +95,45 @@ class NonmonotonicSend(Struct, frozen=True):
     def start(self, key: Key) -> _Order:
         return _Order()
 
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            ProduceInvoked: self._invoked,
+            ProduceCompleted: self._completed,
+            ProducerEpochChanged: self._changed,
+        }
+
     def step(self, state: _Order, event: Event) -> tuple[_Order, Sequence[Finding]]:
-        body = event.body
-        if isinstance(body, ProduceInvoked):
-            last = state.last
-            if last is not None and last.at_ns < event.at_ns and body.acks == -1:
-                state.before[body.operation] = last
-            if body.idempotent:
-                state.invoked += 1
-                state.numbers[body.operation] = (event.process, state.invoked)
-        elif isinstance(body, ProduceCompleted):
-            before = state.before.pop(body.operation, None)
-            _, number = state.numbers.pop(body.operation, ("", 0))
-            if body.acks != -1 or body.outcome != "ok" or body.offset < 0:
-                return state, NOTHING
-            write = _Acknowledged(body.offset, body.operation, event.at_ns, event.ref)
-            if state.last is None or body.offset > state.last.offset:
-                state.last = write
-            found = NOTHING if before is None else self._judged(state, event, body, before)
-            if number:
-                self._sent(state, event, body, _Sent(number, write))
-            return state, found
-        elif isinstance(body, ProducerEpochChanged):
-            state.changed(event, body)
-        return state, NOTHING
+        return by_handlers(self, state, event)
+
+    @staticmethod
+    def _invoked(state: _Order, event: Event, body: ProduceInvoked) -> Sequence[Finding]:
+        last, operation = state.last, body.operation
+        if last is not None and last.at_ns < event.at_ns and body.acks == -1:
+            state.before[operation] = last
+        if body.idempotent:
+            state.invoked += 1
+            state.numbers[operation] = (event.process, state.invoked)
+        return NOTHING
+
+    def _completed(self, state: _Order, event: Event, body: ProduceCompleted) -> Sequence[Finding]:
+        operation, offset = body.operation, body.offset
+        before = state.before.pop(operation, None)
+        _, number = state.numbers.pop(operation, _NOT_SENT)
+        if offset < 0 or body.acks != -1 or body.outcome != "ok":
+            return NOTHING
+        write = _Acknowledged(offset, operation, event)
+        if state.last is None or offset > state.last.offset:
+            state.last = write
+        found = NOTHING if before is None else self._judged(state, event, body, before)
+        if number:
+            self._sent(state, event, body, _Sent(number, write))
+        return found
+
+    @staticmethod
+    def _changed(state: _Order, event: Event, body: ProducerEpochChanged) -> Sequence[Finding]:
+        state.changed(event, body)
+        return NOTHING
 
     @staticmethod
     def _judged(
@@ -110,20 +141,20 @@ class NonmonotonicSend(Struct, frozen=True):
     ) -> Sequence[Finding]:
         if body.offset > before.offset:
             return (Exercised(event.ref, Evidence.CLIENT),)
-        state.last = _Acknowledged(body.offset, body.operation, event.at_ns, event.ref)
+        state.last = _Acknowledged(body.offset, body.operation, event)
         state.before.clear()
         state.newest.clear()
         message = (
             f"{body.operation} is at offset {body.offset} of {body.topic}-{body.partition}, though "
             f"it was invoked after {before.operation} had been acknowledged at {before.offset}"
         )
-        return (Violated(event.ref, Evidence.CLIENT, message, (before.ref,)),)
+        return (Violated(event.ref, Evidence.CLIENT, message, (before.at.ref,)),)
 
     @staticmethod
     def _sent(state: _Order, event: Event, body: ProduceCompleted, sent: _Sent) -> None:
         """Compares a write with the one that its producer has sent last."""
         newest = state.newest.get(event.process, sent)
-        first, second = sorted((newest, sent), key=lambda one: one.number)
+        first, second = (sent, newest) if sent.number < newest.number else (newest, sent)
         state.newest[event.process] = second
         if first.write.offset <= second.write.offset:
             return
@@ -132,7 +163,7 @@ class NonmonotonicSend(Struct, frozen=True):
             f"{body.topic}-{body.partition}, before {first.write.operation} at "
             f"{first.write.offset}, which {event.process} had sent first"
         )
-        violated = Violated(event.ref, Evidence.CLIENT, message, (newest.write.ref,))
+        violated = Violated(event.ref, Evidence.CLIENT, message, (newest.write.at.ref,))
         state.suspects.append(_Suspect(event.process, event.at_ns, violated))
 
     def end(self, state: _Order, end: RunEnd) -> Sequence[Finding]:
