@@ -16,11 +16,13 @@ from fencepost import (
     Excused,
     Exercised,
     Finding,
+    Handlers,
     Key,
     PhaseStarted,
     ProcessExited,
     RunEnd,
     Violated,
+    by_handlers,
 )
 from fencepost_kafka import (
     BoundsStated,
@@ -91,10 +93,11 @@ class _Consumers:
 
     def of(self, place: TopicPartition, at_ns: int) -> _Partition:
         """What is known of a partition."""
-        if place not in self.read:
-            self.read[place] = _Partition()
-            self.look(self.read[place], place, at_ns)
-        return self.read[place]
+        one = self.read.get(place)
+        if one is None:
+            one = self.read[place] = _Partition()
+            self.look(one, place, at_ns)
+        return one
 
     def look(
         self, one: _Partition, place: TopicPartition, at_ns: int, why: Disturbance | None = None
@@ -122,14 +125,20 @@ class ReadableAgain(Struct, frozen=True):
     def start(self, key: Key) -> _Consumers:
         return _Consumers()
 
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            **dict.fromkeys(self.kinds, self._around),
+            ProduceCompleted: self._acknowledged,
+            Polled: self._polled,
+        }
+
     def step(self, state: _Consumers, event: Event) -> tuple[_Consumers, Sequence[Finding]]:
-        body = event.body
-        if isinstance(body, ProduceCompleted):
-            if body.acks == -1 and body.outcome == "ok":
-                self._acknowledged(state, event, body)
-        elif isinstance(body, Polled):
-            return state, self._polled(state, event, body)
-        elif isinstance(body, ConsumerPositioned):
+        return by_handlers(self, state, event)
+
+    def _around(self, state: _Consumers, event: Event, body: Struct) -> Sequence[Finding]:
+        """A consumer is positioned or ends, or what surrounds the consumers changed."""
+        if isinstance(body, ConsumerPositioned):
             at = body.offset if body.offset >= 0 else 0 if body.offset == BEGINNING else None
             self._positioned(state, event, (body.topic, body.partition), at)
         elif isinstance(body, PartitionCommitted):
@@ -148,20 +157,23 @@ class ReadableAgain(Struct, frozen=True):
             if body.phase in ("drain", "end") and not state.over:
                 found = self._late(state, event.at_ns)
                 state.over = True
-                return state, found
+                return found
         else:
-            return state, self._changed(state, event)
-        return state, NOTHING
+            return self._changed(state, event)
+        return NOTHING
 
     # ------------------------------------------------------------------------------------- clients
 
     @staticmethod
-    def _acknowledged(state: _Consumers, event: Event, body: ProduceCompleted) -> None:
+    def _acknowledged(state: _Consumers, event: Event, body: ProduceCompleted) -> Sequence[Finding]:
+        if body.acks != -1 or body.outcome != "ok":
+            return NOTHING
         one = state.of((body.topic, body.partition), event.at_ns)
         one.acked = max(one.acked, body.offset)
         for reader in one.readers.values():
             if reader.behind_ns is None and reader.next is not None and reader.next <= one.acked:
                 reader.behind_ns = event.at_ns
+        return NOTHING
 
     @staticmethod
     def _positioned(

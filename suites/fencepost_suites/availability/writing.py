@@ -17,11 +17,13 @@ from fencepost import (
     Excused,
     Exercised,
     Finding,
+    Handlers,
     Key,
     PhaseStarted,
     ProcessExited,
     RunEnd,
     Violated,
+    by_handlers,
 )
 from fencepost_kafka import (
     BoundsStated,
@@ -67,7 +69,7 @@ class Wanted:
     """operation -> when it was invoked, and by which process."""
     since_ns: int = 0
     """Since when clients have wanted to write, and none could."""
-    asked: Cause | None = None
+    asked: Event | None = None
     """The newest of them."""
     idle_ns: int | None = LONG_AGO_NS
     """When the last open write ended, while none is open."""
@@ -115,17 +117,22 @@ class WritableAgain(Struct, frozen=True):
     def start(self, key: Key) -> _Writing:
         return _Writing()
 
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            **dict.fromkeys(self.kinds, self._around),
+            ProduceInvoked: self._invoked,
+            ProduceCompleted: self._completed,
+        }
+
     def step(self, state: _Writing, event: Event) -> tuple[_Writing, Sequence[Finding]]:
-        body = event.body
+        return by_handlers(self, state, event)
+
+    def _around(self, state: _Writing, event: Event, body: Struct) -> Sequence[Finding]:
+        """What surrounds the writes of clients changed."""
         if state.over:
-            return state, NOTHING
-        if isinstance(body, ProduceInvoked):
-            if body.acks == -1:
-                self._invoked(state, event, body)
-        elif isinstance(body, ProduceCompleted):
-            if body.acks == -1:
-                return state, self._completed(state, event, body)
-        elif isinstance(body, PartitionCommitted):
+            return NOTHING
+        if isinstance(body, PartitionCommitted):
             if state.partitions.take(body)[0]:
                 self._look(state, event.at_ns, ((body.topic, body.partition),))
         elif isinstance(body, TopicCommitted | TopicMarked):
@@ -137,17 +144,19 @@ class WritableAgain(Struct, frozen=True):
                 self._left(state, event.process)
         elif isinstance(body, PhaseStarted):
             if body.phase == "end":
-                found = self._late(state, state.wanted, event.at_ns, event.ref)
+                found = self._late(state, state.wanted, event.at_ns, event)
                 state.over = True
-                return state, found
+                return found
         else:
-            return state, self._changed(state, event)
-        return state, NOTHING
+            return self._changed(state, event)
+        return NOTHING
 
     # ------------------------------------------------------------------------------------- clients
 
     @staticmethod
-    def _invoked(state: _Writing, event: Event, body: ProduceInvoked) -> None:
+    def _invoked(state: _Writing, event: Event, body: ProduceInvoked) -> Sequence[Finding]:
+        if state.over or body.acks != -1:
+            return NOTHING
         place = (body.topic, body.partition)
         wanted = state.wanted.get(place)
         if wanted is None:
@@ -157,17 +166,20 @@ class WritableAgain(Struct, frozen=True):
             if event.at_ns - wanted.idle_ns > PAUSE_NS:
                 wanted.begin(event.at_ns)
             wanted.idle_ns = None
-        wanted.asked = event.ref
+        wanted.asked = event
         wanted.open[body.operation] = (event.at_ns, event.process)
+        return NOTHING
 
     def _completed(
         self, state: _Writing, event: Event, body: ProduceCompleted
     ) -> Sequence[Finding]:
+        if state.over or body.acks != -1:
+            return NOTHING
         place = (body.topic, body.partition)
         wanted = state.wanted.get(place)
         if wanted is None or body.operation not in wanted.open:
             return NOTHING
-        found = list(self._late(state, (place,), event.at_ns, event.ref))
+        found = self._late(state, (place,), event.at_ns, event)
         invoked_ns, _ = wanted.open.pop(body.operation)
         if not wanted.open:
             wanted.idle_ns = event.at_ns
@@ -177,7 +189,7 @@ class WritableAgain(Struct, frozen=True):
             if death is not None and invoked_ns > death.at_ns:
                 wanted.death = None
                 if not late and not found and state.bounds is not None:
-                    found.append(Exercised(event.ref, Evidence.CLIENT))
+                    return (Exercised(event.ref, Evidence.CLIENT),)
         elif body.error in REFUSED_FOR_GOOD and not wanted.open:
             wanted.idle_ns = LONG_AGO_NS
         return found
@@ -203,7 +215,7 @@ class WritableAgain(Struct, frozen=True):
     def _changed(self, state: _Writing, event: Event) -> Sequence[Finding]:
         """A process, a fault or the acting controller changed."""
         began_ns = getattr(event.body, "began_at_ns", 0) or event.at_ns
-        found = self._late(state, state.wanted, min(began_ns, event.at_ns), event.ref)
+        found = self._late(state, state.wanted, min(began_ns, event.at_ns), event)
         disturbance = state.around.take(event)
         if isinstance(event.body, ProcessExited):
             self._left(state, event.body.ended)
@@ -238,7 +250,7 @@ class WritableAgain(Struct, frozen=True):
 
     @staticmethod
     def _late(
-        state: _Writing, places: Iterable[TopicPartition], at_ns: int, at: Cause
+        state: _Writing, places: Iterable[TopicPartition], at_ns: int, at: Event
     ) -> Sequence[Finding]:
         """Takes note of the partitions that clients could not write to for too long by now.
         Returns those that are excused."""
@@ -257,7 +269,7 @@ class WritableAgain(Struct, frozen=True):
             )
             if wanted.fit.excuses(wanted.since_ns, at_ns, bound_ns):
                 if wanted.excuse != wanted.fit.why_not:
-                    found.append(Excused(at, f"{message}; {wanted.fit.why_not}"))
+                    found.append(Excused(at.ref, f"{message}; {wanted.fit.why_not}"))
                 wanted.excuse = wanted.fit.why_not
                 continue
             from_ns = max(wanted.since_ns, wanted.fit.since_ns or 0)
@@ -268,7 +280,7 @@ class WritableAgain(Struct, frozen=True):
                 f"{message}{died}; {span(at_ns - from_ns)} of that its ISR {list(record.isr)} had "
                 "a live, connected majority"
             )
-            violated = Violated(at, Evidence.CLIENT, message, because)
+            violated = Violated(at.ref, Evidence.CLIENT, message, because)
             slots = state.around.needed(record.replicas)
             state.suspects.append(Overdue(violated, from_ns, at_ns, bound_ns, slots))
             wanted.reported = True
