@@ -9,7 +9,19 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Handlers,
+    Key,
+    NodeStarted,
+    RunEnd,
+    Violated,
+    by_handlers,
+)
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
@@ -50,6 +62,14 @@ class Serving:
     refused: dict[str, int] = field(default_factory=dict)
     """client -> when this process last refused it for being fenced."""
     suspects: list[Late] = field(default_factory=list)
+
+    def begin(self, process: str) -> None:
+        """The slot's next process starts."""
+        self.process, self.started_ns = process, 0
+        self.was_active = self.active = False
+        self.ends_ns, self.granted = 1 << 62, None
+        self.lost_ns, self.lost = 0, None
+        self.refused = {}
 
     def changed(self, event: Event, body: BrokerStateChanged) -> None:
         """Applies a change of the broker's state."""
@@ -93,28 +113,43 @@ class FencedBrokerServesNoClient(Struct, frozen=True):
     def start(self, key: Key) -> Serving:
         return Serving()
 
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            **dict.fromkeys(self.kinds, self._changed),
+            LogAppended: self._served,
+            FetchServed: self._served,
+            RequestRefused: self._refused,
+            ProbeCompleted: self._probed,
+        }
+
     def step(self, state: Serving, event: Event) -> tuple[Serving, Sequence[Finding]]:
-        body = event.body
-        if isinstance(body, LogAppended | FetchServed):
-            return state, self._served(state, event, body)
+        return by_handlers(self, state, event)
+
+    @staticmethod
+    def _refused(state: Serving, event: Event, body: RequestRefused) -> Sequence[Finding]:
+        if state.refuses(event, body) and state.lost is not None:
+            return (Exercised(event.ref, Evidence.SELF),)
+        return NOTHING
+
+    @staticmethod
+    def _changed(state: Serving, event: Event, body: Struct) -> Sequence[Finding]:
+        """The broker's state or its lease changes, or its next process starts."""
         match body:
-            case RequestRefused():
-                if state.refuses(event, body) and state.lost is not None:
-                    return state, (Exercised(event.ref, Evidence.SELF),)
-            case ProbeCompleted():
-                return state, self._probed(state, event, body)
             case BrokerStateChanged():
                 state.changed(event, body)
             case LeaseGranted(next_state="ACTIVE"):
                 state.ends_ns = max(body.ends_at_ns, 0 if state.granted is None else state.ends_ns)
                 state.granted = event.ref
             case NodeStarted():
-                return Serving(event.process, suspects=state.suspects), NOTHING
-        return state, NOTHING
+                state.begin(event.process)
+        return NOTHING
 
     @staticmethod
     def _served(state: Serving, event: Event, body: LogAppended | FetchServed) -> Sequence[Finding]:
         if event.process != state.process:
+            return NOTHING
+        if state.lost is None and not (state.active and state.granted):
             return NOTHING
         stored = isinstance(body, LogAppended)
         came_ns = event.at_ns - (0 if stored else FETCH_WAIT_NS)
@@ -171,37 +206,62 @@ class StartingBrokerServesNoClient(Struct, frozen=True):
     def start(self, key: Key) -> Serving:
         return Serving(was_active=True)
 
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            NodeStarted: self._started,
+            BrokerStateChanged: self._changed,
+            LogAppended: self._served,
+            FetchServed: self._served,
+            RequestRefused: self._refused,
+            ProbeCompleted: self._probed,
+        }
+
     def step(self, state: Serving, event: Event) -> tuple[Serving, Sequence[Finding]]:
-        body = event.body
-        if isinstance(body, NodeStarted):
-            if body.role == "broker":
-                return Serving(event.process, event.at_ns, lost=event.ref), NOTHING
-            return state, NOTHING
+        return by_handlers(self, state, event)
+
+    @staticmethod
+    def _started(state: Serving, event: Event, body: NodeStarted) -> Sequence[Finding]:
+        if body.role == "broker":
+            state.begin(event.process)
+            state.started_ns, state.lost = event.at_ns, event.ref
+        return NOTHING
+
+    @staticmethod
+    def _changed(state: Serving, event: Event, body: BrokerStateChanged) -> Sequence[Finding]:
+        if not state.was_active:
+            state.changed(event, body)
+        return NOTHING
+
+    @staticmethod
+    def _served(state: Serving, event: Event, body: LogAppended | FetchServed) -> Sequence[Finding]:
         if state.was_active:
-            return state, NOTHING
-        match body:
-            case LogAppended() | FetchServed():
-                done = "stored a write to" if isinstance(body, LogAppended) else "served"
-                message = (
-                    f"{event.process} {done} {body.topic}-{body.partition} before it had ever "
-                    f"been active"
-                )
-                return state, (Violated(event.ref, Evidence.SELF, message),)
-            case RequestRefused():
-                if state.refuses(event, body):
-                    return state, (Exercised(event.ref, Evidence.SELF),)
-            case ProbeCompleted() if body.sent_at_ns > state.started_ns:
-                if body.outcome == "answered":
-                    message = (
-                        f"{state.process} answered a {body.api} of {event.process} before it had "
-                        f"ever been active"
-                    )
-                    return state, (Violated(event.ref, Evidence.CLIENT, message),)
-                if state.refused_probe(event, body):
-                    return state, (Exercised(event.ref, Evidence.CLIENT),)
-            case BrokerStateChanged():
-                state.changed(event, body)
-        return state, NOTHING
+            return NOTHING
+        done = "stored a write to" if isinstance(body, LogAppended) else "served"
+        message = (
+            f"{event.process} {done} {body.topic}-{body.partition} before it had ever been active"
+        )
+        return (Violated(event.ref, Evidence.SELF, message),)
+
+    @staticmethod
+    def _refused(state: Serving, event: Event, body: RequestRefused) -> Sequence[Finding]:
+        if not state.was_active and state.refuses(event, body):
+            return (Exercised(event.ref, Evidence.SELF),)
+        return NOTHING
+
+    @staticmethod
+    def _probed(state: Serving, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
+        if state.was_active or body.sent_at_ns <= state.started_ns:
+            return NOTHING
+        if body.outcome == "answered":
+            message = (
+                f"{state.process} answered a {body.api} of {event.process} before it had ever "
+                f"been active"
+            )
+            return (Violated(event.ref, Evidence.CLIENT, message),)
+        if state.refused_probe(event, body):
+            return (Exercised(event.ref, Evidence.CLIENT),)
+        return NOTHING
 
     def end(self, state: Serving, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -263,37 +323,50 @@ class LoserOfIdCountsForNothing(Struct, frozen=True):
     def start(self, key: Key) -> _Claimed:
         return _Claimed()
 
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            **dict.fromkeys(self.kinds, self._changed),
+            FollowerFetched: self._fetched,
+            HeartbeatAnswered: self._answered,
+            ChangeAnswered: self._answered,
+            HeartbeatSent: self._goes_on,
+            BrokerCommitted: self._committed,
+        }
+
     def step(self, state: _Claimed, event: Event) -> tuple[_Claimed, Sequence[Finding]]:
-        body = event.body
-        if isinstance(body, FollowerFetched):
-            identity = state.identities.get(body.client)
-            node = (event.process, "broker")
-            if identity is None or not state.lost_at(node, body.follower, identity[1]):
-                return state, NOTHING
-            what = f"counted a fetch of {body.topic}-{body.partition} by {body.client}"
-            return state, self._accepted(state, node, event, body.follower, what)
+        return by_handlers(self, state, event)
+
+    def _fetched(self, state: _Claimed, event: Event, body: FollowerFetched) -> Sequence[Finding]:
+        follower = body.follower
+        if len(state.order.get(follower, ())) < 2:
+            return NOTHING  # no other process has had this id
+        identity = state.identities.get(body.client)
+        node = (event.process, "broker")
+        if identity is None or not state.lost_at(node, follower, identity[1]):
+            return NOTHING
+        what = f"counted a fetch of {body.topic}-{body.partition} by {body.client}"
+        return self._accepted(state, node, event, follower, what)
+
+    @staticmethod
+    def _changed(state: _Claimed, event: Event, body: Struct) -> Sequence[Finding]:
+        """A process starts, changes its state, or is refused."""
         match body:
             case NodeStarted(role="broker"):
                 state.identities[event.process] = (body.node_id, body.incarnation)
-            case BrokerCommitted():
-                return state, self._committed(state, event, body)
-            case HeartbeatAnswered() | ChangeAnswered():
-                return state, self._answered(state, event, body)
             case RequestRefused() if body.requester >= 0:
                 identity = state.identities.get(body.client)
                 node = (event.process, "broker")
                 if identity is not None and state.lost_at(node, *identity):
-                    return state, (Exercised(event.ref, Evidence.SELF),)
+                    return (Exercised(event.ref, Evidence.SELF),)
             case HeartbeatRefused() if body.error in _TAKEN_OVER and state.lost(event.process):
                 state.informed.setdefault(event.process, event.ref)
-                return state, (Exercised(event.ref, Evidence.PEER),)
+                return (Exercised(event.ref, Evidence.PEER),)
             case BrokerStateChanged() if body.new == "ACTIVE":
                 state.active.add(event.process)
             case BrokerStateChanged():
                 state.active.discard(event.process)
-            case HeartbeatSent():
-                return state, self._goes_on(state, event)
-        return state, NOTHING
+        return NOTHING
 
     @staticmethod
     def _committed(state: _Claimed, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
@@ -347,7 +420,7 @@ class LoserOfIdCountsForNothing(Struct, frozen=True):
         return (Violated(event.ref, Evidence.SELF, message, because),)
 
     @staticmethod
-    def _goes_on(state: _Claimed, event: Event) -> Sequence[Finding]:
+    def _goes_on(state: _Claimed, event: Event, body: HeartbeatSent) -> Sequence[Finding]:
         informed = state.informed.pop(event.process, None)
         if informed is None or event.process not in state.active:
             return NOTHING

@@ -14,12 +14,14 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
+    Handlers,
     Key,
     NodeStarted,
     ProcessExited,
     RunEnd,
     Undecided,
     Violated,
+    by_handlers,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -169,6 +171,9 @@ class _Replicas:
     """process -> when it began."""
     newest: dict[str, str] = field(default_factory=dict)
     exited: set[str] = field(default_factory=set)
+    noted: set[tuple[str, str, int]] = field(default_factory=set)
+    """The processes and partitions whose appends are noted, and change nothing again until a topic
+    or a process changes."""
 
     def settle(self, place: Held) -> None:
         """A replica that should have been removed is reported: once, though other processes replay
@@ -198,8 +203,16 @@ class DeletedReplicasAreRemoved(Struct, frozen=True):
     def start(self, key: Key) -> _Replicas:
         return _Replicas()
 
+    @property
+    def handlers(self) -> Handlers:
+        return {**dict.fromkeys(self.kinds, self._changed), LogAppended: self._appended}
+
     def step(self, state: _Replicas, event: Event) -> tuple[_Replicas, Sequence[Finding]]:
-        body = event.body
+        return by_handlers(self, state, event)
+
+    def _changed(self, state: _Replicas, event: Event, body: Struct) -> Sequence[Finding]:
+        """A topic or a process changes, or a replica is removed."""
+        state.noted.clear()
         slot = slot_of(event.process)
         match body:
             case NodeStarted():
@@ -223,26 +236,30 @@ class DeletedReplicasAreRemoved(Struct, frozen=True):
                 for place, (topic, _) in state.held.items():
                     if place[1] == body.topic_id:
                         state.owed.setdefault(place, (event.at_ns, event.ref, topic))
-                return state, self._committed(state, event)
-            case LogAppended():
-                self._appended(state, event.process, body)
+                return self._committed(state, event)
             case ReplicaRemoved():
                 place = (slot, body.topic_id, body.partition)
                 held = state.held.pop(place, None) is not None
                 found_at_start = state.owed.pop(place, None) is not None and body.reason == "stray"
                 if found_at_start or (held and self._returned(state, event, body)):
-                    return state, (Exercised(event.ref, Evidence.SELF),)
+                    return (Exercised(event.ref, Evidence.SELF),)
             case BrokerStateChanged(new="ACTIVE"):
-                return state, self._active(state, event, slot)
-        return state, NOTHING
+                return self._active(state, event, slot)
+        return NOTHING
 
     @staticmethod
-    def _appended(state: _Replicas, process: str, body: LogAppended) -> None:
-        slot, replayed = slot_of(process), state.ids.get((process, body.topic))
-        topic_id = replayed or state.newest_ids.get(body.topic)
+    def _appended(state: _Replicas, event: Event, body: LogAppended) -> Sequence[Finding]:
+        process, topic = event.process, body.topic
+        place = (process, topic, body.partition)
+        if place in state.noted:
+            return NOTHING
+        state.noted.add(place)
+        slot, replayed = slot_of(process), state.ids.get((process, topic))
+        topic_id = replayed or state.newest_ids.get(topic)
         if topic_id is not None and not slot.endswith(DUPLICATES):
             commanded = replayed is None and process not in state.replaying
-            state.held[slot, topic_id, body.partition] = body.topic, commanded
+            state.held[slot, topic_id, body.partition] = topic, commanded
+        return NOTHING
 
     @staticmethod
     def _committed(state: _Replicas, event: Event) -> Sequence[Finding]:
