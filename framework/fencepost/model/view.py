@@ -37,11 +37,16 @@ class Holders:
     def __init__(self) -> None:
         self.of: dict[str, tuple[int, str]] = {}
         """scope -> (epoch, process) of the newest gain that was not lost since."""
+        self._silent: set[type[Struct]] = set()
+        """The kinds met so far that change no authority: most events are of these."""
 
     def apply(self, view: View, event: Event) -> None:
         """Applies one event."""
         body = event.body
+        if type(body) in self._silent:
+            return
         if not changes_authority(body):
+            self._silent.add(type(body))
             return
         for one in body.authority():
             if one.holder is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from heapq import heappop, heappush
 from random import Random  # noqa: TID251 - a seeded stream, passed in
 from typing import Final, final
 
@@ -108,8 +109,9 @@ class Machine:
         self._record = record
         self._exited = exited
         self._program: SimulatedProcess | None = None
-        self._wake_ns = -1
-        """When the newest wake-up is scheduled; -1 for none."""
+        self._wakes_ns: list[int] = []
+        """When wake-ups are scheduled, as a heap. The first one is never later than the
+        deadline."""
         self._due_ns: int | None = None
         """The virtual time of the process's deadline, which only an input can change."""
         self._stopped_ns = -1
@@ -253,22 +255,19 @@ class Machine:
         self._wake_at(due_ns)
 
     def _wake_at(self, due_ns: int) -> None:
-        """Schedules a wake-up, unless there is an earlier one. It is never in the same instant."""
-        now_ns = self._agenda.now_ns
-        due_ns = max(due_ns, now_ns + 1)
-        if self._wake_ns <= now_ns or due_ns < self._wake_ns:
-            self._wake_ns = due_ns
+        """Schedules a wake-up, in a later instant, unless there is an earlier one."""
+        due_ns = max(due_ns, self._agenda.now_ns + 1)
+        if not self._wakes_ns or due_ns < self._wakes_ns[0]:
+            heappush(self._wakes_ns, due_ns)
             self._agenda.at(due_ns, self._woken)
 
     def _woken(self) -> None:
-        """A wake-up, the newest unless there is an earlier one by now."""
-        if not self.alive or self._agenda.now_ns != self._wake_ns or self._stopped_ns >= 0:
+        """A wake-up; the deadline may have moved since it was scheduled."""
+        heappop(self._wakes_ns)
+        if not self.alive or self._stopped_ns >= 0 or self._due_ns is None:
             return
         assert self._program is not None
-        if self._due_ns is None:
-            self._wake_ns = -1
-        elif self._due_ns > self._agenda.now_ns:
-            self._wake_ns = -1
+        if self._due_ns > self._agenda.now_ns:
             self._wake_at(self._due_ns)
         else:
             self._do(self._program.wake)
