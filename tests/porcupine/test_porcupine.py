@@ -46,6 +46,10 @@ too long for some."""
 UNHURRIED = {"replica.lag.time.max.ms": "30000", "controller.quorum.fetch.timeout.ms": "5000"}
 """A node that is cut off stays in the ISR, or the active controller, until it was asked for
 something."""
+LOADED = frozenset(
+    f"{topic}-{partition}" for topic in ("orders", "audit") for partition in range(3)
+)
+"""The logs under load. A schedule may create further topics."""
 MUCH = 50
 """Fewer operations than that upon a log would show nothing."""
 
@@ -145,8 +149,8 @@ def test_both_find_a_healthy_cluster_sound(
     result, events = play(plugins, tmp_path / "run", lossy(seed), seed=seed)
     judged = ops.judge(program, ops.of_partitions(events))
     assert agreed(result, judged)
-    assert len(judged) == 6
-    assert min(one.operations for one in judged.values()) >= MUCH
+    assert judged.keys() >= LOADED
+    assert min(judged[log].operations for log in LOADED) >= MUCH
     metadata = ops.judge(program, ops.of_metadata(events))[ops.METADATA]
     assert metadata.result == "Ok"
     assert metadata.operations >= MUCH
@@ -276,8 +280,22 @@ def test_one_lie_about_a_partition_is_found(
 def test_an_acknowledged_write_that_no_reading_shows_is_found(
     sound: Sequence[Event], program: Path
 ) -> None:
-    """The last reading ends one message early."""
-    at = max(n for n, e in enumerate(sound) if isinstance(e.body, ReadCompleted))
+    """A reading of a log that ends with such a write ends one message early."""
+    promised = {e.body.operation for e in sound if acknowledged(e)}
+    stored = {
+        (e.body.topic, e.body.partition, offset): operation
+        for e in sound
+        if isinstance(e.body, Polled)
+        for offset, operation in zip(e.body.offsets, e.body.operations, strict=True)
+    }
+
+    def ends_with_one(event: Event) -> bool:
+        body = event.body
+        if not isinstance(body, ReadCompleted):
+            return False
+        return stored.get((body.topic, body.partition, body.end - 1)) in promised
+
+    at = where(sound, ends_with_one)
     body = sound[at].body
     assert isinstance(body, ReadCompleted)
     log = f"{body.topic}-{body.partition}"
