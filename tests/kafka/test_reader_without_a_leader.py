@@ -15,6 +15,7 @@ from fencepost_kafka.confluent import consumer
 from fencepost_kafka.confluent.reader import ReaderWork
 from fencepost_kafka.confluent.session import Session
 
+OPTIONS = ReaderOptions(partitions=(("orders", 0), ("orders", 1)), final=True)
 NO_LEADER = KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
 
 
@@ -46,24 +47,33 @@ class Stored:
 
 
 class Library:
-    """confluent-kafka's consumer as far as it is asked: orders-0 has three messages, and orders-1
-    no leader."""
+    """confluent-kafka's consumer as far as it is asked: orders-0 has three messages. orders-1 is
+    empty, and has no leader until `led_from`. The library asks for leaders in `list_topics`
+    alone."""
 
     clock = Clock()
+    led_from = float("inf")
 
     def __init__(self, settings: object) -> None:
         self.stored = [Stored(at) for at in range(3)]
+        self.led = False
 
     def get_watermark_offsets(self, place: TopicPartition, timeout: float) -> tuple[int, int]:
-        if place.partition == 1:
+        if place.partition == 0:
+            return 0, len(self.stored)
+        if not self.led:
             raise NO_LEADER
-        return 0, len(self.stored)
+        return 0, 0
+
+    def list_topics(self, topic: str, timeout: float) -> None:
+        assert topic == "orders"
+        self.led = self.clock.seconds >= self.led_from
 
     def poll(self, timeout: float) -> None:
         self.clock.seconds += timeout
 
     def assign(self, places: list[TopicPartition]) -> None:
-        assert [place.partition for place in places] == [0]
+        assert [place.partition for place in places] == [0, 1][: 1 + self.led]
 
     def consume(self, most: int, timeout: float) -> list[Stored]:
         self.clock.seconds += timeout
@@ -73,9 +83,8 @@ class Library:
         pass
 
 
-def test_a_partition_without_a_leader_leaves_the_others_their_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[int, ReadCompleted], float]:
+    """The results by partition, and how many seconds it took."""
     monkeypatch.setattr(consumer, "Consumer", Library)
     monkeypatch.setattr(Library, "clock", clock := Clock())
     events = tmp_path / "events.ndjson"
@@ -84,11 +93,26 @@ def test_a_partition_without_a_leader_leaves_the_others_their_time(
         client_port=0, options=msgspec.Raw(b"null"), own={},
     )  # fmt: skip
     session = Session(config, Recorder.open(events, "run", config.process, KINDS))
-    options = ReaderOptions(partitions=(("orders", 0), ("orders", 1)), final=True)
-    ReaderWork(session, options).run(lambda: clock.seconds)
+    ReaderWork(session, OPTIONS).run(lambda: clock.seconds)
     bodies = [Codec(KINDS).decode(line).body for line in events.read_bytes().splitlines()]
-    read = {body.partition: body for body in bodies if isinstance(body, ReadCompleted)}
-    assert (read[0].outcome, read[0].end) == ("ok", 3)
-    assert read[1].outcome == "unknown"
-    assert "_UNKNOWN_PARTITION" in read[1].error
-    assert clock.seconds < options.limit_ms / 1000
+    found = {body.partition: body for body in bodies if isinstance(body, ReadCompleted)}
+    return found, clock.seconds
+
+
+def test_a_partition_without_a_leader_leaves_the_others_their_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, took_s = read(tmp_path, monkeypatch)
+    assert (found[0].outcome, found[0].end) == ("ok", 3)
+    assert found[1].outcome == "unknown"
+    assert "_UNKNOWN_PARTITION" in found[1].error
+    assert took_s < OPTIONS.limit_ms / 1000
+
+
+def test_a_partition_is_read_soon_after_it_has_a_leader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Library, "led_from", 3.0)
+    found, took_s = read(tmp_path, monkeypatch)
+    assert [found[number].outcome for number in (0, 1)] == ["ok", "ok"]
+    assert 3.0 <= took_s < 4.0

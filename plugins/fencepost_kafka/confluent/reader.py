@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import final
 
@@ -104,12 +105,19 @@ class ReaderWork:
                 except KafkaException as failed:
                     progress.error = named(failed.args[0])
                     self._consumer.poll(SLICE_S)
+                    self._refresh(place[0], left)
                 else:
                     if bounds is not None and (bounds[1] >= progress.shown or settled()):
                         progress.start, progress.end = bounds
                         unasked.remove(place)
                     elif bounds is not None:
                         self._consumer.poll(SLICE_S)
+
+    def _refresh(self, topic: str, left: Callable[[], float]) -> None:
+        """Asks a broker for the topic's leaders: a partition without one has no bounds, and the
+        library asks again only after its refresh interval, even if it has one by then."""
+        with suppress(KafkaException):  # no broker answers: the bounds are asked for again
+            self._consumer.list_topics(topic, timeout=min(ASK_S, left() or SLICE_S))
 
     def _report(self, place: tuple[str, int], progress: Progress) -> None:
         outcome: CallOutcome
