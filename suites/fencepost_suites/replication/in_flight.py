@@ -232,7 +232,6 @@ class SteppingDownFailsWrites(Struct, frozen=True):
 
     @staticmethod
     def _leads(state: _Queue, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
-        state.last_ns[event.process] = event.at_ns
         state.stopped.pop(event.process, None)
         return NOTHING
 

@@ -256,6 +256,20 @@ def test_a_reading_that_ends_early_breaks_rp_06() -> None:
     assert verdict(h, "RP-06").violations[0].evidence is Evidence.CLIENT
 
 
+@pytest.mark.parametrize("end", [6, 7])
+def test_a_reading_that_was_not_completed_proves_nothing_about_rp_06(end: int) -> None:
+    h = HistoryBuilder()
+    lead(h, B1, 1, log_end=0)
+    mark(h, B1, 7)
+    lead(h, B2, 2, log_end=7, mark=7)
+    h.add(
+        "clients/reader#1",
+        ReadCompleted(topic="orders", partition=0, start=0, end=end, outcome="unknown", error="x"),
+    )
+    found = verdict(h, "RP-06")
+    assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.PEER)
+
+
 def test_a_new_leader_with_everything_committed_keeps_rp_06() -> None:
     h = HistoryBuilder()
     lead(h, B1, 1, log_end=0)

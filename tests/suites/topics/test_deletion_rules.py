@@ -41,23 +41,27 @@ def follows(stored: bool = True) -> HistoryBuilder:
         ),
     )
     if stored:
-        h.add(
-            B2,
-            LogAppended(
-                topic="orders",
-                partition=0,
-                base_offset=0,
-                log_end=1,
-                expected_base=0,
-                batch_epoch=1,
-                leader_epoch=1,
-                as_leader=False,
-                digest="d",
-                producer_id=-1,
-                base_sequence=-1,
-            ),
-        )
+        stores(h)
     return h
+
+
+def stores(h: HistoryBuilder) -> None:
+    h.add(
+        B2,
+        LogAppended(
+            topic="orders",
+            partition=0,
+            base_offset=0,
+            log_end=1,
+            expected_base=0,
+            batch_epoch=1,
+            leader_epoch=1,
+            as_leader=False,
+            digest="d",
+            producer_id=-1,
+            base_sequence=-1,
+        ),
+    )
 
 
 def deleted_while_away(stored: bool = True) -> HistoryBuilder:
@@ -105,6 +109,22 @@ def test_a_running_broker_must_remove_a_deleted_topic_once_it_has_replayed_that(
         ),
     )
     assert verdict(h).verdict is outcome
+
+
+def test_a_topic_that_is_made_again_has_replicas_of_its_own() -> None:
+    h = follows()
+    h.add(B2, TopicCommitted(offset=7, topic="orders", topic_id="t", deleted=True))
+    h.add(B2, ReplicaRemoved(topic="orders", partition=0, topic_id="t", reason="deleted"))
+    h.add(B2, TopicCommitted(offset=8, topic="orders", topic_id="again", deleted=False))
+    stores(h)
+    h.add(B2, TopicCommitted(offset=9, topic="orders", topic_id="again", deleted=True))
+    h.add(
+        B2,
+        BrokerStateChanged(
+            broker_id=2, old="FENCED", new="ACTIVE", broker_epoch=8, reason="unfenced"
+        ),
+    )
+    assert "still has its log of orders-0" in verdict(h).violations[0].message
 
 
 def test_a_replica_that_stored_nothing_has_no_log_that_rp_25_asks_for() -> None:
