@@ -15,7 +15,8 @@ from report import parse, show, summary
 from steady import steady
 
 from fencepost import RunEnd
-from fencepost.judging.judge import Judge, Judgement, Outcome
+from fencepost.judging.judge import Judge
+from fencepost.judging.verdicts import Judgement, Outcome
 from fencepost.plugins.manager import Plugins, load
 
 SIZES = (10_000, 100_000, 1_000_000)

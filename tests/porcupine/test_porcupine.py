@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from fencepost import Codec, Event, Shape
 from fencepost.history import merge as history
 from fencepost.history.run_folder import RunFolder
-from fencepost.judging.judge import Outcome
+from fencepost.judging.verdicts import Outcome
 from fencepost.model.errors import Violation
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs import random_schedule

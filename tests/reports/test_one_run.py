@@ -15,7 +15,7 @@ from sample_runs import NIGHT, ended, fenced, write
 
 import fencepost as f
 from fencepost.columns import schema_of
-from fencepost.judging.judge import write_verdicts
+from fencepost.judging.verdicts import write_verdicts
 from fencepost.reporting import Promises, RunFolder, judge_folder, read, sentence
 from fencepost_reports.one_run.causes import NAMED, NOTHING
 from fencepost_reports.one_run.faults import FaultFold

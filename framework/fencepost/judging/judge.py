@@ -26,33 +26,11 @@ from fencepost.judging.rules import (
 from fencepost.judging.states import Held, Keeper
 from fencepost.judging.verdicts import (
     AT_END,
-    VIOLATIONS_KEPT,
-    Broken,
     Judgement,
-    Outcome,
     Tally,
-    Verdict,
     conclude,
-    read_verdicts,
-    write_verdicts,
 )
 from fencepost.model.errors import no_such
-
-__all__ = [
-    "AT_END",
-    "VIOLATIONS_KEPT",
-    "Broken",
-    "Judge",
-    "Judgement",
-    "OnFinding",
-    "Outcome",
-    "Tally",
-    "Verdict",
-    "judge",
-    "read_verdicts",
-    "write_verdicts",
-]
-
 
 _CLIENT: Final = Evidence.CLIENT
 _PEER: Final = Evidence.PEER

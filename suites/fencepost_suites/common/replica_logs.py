@@ -123,10 +123,6 @@ class ReplicaLogs:
             self.open[process] = log
         return log
 
-    def append(self, process: str, body: LogAppended) -> None:
-        """As `add`."""
-        self.add(Batch(process, body))
-
     def add(self, batch: Batch) -> None:
         """A replica stored a batch, which replaces what it had from that offset on.
 

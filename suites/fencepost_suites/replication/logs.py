@@ -113,8 +113,7 @@ class CommittedIsNeverLost(Struct, frozen=True):
     def _commits(state: _Committed, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
         process, high_watermark = event.process, body.high_watermark
         state.logs.commit(process, high_watermark)
-        if high_watermark > state.high_watermark:
-            state.reported(event, high_watermark)
+        state.reported(event, high_watermark)
         if process == state.leader:
             state.leaders_watermark = high_watermark
         return NOTHING

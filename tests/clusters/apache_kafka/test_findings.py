@@ -20,7 +20,8 @@ from fencepost.history.run_end import RunEnd
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.attribution import attributed
 from fencepost.judging.folder import judge_folder
-from fencepost.judging.judge import Broken, Judgement, Outcome, Verdict, judge
+from fencepost.judging.judge import judge
+from fencepost.judging.verdicts import Broken, Judgement, Outcome, Verdict
 from fencepost.model.clock import SECOND
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.schedule import read

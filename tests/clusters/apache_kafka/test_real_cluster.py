@@ -13,7 +13,7 @@ from fencepost import Condition, EnvironmentFailed, Inconclusive
 from fencepost.history.run_end import DISKS
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.folder import judge_folder
-from fencepost.judging.judge import Outcome
+from fencepost.judging.verdicts import Outcome
 from fencepost.model.system.subject import Subject
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.disks import supply

@@ -12,7 +12,7 @@ from fencepost import EnvironmentFailed, RunEnd, System
 from fencepost.commands import demo as command
 from fencepost.commands import report as reports
 from fencepost.history.run_folder import RunFolder
-from fencepost.judging.judge import Judgement, Outcome, Verdict
+from fencepost.judging.verdicts import Judgement, Outcome, Verdict
 from fencepost.model.configuration import DEFAULTS
 from fencepost.plugins.manager import Plugins, load
 from fencepost.plugins.reports import ReportedRun, ReportRequest

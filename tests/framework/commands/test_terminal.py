@@ -18,8 +18,8 @@ from fencepost.commands.terminal import (
     print_verdicts,
     show,
 )
-from fencepost.judging.judge import Judgement, Outcome, Verdict
 from fencepost.judging.rules import Evidence
+from fencepost.judging.verdicts import Judgement, Outcome, Verdict
 from fencepost.model.text import printable
 from fencepost.plugins.manager import load
 

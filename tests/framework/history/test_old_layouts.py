@@ -11,7 +11,7 @@ from fencepost.events import FaultInjected, NodeStarted, PromiseObserved, Unreco
 from fencepost.history import merge
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.folder import judge_folder
-from fencepost.judging.judge import Outcome, read_verdicts
+from fencepost.judging.verdicts import Outcome, read_verdicts
 from fencepost.plugins.manager import load
 from fencepost.runs import schedule
 

@@ -20,8 +20,8 @@ from fencepost import (
     Trigger,
 )
 from fencepost.judging.attribution import attributed
-from fencepost.judging.judge import Broken, Judgement, Outcome, Verdict
 from fencepost.judging.known_findings import bearing_on
+from fencepost.judging.verdicts import Broken, Judgement, Outcome, Verdict
 from fencepost.model.clock import SECOND
 from fencepost_kafka import LogTruncated
 

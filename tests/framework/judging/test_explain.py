@@ -6,7 +6,7 @@ import pytest
 
 from fencepost import Cause, Event, Evidence, FaultHealed, FaultInjected, NodeStarted
 from fencepost.judging.explanation import LINES, STEPS, Explanation, explain, explained
-from fencepost.judging.judge import Broken, Outcome, Verdict
+from fencepost.judging.verdicts import Broken, Outcome, Verdict
 from fencepost.testing import HistoryBuilder
 from fencepost_kafka import (
     BrokerCommitted,

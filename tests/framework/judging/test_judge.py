@@ -29,7 +29,8 @@ from fencepost import (
     UsageError,
     Violated,
 )
-from fencepost.judging.judge import VIOLATIONS_KEPT, Judge, Tally, read_verdicts, write_verdicts
+from fencepost.judging.judge import Judge
+from fencepost.judging.verdicts import VIOLATIONS_KEPT, Tally, read_verdicts, write_verdicts
 from fencepost.testing import HistoryBuilder, Judgement, Outcome, judge
 
 AT = Cause("p", 0)

@@ -23,7 +23,7 @@ from fencepost import (
     two_way,
 )
 from fencepost.history.run_folder import RunFolder
-from fencepost.judging.judge import Broken, Judgement, Outcome, Verdict
+from fencepost.judging.verdicts import Broken, Judgement, Outcome, Verdict
 from fencepost.model.clock import MS
 from fencepost.model.machine import check_platform
 from fencepost.model.runtime import let_pass_until

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.history.run_folder import RunFolder
-from fencepost.judging.judge import Outcome
+from fencepost.judging.verdicts import Outcome
 from fencepost.plugins.manager import load
 from fencepost.runs.replay import replay
 from fencepost.runs.run import Run, RunSpec

@@ -25,7 +25,7 @@ from fencepost import (
     UsageError,
 )
 from fencepost.history.run_folder import RunFolder
-from fencepost.judging.judge import Outcome
+from fencepost.judging.verdicts import Outcome
 from fencepost.model.system.subject import Subject
 from fencepost.model.system.topology import one_way
 from fencepost.plugins.manager import Plugins, load

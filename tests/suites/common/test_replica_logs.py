@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fencepost_kafka import LogAppended
-from fencepost_suites.common.replica_logs import ReplicaLogs
+from fencepost_suites.common.replica_logs import Batch, ReplicaLogs
 
 ONE, TWO = "broker-1#1", "broker-2#1"
 
@@ -30,7 +30,7 @@ def batch(base: int, digest: str, epoch: int = 1) -> LogAppended:
 def logs(*batches: LogAppended, process: str = ONE) -> ReplicaLogs:
     built = ReplicaLogs()
     for one in batches:
-        built.append(process, one)
+        built.add(Batch(process, one))
     return built
 
 
@@ -53,11 +53,11 @@ def test_a_truncation_loses_the_batches_that_end_beyond_it(to_offset: int, lost:
 def test_a_replica_agrees_once_another_had_committed_the_same() -> None:
     built = logs(batch(0, "a"), batch(5, "b"))
     assert built.commit(ONE, 10) == (False, None)
-    built.append(TWO, batch(0, "a"))
+    built.add(Batch(TWO, batch(0, "a")))
     assert built.commit(TWO, 4) == (False, None)
     assert built.commit(TWO, 5) == (True, None)
-    built.append("broker-3#1", batch(0, "a"))
-    built.append("broker-3#1", batch(5, "other"))
+    built.add(Batch("broker-3#1", batch(0, "a")))
+    built.add(Batch("broker-3#1", batch(5, "other")))
     agreed, conflict = built.commit("broker-3#1", 10)
     assert not agreed
     assert conflict is not None
@@ -69,5 +69,5 @@ def test_a_batch_diverges_if_it_begins_below_an_offset(below: int, diverges: boo
     built = logs(batch(0, "a"), batch(5, "b"))
     built.commit(ONE, 10)
     for one in (batch(0, "a"), batch(5, "other")):
-        built.append(TWO, one)
+        built.add(Batch(TWO, one))
     assert (built.diverging(TWO, below) is not None) == diverges

@@ -15,7 +15,7 @@ from zookeeper_servers import available
 
 from fencepost import EnvironmentFailed, EvidenceMissed, Shape
 from fencepost.history.run_folder import RunFolder
-from fencepost.judging.judge import Outcome
+from fencepost.judging.verdicts import Outcome
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.run import Run, RunSpec
 from fencepost.runtimes.process.runtime import ProcessRuntime

@@ -19,7 +19,7 @@ from zookeeper_servers import available
 
 from fencepost import Condition, Shape, View
 from fencepost.history.run_folder import RunFolder
-from fencepost.judging.judge import Outcome
+from fencepost.judging.verdicts import Outcome
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.run import Run, RunResult, RunSpec
 from fencepost.testing.event_log import EventLog

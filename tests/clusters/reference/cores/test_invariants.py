@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from fencepost import Shape, SimulatedProcess
 from fencepost.history.run_folder import RunFolder
-from fencepost.judging.judge import Outcome
+from fencepost.judging.verdicts import Outcome
 from fencepost.model.system.subject import Subject
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs import random_schedule

@@ -8,7 +8,8 @@ import pytest
 from world import World
 
 from fencepost import NodeStopped, RunEnd
-from fencepost.judging.judge import Outcome, judge
+from fencepost.judging.judge import judge
+from fencepost.judging.verdicts import Outcome
 from fencepost.plugins.manager import load
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.quorum.controller.controller import ControllerNode

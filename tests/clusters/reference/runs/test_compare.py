@@ -13,7 +13,7 @@ import pytest
 from fencepost import EnvironmentFailed, Shape, System, UsageError
 from fencepost.campaigns.compare import Compare, Compared, Row, Share, Trial, compare, share
 from fencepost.history.run_folder import RunFolder
-from fencepost.judging.judge import Outcome
+from fencepost.judging.verdicts import Outcome
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs import schedule
 from fencepost.runs.random_schedule import run_one

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fencepost.campaigns.conformance import Matrix, conformance
-from fencepost.judging.judge import Outcome
+from fencepost.judging.verdicts import Outcome
 from fencepost.plugins.manager import load
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from fencepost import Codec, Condition, Event, ProcessSpawned, View
 from fencepost.events import Administered, FaultInjected
 from fencepost.history import merge
 from fencepost.history.run_folder import RunFolder
-from fencepost.judging.judge import Outcome
+from fencepost.judging.verdicts import Outcome
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs import coverage, schedule
 from fencepost.runs.random_schedule import Conducted, Preference, follow_one, run_one
