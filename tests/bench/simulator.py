@@ -31,7 +31,7 @@ from report import parse, show, summary
 
 from fencepost import Condition
 from fencepost.history.run_folder import RunFolder
-from fencepost.plugins.manager import load
+from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.run import Run, RunSpec
 from fencepost_clusters.reference.core.assembly import DiskContents, assemble
 from fencepost_clusters.reference.core.node import effects as e
@@ -57,19 +57,29 @@ def virtual_speed(clock: Callable[[], float]) -> Mapping[str, float]:
     spec = RunSpec(plugins.system("reference/quorum"), runtime="simulated", seed=1)
     found: dict[str, float] = {}
     for name, linger_ms in PASSES.items():
-        folder = RunFolder.create(Path(tempfile.mkdtemp()) / "run")
-        with Run.start(spec, plugins, folder) as run:
-            if linger_ms is None:
-                found[name] = _pass(run, 60, clock)
-                continue
-            for topic in ("orders", "payments", "audit"):
-                run.clients.create_topic(topic, 6)
-            for _ in range(2):
-                run.clients.produce("orders", "payments", "audit", rate=60, linger_ms=linger_ms)
-                run.clients.consume("orders", "payments", "audit")
-            _pass(run, 2, clock)
-            found[name] = _pass(run, 15, clock)
+        with tempfile.TemporaryDirectory() as made:
+            found[name] = _virtual_pass(spec, plugins, Path(made) / "run", linger_ms, clock)
     return found
+
+
+def _virtual_pass(
+    spec: RunSpec,
+    plugins: Plugins,
+    folder: Path,
+    linger_ms: int | None,
+    clock: Callable[[], float],
+) -> float:
+    """One pass of a run of its own, at rest for None."""
+    with Run.start(spec, plugins, RunFolder.create(folder)) as run:
+        if linger_ms is None:
+            return _pass(run, 60, clock)
+        for topic in ("orders", "payments", "audit"):
+            run.clients.create_topic(topic, 6)
+        for _ in range(2):
+            run.clients.produce("orders", "payments", "audit", rate=60, linger_ms=linger_ms)
+            run.clients.consume("orders", "payments", "audit")
+        _pass(run, 2, clock)
+        return _pass(run, 15, clock)
 
 
 def _pass(run: Run, virtual_s: int, clock: Callable[[], float]) -> float:
