@@ -55,12 +55,11 @@ class Committed:
         the next call.
         """
         before = self.applied
-        if to_offset <= before <= log.end and (log.snapshot is None or log.start <= before):
-            self.was_replaced = False
-            return False
-        self.was_replaced = log.snapshot is not None and log.start > self.applied
-        if log.end < self.applied or self.was_replaced:
+        self.was_replaced = log.snapshot is not None and log.start > before
+        if log.end < before or self.was_replaced:
             self._rebuild(log)
+        elif to_offset == before:
+            return False
         for batch in log.batches(self.applied, to_offset):
             for at, record in enumerate(batch.records, batch.base):
                 self._remember_name(record, at)
