@@ -244,8 +244,7 @@ class FetchSessions:
         """Whether the position of the follower in a partition is known to its replica. A leader
         that forgets a follower counts it again at the next fetch, which does not name the
         partition."""
-        known = replica.followers.get(one.follower) if replica is not None else None
-        return one.counted and (known is None or known.end >= 0)
+        return one.counted and replica is not None and replica.end_of(one.follower) >= 0
 
     def _answer(
         self, one: _FetchSession, named: Iterable[tuple[Key, _Position, m.PartitionData]]
