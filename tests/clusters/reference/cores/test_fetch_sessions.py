@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -268,6 +269,20 @@ def test_a_parked_fetch_is_due_when_its_time_is_up(leader: Leader) -> None:
     assert leader.sessions.deadline_ns() is None
 
 
+def test_a_fetch_looks_only_at_partitions_that_have_changed(leader: Leader) -> None:
+    """KIP-227: a leader has many that rest."""
+    leader.fetch({0: 0, 1: 0})
+    leader.at(10).fetch({}, (1, 1))
+    leader.at(510)
+    looked_up = Mock(wraps=leader.replicas.by_key.get)
+    resting: Any = SimpleNamespace(get=looked_up)
+    leader.replicas.by_key = resting
+    leader.fetch({}, (1, 2))
+    leader.at(1010)
+    assert leader.answers[1:] == [(NONE, {}), (NONE, {})]
+    assert looked_up.call_args_list == []
+
+
 def test_an_error_is_repeated_until_the_follower_has_another_position(leader: Leader) -> None:
     leader.fetch({0: 0}, leader_epoch=3)
     leader.fetch({}, (1, 1))
@@ -331,6 +346,17 @@ def test_each_fetch_of_its_session_shows_that_a_follower_has_the_whole_log(leade
     leader.at(2000).fetch({1: 0}, (1, 4))
     assert behind.caught_up_ns == 1500 * 1_000_000
     assert leader.one(1).followers[FOLLOWER].caught_up_ns == 2000 * 1_000_000
+
+
+def test_a_follower_that_begins_again_had_the_whole_log_up_to_its_last_fetch(
+    leader: Leader,
+) -> None:
+    """RP-09: as after the loss of its disk. The fetch before did not name the partition."""
+    leader.append(0)
+    leader.at(100).fetch({0: 1, 1: 0})
+    leader.at(700).fetch({}, (1, 1))
+    leader.at(2000).fetch({0: 0}, (1, 2))
+    assert leader.one(0).followers[FOLLOWER].caught_up_ns == 700 * 1_000_000
 
 
 def test_a_fetch_does_not_show_that_a_follower_has_what_left_its_session(leader: Leader) -> None:

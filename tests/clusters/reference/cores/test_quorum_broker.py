@@ -405,6 +405,18 @@ def test_a_broker_takes_a_snapshot_each_time_that_enough_is_committed_since_the_
     assert digests == [b.offset for _, b in begun], "each says which state it is of"
 
 
+def test_every_node_records_a_digest_of_the_state_at_the_same_offsets() -> None:
+    """QC-08: so that they can be compared, however the records came in batches."""
+    one, several = QuorumBroker().activates(), QuorumBroker().activates()
+    while one.end < 140:
+        one.commits(ROW)
+        if one.end % 4 == 0:
+            several.commits(*[ROW] * (one.end - several.end))
+    for broker in (one, several):
+        digests = [note.offset for note in broker.node.noted(MetadataDigest) if note.offset > 0]
+        assert digests == [32, 64, 96, 128]
+
+
 def test_a_broker_fetches_from_the_controller_that_answers_its_heartbeat(
     broker: QuorumBroker,
 ) -> None:
@@ -433,7 +445,8 @@ def test_a_controller_that_is_no_voter_any_more_is_not_asked_for_its_snapshot(
         CONTROLLER, TERM, high_watermark=broker.end, snapshot=snapshot, voters=left
     )
     broker.node.answers("metadata", sent_to)
-    broker.node.passes(1)
+    assert broker.core.raft.leader is None
+    broker.node.passes(0.2)
     asked = broker.node.called("metadata")
     assert isinstance(asked.message, m.FetchRequest)
     assert asked.address in {(one.host, one.port) for one in left}

@@ -176,6 +176,23 @@ def test_a_voter_without_an_id_or_an_address_for_controllers_is_refused(
     assert alone.core.raft.voters.keys() == {CONTROLLER}
 
 
+@pytest.mark.parametrize(("lacks", "error"), [(100, Error.NONE), (101, Error.REQUEST_TIMED_OUT)])
+def test_a_new_voter_may_lack_so_many_committed_records_and_no_more(
+    alone: QuorumController, lacks: int, error: Error
+) -> None:
+    """A majority of two would wait for it."""
+    raft = alone.core.raft
+    alone.fetched(104)
+    at = raft.log.end
+    while raft.high_watermark < at + lacks:
+        alone.beat(3, BrokerState.INITIAL)
+    listener = a.RaftVoterListener(name="CONTROLLER", host="c-4", port=9093)
+    alone.asks(
+        a.AddRaftVoterRequest(cluster_id=None, timeout=1000, voter_id=104, listeners=(listener,))
+    )
+    assert (104 in raft.voters) == (error is Error.NONE)
+
+
 @pytest.mark.parametrize(("ends", "stands"), [(102, True), (103, False)])
 def test_a_voter_stands_for_election_soon_after_its_leader_has_resigned(
     ends: int, stands: bool
@@ -450,6 +467,19 @@ def test_the_lag_of_the_snapshot_is_a_metric_of_controllers() -> None:
     broker.node.passes(4)
     (found,) = broker.core.metrics_now()
     assert (found.snapshot_lag, found.replayed) == (0, broker.end)
+
+
+@pytest.mark.parametrize(("snapshot", "lag"), [(-1, 0), (0, 40), (30, 10)])
+def test_without_a_snapshot_there_is_no_lag_of_it(
+    alone: QuorumController, snapshot: int, lag: int
+) -> None:
+    """QC-25. A snapshot at offset 0 is one, of an empty state."""
+    while alone.core.raft.last_stable < 40:
+        alone.beat(3, BrokerState.INITIAL)
+    alone.node.passes(2)
+    core, now = alone.core, e.Instant(alone.node.now_ns + SECOND, 0)
+    core.metrics.observe(core.raft, core.committed, snapshot, now)
+    assert core.metrics.latest.snapshot_lag == lag
 
 
 def test_a_node_that_falls_behind_and_catches_up_says_so_at_once() -> None:

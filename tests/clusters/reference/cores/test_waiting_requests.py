@@ -441,6 +441,15 @@ def test_a_write_without_acknowledgement_has_an_empty_answer(alone: Leader) -> N
     assert alone.core.replicas.by_key[TOPIC, 0].log.end == 1
 
 
+def test_a_write_that_waits_is_refused_as_soon_as_the_controller_fences_its_leader() -> None:
+    """QC-17: also before the lease ends."""
+    leader = active((ME, OTHER))
+    assert leader.asked(produce(0)) == []
+    leader.node.passes(0.3)
+    done = leader.broker.beats(error=Error.STALE_BROKER_EPOCH)
+    assert [errors(one.message) for one in replies(done)] == [[Error.NOT_LEADER_OR_FOLLOWER]]
+
+
 def test_all_writes_that_wait_are_refused_once_when_the_lease_ends() -> None:
     """QC-17."""
     leader = active((ME, OTHER))
