@@ -36,7 +36,6 @@ from fencepost_kafka import (
     FollowingStarted,
     LeadershipEnded,
     LeadershipStarted,
-    LeaseExpired,
     SnapshotLoaded,
     StateReverted,
 )
@@ -436,74 +435,3 @@ def test_a_controller_that_is_deposed_refuses_the_requests_that_wait_for_a_commi
     assert errors == [Error.NOT_CONTROLLER, Error.NOT_CONTROLLER]
     assert controller.core.committed.image.brokers == {}
     assert len(controller.node.noted(StateReverted)) == 1
-
-
-def test_a_silent_broker_is_fenced_when_its_lease_ends_and_not_before() -> None:
-    """QC-13, QC-14."""
-    lease = {"registration.lease.timeout.ms": "3000", "registration.heartbeat.interval.ms": "300"}
-    controller = QuorumController(CONTROLLER, settings=lease).elected().activates(1, 2)
-    controller.node.passes(1)
-    controller.beat(2)
-    controller.node.passes(1.999)
-    assert controller.core.committed.image.live() == (1, 2)
-    controller.node.passes(0.001)
-    assert [one.broker_id for one in controller.node.noted(LeaseExpired)] == [1]
-    controller.node.passes(1)
-    assert [one.broker_id for one in controller.node.noted(LeaseExpired)] == [1, 2]
-
-
-@pytest.mark.parametrize(("broker", "error"), [(0, 0), (CONTROLLER, 42)])
-def test_a_broker_registers_under_any_id_that_is_no_controllers(broker: int, error: int) -> None:
-    """QC-03: there is one space of ids, from 0 on."""
-    controller = QuorumController(CONTROLLER).elected()
-    (reply,) = controller.beat(broker, BrokerState.INITIAL)
-    assert isinstance(reply.message, m.BrokerHeartbeatResponse)
-    assert reply.message.error_code == error
-    assert list(controller.core.committed.image.brokers) == ([0] if error == 0 else [])
-
-
-def beat(process: int, epoch: int = -1) -> m.BrokerHeartbeatRequest:
-    """A heartbeat of a process of broker 1, which wants to be registered unless it has an epoch."""
-    return m.BrokerHeartbeatRequest(
-        target_state=BrokerState.ACTIVE,
-        broker_id=1,
-        broker_epoch=epoch,
-        lease_start_time_ms=0,
-        cur_metadata_offset=-1,
-        listeners=(),
-        incarnation_id=uuid.UUID(int=process),
-        current_state=BrokerState.INITIAL,
-        features=(m.Feature(name="metadata.format", min_level=1, max_level=2),),
-    )
-
-
-@pytest.mark.parametrize(
-    ("process", "error"),
-    [(7, Error.STALE_BROKER_EPOCH), (1, Error.DUPLICATE_BROKER_REGISTRATION)],
-    ids=["the registered one", "the one before"],
-)
-def test_a_heartbeat_of_an_earlier_registration_says_whether_its_process_lost_the_id(
-    process: int, error: Error
-) -> None:
-    """QC-15, QC-19: a process that has lost its id may not register again."""
-    controller = QuorumController(CONTROLLER).elected().activates(1)
-    former = controller.core.committed.image.brokers[1].epoch
-    controller.asks(beat(7))
-    assert controller.core.committed.image.brokers[1].incarnation == uuid.UUID(int=7)
-    (reply,) = controller.asks(beat(process, former))
-    assert isinstance(reply.message, m.BrokerHeartbeatResponse)
-    assert reply.message.error_code == error
-
-
-def test_a_granted_heartbeat_is_refused_if_another_process_took_the_id_before_its_commit() -> None:
-    """QC-19."""
-    controller = QuorumController().elected().activates(1)
-    controller.beat(2, BrokerState.INITIAL)  # a change that the next answers wait for
-    assert controller.beat(1) == []
-    assert controller.asks(beat(99)) == []
-    errors = [
-        one.message.error_code
-        for one in controller.followed()
-        if isinstance(one.message, m.BrokerHeartbeatResponse)
-    ]
-    assert errors == [Error.NONE, Error.DUPLICATE_BROKER_REGISTRATION, Error.NONE]
