@@ -38,8 +38,8 @@ def _fences_at_takeover(p: Policies) -> Policies:
     return replace(p, controller=replace(p.controller, leases=leases))
 
 
-def _renews_after_its_term(ahead: Image | None, committed: Image, has_led: bool) -> Image | None:
-    return committed if ahead is None and has_led else ahead
+def _renews_after_its_term(ahead: Image | None, committed: Image, led_epoch: int) -> Image | None:
+    return committed if ahead is None and led_epoch >= 0 else ahead
 
 
 def _deposed_controller_renews(p: Policies) -> Policies:

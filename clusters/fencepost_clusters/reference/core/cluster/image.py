@@ -86,6 +86,11 @@ class Image:
         topic_id = self.topics.get(topic)
         return None if topic_id is None else self.partitions[topic_id].get(index)
 
+    def named(self, record: r.PartitionRecord | r.IsrChangeRecord) -> Partition:
+        """The partition that a replayed record is about."""
+        assert record.topic_id is not None
+        return self.partitions[record.topic_id][record.partition_id]
+
     def committed(self, one: Partition, offset: int, role: NodeRole) -> PartitionCommitted:
         """The event that a node in this role stored or read a partition's state at `offset`."""
         return PartitionCommitted(

@@ -138,8 +138,8 @@ class Announcer:
     ) -> None:
         """Commands brokers to delete the replicas that a reassignment has removed."""
         for record in changed:
-            if isinstance(record, r.PartitionRecord) and record.topic_id is not None:
-                one = self._store.image.partitions[record.topic_id][record.partition_id]
+            if isinstance(record, r.PartitionRecord):
+                one = self._store.image.named(record)
                 for broker in before.get((one.topic_id, one.index), ()):
                     if broker not in one.replicas:
                         self.stop(broker, [one], delete=True)

@@ -255,10 +255,7 @@ class Store:
                         )
                     )
                 case r.PartitionRecord() | r.IsrChangeRecord():
-                    assert record.topic_id is not None
-                    self._note_partition(
-                        image.partitions[record.topic_id][record.partition_id], zxid
-                    )
+                    self._note_partition(image.named(record), zxid)
                 case _:
                     pass
 

@@ -144,7 +144,7 @@ class BrokerNode:
             self._tick(now)
             self._finish_step(now)
         if self.lifecycle.granted_shutdown:
-            self._stop(now)
+            self._stop()
         return self._out.drain()
 
     def _replicate(self, what: Input, now: Instant) -> bool:
@@ -170,7 +170,7 @@ class BrokerNode:
             case CallFailed():
                 self._failed(what, now)
             case Recovered():
-                self._take_disk(what, now)
+                self._take_disk(what)
             case ShutdownAsked():
                 self.lifecycle.stop(now)
         self._follow_metadata(now)
@@ -191,7 +191,7 @@ class BrokerNode:
             ),
         )
 
-    def _take_disk(self, found: Recovered, now: Instant) -> None:
+    def _take_disk(self, found: Recovered) -> None:
         """The recovery of the node's own disk is done; the broker registers only now (REG-02)."""
         batches = sum(len(entries) for entries in found.logs.values())
         self._out.note(
@@ -199,7 +199,7 @@ class BrokerNode:
         )
         self.replicas.recovered(found)
         self._recovered = True
-        self.lifecycle.recovered(now)
+        self.lifecycle.recovered()
 
     def deadline_ns(self) -> int:
         """The monotonic time of the next Tick."""
@@ -238,9 +238,8 @@ class BrokerNode:
         if not self.lifecycle.serving(now):
             self.producing.fail_all(now)
 
-    def _stop(self, now: Instant) -> None:
+    def _stop(self) -> None:
         self.replicas.retire_all("shutdown")
-        self.producing.fail_all(now)
         if self.replicas.by_key:
             self.replicas.checkpoint()
         self._out.note(NodeStopped(reason="shut down"))
@@ -326,7 +325,6 @@ class BrokerNode:
             self.replicas.answered(what.call_id, isr_requests.outcome(what.message), now)
             return
         self.raft.answered(what.call_id, what.message, now)
-        self.following.answered(what.call_id, what.message, now)
         self.forwarding.answered(what.call_id, what.message, now)
 
     def _failed(self, what: CallFailed, now: Instant) -> None:

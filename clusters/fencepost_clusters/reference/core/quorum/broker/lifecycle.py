@@ -135,10 +135,9 @@ class Lifecycle:
         if self._may_ask() and now.monotonic_ns >= self._next_ns:
             self._ask(now, leader, applied)
 
-    def recovered(self, now: Instant) -> None:
+    def recovered(self) -> None:
         """The logs are recovered, so the broker may register (REG-02)."""
         self._recovered = True
-        self.hurry(now)
 
     def hurry(self, now: Instant) -> None:
         """Makes the next heartbeat due at once."""

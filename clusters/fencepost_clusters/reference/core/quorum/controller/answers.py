@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from uuid import UUID
 
 from msgspec import Struct
@@ -17,7 +18,6 @@ from fencepost_clusters.reference.core.quorum.controller.changes import CHANGES
 from fencepost_clusters.reference.core.quorum.controller.policies import ControllerPolicies
 from fencepost_clusters.reference.core.quorum.metadata.committed import Committed
 from fencepost_clusters.reference.core.quorum.raft.raft import Raft
-from fencepost_clusters.reference.core.quorum.raft.serving import MOST_KNOWN
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import ChangeAnswered, HeartbeatAnswered
@@ -28,6 +28,12 @@ def balance_ms(settings: Settings) -> int:
     if not settings.ms("auto.leader.rebalance.enable"):
         return 0
     return settings.ms("leader.imbalance.check.interval.ms")
+
+
+@lru_cache
+def _words(incarnation: UUID | None) -> str:
+    """The same for one heartbeat after the other."""
+    return str(incarnation or "")
 
 
 class _Waiting(Struct, frozen=True, kw_only=True):
@@ -63,8 +69,6 @@ class Answers:
         self._waiting: list[_Waiting] = []
         self._balance_ms = balance_ms(settings)
         self._most_behind = settings.ms("metadata.max.lag.records")
-        self._incarnations: dict[int, tuple[UUID | None, str]] = {}
-        """broker -> the incarnation in its last heartbeat, and that in words."""
 
     def to_heartbeat(
         self, received: Received, answer: m.BrokerHeartbeatResponse, log_end: int, active: bool
@@ -184,7 +188,7 @@ class Answers:
         return HeartbeatAnswered(
             client=received.client,
             broker_id=asked.broker_id,
-            incarnation=self._incarnation(asked),
+            incarnation=_words(asked.incarnation_id),
             request_epoch=asked.broker_epoch,
             broker_epoch=answer.broker_epoch,
             error=Error(answer.error_code).name,
@@ -201,14 +205,3 @@ class Answers:
             features=tuple(f"{f.name}={f.min_level}-{f.max_level}" for f in asked.features),
             most_behind=self._most_behind,
         )
-
-    def _incarnation(self, asked: m.BrokerHeartbeatRequest) -> str:
-        """The incarnation of a heartbeat in words, which are the same for one heartbeat after the
-        other."""
-        last, words = self._incarnations.get(asked.broker_id, (None, ""))
-        if asked.incarnation_id is not last:
-            words = str(asked.incarnation_id or "")
-            if len(self._incarnations) >= MOST_KNOWN:
-                self._incarnations.clear()
-            self._incarnations[asked.broker_id] = asked.incarnation_id, words
-        return words

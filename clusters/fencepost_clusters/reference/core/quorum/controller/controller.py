@@ -320,7 +320,7 @@ class ControllerNode:
 
     def _heartbeat(self, received: Received, asked: m.BrokerHeartbeatRequest, now: Instant) -> None:
         image = self._policies.leases.renewing_image(
-            self._ahead, self.committed.image, self._led_epoch >= 0
+            self._ahead, self.committed.image, self._led_epoch
         )
         if image is None:
             self._answers.refuse(received, self._out.cause)
@@ -404,9 +404,7 @@ class ControllerNode:
         partitions."""
         assert self._ahead is not None
         places = [
-            self._ahead.partitions[record.topic_id][record.partition_id]
-            for record in records
-            if isinstance(record, r.IsrChangeRecord) and record.topic_id is not None
+            self._ahead.named(record) for record in records if isinstance(record, r.IsrChangeRecord)
         ]
         self._apply(reassigning.settle(self._ahead, places, self._willing(), self._cluster), now)
 

@@ -35,8 +35,9 @@ def lease_start_ms(requested_ms: int, now_ms: int) -> int:
     return requested_ms
 
 
-def renewing_image(ahead: Image | None, committed: Image, has_led: bool) -> Image | None:
-    """The state from which heartbeats are answered; None if they are refused.
+def renewing_image(ahead: Image | None, committed: Image, led_epoch: int) -> Image | None:
+    """The state from which heartbeats are answered; None if they are refused. `led_epoch` is the
+    last epoch that this controller led, -1 for none.
 
     Only the active controller has an image that is ahead of the committed one (QC-22).
     """
@@ -65,7 +66,7 @@ class LeasePolicies:
     next_check_ns: Callable[[int], int] = next_check_ns
     heard_at_takeover_ns: Callable[[int, int], int] = heard_at_takeover_ns
     lease_start_ms: Callable[[int, int], int] = lease_start_ms
-    renewing_image: Callable[[Image | None, Image, bool], Image | None] = renewing_image
+    renewing_image: Callable[[Image | None, Image, int], Image | None] = renewing_image
     is_too_far_behind: Callable[[int, int, int], bool] = is_too_far_behind
     has_caught_up_with_metadata: Callable[[int, int, int, int], bool] = has_caught_up_with_metadata
 

@@ -138,8 +138,7 @@ class Committed:
                     )
                 )
             case r.PartitionRecord() | r.IsrChangeRecord():
-                assert record.topic_id is not None
-                one = self.image.partitions[record.topic_id][record.partition_id]
+                one = self.image.named(record)
                 self._out.note(self.image.committed(one, at, self._role))
             case r.ConfigRecord(resource_type=features.FEATURE_RESOURCE):
                 self._out.note(

@@ -249,8 +249,7 @@ class Raft:
         self.leader = None
         self._draw_election(now)
         self._out.note(ControllerResigned(epoch=self.epoch, reason=reason))
-        self._serving.release(now, everything=True)
-        self._next_fetch_ns = now.monotonic_ns
+        self._serving.release(now)
 
     def step_down(self, now: Instant, reason: ResignReason = "shutdown") -> None:
         """Resigns in order: the other voters elect at once (EndQuorumEpoch)."""
@@ -525,7 +524,6 @@ class Raft:
             if self.leader is None or self.leader == known:
                 self._look_elsewhere(now)
             return False
-        self._next_fetch_ns = now.monotonic_ns
         if self.role is not Role.OBSERVER:
             self._election_ns = now.monotonic_ns + self._patience()
             self._follows_until_ns = now.monotonic_ns + self.timing.fetch_timeout_ns

@@ -112,7 +112,6 @@ class Serving:
         self._ends = {}
         self.observed = {}
         self._fetched_ns = {}
-        self._seen_ns = None
 
     def seat(self, now: Instant) -> None:
         """Gives each new voter time to fetch."""
@@ -214,7 +213,6 @@ class Serving:
     def _serve(self, parked: _Parked) -> None:
         if len(self._answered_watermarks) >= MOST_KNOWN:
             self._answered_watermarks.clear()  # this costs each node one extra answer
-            self._looked = None
         self._answered_watermarks[parked.requester] = self._standing.high_watermark
         data = self._log.read(parked.offset, messages.MAX_FETCH_BYTES)
         self._answer(parked.request_id, data=data)
@@ -245,12 +243,12 @@ class Serving:
         )
         self._out.add(Reply(request_id, answer))
 
-    def release(self, now: Instant, everything: bool = False) -> None:
+    def release(self, now: Instant) -> None:
         """Answers the fetches that have waited long enough, or whose change has come."""
         if not self._parked:
             return
         now_ns, end, watermark = now.monotonic_ns, self._log.end, self._standing.high_watermark
-        refused = everything or not self._standing.leading
+        refused = not self._standing.leading
         state = (end, watermark)
         if state == self._looked and now_ns < self._due_ns and not refused:
             return
