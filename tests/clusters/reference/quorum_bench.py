@@ -74,11 +74,14 @@ class QuorumNode:
         return e.Instant(self.now_ns, self.now_ns // 1_000_000)
 
     def give(self, what: e.Input) -> tuple[e.Effect, ...]:
-        """Handles an input; returns the effects of this step."""
+        """Handles an input; returns the effects of this step. A broker leaves nothing undone that
+        is due."""
         done = self.core.handle(what, self.now)
         self.effects += done
         self.exited = self.exited or any(isinstance(one, e.Exit) for one in done)
         self.calls += [one for one in done if isinstance(one, e.Call)]
+        if isinstance(self.core, BrokerNode) and not self.exited:
+            assert self.core.deadline_ns() > self.now_ns
         return done
 
     def passes(self, seconds: float) -> None:

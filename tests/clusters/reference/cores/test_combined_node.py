@@ -12,6 +12,7 @@ from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.node.site import Site
 from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import LOG_NAME
+from fencepost_clusters.reference.wire import messages as m
 from fencepost_kafka import BrokerStateChanged, MetadataCommitted, RequestRefused
 
 
@@ -75,3 +76,10 @@ def test_its_broker_asks_again_when_its_controller_closes_a_request_without_an_a
     before = len(node.noted(RequestRefused))
     node.passes(1)
     assert len(node.noted(RequestRefused)) > before > 0
+
+
+def test_every_request_of_a_client_is_answered_though_its_nodes_ask_each_other() -> None:
+    """Requests of both kinds have numbers."""
+    node = alone()
+    for _ in range(200):
+        assert len(node.asks("CLIENT", m.MetadataRequest(topics=None))) == 1

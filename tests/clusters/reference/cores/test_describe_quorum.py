@@ -10,6 +10,8 @@ from world import CONTROLLERS, World
 
 from fencepost_clusters.reference.core.quorum.raft.serving import NO_FETCH, Fetched
 from fencepost_clusters.reference.wire import administration as a
+from fencepost_clusters.reference.wire.errors import Error
+from fencepost_clusters.reference.wire.messages import METADATA_TOPIC
 
 VOTERS, OBSERVERS = {101, 102, 103}, {1, 2, 3}
 LATE_MS = 1000
@@ -83,3 +85,28 @@ def test_a_leader_knows_no_fetch_of_its_former_term() -> None:
     assert not controller.core.active
     controller.elected()
     assert controller.core.raft.observed.keys() == {102, 103}
+
+
+def test_a_broker_whose_id_is_0_is_an_observer_and_a_client_without_an_id_is_none() -> None:
+    controller = QuorumController().elected()
+    for node in (-1, 0):
+        controller.fetched(node)
+    part = a.QuorumPartition(partition_index=0)
+    topic = a.QuorumTopic(topic_name=METADATA_TOPIC, partitions=(part,))
+    (reply,) = controller.asks(a.DescribeQuorumRequest(topics=(topic,)))
+    assert isinstance(reply.message, a.DescribeQuorumResponse)
+    (known,) = reply.message.topics[0].partitions
+    assert [one.replica_id for one in known.observers] == [0]
+
+
+@pytest.mark.parametrize(("name", "index"), [("orders", 0), (METADATA_TOPIC, 1)])
+def test_only_the_one_partition_of_the_metadata_is_described(name: str, index: int) -> None:
+    controller = QuorumController().elected()
+    part = a.QuorumPartition(partition_index=index)
+    topic = a.QuorumTopic(topic_name=name, partitions=(part,))
+    (reply,) = controller.asks(a.DescribeQuorumRequest(topics=(topic,)))
+    assert isinstance(reply.message, a.DescribeQuorumResponse)
+    (unknown,) = reply.message.topics[0].partitions
+    assert unknown == a.QuorumPartitionResult(
+        partition_index=index, error_code=Error.UNKNOWN_TOPIC_OR_PARTITION
+    )

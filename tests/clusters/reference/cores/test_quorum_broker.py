@@ -21,7 +21,6 @@ from quorum_bench import (
     QuorumBroker,
     registration,
     replies,
-    snapshot_part,
 )
 
 from fencepost_clusters.reference.core.node import effects as e
@@ -405,6 +404,18 @@ def test_a_broker_takes_a_snapshot_each_time_that_enough_is_committed_since_the_
     assert digests == [b.offset for _, b in begun], "each says which state it is of"
 
 
+def test_a_broker_goes_on_with_its_snapshot_though_a_client_asks_at_that_time() -> None:
+    broker = QuorumBroker(
+        metadata_snapshot_interval_records="10", metadata_snapshot_slice_records="1"
+    ).activates()
+    while (due_ns := broker.core.snapshots.deadline_ns()) is None:
+        broker.commits(ROW)
+    broker.node.now_ns = due_ns
+    assert len(broker.node.asks("CLIENT", PRODUCE)) == 1
+    later_ns = broker.core.snapshots.deadline_ns()
+    assert later_ns is None or later_ns > due_ns
+
+
 def test_every_node_records_a_digest_of_the_state_at_the_same_offsets() -> None:
     """QC-08: so that they can be compared, however the records came in batches."""
     one, several = QuorumBroker().activates(), QuorumBroker().activates()
@@ -417,6 +428,16 @@ def test_every_node_records_a_digest_of_the_state_at_the_same_offsets() -> None:
         assert digests == [32, 64, 96, 128]
 
 
+def test_a_snapshot_holds_the_record_that_begins_a_term(broker: QuorumBroker) -> None:
+    """QC-11: the log goes on right after the snapshot."""
+    begins = record_batch.build([b"0001"], broker.end, TERM + 1, 1, control=True)
+    broker.end += 1
+    broker.learns(begins)
+    broker.core.snapshots.start(broker.core.committed.image, broker.node.now)
+    broker.node.give(e.Tick())
+    assert broker.node.noted(SnapshotStarted)[-1].offset == broker.end
+
+
 def test_a_broker_fetches_from_the_controller_that_answers_its_heartbeat(
     broker: QuorumBroker,
 ) -> None:
@@ -425,61 +446,6 @@ def test_a_broker_fetches_from_the_controller_that_answers_its_heartbeat(
     done = broker.beats(epoch=1, controller=(102, TERM + 1))
     (call,) = (one for one in done if isinstance(one, e.Call) and one.channel == "metadata")
     assert call.address == ("c-2", 9093)
-
-
-def wanted(broker: QuorumBroker) -> tuple[m.SnapshotId, int]:
-    """The snapshot that it asks for, and from where on."""
-    sent = broker.node.called("metadata").message
-    assert isinstance(sent, m.FetchSnapshotRequest)
-    part = sent.topics[0].partitions[0]
-    return part.snapshot_id, part.position
-
-
-def test_a_controller_that_is_no_voter_any_more_is_not_asked_for_its_snapshot(
-    broker: QuorumBroker,
-) -> None:
-    """It leads until its removal is committed, and its answer names the other voters."""
-    left = tuple(one for one in CONTROLLERS if one.node_id != CONTROLLER)
-    snapshot = m.SnapshotId(end_offset=90, epoch=TERM)
-    sent_to = fetch_answer(
-        CONTROLLER, TERM, high_watermark=broker.end, snapshot=snapshot, voters=left
-    )
-    broker.node.answers("metadata", sent_to)
-    assert broker.core.raft.leader is None
-    broker.node.passes(0.2)
-    asked = broker.node.called("metadata")
-    assert isinstance(asked.message, m.FetchRequest)
-    assert asked.address in {(one.host, one.port) for one in left}
-
-
-def test_the_parts_of_one_snapshot_do_not_count_for_the_next(broker: QuorumBroker) -> None:
-    """QC-11: the leader may store another one while a broker fetches the first."""
-    first, second = (m.SnapshotId(end_offset=end, epoch=TERM) for end in (50, 60))
-    sent_to = fetch_answer(CONTROLLER, TERM, high_watermark=broker.end, snapshot=first)
-    broker.node.answers("metadata", sent_to)
-    broker.node.answers("metadata", snapshot_part(first, b"x" * 40, size=100))
-    assert wanted(broker) == (first, 40)
-    broker.node.answers("metadata", snapshot_part(second, b"x", size=100))
-    asked = broker.node.called("metadata").message
-    assert isinstance(asked, m.FetchRequest), "a part that does not fit ends a download"
-    sent_to = fetch_answer(CONTROLLER, TERM, high_watermark=broker.end, snapshot=second)
-    broker.node.answers("metadata", sent_to)
-    assert wanted(broker) == (second, 0)
-
-
-@pytest.mark.parametrize("data", [b"", b"x" * 80], ids=["too short", "too long"])
-def test_a_snapshot_that_is_not_as_long_as_it_was_said_to_be_is_not_stored(
-    broker: QuorumBroker, data: bytes
-) -> None:
-    snapshot = m.SnapshotId(end_offset=50, epoch=TERM)
-    sent_to = fetch_answer(CONTROLLER, TERM, high_watermark=broker.end, snapshot=snapshot)
-    broker.node.answers("metadata", sent_to)
-    broker.node.answers("metadata", snapshot_part(snapshot, b"x" * 40, size=100))
-    broker.node.answers("metadata", snapshot_part(snapshot, data, position=40, size=100))
-    asked = broker.node.called("metadata").message
-    assert isinstance(asked, m.FetchRequest), "it asks the leader anew"
-    stored = [one.offset for one in broker.node.effects if isinstance(one, e.StoreSnapshot)]
-    assert 50 not in stored
 
 
 def test_a_broker_stays_in_the_epoch_of_its_leader_though_a_candidate_has_begun_another(

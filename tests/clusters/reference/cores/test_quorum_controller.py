@@ -33,6 +33,7 @@ from fencepost_kafka import (
     SnapshotAsked,
     SnapshotStarted,
     SnapshotStored,
+    StateReverted,
 )
 
 
@@ -130,6 +131,51 @@ def test_of_two_isr_changes_of_a_partition_in_one_request_the_second_is_refused(
     assert partition(alone).leader_epoch == one.leader_epoch + 1
 
 
+@pytest.mark.parametrize("broker", [1, 9], ids=["earlier epoch", "unknown broker"])
+def test_an_isr_change_of_a_process_that_is_not_registered_is_refused(
+    alone: QuorumController, broker: int
+) -> None:
+    """QC-19."""
+    created(alone, "orders")
+    one, epoch = partition(alone), alone.core.committed.image.brokers[1].epoch
+    member = m.IsrMember(broker_id=1, broker_epoch=epoch)
+    part = m.AlterPartitionData(
+        partition_index=0, leader_epoch=one.leader_epoch, new_isr_with_epochs=(member,)
+    )
+    topic = m.AlterPartitionTopic(topic_id=one.topic_id, partitions=(part,))
+    (reply,) = alone.asks(
+        m.AlterPartitionRequest(broker_id=broker, broker_epoch=epoch - 1, topics=(topic,))
+    )
+    refused = m.AlterPartitionResponse(error_code=Error.STALE_BROKER_EPOCH, topics=())
+    assert (reply.message, partition(alone)) == (refused, one)
+
+
+def test_a_leadership_returns_at_the_interval_though_no_isr_changes(
+    alone: QuorumController,
+) -> None:
+    """RP-21: a preferred replica that has joined the ISR may be willing only later."""
+    created(alone, "orders", replicas=(1, 2))
+    isr_change(alone, (1, 2))
+    alone.beat(1, target=BrokerState.SHUTDOWN)
+    assert partition(alone).leader == 2
+    isr_change(alone, (1, 2), leader=2)
+    alone.beat(1)
+    assert (partition(alone).isr, partition(alone).leader) == ((1, 2), 2)
+    for _ in range(400):
+        alone.beat(1)
+        alone.beat(2)
+        alone.node.passes(1)
+    assert partition(alone).leader == 1
+
+
+def test_a_deposed_controller_records_the_epoch_that_it_led() -> None:
+    """QC-09."""
+    controller = QuorumController(stored=DiskContents(vote=Vote(4))).elected()
+    controller.follows(102, 9)
+    (reverted,) = controller.node.noted(StateReverted)
+    assert reverted.epoch == 5
+
+
 def test_a_reassignment_ends_with_the_isr_change_that_completes_it(
     alone: QuorumController,
 ) -> None:
@@ -219,6 +265,18 @@ def test_a_controller_that_takes_its_snapshot_in_silence_holds_up_the_others_for
     assert reported(controller, 102, -1)
 
 
+def test_a_controller_that_reports_while_it_takes_its_snapshot_holds_up_the_others() -> None:
+    """QC-12: for longer than a lease, too."""
+    controller = filled(QuorumController(settings=OFTEN).elected(), 10)
+    controller.node.passes(0.1)
+    assert reported(controller, 103, -1)
+    for _ in range(10):
+        controller.node.passes(0.5)
+        controller.followed()
+        assert reported(controller, 103, -1)
+        assert not reported(controller, 102, -1)
+
+
 def test_a_report_of_a_stranger_is_refused() -> None:
     controller = QuorumController().elected()
     for node, error in ((109, Error.INVALID_REQUEST), (CONTROLLER, Error.INVALID_REQUEST)):
@@ -252,6 +310,10 @@ def test_a_standby_takes_a_snapshot_when_it_is_asked_and_reports_it_at_once() ->
     refusal = m.ControllerHeartbeatResponse(error_code=Error.NOT_CONTROLLER, start_snapshot=True)
     controller.node.answers("heartbeat", refusal)
     assert len(controller.node.noted(SnapshotStarted)) == 1
+    controller.follows(102, 5, record_batch.build([r.encode(ROW)] * 12, 12, 5, 1), committed=24)
+    controller.node.passes(0.4)
+    controller.node.answers("heartbeat", asks)
+    assert [one.offset for one in controller.node.noted(SnapshotStarted)] == [12, 24]
 
 
 STORED = Snapshot(5, 1, record_batch.build([r.encode(ROW)], 0, 1, 1))

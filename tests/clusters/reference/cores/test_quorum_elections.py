@@ -54,6 +54,24 @@ def test_a_voter_that_gave_its_vote_stands_itself_only_after_another_timeout() -
     assert (answered.candidate, answered.granted, answered.reason) == (102, True, "granted")
 
 
+@pytest.mark.parametrize(
+    ("epoch", "last"), [(EPOCH, 1), (EPOCH + 1, 0)], ids=["granted", "refused"]
+)
+def test_a_voter_that_answers_a_candidate_stands_itself_only_after_another_timeout(
+    epoch: int, last: int
+) -> None:
+    """In the epoch that it is in, or in a later one. The candidate needs time to be elected."""
+    stored = DiskContents(metadata=(rows(0, 1),), vote=Vote(EPOCH))
+    controller = QuorumController(stored=stored)
+    controller.node.give(e.Tick())
+    controller.node.now_ns = controller.core.raft.deadline_ns() - 1
+    (reply,) = controller.asks(messages.vote(epoch, 102, 1, last))
+    assert isinstance(reply.message, m.VoteResponse)
+    assert reply.message.topics[0].partitions[0].vote_granted == (epoch == EPOCH)
+    controller.node.passes(0.99)
+    assert controller.node.noted(ElectionStarted) == []
+
+
 def test_votes_of_an_earlier_election_do_not_count() -> None:
     controller = QuorumController()
     controller.stands()
@@ -93,6 +111,50 @@ def test_a_voter_that_stood_in_vain_does_not_wait_for_its_fetch_from_the_former_
     assert voted(controller, 103, controller.core.raft.epoch + 1).vote_granted
     controller.node.passes(0)
     assert len(calls(controller.node.effects[before:], m.FetchRequest)) == 1
+
+
+def test_a_candidate_that_follows_the_leader_of_its_epoch_counts_no_votes_any_more() -> None:
+    """QC-07: a voter that gives two votes in one epoch must not make a second leader."""
+    controller = QuorumController()
+    controller.stands()
+    epoch = controller.core.raft.epoch
+    controller.asks(messages.begin_epoch(102, epoch))
+    controller.node.answers("quorum", messages.vote_answer(None, epoch, granted=True))
+    assert (controller.core.active, controller.core.raft.leader) == (False, 102)
+
+
+def test_a_voter_follows_the_first_leader_of_an_epoch_though_a_second_one_is_named() -> None:
+    """QC-07."""
+    controller = QuorumController()
+    controller.follows(102, EPOCH)
+    controller.node.passes(0)
+    named = messages.fetch_answer(103, EPOCH, high_watermark=0)
+    controller.node.answers("metadata", named)
+    assert (controller.core.raft.leader, controller.core.raft.epoch) == (102, EPOCH)
+
+
+def test_a_voter_whose_leader_resigned_asks_the_others_for_the_next_one() -> None:
+    """It may stand later than another voter, and so hears of that at once."""
+    slow = {"controller.quorum.election.timeout.ms": "60000"}
+    controller = QuorumController(settings=slow)
+    controller.follows(102, EPOCH)
+    controller.node.passes(0)
+    lost = controller.node.called("metadata")
+    controller.node.calls.remove(lost)
+    controller.asks(messages.end_epoch(102, EPOCH))
+    controller.node.give(e.CallFailed(lost.call_id, "closed"))
+    controller.node.passes(1)
+    assert controller.node.noted(ElectionStarted) == []
+    assert controller.node.called("metadata").address == ("c-3", 9093)
+
+
+def test_nothing_is_kept_of_a_call_that_failed() -> None:
+    """A controller that cannot reach the others would run out of memory."""
+    controller = QuorumController()
+    controller.stands()
+    for call in controller.node.calls:
+        controller.node.give(e.CallFailed(call.call_id, "refused"))
+    assert controller.core.raft._calls == {}
 
 
 def test_an_announcement_of_an_earlier_epoch_is_refused() -> None:
@@ -195,8 +257,12 @@ def test_a_controller_that_resigned_for_lack_of_a_majority_can_be_elected_again(
     controller.node.passes(1.7)
     assert [one.reason for one in controller.node.noted(ControllerResigned)] == ["no_majority"]
     assert controller.core.raft.leader is None
+    controller.node.passes(0.8)
+    assert len(controller.node.noted(ElectionStarted)) == 1, "it does not stand at once"
     controller.stands()
     controller.node.answers("quorum", messages.vote_answer(None, 2, granted=True))
+    seen_ns = controller.core.raft._serving.majority_seen_ns()
+    assert seen_ns == controller.node.now_ns, "not that of the term before"
     controller.node.passes(1)
     assert controller.core.active, "its voters have as much time as after any election"
     epochs = [one.epoch for one in controller.node.noted(ControllerElected)]

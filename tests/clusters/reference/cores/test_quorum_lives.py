@@ -162,7 +162,7 @@ def test_a_lease_that_was_over_when_its_answer_came_makes_no_broker_active() -> 
     broker.beats(BrokerState.FENCED)
     broker.registers()
     broker.node.passes(0.1)
-    broker.node.now_ns += LEASE_MS * 1_000_000
+    broker.node.now_ns = (heartbeat(broker).lease_start_time_ms + LEASE_MS) * 1_000_000
     broker.beats(epoch=1)
     assert broker.state is BrokerState.FENCED
 
@@ -339,6 +339,27 @@ def test_a_broker_follows_the_snapshot_that_replaces_its_metadata(leader: Quorum
             assert led.end_of(OTHER) == -1, "another process may have the id"
     (following,) = leader.node.noted(FollowingStarted)
     assert (following.leader, following.leader_epoch) == (OTHER, 3)
+
+
+def test_a_broker_leads_a_partition_that_it_learns_from_a_snapshot() -> None:
+    """QC-11."""
+    broker = QuorumBroker().activates()
+    part = r.PartitionRecord(
+        partition_id=0, topic_id=TOPIC, replicas=(ME, OTHER), isr=(ME, OTHER), leader=ME,
+        leader_epoch=0,
+    )  # fmt: skip
+    records = (
+        registration(ME, broker.core.lifecycle.incarnation, 1),
+        registration(OTHER, uuid.UUID(int=OTHER), 40),
+        r.TopicRecord(name="orders", topic_id=TOPIC),
+        part,
+    )
+    data = record_batch.build([r.encode(one) for one in records], 0, TERM, 1)
+    wanted = m.SnapshotId(end_offset=50, epoch=TERM)
+    answer = messages.fetch_answer(CONTROLLER, TERM, high_watermark=50, snapshot=wanted)
+    broker.node.answers("metadata", answer)
+    broker.node.answers("metadata", snapshot_part(wanted, data))
+    assert broker.core.replicas.by_key[TOPIC, 0].leading
 
 
 # ------------------------------------------------------------------------------------------- disks

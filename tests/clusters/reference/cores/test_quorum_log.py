@@ -4,6 +4,9 @@ KIP-630)."""
 from __future__ import annotations
 
 import uuid
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from quorum_bench import (
@@ -221,6 +224,17 @@ def test_a_voter_that_fetches_a_snapshot_is_there_for_its_leader() -> None:
     assert controller.core.active
 
 
+def test_a_voter_that_is_sent_to_a_snapshot_is_there_for_its_leader() -> None:
+    """QC-36."""
+    stored = DiskContents(snapshot=Snapshot(5, 3, rows(0, 3)), vote=Vote(3))
+    controller = QuorumController(stored=stored).elected()
+    for _ in range(4):
+        controller.node.passes(1)
+        (answer,) = fetched(controller, 102, 0, last_epoch=-1)
+        assert answer.snapshot_id.end_offset == 5
+    assert controller.core.active
+
+
 def test_a_fetch_of_an_earlier_epoch_is_fenced() -> None:
     controller = QuorumController(CONTROLLER, stored=DiskContents(vote=Vote(3))).elected()
     (answer,) = fetched(controller, 9, 0, last_epoch=-1, epoch=0)
@@ -297,6 +311,26 @@ def test_a_new_high_watermark_ends_the_wait_of_every_fetch() -> None:
     assert fetched(controller, 9, end, last_epoch=last, wait_ms=500) == []
     answers = [one.high_watermark for one in parts(controller.fetched(102))]
     assert answers == [end, end], "that of the voter, and the one that waited"
+
+
+def test_a_new_record_ends_the_wait_of_every_fetch_at_once() -> None:
+    controller = QuorumController().elected()
+    waits = controller.followed()
+    assert waits == []
+    assert len(parts(controller.beat(1, BrokerState.INITIAL))) == 2
+
+
+def test_fetches_that_wait_are_looked_at_when_the_log_has_changed_and_not_before() -> None:
+    """A leader of many brokers has as many fetches that wait, in each of its steps."""
+    controller = QuorumController().elected()
+    controller.followed()
+    controller.node.give(e.Tick())
+    looked_at = Mock(return_value=controller.core.raft.high_watermark)
+    known: Any = SimpleNamespace(get=looked_at)
+    controller.core.raft._serving._answered_watermarks = known
+    for _ in range(3):
+        controller.node.give(e.Tick())
+    assert looked_at.call_count == 0
 
 
 def test_a_controller_without_a_leader_asks_the_others_for_one_but_a_candidate_does_not() -> None:

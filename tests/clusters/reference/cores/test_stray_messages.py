@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from world import World
 
 from fencepost import NodeStopped, RunEnd
@@ -121,3 +122,20 @@ def test_an_unknown_state_value_changes_no_state(world: World) -> None:
     left = (asked.answer.error_code, asked.answer.next_state, asked.answer.broker_epoch)
     assert left == (0, 3, before.epoch)
     assert active.committed.image.brokers[2] == before
+
+
+@pytest.mark.parametrize("topics", [0, 2])
+@pytest.mark.parametrize("parts", [0, 2])
+def test_a_request_of_the_quorum_about_several_partitions_or_none_is_refused(
+    topics: int, parts: int
+) -> None:
+    """There is one, so the others would be passed over in silence."""
+    asked = quorum_messages.vote(1, 102, 0, 0)
+    (topic,) = asked.topics
+    (part,) = topic.partitions
+    for several in (
+        (topic,) * topics,
+        (replace(topic, partitions=(part,) * parts),),
+    ):
+        found = quorum_messages.fault(replace(asked, topics=several), lambda node: True, 101, 0)
+        assert found == "a quorum request is about one partition"

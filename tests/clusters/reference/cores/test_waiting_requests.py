@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from unittest.mock import Mock
 
 import pytest
 from crc32c import crc32c
@@ -14,7 +15,7 @@ from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
-from fencepost_kafka import FetchServed, ProduceAnswered, RequestRefused
+from fencepost_kafka import BrokerStateChanged, FetchServed, ProduceAnswered, RequestRefused
 
 BATCH = record_batch.build([b"x"], 0, -1, 1)
 MANY = 1 << 20
@@ -448,6 +449,28 @@ def test_a_write_that_waits_is_refused_as_soon_as_the_controller_fences_its_lead
     leader.node.passes(0.3)
     done = leader.broker.beats(error=Error.STALE_BROKER_EPOCH)
     assert [errors(one.message) for one in replies(done)] == [[Error.NOT_LEADER_OR_FOLLOWER]]
+
+
+def test_a_request_at_the_very_end_of_the_lease_is_handled_after_that_end() -> None:
+    """QC-17."""
+    leader = active((ME,))
+    leader.node.now_ns = leader.core.lifecycle.lease_ends_ns
+    before = len(leader.node.effects)
+    assert [errors(one) for one in leader.asked(produce(0))] == [[Error.NOT_LEADER_OR_FOLLOWER]]
+    bodies = [one.body for one in leader.node.effects[before:] if isinstance(one, e.Note)]
+    kinds = [type(one) for one in bodies if isinstance(one, BrokerStateChanged | RequestRefused)]
+    assert kinds == [BrokerStateChanged, RequestRefused]
+
+
+def test_a_request_about_messages_has_a_broker_look_at_no_metadata(alone: Leader) -> None:
+    """Most requests are, and the metadata are as they were."""
+    looked = alone.core.committed.advance = Mock(wraps=alone.core.committed.advance)
+    alone.asked(produce(0))
+    alone.asked(read(0))
+    alone.fetched(0)
+    assert looked.call_count == 0
+    alone.broker.learns()
+    assert looked.call_count == 1
 
 
 def test_all_writes_that_wait_are_refused_once_when_the_lease_ends() -> None:
