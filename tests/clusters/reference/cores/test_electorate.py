@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.quorum.raft.electorate import Electorate, voters_record
 from fencepost_clusters.reference.core.quorum.raft.policies import RaftPolicies
@@ -35,6 +37,15 @@ def test_a_broker_follows_the_voters_of_each_answer() -> None:
         one.learn(endpoints(*nodes))
         assert one.voters == {n: (f"c-{n - 100}", 9093) for n in nodes}
         assert one.endpoints() == endpoints(*nodes)
+
+
+def test_a_broker_looks_at_the_same_voters_once() -> None:
+    """Each answer to a fetch names them."""
+    follow = Mock(side_effect=lambda learned, bootstrap: learned)
+    one = Electorate({}, (("c-1", 9093),), RaftPolicies(voters_to_follow=follow), Outbox())
+    for nodes in ((101, 102), (101, 102), (101, 103)):
+        one.learn(endpoints(*nodes))
+    assert follow.call_count == 2
 
 
 def test_a_controller_knows_its_voters_and_those_that_another_controller_names() -> None:
