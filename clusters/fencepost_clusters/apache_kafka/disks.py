@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from zlib import crc32
 
 from msgspec import Struct
 
 from fencepost import Layout, Remains, Slot, Supplied
+from fencepost_clusters.apache_kafka.beside_segments import found_beside
 from fencepost_clusters.apache_kafka.metadata.on_disk import metadata_states
 from fencepost_clusters.apache_kafka.metadata.schema import Schema
 from fencepost_clusters.apache_kafka.metadata.snapshot import METADATA_TOPIC
@@ -60,16 +62,22 @@ def stored_batches(data: bytes) -> Iterator[StoredBatch]:
         at = until
 
 
-def segments(disks: Mapping[str, Path], slots: Sequence[Slot]) -> Iterator[SegmentFound]:
-    """The segments on the disks of these slots, by slot, partition and offset."""
+def logs(disks: Mapping[str, Path], slots: Sequence[Slot]) -> Iterator[tuple[Slot, _Place, Path]]:
+    """The folders of logs on the disks of these slots, by slot and partition."""
     cleaned = {place for disk in disks.values() for place in _checkpoint(disk / _CLEANED)}
     for slot in slots:
+        for log in sorted(disks[slot.name].glob("*-*")):
+            place = _place(log)
+            if place is not None and place not in cleaned:
+                yield slot, place, log
+
+
+def segments(disks: Mapping[str, Path], slots: Sequence[Slot]) -> Iterator[SegmentFound]:
+    """The segments on the disks of these slots, by slot, partition and offset."""
+    for slot, of_slot in groupby(logs(disks, slots), key=lambda one: one[0]):
         disk = disks[slot.name]
         starts, watermarks = _checkpoint(disk / _STARTS), _checkpoint(disk / _WATERMARKS)
-        for log in sorted(disk.glob("*-*")):
-            place = _place(log)
-            if place is None or place in cleaned:
-                continue
+        for _, place, log in of_slot:
             topic_id = _topic_id(log / "partition.metadata")
             for path in sorted(log.glob("*.log")):
                 first = int(path.stem)
@@ -96,13 +104,18 @@ def segments(disks: Mapping[str, Path], slots: Sequence[Slot]) -> Iterator[Segme
 def supplied(
     remains: Remains, layout: Layout, schemas: Mapping[int, Schema] | None = None
 ) -> Sequence[Supplied]:
-    """The segments, and with schemas the states of the metadata, as events at the end of the run.
+    """The segments, what is beside them, and with schemas the states of the metadata, as events at
+    the end of the run.
 
     Raises Undecodable for metadata records that no schema describes.
     """
     ended_ns = max((event.at_ns for event in remains.events), default=0)
     slots = [slot for slot in layout.slots if slot.role in (Role.CONTROLLER, Role.BROKER)]
     found: list[Struct] = list(segments(remains.disks, slots))
+    for slot, (topic, partition), log in logs(remains.disks, slots):
+        found += found_beside(
+            log, slot=slot.name, node_id=slot.node_id, topic=topic, partition=partition
+        )
     if schemas is not None:
         found += metadata_states(remains.disks, slots, schemas)
     return [Supplied(ended_ns, one) for one in found]

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from fencepost import Clause, KnownFinding, Rule, System, Workload, hookimpl
+from fencepost_clusters.apache_kafka.beside_segments import LeaderEpochsFound, ProducersFound
 from fencepost_clusters.apache_kafka.cluster import METRICS_READER, OBSERVER, KRaft
 from fencepost_clusters.apache_kafka.findings import known_findings
 from fencepost_clusters.apache_kafka.log_memory import (
@@ -25,9 +26,10 @@ from fencepost_clusters.apache_kafka.zookeeper_mode.cluster import ZooKeeperMode
 @hookimpl
 def fencepost_event_kinds() -> Sequence[type[Struct]]:
     """The kinds about a broker's session, a controller's quorum and its failures, a node's metrics
-    page, and the metadata on disks."""
+    page, and the metadata, leader epochs and producers on disks."""
     of_logs = (SessionConfigured, QuorumConfigured, ControllerFailed)
-    return (*of_logs, MetricsObserved, MetadataStateFound)
+    of_disks = (MetadataStateFound, LeaderEpochsFound, ProducersFound)
+    return (*of_logs, MetricsObserved, *of_disks)
 
 
 @hookimpl

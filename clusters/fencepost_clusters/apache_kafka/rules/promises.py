@@ -9,8 +9,8 @@ to `KR-15` compare leaders with the logs of their followers, `KR-16` to `KR-20` 
 as controllers answer them, `KR-21`, `KR-22` and `KR-29` about records, `KR-23` to `KR-25` and
 `KR-30` about the metadata that nodes apply and hold, `KR-26` about disks, `KR-27` and
 `KR-28` about answers, and `KR-31` and `KR-32` about replicas that restart or follow another leader.
-`KR-33` and `KR-34` are about new partitions, `KR-35` is about new voters, and `KR-36` about
-failures of a controller.
+`KR-33` and `KR-34` are about new partitions, `KR-35` is about new voters, `KR-36` about
+failures of a controller, and `KR-37` and `KR-38` about the files beside a replica's segments.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 
 from fencepost import Clause, Rule
 from fencepost_clusters.apache_kafka.rules import answers as rules_answers
+from fencepost_clusters.apache_kafka.rules import beside_segments as rules_beside
 from fencepost_clusters.apache_kafka.rules import created as rules_created
 from fencepost_clusters.apache_kafka.rules import deleted as rules_deleted
 from fencepost_clusters.apache_kafka.rules import epochs as rules_epochs
@@ -210,6 +211,16 @@ CLAUSES: Sequence[Clause] = tuple(
             "An active controller answers with an error what it cannot carry out, and does not "
             "give its leadership up for it.",
         ),
+        (
+            "KR-37",
+            "The leader epochs that a replica stores beside its log are those of its batches "
+            "(KIP-101).",
+        ),
+        (
+            "KR-38",
+            "What a replica stores of producers as of an offset is what the batches below that "
+            "offset say of them.",
+        ),
     )
 )
 
@@ -250,4 +261,6 @@ RULES: Sequence[Rule[Any]] = (
     rules_answers.UnregisteredAnswersNone(),
     rules_voters.FollowsNewVoters(),
     rules_failures.CarriesOn(),
+    rules_beside.EpochsAreThoseOfBatches(),
+    rules_beside.ProducersAreThoseOfBatches(),
 )

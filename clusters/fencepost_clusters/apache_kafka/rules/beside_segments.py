@@ -1,0 +1,143 @@
+"""Rules about what a replica's folder holds beside the segments of its log (KR-37, KR-38).
+
+Both are files of one process, and are compared with the batches that the same disk has: a process
+that wrote one of them wrongly would truncate by it, or refuse a producer, after its next start.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, final
+
+from msgspec import Struct
+
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost_clusters.apache_kafka.beside_segments import LeaderEpochsFound, ProducersFound
+from fencepost_clusters.apache_kafka.rules.keys import NOTHING
+from fencepost_kafka import SegmentFound, StoredBatch
+
+SEQUENCES = 1 << 31
+"""How many sequence numbers there are: the one after the highest is 0."""
+
+
+def by_log(event: Event) -> Sequence[Key]:
+    """The slot, the topic and the partition of a log on a disk."""
+    body: Any = event.body
+    return ((body.slot, body.topic, body.partition),)
+
+
+@dataclass(slots=True)
+class _Folder:
+    batches: list[StoredBatch] = field(default_factory=list)
+    end: int = 0
+    epochs: tuple[LeaderEpochsFound, Cause] | None = None
+    snapshots: list[tuple[ProducersFound, Cause]] = field(default_factory=list)
+
+    def take(self, event: Event) -> None:
+        match event.body:
+            case SegmentFound() as body:
+                self.batches += body.batches()
+                self.end = max(self.end, body.log_end)
+            case LeaderEpochsFound() as body:
+                self.epochs = body, event.ref
+            case ProducersFound() as body:
+                self.snapshots.append((body, event.ref))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class EpochsAreThoseOfBatches:
+    """KR-37. Exercised by a log whose batches are of two epochs or more."""
+
+    clause: str = "KR-37"
+    kinds: frozenset[type[Struct]] = frozenset({SegmentFound, LeaderEpochsFound})
+    keys = staticmethod(by_log)
+
+    def start(self, key: Key) -> _Folder:
+        return _Folder()
+
+    def step(self, state: _Folder, event: Event) -> tuple[_Folder, Sequence[Finding]]:
+        state.take(event)
+        return state, NOTHING
+
+    def end(self, state: _Folder, end: RunEnd) -> Sequence[Finding]:
+        if state.epochs is None:
+            return NOTHING
+        body, ref = state.epochs
+        for batch in state.batches:
+            if batch.leader_epoch < 0:
+                continue  # of a format without epochs
+            stored = _epoch_at(body, batch.base_offset)
+            if stored != batch.leader_epoch:
+                says = f"epoch {stored}" if stored >= 0 else "no epoch"
+                message = (
+                    f"the disk of {body.slot} has a batch of epoch {batch.leader_epoch} at offset "
+                    f"{batch.base_offset} of {body.topic}-{body.partition}, and beside it {says} "
+                    "for that offset"
+                )
+                return (Violated(ref, Evidence.SELF, message),)
+        several = len({batch.leader_epoch for batch in state.batches}) > 1
+        return (Exercised(ref, Evidence.SELF),) if several else NOTHING
+
+
+def _epoch_at(body: LeaderEpochsFound, offset: int) -> int:
+    """The last epoch that starts at or before an offset; -1 if none does."""
+    place = bisect_right(body.starts, offset)
+    return body.epochs[place - 1] if place else -1
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ProducersAreThoseOfBatches:
+    """KR-38. A producer of which the log has no batch any more is not judged. Exercised by each
+    snapshot that has a producer of one of the log's batches."""
+
+    clause: str = "KR-38"
+    kinds: frozenset[type[Struct]] = frozenset({SegmentFound, ProducersFound})
+    keys = staticmethod(by_log)
+
+    def start(self, key: Key) -> _Folder:
+        return _Folder()
+
+    def step(self, state: _Folder, event: Event) -> tuple[_Folder, Sequence[Finding]]:
+        state.take(event)
+        return state, NOTHING
+
+    def end(self, state: _Folder, end: RunEnd) -> Sequence[Finding]:
+        found: list[Finding] = []
+        for body, ref in state.snapshots:
+            if body.offset > state.end:
+                continue  # the log has been cut below it
+            last = {
+                batch.producer_id: batch
+                for batch in state.batches
+                if batch.producer_id >= 0 <= batch.base_sequence and batch.end <= body.offset
+            }
+            wrong = next(_differences(body, last), "")
+            if wrong:
+                message = (
+                    f"the disk of {body.slot} says at offset {body.offset} of "
+                    f"{body.topic}-{body.partition} that {wrong}"
+                )
+                found.append(Violated(ref, Evidence.SELF, message))
+            elif last:
+                found.append(Exercised(ref, Evidence.SELF))
+        return found
+
+
+def _differences(body: ProducersFound, last: dict[int, StoredBatch]) -> Iterator[str]:
+    """How a snapshot differs from the last batch of each producer, in words."""
+    columns = (body.producer_ids, body.producer_epochs, body.last_sequences, body.last_offsets)
+    known = {row[0]: row[1:] for row in zip(*columns, strict=True)}
+    for producer, batch in last.items():
+        sequence = (batch.base_sequence + batch.end - batch.base_offset - 1) % SEQUENCES
+        stored = batch.producer_epoch, sequence, batch.end - 1
+        if producer not in known:
+            yield f"producer {producer} is unknown, which wrote offset {batch.end - 1}"
+        elif known[producer] != stored:
+            yield (
+                f"producer {producer} wrote last, as (epoch, sequence, offset), "
+                f"{known[producer]}, and its last batch has {stored}"
+            )

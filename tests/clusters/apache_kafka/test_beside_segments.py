@@ -1,0 +1,237 @@
+"""What is read beside the segments of Kafka's logs, after bytes that Kafka 4.3.1 wrote, and the
+rules that compare it with the batches (KR-37, KR-38)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.clusters.apache_kafka.kraft_histories import verdict
+
+from fencepost import Evidence
+from fencepost.testing import HistoryBuilder, Outcome
+from fencepost_clusters.apache_kafka.beside_segments import (
+    LeaderEpochsFound,
+    ProducersFound,
+    found_beside,
+    leader_epochs,
+    producers,
+)
+from fencepost_kafka import SegmentFound
+
+SNAPSHOT = (Path(__file__).parent / "samples" / "4.3.1-producers.snapshot").read_bytes()
+"""One producer, the last message of which has sequence number 66 and offset 201."""
+EPOCHS = "0\n3\n0 0\n2 13\n5 40\n"
+
+
+# ----------------------------------------------------------------------------------------- reading
+
+
+def test_the_producers_of_a_snapshot() -> None:
+    assert producers(SNAPSHOT) == [(0, 0, 66, 201)]
+
+
+def test_a_snapshot_without_producers() -> None:
+    """That of the metadata's log, as Kafka 4.3.1 wrote it."""
+    assert producers(bytes.fromhex("000148674bc700000000")) == []
+
+
+def test_a_snapshot_that_kafka_would_not_load_is_not_read() -> None:
+    for size in range(len(SNAPSHOT)):
+        assert producers(SNAPSHOT[:size]) is None
+    for at in (0, 2, 12, len(SNAPSHOT) - 1):
+        damaged = bytearray(SNAPSHOT)
+        damaged[at] ^= 1
+        assert producers(bytes(damaged)) is None
+    assert producers(SNAPSHOT + b"\0") == producers(SNAPSHOT), "what follows does not count"
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (EPOCHS, [(0, 0), (2, 13), (5, 40)]),
+        ("0\n0\n", []),
+        ("0\n2\n0 0\n2 1x\n", [(0, 0)]),
+        ("", []),
+    ],
+)
+def test_the_leader_epochs_beside_a_log(
+    tmp_path: Path, content: str, found: list[tuple[int, int]]
+) -> None:
+    assert list(leader_epochs(tmp_path)) == []
+    (tmp_path / "leader-epoch-checkpoint").write_text(content)
+    assert list(leader_epochs(tmp_path)) == found
+
+
+def test_a_folder_has_leader_epochs_and_a_snapshot_at_each_offset(tmp_path: Path) -> None:
+    (tmp_path / "leader-epoch-checkpoint").write_text(EPOCHS)
+    for name in ("00000000000000000340", "00000000000000000210", "cleaned"):
+        (tmp_path / f"{name}.snapshot").write_bytes(SNAPSHOT)
+    epochs, *snapshots = found_beside(
+        tmp_path, slot="broker-1", node_id=1, topic="orders", partition=0
+    )
+    assert isinstance(epochs, LeaderEpochsFound)
+    assert (epochs.epochs, epochs.starts) == ((0, 2, 5), (0, 13, 40))
+    assert [one.offset for one in snapshots if isinstance(one, ProducersFound)] == [210, 340]
+    assert epochs.sentence() == "the disk of broker-1 has 3 leader epochs of orders-0"
+    assert snapshots[0].sentence() == (
+        "the disk of broker-1 has 1 producers of orders-0 at offset 210"
+    )
+
+
+# ------------------------------------------------------------------------------------------- rules
+
+Batch = tuple[int, int, int, int]
+"""The first offset, the end, the leader epoch and the first sequence number."""
+BATCHES: tuple[Batch, ...] = ((0, 3, 0, 0), (3, 4, 0, 3), (4, 10, 2, 4))
+
+
+def stored(*batches: Batch, producer: int = 7, slot: str = "broker-1") -> HistoryBuilder:
+    """The log of a partition on a disk, all of whose batches one producer wrote."""
+    h = HistoryBuilder()
+    body = SegmentFound(
+        slot=slot,
+        node_id=1,
+        topic="orders",
+        topic_id="a",
+        partition=0,
+        log_start=0,
+        log_end=batches[-1][1],
+        high_watermark=0,
+        base_offsets=tuple(one[0] for one in batches),
+        ends=tuple(one[1] for one in batches),
+        leader_epochs=tuple(one[2] for one in batches),
+        digests=("",) * len(batches),
+        producer_ids=(producer,) * len(batches),
+        producer_epochs=(1,) * len(batches),
+        base_sequences=tuple(one[3] for one in batches),
+    )
+    h.add("harness", body)
+    return h
+
+
+def epochs(h: HistoryBuilder, *entries: tuple[int, int], slot: str = "broker-1") -> HistoryBuilder:
+    body = LeaderEpochsFound(
+        slot=slot,
+        node_id=1,
+        topic="orders",
+        partition=0,
+        epochs=tuple(one[0] for one in entries),
+        starts=tuple(one[1] for one in entries),
+    )
+    h.add("harness", body)
+    return h
+
+
+def knows(
+    h: HistoryBuilder, offset: int, *entries: tuple[int, int, int, int], slot: str = "broker-1"
+) -> HistoryBuilder:
+    body = ProducersFound(
+        slot=slot,
+        node_id=1,
+        topic="orders",
+        partition=0,
+        offset=offset,
+        producer_ids=tuple(one[0] for one in entries),
+        producer_epochs=tuple(one[1] for one in entries),
+        last_sequences=tuple(one[2] for one in entries),
+        last_offsets=tuple(one[3] for one in entries),
+    )
+    h.add("harness", body)
+    return h
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [((0, 0), (2, 4)), ((0, 0), (1, 4), (2, 4)), ((0, 0), (2, 4), (3, 10))],
+    ids=["those of the batches", "one without a batch", "one that begins at the end"],
+)
+def test_epochs_in_whose_ranges_the_batches_lie_exercise_kr_37(
+    entries: tuple[tuple[int, int], ...],
+) -> None:
+    found = verdict(epochs(stored(*BATCHES), *entries), "KR-37")
+    assert (found.verdict, found.exercised) == (Outcome.HOLDS, 1)
+
+
+@pytest.mark.parametrize(
+    ("entries", "says"),
+    [
+        (((0, 0), (2, 3)), "a batch of epoch 0 at offset 3 of orders-0, and beside it epoch 2"),
+        (((0, 0), (2, 5)), "a batch of epoch 2 at offset 4 of orders-0, and beside it epoch 0"),
+        (((0, 1), (2, 4)), "a batch of epoch 0 at offset 0 of orders-0, and beside it no epoch"),
+        ((), "a batch of epoch 0 at offset 0 of orders-0, and beside it no epoch"),
+    ],
+)
+def test_a_batch_outside_the_range_of_its_epoch_breaks_kr_37(
+    entries: tuple[tuple[int, int], ...], says: str
+) -> None:
+    found = verdict(epochs(stored(*BATCHES), *entries), "KR-37")
+    assert (found.violated, found.violations[0].evidence) == (1, Evidence.SELF)
+    assert says in found.violations[0].message
+
+
+def test_one_epoch_and_batches_without_any_exercise_nothing() -> None:
+    old = (0, 3, -1, -1)
+    for batches in (((0, 3, 0, 0),), (old, (3, 4, 0, 0))):
+        h = epochs(stored(*batches), (0, batches[-1][0]))
+        assert verdict(h, "KR-37").violated == 0
+    assert verdict(epochs(stored((0, 3, 0, 0)), (0, 0)), "KR-37").exercised == 0
+
+
+def test_the_log_of_another_disk_says_nothing_of_this_one() -> None:
+    h = epochs(stored(*BATCHES), (0, 0), slot="broker-2")
+    knows(h, 10, slot="broker-2")
+    for clause in ("KR-37", "KR-38"):
+        assert verdict(h, clause).verdict is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(("offset", "last"), [(10, (9, 9)), (9, (3, 3)), (4, (3, 3)), (3, (2, 2))])
+def test_a_producers_last_message_below_the_offset_exercises_kr_38(
+    offset: int, last: tuple[int, int]
+) -> None:
+    found = verdict(knows(stored(*BATCHES), offset, (7, 1, *last)), "KR-38")
+    assert (found.verdict, found.exercised) == (Outcome.HOLDS, 1)
+
+
+@pytest.mark.parametrize(
+    ("entries", "says"),
+    [
+        ([(7, 1, 9, 8)], "wrote last, as (epoch, sequence, offset), (1, 9, 8)"),
+        ([(7, 1, 8, 9)], "and its last batch has (1, 9, 9)"),
+        ([(7, 0, 9, 9)], "producer 7 wrote last"),
+        ([(8, 1, 9, 9)], "producer 7 is unknown, which wrote offset 9"),
+        ([], "producer 7 is unknown, which wrote offset 9"),
+    ],
+)
+def test_another_last_message_breaks_kr_38(
+    entries: list[tuple[int, int, int, int]], says: str
+) -> None:
+    found = verdict(knows(stored(*BATCHES), 10, *entries), "KR-38")
+    assert (found.violated, found.violations[0].evidence) == (1, Evidence.SELF)
+    assert "the disk of broker-1 says at offset 10 of orders-0" in found.violations[0].message
+    assert says in found.violations[0].message
+
+
+def test_a_producer_whose_id_is_0_is_one() -> None:
+    h = knows(stored(*BATCHES, producer=0), 10)
+    assert verdict(h, "KR-38").violated == 1
+
+
+def test_sequence_numbers_begin_again_at_0_after_the_highest() -> None:
+    """KIP-98."""
+    h = knows(stored((0, 4, 0, 2**31 - 2)), 4, (7, 1, 1, 3))
+    assert verdict(h, "KR-38").verdict is Outcome.HOLDS
+
+
+def test_a_producer_whose_batches_are_gone_and_a_snapshot_past_the_log_prove_nothing() -> None:
+    h = knows(stored(*BATCHES, producer=-1), 10, (7, 1, 9, 9))
+    knows(h, 11)
+    assert verdict(h, "KR-38").verdict is Outcome.NOT_EXERCISED
+    h = knows(stored(*BATCHES), 11)
+    assert verdict(h, "KR-38").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_batch_that_is_no_write_of_a_producer_does_not_count() -> None:
+    """The end of a transaction has its producer's id, and no sequence number."""
+    h = knows(stored((0, 1, 0, -1)), 1)
+    assert verdict(h, "KR-38").verdict is Outcome.NOT_EXERCISED
