@@ -1,88 +1,29 @@
-"""The rules for Kafka's own promises about epochs: violations, near misses, undecided histories."""
+"""The rules about epochs that begin, and those that end in time (KR-09, KR-10): violations, near
+misses and undecided histories."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 from tests.clusters.apache_kafka.kraft_histories import OBSERVER, ended, verdict
-
-from fencepost import Administered, FaultHealed, FaultInjected, NodeStarted, ProcessExited, Stalled
-from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_clusters.apache_kafka.log_memory import QuorumConfigured
-from fencepost_kafka import (
-    ControllerElected,
-    ControllerResigned,
-    PartitionCommitted,
-    QuorumLearned,
-    ResignReason,
+from tests.clusters.apache_kafka.quorum_histories import (
+    BOUND_MS,
+    MS,
+    ONE,
+    THREE,
+    TWO,
+    Pair,
+    around,
+    cut,
+    elected,
+    healed,
+    paused,
+    quorum,
+    resigned,
 )
 
-MS = 1_000_000
-FETCH_MS = 1_500
-BOUND_MS = FETCH_MS * 3 // 2 + 1_000
-AWAY_MS = 2 * FETCH_MS
-ONE, TWO, THREE = "controller-1#1", "controller-2#1", "controller-3#1"
-SLOTS = ("controller-1", "controller-2", "controller-3")
-Pair = tuple[str, str]
-
-
-def quorum() -> HistoryBuilder:
-    """Three controllers, of which the first is active in epoch 4."""
-    h = HistoryBuilder()
-    for number, process in enumerate((ONE, TWO, THREE), 101):
-        h.add(process, NodeStarted(role="controller", node_id=number, incarnation="", log_end=-1))
-        h.add(process, QuorumConfigured(node_id=number, fetch_timeout_ms=FETCH_MS))
-    elected(h, ONE, 4)
-    return h
-
-
-def elected(h: HistoryBuilder, process: str, epoch: int) -> None:
-    h.add(process, ControllerElected(epoch=epoch, log_end=9, last_epoch=-1))
-
-
-def resigned(h: HistoryBuilder, reason: ResignReason = "no_majority", epoch: int = 4) -> None:
-    h.add(ONE, ControllerResigned(epoch=epoch, reason=reason))
-
-
-def around(slot: str) -> list[Pair]:
-    """Both directions of the links between a controller and the others."""
-    others = [one for one in SLOTS if one != slot]
-    return [pair for one in others for pair in ((slot, one), (one, slot))]
-
-
-def cut(
-    h: HistoryBuilder,
-    pairs: Sequence[Pair],
-    fault: str = "partition-1",
-    *,
-    receipt: bool = True,
-    kind: str = "partition",
-) -> None:
-    h.add(
-        "harness",
-        FaultInjected(
-            fault_id=fault,
-            fault=kind,
-            targets=tuple(sorted({slot for pair in pairs for slot in pair})),
-            receipt=receipt,
-            evidence="seen",
-            directions=tuple(" -> ".join(pair) for pair in pairs),
-        ),
-    )
-
-
-def paused(h: HistoryBuilder, process: str, fault: str = "pause-1") -> None:
-    body = FaultInjected(
-        fault_id=fault, fault="pause", targets=(process,), receipt=True, evidence="seen"
-    )
-    h.add("harness", body)
-
-
-def healed(h: HistoryBuilder, fault: str = "partition-1", began_ns: int = 0) -> None:
-    body = FaultHealed(fault_id=fault, receipt=True, evidence="seen", began_at_ns=began_ns)
-    h.add("harness", body)
-
+from fencepost import NodeStarted, Stalled
+from fencepost.testing import HistoryBuilder, Outcome
+from fencepost_kafka import ControllerResigned, PartitionCommitted, QuorumLearned
 
 # ------------------------------------------------------------------------------------------ KR-09
 
@@ -338,161 +279,3 @@ def test_a_partition_without_a_leader_and_an_older_record_are_not_judged() -> No
     led(h, 10, 4, (1, 2))
     led(h, 20, 4, (1, 2))
     assert verdict(h, "KR-10").verdict is Outcome.NOT_EXERCISED
-
-
-# ------------------------------------------------------------------------------------------ KR-11
-
-
-def away(h: HistoryBuilder, slot: str = "controller-3", for_ms: int = AWAY_MS) -> None:
-    """A controller is cut off from the others, and returns."""
-    cut(h, around(slot))
-    h.after(for_ms)
-    healed(h)
-
-
-def test_a_return_that_deposes_the_active_controller_breaks_kr_11() -> None:
-    h = quorum()
-    away(h)
-    h.after(200)
-    resigned(h, "higher_epoch")
-    broken = verdict(h, "KR-11")
-    assert broken.violated == 1
-    assert broken.violations[0].message == (
-        f"{ONE} lost the leadership of epoch 4 when controller-3 returned, which had been cut off "
-        "from all other voters"
-    )
-
-
-def test_a_controller_that_is_deposed_before_the_healing_is_recorded_counts() -> None:
-    for before_ms, broken in ((100, 1), (300, 0)):
-        h = quorum()
-        cut(h, around("controller-3"))
-        h.after(AWAY_MS)
-        began_ns = h.now_ns + 200 * MS
-        h.after(300 - before_ms)
-        resigned(h, "higher_epoch")
-        h.after(before_ms)
-        healed(h, began_ns=began_ns)
-        assert verdict(h, "KR-11").violated == broken, before_ms
-
-
-def test_a_controller_that_goes_on_after_a_return_exercises_kr_11() -> None:
-    h = quorum()
-    away(h)
-    h.after(AWAY_MS + 1)
-    elected(h, TWO, 9)
-    assert verdict(h, "KR-11").verdict is Outcome.HOLDS
-
-
-def test_a_controller_that_is_deposed_much_later_exercises_kr_11() -> None:
-    h = quorum()
-    away(h)
-    h.after(AWAY_MS + 100)
-    resigned(h, "higher_epoch")
-    assert verdict(h, "KR-11").verdict is Outcome.HOLDS
-
-
-def test_a_controller_that_was_asked_to_end_was_not_deposed_by_a_return() -> None:
-    """It names its successor. The harness records the signal once the process has ended."""
-    for asked_ms, broken in ((100, 0), (300, 1)):
-        h = quorum()
-        away(h)
-        asked_ns = h.now_ns + asked_ms * MS
-        resigned(h.after(200), "higher_epoch")
-        h.after(400).add("harness", ProcessExited(ended=ONE, exit_code=0, signal=0, expected=True))
-        ending = FaultInjected(
-            fault_id="terminate-1", fault="terminate", targets=(ONE,), receipt=True,
-            evidence="seen", began_at_ns=asked_ns,
-        )  # fmt: skip
-        h.add("harness", ending)
-        assert verdict(h, "KR-11").violated == broken, asked_ms
-
-
-def test_a_change_of_voters_decides_nothing_for_kr_11() -> None:
-    h = quorum()
-    away(h)
-    asked = Administered(operation="remove_voter", arguments="{}", targets=("controller-1",))
-    h.add("harness", asked)
-    resigned(h.after(200), "higher_epoch")
-    assert verdict(h, "KR-11").verdict is Outcome.NOT_EXERCISED
-
-
-def test_a_controller_that_lost_its_majority_was_not_deposed_by_a_return() -> None:
-    h = quorum()
-    away(h)
-    h.after(200)
-    resigned(h, "no_majority")
-    assert verdict(h, "KR-11").verdict is Outcome.NOT_EXERCISED
-
-
-def test_a_voter_that_was_away_for_a_moment_is_no_candidate() -> None:
-    h = quorum()
-    away(h, for_ms=AWAY_MS - 5)
-    h.after(200)
-    resigned(h, "higher_epoch")
-    assert verdict(h, "KR-11").verdict is Outcome.NOT_EXERCISED
-
-
-def test_the_return_of_the_active_controller_is_not_judged_by_kr_11() -> None:
-    h = quorum()
-    away(h, "controller-1")
-    h.after(200)
-    resigned(h, "higher_epoch")
-    assert verdict(h, "KR-11").verdict is Outcome.NOT_EXERCISED
-
-
-def test_a_voter_that_some_link_still_joined_did_not_return() -> None:
-    h = quorum()
-    cut(h, around("controller-3")[:3])
-    h.after(AWAY_MS)
-    healed(h)
-    h.after(200)
-    resigned(h, "higher_epoch")
-    assert verdict(h, "KR-11").verdict is Outcome.NOT_EXERCISED
-
-
-def test_what_else_acts_upon_the_quorum_leaves_kr_11_alone() -> None:
-    for trouble in (
-        lambda h: paused(h, TWO),
-        lambda h: cut(h, [("controller-1", "controller-2")], "cut-2"),
-        lambda h: ended(h, TWO),
-    ):
-        h = quorum()
-        trouble(h)
-        away(h)
-        h.after(200)
-        resigned(h, "higher_epoch")
-        assert verdict(h, "KR-11").verdict is Outcome.NOT_EXERCISED
-        h = quorum()
-        away(h)
-        trouble(h)
-        h.after(200)
-        resigned(h, "higher_epoch")
-        assert verdict(h, "KR-11").verdict is Outcome.NOT_EXERCISED
-    for unrelated in (
-        lambda h: paused(h, "broker-1#1"),
-        lambda h: cut(h, [("controller-1", "broker-2")], "cut-2"),
-        lambda h: ended(h, "broker-1#1"),
-    ):
-        h = quorum()
-        unrelated(h)
-        away(h)
-        unrelated(h)
-        h.after(200)
-        resigned(h, "higher_epoch")
-        assert verdict(h, "KR-11").violated == 1
-
-
-def test_a_stall_leaves_kr_11_open() -> None:
-    h = quorum()
-    away(h)
-    h.after(200)
-    h.add(TWO, Stalled(stalled_ns=200 * MS))
-    resigned(h, "higher_epoch")
-    assert verdict(h, "KR-11").verdict is Outcome.UNKNOWN
-
-
-def test_a_run_that_is_cut_short_after_a_return_does_not_exercise_kr_11() -> None:
-    h = quorum()
-    away(h)
-    assert verdict(h, "KR-11", complete=False).verdict is not Outcome.HOLDS

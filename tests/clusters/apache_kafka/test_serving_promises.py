@@ -1,0 +1,210 @@
+"""The rules about brokers' answers, writes and leaderships until their end (KR-03 to KR-05), each
+with a violation, a near miss and a history that decides nothing."""
+
+from __future__ import annotations
+
+from tests.clusters.apache_kafka.kraft_histories import (
+    FIRST,
+    OBSERVER,
+    PEER,
+    begun,
+    record,
+    verdict,
+)
+
+from fencepost.testing import HistoryBuilder, Outcome
+from fencepost_kafka import (
+    BrokerStateChanged,
+    BrokerStopping,
+    FollowingStarted,
+    LeadershipStarted,
+    MetadataApplied,
+    PartitionCommitted,
+    ProbeCompleted,
+)
+
+# ------------------------------------------------------------------------------------------ KR-03
+
+
+def asked(h: HistoryBuilder, *named: int) -> None:
+    h.add(
+        "clients/probe-1#1",
+        ProbeCompleted(
+            operation="op-1",
+            api="Metadata",
+            broker=2,
+            slot="broker-2",
+            topic="orders",
+            partition=-1,
+            outcome="answered",
+            error="",
+            records=0,
+            base_offset=-1,
+            sent_at_ns=h.now_ns,
+            brokers=named,
+        ),
+    )
+
+
+def fenced_and_applied() -> HistoryBuilder:
+    h = begun()
+    record(h, 20, fenced=True)
+    h.add(PEER, MetadataApplied(offset=20, epoch=1))
+    return h.after(600)
+
+
+def test_a_fenced_broker_that_is_named_breaks_kr_03() -> None:
+    h = fenced_and_applied()
+    asked(h, 1, 2)
+    assert "named broker 1, which is fenced" in verdict(h, "KR-03").violations[0].message
+
+
+def test_a_fenced_broker_that_is_left_out_exercises_kr_03() -> None:
+    h = fenced_and_applied()
+    asked(h, 2)
+    assert verdict(h, "KR-03").verdict is Outcome.HOLDS
+
+
+def test_a_broker_that_had_not_applied_the_fencing_may_name_it() -> None:
+    h = begun()
+    record(h, 20, fenced=True)
+    h.add(PEER, MetadataApplied(offset=19, epoch=1))
+    h.after(600)
+    asked(h, 1, 2)
+    assert verdict(h, "KR-03").verdict is Outcome.NOT_EXERCISED
+
+
+def test_an_unfencing_that_is_recorded_late_but_was_applied_excuses() -> None:
+    h = fenced_and_applied()
+    h.add(PEER, MetadataApplied(offset=25, epoch=1))
+    asked(h, 1, 2)
+    record(h, 24, fenced=False)
+    assert verdict(h, "KR-03").verdict is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ KR-04
+
+
+def partition(h: HistoryBuilder, offset: int, leader: int, *isr: int) -> None:
+    h.add(
+        OBSERVER,
+        PartitionCommitted(
+            offset=offset,
+            topic="orders",
+            partition=0,
+            leader=leader,
+            leader_epoch=offset,
+            isr=isr,
+            replicas=(1, 2),
+        ),
+    )
+
+
+def stopping() -> HistoryBuilder:
+    h = begun()
+    partition(h, 12, 1, 1, 2)
+    h.add(FIRST, BrokerStopping(broker_id=1, state="ACTIVE", global_state="", limit_ms=300_000))
+    return h
+
+
+def left(h: HistoryBuilder, applied: int) -> None:
+    h.add(FIRST, MetadataApplied(offset=applied, epoch=1))
+    h.add(
+        FIRST,
+        BrokerStateChanged(
+            broker_id=1, old="ACTIVE", new="SHUTDOWN", broker_epoch=10, reason="shutdown_granted"
+        ),
+    )
+
+
+def test_a_broker_that_leaves_while_it_leads_breaks_kr_04() -> None:
+    h = stopping()
+    left(h, applied=15)
+    partition(h, 16, 2, 2)
+    broken = verdict(h, "KR-04")
+    assert f"{FIRST} left the cluster leading orders-0" in broken.violations[0].message
+
+
+def test_a_broker_that_leaves_once_its_leaderships_are_moved_exercises_kr_04() -> None:
+    h = stopping()
+    partition(h, 14, 2, 2)
+    left(h, applied=15)
+    assert verdict(h, "KR-04").verdict is Outcome.HOLDS
+
+
+def test_a_move_that_is_recorded_late_but_was_applied_excuses() -> None:
+    h = stopping()
+    left(h, applied=15)
+    partition(h, 15, 2, 2)
+    assert verdict(h, "KR-04").verdict is Outcome.HOLDS
+
+
+def test_a_partition_that_no_other_broker_could_lead_keeps_no_broker() -> None:
+    h = begun()
+    partition(h, 12, 1, 1)
+    h.add(FIRST, BrokerStopping(broker_id=1, state="ACTIVE", global_state="", limit_ms=300_000))
+    left(h, applied=15)
+    assert verdict(h, "KR-04").verdict is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ KR-05
+
+
+def produced(h: HistoryBuilder, outcome: str, error: str = "") -> None:
+    h.add(
+        "clients/probe-1#1",
+        ProbeCompleted(
+            operation="op-1",
+            api="Produce",
+            broker=1,
+            slot="broker-1",
+            topic="orders",
+            partition=0,
+            outcome=outcome,
+            error=error,
+            records=0,
+            base_offset=-1,
+            sent_at_ns=h.now_ns,
+        ),
+    )
+
+
+def following() -> HistoryBuilder:
+    h = HistoryBuilder()
+    h.add(
+        FIRST,
+        FollowingStarted(
+            topic="orders", partition=0, leader=2, leader_epoch=3, log_end=10, high_watermark=9
+        ),
+    )
+    return h
+
+
+def test_a_produce_that_a_follower_stores_breaks_kr_05() -> None:
+    h = following()
+    produced(h, "answered")
+    assert f"{FIRST} stored a message" in verdict(h, "KR-05").violations[0].message
+
+
+def test_a_produce_that_a_follower_refuses_exercises_kr_05() -> None:
+    h = following()
+    produced(h, "refused", "NOT_LEADER_OR_FOLLOWER")
+    assert verdict(h, "KR-05").verdict is Outcome.HOLDS
+
+
+def test_a_broker_that_leads_again_may_store() -> None:
+    h = following()
+    h.add(
+        FIRST,
+        LeadershipStarted(
+            topic="orders",
+            partition=0,
+            leader_epoch=4,
+            isr=(1, 2),
+            log_start=-1,
+            log_end=10,
+            high_watermark=9,
+        ),
+    )
+    produced(h, "answered")
+    assert verdict(h, "KR-05").verdict is Outcome.NOT_EXERCISED
