@@ -3,6 +3,7 @@ near miss and an undecided history."""
 
 from __future__ import annotations
 
+import pytest
 from tests.clusters.apache_kafka.kraft_histories import (
     CONTROLLER,
     FIRST,
@@ -99,6 +100,15 @@ def test_a_broker_that_runs_before_its_heartbeat_came_in_breaks_kr_16() -> None:
     assert verdict(h, "KR-16").verdict is Outcome.VIOLATED
 
 
+@pytest.mark.parametrize(("later_ms", "broken"), [(100, 0), (101, 1)])
+def test_a_heartbeat_is_dated_a_tenth_of_a_second_late_at_most(later_ms: int, broken: int) -> None:
+    h = HistoryBuilder()
+    runs(h)
+    answered(h.after(later_ms - 1))
+    found = verdict(h, "KR-16")
+    assert (found.violated, found.exercised) == (broken, 1 - broken)
+
+
 def test_an_answer_exercises_kr_16_though_it_is_logged_after_its_effect() -> None:
     """And though the heartbeat is dated later than it came in, by what the log was late."""
     before, after, late = HistoryBuilder(), HistoryBuilder(), HistoryBuilder()
@@ -126,6 +136,37 @@ def test_an_answer_that_may_not_have_been_logged_leaves_kr_16_undecided() -> Non
     ended(ends, FIRST)
     assert verdict(ends.after(5_000), "KR-16").verdict is Outcome.VIOLATED
     assert verdict(ends, "KR-16", complete=False).verdict is Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize(("lived_ms", "broken"), [(1_000, 0), (1_001, 1)])
+def test_a_run_that_ends_within_a_second_leaves_kr_16_undecided(lived_ms: int, broken: int) -> None:
+    h = HistoryBuilder()
+    answered(h, "FENCED")
+    runs(h)
+    assert verdict(h.after(lived_ms - 1), "KR-16").violated == broken
+
+
+@pytest.mark.parametrize(("later_ms", "broken"), [(2_000, 0), (2_001, 1)])
+def test_a_controller_that_ends_within_two_seconds_may_not_have_logged_its_answer(
+    later_ms: int, broken: int
+) -> None:
+    h = HistoryBuilder()
+    answered(h, "FENCED")
+    runs(h)
+    ended(h.after(later_ms - 1), CONTROLLER)
+    assert verdict(h.after(5_000), "KR-16").violated == broken
+
+
+@pytest.mark.parametrize(("earlier_ms", "broken"), [(1, 0), (1_000, 0), (1_001, 1)])
+def test_a_controller_that_ended_right_before_may_not_have_logged_its_answer(
+    earlier_ms: int, broken: int
+) -> None:
+    """It had sent it, and the broker was slow to act."""
+    h = HistoryBuilder()
+    answered(h, "FENCED")
+    ended(h, CONTROLLER)
+    runs(h.after(earlier_ms - 1))
+    assert verdict(h.after(5_000), "KR-16").violated == broken
 
 
 def test_a_history_without_answers_to_heartbeats_proves_nothing_for_kr_16() -> None:
@@ -200,6 +241,17 @@ def test_a_session_that_lasts_its_time_exercises_kr_18() -> None:
     assert verdict(h, "KR-18").verdict is Outcome.HOLDS
 
 
+@pytest.mark.parametrize(("early_ms", "broken"), [(100, 0), (101, 1)])
+def test_a_session_may_end_early_by_what_the_heartbeat_is_dated_late(
+    early_ms: int, broken: int
+) -> None:
+    h = HistoryBuilder()
+    answered(h)
+    expires(h.after(SESSION_MS - early_ms - 1))
+    found = verdict(h, "KR-18")
+    assert (found.violated, found.exercised) == (broken, 1 - broken)
+
+
 def test_refused_heartbeats_and_those_of_another_controller_do_not_count_for_kr_18() -> None:
     h = HistoryBuilder()
     answered(h)
@@ -252,6 +304,13 @@ def test_a_heartbeat_of_a_former_epoch_that_is_accepted_breaks_kr_19() -> None:
     assert verdict(h, "KR-19").violations[0].evidence is Evidence.PEER
 
 
+def test_a_registration_that_is_read_again_is_no_newer_for_kr_19() -> None:
+    h = replaced().after(100)
+    registered(h, EPOCH + 10)
+    answered(h, ago_ms=50)
+    assert verdict(h, "KR-19").verdict is Outcome.VIOLATED
+
+
 def test_a_refusal_of_a_former_epoch_exercises_kr_19() -> None:
     h = replaced()
     answered(h, "FENCED", error="STALE_BROKER_EPOCH")
@@ -284,13 +343,24 @@ def resigned() -> HistoryBuilder:
 def test_a_heartbeat_that_a_former_controller_accepts_breaks_kr_20() -> None:
     h = resigned()
     answered(h, term=-1)
-    assert verdict(h, "KR-20").verdict is Outcome.VIOLATED
+    (found,) = verdict(h, "KR-20").violations
+    assert found.because
 
 
 def test_a_controller_that_was_never_active_and_accepts_breaks_kr_20() -> None:
     h = HistoryBuilder()
     answered(h, term=-1)
-    assert verdict(h, "KR-20").verdict is Outcome.VIOLATED
+    (found,) = verdict(h, "KR-20").violations
+    assert not found.because
+
+
+@pytest.mark.parametrize(("later_ms", "broken"), [(100, 0), (101, 1)])
+def test_what_is_dated_late_may_have_come_in_while_the_controller_was_active(
+    later_ms: int, broken: int
+) -> None:
+    h = resigned()
+    answered(h, term=-1, ago_ms=1_001 - later_ms)
+    assert verdict(h, "KR-20").violated == broken
 
 
 def test_not_controller_exercises_kr_20() -> None:

@@ -76,7 +76,8 @@ def _note(state: _Unfenced, event: Event, body: HeartbeatAnswered) -> Event | No
 class RunsOnceTold:
     """KR-16. The controller's evidence: an answer to a heartbeat of the broker's epoch unfenced it.
     Exercised by each process that begins to run. A heartbeat came in earlier than it is dated, by
-    `SLACK_NS` at most. A controller that ends right then may not have logged its answer."""
+    `SLACK_NS` at most. A controller that ends right before or after may not have logged its
+    answer."""
 
     clause: str = "KR-16"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -122,7 +123,9 @@ class RunsOnceTold:
                 f"{runs.process} ran as broker {broker}, epoch {epoch}, and no controller had "
                 "answered a heartbeat of it with unfencing it"
             )
-            lost = any(0 <= at - runs.at_ns <= 2 * LOGGED_WITHIN_NS for at in state.ended)
+            lost = any(
+                -LOGGED_WITHIN_NS <= at - runs.at_ns <= 2 * LOGGED_WITHIN_NS for at in state.ended
+            )
             soon = end.ended_at_ns - runs.at_ns <= LOGGED_WITHIN_NS
             if lost or soon or not end.complete:
                 found.append(Undecided(message, runs.ref))
