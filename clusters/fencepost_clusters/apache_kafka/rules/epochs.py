@@ -79,11 +79,7 @@ class _Starved:
     def healed(self, began_ns: int) -> None:
         """Links answer again before the harness has measured all of them: what was late only after
         that moment is none."""
-        self.late = [
-            one
-            for one in self.late
-            if one.at_ns <= began_ns or began_ns - one.since_ns > self.bound_ns
-        ]
+        self.late = [one for one in self.late if began_ns - one.since_ns > self.bound_ns]
 
     def look(self, event: Event) -> None:
         """Notes which active controllers no majority reaches now."""

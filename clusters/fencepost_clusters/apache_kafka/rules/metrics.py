@@ -20,11 +20,10 @@ from fencepost import (
     Key,
     NodeStarted,
     RunEnd,
-    Undecided,
     Violated,
 )
 from fencepost_clusters.apache_kafka.metrics import MetricsObserved
-from fencepost_clusters.apache_kafka.rules.keys import NOTHING, SECOND, whole_run
+from fencepost_clusters.apache_kafka.rules.keys import NOTHING, SECOND, unless_stalled, whole_run
 from fencepost_clusters.apache_kafka.rules.news import Newest
 from fencepost_kafka import (
     BrokerCommitted,
@@ -43,8 +42,6 @@ SETTLED_NS = 2 * SECOND
 all that time did not stall, so its figures include what it had applied before."""
 RUNNING = 3
 """Kafka's BrokerState of a broker that serves."""
-_STALL_SHARE = 10
-"""A period proves nothing if stalls took more than a tenth of it."""
 
 
 @dataclass(slots=True)
@@ -68,9 +65,7 @@ def _settled(event: Event, page: MetricsObserved) -> bool:
 
 
 def _unless_stalled(suspect: Violated, to_ns: int, end: RunEnd) -> Finding:
-    if end.stalled_ns(to_ns - SETTLED_NS, to_ns) * _STALL_SHARE <= SETTLED_NS:
-        return suspect
-    return Undecided(f"{suspect.message}, while processes stalled", suspect.at)
+    return unless_stalled(end, suspect, to_ns - SETTLED_NS, to_ns, SETTLED_NS)
 
 
 class _Counts(NamedTuple):

@@ -69,7 +69,7 @@ class RestartsCommitted:
                 f"replica had one above {state.highest}"
             )
             return state, (Violated(event.ref, Evidence.PEER, message),)
-        beyond = again and 0 < mark < body.log_end and state.highest >= 0
+        beyond = again and 0 < mark <= state.highest and mark < body.log_end
         return state, (Exercised(event.ref, Evidence.PEER),) if beyond else NOTHING
 
     def end(self, state: _Marks, end: RunEnd) -> Sequence[Finding]:
