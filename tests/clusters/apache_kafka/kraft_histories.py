@@ -113,8 +113,13 @@ def intruded() -> HistoryBuilder:
     led(h, 12, 1, 1, 2, 3)
     injected(h, "duplicate_id", FIRST, DUPLICATE)
     h.add(DUPLICATE, NodeStarted(role="broker", node_id=1, incarnation="two", log_end=-1))
-    h.add(DUPLICATE, HeartbeatRefused(broker_id=1, broker_epoch=-1, error=DUPLICATE, controller=-1))
+    refused(h)
     return h
+
+
+def refused(h: HistoryBuilder) -> None:
+    """The second process with broker 1's id reports a refusal."""
+    h.add(DUPLICATE, HeartbeatRefused(broker_id=1, broker_epoch=-1, error=DUPLICATE, controller=-1))
 
 
 def raises(h: HistoryBuilder, process: str, mark: int, *, as_leader: bool = True) -> Event:

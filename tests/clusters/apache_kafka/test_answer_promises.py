@@ -3,6 +3,7 @@ KR-28), each with a violation, a near miss and a history that decides nothing.""
 
 from __future__ import annotations
 
+import pytest
 from msgspec import structs
 from tests.clusters.apache_kafka.kraft_histories import FIRST, OBSERVER, raises, verdict
 
@@ -60,12 +61,17 @@ def deleted() -> HistoryBuilder:
     """The topic orders, of which broker 1 had a replica, is deleted at offset 20."""
     h = HistoryBuilder()
     begins(h)
+    replicated(h)
+    h.add(OBSERVER, TopicCommitted(offset=20, topic="orders", topic_id="a", deleted=True))
+    return h
+
+
+def replicated(h: HistoryBuilder) -> None:
+    """The record that gives broker 1 its replica."""
     partition = PartitionCommitted(
         offset=10, topic="orders", partition=0, leader=1, leader_epoch=0, isr=(1,), replicas=(1,)
     )
     h.add(OBSERVER, partition)
-    h.add(OBSERVER, TopicCommitted(offset=20, topic="orders", topic_id="a", deleted=True))
-    return h
 
 
 def test_a_deleted_topic_that_a_disk_still_has_breaks_kr_26() -> None:
@@ -89,6 +95,26 @@ def test_a_broker_that_ended_soon_or_has_not_applied_the_deletion_keeps_kr_26() 
     holds(anew, "orders", "b")  # made again under its name
     for h in (soon, never, anew):
         assert verdict(h, "KR-26").verdict is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(("lived_ms", "broken"), [(10_000, 0), (10_001, 1)])
+def test_a_broker_has_ten_seconds_to_remove_a_deleted_topic(lived_ms: int, broken: int) -> None:
+    h = deleted()
+    applies(h, 20)
+    applies(h.after(lived_ms - 1), 21)
+    holds(h, "orders", "a")
+    assert verdict(h, "KR-26").violated == broken
+
+
+def test_records_of_a_deleted_topic_that_are_read_again_give_the_next_one_no_replica() -> None:
+    """Broker 1 is no replica of the second topic of that name."""
+    h = deleted()
+    replicated(h)
+    h.add(OBSERVER, TopicCommitted(offset=40, topic="orders", topic_id="b", deleted=True))
+    begins(h, "broker-1#2")
+    applies(h, 40, "broker-1#2")
+    holds(h, "payments", "c")
+    assert verdict(h, "KR-26").exercised == 1
 
 
 def test_a_broker_that_was_down_at_the_time_exercises_kr_26() -> None:
@@ -133,6 +159,7 @@ def steps_down(h: HistoryBuilder) -> None:
 
 
 def answers(h: HistoryBuilder, error: str = "NONE", offset: int = 5, ago_ms: int = 0) -> None:
+    """The answer to a request that came in so long ago (-1: it is not recorded)."""
     body = ProduceAnswered(
         topic="orders",
         partition=0,
@@ -146,7 +173,7 @@ def answers(h: HistoryBuilder, error: str = "NONE", offset: int = 5, ago_ms: int
         isr=(),
         ends=(),
         duplicate=False,
-        received_at_ns=h.now_ns - ago_ms * MS,
+        received_at_ns=0 if ago_ms < 0 else h.now_ns - ago_ms * MS,
     )
     h.add(FIRST, body)
 
@@ -158,8 +185,23 @@ def test_a_write_that_is_acknowledged_uncommitted_breaks_kr_27() -> None:
     steps_down(h)
     answers(h, ago_ms=10)
     raises(h, FIRST, 6)  # too late
-    found = verdict(h, "KR-27")
-    assert "after it had stepped down" in found.violations[0].message
+    (found,) = verdict(h, "KR-27").violations
+    assert "after it had stepped down" in found.message
+    assert found.because
+
+
+@pytest.mark.parametrize("offset", [0, 5])
+def test_a_write_above_the_high_watermark_that_a_leader_begins_with_breaks_kr_27(
+    offset: int,
+) -> None:
+    h = HistoryBuilder()
+    leads(h)
+    answers(h, offset=offset)
+    (found,) = verdict(h, "KR-27").violations
+    assert found.message == (
+        f"{FIRST} acknowledged offset {offset} of orders-0, with a high watermark of 0"
+    )
+    assert not found.because
 
 
 def test_a_write_that_fails_once_its_leader_stepped_down_exercises_kr_27() -> None:
@@ -170,17 +212,29 @@ def test_a_write_that_fails_once_its_leader_stepped_down_exercises_kr_27() -> No
     assert verdict(h, "KR-27").verdict is Outcome.HOLDS
 
 
-def test_a_high_watermark_of_before_whose_line_is_printed_later_keeps_kr_27() -> None:
+def test_a_write_of_which_the_log_does_not_say_when_it_came_in_does_not_exercise_kr_27() -> None:
+    h = HistoryBuilder()
+    leads(h)
+    steps_down(h)
+    answers(h, "NOT_LEADER_OR_FOLLOWER", ago_ms=-1)
+    assert verdict(h, "KR-27").verdict is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(("mark", "broken"), [(5, 1), (6, 0)])
+def test_a_high_watermark_of_before_whose_line_is_printed_later_keeps_kr_27(
+    mark: int, broken: int
+) -> None:
+    """It covers the acknowledged offset 5 only if it is higher."""
     h = HistoryBuilder()
     leads(h)
     raised_ns = h.now_ns
     answers(h)
-    *before, last = (*h.events(), raises(h, FIRST, 6))
+    *before, last = (*h.events(), raises(h, FIRST, mark))
     earlier = structs.replace(last, at_ns=raised_ns)
     chosen = [rule for rule in RULES if rule.clause == "KR-27"]
     clauses = {one.id: one for one in CLAUSES}
     found = judge((*before, earlier), chosen, clauses, h.end(), "kraft").verdicts["KR-27"]
-    assert found.violated == 0
+    assert found.violated == broken
 
 
 def test_committed_writes_and_later_requests_decide_nothing_for_kr_27() -> None:

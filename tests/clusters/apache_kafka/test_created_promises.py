@@ -3,6 +3,7 @@ histories."""
 
 from __future__ import annotations
 
+import pytest
 from tests.clusters.apache_kafka.kraft_histories import FIRST, OBSERVER, ended, verdict
 
 from fencepost import Evidence, Stalled
@@ -60,7 +61,8 @@ def test_a_new_partition_that_is_led_exercises_kr_33() -> None:
     created(h)
     partition(h, -1, (1,), 12)  # it loses its leader later
     created(h, offset=21, topic_id="b")
-    assert verdict(h, "KR-33").exercised == 2
+    found = verdict(h, "KR-33")
+    assert (found.exercised, found.violated) == (2, 0)
 
 
 def test_a_partition_of_an_unknown_topic_decides_nothing_for_kr_33() -> None:
@@ -92,6 +94,10 @@ def follows(h: HistoryBuilder) -> None:
     h.add(FIRST, body)
 
 
+def stops(h: HistoryBuilder) -> None:
+    h.add(FIRST, BrokerStopping(broker_id=1, state="ACTIVE", global_state="", limit_ms=1))
+
+
 def ignored(h: HistoryBuilder) -> HistoryBuilder:
     """Broker 1 has applied the new partition, and lives on for six seconds."""
     applied(h, 11)
@@ -102,7 +108,27 @@ def ignored(h: HistoryBuilder) -> HistoryBuilder:
 def test_a_new_partition_that_a_broker_ignores_breaks_kr_34() -> None:
     h = running()
     created(h)
-    assert verdict(ignored(h), "KR-34").verdict is Outcome.VIOLATED
+    applied(ignored(h), 13)  # it is one violation, however long it takes
+    assert verdict(h, "KR-34").violated == 1
+
+
+@pytest.mark.parametrize(("took_ms", "broken"), [(5_000, 0), (5_001, 1)])
+def test_a_broker_has_five_seconds_to_begin_once_it_has_applied_the_partition(
+    took_ms: int, broken: int
+) -> None:
+    h = running()
+    created(h)
+    applied(h.after(20_000), 11)
+    applied(h.after(took_ms - 1), 12)
+    assert verdict(h, "KR-34").violated == broken
+
+
+def test_only_the_first_record_of_a_partition_exercises_kr_34() -> None:
+    h = running()
+    created(h)
+    follows(h)
+    partition(h, 2, (1, 2), 12)
+    assert verdict(ignored(h), "KR-34").exercised == 1
 
 
 def test_a_broker_that_begins_with_it_exercises_kr_34_though_its_record_is_read_later() -> None:
@@ -117,15 +143,19 @@ def test_a_broker_that_begins_with_it_exercises_kr_34_though_its_record_is_read_
 
 def test_a_broker_that_is_gone_or_has_not_applied_it_owes_nothing_for_kr_34() -> None:
     stopping, dead, behind, deleted = running(), running(), running(), running()
-    for h in (stopping, dead, behind, deleted):
+    stopped_before = running()
+    stops(stopped_before)
+    for h in (stopping, dead, behind, deleted, stopped_before):
         created(h)
-    stopping.add(FIRST, BrokerStopping(broker_id=1, state="ACTIVE", global_state="", limit_ms=1))
+    stops(stopping)
     ended(dead, FIRST)
     applied(behind, 10)
     applied(behind.after(6_000), 10)
     gone = TopicCommitted(offset=12, topic="orders", topic_id="a", deleted=True)
     deleted.add(OBSERVER, gone)
-    for h in (ignored(stopping), ignored(dead), behind, ignored(deleted)):
+    for h in (stopping, stopped_before, dead, deleted):
+        ignored(h)
+    for h in (stopping, stopped_before, dead, behind, deleted):
         assert verdict(h, "KR-34").verdict is Outcome.NOT_EXERCISED
 
 

@@ -79,6 +79,17 @@ def test_a_controller_that_resigns_in_time_exercises_kr_09() -> None:
     assert verdict(h, "KR-09").verdict is Outcome.HOLDS
 
 
+@pytest.mark.parametrize(("took_ms", "broken"), [(BOUND_MS, 0), (BOUND_MS + 1, 1)])
+def test_a_controller_may_be_active_for_one_and_a_half_fetch_timeouts_and_a_second(
+    took_ms: int, broken: int
+) -> None:
+    h = quorum()
+    cut(h, around("controller-1"))
+    resigned(h.after(took_ms - 1))
+    found = verdict(h, "KR-09")
+    assert (found.violated, found.exercised) == (broken, 1 - broken)
+
+
 def test_another_that_resigns_is_no_answer_to_kr_09() -> None:
     h = quorum()
     cut(h, around("controller-1"))
@@ -172,15 +183,15 @@ def test_a_controller_that_has_ended_is_not_active() -> None:
 
 
 def test_links_that_answer_before_their_healing_is_recorded_are_no_excess() -> None:
-    for before_ms, broken in ((500, 0), (1, 1)):
+    for cut_off_ms, broken in ((BOUND_MS - 500, 0), (BOUND_MS, 0), (BOUND_MS + 1, 1)):
         h = quorum()
         cut(h, around("controller-1"))
-        h.after(BOUND_MS + 2 - before_ms)
+        h.after(cut_off_ms - 1)
         began_ns = h.now_ns
-        h.after(before_ms)
+        h.after(600)
         elected(h, TWO, 5)
         healed(h, began_ns=began_ns)
-        assert verdict(h, "KR-09").violated == broken, before_ms
+        assert verdict(h, "KR-09").violated == broken, cut_off_ms
 
 
 def test_a_stall_leaves_kr_09_open() -> None:
@@ -245,10 +256,13 @@ def test_a_shrunk_isr_in_the_same_epoch_exercises_kr_10() -> None:
     assert verdict(h, "KR-10").verdict is Outcome.HOLDS
 
 
-def test_an_isr_that_grows_in_the_same_epoch_does_not_exercise_kr_10() -> None:
+@pytest.mark.parametrize("isr", [(1, 2), (1, 2, 3)])
+def test_an_isr_that_stays_or_grows_in_the_same_epoch_does_not_exercise_kr_10(
+    isr: tuple[int, ...],
+) -> None:
     h = HistoryBuilder()
     led(h, 10, 3, (1, 2))
-    led(h, 20, 3, (1, 2, 3))
+    led(h, 20, 3, isr)
     assert verdict(h, "KR-10").verdict is Outcome.NOT_EXERCISED
 
 

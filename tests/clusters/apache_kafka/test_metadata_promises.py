@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from tests.clusters.apache_kafka.kraft_histories import FIRST, led, record, verdict
 
-from fencepost import Evidence
+from fencepost import Evidence, NodeStarted
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_clusters.apache_kafka.metadata.on_disk import MetadataStateFound
 from fencepost_kafka import (
@@ -16,6 +16,7 @@ from fencepost_kafka import (
     IsrChangeAnswered,
     MetadataApplied,
     MetadataTruncated,
+    QuorumLearned,
     SegmentFound,
     StateReverted,
 )
@@ -27,8 +28,14 @@ LATE_MS = 6_000
 # ------------------------------------------------------------------------------------------ KR-23
 
 
-def log(h: HistoryBuilder, slot: str, *epochs: int, topic: str = "__cluster_metadata") -> None:
-    """The metadata log on a controller's disk: the epoch of each record, from offset 0 on."""
+def log(
+    h: HistoryBuilder,
+    slot: str,
+    *epochs: int,
+    topic: str = "__cluster_metadata",
+    first: int = 0,
+) -> None:
+    """The metadata log on a controller's disk: the epoch of each record, from that offset on."""
     count = len(epochs)
     body = SegmentFound(
         slot=slot,
@@ -37,10 +44,10 @@ def log(h: HistoryBuilder, slot: str, *epochs: int, topic: str = "__cluster_meta
         topic_id="",
         partition=0,
         log_start=-1,
-        log_end=count,
+        log_end=first + count,
         high_watermark=-1,
-        base_offsets=tuple(range(count)),
-        ends=tuple(range(1, count + 1)),
+        base_offsets=tuple(range(first, first + count)),
+        ends=tuple(range(first + 1, first + count + 1)),
         leader_epochs=epochs,
         digests=("",) * count,
         producer_ids=(-1,) * count,
@@ -75,6 +82,54 @@ def test_metadata_that_a_majority_of_the_disks_has_exercises_kr_23() -> None:
     assert verdict(h, "KR-23").verdict is Outcome.HOLDS
 
 
+@pytest.mark.parametrize(("lasting", "broken"), [(1, 0), (2, 1)])
+def test_the_first_record_of_the_logs_is_judged_by_kr_23(lasting: int, broken: int) -> None:
+    h = HistoryBuilder()
+    applied(h, 0, 1)
+    for slot in CONTROLLERS:
+        log(h, slot, lasting)
+    found = verdict(h, "KR-23")
+    assert (found.violated, found.exercised) == (broken, 1 - broken)
+
+
+@pytest.mark.parametrize(("of_second", "broken"), [(1, 0), (2, 1)])
+def test_a_controller_whose_log_begins_later_may_have_had_a_record(
+    of_second: int, broken: int
+) -> None:
+    """It has a snapshot of the beginning. With the first controller it is a majority."""
+    h = HistoryBuilder()
+    applied(h, 1, 1)
+    log(h, CONTROLLERS[0], 1, 2 if broken else 1)
+    log(h, CONTROLLERS[1], 1, of_second)
+    log(h, CONTROLLERS[2], 2, first=2)
+    found = verdict(h, "KR-23")
+    assert (found.violated, found.exercised) == (broken, 1 - broken)
+
+
+def test_a_controller_without_records_proves_nothing_for_kr_23() -> None:
+    h = HistoryBuilder()
+    applied(h, 0, 1)
+    log(h, CONTROLLERS[0], 1)
+    for slot in CONTROLLERS[1:]:
+        log(h, slot)
+    assert verdict(h, "KR-23").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_majority_is_one_of_the_voters_for_kr_23() -> None:
+    h = HistoryBuilder()
+    for number in (1, 2, 3, 4):
+        process = f"controller-{number}#1"
+        begun = NodeStarted(role="controller", node_id=100 + number, incarnation="", log_end=-1)
+        h.add(process, begun)
+        log(h, f"controller-{number}", 1 if number < 3 else 2)
+    endpoints = tuple(f"controller-{number}:9093" for number in (1, 2, 3))
+    h.add("controller-1#1", QuorumLearned(
+        voters=(101, 102, 103), endpoints=endpoints, bootstrap=(),
+    ))  # fmt: skip
+    applied(h, 0, 1)
+    assert verdict(h, "KR-23").verdict is Outcome.HOLDS
+
+
 def test_disks_that_were_not_read_prove_nothing_for_kr_23() -> None:
     h = HistoryBuilder()
     applied(h, 2, 1)
@@ -103,10 +158,29 @@ def test_an_answer_that_no_record_has_breaks_kr_23() -> None:
         assert verdict(h, "KR-23", complete=False).verdict is Outcome.UNKNOWN
 
 
-def test_an_answer_right_before_the_end_leaves_kr_23_undecided() -> None:
+@pytest.mark.parametrize(
+    ("before_ms", "outcome"), [(5_000, Outcome.UNKNOWN), (5_001, Outcome.VIOLATED)]
+)
+def test_an_answer_right_before_the_end_leaves_kr_23_undecided(
+    before_ms: int, outcome: Outcome
+) -> None:
     h = HistoryBuilder()
     granted(h, 12, 1, 3)
-    assert verdict(h, "KR-23").verdict is Outcome.UNKNOWN
+    assert verdict(h.after(before_ms - 1), "KR-23").verdict is outcome
+
+
+def test_an_answer_in_the_first_leader_epoch_exercises_kr_23() -> None:
+    h = HistoryBuilder()
+    led(h, 0, 1, 1, 2)
+    granted(h, 0, 1, 2)
+    assert verdict(h, "KR-23").verdict is Outcome.HOLDS
+
+
+def test_an_answer_without_an_isr_or_a_leader_epoch_proves_nothing_for_kr_23() -> None:
+    h = HistoryBuilder()
+    granted(h, 12)
+    granted(h, -1, 1, 2)
+    assert verdict(h.after(LATE_MS), "KR-23").verdict is Outcome.NOT_EXERCISED
 
 
 def test_answers_whose_records_are_read_later_exercise_kr_23() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from fencepost import NodeStarted, Stalled
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_clusters.apache_kafka.metrics import MetricsObserved
@@ -104,10 +106,16 @@ def test_a_count_that_agrees_exercises_kr_07() -> None:
     assert (kept.verdict, kept.exercised) == (Outcome.HOLDS, 1)
 
 
-def test_a_count_may_still_be_the_old_one_while_the_fencing_is_new() -> None:
-    h = counting().after(SETTLED_MS - 10)
+@pytest.mark.parametrize(("new_ms", "broken"), [(SETTLED_MS - 1, 0), (SETTLED_MS, 1)])
+def test_a_count_may_still_be_the_old_one_while_the_fencing_is_new(
+    new_ms: int, broken: int
+) -> None:
+    h = counting().after(new_ms - 1)
+    counts(h, 1, 1)  # the new one
+    assert verdict(h, "KR-07").violated == 0
+    h = counting().after(new_ms - 1)
     counts(h, 2, 0)
-    assert verdict(h, "KR-07").verdict is Outcome.NOT_EXERCISED
+    assert verdict(h, "KR-07").violated == broken
 
 
 def test_a_page_that_has_just_changed_is_not_judged() -> None:
@@ -156,18 +164,26 @@ def test_a_page_without_counts_is_not_judged() -> None:
 
 def test_partitions_without_a_leader_are_counted_until_they_are_deleted() -> None:
     h = counting()
-    partition(h, 21, leader=1)
+    partition(h, 21, leader=0)
+    applied(h, 21)
+    h.after(SETTLED_MS)
+    counts(h, 1, 1, offline=0)  # a broker may have the id 0
+    assert verdict(h, "KR-07").exercised == 1
     partition(h, 22, leader=-1)
     applied(h, 22)
     h.after(SETTLED_MS)
     counts(h, 1, 1, offline=1)
-    assert verdict(h, "KR-07").verdict is Outcome.HOLDS
+    assert verdict(h, "KR-07").exercised == 2
     h.add(OBSERVER, TopicCommitted(offset=23, topic="orders", topic_id="id", deleted=True))
+    applied(h, 23)
+    h.after(SETTLED_MS)
+    counts(h, 1, 1, offline=0)
+    assert verdict(h, "KR-07").exercised == 3
     h.add(OBSERVER, BrokerDeleted(offset=24, broker_id=2))
     applied(h, 24)
     h.after(SETTLED_MS)
     counts(h, 1, 0, offline=0)
-    assert verdict(h, "KR-07").exercised == 2
+    assert verdict(h, "KR-07").exercised == 4
     counts(h, 1, 0, offline=1)
     assert verdict(h, "KR-07").verdict is Outcome.VIOLATED
 
@@ -175,18 +191,23 @@ def test_partitions_without_a_leader_are_counted_until_they_are_deleted() -> Non
 # ------------------------------------------------------------------------------------------ KR-08
 
 
-def says(h: HistoryBuilder, active: int) -> None:
-    since_ns = h.now_ns - SETTLED_MS * MS
+def says(h: HistoryBuilder, active: int, for_ms: int = SETTLED_MS) -> None:
+    """The page that is read now, and has said so for that long."""
+    since_ns = h.now_ns - for_ms * MS
     h.add(
         READER,
         MetricsObserved(slot="controller-1", since_ns=since_ns, epoch=1, active_controllers=active),
     )
 
 
-def elected() -> HistoryBuilder:
+def started() -> HistoryBuilder:
     h = HistoryBuilder()
     h.add(CONTROLLER, NodeStarted(role="controller", node_id=101, incarnation="", log_end=-1))
-    h.after(5_000)
+    return h.after(5_000)
+
+
+def elected() -> HistoryBuilder:
+    h = started()
     h.add(CONTROLLER, ControllerElected(epoch=1, log_end=1, last_epoch=-1))
     return h
 
@@ -218,6 +239,36 @@ def test_an_active_controller_that_reports_it_exercises_kr_08_once_a_term() -> N
     h.after(SETTLED_MS)
     says(h, 1)
     assert verdict(h, "KR-08").exercised == 2
+
+
+def test_a_controller_that_was_never_elected_is_not_active() -> None:
+    for active, broken in ((1, 1), (0, 0)):
+        h = started()
+        says(h, active)
+        found = verdict(h, "KR-08")
+        assert (found.violated, found.exercised) == (broken, 0)
+
+
+def test_a_page_that_has_just_changed_or_has_no_such_figure_is_not_judged_by_kr_08() -> None:
+    h = started()
+    says(h, 1, for_ms=SETTLED_MS - 1)
+    says(h, -1)
+    assert verdict(h, "KR-08").verdict is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(("for_ms", "broken"), [(SETTLED_MS, 0), (SETTLED_MS + 1, 1)])
+def test_a_page_has_two_seconds_to_show_an_election(for_ms: int, broken: int) -> None:
+    h = elected().after(for_ms - 1)
+    says(h, 0)
+    assert verdict(h, "KR-08").violated == broken
+
+
+@pytest.mark.parametrize(("for_ms", "broken"), [(SETTLED_MS - 1, 0), (SETTLED_MS, 1)])
+def test_a_page_has_two_seconds_to_show_a_resignation(for_ms: int, broken: int) -> None:
+    h = elected()
+    h.add(CONTROLLER, ControllerResigned(epoch=1, reason="higher_epoch"))
+    says(h.after(for_ms - 1), 1)
+    assert verdict(h, "KR-08").violated == broken
 
 
 def test_either_is_right_during_an_election_or_a_resignation() -> None:
@@ -256,10 +307,20 @@ def test_a_broker_that_runs_and_was_unfenced_exercises_kr_08() -> None:
     assert verdict(running(True), "KR-08").verdict is Outcome.HOLDS
 
 
-def test_a_page_read_while_the_machine_stalled_decides_nothing() -> None:
+@pytest.mark.parametrize(
+    ("stalled_ns", "outcome"),
+    [
+        (SETTLED_MS * MS // 10, Outcome.VIOLATED),
+        (SETTLED_MS * MS // 10 + 1, Outcome.UNKNOWN),
+        (SETTLED_MS * MS // 2, Outcome.UNKNOWN),
+    ],
+)
+def test_a_page_read_while_the_machine_stalled_decides_nothing(
+    stalled_ns: int, outcome: Outcome
+) -> None:
     for clause in ("KR-07", "KR-08"):
         h = counting() if clause == "KR-07" else elected()
         h.after(SETTLED_MS)
-        h.add("harness", Stalled(stalled_ns=SETTLED_MS // 2 * MS))
+        h.add("harness", Stalled(stalled_ns=stalled_ns))
         (counts(h, 2, 0) if clause == "KR-07" else says(h, 0))
-        assert verdict(h, clause).verdict is Outcome.UNKNOWN
+        assert verdict(h, clause).verdict is outcome

@@ -19,6 +19,7 @@ from tests.clusters.apache_kafka.kraft_histories import (
     intruded,
     led,
     record,
+    refused,
     verdict,
 )
 
@@ -29,7 +30,6 @@ from fencepost_kafka import (
     BrokerStopping,
     ControllerElected,
     ControllerResigned,
-    HeartbeatRefused,
 )
 
 # ------------------------------------------------------------------------------------------ KR-01
@@ -45,7 +45,7 @@ def test_an_id_that_goes_to_another_while_its_holder_is_unaffected_breaks_kr_01(
 
 def test_a_refusal_while_another_holds_the_id_exercises_kr_01() -> None:
     h = claimed()
-    h.add(DUPLICATE, HeartbeatRefused(broker_id=1, broker_epoch=-1, error=DUPLICATE, controller=-1))
+    refused(h)
     assert verdict(h, "KR-01").verdict is Outcome.HOLDS
 
 
@@ -230,9 +230,22 @@ def test_a_refused_process_that_ends_and_changed_nothing_exercises_kr_06() -> No
     assert verdict(h, "KR-06").verdict is Outcome.HOLDS
 
 
+def test_an_end_proves_nothing_for_kr_06_unless_a_refused_process_had_something_to_change() -> None:
+    """A holder that leads, and that no fault affects; and a refusal."""
+    not_refused, paused, fenced, without = claimed(), intruded(), intruded(), claimed()
+    led(not_refused, 12, 1, 1, 2, 3)
+    injected(paused, "pause", FIRST)
+    record(fenced, 13, fenced=True)
+    refused(without)
+    for h in (not_refused, paused, fenced, without):
+        ended(h, DUPLICATE)
+        assert verdict(h, "KR-06").verdict is Outcome.NOT_EXERCISED
+
+
 def test_a_leadership_that_moves_rightly_keeps_kr_06() -> None:
     for lose in (
         lambda h: (led(h, 20, 2, 2, 3), record(h, 21, fenced=True)),  # one batch
+        lambda h: (led(h, 20, 2, 2, 3), led(h, 21, 3, 3), record(h, 22, fenced=True)),
         lambda h: (record(h, 19, fenced=True), led(h, 20, 2, 2, 3)),
         lambda h: led(h, 20, 2, 1, 2, 3),  # balanced: it stays in the ISR
         lambda h: (injected(h, "pause", FIRST), led(h, 20, 2, 2, 3)),
@@ -257,14 +270,17 @@ def test_a_loss_long_after_a_fault_breaks_kr_06() -> None:
 
 
 def test_a_fencing_of_another_batch_explains_no_loss() -> None:
-    h = intruded()
-    led(h, 20, 2, 2, 3)
-    record(h, 25, fenced=True)
-    assert verdict(h, "KR-06").verdict is Outcome.VIOLATED
+    for later in (False, True):
+        h = intruded()
+        led(h, 20, 2, 2, 3)
+        if later:
+            led(h, 24, 3, 3)
+        record(h, 25, fenced=True)
+        assert verdict(h, "KR-06").violated == 1
 
 
 def test_a_run_that_was_cut_short_decides_nothing() -> None:
     h = claimed()
-    h.add(DUPLICATE, HeartbeatRefused(broker_id=1, broker_epoch=-1, error=DUPLICATE, controller=-1))
+    refused(h)
     for clause in ("KR-01", "KR-03", "KR-04", "KR-05", "KR-06"):
         assert verdict(h, clause, complete=False).verdict is Outcome.UNKNOWN

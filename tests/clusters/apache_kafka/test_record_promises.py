@@ -29,11 +29,12 @@ def partition(
     leader: int = 1,
     adding: tuple[int, ...] = (),
     removing: tuple[int, ...] = (),
+    number: int = 0,
 ) -> None:
     body = PartitionCommitted(
         offset=offset,
         topic="orders",
-        partition=0,
+        partition=number,
         leader=leader,
         leader_epoch=1,
         isr=isr,
@@ -42,6 +43,11 @@ def partition(
         removing=removing,
     )
     h.add(OBSERVER, body)
+
+
+def deletes(h: HistoryBuilder, offset: int) -> None:
+    """The topic is deleted."""
+    h.add(OBSERVER, TopicCommitted(offset=offset, topic="orders", topic_id="a", deleted=True))
 
 
 # ------------------------------------------------------------------------------------------ KR-21
@@ -80,6 +86,27 @@ def test_the_record_that_takes_the_last_new_replica_in_exercises_kr_21() -> None
     assert verdict(h, "KR-21").verdict is Outcome.HOLDS
 
 
+@pytest.mark.parametrize(("isr", "broken"), [((1, 2, 3, 4), 0), (OLD, 1)])
+def test_a_partition_that_only_gets_another_replica_is_judged_by_kr_21(
+    isr: tuple[int, ...], broken: int
+) -> None:
+    h = HistoryBuilder()
+    partition(h, 10, OLD)
+    partition(h, 11, OLD, (*OLD, 4), adding=(4,))
+    partition(h, 12, isr, (*OLD, 4))
+    found = verdict(h, "KR-21")
+    assert (found.violated, found.exercised) == (broken, 1 - broken)
+
+
+@pytest.mark.parametrize(("leader", "broken"), [(0, 1), (-1, 0)])
+def test_a_leader_outside_the_isr_breaks_kr_21_and_none_does_not(leader: int, broken: int) -> None:
+    h = HistoryBuilder()
+    partition(h, 11, (0, 1), (4, 0, 1), leader=0, adding=(4,))
+    partition(h, 12, (4, 1), (4, 0, 1), leader=leader)
+    found = verdict(h, "KR-21")
+    assert (found.violated, found.exercised) == (broken, 1 - broken)
+
+
 def test_a_reassignment_that_goes_on_or_is_called_off_decides_nothing_for_kr_21() -> None:
     h = moving()
     partition(h, 12, (1, 2), (4, 1, 2, 3), adding=(4,), removing=(3,))
@@ -93,6 +120,7 @@ def test_a_reassignment_that_goes_on_or_is_called_off_decides_nothing_for_kr_21(
         ((1, 2), (1, 2), Outcome.NOT_EXERCISED),
         ((2, 3), (2,), Outcome.NOT_EXERCISED),
         ((4, 1), (4, 1), Outcome.HOLDS),
+        ((4, 1, 2, 3), (4, 1, 2, 3), Outcome.HOLDS),
         ((4, 1), (1,), Outcome.VIOLATED),
         ((1, 3), (1, 3), Outcome.VIOLATED),
     ],
@@ -114,7 +142,7 @@ def test_a_reassignment_that_replaces_another_may_end_with_the_same_record(
 
 def test_a_topic_that_is_deleted_while_it_moves_decides_nothing_for_kr_21() -> None:
     h = moving()
-    h.add(OBSERVER, TopicCommitted(offset=12, topic="orders", topic_id="a", deleted=True))
+    deletes(h, 12)
     partition(h, 13, (1, 2), (1, 2))
     assert verdict(h, "KR-21").verdict is Outcome.NOT_EXERCISED
 
@@ -145,8 +173,18 @@ def test_an_unregistered_broker_that_gets_a_place_breaks_kr_22() -> None:
 
 def test_a_broker_that_loses_its_places_with_its_registration_exercises_kr_22() -> None:
     h = unregistered(False, 2, 3)
-    record(h, 13, fenced=False, incarnation="two")
-    partition(h, 14, OLD, leader=1)
+    partition(h, 13, (2,), leader=2)
+    record(h, 14, fenced=False, incarnation="two")
+    partition(h, 15, OLD, leader=1)
+    assert verdict(h, "KR-22").verdict is Outcome.HOLDS
+
+
+def test_a_deleted_topic_gives_an_unregistered_broker_no_place() -> None:
+    h = HistoryBuilder()
+    record(h, 5, fenced=False)
+    partition(h, 10, OLD)
+    deletes(h, 11)
+    h.add(OBSERVER, BrokerDeleted(offset=12, broker_id=1))
     assert verdict(h, "KR-22").verdict is Outcome.HOLDS
 
 
@@ -168,11 +206,23 @@ def fences(h: HistoryBuilder, offset: int) -> None:
     h.add(OBSERVER, body)
 
 
-def fencing(to: int, isr: tuple[int, ...] = OLD, dead: int = 0, gap: int = 0) -> HistoryBuilder:
-    """Broker 1 leads, and is fenced right after its leadership went to that broker."""
+def registered(dead: int = 0) -> HistoryBuilder:
+    """Three brokers, of which that one is fenced."""
     h = HistoryBuilder()
     for broker in OLD:
         record(h, broker, fenced=broker == dead, broker=broker)
+    return h
+
+
+def stops(h: HistoryBuilder) -> None:
+    """Broker 2 is asked to shut down."""
+    body = BrokerStopping(broker_id=2, state="ACTIVE", global_state="", limit_ms=1)
+    h.add("broker-2#1", body)
+
+
+def fencing(to: int, isr: tuple[int, ...] = OLD, dead: int = 0, gap: int = 0) -> HistoryBuilder:
+    """Broker 1 leads, and is fenced right after its leadership went to that broker."""
+    h = registered(dead)
     partition(h, 10, isr)
     partition(h, 11, tuple(one for one in isr if one != 1), leader=to)
     fences(h, 12 + gap)
@@ -190,13 +240,68 @@ def test_a_leadership_that_goes_to_the_next_live_member_exercises_kr_29() -> Non
 
 
 def test_earlier_records_stopping_brokers_and_a_last_member_decide_nothing_for_kr_29() -> None:
-    stopping = HistoryBuilder()
-    for broker in OLD:
-        record(stopping, broker, fenced=False, broker=broker)
-    body = BrokerStopping(broker_id=2, state="ACTIVE", global_state="", limit_ms=1)
-    stopping.add("broker-2#1", body)
+    stopping = registered()
+    stops(stopping)
     partition(stopping, 10, OLD)
     partition(stopping, 11, (2, 3), leader=3)
     fences(stopping, 12)
     for h in (fencing(to=3, gap=1), fencing(to=-1, isr=(1,)), stopping):
         assert verdict(h, "KR-29").verdict is Outcome.NOT_EXERCISED
+
+
+def test_each_leadership_that_one_batch_moves_exercises_kr_29() -> None:
+    h = registered()
+    for number, offset in ((0, 10), (1, 12)):
+        partition(h, offset, OLD, number=number)
+    for number, offset in ((0, 20), (1, 21)):
+        partition(h, offset, (2, 3), leader=2, number=number)
+    fences(h, 22)
+    assert verdict(h, "KR-29").exercised == 2
+
+
+def test_a_leadership_that_moved_in_an_earlier_batch_decides_nothing_for_kr_29() -> None:
+    h = registered()
+    partition(h, 10, OLD)
+    partition(h, 11, (1, 2, 3), leader=3)
+    partition(h, 20, OLD, leader=2, number=1)
+    fences(h, 21)
+    assert verdict(h, "KR-29").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_topic_made_again_under_its_name_took_no_leadership_from_a_broker() -> None:
+    h = registered()
+    partition(h, 10, OLD)
+    deletes(h, 11)
+    partition(h, 12, OLD, leader=3)
+    fences(h, 13)
+    assert verdict(h, "KR-29").verdict is Outcome.NOT_EXERCISED
+
+
+def test_an_unregistered_broker_is_not_the_next_in_order() -> None:
+    h = registered()
+    h.add(OBSERVER, BrokerDeleted(offset=5, broker_id=2))
+    partition(h, 10, OLD)
+    partition(h, 11, (2, 3), leader=3)
+    fences(h, 12)
+    assert verdict(h, "KR-29").verdict is Outcome.HOLDS
+
+
+def test_a_broker_that_has_begun_anew_stops_no_longer() -> None:
+    h = registered()
+    stops(h)
+    record(h, 9, fenced=False, incarnation="anew", broker=2)
+    partition(h, 10, OLD)
+    partition(h, 11, (2, 3), leader=3)
+    fences(h, 12)
+    assert verdict(h, "KR-29").verdict is Outcome.VIOLATED
+
+
+def test_a_broker_with_the_id_0_is_the_next_in_order_like_any_other() -> None:
+    for to, broken in ((0, 0), (2, 1)):
+        h = registered()
+        record(h, 4, fenced=False, broker=0)
+        partition(h, 10, (1, 0, 2), (1, 0, 2))
+        partition(h, 11, (0, 2), (1, 0, 2), leader=to)
+        fences(h, 12)
+        found = verdict(h, "KR-29")
+        assert (found.violated, found.exercised) == (broken, 1 - broken)

@@ -3,6 +3,7 @@ near misses and histories that decide nothing."""
 
 from __future__ import annotations
 
+import pytest
 from tests.clusters.apache_kafka.kraft_histories import raises, verdict
 
 from fencepost import Evidence
@@ -18,17 +19,19 @@ def follows(h: HistoryBuilder, process: str, mark: int, end: int) -> None:
 
 
 def restarted(mark: int, end: int, highest: int = 5, process: str = "broker-1#2") -> HistoryBuilder:
-    """Broker 1 began, committed so far, and begins again with that."""
+    """Broker 1 began, committed so far (-1: no replica logs it), and begins again with that."""
     h = HistoryBuilder()
     follows(h, "broker-1#1", 0, 0)
-    if highest:
+    if highest >= 0:
         raises(h, "broker-2#1", highest, as_leader=False)
     follows(h, process, mark, end)
     return h
 
 
 def test_a_log_end_that_is_taken_for_the_high_watermark_breaks_kr_31() -> None:
-    assert verdict(restarted(mark=8, end=8), "KR-31").violations[0].evidence is Evidence.PEER
+    for highest in (0, 5):
+        found = verdict(restarted(mark=8, end=8, highest=highest), "KR-31")
+        assert found.violations[0].evidence is Evidence.PEER
 
 
 def test_a_high_watermark_above_the_log_end_breaks_kr_31() -> None:
@@ -43,7 +46,8 @@ def test_a_first_process_an_equal_end_and_silent_replicas_decide_nothing_for_kr_
     for h in (
         restarted(mark=3, end=8, process="broker-3#1"),
         restarted(mark=5, end=5),
-        restarted(mark=8, end=9, highest=0),
+        restarted(mark=0, end=5),
+        restarted(mark=8, end=9, highest=-1),
         restarted(mark=8, end=8, process="broker-1#1"),  # it goes on
     ):
         assert verdict(h, "KR-31").verdict is Outcome.NOT_EXERCISED
@@ -58,17 +62,21 @@ def truncated(to: int, began: int = 3, raised: int = 0) -> HistoryBuilder:
     follows(h, "broker-1#1", began, 9)
     if raised:
         raises(h, "broker-1#1", raised, as_leader=False)
+    truncates(h, to)
+    return h
+
+
+def truncates(h: HistoryBuilder, to: int) -> None:
     body = LogTruncated(
         topic="orders",
         partition=0,
         to_offset=to,
         from_log_end=9,
-        high_watermark=began,
+        high_watermark=-1,
         leader_epoch=1,
         reason="leader_epoch",
     )
     h.add("broker-1#1", body)
-    return h
 
 
 def test_a_truncation_below_the_high_watermark_breaks_kr_32() -> None:
@@ -77,6 +85,18 @@ def test_a_truncation_below_the_high_watermark_breaks_kr_32() -> None:
 
 def test_a_truncation_to_the_high_watermark_exercises_kr_32() -> None:
     assert verdict(truncated(to=5, raised=5), "KR-32").verdict is Outcome.HOLDS
+
+
+@pytest.mark.parametrize(("to", "broken"), [(2, 1), (3, 0)])
+def test_the_high_watermark_that_a_follower_begins_with_counts_for_kr_32(
+    to: int, broken: int
+) -> None:
+    """It may be lower than that of an earlier term, and no line raises it."""
+    h = HistoryBuilder()
+    raises(h, "broker-1#1", 5)
+    follows(h, "broker-1#1", 3, 9)
+    truncates(h, to)
+    assert verdict(h, "KR-32").violated == broken
 
 
 def test_a_history_without_high_watermarks_decides_nothing_for_kr_32() -> None:

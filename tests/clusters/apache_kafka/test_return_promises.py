@@ -3,6 +3,7 @@ histories."""
 
 from __future__ import annotations
 
+import pytest
 from tests.clusters.apache_kafka.kraft_histories import ended, verdict
 from tests.clusters.apache_kafka.quorum_histories import (
     AWAY_MS,
@@ -63,12 +64,26 @@ def test_a_controller_that_goes_on_after_a_return_exercises_kr_11() -> None:
     assert verdict(h, "KR-11").verdict is Outcome.HOLDS
 
 
-def test_a_controller_that_is_deposed_much_later_exercises_kr_11() -> None:
+@pytest.mark.parametrize(("went_on_ms", "exercised"), [(AWAY_MS, 0), (AWAY_MS + 1, 1)])
+def test_a_run_that_ends_after_two_fetch_timeouts_exercises_kr_11(
+    went_on_ms: int, exercised: int
+) -> None:
     h = quorum()
     away(h)
-    h.after(AWAY_MS + 100)
-    resigned(h, "higher_epoch")
-    assert verdict(h, "KR-11").verdict is Outcome.HOLDS
+    h.after(went_on_ms - 1)
+    assert verdict(h, "KR-11").exercised == exercised
+    assert verdict(h, "KR-11", complete=False).exercised == 0
+
+
+@pytest.mark.parametrize(("later_ms", "broken"), [(AWAY_MS, 1), (AWAY_MS + 1, 0)])
+def test_a_controller_that_is_deposed_after_two_fetch_timeouts_exercises_kr_11(
+    later_ms: int, broken: int
+) -> None:
+    h = quorum()
+    away(h)
+    resigned(h.after(later_ms - 1), "higher_epoch")
+    found = verdict(h, "KR-11")
+    assert (found.violated, found.exercised) == (broken, 1 - broken)
 
 
 def test_a_controller_that_was_asked_to_end_was_not_deposed_by_a_return() -> None:
@@ -104,12 +119,15 @@ def test_a_controller_that_lost_its_majority_was_not_deposed_by_a_return() -> No
     assert verdict(h, "KR-11").verdict is Outcome.NOT_EXERCISED
 
 
-def test_a_voter_that_was_away_for_a_moment_is_no_candidate() -> None:
+@pytest.mark.parametrize(("away_ms", "broken"), [(AWAY_MS - 1, 0), (AWAY_MS, 1)])
+def test_a_voter_that_was_away_for_less_than_two_fetch_timeouts_is_no_candidate(
+    away_ms: int, broken: int
+) -> None:
     h = quorum()
-    away(h, for_ms=AWAY_MS - 5)
+    away(h, for_ms=away_ms - 1)
     h.after(200)
     resigned(h, "higher_epoch")
-    assert verdict(h, "KR-11").verdict is Outcome.NOT_EXERCISED
+    assert verdict(h, "KR-11").violated == broken
 
 
 def test_the_return_of_the_active_controller_is_not_judged_by_kr_11() -> None:

@@ -3,6 +3,7 @@ with a violation, a near miss and a history that decides nothing."""
 
 from __future__ import annotations
 
+import pytest
 from tests.clusters.apache_kafka.kraft_histories import (
     FIRST,
     OBSERVER,
@@ -12,6 +13,7 @@ from tests.clusters.apache_kafka.kraft_histories import (
     verdict,
 )
 
+from fencepost import NodeStarted
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
     BrokerStateChanged,
@@ -21,7 +23,10 @@ from fencepost_kafka import (
     MetadataApplied,
     PartitionCommitted,
     ProbeCompleted,
+    TopicCommitted,
 )
+
+MS = 1_000_000
 
 # ------------------------------------------------------------------------------------------ KR-03
 
@@ -46,11 +51,16 @@ def asked(h: HistoryBuilder, *named: int) -> None:
     )
 
 
-def fenced_and_applied() -> HistoryBuilder:
+def applies(h: HistoryBuilder, offset: int) -> None:
+    h.add(PEER, MetadataApplied(offset=offset, epoch=1))
+
+
+def fenced_and_applied(for_ms: int = 600) -> HistoryBuilder:
+    """Broker 1 is fenced, and broker 2 has applied that for so long."""
     h = begun()
     record(h, 20, fenced=True)
-    h.add(PEER, MetadataApplied(offset=20, epoch=1))
-    return h.after(600)
+    applies(h, 20)
+    return h.after(for_ms - 1)
 
 
 def test_a_fenced_broker_that_is_named_breaks_kr_03() -> None:
@@ -68,17 +78,61 @@ def test_a_fenced_broker_that_is_left_out_exercises_kr_03() -> None:
 def test_a_broker_that_had_not_applied_the_fencing_may_name_it() -> None:
     h = begun()
     record(h, 20, fenced=True)
-    h.add(PEER, MetadataApplied(offset=19, epoch=1))
+    applies(h, 19)
     h.after(600)
     asked(h, 1, 2)
     assert verdict(h, "KR-03").verdict is Outcome.NOT_EXERCISED
 
 
-def test_an_unfencing_that_is_recorded_late_but_was_applied_excuses() -> None:
-    h = fenced_and_applied()
-    h.add(PEER, MetadataApplied(offset=25, epoch=1))
+@pytest.mark.parametrize(("for_ms", "broken"), [(499, 0), (500, 1)])
+def test_a_broker_has_half_a_second_to_apply_a_fencing(for_ms: int, broken: int) -> None:
+    h = fenced_and_applied(for_ms)
     asked(h, 1, 2)
+    assert verdict(h, "KR-03").violated == broken
+
+
+def test_a_fencing_whose_record_is_read_later_than_it_was_applied_counts_for_kr_03() -> None:
+    h = begun()
+    applies(h, 20)
+    record(h, 20, fenced=True)
+    asked(h.after(600), 1, 2)
+    assert verdict(h, "KR-03").verdict is Outcome.VIOLATED
+
+
+def test_what_the_process_before_had_applied_does_not_count_for_kr_03() -> None:
+    before, after = fenced_and_applied(), begun()
+    begins_anew(before)
+    applies(after, 20)
+    begins_anew(after)
+    record(after, 20, fenced=True)
+    for h in (before, after):
+        asked(h.after(600), 1, 2)
+        assert verdict(h, "KR-03").verdict is Outcome.NOT_EXERCISED
+
+
+def begins_anew(h: HistoryBuilder) -> None:
+    """The next process of broker 2, which has applied nothing yet."""
+    h.add("broker-2#2", NodeStarted(role="broker", node_id=2, incarnation="next", log_end=-1))
+
+
+@pytest.mark.parametrize(
+    ("offset", "broker", "broken"), [(24, 1, 0), (25, 1, 0), (26, 1, 1), (24, 3, 1)]
+)
+def test_an_unfencing_that_is_recorded_late_but_was_applied_excuses(
+    offset: int, broker: int, broken: int
+) -> None:
+    h = fenced_and_applied()
+    applies(h, 25)
+    asked(h, 1, 2)
+    record(h, offset, fenced=False, broker=broker)
+    found = verdict(h, "KR-03")
+    assert (found.violated, found.exercised) == (broken, 0)
+
+
+def test_a_broker_that_is_unfenced_again_may_be_named() -> None:
+    h = fenced_and_applied()
     record(h, 24, fenced=False)
+    asked(h, 1, 2)
     assert verdict(h, "KR-03").verdict is Outcome.NOT_EXERCISED
 
 
@@ -139,6 +193,13 @@ def test_a_move_that_is_recorded_late_but_was_applied_excuses() -> None:
     assert verdict(h, "KR-04").verdict is Outcome.HOLDS
 
 
+def test_a_partition_of_a_deleted_topic_is_not_led_any_more() -> None:
+    h = stopping()
+    h.add(OBSERVER, TopicCommitted(offset=13, topic="orders", topic_id="a", deleted=True))
+    left(h, applied=15)
+    assert verdict(h, "KR-04").verdict is Outcome.HOLDS
+
+
 def test_a_partition_that_no_other_broker_could_lead_keeps_no_broker() -> None:
     h = begun()
     partition(h, 12, 1, 1)
@@ -150,7 +211,8 @@ def test_a_partition_that_no_other_broker_could_lead_keeps_no_broker() -> None:
 # ------------------------------------------------------------------------------------------ KR-05
 
 
-def produced(h: HistoryBuilder, outcome: str, error: str = "") -> None:
+def produced(h: HistoryBuilder, outcome: str, error: str = "", ago_ms: int = 0) -> None:
+    """The result of a produce that was sent so long ago."""
     h.add(
         "clients/probe-1#1",
         ProbeCompleted(
@@ -164,7 +226,7 @@ def produced(h: HistoryBuilder, outcome: str, error: str = "") -> None:
             error=error,
             records=0,
             base_offset=-1,
-            sent_at_ns=h.now_ns,
+            sent_at_ns=h.now_ns - ago_ms * MS,
         ),
     )
 
@@ -192,10 +254,11 @@ def test_a_produce_that_a_follower_refuses_exercises_kr_05() -> None:
     assert verdict(h, "KR-05").verdict is Outcome.HOLDS
 
 
-def test_a_broker_that_leads_again_may_store() -> None:
+@pytest.mark.parametrize("process", [FIRST, "broker-1#2"])
+def test_a_broker_that_leads_again_may_store(process: str) -> None:
     h = following()
     h.add(
-        FIRST,
+        process,
         LeadershipStarted(
             topic="orders",
             partition=0,
@@ -207,4 +270,11 @@ def test_a_broker_that_leads_again_may_store() -> None:
         ),
     )
     produced(h, "answered")
+    assert verdict(h, "KR-05").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_produce_of_before_a_broker_followed_decides_nothing_for_kr_05() -> None:
+    h = following().after(100)
+    produced(h, "answered", ago_ms=200)
+    produced(h, "refused", "NOT_LEADER_OR_FOLLOWER", ago_ms=200)
     assert verdict(h, "KR-05").verdict is Outcome.NOT_EXERCISED

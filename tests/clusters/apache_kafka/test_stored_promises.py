@@ -11,6 +11,7 @@ from fencepost import Evidence, NodeStarted, ProcessExited
 from fencepost.testing import HistoryBuilder, Outcome, judge
 from fencepost_clusters.apache_kafka.rules.promises import CLAUSES, RULES
 from fencepost_kafka import (
+    CallOutcome,
     IsrChangeAsked,
     LeadershipStarted,
     LogAppended,
@@ -79,21 +80,29 @@ def stores(h: HistoryBuilder, *processes: str, end: int) -> None:
         h.add(process, body)
 
 
-def acknowledged(h: HistoryBuilder, offset: int, acks: int = -1) -> None:
+def acknowledged(
+    h: HistoryBuilder, offset: int, acks: int = -1, outcome: CallOutcome = "ok"
+) -> None:
     body = ProduceCompleted(
         operation="op-1",
         topic="orders",
         partition=0,
         acks=acks,
-        outcome="ok",
+        outcome=outcome,
         offset=offset,
         error="",
     )
     h.add(CLIENT, body)
 
 
-def polled(h: HistoryBuilder, offset: int) -> None:
-    body = Polled(topic="orders", partition=0, offsets=(offset,), operations=("op-1",), final=False)
+def polled(h: HistoryBuilder, *offsets: int, final: bool = False) -> None:
+    body = Polled(
+        topic="orders",
+        partition=0,
+        offsets=offsets,
+        operations=("op-1",) * len(offsets),
+        final=final,
+    )
     h.add(CLIENT, body)
 
 
@@ -149,15 +158,26 @@ def test_a_smaller_isr_whose_record_is_read_later_keeps_the_clause(clause: str) 
     assert verdict(h, clause).violated == 0
 
 
+@pytest.mark.parametrize(("later_ms", "broken"), [(5_000, 0), (5_001, 1)])
+@THREE
+def test_a_record_of_a_smaller_isr_is_read_within_five_seconds(
+    clause: str, later_ms: int, broken: int
+) -> None:
+    h = lagging(clause).after(later_ms - 1)
+    recorded(h, 11, 1, 2)
+    assert verdict(h.after(LATE_MS), clause).violated == broken
+
+
 @THREE
 def test_a_record_that_is_read_much_later_or_keeps_the_member_explains_nothing(
     clause: str,
 ) -> None:
-    kept = lagging(clause)
+    kept, alone = lagging(clause), lagging(clause)
     recorded(kept, 11, 1, 3)
+    recorded(alone, 11, 3)
     late = lagging(clause).after(LATE_MS)
     recorded(late, 11, 1, 2)
-    for h in (kept, late):
+    for h in (kept, alone, late):
         assert verdict(h.after(LATE_MS), clause).verdict is Outcome.VIOLATED
 
 
@@ -179,7 +199,9 @@ def test_a_line_of_before_that_is_printed_later_keeps_the_clause(clause: str) ->
 
 @THREE
 def test_the_clause_is_undecided_if_the_run_ends_before_a_record_could_be_read(clause: str) -> None:
-    assert verdict(lagging(clause), clause).verdict is Outcome.UNKNOWN
+    for lived_ms, outcome in ((5_000, Outcome.UNKNOWN), (5_001, Outcome.VIOLATED)):
+        h = lagging(clause).after(lived_ms - 1)
+        assert verdict(h, clause).verdict is outcome
     h = lagging(clause).after(LATE_MS)
     assert verdict(h, clause, complete=False).verdict is Outcome.UNKNOWN
 
@@ -281,11 +303,24 @@ def test_a_history_without_appends_proves_nothing(clause: str) -> None:
     assert verdict(h.after(LATE_MS), clause).verdict is Outcome.NOT_EXERCISED
 
 
-def test_an_acknowledgement_without_acks_all_needs_the_leader_alone() -> None:
+def test_only_an_acknowledgement_of_acks_all_with_an_offset_is_judged_by_kr_12() -> None:
+    """Others need the leader alone, or say nothing."""
     h = begun(1, 2)
-    stores(h, B1, end=1)
-    acknowledged(h, 0, acks=1)
+    stores(h, B1, B2, end=1)
+    stores(h, B1, end=2)
+    acknowledged(h, 1, acks=1)
+    acknowledged(h, 1, outcome="unknown")
+    acknowledged(h, -1)
     assert verdict(h.after(LATE_MS), "KR-12").verdict is Outcome.NOT_EXERCISED
+
+
+def test_the_final_reading_and_a_poll_of_nothing_are_not_judged_by_kr_13() -> None:
+    h = begun(1, 2)
+    stores(h, B1, B2, end=1)
+    stores(h, B1, end=2)
+    polled(h, 1, final=True)
+    polled(h)
+    assert verdict(h.after(LATE_MS), "KR-13").verdict is Outcome.NOT_EXERCISED
 
 
 def test_reading_all_there_is_exercises_nothing() -> None:
@@ -328,8 +363,37 @@ def test_a_replica_that_has_all_exercises_kr_15() -> None:
     assert verdict(entering(end=5, mark=5, start=5), "KR-15").verdict is Outcome.HOLDS
 
 
-def test_a_high_watermark_that_moves_while_the_leader_compares_keeps_kr_15() -> None:
-    assert verdict(entering(end=4, mark=5, ago_ms=10), "KR-15").violated == 0
+@pytest.mark.parametrize(("ago_ms", "broken"), [(SETTLED_MS - 1, 0), (SETTLED_MS, 1)])
+def test_a_high_watermark_that_moves_while_the_leader_compares_keeps_kr_15(
+    ago_ms: int, broken: int
+) -> None:
+    assert verdict(entering(end=4, mark=5, ago_ms=ago_ms - 1), "KR-15").violated == broken
+
+
+@pytest.mark.parametrize(
+    ("ages_ms", "mark"),
+    [
+        ((500, 100), 1),  # the newest settled one, and a fresh one
+        ((210, 10), 1),  # settled at the moment at which the next one is raised
+        ((400, 250, 100), 2),  # settled since the third one was raised
+        ((150, 100, 50), 0),
+    ],
+)
+def test_the_newest_high_watermark_that_is_a_fifth_of_a_second_old_counts_for_kr_15(
+    ages_ms: tuple[int, ...], mark: int
+) -> None:
+    """The leader raised it to 1, 2 and 3, so long ago."""
+    h = begun(1, 2)
+    stores(h, B3, end=0)
+    now_ms = 1_000
+    for raised, ago_ms in enumerate(ages_ms, 1):
+        h.after(now_ms - ago_ms)
+        raises(h, B1, raised)
+        now_ms = ago_ms - 1
+    asked(h.after(now_ms), (1, 2, 3), (1, 2))
+    found = verdict(h, "KR-15")
+    assert (found.violated, found.exercised) == ((1, 0) if mark else (0, 1))
+    assert all(f"its high watermark was {mark}," in one.message for one in found.violations)
 
 
 def test_what_a_leader_had_committed_in_an_earlier_term_does_not_count_for_kr_15() -> None:
@@ -350,3 +414,30 @@ def test_a_smaller_isr_and_a_replica_that_has_said_nothing_prove_nothing_for_kr_
     asked(h, (1,), (1, 2))
     asked(h, (1, 2, 3), (1, 2))
     assert verdict(h, "KR-15").verdict is Outcome.NOT_EXERCISED
+
+
+def test_how_far_a_replica_had_stored_as_a_leader_counts_for_kr_15() -> None:
+    h = begun(1, 2)
+    stores(h, B1, end=5)
+    led = LeadershipStarted(
+        topic="orders", partition=0, leader_epoch=0, isr=(3,), log_start=-1, log_end=5,
+        high_watermark=5,
+    )  # fmt: skip
+    h.add(B3, led)
+    asked(h, (1, 2, 3), (1, 2), 5)
+    assert verdict(h, "KR-15").verdict is Outcome.HOLDS
+
+
+def test_a_deleted_topic_and_a_history_without_appends_prove_nothing_for_kr_15() -> None:
+    deleted, silent = begun(1, 2), begun(1, 2)
+    stores(deleted, B3, end=4)
+    deleted.add(OBSERVER, TopicCommitted(offset=12, topic="orders", topic_id="a", deleted=True))
+    cut = LogTruncated(
+        topic="orders", partition=0, to_offset=4, from_log_end=4, high_watermark=0,
+        leader_epoch=1, reason="leader_epoch",
+    )  # fmt: skip
+    silent.add(B3, cut)
+    for h in (deleted, silent):
+        for start in (4, 5):
+            asked(h, (1, 2, 3), (1, 2), start)
+        assert verdict(h, "KR-15").verdict is Outcome.NOT_EXERCISED

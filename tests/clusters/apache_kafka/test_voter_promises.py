@@ -130,12 +130,24 @@ def test_a_fault_upon_its_link_to_a_controller_is_an_excuse_and_upon_others_none
     assert verdict(h, "KR-35").verdict is Outcome.VIOLATED
 
 
-def test_a_fault_that_was_healed_before_the_session_is_no_excuse() -> None:
+def test_a_fault_upon_another_broker_or_the_link_to_one_is_no_excuse() -> None:
+    for target, cut in (("broker-2", ()), ("broker-1", [("broker-1", "broker-2")])):
+        h = replaced()
+        injected(h, "trouble", target, cut=cut)
+        if not cut:
+            healed(h, "trouble")
+        expires(h)
+        assert verdict(h, "KR-35").verdict is Outcome.VIOLATED
+
+
+@pytest.mark.parametrize(("ago_ms", "excused"), [(SESSION_MS, 1), (SESSION_MS + 1, 0)])
+def test_a_fault_that_was_healed_before_the_session_is_no_excuse(ago_ms: int, excused: int) -> None:
     h = replaced()
     injected(h, "pause", BROKER)
     healed(h, "pause")
-    expires(h.after(SESSION_MS + 100))
-    assert verdict(h, "KR-35").verdict is Outcome.VIOLATED
+    expires(h.after(ago_ms - 1))
+    found = verdict(h, "KR-35")
+    assert (found.excused, found.violated) == (excused, 1 - excused)
 
 
 def test_without_a_voter_that_it_was_configured_with_a_broker_may_find_none() -> None:
@@ -152,13 +164,23 @@ def test_without_a_voter_that_it_was_configured_with_a_broker_may_find_none() ->
 
 
 def test_a_voter_that_came_within_the_session_is_no_guide_yet() -> None:
+    for ago_ms, excused in ((SESSION_MS - 1, 1), (SESSION_MS, 0)):
+        h = replaced()
+        learns(h, NEW, (104,))
+        learns(h.after(SESSION_MS), NEW, (101, 104))
+        expires(h.after(ago_ms - 1))
+        found = verdict(h, "KR-35")
+        assert (found.excused, found.violated) == (excused, 1 - excused)
+
+
+@pytest.mark.parametrize(("ago_ms", "excused"), [(SESSION_MS - 1, 1), (SESSION_MS, 0)])
+def test_a_voter_that_began_within_the_session_is_no_guide_yet(ago_ms: int, excused: int) -> None:
     h = replaced()
-    learns(h, NEW, (104,))
-    learns(h.after(SESSION_MS), NEW, (101, 104))
-    expires(h.after(SESSION_MS - 100))
-    assert verdict(h, "KR-35").excused == 1
-    expires(h.after(200))
-    assert verdict(h, "KR-35").verdict is Outcome.VIOLATED
+    anew = NodeStarted(role="controller", node_id=101, incarnation="", log_end=-1)
+    h.add("controller-1#2", anew)
+    expires(h.after(ago_ms - 1))
+    found = verdict(h, "KR-35")
+    assert (found.excused, found.violated) == (excused, 1 - excused)
 
 
 def test_a_stall_leaves_kr_35_open() -> None:
