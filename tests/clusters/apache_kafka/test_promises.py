@@ -102,6 +102,27 @@ def test_a_dead_broker_that_is_never_fenced_breaks_kr_02() -> None:
     assert verdict(h, "KR-02", complete=False).verdict is Outcome.UNKNOWN
 
 
+def test_a_record_that_leaves_a_dead_broker_unfenced_does_not_end_its_silence() -> None:
+    h = begun()
+    ended(h, FIRST)
+    h.after(100)
+    record(h, 20, fenced=False)
+    assert verdict(h, "KR-02").verdict is Outcome.NOT_EXERCISED
+    h.after(BOUND_MS)
+    record(h, 21, fenced=True)
+    assert verdict(h, "KR-02").verdict is Outcome.VIOLATED
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+def test_another_incarnation_ends_a_silence_and_does_not_exercise_kr_02(fenced: bool) -> None:
+    h = begun()
+    ended(h, FIRST)
+    h.after(100)
+    record(h, 20, fenced=fenced, incarnation="two")
+    h.after(2 * BOUND_MS)
+    assert verdict(h, "KR-02").verdict is Outcome.NOT_EXERCISED
+
+
 def test_a_new_controller_counts_the_session_anew() -> None:
     h = begun()
     ended(h, FIRST)

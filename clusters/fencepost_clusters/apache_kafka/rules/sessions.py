@@ -150,8 +150,9 @@ class _Sessions:
 class SilentIsFenced:
     """KR-02. The bound is the session timeout, a quarter of it (the controllers check eight times
     per timeout), and a second, while one controller is active, a majority of the voters reaches
-    it, and no fault acts upon it or its links to other controllers. Exercised by each fencing of a
-    broker known to be silent."""
+    it, and no fault acts upon it or its links to other controllers. A silence ends with the record
+    that fences or deletes the broker, or registers another incarnation. Exercised by each fencing
+    of a broker known to be silent."""
 
     clause: str = "KR-02"
     kinds: frozenset[type[Struct]] = QUORUM_KINDS | frozenset(
@@ -252,11 +253,12 @@ class SilentIsFenced:
             return NOTHING
         state.records[body.broker_id] = body
         silence = state.silent.get(body.broker_id)
-        if silence is None:
-            return NOTHING
+        another = was is not None and was.incarnation != body.incarnation
+        if silence is None or not (body.fenced or another):
+            return NOTHING  # a record that leaves its session open says nothing of its silence
         late = self._late(state, body.broker_id, silence, event.at_ns, event.ref)
         del state.silent[body.broker_id]
-        return NOTHING if late else (Exercised(event.ref, Evidence.PEER),)
+        return NOTHING if late or another else (Exercised(event.ref, Evidence.PEER),)
 
     def _overdue(self, state: _Sessions, at_ns: int, at: Cause) -> None:
         for broker, silence in list(state.silent.items()):
