@@ -1,0 +1,400 @@
+"""The in-sync replicas that do not keep up, and must be dropped (RP-09)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, final
+
+from msgspec import Struct
+
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Handlers,
+    Key,
+    NodeStopped,
+    ProcessExited,
+    RunEnd,
+    Violated,
+    by_handlers,
+)
+from fencepost_kafka import (
+    BrokerStateChanged,
+    HighWatermarkAdvanced,
+    IsrChangeAnswered,
+    IsrChangeAsked,
+    LeadershipEnded,
+    LeadershipStarted,
+    LeaseGranted,
+    LogAppended,
+    PartitionCommitted,
+    ProduceAnswered,
+    TopicCommitted,
+)
+from fencepost_suites.brokers.leases import MS, Late, judge_late
+from fencepost_suites.common.keys import NOTHING, whole_run
+from fencepost_suites.common.words import span
+
+KEEP_IN_SYNC_MS = 30_000
+"""Kafka's default of replica.lag.time.max.ms, used if a leader does not report its own."""
+ANSWERED_WITHIN_MS = 30_000
+"""Kafka's default of request.timeout.ms: after it a request without an answer is sent again."""
+
+_ASK_ELSEWHERE = frozenset(
+    {
+        *("NOT_CONTROLLER", "REQUEST_TIMED_OUT", "STALE_BROKER_EPOCH", "INVALID_INCARNATION_ID"),
+        "BROKER_ID_NOT_REGISTERED",
+    }
+)
+"""Errors that do not judge the ISR: the receiver is no controller, the request came too late, or
+the broker has lost its id or its registration."""
+_NOT_SENT = "OPERATION_NOT_ATTEMPTED"
+"""The word of the broker itself: an earlier request for that partition has no answer, and none is
+sent until then."""
+
+
+@dataclass(slots=True)
+class _Blocked:
+    """How long the leader's oldest uncommitted message has waited, and the leader's request to drop
+    replicas."""
+
+    leader: str = ""
+    keep_ms: int = KEEP_IN_SYNC_MS
+    since_ns: int = 0
+    waiting: bool = False
+    at: Cause | None = None
+    """The event since which it waits."""
+    dropping: tuple[int, frozenset[int]] | None = None
+    """The leader epoch of the request to drop replicas, and those replicas."""
+    stored: int | None = None
+    """The leader epoch in which that was stored, once it is."""
+    asked: frozenset[int] = frozenset()
+    """The replicas that the leader asked last to drop."""
+    unanswered_ns: int = 0
+    """Since when a request to drop replicas has had no answer (0: there is none): the leader cannot
+    store that."""
+    adding_ns: int = 0
+    """Since when a request to add a replica has had no answer (0: there is none): until then the
+    leader can ask for nothing else (KIP-497)."""
+    refused: int = 0
+    """How many such requests were refused while the oldest message waited."""
+    granted: frozenset[int] = frozenset()
+    """Replicas whose drop was granted, while no record has stored it."""
+    grants: int = 0
+    """How often the drop of such a replica was granted again while the oldest message waited."""
+    began_ns: int = 0
+    """As `since_ns`, but a request that is repeated without an answer does not move it."""
+    epoch: int = -1
+    """The newest leader epoch of the leader's own events."""
+    record: PartitionCommitted | None = None
+    suspects: list[Late] = field(default_factory=list)
+
+    @property
+    def alone(self) -> bool:
+        """Whether the stored ISR has no follower."""
+        return self.record is not None and len(self.record.isr) < 2
+
+    @property
+    def offset(self) -> int:
+        """That of the newest record."""
+        return -1 if self.record is None else self.record.offset
+
+    @property
+    def deposed(self) -> bool:
+        """Whether the newest record is of an epoch that the leader has not begun."""
+        return self.record is not None and self.record.leader_epoch > self.epoch
+
+    def anew(self, at_ns: int) -> None:
+        """The time begins anew."""
+        self.since_ns = self.began_ns = at_ns
+        self.refused = self.grants = 0
+
+    def grant(self, at_ns: int) -> None:
+        """What the leader asked for is granted. That gives it time once, until it is stored."""
+        again, kept = self.asked & self.granted, self.record
+        if kept is None or self.asked & set(kept.isr) or kept.leader_epoch < self.epoch:
+            self.granted |= self.asked
+        if again:
+            self.grants += 1
+        else:
+            self.anew(at_ns)
+
+
+class _Touch(Struct):
+    """How long a broker has been in touch with a controller without a gap."""
+
+    from_ns: int
+    to_ns: int
+    lease_ns: int
+
+
+@dataclass(slots=True)
+class _Leaders:
+    """The partitions, and the brokers' processes that serve no client."""
+
+    partitions: dict[tuple[str, int], _Blocked] = field(default_factory=dict)
+    fenced: set[str] = field(default_factory=set)
+    touch: dict[str, _Touch] = field(default_factory=dict)
+    exited: dict[str, int] = field(default_factory=dict)
+    """process -> when it ended, for those that end with the run: nothing comes after."""
+    gone: set[str] = field(default_factory=set)
+    """The processes that have ended before."""
+
+    def granted(self, event: Event, body: LeaseGranted) -> None:
+        """A controller has answered a broker."""
+        self.goes_on()
+        lease_ns = (body.lease_end_ms - body.lease_start_ms) * MS
+        known = self.touch.get(event.process)
+        if known is None or event.at_ns - known.to_ns > known.lease_ns:
+            self.touch[event.process] = _Touch(event.at_ns, event.at_ns, lease_ns)
+        else:
+            known.to_ns, known.lease_ns = event.at_ns, lease_ns
+
+    def since(self, one: _Blocked, at_ns: int) -> int:
+        """From when on the time counts that the leader has let its oldest message wait. While a
+        request has no answer it does not run, unless the controllers answer the leader's heartbeats
+        all the time: then the request must be answered, or be sent again and be answered."""
+        pending = [asked for asked in (one.unanswered_ns, one.adding_ns) if asked]
+        if not pending:
+            return one.since_ns
+        touch = self.touch.get(one.leader)
+        if touch is None or at_ns - touch.to_ns > touch.lease_ns:
+            return at_ns
+        return max(one.began_ns, touch.from_ns, min(pending)) + ANSWERED_WITHIN_MS * MS
+
+    def goes_on(self) -> None:
+        """The run goes on after what has ended so far."""
+        if self.exited:
+            self.gone.update(self.exited)
+            self.exited.clear()
+
+    def of(self, body: Any) -> _Blocked:
+        """The partition that an event is about."""
+        self.goes_on()
+        place = (body.topic, body.partition)
+        one = self.partitions.get(place)
+        if one is None:
+            one = self.partitions[place] = _Blocked()
+        return one
+
+
+@final
+class LaggardIsDropped(Struct, frozen=True):
+    """RP-09. If the commits of a serving leader wait for twice the allowed time and 2 s, the leader
+    must have asked for a smaller ISR, and that must have been stored. The time begins anew where
+    the leader could not store it: it is fenced, gets no answer or one that it must ask elsewhere,
+    or a record deposes it; and it does not run while the stored ISR has no follower, or a request
+    to add one has no answer. A refusal of what the leader may ask is no excuse, nor is a second
+    grant of what is never stored, nor a request without an answer while the controllers answer the
+    leader's heartbeats. A write that waits at the end is judged there. Exercised when the request
+    was stored by the controller and commits continued."""
+
+    clause: str = "RP-09"
+    kinds: frozenset[type[Struct]] = frozenset(
+        {
+            *(LogAppended, HighWatermarkAdvanced, ProduceAnswered, IsrChangeAsked),
+            *(LeadershipStarted, LeadershipEnded, PartitionCommitted, BrokerStateChanged),
+            *(IsrChangeAnswered, TopicCommitted, LeaseGranted, ProcessExited, NodeStopped),
+        }
+    )
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Leaders:
+        return _Leaders()
+
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            **dict.fromkeys(self.kinds, self._moved),
+            LogAppended: self._appended,
+            HighWatermarkAdvanced: self._commits,
+            ProduceAnswered: self._answered,
+            BrokerStateChanged: self._changed,
+            TopicCommitted: self._deleted,
+            LeaseGranted: self._touched,
+            ProcessExited: self._exited,
+            NodeStopped: self._stopped,
+        }
+
+    def step(self, state: _Leaders, event: Event) -> tuple[_Leaders, Sequence[Finding]]:
+        return by_handlers(self, state, event)
+
+    @staticmethod
+    def _touched(state: _Leaders, event: Event, body: LeaseGranted) -> Sequence[Finding]:
+        state.granted(event, body)
+        return NOTHING
+
+    @staticmethod
+    def _exited(state: _Leaders, event: Event, body: ProcessExited) -> Sequence[Finding]:
+        state.exited.setdefault(body.ended, event.at_ns)
+        return NOTHING
+
+    @staticmethod
+    def _stopped(state: _Leaders, event: Event, body: NodeStopped) -> Sequence[Finding]:
+        state.exited.setdefault(event.process, event.at_ns)
+        return NOTHING
+
+    def _deleted(self, state: _Leaders, event: Event, body: TopicCommitted) -> Sequence[Finding]:
+        for place, one in state.partitions.items():
+            if body.deleted and place[0] == body.topic and body.offset > one.offset:
+                state.partitions[place] = self._led_by(one)
+        return NOTHING
+
+    @staticmethod
+    def _changed(state: _Leaders, event: Event, body: BrokerStateChanged) -> Sequence[Finding]:
+        if body.new != "ACTIVE":
+            state.fenced.add(event.process)
+            return NOTHING
+        state.fenced.discard(event.process)
+        for one in state.partitions.values():
+            if one.leader == event.process:
+                one.since_ns = one.began_ns = event.at_ns
+        return NOTHING
+
+    def _appended(self, state: _Leaders, event: Event, body: LogAppended) -> Sequence[Finding]:
+        one = state.of(body)
+        if event.process == one.leader:
+            if one.waiting:
+                self._overdue(state, one, event.at_ns, event.ref)
+            else:
+                one.waiting, one.at = True, event.ref
+                one.since_ns = one.began_ns = event.at_ns
+        return NOTHING
+
+    @staticmethod
+    def _commits(state: _Leaders, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
+        one = state.of(body)
+        if event.process != one.leader or not body.as_leader:
+            return NOTHING
+        one.waiting, one.at = body.high_watermark < body.log_end, event.ref
+        one.epoch = max(one.epoch, body.leader_epoch)
+        one.anew(event.at_ns)
+        if one.stored is not None and body.leader_epoch >= one.stored:
+            one.dropping, one.stored = None, None
+            return (Exercised(event.ref, Evidence.PEER),)
+        return NOTHING
+
+    def _answered(self, state: _Leaders, event: Event, body: ProduceAnswered) -> Sequence[Finding]:
+        one = state.of(body)
+        if body.error == "REQUEST_TIMED_OUT" and event.process == one.leader:
+            self._overdue(state, one, event.at_ns, event.ref)
+        return NOTHING
+
+    def _moved(self, state: _Leaders, event: Event, body: Any) -> Sequence[Finding]:
+        """The leader of a partition or its ISR changes, or is to change."""
+        one = state.of(body)
+        match body:
+            case IsrChangeAsked():
+                self._asked(one, event, body)
+            case IsrChangeAnswered() if body.error == _NOT_SENT:
+                pass  # the earlier request has no answer yet
+            case IsrChangeAnswered() if one.adding_ns and event.process == one.leader:
+                one.since_ns += event.at_ns - max(one.adding_ns, one.since_ns)
+                one.began_ns, one.adding_ns = one.since_ns, 0
+            case IsrChangeAnswered() if one.unanswered_ns and event.process == one.leader:
+                one.unanswered_ns = 0
+                if body.error == "NONE":
+                    one.grant(event.at_ns)
+                elif body.error in _ASK_ELSEWHERE:
+                    one.anew(event.at_ns)
+                else:
+                    one.refused += 1
+            case PartitionCommitted():
+                self._recorded(one, event, body)
+            case LeadershipStarted():
+                keep_ms = body.keep_in_sync_ms or KEEP_IN_SYNC_MS
+                if event.process != one.leader:
+                    one = self._led_by(one, event.process, keep_ms)
+                    state.partitions[body.topic, body.partition] = one
+                one.epoch = max(one.epoch, body.leader_epoch)
+            case LeadershipEnded() if event.process == one.leader:
+                state.partitions[body.topic, body.partition] = self._led_by(one)
+        return NOTHING
+
+    @staticmethod
+    def _led_by(state: _Blocked, leader: str = "", keep_ms: int = KEEP_IN_SYNC_MS) -> _Blocked:
+        """The partition with another leader, or none."""
+        return _Blocked(leader, keep_ms, record=state.record, suspects=state.suspects)
+
+    def _recorded(self, state: _Blocked, event: Event, body: PartitionCommitted) -> None:
+        """A record deposes a leader, stores its smaller ISR, or leaves it alone in its ISR or no
+        longer."""
+        if body.offset > state.offset:
+            alone, state.record = state.alone, body
+            if alone and not state.alone:
+                state.anew(event.at_ns)
+            if body.leader_epoch >= state.epoch:
+                state.granted &= set(body.isr)
+        if state.dropping is None:
+            return
+        epoch, dropped = state.dropping
+        if body.leader_epoch >= epoch and not dropped & set(body.isr):
+            state.stored = body.leader_epoch
+        if body.leader_epoch > epoch:
+            state.anew(event.at_ns)
+
+    def _asked(self, state: _Blocked, event: Event, body: IsrChangeAsked) -> None:
+        dropped = frozenset(body.old_isr) - frozenset(body.new_isr)
+        if not dropped:
+            if event.process == state.leader:
+                state.adding_ns = state.adding_ns or event.at_ns
+            return
+        if body.lag_ns > 0:
+            state.dropping, state.stored = (body.leader_epoch, dropped), None
+        if event.process == state.leader:
+            if state.unanswered_ns:
+                state.since_ns, state.refused = event.at_ns, 0
+            state.asked = dropped
+            state.unanswered_ns = state.unanswered_ns or event.at_ns
+
+    @staticmethod
+    def _overdue(state: _Leaders, one: _Blocked, at_ns: int, at: Cause) -> None:
+        since_ns = state.since(one, at_ns)
+        waited_ns = at_ns - since_ns
+        if not one.waiting or one.leader in state.fenced:
+            return
+        if one.alone:  # it has none to drop; below min.insync.replicas, Kafka commits nothing
+            return
+        if waited_ns <= (2 * one.keep_ms + 2_000) * MS:
+            return
+        one.waiting = False
+        done = "asked to drop no follower"
+        if one.unanswered_ns or one.adding_ns:
+            done = "has no answer to a request for another ISR, though controllers answer it"
+        elif one.refused:
+            done = f"was refused {one.refused} times to drop a follower"
+        elif one.granted:
+            done = f"was granted {one.grants + 1} times to drop a follower, which is not stored"
+        message = (
+            f"{one.leader} has had a write waiting for {span(waited_ns)} and {done}, "
+            f"though {one.keep_ms} ms are allowed"
+        )
+        period_ns = one.keep_ms * MS
+        one.suspects.append(
+            Late(
+                violated=Violated(at, Evidence.SELF, message),
+                process=one.leader,
+                from_ns=since_ns,
+                to_ns=at_ns,
+                period_ns=period_ns,
+                due_ns=since_ns + period_ns,
+            )
+        )
+
+    def _left_waiting(self, state: _Leaders, end: RunEnd) -> None:
+        """Judges the writes that wait at the end."""
+        for one in state.partitions.values():
+            out = one.deposed or one.leader in state.gone
+            if end.complete and one.at is not None and not out:
+                until_ns = state.exited.get(one.leader, end.ended_at_ns)
+                self._overdue(state, one, until_ns, one.at)
+
+    def end(self, state: _Leaders, end: RunEnd) -> Sequence[Finding]:
+        self._left_waiting(state, end)
+        return tuple(
+            found for one in state.partitions.values() for found in judge_late(one.suspects, end)
+        )
