@@ -25,6 +25,12 @@ from fencepost_kafka.events import (
 TopicPartition = tuple[str, int]
 
 
+def begins(record: PartitionCommitted) -> bool:
+    """Whether the first record of a partition that is known may be the one that makes it: a later
+    one that names a leader is of a later epoch."""
+    return record.leader_epoch == 0 and not record.skipped
+
+
 def eligible_leaders(before: PartitionCommitted) -> set[int]:
     """The brokers that have everything that was committed before the next record: the ISR, and the
     replicas that are eligible beside it."""

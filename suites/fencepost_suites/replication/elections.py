@@ -44,6 +44,7 @@ from fencepost_kafka.committed import (
     Brokers,
     Partitions,
     TopicPartition,
+    begins,
     is_fenced,
 )
 from fencepost_suites.brokers.leases import MS, Late, judge_late
@@ -58,7 +59,8 @@ STOPPING = 3
 
 
 class _Election(Struct, frozen=True):
-    """A leader that a record of the log names, and the members of the ISR before."""
+    """A leader that a record of the log names, and the members of the ISR before; of a new
+    partition, those of its first ISR."""
 
     at: Cause
     body: PartitionCommitted
@@ -88,7 +90,7 @@ class _Cluster:
 @final
 class DeadIsrHasNoLeader(Struct, frozen=True):
     """RP-29. A broker is live if the records say that it is not fenced. An empty ISR was never
-    stored. Replicas that are eligible
+    stored; that of a new partition is the one of its first record. Replicas that are eligible
     beside the ISR count as members of it. Where fencings and elections are records of one log,
     their offsets are their order. Elsewhere a controller may learn late that a broker is gone, and
     an observer may learn of the two in either order: then a member must have been out for
@@ -122,7 +124,15 @@ class DeadIsrHasNoLeader(Struct, frozen=True):
         self, state: _Cluster, event: Event, body: PartitionCommitted
     ) -> Sequence[Finding]:
         news, before = state.partitions.take(body)
-        if not news or before is None:
+        if not news:
+            return NOTHING
+        if before is None:
+            if (
+                begins(body)
+                and body.leader >= 0
+                and state.fenced.in_log(event.process, body.offset)
+            ):
+                state.elections.append(_Election(event.ref, body, tuple(sorted(body.isr))))
             return NOTHING
         members = {*before.isr, *before.eligible}
         dead = bool(members) and all(state.brokers.fenced(member) for member in members)

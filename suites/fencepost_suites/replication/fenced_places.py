@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Undecided, Violated
 from fencepost_kafka import BrokerCommitted, PartitionCommitted, TopicCommitted
-from fencepost_kafka.committed import Brokers, Partitions, TopicPartition, eligible_leaders
+from fencepost_kafka.committed import Brokers, Partitions, TopicPartition, begins, eligible_leaders
 from fencepost_suites.brokers.leases import Late, judge_late
 from fencepost_suites.common.fenced import LOG_KINDS, FencedAt
 from fencepost_suites.common.keys import NOTHING, whole_run
@@ -27,7 +27,8 @@ class _Taken(Struct, frozen=True):
     body: PartitionCommitted
     joined: tuple[int, ...]
     leads: bool
-    before: PartitionCommitted
+    before: PartitionCommitted | None
+    """None: the record makes the partition."""
 
 
 @dataclass(slots=True)
@@ -57,10 +58,10 @@ class _Fencings:
 @final
 class FencedBrokerLosesLeaderships(Struct, frozen=True):
     """QC-30. A fenced broker loses its places within `MOVED_WITHIN_NS`, and gets no new one
-    (KIP-841): neither a place in an ISR nor a leadership, by the order of the records in the log.
-    Exercised by a fencing record of a broker that led, or was in an ISR, once all of these places
-    are moved. The records right before count too, since every node that replays them reports
-    them."""
+    (KIP-841): neither a place in an ISR nor a leadership, by the order of the records in the log,
+    and neither in a new partition, whose ISR has the live replicas only. Exercised by a fencing
+    record of a broker that led, or was in an ISR, once all of these places are moved. The records
+    right before count too, since every node that replays them reports them."""
 
     clause: str = "QC-30"
     kinds: frozenset[type[Struct]] = LOG_KINDS | {TopicCommitted, PartitionCommitted}
@@ -168,10 +169,12 @@ def _note_taken(
     if not state.fenced.in_log(event.process, body.offset):
         return
     state.changed.add(body.offset)
-    if before is None:
+    if before is None and not begins(body):
         return
-    joined = tuple(sorted({*body.isr} - {*before.isr}))
-    leads = body.leader >= 0 and body.leader != before.leader
+    # The leader of a new partition has its place in the ISR by that.
+    former = {body.leader} if before is None else {*before.isr}
+    joined = tuple(sorted({*body.isr} - former))
+    leads = body.leader >= 0 and (before is None or body.leader != before.leader)
     if joined or leads:
         state.taken.append(_Taken(event.ref, body, joined, leads, before))
 
@@ -188,11 +191,12 @@ def _taken_while_fenced(state: _Fencings) -> Sequence[Finding]:
             if fenced is not None:
                 message = f"broker {broker} {what} at offset {body.offset} while it was fenced"
                 found.append(Violated(one.at, Evidence.PEER, message, (fenced,)))
+        former = -1 if one.before is None else one.before.leader
         unclean = _unclean(state, one)
         if unclean is not None:
             message = (
                 f"broker {body.leader} was made leader of {place} by the record at {body.offset}, "
-                f"which takes it into the ISR; broker {one.before.leader}, which was fenced, "
+                f"which takes it into the ISR; broker {former}, which was fenced, "
                 "cannot have asked for that"
             )
             found.append(Violated(one.at, Evidence.PEER, message, (unclean,)))
@@ -202,10 +206,11 @@ def _taken_while_fenced(state: _Fencings) -> Sequence[Finding]:
 def _unclean(state: _Fencings, one: _Taken) -> Cause | None:
     """The fencing of the former leader, where another leads by the record that takes it into the
     ISR. The changes of partitions that a fencing causes may come right before its record."""
-    former = one.before.leader
-    if not one.leads or former < 0 or one.body.leader in eligible_leaders(one.before):
+    if one.before is None or not one.leads or one.before.leader < 0:
+        return None
+    if one.body.leader in eligible_leaders(one.before):
         return None
     after = one.body.offset + 1
     while after in state.changed:
         after += 1
-    return state.fenced.by(former, after + 1)
+    return state.fenced.by(one.before.leader, after + 1)

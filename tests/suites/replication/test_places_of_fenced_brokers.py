@@ -208,3 +208,71 @@ def test_a_broker_that_was_deleted_and_is_taken_into_an_isr_breaks_qc_30() -> No
     partition(h, 6, leader=1, epoch=1, isr=ALL3)
     (found,) = verdict(h, "QC-30").violations
     assert found.because == (deletion.ref,)
+
+
+# ----------------------------------------------------------------------------------- new partitions
+
+
+def created(
+    leader: int, isr: tuple[int, ...], *, epoch: int = 0, skipped: int = 0, names: bool = True
+) -> HistoryBuilder:
+    """Broker 1 is fenced at offset 5, and a partition is made at 6; broker 2 is fenced at 7."""
+    h = HistoryBuilder()
+    for number in ALL3:
+        record(h, number)
+        broker(h, number, number, fenced=False)
+    record(h, 5)
+    broker(h, 5, 1, fenced=True)
+    if names:
+        record(h, 6)
+    partition(h, 6, leader=leader, epoch=epoch, isr=isr, skipped=skipped)
+    record(h, 7)
+    broker(h, 7, 2, fenced=True)
+    return h
+
+
+@pytest.mark.parametrize(
+    ("leader", "isr", "what"),
+    [
+        (1, (1, 2), "was made leader of orders-0 at offset 6 while it was fenced"),
+        (3, (3, 1), "was taken into the ISR of orders-0 at offset 6 while it was fenced"),
+    ],
+)
+def test_a_new_partition_that_gives_a_place_to_a_fenced_broker_breaks_qc_30(
+    leader: int, isr: tuple[int, ...], what: str
+) -> None:
+    h = created(leader, isr)
+    (found,) = verdict(h, "QC-30").violations
+    assert found.message == f"broker 1 {what}"
+
+
+def test_a_new_partition_that_is_led_by_the_fenced_members_of_its_isr_breaks_rp_29() -> None:
+    message = verdict(created(1, (1,)), "RP-29").violations[0].message
+    assert message == (
+        "broker 1 was made leader of orders-0 while no member of its ISR [1] was live"
+    )
+
+
+@pytest.mark.parametrize("clause", ["QC-30", "RP-29"])
+@pytest.mark.parametrize(("leader", "isr"), [(2, (2, 3)), (2, (2,)), (-1, ())])
+def test_a_new_partition_of_brokers_that_are_fenced_later_or_never_breaks_neither(
+    leader: int, isr: tuple[int, ...], clause: str
+) -> None:
+    assert verdict(created(leader, isr), clause).violated == 0
+
+
+def test_a_new_partition_without_a_leader_keeps_rp_29_whatever_its_isr() -> None:
+    assert verdict(created(-1, (1,)), "RP-29").violated == 0
+
+
+def test_a_new_partition_with_a_live_member_of_its_isr_keeps_rp_29() -> None:
+    assert verdict(created(1, (1, 2)), "RP-29").violated == 0
+
+
+@pytest.mark.parametrize("clause", ["QC-30", "RP-29"])
+@pytest.mark.parametrize(("epoch", "skipped", "names"), [(1, 0, True), (0, 1, True), (0, 0, False)])
+def test_a_partition_whose_first_record_is_not_known_is_not_new(
+    epoch: int, skipped: int, names: bool, clause: str
+) -> None:
+    h = created(1, (1,), epoch=epoch, skipped=skipped, names=names)
+    assert verdict(h, clause).violated == 0
