@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import final
 
@@ -28,19 +28,8 @@ from fencepost_kafka import (
     PartitionCommitted,
     ProduceAnswered,
 )
-from fencepost_kafka.active_faults import slot_of
+from fencepost_kafka.active_faults import DUPLICATES, slot_of
 from fencepost_suites.common.keys import NOTHING, by_partition
-
-
-@final
-class _Words:
-    """What the processes say of the stored states of one leader epoch."""
-
-    def __init__(self) -> None:
-        self.newest = -1
-        """The highest offset of such a state."""
-        self.by: dict[str, tuple[int, tuple[int, ...]]] = {}
-        """process -> the offset of the newest one by its word, and the ISR in it."""
 
 
 @dataclass(slots=True)
@@ -49,11 +38,22 @@ class _Ends:
 
     ends: dict[str, int] = field(default_factory=dict)
     processes: dict[int, str] = field(default_factory=dict)
-    """follower's id -> the process that fetches as it."""
+    """follower's id -> the process that fetches as it, by a leader's word."""
+    slots: dict[str, str] = field(default_factory=dict)
+    """slot -> its newest process that reported a log end."""
+    following: dict[str, int] = field(default_factory=dict)
+    """slot -> the leader that it follows, by its own word."""
     leaders: dict[int, int] = field(default_factory=dict)
     """leader epoch -> the leader's id."""
-    stored: dict[int, _Words] = field(default_factory=dict)
-    """leader epoch -> its stored states."""
+    words: dict[int, dict[str, PartitionCommitted]] = field(default_factory=dict)
+    """leader epoch -> process -> the newest of the epoch's stored states, by its word."""
+    controllers: bool = False
+    """Whether controllers say what is stored: then no broker knows it before they do."""
+
+    def reports(self, process: str, log_end: int) -> None:
+        """A replica has a log up to there."""
+        self.ends[process] = log_end
+        self.slots[slot_of(process)] = process
 
     def began(self, process: str) -> None:
         """The next process of a node is its replica, though it may lead at first, and not fetch."""
@@ -61,24 +61,55 @@ class _Ends:
             if slot_of(former) == slot_of(process):
                 self.processes[replica] = process
 
+    def stored(self, process: str, leader_epoch: int) -> PartitionCommitted | None:
+        """The newest stored state of a leader epoch by the word of another process."""
+        words = self.words.get(leader_epoch, {})
+        known = [
+            (other, one)
+            for other, one in words.items()
+            if one.role == "controller" or not self.controllers
+        ]
+        newest = max((one.offset for _, one in known), default=-1)
+        for other, one in known:
+            if other != process and one.offset == newest:
+                return one
+        return None
 
-def _stored_and_named(state: _Ends, process: str, body: ProduceAnswered) -> tuple[int, ...]:
-    """The ISR that a leader names, and the one that is stored for its epoch by another's word: a
-    leader may count more replicas than are stored, but none less."""
-    named = body.isr
-    words = state.stored.get(body.leader_epoch)
-    if words is None:
-        return named
-    for other, (offset, isr) in words.by.items():
-        if other != process and offset == words.newest:
-            return named if isr == named else (*named, *(r for r in isr if r not in named))
-    return named
+    def followers(self, isr: Sequence[int], leader: int) -> dict[str, int]:
+        """Each follower in an ISR whose process is known, by a leader's word, and its log end."""
+        found = (self.processes.get(one, "") for one in isr if one != leader)
+        return {process: self.ends[process] for process in found if process in self.ends}
+
+    def can_have(self, process: str, leader: int, followers: Set[int], end: int) -> int:
+        """How many followers may have a log up to there. Which process is which replica is only the
+        leader's word, so every other process counts that says so, and every follower that says
+        nothing."""
+        own = slot_of(process)
+        reached = sum(
+            self.ends[newest] >= end for slot, newest in self.slots.items() if slot != own
+        )
+        heard = [
+            slot
+            for slot, followed in self.following.items()
+            if followed == leader and slot != own and not slot.endswith(DUPLICATES)
+        ]
+        return reached + max(0, len(followers) - len(heard))
+
+
+def _lacks(followers: Mapping[str, int], end: int) -> str:
+    """The first follower whose log does not reach that offset, in words."""
+    for process, reaches in followers.items():
+        if reaches < end:
+            return f"{process}, in the ISR, had stored up to {reaches}"
+    return ""
 
 
 @final
 class AcknowledgedByAllInSync(Struct, frozen=True):
-    """RP-04. The ISR is the stored one and what the leader names beside it. The leader's evidence
-    is its high watermark, or the log ends it knows; the followers' is what they stored before.
+    """RP-04. The ISR is the stored one, by the word of controllers if there are any, and what the
+    leader names beside it: it may count more replicas than are stored, but none less. The leader's
+    evidence is its high watermark, or the log ends it knows; the followers' is what they stored
+    before: each that a leader has named, and as many as must have it, whatever a leader names.
     Exercised by every acks=all that had to wait for a follower."""
 
     clause: str = "RP-04"
@@ -115,7 +146,7 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
 
     @staticmethod
     def _appended(state: _Ends, event: Event, body: LogAppended) -> Sequence[Finding]:
-        state.ends[event.process] = body.log_end
+        state.reports(event.process, body.log_end)
         return NOTHING
 
     @staticmethod
@@ -127,24 +158,26 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
     def _began(
         state: _Ends, event: Event, body: FollowingStarted | LeadershipStarted
     ) -> Sequence[Finding]:
-        state.ends[event.process] = body.log_end
+        state.reports(event.process, body.log_end)
         state.began(event.process)
+        leader = body.leader if isinstance(body, FollowingStarted) else -1
+        state.following[slot_of(event.process)] = leader
         return NOTHING
 
     @staticmethod
     def _truncated(state: _Ends, event: Event, body: LogTruncated) -> Sequence[Finding]:
-        state.ends[event.process] = body.to_offset
+        state.reports(event.process, body.to_offset)
         return NOTHING
 
     @staticmethod
     def _committed(state: _Ends, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
         if body.leader >= 0:  # an epoch may end before the next leader is elected
             state.leaders[body.leader_epoch] = body.leader
-        words = state.stored.setdefault(body.leader_epoch, _Words())
-        known = words.by.get(event.process)
-        if known is None or known[0] < body.offset:
-            words.by[event.process] = (body.offset, body.isr)
-            words.newest = max(words.newest, body.offset)
+        words = state.words.setdefault(body.leader_epoch, {})
+        known = words.get(event.process)
+        if known is None or known.offset < body.offset:
+            words[event.process] = body
+        state.controllers = state.controllers or body.role == "controller"
         return NOTHING
 
     @staticmethod
@@ -161,25 +194,28 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
             return (Violated(event.ref, Evidence.SELF, message),)
         if body.acks != -1:
             return NOTHING
-        isr = _stored_and_named(state, event.process, body)
+        stored = state.stored(event.process, body.leader_epoch)
+        isr = body.isr
+        leader = state.leaders.get(body.leader_epoch, -1)
+        if stored is not None:
+            isr = (*isr, *(one for one in stored.isr if one not in isr))
+            leader = stored.leader if stored.leader >= 0 else leader
         if len(isr) < 2:
             return NOTHING
-        leader = state.leaders.get(body.leader_epoch, -1)
-        by_peers = 0
-        for replica in isr:
-            process = state.processes.get(replica)
-            if process is None or replica == leader:
-                continue
-            reaches = state.ends.get(process)
-            if reaches is None:
-                continue
-            by_peers += 1
-            if reaches < end:
-                message = (
-                    f"{event.process} acknowledged acks=all of {body.topic}-{body.partition} up to "
-                    f"offset {end} while {process}, in the ISR, had stored up to {reaches}"
-                )
-                return (Violated(event.ref, Evidence.PEER, message),)
+        known = state.followers(isr, leader)
+        lacks = _lacks(known, end)
+        if not lacks and stored is not None and leader >= 0:
+            followers = {*stored.replicas, *isr} - {leader}
+            needed = len({*isr} - {leader})
+            most = state.can_have(event.process, leader, followers, end)
+            if most < needed:
+                lacks = f"no more than {most} of the {needed} followers in the ISR had stored it"
+        if lacks:
+            message = (
+                f"{event.process} acknowledged acks=all of {body.topic}-{body.partition} up to "
+                f"offset {end} while {lacks}"
+            )
+            return (Violated(event.ref, Evidence.PEER, message),)
         if body.high_watermark < end and min(body.ends, default=end) < end:
             message = (
                 f"{event.process} acknowledged acks=all of {body.topic}-{body.partition} up to "
@@ -188,7 +224,7 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
             return (Violated(event.ref, Evidence.SELF, message),)
         if body.duplicate:
             return NOTHING
-        evidence = Evidence.PEER if by_peers == len(isr) - 1 else Evidence.SELF
+        evidence = Evidence.PEER if len(known) == len(isr) - 1 else Evidence.SELF
         return (Exercised(event.ref, evidence),)
 
     def end(self, state: _Ends, end: RunEnd) -> Sequence[Finding]:

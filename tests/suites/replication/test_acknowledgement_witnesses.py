@@ -1,0 +1,123 @@
+"""RP-04 where the leader withholds which process is which follower, or says what is stored."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+from tests.suites.partition_histories import (
+    ALL3,
+    B1,
+    B2,
+    B3,
+    CONTROLLER,
+    follow,
+    partition,
+    verdict,
+)
+from tests.suites.replication.replication_histories import acknowledge, fetched, store
+
+from fencepost.testing import HistoryBuilder, Outcome
+
+
+def led(
+    isr: tuple[int, ...] = ALL3, followers: tuple[str, ...] = (B2, B3), leader: int = 1
+) -> HistoryBuilder:
+    """Broker 1 leads and has a message; others begin to follow with empty logs."""
+    h = HistoryBuilder()
+    partition(h, 3, leader=1, epoch=1, isr=isr, role="controller")
+    for process in followers:
+        follow(h, process, log_end=0, mark=0, leader=leader)
+    store(h, B1, 0, as_leader=True)
+    return h
+
+
+def all_say_one(h: HistoryBuilder) -> Outcome:
+    """The leader acknowledges the message: every log reaches it, it says."""
+    acknowledge(h, 1, ends=(1, 1, 1), mark=1)
+    return verdict(h, "RP-04").verdict
+
+
+# ------------------------------------------------------------------- which process is which replica
+
+
+def test_a_leader_that_names_no_process_is_not_believed_that_followers_have_stored_it() -> None:
+    h = led()
+    store(h, B2, 0)
+    assert all_say_one(h) is Outcome.VIOLATED
+    message = verdict(h, "RP-04").violations[0].message
+    assert "while no more than 1 of the 2 followers in the ISR had stored it" in message
+
+
+@pytest.mark.parametrize("named", [B1, B2])
+def test_nor_is_one_that_names_another_process_for_a_follower(named: str) -> None:
+    h = led()
+    store(h, B2, 0)
+    for replica in (2, 3):
+        fetched(h, replica, named, 1)
+    assert all_say_one(h) is Outcome.VIOLATED
+
+
+def test_a_follower_outside_the_isr_need_not_have_stored_it() -> None:
+    h = led(isr=(1, 2))
+    store(h, B2, 0)
+    acknowledge(h, 1, ends=(1, 1), mark=1)
+    assert verdict(h, "RP-04").verdict is Outcome.HOLDS
+
+
+@pytest.mark.parametrize(
+    ("followers", "leader"),
+    [((B2,), 1), ((B2, "broker-3-duplicate#1"), 1), ((B2, B3), 2)],
+    ids=["silent", "a second process of an id", "the follower of another"],
+)
+def test_a_follower_that_says_nothing_may_have_stored_it(
+    followers: tuple[str, ...], leader: int
+) -> None:
+    h = led(followers=followers, leader=leader)
+    store(h, B2, 0)
+    assert all_say_one(h) is Outcome.HOLDS
+
+
+@pytest.mark.parametrize(("log_end", "expected"), [(0, Outcome.VIOLATED), (1, Outcome.HOLDS)])
+def test_the_next_process_of_a_follower_speaks_for_it(log_end: int, expected: Outcome) -> None:
+    h = led()
+    for process in (B2, B3):
+        store(h, process, 0)
+    follow(h, "broker-3#2", log_end=log_end, mark=0)
+    assert all_say_one(h) is expected
+
+
+def test_the_log_of_the_leader_is_no_followers() -> None:
+    h = led(followers=(B1, B2, B3))
+    store(h, "broker-1#0", 0)
+    store(h, B1, 0, as_leader=True)
+    store(h, B2, 0)
+    assert all_say_one(h) is Outcome.VIOLATED
+
+
+# --------------------------------------------------------------------------------- what is stored
+
+
+def smaller(process: str, role: Literal["broker", "controller"]) -> HistoryBuilder:
+    """Broker 2, in the ISR by the controller, has stored nothing; someone says it has left."""
+    h = led(isr=(1, 2), followers=())
+    follow(h, B2, log_end=0, mark=0)
+    fetched(h, 2, B2, 0)
+    partition(h, 999, leader=1, epoch=1, isr=(1,), process=process, role=role)
+    acknowledge(h, 1, ends=(1,), mark=1)
+    return h
+
+
+@pytest.mark.parametrize(
+    ("process", "role", "expected"),
+    [
+        (B1, "broker", Outcome.VIOLATED),
+        (B3, "broker", Outcome.VIOLATED),
+        (CONTROLLER, "controller", Outcome.NOT_EXERCISED),
+        ("controller-2#1", "controller", Outcome.NOT_EXERCISED),
+    ],
+)
+def test_what_brokers_say_is_stored_before_controllers_do_is_no_smaller_isr(
+    process: str, role: Literal["broker", "controller"], expected: Outcome
+) -> None:
+    assert verdict(smaller(process, role), "RP-04").verdict is expected
