@@ -53,7 +53,11 @@ class _Committed:
     """Whether leadership has moved, so that a reading shows what the new leader has."""
     record: PartitionCommitted | None = None
     asked: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    """leader epoch -> the newest ISR that a leader asked for in it."""
+    """leader epoch -> the newest ISR that its leader asked for in it."""
+    terms: dict[int, str] = field(default_factory=dict)
+    """leader epoch -> the process that led first in it."""
+    telling: set[str] = field(default_factory=set)
+    """The leaders that have said of a larger ISR that they ask for it."""
     appends: Appends = field(default_factory=Appends)
     logs: ReplicaLogs = field(default_factory=ReplicaLogs)
 
@@ -68,9 +72,10 @@ class _Committed:
 class CommittedIsNeverLost(Struct, frozen=True):
     """RP-06. A new leader's log must reach every high watermark reported before, including those
     reported when a replica began to lead or to follow. Where replicas record what they store, it
-    must also hold the committed messages, and not others. The leader must come from the ISR,
-    or join it by a change that the leader before asked for, as nodes record it that write their own
-    events. A reader's evidence is the end of what it read after a change of leader."""
+    must also hold the committed messages, and not others. The leader must come from the ISR, or
+    join it by a change that the leader before asked for: by its own word, if it is a node that
+    writes its own events, or if its log has named such a change before. A reader's evidence is the
+    end of what it read after a change of leader."""
 
     clause: str = "RP-06"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -125,7 +130,10 @@ class CommittedIsNeverLost(Struct, frozen=True):
 
     @staticmethod
     def _asked(state: _Committed, event: Event, body: IsrChangeAsked) -> Sequence[Finding]:
-        state.asked[body.leader_epoch] = body.new_isr
+        if state.terms.get(body.leader_epoch) == event.process:
+            state.asked[body.leader_epoch] = body.new_isr
+            if not set(body.new_isr) <= set(body.old_isr):
+                state.telling.add(event.process)
         return NOTHING
 
     @staticmethod
@@ -145,6 +153,7 @@ class CommittedIsNeverLost(Struct, frozen=True):
         return (Violated(event.ref, Evidence.CLIENT, message, because),)
 
     def _leads(self, state: _Committed, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
+        state.terms.setdefault(body.leader_epoch, event.process)
         found = self._led(state, event, body)
         state.reported(event, body.high_watermark)
         return found
@@ -191,9 +200,11 @@ class CommittedIsNeverLost(Struct, frozen=True):
         eligible = eligible_leaders(known)
         if not eligible or body.leader in eligible:
             return NOTHING
-        # Nodes that write their own events, and so name their role, record what they ask for.
-        asked = not body.role or body.leader in state.asked.get(known.leader_epoch, ())
-        if asked and leader_joins(known, body):
+        # Nodes that write their own events, and so name their role, record what they ask for. Of
+        # others, only some logs have that.
+        silent = not body.role and state.terms.get(known.leader_epoch) not in state.telling
+        asked = body.leader in state.asked.get(known.leader_epoch, ())
+        if (asked or silent) and leader_joins(known, body):
             return NOTHING
         message = (
             f"broker {body.leader} was made leader of {body.topic}-{body.partition} in epoch "

@@ -27,7 +27,6 @@ from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
     FollowerFetched,
     HighWatermarkAdvanced,
-    IsrChangeAsked,
     ReadCompleted,
 )
 
@@ -205,36 +204,6 @@ def test_a_replica_that_enters_the_isr_by_a_record_may_lead_by_it(
     partition(h, 4, leader=1, epoch=1, isr=(1, 2), adding=adding, removing=removing)
     partition(h, 5, leader=leader, epoch=2, isr=isr)
     assert verdict(h, "RP-06").verdict is not Outcome.VIOLATED
-
-
-def asked(h: HistoryBuilder, isr: tuple[int, ...]) -> None:
-    """The leader asks for another ISR in epoch 1."""
-    h.add(
-        B1,
-        IsrChangeAsked(
-            topic="orders",
-            partition=0,
-            leader_epoch=1,
-            broker_epoch=1,
-            old_isr=(1, 2),
-            new_isr=isr,
-            ends=(0,) * len(isr),
-            high_watermark=0,
-            epoch_start=0,
-            lag_ns=0,
-        ),
-    )
-
-
-@pytest.mark.parametrize("wanted", [(), (1, 2), (1, 2, 3)])
-def test_a_leader_that_joins_the_isr_unasked_breaks_rp_06(wanted: tuple[int, ...]) -> None:
-    h = HistoryBuilder()
-    partition(h, 4, leader=1, epoch=1, isr=(1, 2), role="controller")
-    if wanted:
-        asked(h, wanted)
-    partition(h, 5, leader=3, epoch=2, isr=ALL3, role="controller")
-    found = verdict(h, "RP-06")
-    assert (found.verdict is Outcome.VIOLATED) is (3 not in wanted)
 
 
 def test_a_leader_that_joins_the_isr_while_there_is_no_leader_breaks_rp_06() -> None:
