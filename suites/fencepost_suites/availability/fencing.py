@@ -83,10 +83,12 @@ class _Deaths:
 @final
 class DeadIsFenced(Struct, frozen=True):
     """AVAIL-fenced. Death is the harness's word, and what a broker is and leads is committed
-    metadata. Another controller starts no new bound: only a fault does that affects a server that
-    decides, or that server's own end or start, and it is the excuse. So a chain of controllers of
-    which each gives a dead broker a full lease breaks this promise. Exercised by a broker that was
-    fenced and leads nothing in time."""
+    metadata. Another controller starts no new bound, unless a disturbance of the voters explains
+    its election: so a chain of controllers of which each gives a dead broker a full lease breaks
+    this promise. A fault upon the controller that acts starts the bound anew, too, and so does its
+    end, and what leaves no majority with it; that is the excuse. Where controllers are replaced
+    more often than a lease lasts, nothing is promised. Exercised by a broker that was fenced and
+    leads nothing in time."""
 
     clause: str = "AVAIL-fenced"
     kinds: frozenset[type[Struct]] = SURROUNDINGS | {
@@ -104,6 +106,7 @@ class DeadIsFenced(Struct, frozen=True):
             return state, NOTHING
         if isinstance(body, BoundsStated):
             state.bounds = body
+            state.around.take(event)
         elif isinstance(body, PhaseStarted):
             if body.phase == "end":
                 found = self._late(state, event.at_ns, event.ref)
@@ -165,7 +168,7 @@ class DeadIsFenced(Struct, frozen=True):
                 dead.calm_ns, dead.excuse = None, reason
             elif dead.calm_ns is None:
                 dead.calm_ns = event.at_ns
-            elif disturbance is not None and disturbance.touches(state.around.needed()):
+            elif disturbance is not None and state.around.disturbs(disturbance):
                 dead.calm_ns, dead.excuse = event.at_ns, disturbance.words
         if isinstance(body, ProcessExited):
             self._died(state, event, body, reason)

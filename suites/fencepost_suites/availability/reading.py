@@ -150,6 +150,7 @@ class ReadableAgain(Struct, frozen=True):
                 state.read = {p: one for p, one in state.read.items() if p[0] != body.topic}
         elif isinstance(body, BoundsStated):
             state.bounds = body
+            state.around.take(event)
         elif isinstance(body, ClientFailed):
             if body.fatal:
                 self._left(state, event.process)

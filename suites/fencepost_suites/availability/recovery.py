@@ -28,6 +28,8 @@ from fencepost_kafka import (
     BrokerCommitted,
     BrokerDeclared,
     BrokerDeleted,
+    ControllerElected,
+    ControllerResigned,
     HeartbeatRefused,
     PartitionCommitted,
     TopicCommitted,
@@ -175,7 +177,7 @@ class RecoversInTime(Struct, frozen=True):
             slot = slot_of(body.ended)
         elif isinstance(body, FaultHealed):
             state.healed, state.late = event.ref, False
-        elif disturbance is None:
+        elif disturbance is None or isinstance(body, ControllerElected | ControllerResigned):
             return
         if not slot or slot in around.nodes():
             state.quiet_ns = event.at_ns if state.quiet() else None

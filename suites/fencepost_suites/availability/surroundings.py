@@ -1,17 +1,21 @@
 """Which nodes run and vote, and which of them faults affect, by the words of the harness and of
 clients.
 
-What a promise of availability needs: brokers, the servers that decide about them (controllers,
-ZooKeeper's servers), and the clients' links to all of these.
+What a promise of availability needs: brokers, a majority of the servers that decide about them
+(controllers, ZooKeeper's servers), and the clients' links to these. Where one controller acts, the
+others only need to be a majority with it. Each of them may still stand for election and depose it,
+if it does not hear it: so an election that such a disturbance explains is a disturbance itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fencepost import (
     Administered,
@@ -22,20 +26,30 @@ from fencepost import (
     ProcessExited,
     ProcessSpawned,
 )
-from fencepost_kafka import ControllerBegan, PartitionCommitted, ProbeCompleted
+from fencepost_kafka import (
+    BoundsStated,
+    ControllerBegan,
+    ControllerElected,
+    ControllerResigned,
+    PartitionCommitted,
+    ProbeCompleted,
+)
 from fencepost_kafka.active_faults import ActiveFault, ActiveFaults, slot_of
 from fencepost_kafka.vocabulary import CLIENTS
 
 SURROUNDINGS: frozenset[type[Struct]] = frozenset(
     {
         *(ProcessSpawned, ProcessExited, FaultInjected, FaultHealed, NodeStarted, ControllerBegan),
-        *(Administered, ProbeCompleted),
+        *(Administered, ProbeCompleted, ControllerElected, ControllerResigned),
     }
 )
-"""The events that `Surroundings.take` applies."""
+"""The events that `Surroundings.take` applies, beside the bounds."""
 BROKER = "broker"
 _CONTROLLER = "controller"
-_DECIDING = (_CONTROLLER, "zookeeper")
+_ZOOKEEPER = "zookeeper"
+_DECIDING = (_CONTROLLER, _ZOOKEEPER)
+_START_NS = 20_000_000_000
+"""A process that was started again serves by then, even if it does not say so."""
 
 
 class Disturbance(Struct, frozen=True):
@@ -74,23 +88,51 @@ class Surroundings:
     """The slot of the broker that began to act as the controller last; only over ZooKeeper."""
     faults: ActiveFaults = field(default_factory=ActiveFaults)
     """Those that act upon something; a fault that ended a process is over with it."""
+    leading: str = ""
+    """The voter that acts as the controller, by its own word; empty if none is known to."""
+    led: str = ""
+    """The voter that acted last."""
+    epoch: int = -1
+    """The epoch in which it did."""
+    starting: dict[str, int] = field(default_factory=dict)
+    """The slots whose processes were started again and do not serve yet -> since when."""
+    unrest: tuple[int, str] = (0, "")
+    """When the servers that decide were disturbed last, and by what."""
+    shortly_ns: int = 0
+    """For how long that explains an election."""
 
     # ------------------------------------------------------------------------------------- events
 
     def take(self, event: Event) -> Disturbance | None:
         """Applies an event. Returns what it disturbed; None if it disturbed nothing."""
         match event.body:
+            case BoundsStated(fenced_ms=fenced_ms):
+                self.shortly_ns = fenced_ms * 1_000_000
+                return None
+            case ControllerElected(epoch=epoch):
+                return self._elected(event, epoch)
+            case ControllerResigned():
+                return self._resigned(event)
+            case ControllerBegan():
+                self.acting = slot_of(event.process)
+                return None
+        disturbance = self._changed(event)
+        if disturbance is None or not disturbance.touches(self.deciding):
+            return disturbance
+        self.unrest = event.at_ns, disturbance.words
+        if self.leading and not self._goes_on(event.at_ns):
+            return replace(disturbance, slots=disturbance.slots | self._relied())
+        return disturbance
+
+    def _changed(self, event: Event) -> Disturbance | None:
+        """Applies an event of a process, a fault or the voters."""
+        match event.body:
             case ProcessSpawned() as body:
                 return self._spawned(event, body)
             case ProcessExited() as body:
-                slot = slot_of(body.ended)
-                if self.living.get(slot) == body.ended:
-                    del self.living[slot]
-                return Disturbance(f"{body.ended} ended", frozenset({slot}))
+                return self._exited(body.ended)
             case NodeStarted(role="controller"):
                 return self._started(event)
-            case ControllerBegan():
-                self.acting = slot_of(event.process)
             case Administered(operation="add_voter" | "remove_voter") as body:
                 self.doubted.update(body.targets)
                 return self._other_voters(f"a client asked to {body.operation.replace('_', ' ')}")
@@ -108,6 +150,55 @@ class Surroundings:
                     return _by(healed, f"{body.fault_id} was healed")
         return None
 
+    def _exited(self, ended: str) -> Disturbance:
+        slot = slot_of(ended)
+        if self.living.get(slot) == ended:
+            del self.living[slot]
+            self.starting.pop(slot, None)
+        if self.leading != ended:
+            return Disturbance(f"{ended} ended", frozenset({slot}))
+        relied, self.leading = self._relied(), ""
+        words = f"{ended} ended, which acted as the controller: its successor grants whole leases"
+        return Disturbance(words, relied)
+
+    def _elected(self, event: Event, epoch: int) -> Disturbance | None:
+        if slot_of(event.process) not in self.deciding or epoch <= self.epoch:
+            return None
+        why = self._explained(event.at_ns)
+        self.leading, self.led, self.epoch = event.process, event.process, epoch
+        return self._election(f"{event.process} was elected", why)
+
+    def _resigned(self, event: Event) -> Disturbance | None:
+        if event.process != self.leading:
+            return None
+        why = self._explained(event.at_ns)
+        self.leading = ""
+        return self._election(f"{event.process} resigned", why)
+
+    def _election(self, words: str, why: str) -> Disturbance | None:
+        """Another controller acts, which gives each broker a whole lease: a disturbance only where
+        something explains it."""
+        if not why:
+            return None
+        return Disturbance(
+            f"{words} as {why}: a new controller grants whole leases", self._relied()
+        )
+
+    def _explained(self, at_ns: int) -> str:
+        """What may have made the voters elect, in words; empty if nothing that is known."""
+        voters = self.deciding - self.removed
+        slot = slot_of(self.led)
+        near = {slot} if self.living.get(slot) == self.led else voters
+        for fault in self.faults.now.values():
+            for voter in sorted(voters):
+                if fault.hits(voter):
+                    return f"{fault.fault_id} acted upon {voter}"
+            for one, other in sorted(fault.directions):
+                if {one, other} <= voters and not near.isdisjoint((one, other)):
+                    return f"{fault.fault_id} acted upon the link of {one} and {other}"
+        last_ns, words = self.unrest
+        return f"{words} shortly before" if words and at_ns - last_ns <= self.shortly_ns else ""
+
     def _ended(self, target: str) -> bool:
         """Whether a fault's target is a process that has ended. Its end is what the fault did."""
         return "#" in target and self.living.get(slot_of(target)) != target
@@ -116,6 +207,8 @@ class Surroundings:
         if body.role == BROKER:
             self.brokers[body.slot] = body.node_id
         elif body.role in _DECIDING:
+            if body.slot in self.deciding:
+                self.starting[body.slot] = event.at_ns
             self.deciding.add(body.slot)
             self.ids[body.node_id] = body.slot
         else:
@@ -130,15 +223,24 @@ class Surroundings:
         majority without it: until then nothing could be decided."""
         slot = slot_of(event.process)
         self.deciding.add(slot)
-        servers = [one for one in self._voting() if one.partition("-")[0] == _CONTROLLER]
-        others = [one for one in servers if one in self.living and one != slot]
-        if self.living.get(slot) != event.process or 2 * len(others) > len(servers):
+        needed = not self._goes_on(event.at_ns, without=slot)
+        if self.living.get(slot) != event.process or self.leading == event.process:
             return None
-        return Disturbance(f"{event.process} had started", frozenset({slot}))
+        self.starting.pop(slot, None)
+        words = f"{event.process} had started"
+        self.unrest = event.at_ns, words
+        return Disturbance(words, self._relied() | {slot}) if needed else None
 
-    def _voting(self) -> frozenset[str]:
-        """The slots that vote. Of those in doubt, the ones that run may not, and the others may."""
-        return frozenset(self.deciding - self.removed - (self.doubted & self.living.keys()))
+    def _voting(self, servers: frozenset[str]) -> frozenset[str]:
+        """Those that vote. Of those in doubt, the ones that run may not, and the others may."""
+        return servers - (self.doubted & self.living.keys())
+
+    def _ensembles(self) -> Iterator[tuple[str, frozenset[str]]]:
+        """The servers that vote together, with their role."""
+        servers = frozenset(self.deciding - self.removed)
+        kept = frozenset(one for one in servers if one.startswith(_ZOOKEEPER))
+        yield from ((_ZOOKEEPER, kept),) if kept else ()
+        yield from ((_CONTROLLER, servers - kept),) if servers - kept else ()
 
     def _accepted(self, slot: str, api: str) -> Disturbance | None:
         """A client was answered that a controller is a voter now, or none any more."""
@@ -172,31 +274,89 @@ class Surroundings:
 
     def needed(self, brokers: Iterable[int] = ()) -> frozenset[str]:
         """The slots of the deciding servers, of these brokers, and of the clients."""
+        return frozenset({*self.deciders(), CLIENTS, *self._of(brokers)})
+
+    def disturbs(self, disturbance: Disturbance | None, brokers: Iterable[int] = ()) -> bool:
+        """Whether it affects what these brokers rely upon: each other, the clients, and the
+        controller that acts. Where none is known to, they rely upon all the servers."""
+        relied = {*self._relied(), CLIENTS, *self._of(brokers)}
+        return disturbance is not None and disturbance.touches(relied)
+
+    def _of(self, brokers: Iterable[int]) -> Iterator[str]:
         wanted = frozenset(brokers)
-        slots = (slot for slot, one in self.brokers.items() if one in wanted)
-        return frozenset({*self.deciders(), CLIENTS, *slots})
+        return (slot for slot, one in self.brokers.items() if one in wanted)
+
+    def _relied(self) -> frozenset[str]:
+        return frozenset({slot_of(self.leading)}) if self.leading else self.deciders()
 
     def undecided(self) -> str:
         """Why no server may be able to decide about brokers, in words; empty if one can.
 
-        A majority of the servers must run, whether those in doubt vote or not. No fault may affect
-        one that runs, or a link between them, or the links by which clients observe them. Where
-        brokers decide, one of them must be able to: the controller or a successor, and where there
-        is none any that reads of a death.
+        A majority of the servers must run, whether those in doubt vote or not, that no fault
+        affects: neither its members, nor their links with the one that acts, nor the links by which
+        clients observe that one. If none is known to act, all their links count. Where brokers
+        decide, one of them must be able to: the controller or a successor, and where there is none
+        any that reads of a death.
         """
-        for role in {one.partition("-")[0] for one in self.deciding}:
-            servers = [one for one in self._voting() if one.partition("-")[0] == role]
-            running = [one for one in servers if one in self.living]
-            if 2 * len(running) <= len(servers):
-                return f"{len(running)} of {len(servers)} servers {role} ran{self._in_doubt()}"
-        running = [one for one in self.deciders() if one in self.living]
-        reason = self._affected(running) or self._between({*running, CLIENTS})
-        if reason or self.acting in self.living or self._has(_CONTROLLER):
-            return reason
+        for role, servers in self._ensembles():
+            running = servers & self.living.keys()
+            if not self._sure(running, servers):
+                voting = self._voting(servers)
+                count = f"{len(running & voting)} of {len(voting)} servers {role} ran"
+                return f"{count}{self._in_doubt()}"
+            if not self._able(running, servers):
+                return self._harm(running)
+        if self._has(_CONTROLLER):
+            return ""
+        running = frozenset(self.deciding & self.living.keys())
+        if self.acting in self.living:
+            return self._affected([self.acting]) or self._harmed(self.acting, running)
         brokers = [slot for slot in self.brokers if slot in self.living]
         if all(self._affected([slot]) or self._cut(slot, running) for slot in brokers):
             return "no broker ran unaffected that could decide"
         return ""
+
+    def _goes_on(self, at_ns: int, without: str = "") -> bool:
+        """Whether a majority of the controllers decides without one, and without those that do not
+        serve yet."""
+        for role, servers in self._ensembles():
+            if role == _CONTROLLER:
+                new = {s for s, since_ns in self.starting.items() if at_ns - since_ns <= _START_NS}
+                return self._able(servers & self.living.keys() - new - {without}, servers)
+        return False
+
+    def _sure(self, some: Collection[str], servers: Collection[str]) -> bool:
+        """Whether some of the servers are a majority, whichever of those in doubt vote."""
+        certain = {*some} - self.doubted
+        voting = {*servers} - (self.doubted & {*some})
+        return 2 * len(certain) > len(voting)
+
+    def _able(self, running: Collection[str], servers: Collection[str]) -> bool:
+        """Whether those that run have a majority that no fault affects."""
+        good = [one for one in sorted(running) if not self._affected((one,))]
+        first = slot_of(self.leading)
+        if first and first in servers:
+            with_it = [one for one in good if not self._cut(one, (first,))]
+            return (
+                first in good and not self._cut(first, (CLIENTS,)) and self._sure(with_it, servers)
+            )
+        seen = [one for one in good if not self._cut(one, (CLIENTS,))]
+        return any(
+            self._sure(some, servers) and not self._between(some)
+            for size in range(len(seen), 0, -1)
+            for some in combinations(seen, size)
+        )
+
+    def _harm(self, running: Collection[str]) -> str:
+        """What affects the servers that run, in words; first what affects the one that acts."""
+        slots, first = sorted(running), slot_of(self.leading)
+        own = self._affected((first,)) or self._harmed(first, (CLIENTS,)) if first else ""
+        upon = own or self._affected(slots) or (self._harmed(first, slots) if first else "")
+        return upon or self._between({*slots, CLIENTS})
+
+    def _harmed(self, slot: str, others: Iterable[str]) -> str:
+        """What affects a slot's links with others, in words."""
+        return next(filter(None, (self._between((slot, one)) for one in others)), "")
 
     def _in_doubt(self) -> str:
         if not self.doubted:
@@ -227,7 +387,7 @@ class Surroundings:
 
     def _connected(self, record: PartitionCommitted) -> Sequence[int]:
         """The members of the ISR that run, once each, and reach each other and the others."""
-        others = {*self.deciders(), CLIENTS}
+        others = {*self._relied(), CLIENTS}
         at: dict[str, int] = {}
         for broker in record.isr:
             slots = self.slots(broker)
@@ -308,7 +468,7 @@ class Fit:
             self.since_ns, self.why_not = None, reason
         elif self.since_ns is None:
             self.since_ns = at_ns
-        elif disturbance is not None and disturbance.touches(around.needed(record.replicas)):
+        elif disturbance is not None and around.disturbs(disturbance, record.replicas):
             self.since_ns, self.why_not = at_ns, disturbance.words
 
     def excuses(self, from_ns: int, at_ns: int, bound_ns: int) -> bool:

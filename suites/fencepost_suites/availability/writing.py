@@ -139,6 +139,7 @@ class WritableAgain(Struct, frozen=True):
             self._gone(state, body)
         elif isinstance(body, BoundsStated):
             state.bounds = body
+            state.around.take(event)
         elif isinstance(body, ClientFailed):
             if body.fatal:
                 self._left(state, event.process)

@@ -21,6 +21,7 @@ from fencepost_kafka import (
     BrokerDeclared,
     ConsumerPositioned,
     ControllerBegan,
+    ControllerElected,
     PartitionCommitted,
     Polled,
     ProbeCompleted,
@@ -46,14 +47,17 @@ HARNESS, CONTROLLER, PRODUCER = "harness", "controller-1#1", "clients/producer#1
 class Story:
     """A history in which records have growing offsets, and each process of a slot a number."""
 
-    def __init__(self, *, stated: bool = True, controllers: int = 3) -> None:
+    def __init__(self, *, stated: bool = True, controllers: int = 3, acting: bool = True) -> None:
         self.h = HistoryBuilder(start_ms=100_000)
         self._offset = 0
         self._number: dict[str, int] = {}
+        self._epoch = 0
         if stated:
             self.h.add(HARNESS, STATED)
         for number in range(1, controllers + 1):
             self.spawn(f"controller-{number}")
+        if acting and controllers:
+            self.elect(1)
         for number in (1, 2, 3):
             self.spawn(f"broker-{number}")
             self.broker(number)
@@ -76,6 +80,12 @@ class Story:
     def die(self, slot: str) -> None:
         ended = f"{slot}#{self._number[slot]}"
         self.h.add(HARNESS, ProcessExited(ended=ended, exit_code=-9, signal=9, expected=True))
+
+    def elect(self, controller: int) -> None:
+        """A controller says that it acts now."""
+        self._epoch += 1
+        process = f"controller-{controller}#{self._number[f'controller-{controller}']}"
+        self.h.add(process, ControllerElected(epoch=self._epoch, log_end=1, last_epoch=-1))
 
     def fault(
         self, fault_id: str, *targets: str, directions: tuple[str, ...] = (), ago_ms: int = 0

@@ -295,7 +295,7 @@ def test_after_the_disturbance_the_bound_is_the_same() -> None:
     story = Story()
     story.poll(3)
     story.ack(4)
-    story.after(5_000).fault("pause-2", "controller-2#1")
+    story.after(5_000).fault("pause-2", "controller-1#1")
     story.heal("pause-2")
     story.after(WRITABLE_MS - 1_000).poll(4, by=OTHER)
     assert readable(story).verdict is Outcome.NOT_EXERCISED

@@ -107,6 +107,7 @@ def test_a_broker_that_is_a_controller_too_is_needed() -> None:
     story = Story()
     story.spawn("broker-4")
     story.h.add("broker-4#1", NodeStarted(role="controller", node_id=104))
+    story.die("controller-3")
     stuck(story, 1_000)
     story.fault("pause-2", "broker-4#1")
     story.after(STUCK_MS)
