@@ -16,6 +16,7 @@ from fencepost import (
     Exercised,
     Finding,
     Key,
+    NodeStarted,
     PhaseStarted,
     ProcessExited,
     ProcessSpawned,
@@ -28,11 +29,12 @@ from fencepost_kafka import (
     BrokerDeclared,
     BrokerDeleted,
     BrokersListed,
+    HeartbeatRefused,
     PartitionCommitted,
     TopicCommitted,
     TopicMarked,
 )
-from fencepost_kafka.active_faults import slot_of
+from fencepost_kafka.active_faults import DUPLICATES, slot_of
 from fencepost_kafka.committed import Brokers, Partitions
 from fencepost_suites.availability.overdue import Overdue, judged
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Surroundings
@@ -40,6 +42,7 @@ from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import named, span
 
 MS = 1_000_000
+_DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
 
 
 @dataclass(slots=True)
@@ -60,6 +63,39 @@ class _Dead:
 
 
 @dataclass(slots=True)
+class _Ids:
+    """The processes that hold the ids of brokers, by records, and those that were refused one."""
+
+    records: dict[int, BrokerCommitted] = field(default_factory=dict)
+    """broker -> its newest record."""
+    incarnations: dict[str, str] = field(default_factory=dict)
+    """process -> its incarnation."""
+    refused: set[str] = field(default_factory=set)
+    """The processes that were refused an id since another one holds it."""
+
+    def take(self, body: BrokerCommitted) -> bool:
+        """Applies a record. Returns whether it gives the id to another process."""
+        was = self.records.get(body.broker_id)
+        if was is not None and body.offset <= was.offset:
+            return False
+        self.records[body.broker_id] = body
+        if was is None or was.incarnation == body.incarnation:
+            return False
+        # Which process that is may not be known, so none counts as refused any more.
+        self.refused -= {one for one in self.refused if self._may_hold(one, body.incarnation)}
+        return True
+
+    def _may_hold(self, process: str, incarnation: str) -> bool:
+        return self.incarnations.get(process, incarnation) == incarnation
+
+    def held(self, process: str, broker: int) -> bool:
+        """Whether a process is known to hold the id."""
+        record = self.records.get(broker)
+        own = self.incarnations.get(process)
+        return record is not None and bool(own) and own == record.incarnation
+
+
+@dataclass(slots=True)
 class _Deaths:
     around: Surroundings = field(default_factory=Surroundings)
     bounds: BoundsStated | None = None
@@ -67,6 +103,7 @@ class _Deaths:
     partitions: Partitions = field(default_factory=Partitions)
     marked: set[str] = field(default_factory=set)
     """The topics that are being deleted: nothing is decided about their leaders any more."""
+    ids: _Ids = field(default_factory=_Ids)
     dead: dict[int, _Dead] = field(default_factory=dict)
     suspects: list[Overdue] = field(default_factory=list)
     over: bool = False
@@ -93,7 +130,7 @@ class DeadIsFenced(Struct, frozen=True):
     clause: str = "AVAIL-fenced"
     kinds: frozenset[type[Struct]] = SURROUNDINGS | {
         *(BoundsStated, BrokerCommitted, BrokerDeclared, BrokerDeleted, PartitionCommitted),
-        *(BrokersListed, TopicCommitted, TopicMarked, PhaseStarted),
+        *(BrokersListed, TopicCommitted, TopicMarked, PhaseStarted, HeartbeatRefused),
     }
     keys = staticmethod(whole_run)
 
@@ -112,6 +149,9 @@ class DeadIsFenced(Struct, frozen=True):
                 found = self._late(state, event.at_ns, event.ref)
                 state.over = True
                 return state, found
+        elif isinstance(body, HeartbeatRefused):
+            if body.error == _DUPLICATE:
+                state.ids.refused.add(event.process)
         elif type(body) in SURROUNDINGS:
             return state, self._changed(state, event)
         else:
@@ -131,7 +171,11 @@ class DeadIsFenced(Struct, frozen=True):
                     state.marked.discard(body.topic)
                 if news and elected is not None and not elected.reported:
                     elected.done = False
-            case BrokerCommitted() | BrokerDeclared():
+            case BrokerCommitted():
+                state.brokers.take(body)
+                if state.ids.take(body) and state.around.slots(body.broker_id):
+                    state.dead.pop(body.broker_id, None)
+            case BrokerDeclared():
                 state.brokers.take(body)
             case BrokerDeleted():
                 state.brokers.forget(body)
@@ -161,7 +205,12 @@ class DeadIsFenced(Struct, frozen=True):
         found = self._late(state, min(began_ns, event.at_ns), event.ref)
         disturbance = state.around.take(event)
         if isinstance(body, ProcessSpawned) and body.slot in state.around.brokers:
-            state.dead.pop(body.node_id, None)
+            # Where records say which process is the broker, a duplicate waits for one.
+            recorded = body.node_id in state.ids.records
+            if not (recorded and body.slot.endswith(DUPLICATES)):
+                state.dead.pop(body.node_id, None)
+        elif isinstance(body, NodeStarted) and body.incarnation:
+            state.ids.incarnations[event.process] = body.incarnation
         reason = state.around.undecided()
         for dead in state.dead.values():
             if reason:
@@ -176,8 +225,13 @@ class DeadIsFenced(Struct, frozen=True):
 
     @staticmethod
     def _died(state: _Deaths, event: Event, body: ProcessExited, reason: str) -> None:
+        """A process ended. Another one with its id is the broker, unless it was refused the id or
+        the one that ended held it."""
         broker = state.around.brokers.get(slot_of(body.ended))
-        if broker is None or state.around.slots(broker) or broker in state.dead:
+        if broker is None or broker in state.dead:
+            return
+        others = {state.around.living[slot] for slot in state.around.slots(broker)}
+        if others - state.ids.refused and not state.ids.held(body.ended, broker):
             return
         calm_ns = None if reason else event.at_ns
         dead = _Dead(event.at_ns, event.ref, calm_ns, reason, done=not state.left(broker))

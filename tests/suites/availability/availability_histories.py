@@ -47,7 +47,14 @@ HARNESS, CONTROLLER, PRODUCER = "harness", "controller-1#1", "clients/producer#1
 class Story:
     """A history in which records have growing offsets, and each process of a slot a number."""
 
-    def __init__(self, *, stated: bool = True, controllers: int = 3, acting: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        stated: bool = True,
+        controllers: int = 3,
+        acting: bool = True,
+        recorded: bool = True,
+    ) -> None:
         self.h = HistoryBuilder(start_ms=100_000)
         self._offset = 0
         self._number: dict[str, int] = {}
@@ -60,7 +67,8 @@ class Story:
             self.elect(1)
         for number in (1, 2, 3):
             self.spawn(f"broker-{number}")
-            self.broker(number)
+            if recorded:
+                self.broker(number)
         self.partition(1)
 
     def after(self, ms: int) -> Story:
