@@ -60,7 +60,11 @@ def ended(h: HistoryBuilder, process: str) -> None:
 
 
 def injected(
-    h: HistoryBuilder, fault: str, *targets: str, cut: Iterable[tuple[str, str]] = ()
+    h: HistoryBuilder,
+    fault: str,
+    *targets: str,
+    cut: Iterable[tuple[str, str]] = (),
+    arguments: str = "",
 ) -> None:
     """A fault; `cut` are its directions, if it is one of links."""
     body = FaultInjected(
@@ -70,6 +74,7 @@ def injected(
         receipt=True,
         evidence="seen",
         directions=tuple(map(" -> ".join, cut)),
+        arguments=arguments,
     )
     h.add("harness", body)
 

@@ -9,6 +9,7 @@ from tests.clusters.apache_kafka.kraft_histories import (
     CONTROLLERS,
     DUPLICATE,
     FIRST,
+    SESSION_MS,
     begun,
     claimed,
     ended,
@@ -40,6 +41,59 @@ def test_a_cut_link_to_a_controller_excuses_the_holder_of_an_id(node: str) -> No
     found = verdict(h, "KR-01")
     assert (found.verdict, found.excused) == (Outcome.NOT_EXERCISED, 1)
     assert "isolate-1 acted upon the link of broker-1#1 and controller-1" in found.reason
+
+
+BOTH = (("broker-1", "controller-1"), ("controller-1", "broker-1"))
+STANDBY = (("broker-1", "controller-2"), ("controller-2", "broker-1"))
+FRESH, SETTLED = 0, 2 * SESSION_MS + 100
+"""How long ago the active controller was elected."""
+
+
+@pytest.mark.parametrize(
+    ("fault", "ways", "arguments", "after_ms", "excused"),
+    [
+        ("slow_link", BOTH[1:], "", FRESH, 0),
+        ("slow_link", BOTH, "", FRESH, 1),
+        ("slow_link", BOTH, '{"latency_ms":200,"jitter_ms":100,"rate_kb":0}', FRESH, 0),
+        ("slow_link", BOTH, '{"latency_ms":200,"jitter_ms":175,"rate_kb":0}', FRESH, 1),
+        ("slow_link", BOTH, '{"latency_ms":20,"jitter_ms":0,"rate_kb":1}', FRESH, 1),
+        ("slow_link", STANDBY, "", FRESH, 1),
+        ("slow_link", STANDBY, "", SETTLED, 0),
+        ("cut", BOTH[1:], "", SETTLED, 1),
+        ("cut", BOTH[:1], "", SETTLED, 1),
+        ("cut", STANDBY[1:], "", FRESH, 1),
+        ("cut", STANDBY, "", SETTLED, 0),
+        ("hold", BOTH[:1], '{"apis":[1]}', FRESH, 0),
+        ("hold", BOTH[:1], '{"apis":[1,63]}', FRESH, 1),
+        ("hold", BOTH[:1], '{"apis":[]}', FRESH, 1),
+    ],
+)
+def test_only_what_can_end_its_session_excuses_the_holder_of_an_id(
+    fault: str, ways: tuple[tuple[str, str], ...], arguments: str, after_ms: int, excused: int
+) -> None:
+    h = claimed()
+    h.after(after_ms)
+    injected(h, fault, *ways[0], cut=ways, arguments=arguments)
+    record(h, 20, fenced=True, incarnation="two")
+    found = verdict(h, "KR-01")
+    assert (found.excused, found.violated) == (excused, 1 - excused)
+
+
+def test_a_slow_link_that_ends_no_session_excuses_no_loss_of_a_leadership() -> None:
+    h = intruded()
+    injected(h, "slow_link", *BOTH[0], cut=BOTH, arguments='{"latency_ms":20}')
+    led(h, 20, 2, 2, 3)
+    assert verdict(h, "KR-06").violated == 1
+
+
+def test_within_two_sessions_of_an_election_a_link_to_any_controller_counts() -> None:
+    h = claimed()
+    h.after(SETTLED)
+    h.add("controller-2#1", ControllerElected(epoch=2, log_end=12, last_epoch=-1))
+    injected(h, "cut", *BOTH[0], cut=BOTH)
+    h.after(2 * SESSION_MS - 10)
+    record(h, 20, fenced=True, incarnation="two")
+    assert verdict(h, "KR-01").excused == 1
 
 
 def test_a_cut_between_brokers_does_not_excuse_the_loss_of_a_leadership() -> None:

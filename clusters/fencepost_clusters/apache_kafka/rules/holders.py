@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from msgspec import Struct
+from msgspec import Struct, json
 
 from fencepost import Event, FaultHealed, FaultInjected, NodeStarted, ProcessExited
 from fencepost_clusters.apache_kafka.log_memory import SessionConfigured
 from fencepost_clusters.apache_kafka.rules.keys import MS
-from fencepost_kafka import BrokerCommitted, BrokerStopping
+from fencepost_kafka import BrokerCommitted, BrokerStopping, ControllerElected
 from fencepost_kafka.active_faults import ActiveFault, ActiveFaults, slot_of
 
 KINDS: frozenset[type[Struct]] = frozenset(
     {
         *(NodeStarted, ProcessExited, BrokerStopping, FaultInjected, FaultHealed),
-        *(BrokerCommitted, SessionConfigured),
+        *(BrokerCommitted, SessionConfigured, ControllerElected),
     }
 )
 """The kinds that `IdHolders` reads."""
+_HEARTBEAT = 63
+"""The API key of a broker's heartbeat to the controller."""
+_DELAYS = 8
+"""A session runs out if it is shorter than so many delays of a link: the versions of a new
+connection and a heartbeat pass it twice each, and the interval between heartbeats is shorter than
+half of a session."""
 
 
 @dataclass(slots=True)
@@ -39,6 +45,14 @@ class IdHolders:
     """The faults that have ended, and when."""
     session_ns: int = 0
     """The longest session of any broker."""
+    active: str = ""
+    """The slot of the controller that was elected last; empty: none is known."""
+    elected_ns: int = 0
+    """When it was."""
+    delays: dict[str, int] = field(default_factory=dict)
+    """The faults that only delay what a link carries -> by how long at most."""
+    holding: set[str] = field(default_factory=set)
+    """The faults that only hold other requests than heartbeats."""
 
     def learn(self, event: Event) -> None:
         """Applies an event of a process or a fault; records are for `commit`."""
@@ -53,8 +67,11 @@ class IdHolders:
                 self.gone.add(event.process)
             case SessionConfigured(timeout_ms=timeout_ms):
                 self.session_ns = max(self.session_ns, timeout_ms * MS)
-            case FaultInjected(fault=fault) if fault != "duplicate_id":
+            case ControllerElected():
+                self.active, self.elected_ns = slot_of(event.process), event.at_ns
+            case FaultInjected(fault=fault) as body if fault != "duplicate_id":
                 self.faults.take(event)
+                self._read(body)
             case FaultHealed():
                 healed = self.faults.take(event)
                 if healed is not None:
@@ -80,11 +97,43 @@ class IdHolders:
     def excuse(self, process: str, at_ns: int) -> str:
         """Why a process may have lost what it holds; empty if no fault excuses it.
 
-        A broker keeps its id by its own heartbeats to the controllers. So a fault excuses it that
-        acts upon its process, or upon its link to a controller. A fault still counts for one
-        session after it was healed: the process's session may have ended unseen.
+        A broker keeps its id by its own heartbeats to the active controller. So a fault excuses it
+        that acts upon its process, or that keeps heartbeats from that controller for a session. A
+        broker may ask any controller for a new one, so within two sessions of an election a link
+        to any counts. A fault still counts for one session after it was healed: the process's
+        session may have ended unseen.
         """
         self.healed = [one for one in self.healed if at_ns - one[1] <= self.session_ns]
         faults = (*self.faults.now.values(), *(healed for healed, _ in self.healed))
-        reasons = (one.reason(process, self.controllers.__contains__) for one in faults)
+        reasons = (self._silences(one, process, at_ns) for one in faults)
         return next(filter(None, reasons), "")
+
+    def _read(self, body: FaultInjected) -> None:
+        """Keeps what the arguments of a fault of links tell about heartbeats."""
+        arguments = json.decode(body.arguments) if body.arguments else {}
+        if body.fault == "slow_link" and arguments and not arguments.get("rate_kb"):
+            late_ms = arguments.get("latency_ms", 0) + arguments.get("jitter_ms", 0)
+            self.delays[body.fault_id] = late_ms * MS
+        apis = arguments.get("apis") if body.fault == "hold" else None
+        if apis and _HEARTBEAT not in apis:
+            self.holding.add(body.fault_id)
+
+    def _silences(self, fault: ActiveFault, process: str, at_ns: int) -> str:
+        """How a fault may end the session of a process, in words; empty if it cannot.
+
+        Heartbeats must pass in the broker's direction. Where no data passes back, a broker waits
+        for an answer, and sends no other heartbeat meanwhile.
+        """
+        if fault.hits(process):
+            return fault.reason(process, self.controllers.__contains__)
+        delay_ns = self.delays.get(fault.fault_id)
+        short = delay_ns is not None and _DELAYS * delay_ns < self.session_ns
+        if short or fault.fault_id in self.holding:
+            return ""
+        own, settled = slot_of(process), at_ns - self.elected_ns > 2 * self.session_ns
+        asked = {self.active} if self.active and settled else self.controllers
+        for one in sorted(asked):
+            ways = {(own, one), (one, own)} if fault.severs else {(own, one)}
+            if not ways.isdisjoint(fault.directions):
+                return f"{fault.fault_id} acted upon the link of {process} and {one}"
+        return ""
