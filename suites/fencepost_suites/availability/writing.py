@@ -42,8 +42,11 @@ from fencepost_suites.common.words import span
 
 MS = 1_000_000
 PAUSE_NS = 1_000 * MS
+"""A longer time without an open write is a pause of the clients' own making."""
+SHORT_NS = 5_000 * MS
+"""No longer pause is one between attempts."""
 LONG_AGO_NS = -(1 << 62)
-"""A partition that clients did not write to for longer is tried anew by the next write."""
+"""A partition that clients do not want to write to is tried anew by the next write."""
 REFUSED_FOR_GOOD = frozenset(
     {
         *("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD", "MSG_SIZE_TOO_LARGE"),
@@ -73,6 +76,8 @@ class Wanted:
     """The newest of them."""
     idle_ns: int | None = LONG_AGO_NS
     """When the last open write ended, while none is open."""
+    pauses: list[tuple[int, int]] = field(default_factory=list)
+    """The begin and the end of each pause since clients could write last."""
     fit: Fit = field(default_factory=Fit)
     death: Death | None = None
     """The death of its leader, until a write that was invoked after it is acknowledged."""
@@ -83,6 +88,29 @@ class Wanted:
     def begin(self, at_ns: int) -> None:
         """Clients could write at this time, or begin to want it."""
         self.since_ns, self.reported, self.excuse = at_ns, False, ""
+        self.pauses.clear()
+
+    def resume(self, at_ns: int) -> None:
+        """A client writes."""
+        idle_ns, self.idle_ns = self.idle_ns, None
+        if idle_ns == LONG_AGO_NS:
+            self.begin(at_ns)
+        elif idle_ns is not None and at_ns - idle_ns > PAUSE_NS:
+            self.pauses.append((idle_ns, at_ns))
+
+    def late(self, from_ns: int, at_ns: int, bound_ns: int) -> bool:
+        """Whether clients have tried to write for longer than the bound.
+
+        Pauses do not count. But where clients try again and again, with short pauses, for twice the
+        bound, the partition is not writable, though each attempt may fail at once. Of the last
+        pause that is not known: the attempt after it may succeed.
+        """
+        pauses = [(end - max(begin, from_ns), end - begin) for begin, end in self.pauses]
+        pauses = [one for one in pauses if one[0] > 0]
+        whole_ns, last_ns = at_ns - from_ns, pauses[-1][0] if pauses else 0
+        long_ns = sum(within for within, length in pauses[:-1] if length > SHORT_NS)
+        tried_ns = whole_ns - sum(within for within, _ in pauses)
+        return tried_ns > bound_ns or whole_ns - long_ns - last_ns > 2 * bound_ns
 
 
 @dataclass(slots=True)
@@ -104,8 +132,9 @@ class _Writing:
 class WritableAgain(Struct, frozen=True):
     """AVAIL-writable. Judged by writes with acks=all: clients have wanted to write to a partition,
     and none could, for longer than the bound, all of which time the partition had an undisturbed
-    majority. A disturbance of something that it needs starts the bound anew, and is the excuse.
-    Exercised by an acknowledged write that was invoked after the death of the leader."""
+    majority. A pause of all clients is left out, but ends no want. A disturbance of something that
+    it needs starts the bound anew, and is the excuse. Exercised by an acknowledged write that was
+    invoked after the death of the leader."""
 
     clause: str = "AVAIL-writable"
     kinds: frozenset[type[Struct]] = SURROUNDINGS | {
@@ -163,10 +192,7 @@ class WritableAgain(Struct, frozen=True):
         if wanted is None:
             wanted = state.wanted[place] = Wanted()
             WritableAgain._look(state, event.at_ns, (place,))
-        if wanted.idle_ns is not None:
-            if event.at_ns - wanted.idle_ns > PAUSE_NS:
-                wanted.begin(event.at_ns)
-            wanted.idle_ns = None
+        wanted.resume(event.at_ns)
         wanted.asked = event
         wanted.open[body.operation] = (event.at_ns, event.process)
         return NOTHING
@@ -264,16 +290,19 @@ class WritableAgain(Struct, frozen=True):
             waited_ns = at_ns - wanted.since_ns
             if not wanted.open or waited_ns <= bound_ns or wanted.reported:
                 continue
+            if not wanted.late(wanted.since_ns, at_ns, bound_ns):
+                continue
             message = (
                 f"no write to {place[0]}-{place[1]} was acknowledged for {span(waited_ns)}, though "
                 "clients wanted to write"
             )
-            if wanted.fit.excuses(wanted.since_ns, at_ns, bound_ns):
+            fit_ns = wanted.fit.since_ns
+            from_ns = max(wanted.since_ns, fit_ns or 0)
+            if fit_ns is None or not wanted.late(from_ns, at_ns, bound_ns):
                 if wanted.excuse != wanted.fit.why_not:
                     found.append(Excused(at.ref, f"{message}; {wanted.fit.why_not}"))
                 wanted.excuse = wanted.fit.why_not
                 continue
-            from_ns = max(wanted.since_ns, wanted.fit.since_ns or 0)
             record = state.partitions.newest[place]
             because = () if wanted.death is None else (wanted.death.ref,)
             died = "" if wanted.death is None else f" and broker {wanted.death.broker} had died"

@@ -48,8 +48,52 @@ def test_a_pause_is_longer_than_a_second(pause_ms: int, expected: str) -> None:
     story.invoke("one")
     story.after(WRITABLE_MS - 500).complete("one", "unknown")
     story.after(pause_ms - 1).invoke("two")
-    story.after(500)
+    story.after(400)
     assert writable(story).verdict == expected
+
+
+def attempts(story: Story, number: int, *, taking_ms: int, pause_ms: int) -> Story:
+    """Writes that fail, with pauses between them."""
+    story.write("first")
+    for one in range(number):
+        story.after(pause_ms - 1).invoke(f"op-{one}")
+        story.after(taking_ms - 1).complete(f"op-{one}", "failed", error="NOT_ENOUGH_REPLICAS")
+    return story
+
+
+@pytest.mark.parametrize(
+    ("number", "taking_ms", "pause_ms", "verdict"),
+    [
+        (300, 800, 2_000, Outcome.VIOLATED),
+        (22, 800, 2_000, Outcome.VIOLATED),
+        (11, 800, 2_000, Outcome.NOT_EXERCISED),
+        (300, 2, 2_000, Outcome.VIOLATED),
+        (300, 2, 5_000, Outcome.VIOLATED),
+        (300, 2, 5_001, Outcome.NOT_EXERCISED),
+        (3, 7_000, 60_000, Outcome.VIOLATED),
+        (2, 7_000, 60_000, Outcome.NOT_EXERCISED),
+    ],
+)
+def test_attempts_that_fail_with_pauses_between_them_are_one_want(
+    number: int, taking_ms: int, pause_ms: int, verdict: Outcome
+) -> None:
+    story = attempts(Story(), number, taking_ms=taking_ms, pause_ms=pause_ms)
+    found = writable(story)
+    assert (found.verdict, found.excused) == (verdict, 0)
+
+
+def test_an_attempt_that_succeeds_after_a_pause_ends_the_want() -> None:
+    story = attempts(Story(), 6, taking_ms=2_700, pause_ms=2_000)
+    story.after(5_000).write("good")
+    assert writable(story).verdict is Outcome.NOT_EXERCISED
+
+
+def test_pauses_before_a_disturbance_shorten_no_time_after_it() -> None:
+    story = attempts(Story(), 3, taking_ms=1_000, pause_ms=30_000)
+    story.invoke("next")
+    story.fault("pause-2", "broker-2#1")
+    story.heal("pause-2")
+    assert writable(story.after(STUCK_MS)).verdict is Outcome.VIOLATED
 
 
 def test_a_write_at_the_very_time_of_the_death_may_have_been_answered_before_it() -> None:
