@@ -96,6 +96,8 @@ class Surroundings:
     """The epoch in which it did."""
     starting: dict[str, int] = field(default_factory=dict)
     """The slots whose processes were started again and do not serve yet -> since when."""
+    started: set[str] = field(default_factory=set)
+    """The processes of controllers that have said so. The harness may report the process later."""
     unrest: tuple[int, str] = (0, "")
     """When the servers that decide were disturbed last, and by what."""
     shortly_ns: int = 0
@@ -207,7 +209,8 @@ class Surroundings:
         if body.role == BROKER:
             self.brokers[body.slot] = body.node_id
         elif body.role in _DECIDING:
-            if body.slot in self.deciding:
+            again = body.slot in self.ids.values()
+            if again and body.started not in self.started:
                 self.starting[body.slot] = event.at_ns
             self.deciding.add(body.slot)
             self.ids[body.node_id] = body.slot
@@ -223,6 +226,7 @@ class Surroundings:
         majority without it: until then nothing could be decided."""
         slot = slot_of(event.process)
         self.deciding.add(slot)
+        self.started.add(event.process)
         needed = not self._goes_on(event.at_ns, without=slot)
         if self.living.get(slot) != event.process or self.leading == event.process:
             return None
@@ -294,9 +298,10 @@ class Surroundings:
 
         A majority of the servers must run, whether those in doubt vote or not, that no fault
         affects: neither its members, nor their links with the one that acts, nor the links by which
-        clients observe that one. If none is known to act, all their links count. Where brokers
-        decide, one of them must be able to: the controller or a successor, and where there is none
-        any that reads of a death.
+        clients observe that one. If none is known to act, all their links count. Which server of
+        ZooKeeper leads is never known, nor which one a broker is connected to: there a fault upon
+        any server may be the reason. Where brokers decide, one of them must be able to: the
+        controller or a successor, and where there is none any that reads of a death.
         """
         for role, servers in self._ensembles():
             running = servers & self.living.keys()
@@ -304,8 +309,9 @@ class Surroundings:
                 voting = self._voting(servers)
                 count = f"{len(running & voting)} of {len(voting)} servers {role} ran"
                 return f"{count}{self._in_doubt()}"
-            if not self._able(running, servers):
-                return self._harm(running)
+            harm = self._harm(running)
+            if harm and (role == _ZOOKEEPER or not self._able(running, servers)):
+                return harm
         if self._has(_CONTROLLER):
             return ""
         running = frozenset(self.deciding & self.living.keys())

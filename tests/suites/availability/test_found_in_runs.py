@@ -18,11 +18,20 @@ from fencepost_kafka.facade.cluster import KafkaCluster
 
 DEAD_MS = 22_000
 """Longer than every bound of a death, on every plane."""
+CONTROLLERS = ("controller-1", "controller-2", "controller-3")
 PLANES = ("reference/quorum", "reference/legacy", "reference/classic")
 
 
-def outcomes(folder: Path, system: str, *defects: str) -> Mapping[str, Outcome]:
-    """The verdicts on availability, after a broker was dead for long under load."""
+def _standby(cluster: KafkaCluster) -> str:
+    acting = cluster.active_controller.name
+    return next(one for one in CONTROLLERS if one != acting)
+
+
+def outcomes(
+    folder: Path, system: str, *defects: str, bounced: bool = False
+) -> Mapping[str, Outcome]:
+    """The verdicts on availability, after a broker was dead for long under load. A standby may be
+    bounced all that time."""
     plugins = load()
     spec = RunSpec(
         plugins.system(system), kafka_shape(defects=defects), runtime="simulated", seed=3
@@ -35,7 +44,12 @@ def outcomes(folder: Path, system: str, *defects: str) -> Mapping[str, Outcome]:
         clients.produce("orders")
         clients.consume("orders")
         run.faults.kill(cluster.leader("orders", 0))
-        let_pass_until(run.runtime, run.runtime.now_ns() + DEAD_MS * 1_000_000)
+        from_ns = run.runtime.now_ns()
+        for at_ms in range(3_000, DEAD_MS if bounced else 0, 3_000):
+            with run.faults.kill(_standby(cluster)):
+                let_pass_until(run.runtime, from_ns + (at_ms - 1_000) * 1_000_000)
+            let_pass_until(run.runtime, from_ns + at_ms * 1_000_000)
+        let_pass_until(run.runtime, from_ns + DEAD_MS * 1_000_000)
         verdicts = run.finish().judgement.verdicts
     return {c: v.verdict for c, v in verdicts.items() if c.startswith("AVAIL")}
 
@@ -51,3 +65,15 @@ def test_a_defect_is_found_by_the_promises_that_it_breaks(defect: str, tmp_path:
     found = outcomes(tmp_path, "reference/quorum", defect)
     violated = {clause for clause, outcome in found.items() if outcome is Outcome.VIOLATED}
     assert violated == {"AVAIL-fenced", "AVAIL-writable"}
+
+
+@pytest.mark.parametrize(
+    ("defects", "outcome"),
+    [((), Outcome.HOLDS), (("never-fences",), Outcome.VIOLATED)],
+    ids=["healthy", "never fences"],
+)
+def test_a_bounced_standby_hides_no_dead_broker(
+    defects: tuple[str, ...], outcome: Outcome, tmp_path: Path
+) -> None:
+    found = outcomes(tmp_path, "reference/quorum", *defects, bounced=True)
+    assert found["AVAIL-fenced"] is outcome
