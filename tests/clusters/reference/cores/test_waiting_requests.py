@@ -227,16 +227,27 @@ def test_a_fetch_that_finds_just_the_bytes_that_it_wants_does_not_wait(alone: Le
     assert served(answer) == [1, 1]
 
 
+@pytest.mark.parametrize("wanted", [1, MANY])
 @pytest.mark.parametrize(
     ("most", "ends"),
     [(len(BATCH) - 1, [1, -1]), (2 * len(BATCH) - 1, [1, -1]), (2 * len(BATCH), [1, 1])],
 )
 def test_only_the_first_batch_of_an_answer_may_be_larger_than_allowed(
-    alone: Leader, most: int, ends: list[int]
+    alone: Leader, most: int, ends: list[int], wanted: int
 ) -> None:
+    """An answer without room for more does not wait for more."""
     alone.asked(produce(0, 1, acks=1))
-    (answer,) = alone.asked(read(0, 0, max_bytes=most))
+    (answer,) = alone.asked(read(0, 0, min_bytes=wanted, max_bytes=most))
     assert served(answer) == ends
+
+
+def test_a_parked_fetch_waits_for_no_more_than_its_answer_may_have(alone: Leader) -> None:
+    alone.asked(produce(0, acks=1))
+    assert alone.asked(read(0, 0, min_bytes=MANY, max_bytes=2 * len(BATCH))) == []
+    before = len(alone.node.effects)
+    alone.asked(produce(1, acks=1))
+    fetches = [one for one in alone.since(before) if isinstance(one, m.FetchResponse)]
+    assert [served(one) for one in fetches] == [[1, 1]]
 
 
 def test_a_parked_fetch_of_a_follower_is_answered_by_the_first_batch() -> None:
@@ -254,6 +265,21 @@ def test_a_change_of_a_replica_is_looked_at_once(alone: Leader) -> None:
     alone.asked(read(0, min_bytes=MANY))
     alone.asked(produce(0, acks=1))
     assert not alone.core.replicas.changed
+
+
+def test_a_batch_that_is_not_committed_makes_no_parked_fetch_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A leader has many readers that wait."""
+    leader = active((ME, OTHER))
+    leader.asked(read(0))
+    log = leader.core.replicas.by_key[TOPIC, 0].log
+    looked = Mock(wraps=log.span)
+    monkeypatch.setattr(log, "span", looked)
+    leader.asked(produce(0))
+    assert looked.call_args_list == []
+    leader.fetched(1)
+    assert looked.call_args_list != []
 
 
 def test_nothing_is_kept_of_a_fetch_that_was_answered(alone: Leader) -> None:

@@ -42,6 +42,11 @@ class _Parked:
     asked: Mapping[Key, tuple[str, m.FetchPartition]]
     sizes: dict[Key, int] = field(default_factory=dict)
 
+    @property
+    def wanted(self) -> int:
+        """How many bytes end its wait: no more than its answer may have."""
+        return min(self.request.min_bytes, self.request.max_bytes)
+
 
 class _Readable(Struct, frozen=True, gc=False):
     """What a client may read of a partition, below an offset: the batches of a span, or none."""
@@ -58,7 +63,7 @@ class _Readable(Struct, frozen=True, gc=False):
     def urgent(self) -> bool:
         """Whether the client gets its answer at once: more bytes will not come, or the answer has
         no room for them."""
-        return self.error is not Error.NONE or (self.size > 0 and self.end < self.below)
+        return self.error is not Error.NONE or self.end < self.below
 
 
 class Fetching:
@@ -150,7 +155,7 @@ class Fetching:
         topic, asked = parked.asked[changed]
         found = self._readable(parked, state, topic, asked, 0)
         parked.sizes[changed] = found.size
-        return found.urgent or sum(parked.sizes.values()) >= parked.request.min_bytes
+        return found.urgent or sum(parked.sizes.values()) >= parked.wanted
 
     def _refuse_all(self) -> None:
         """Clients are not served any more."""
@@ -192,7 +197,7 @@ class Fetching:
                     served.append(self._event(found.replica, found, client, start))
                     parked.sizes[ids[topic.topic], asked.partition] = found.size
             topics.append(m.FetchableTopicResponse(partitions=tuple(parts), topic=topic.topic))
-        if not enough and size < parked.request.min_bytes:
+        if not enough and size < parked.wanted:
             return False
         for event in served:
             self._out.note(event)
