@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from quorum_bench import QuorumBroker, replies
+from msgspec.structs import replace
+from quorum_bench import CONTROLLERS, TERM, QuorumBroker, replies
 
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.quorum.raft.messages import fetch_answer
@@ -71,6 +72,32 @@ def test_only_a_request_that_changes_nothing_is_repeated_after_a_call_without_an
     assert errors(done) == ([] if again else [Error.REQUEST_TIMED_OUT])
     broker.node.passes(0.05)
     assert admin_calls(broker) == again
+
+
+@pytest.mark.parametrize(("request_", "waits_ms"), [(CREATE, 4_000), (LIST, 2_000)])
+def test_a_request_that_can_be_repeated_waits_for_one_controller_half_of_its_time(
+    broker: QuorumBroker, request_: m.Request, waits_ms: int
+) -> None:
+    """By then another one may be active."""
+    broker.node.asks("CLIENT", replace(request_, timeout=60_000))
+    assert broker.node.called("admin").timeout_ms == waits_ms
+
+
+def test_a_request_waits_until_the_address_of_the_active_controller_is_known(
+    broker: QuorumBroker,
+) -> None:
+    """It may have joined the voters just now."""
+    broker.node.passes(0.3)
+    broker.beats(epoch=1, controller=(104, TERM + 1))
+    assert broker.core.raft.leader == 104
+    assert broker.node.asks("CLIENT", CREATE) == []
+    assert admin_calls(broker) == 0
+    joined = m.NodeEndpoint(node_id=104, host="c-4", port=9093)
+    known = fetch_answer(104, TERM + 1, high_watermark=broker.end, voters=(*CONTROLLERS, joined))
+    for _ in range(2):  # the first one brings its address, the second one that it leads
+        broker.node.answers("metadata", known)
+        broker.node.passes(0.2)
+    assert broker.node.called("admin").address == ("c-4", 9093)
 
 
 def test_a_request_that_finds_no_active_controller_in_time_is_refused(

@@ -44,7 +44,7 @@ class Administration:
         self._incarnation = incarnation
         self._numbers = itertools.count(1)
 
-    def forward(self, received: Received, now: Instant, leader: int | None) -> None:
+    def forward(self, received: Received, now: Instant) -> None:
         """Carries out a request, and answers it once the change is stored, or refuses it."""
         if self._session.connected is None:
             self._answer(received, CHANGES.refused(received.message, Error.NOT_CONTROLLER))

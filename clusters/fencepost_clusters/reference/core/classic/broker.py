@@ -427,7 +427,7 @@ class ClassicNode:
             # It does not know every topic yet: a client would take that for the cluster's state.
             self._out.add(Close(received.request_id, "the cluster is not read yet"))
         else:
-            self._clients.handle(received, self.known.image, None, now)
+            self._clients.handle(received, self.known.image, now)
 
     def _from_node(self, received: Received, now: Instant) -> None:
         message = received.message

@@ -26,7 +26,7 @@ from fencepost_kafka import RequestRefused
 class Forwards(Protocol):
     """Carries out the changes that clients ask for, or has the controller carry them out."""
 
-    def forward(self, received: Received, now: Instant, leader: int | None) -> None: ...
+    def forward(self, received: Received, now: Instant) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +61,8 @@ class ClientRequests:
         self._out = out
         self._producers = 0
 
-    def handle(
-        self, received: Received, image: Image, controller: int | None, now: Instant
-    ) -> None:
-        """Answers a request, now or later; `controller` is the active controller, if it is
-        known."""
+    def handle(self, received: Received, image: Image, now: Instant) -> None:
+        """Answers a request, now or later."""
         me = self._settings.node_id
         message = received.message
         answer: m.Response
@@ -80,7 +77,7 @@ class ClientRequests:
                 self._parts.fetching.fetch(received, message, image, now)
                 return
             case _ if self._requests.is_forwarded(message):
-                self._parts.forwarding.forward(received, now, controller)
+                self._parts.forwarding.forward(received, now)
                 return
             case m.MetadataRequest():
                 cluster = self._settings.cluster_id

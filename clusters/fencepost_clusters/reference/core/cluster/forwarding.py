@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from fencepost import Cause
 from fencepost_clusters.reference.core.cluster import changes
 from fencepost_clusters.reference.core.node.effects import Address, Instant, Received, Reply
 from fencepost_clusters.reference.core.node.outbox import Outbox
@@ -24,7 +23,6 @@ class _Forwarded:
     """A request in flight, or waiting for an active controller to be known."""
 
     received: Received
-    cause: Cause | None
     deadline_ns: int
     retry_ns: int
     call: int | None = None
@@ -57,30 +55,28 @@ class Forwarding:
         waiting = [one for one in self._all if one.call is None]
         return min((min(one.retry_ns, one.deadline_ns) for one in waiting), default=None)
 
-    def forward(self, received: Received, now: Instant, leader: int | None) -> None:
-        """Accepts a request that a client may send."""
+    def forward(self, received: Received, now: Instant) -> None:
+        """Accepts a request that a client may send; the next Tick, which is due now, sends it."""
         limit_ms = 2 * self._settings.ms("request.timeout.ms")
         wish_ms: int = getattr(received.message, "timeout", 0)  # librdkafka sends 0: no wish
         timeout_ms = min(wish_ms or limit_ms, limit_ms)
         at = now.monotonic_ns
-        one = _Forwarded(received, self._out.cause, at + timeout_ms * MS, at)
-        self._all.append(one)
-        self._try(one, now, leader)
+        self._all.append(_Forwarded(received, at + timeout_ms * MS, at))
 
     def tick(self, now: Instant, leader: int | None) -> None:
-        """Sends the requests again that have found no active controller yet."""
+        """Sends the requests that have found no active controller yet."""
         for one in list(self._all):
             if one.call is None and now.monotonic_ns >= min(one.retry_ns, one.deadline_ns):
                 self._try(one, now, leader)
 
     def _try(self, one: _Forwarded, now: Instant, leader: int | None) -> None:
         left_ms = (one.deadline_ns - now.monotonic_ns) // MS
+        address = self._controllers.get(leader) if leader is not None else None
         if left_ms <= 0:
             self._answer(one, self._requests.refused(one.received.message, Error.NOT_CONTROLLER))
-        elif leader is None or leader not in self._controllers:
+        elif address is None:
             one.retry_ns = now.monotonic_ns + RETRY_NS
         else:
-            address = self._controllers[leader]
             if self._requests.is_read(one.received.message):
                 left_ms = min(left_ms, self._settings.ms("request.timeout.ms"))
             one.call = self._out.call(address, "admin", one.received.message, left_ms)

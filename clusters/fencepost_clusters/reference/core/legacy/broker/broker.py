@@ -438,7 +438,7 @@ class LegacyNode:
             # It knows no topic yet: a client would take that for the cluster's state.
             self._out.add(Close(received.request_id, "no controller has sent metadata yet"))
         else:
-            self._clients.handle(received, self.commands.metadata, self.elected, now)
+            self._clients.handle(received, self.commands.metadata, now)
 
     def _from_node(self, received: Received, now: Instant) -> None:
         message = received.message

@@ -345,7 +345,7 @@ class BrokerNode:
         if received.listener == "REPLICATION":
             self._from_node(received, now)
         elif self.lifecycle.serving(now):
-            self._clients.handle(received, self.committed.image, self.raft.leader, now)
+            self._clients.handle(received, self.committed.image, now)
         else:
             refuse_fenced(received, self.lifecycle, self._out)
 
