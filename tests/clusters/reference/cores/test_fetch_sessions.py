@@ -272,15 +272,18 @@ def test_a_parked_fetch_is_due_when_its_time_is_up(leader: Leader) -> None:
 def test_a_fetch_looks_only_at_partitions_that_have_changed(leader: Leader) -> None:
     """KIP-227: a leader has many that rest."""
     leader.fetch({0: 0, 1: 0})
-    leader.at(10).fetch({}, (1, 1))
-    leader.at(510)
     looked_up = Mock(wraps=leader.replicas.by_key.get)
     resting: Any = SimpleNamespace(get=looked_up)
     leader.replicas.by_key = resting
-    leader.fetch({}, (1, 2))
-    leader.at(1010)
-    assert leader.answers[1:] == [(NONE, {}), (NONE, {})]
+    leader.at(10).fetch({}, (1, 1))
+    leader.at(510)
     assert looked_up.call_args_list == []
+    leader.fetch({0: 0}, (1, 2))
+    assert {key for ((key,), _) in looked_up.call_args_list} == {(TOPIC, 0)}
+    looked_up.reset_mock()
+    leader.at(1010)
+    assert looked_up.call_args_list == [], "it had no more to say of the partition"
+    assert leader.answers[1:] == [(NONE, {}), (NONE, {})]
 
 
 def test_an_error_is_repeated_until_the_follower_has_another_position(leader: Leader) -> None:
@@ -299,6 +302,18 @@ def test_a_partition_that_was_forgotten_is_in_no_answer(leader: Leader) -> None:
     assert leader.answers[1:] == [(NONE, {1: (0, 1)})]
 
 
+def test_a_partition_that_was_forgotten_before_its_records_were_taken_is_in_no_answer(
+    leader: Leader,
+) -> None:
+    """The follower has another leader there."""
+    leader.append(0)
+    leader.fetch({0: 0, 1: 0})
+    leader.fetch({}, (1, 1), forgotten=(0,))
+    assert len(leader.answers) == 1
+    leader.append(1)
+    assert leader.answers == [(NONE, {1: (0, 1)})]
+
+
 def test_what_was_not_counted_counts_once_the_follower_is_registered(leader: Leader) -> None:
     """QC-19: the leader may hear of a registration after the first fetch."""
     leader.append(0)
@@ -308,6 +323,20 @@ def test_what_was_not_counted_counts_once_the_follower_is_registered(leader: Lea
     leader.fetch({}, (1, 1), epoch=NEXT_EPOCH)
     assert leader.one(0).end_of(FOLLOWER) == 1
     assert leader.one(0).high_watermark == 1
+
+
+def test_a_follower_that_registers_again_in_its_session_counts_as_that_registration(
+    leader: Leader,
+) -> None:
+    """QC-19: also in the partitions that its fetches do not name, though the leader hears of the
+    registration only after the first fetch."""
+    leader.fetch({0: 0, 1: 0})
+    leader.fetch({}, (1, 1), epoch=NEXT_EPOCH)
+    leader.at(500)
+    leader.register(FOLLOWER, NEXT_EPOCH)
+    leader.fetch({}, (1, 2), epoch=NEXT_EPOCH)
+    for index in (0, 1):
+        assert leader.one(index).followers[FOLLOWER].broker_epoch == NEXT_EPOCH
 
 
 def test_a_follower_that_was_forgotten_while_it_waits_counts_with_its_next_fetch(

@@ -63,7 +63,7 @@ def _record(
 def begin(on: DecisionContext, one: Partition, wanted: tuple[int, ...]) -> Outcome:
     """The record that begins a reassignment, or completes it if it need not wait for a replica. It
     replaces a reassignment under way."""
-    if not wanted or len(set(wanted)) != len(wanted) or min(wanted) < 0:
+    if not wanted or len(set(wanted)) != len(wanted):
         return None, Error.INVALID_REPLICA_ASSIGNMENT, "replicas must be distinct brokers"
     origin = _origin(one)
     unknown = sorted(set(wanted) - set(origin) - set(on.image.live()))

@@ -86,8 +86,6 @@ class LogIndex:
         Up to `max_bytes`, but with `at_least_one` the first batch, of any size. (from, from) if
         there is none.
         """
-        if from_offset >= min(below, self.end):
-            return from_offset, from_offset
         at = max(0, bisect_right(self._bases, from_offset) - 1)
         start = end = -1
         size = 0

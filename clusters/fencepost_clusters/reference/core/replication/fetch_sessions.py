@@ -108,11 +108,11 @@ class FetchSessions:
             self._out.add(Reply(received.request_id, answer))
             return
         one = self._sessions[request.replica_state.replica_id]
-        whole = request.session_epoch <= NEW_SESSION
         self._count(one, request, state, now)
-        wait_ms = 0 if whole else min(request.max_wait, LONGEST_WAIT_MS)
+        opens = request.session_epoch <= NEW_SESSION
+        wait_ms = 0 if opens else min(request.max_wait, LONGEST_WAIT_MS)
         one.waiting = _Waiting(received, now.monotonic_ns + wait_ms * MS, self._out.cause)
-        self._try(one, now, whole)
+        self._try(one, now)
 
     def release(self, changed: Mapping[Key, int], now: Instant) -> None:
         """Answers the parked fetches with news, or whose time is up."""
@@ -216,20 +216,19 @@ class FetchSessions:
                 )
         one.contact.last_ns = now.monotonic_ns
 
-    def _try(self, one: _FetchSession, now: Instant, whole: bool = False) -> None:
-        """Answers the waiting fetch of a session if there is news, or its time is up; `whole`: with
-        every partition."""
+    def _try(self, one: _FetchSession, now: Instant) -> None:
+        """Answers the waiting fetch of a session if there is news, or its time is up."""
         assert one.waiting is not None
         named: list[tuple[Key, _Position, m.PartitionData]] = []
         settled: list[tuple[Key, bool]] = []
-        is_due = whole or now.monotonic_ns >= one.waiting.deadline_ns
-        for key, position in (one.positions if whole else one.open).items():
+        is_due = now.monotonic_ns >= one.waiting.deadline_ns
+        for key, position in one.open.items():
             replica = self._replicas.by_key.get(key)
             part = self._read(replica, key[1], position.asked)
             news = _is_news(part)
             is_due = is_due or news
             behind = news or part.high_watermark != position.watermark
-            if whole or behind:
+            if behind:
                 named.append((key, position, part))
             if not news and self._is_counted(one, replica):
                 settled.append((key, behind))
@@ -237,7 +236,7 @@ class FetchSessions:
             self._answer(one, named)
         for key, behind in settled:
             if is_due or not behind:
-                one.open.pop(key, None)
+                del one.open[key]
 
     @staticmethod
     def _is_counted(one: _FetchSession, replica: Replica | None) -> bool:
@@ -297,9 +296,7 @@ class FetchSessions:
             error = Error.UNKNOWN_LEADER_EPOCH
         else:
             epoch, end = replica.log.end_for_epoch(asked.last_fetched_epoch)
-            if asked.fetch_offset > 0 and self._policies.diverges(
-                asked.last_fetched_epoch, asked.fetch_offset, epoch, end
-            ):
+            if self._policies.diverges(asked.last_fetched_epoch, asked.fetch_offset, epoch, end):
                 return m.PartitionData(
                     partition_index=asked.partition,
                     error_code=error,

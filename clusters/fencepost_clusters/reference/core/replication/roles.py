@@ -81,7 +81,7 @@ class Follower:
     def fetched(self, offset: int, log_end: int, contact: Contact, now_ns: int) -> None:
         """A fetch from `offset` has come now; `contact` has its time once all of it is counted."""
         self.fall_behind()
-        if self.leader_end <= offset < log_end:
+        if offset >= self.leader_end:
             self._caught_up_ns = max(self._caught_up_ns, self._fetched_ns)
         self._whole = offset >= log_end
         self._contact, self._fetched_ns, self.leader_end = contact, now_ns, log_end
