@@ -93,6 +93,13 @@ def test_a_gone_broker_leaves_isrs_but_as_the_last_member() -> None:
     assert (last.isr, last.leader) == ((1,), -1)
 
 
+def test_a_gone_leader_that_is_not_in_the_isr_is_followed_by_a_member() -> None:
+    """As another program may have written in ZooKeeper."""
+    (change,) = leadership.on_broker_gone(with_partition(image(), (2, 3), 1), 1, ElectionPolicies())
+    assert isinstance(change, r.IsrChangeRecord)
+    assert (change.isr, change.leader) == ((2, 3), 2)
+
+
 @pytest.mark.parametrize(
     ("isr", "leader", "back", "leads"),
     [
@@ -205,6 +212,21 @@ def test_a_topic_is_created_or_refused_with_kafkas_error(
     )
     assert result.error_code == error
     assert bool(records) == (error is Error.NONE)
+
+
+def test_a_topic_is_created_with_its_settings() -> None:
+    own = (m.CreatableTopicConfig(name="retention.ms", value="5000"),)
+    asked = m.CreatableTopic(name="orders", num_partitions=1, replication_factor=1, configs=own)
+    records, result = topics.create(
+        image(), asked, settings.read(BROKER), TOPIC, PlacementPolicies()
+    )
+    stored = [one for one in records if isinstance(one, r.ConfigRecord)]
+    assert stored == [
+        r.ConfigRecord(
+            resource_type=TOPIC_RESOURCE, resource_name="orders", name="retention.ms", value="5000"
+        )
+    ]
+    assert [(one.name, one.value) for one in result.configs] == [("retention.ms", "5000")]
 
 
 @pytest.mark.parametrize(
@@ -356,11 +378,25 @@ def test_metadata_names_the_replicas_of_fenced_and_unknown_brokers_as_offline() 
     assert (part.replica_nodes, part.offline_replicas) == ((1, 2, 3), (2, 3))
 
 
+@pytest.mark.parametrize(
+    ("leader", "error"),
+    [(1, Error.NONE), (0, Error.NONE), (-1, Error.LEADER_NOT_AVAILABLE)],
+)
+def test_metadata_tell_a_client_to_ask_again_for_a_partition_without_a_leader(
+    leader: int, error: Error
+) -> None:
+    built = with_partition(image(live=(0, 1)), isr=(0, 1), leader=leader)
+    (part,) = named(built, m.MetadataRequestTopic(name="orders")).partitions
+    assert (part.leader_id, part.error_code) == (leader, error)
+
+
 def test_metadata_names_a_topic_by_its_name_or_its_id() -> None:
     built = with_partition(image(), isr=(1, 2, 3), leader=1)
     by_name = named(built, m.MetadataRequestTopic(name="orders"))
     assert (by_name.name, by_name.topic_id, len(by_name.partitions)) == ("orders", TOPIC, 1)
     assert named(built, m.MetadataRequestTopic(name=None, topic_id=TOPIC)) == by_name
+    nowhere = named(built, m.MetadataRequestTopic(name="nowhere"))
+    assert (nowhere.error_code, nowhere.name) == (Error.UNKNOWN_TOPIC_OR_PARTITION, "nowhere")
     other = uuid.UUID(int=10)
     unknown = named(built, m.MetadataRequestTopic(name=None, topic_id=other))
     assert (unknown.error_code, unknown.topic_id) == (Error.UNKNOWN_TOPIC_ID, other)
@@ -413,3 +449,16 @@ def test_a_topic_shows_of_the_settings_of_all_brokers_those_that_a_topic_can_hav
         "min.insync.replicas": of_brokers,
         "log.cleaner.threads": of_brokers,
     }
+
+
+@pytest.mark.parametrize(("value", "source"), [("2", configs.OF_BROKERS), ("", configs.OF_FILE)])
+def test_a_setting_without_a_value_is_as_one_that_was_not_changed(value: str, source: int) -> None:
+    """As another program may have written in ZooKeeper."""
+    built = with_partition(image(), isr=(1,), leader=1)
+    built.broker_settings = {"min.insync.replicas": value}
+    built.settings["orders"] = {"retention.ms": ""}
+    assert described(built, BROKERS, "1")["min.insync.replicas"][1] == source
+    assert ("min.insync.replicas" in described(built, BROKERS, "")) == bool(value)
+    shown = described(built, TOPIC_RESOURCE, "orders")
+    assert shown["min.insync.replicas"][1] == source
+    assert shown["retention.ms"] == ("-1", configs.OF_DEFAULT)

@@ -14,6 +14,7 @@ from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
 from fencepost_clusters.reference.core.replication.replica import Replica
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
+from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import LogTruncated
 
@@ -74,6 +75,27 @@ def test_a_session_begins_with_a_full_fetch_and_goes_on_with_what_has_changed(
     assert session(broker) == (1, 2, 1)
     broker.replicates()
     assert session(broker) == (1, 3, 0)
+
+
+def test_a_follower_names_a_partition_that_has_left_its_session_once(
+    broker: QuorumBroker,
+) -> None:
+    """KIP-227: the leader has forgotten it then."""
+    for leader in (OTHER, ME):
+        part = r.PartitionRecord(
+            partition_id=1,
+            topic_id=TOPIC,
+            replicas=(ME, OTHER),
+            isr=(ME, OTHER),
+            leader=leader,
+            leader_epoch=2 - leader % 2,
+        )
+        broker.commits(part)
+        broker.replicates(answer())
+    gone = m.ForgottenTopic(partitions=(1,), topic_id=TOPIC)
+    assert asked(broker).forgotten_topics_data == (gone,)
+    broker.replicates()
+    assert asked(broker).forgotten_topics_data == ()
 
 
 def test_after_an_answer_without_a_session_the_next_fetch_is_a_full_one_again(

@@ -234,6 +234,12 @@ def test_new_brokers_are_preferred_for_as_many_partitions_as_the_old_ones() -> N
     assert Counter(replicas[0] for replicas in after.values()) == {1: 3, 2: 3, 3: 3, 4: 3}
 
 
+def test_a_leadership_stays_unless_its_move_spreads_leaderships_more_evenly() -> None:
+    """A client has to find the new leader."""
+    held = {"orders": (1, 2), "refunds": (2, 1)}
+    assert placement.add_brokers(held, [1, 2], [3]) == {"refunds": (2, 3)}
+
+
 @MANY
 @given(brokers=BROKERS, topics=st.dictionaries(NAMES, st.integers(1, 12)), data=st.data())
 def test_a_second_rebalance_moves_nothing(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from batches import timed
+from quorum_bench import ME, OTHER, TOPIC, QuorumBroker
 from world import World
 
 from fencepost_clusters.reference.wire import messages as m
@@ -119,3 +120,31 @@ def test_no_offset_of_a_group_is_committed(world: World) -> None:
         parts = [(topic.name, part) for topic in answer.topics for part in topic.partitions]
         assert [(name, part.partition_index) for name, part in parts] == expected
         assert {(part.committed_offset, part.error_code) for _, part in parts} <= {(-1, 0)}
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "found"),
+    [
+        (-1, (Error.LEADER_NOT_AVAILABLE, -1)),
+        (BASE_MS, (Error.LEADER_NOT_AVAILABLE, -1)),
+        (-2, (Error.NONE, 0)),
+    ],
+    ids=["latest", "a time", "earliest"],
+)
+def test_a_new_leader_names_no_offset_that_may_be_below_one_that_was_named_before(
+    timestamp: int, found: tuple[Error, int]
+) -> None:
+    """KIP-207: it does not know yet how much of its log is committed."""
+    broker = QuorumBroker().activates().holds(OTHER)
+    records = m.PartitionData(
+        partition_index=0, error_code=Error.NONE, high_watermark=0, records=timed(FIRST)
+    )
+    broker.replicates(records)
+    broker.holds(ME, epoch=1)
+    part = m.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    request = m.ListOffsetsRequest(topics=(m.ListOffsetsTopic(name="orders", partitions=(part,)),))
+    (reply,) = broker.node.asks("CLIENT", request)
+    assert isinstance(reply.message, m.ListOffsetsResponse)
+    (answer,) = reply.message.topics[0].partitions
+    assert (answer.error_code, answer.offset) == found
+    assert broker.core.replicas.by_key[TOPIC, 0].log.end == len(FIRST)

@@ -82,6 +82,50 @@ def test_a_leader_leads_on_when_a_reassignment_is_called_off(controller: QuorumC
     assert reassign(controller, None) == Error.NO_REASSIGNMENT_IN_PROGRESS
 
 
+def test_a_partition_that_a_request_names_twice_is_reassigned_once(
+    controller: QuorumController,
+) -> None:
+    create(controller, (1, 2))
+    parts = tuple(
+        a.ReassignablePartition(partition_index=0, replicas=one) for one in ((1, 3), (2, 3))
+    )
+    topics = (a.ReassignableTopic(name="orders", partitions=parts),)
+    (reply,) = controller.asks(a.AlterPartitionReassignmentsRequest(timeout=1000, topics=topics))
+    assert isinstance(reply.message, a.AlterPartitionReassignmentsResponse)
+    errors = [one.error_code for one in reply.message.responses[0].partitions]
+    assert errors == [Error.NONE, Error.INVALID_REQUEST]
+    assert partition(controller).replicas == (1, 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("named", "listed"),
+    [
+        (None, ["orders"]),
+        ((("orders", 0),), ["orders"]),
+        ((("orders", 1),), []),
+        ((("refunds", 0),), []),
+        ((), []),
+    ],
+)
+def test_reassignments_under_way_are_listed_for_the_partitions_that_are_named_or_for_all(
+    controller: QuorumController, named: tuple[tuple[str, int], ...] | None, listed: list[str]
+) -> None:
+    create(controller, (1, 2))
+    reassign(controller, (1, 3))
+    topics = None
+    if named is not None:
+        topics = tuple(
+            a.ListPartitionReassignmentsTopics(name=name, partition_indexes=(index,))
+            for name, index in named
+        )
+    (reply,) = controller.asks(a.ListPartitionReassignmentsRequest(timeout=1000, topics=topics))
+    assert isinstance(reply.message, a.ListPartitionReassignmentsResponse)
+    assert [topic.name for topic in reply.message.topics] == listed
+    for topic in reply.message.topics:
+        (one,) = topic.partitions
+        assert (one.replicas, one.adding_replicas, one.removing_replicas) == ((1, 3, 2), (3,), (2,))
+
+
 def rebalanced(controller: QuorumController, brokers: tuple[int, ...]) -> tuple[int, int, str]:
     """The error, the number of partitions that move, and the message."""
     (reply,) = controller.asks(a.RebalanceRequest(brokers=brokers, timeout=1000))

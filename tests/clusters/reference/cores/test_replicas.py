@@ -290,6 +290,21 @@ def test_a_follower_keeps_of_its_log_what_the_policy_says() -> None:
     assert bench.one.log.end == 0
 
 
+@pytest.mark.parametrize("counts", [False, True], ids=["healthy", "replaced"])
+def test_an_isr_that_is_only_wanted_counts_if_the_policy_says_so(counts: bool) -> None:
+    """RP-32. A defect replaces the policy."""
+    policies = ReplicationPolicies()
+    if counts:
+        policies = ReplicationPolicies(
+            counted_replicas=lambda stored, adding, proposed: tuple(proposed or stored)
+        )
+    bench = Bench(Recovered({NAME: LOG}, {}), policies)
+    bench.adopts(partition(replicas=(1, 2)))
+    bench.at(60)
+    assert bench.one.proposed == (1,)
+    assert bench.one.high_watermark == counts
+
+
 def test_a_high_watermark_that_stays_is_not_recorded_again() -> None:
     bench = Bench(Recovered({NAME: LOG}, {}))
     (advanced,) = of(bench.adopts(), HighWatermarkAdvanced)

@@ -13,7 +13,7 @@ from fencepost_clusters.reference.wire.errors import Error
 BROKER = "broker-1"
 TOPIC, BROKERS = 2, 4
 SET, DELETE = 0, 1
-OF_TOPIC, OF_FILE, OF_DEFAULT = 1, 4, 5
+OF_TOPIC, OF_BROKERS, OF_FILE, OF_DEFAULT = 1, 3, 4, 5
 ORDINARY = {"cleanup.policy": "delete", "retention.ms": "86400000", "max.message.bytes": "300"}
 
 
@@ -136,6 +136,18 @@ def test_max_message_bytes_of_a_topic_is_applied(world: World) -> None:
 
     assert produced(200) == Error.NONE
     assert produced(300) == Error.MESSAGE_TOO_LARGE
+
+
+def test_a_setting_of_all_brokers_is_changed_and_deleted(world: World) -> None:
+    """It is none of a single broker: its deletion there deletes nothing."""
+    name = "min.insync.replicas"
+    of_file = described(world, BROKERS, "1")[name]
+    assert alter(world, BROKERS, "", (name, SET, "2")) == Error.NONE
+    assert alter(world, BROKERS, "1", (name, DELETE, None)) == Error.NONE
+    assert described(world, BROKERS, "1")[name][:2] == ("2", OF_BROKERS)
+    assert described(world, TOPIC, "orders")[name][:2] == ("2", OF_BROKERS)
+    assert alter(world, BROKERS, "", (name, DELETE, None)) == Error.NONE
+    assert described(world, BROKERS, "1")[name] == of_file
 
 
 def test_all_brokers_have_no_setting_of_a_topic_alone(world: World) -> None:
