@@ -77,6 +77,25 @@ def test_a_function_inside_another_changes_with_it(sizes: ModuleType) -> None:
     assert sizes.outer(1)() == -2
 
 
+def test_a_function_that_another_has_made_already_has_the_new_code(sizes: ModuleType) -> None:
+    """As those that a module's constants hold."""
+    held = sizes.outer(1)
+    assert replace_functions(sizes, SOURCE.replace("number + LIMIT", "number - LIMIT"))
+    assert held() == -2
+
+
+def test_a_function_that_another_has_made_takes_no_code_with_other_variables(
+    sizes: ModuleType,
+) -> None:
+    held = sizes.outer(1)
+    assert not replace_functions(sizes, SOURCE.replace("number + LIMIT", "LIMIT"))
+    assert held() == 4
+    del held
+    gc.collect()
+    assert replace_functions(sizes, SOURCE.replace("number + LIMIT", "LIMIT"))
+    assert sizes.outer(1)() == 3
+
+
 @pytest.mark.parametrize(
     ("was", "now"),
     [

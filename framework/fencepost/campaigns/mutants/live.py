@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import inspect
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec, PathFinder
@@ -50,8 +50,9 @@ class Sources:
 
 
 def replace_functions(module: ModuleType, source: str) -> bool:
-    """Gives a module's functions the code that they have in this source. Returns False, and changes
-    nothing, if the source differs outside functions, or a function cannot take the code."""
+    """Gives a module's functions the code that they have in this source, those too that other
+    functions have made already. Returns False, and changes nothing, if the source differs outside
+    functions, or a function cannot take the code."""
     file = module.__file__
     assert file is not None
     changed = _changed(_compiled(Path(file).read_bytes(), file), _compiled(source, file))
@@ -60,11 +61,13 @@ def replace_functions(module: ModuleType, source: str) -> bool:
     functions = _every_function()
     found = [
         (one, now)
-        for was, now in changed
+        for was, now in (*changed, *_made_by(changed))
         for one in functions
         if one.__code__ == was and one.__code__.co_filename == file
     ]
-    if len({was for was, _ in changed}) != len({one.__code__ for one, _ in found}):
+    if not {was for was, _ in changed} <= {one.__code__ for one, _ in found}:
+        return False
+    if any(one.__code__.co_freevars != now.co_freevars for one, now in found):
         return False
     for one, now in found:
         one.__code__ = now
@@ -90,10 +93,16 @@ def _changed(was: CodeType, now: CodeType) -> list[tuple[CodeType, CodeType]] | 
     before, after = dict(_functions(was, "")), dict(_functions(now, ""))
     if before.keys() != after.keys() or _outside(was) != _outside(now):
         return None
-    pairs = [(before[name], after[name]) for name in before if before[name] != after[name]]
-    if any(one.co_freevars != other.co_freevars for one, other in pairs):
-        return None
-    return pairs
+    return [(before[name], after[name]) for name in before if before[name] != after[name]]
+
+
+def _made_by(changed: Iterable[tuple[CodeType, CodeType]]) -> Iterator[tuple[CodeType, CodeType]]:
+    """The functions inside these that differ, too."""
+    for was, now in changed:
+        inside = list(zip(_inside(was), _inside(now), strict=False))
+        differs = [(before, after) for before, after in inside if before != after]
+        yield from differs
+        yield from _made_by(differs)
 
 
 def _functions(code: CodeType, above: str) -> Iterator[tuple[str, CodeType]]:
