@@ -63,7 +63,7 @@ def java(version: str) -> str:
 
 
 @pytest.mark.tool
-def test_python_go_and_java_are_each_asked_for_by_name(checkout: Path) -> None:
+def test_python_go_java_and_room_on_the_disk_are_each_asked_for_by_name(checkout: Path) -> None:
     def refusal() -> str:
         done = dev(checkout, "setup")
         assert done.returncode == 4
@@ -78,6 +78,9 @@ def test_python_go_and_java_are_each_asked_for_by_name(checkout: Path) -> None:
     assert "Java 17 or newer is missing" in refusal()
     add(checkout, "java", java("11.0.2"))
     assert "'java' is version 11" in refusal()
+    add(checkout, "java", java("17.0.15"))
+    add(checkout, "df", r"printf 'Filesystem 1M-blocks\n/dev/vda 9000 8000 1200 99%% /\n'")
+    assert refusal() == "Only 1200 MB of disk are free here, and the environment needs 3000."
 
 
 @pytest.mark.tool
