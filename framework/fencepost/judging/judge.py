@@ -16,6 +16,7 @@ from fencepost.history.run_end import RunEnd
 from fencepost.judging.rules import (
     Clause,
     Evidence,
+    Excused,
     Exercised,
     Finding,
     Handler,
@@ -116,6 +117,9 @@ class _ByKeys:
     def _new(self, key: Key) -> tuple[Held, ...]:
         new = self._held[key] = (Held(key, len(self.rules)),)
         return new
+
+    def excused(self) -> Iterable[tuple[int, Excused]]:
+        return ()
 
     def held(self) -> Iterable[Sequence[Held]]:
         return self._held.values()
@@ -269,6 +273,8 @@ class Judge:
         """The verdicts, once no event is left."""
         ends = {id(one): end.as_read({kind_name(k) for k in one.rule.kinds}) for one in self._rules}
         for group in self._groups:
+            for number, excused in group.keeper.excused():
+                self._add(group.rules[number], (excused,), AT_END, end.ended_at_ns)
             for several in group.keeper.held():
                 for number, one in enumerate(group.rules):
                     for held in sorted(several, key=lambda held: held.began[number]):

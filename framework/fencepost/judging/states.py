@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, final
 
 from fencepost.events import Event
-from fencepost.judging.rules import Key, Rule, Shared
+from fencepost.judging.rules import Excused, Key, Rule, Shared
 
 
 @final
@@ -38,6 +38,10 @@ class Keeper(Protocol):
 
     def find(self, event: Event) -> tuple[Held, ...]:
         """What an event belongs to; none if it does not count."""
+        ...
+
+    def excused(self) -> Iterable[tuple[int, Excused]]:
+        """What it stopped to judge, at the end: the number of the rule, and why."""
         ...
 
     def held(self) -> Iterable[Sequence[Held]]:

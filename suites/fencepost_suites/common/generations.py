@@ -1,4 +1,5 @@
-"""Topics that are deleted, and may be made again under their name.
+"""Topics that are deleted, and may be made again under their name; and partitions whose messages
+nobody promised to keep (see `forfeits`), which are not judged from then on.
 
 A rule about the messages of a partition forgets them when its topic is deleted. The words for that
 are the committed record and the answer that a client got, and not the word of a node that holds the
@@ -19,7 +20,18 @@ from typing import Any, Final, final
 
 from msgspec import Struct
 
-from fencepost import Event, Finding, Held, Key, Rule, RunEnd
+from fencepost import (
+    Event,
+    Excused,
+    FaultHealed,
+    FaultInjected,
+    Finding,
+    Held,
+    Key,
+    ProcessSpawned,
+    Rule,
+    RunEnd,
+)
 from fencepost_kafka import (
     AdminCompleted,
     ConsumerPositioned,
@@ -34,10 +46,13 @@ from fencepost_kafka import (
     SegmentFound,
     TopicCommitted,
 )
-from fencepost_suites.common.keys import NOTHING, Keys
+from fencepost_suites.common.forfeits import FORFEITING, Forfeits
+from fencepost_suites.common.keys import NONE, NOTHING, Keys
 
 DELETIONS: Final[frozenset[type[Struct]]] = frozenset({TopicCommitted, AdminCompleted})
 """The independent words about a deletion."""
+_OF_RUN: Final[frozenset[type[Struct]]] = frozenset({FaultInjected, FaultHealed, ProcessSpawned})
+"""The events that are about no topic."""
 OF_REPLICAS: frozenset[type[Struct]] = DELETIONS | {LeadershipStarted, FollowingStarted}
 """The events that tell the topics of one name apart, for events of replicas."""
 OF_CLIENTS: frozenset[type[Struct]] = DELETIONS | {ProduceInvoked, ConsumerPositioned}
@@ -63,6 +78,8 @@ class Generations:
         """The processes, and partitions, whose events are of the present topic."""
         self.invoked: set[str] = set()
         """The writes that were invoked since the topic was made again."""
+        self.forfeited: set[int] = set()
+        """The partitions of the present topic that are not judged any more."""
 
     def deletes(self, body: TopicCommitted | AdminCompleted) -> bool:
         """Applies a word about the topic. Returns whether it is the first one of a deletion."""
@@ -79,6 +96,7 @@ class Generations:
         self.made = False
         self.begun.clear()
         self.invoked.clear()
+        self.forfeited.clear()
         return True
 
     def counts(self, event: Event) -> bool:
@@ -117,12 +135,19 @@ class PresentTopics:
         self.rules: Sequence[Rule[Any]] = [one.rule for one in applying]
         self._renewed = [one.renewed for one in applying]
         self._topics: dict[str, Generations] = {}
+        self._forfeits = Forfeits()
+        self._excused: list[tuple[int, Excused]] = []
 
     def find(self, event: Event) -> tuple[Held, ...]:
         """What is held for the partition of an event; none if it is of a former topic, or a word
-        about the topic."""
+        about the topic, or if the partition is forfeited."""
         body: Any = event.body
         kind = type(body)
+        if kind in FORFEITING:
+            for (name, partition), reason in self._forfeits.take(body):
+                self._forfeit(self._of(name), partition, event, reason)
+            if kind in _OF_RUN:
+                return ()
         if kind in DELETIONS:
             topic = self._of(body.subject if kind is AdminCompleted else body.topic)
             if topic.deletes(body):
@@ -130,6 +155,8 @@ class PresentTopics:
             return ()
         topic = self._of(body.topic)
         if (topic.by_record or topic.by_client) and not topic.counts(event):
+            return ()
+        if body.partition in topic.forfeited:
             return ()
         return topic.parts.get(body.partition) or self._part(topic, body)
 
@@ -150,6 +177,20 @@ class PresentTopics:
                 if state is not None:
                     part.states[number] = None if renewed is None else renewed(state)
             part.shared.clear()
+
+    def _forfeit(self, topic: Generations, partition: int, event: Event, reason: str) -> None:
+        topic.forfeited.add(partition)
+        message = f"not judged from then on: {reason}"
+        for part in topic.parts.pop(partition, ()):
+            self._excused += [
+                (number, Excused(event.ref, message))
+                for number, state in enumerate(part.states)
+                if state is not None
+            ]
+
+    def excused(self) -> Iterable[tuple[int, Excused]]:
+        """Each rule that judged a partition until that was forfeited."""
+        return self._excused
 
     def held(self) -> Iterable[Sequence[Held]]:
         """What is held, for one topic after another."""
@@ -181,7 +222,7 @@ class OfPresentTopic:
     @property
     def kinds(self) -> frozenset[type[Struct]]:
         """What the rule reads, and what tells the topics apart."""
-        return self.rule.kinds | self._begins
+        return self.rule.kinds | self._begins | FORFEITING
 
     @staticmethod
     def keeper(applying: Sequence[OfPresentTopic]) -> PresentTopics:
@@ -192,6 +233,8 @@ class OfPresentTopic:
     def keys(event: Event) -> Keys:
         """The topic."""
         body: Any = event.body
+        if type(body) in _OF_RUN:
+            return NONE
         return ((body.subject if type(body) is AdminCompleted else body.topic,),)
 
     def start(self, key: Key) -> PresentTopics:

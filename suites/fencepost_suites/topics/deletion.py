@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -13,6 +13,7 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
+    FaultInjected,
     Finding,
     Handlers,
     Key,
@@ -175,6 +176,12 @@ class _Replicas:
     """The processes and partitions whose appends are noted, and change nothing again until a topic
     or a process changes."""
 
+    def wiped(self, slots: Collection[str]) -> None:
+        """The disks of these slots are emptied, and hold no replica any more."""
+        for place in [one for one in self.held if one[0] in slots]:
+            self.owed.pop(place, None)
+            del self.held[place]
+
     def settle(self, place: Held) -> None:
         """A replica that should have been removed is reported: once, though other processes replay
         the deletion later."""
@@ -195,7 +202,7 @@ class DeletedReplicasAreRemoved(Struct, frozen=True):
     kinds: frozenset[type[Struct]] = frozenset(
         {
             *(TopicCommitted, TopicMarked, ReplicaRemoved, LogAppended, NodeStarted),
-            *(BrokerStateChanged, ProcessExited, SnapshotLoaded),
+            *(BrokerStateChanged, ProcessExited, SnapshotLoaded, FaultInjected),
         }
     )
     keys = staticmethod(whole_run)
@@ -222,6 +229,8 @@ class DeletedReplicasAreRemoved(Struct, frozen=True):
                 state.exited.add(body.ended)
             case SnapshotLoaded():
                 state.replaying.add(event.process)
+            case FaultInjected(fault="wipe_disk"):
+                state.wiped({slot_of(target) for target in body.targets})
             case TopicCommitted(deleted=False):
                 if body.role == "controller":
                     state.newest_ids[body.topic] = body.topic_id

@@ -13,6 +13,7 @@ from fencepost import (
     Clause,
     Event,
     Evidence,
+    Excused,
     Exercised,
     Finding,
     Handlers,
@@ -97,14 +98,19 @@ class Quiet:
     def __init__(self, rules: Sequence[Rule[Any]]) -> None:
         self.rules = rules
         self._held: dict[str, Held] = {}
+        self._quiet: set[str] = set()
 
     def find(self, event: Event) -> tuple[Held, ...]:
         body: Any = event.body
         if isinstance(body, Said) and body.word == "bye":
             self._held.pop(body.subject, None)
+            self._quiet.add(body.subject)
             return ()
         held = self._held.setdefault(body.subject, Held((body.subject,), len(self.rules)))
         return (held,)
+
+    def excused(self) -> Iterable[tuple[int, Excused]]:
+        return [(0, Excused(AT, f"{subject} was quiet")) for subject in sorted(self._quiet)]
 
     def held(self) -> Iterable[Sequence[Held]]:
         return [(held,) for held in self._held.values()]
@@ -165,6 +171,15 @@ def test_a_keeper_finds_the_states_of_all_rules_that_name_it() -> None:
     h = history("one", "bye", "two", "b:three", "b:bye")
     rules = (CountsSinceBye(), CountsSinceBye("X-2"))
     assert messages(h, *rules) == {"X-1": ["two"], "X-2": ["two"]}
+
+
+def test_a_keeper_excuses_what_it_stopped_to_judge() -> None:
+    """By the number of the rule."""
+    h = history("one", "bye", "b:three", "b:bye")
+    rules = (CountsSinceBye(), CountsSinceBye("X-2"))
+    verdicts = judge(h.events(), rules, CLAUSES, h.end(True), "quorum").verdicts
+    assert [verdicts[name].excused for name in ("X-1", "X-2")] == [2, 0]
+    assert "a was quiet" in verdicts["X-1"].reason
 
 
 def test_a_static_method_that_is_an_attribute_is_the_same_function() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fencepost import Evidence, NodeStarted, ProcessExited
+from fencepost import Evidence, FaultInjected, NodeStarted, ProcessExited
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_kafka import (
     BrokerStateChanged,
@@ -87,6 +87,28 @@ def test_a_broker_that_returns_with_a_deleted_topic_breaks_rp_25() -> None:
     h = deleted_while_away()
     back(h, removes=False)
     assert "still has its log of orders-0" in verdict(h).violations[0].message
+
+
+@pytest.mark.parametrize(
+    ("fault", "slot", "outcome"),
+    [
+        ("wipe_disk", "broker-2", Outcome.NOT_EXERCISED),
+        ("wipe_disk", "broker-1", Outcome.VIOLATED),
+        ("damage_disk", "broker-2", Outcome.VIOLATED),
+    ],
+)
+def test_a_disk_that_was_emptied_holds_no_deleted_topic(
+    fault: str, slot: str, outcome: Outcome
+) -> None:
+    h = deleted_while_away()
+    h.add(
+        "harness",
+        FaultInjected(
+            fault_id=f"{fault}-1", fault=fault, targets=(f"{slot}#1",), receipt=True, evidence=""
+        ),
+    )
+    back(h, removes=False)
+    assert verdict(h).verdict is outcome
 
 
 def test_a_broker_that_returns_and_removes_it_keeps_rp_25() -> None:

@@ -1,0 +1,194 @@
+"""Partitions whose messages nobody promised to keep, since their replicas lost their disks."""
+
+from __future__ import annotations
+
+import pytest
+from tests.suites.partition_histories import (
+    ALL3,
+    B1,
+    B2,
+    CLAUSES,
+    CONTROLLER,
+    lead,
+    partition,
+    verdict,
+)
+from tests.suites.replication import replication_histories as r
+
+from fencepost import FaultHealed, FaultInjected, ProcessSpawned
+from fencepost.testing import HistoryBuilder, Outcome, judge
+from fencepost_kafka import TopicCommitted
+from fencepost_suites import rules
+from fencepost_suites.common.forfeits import FORFEITING, Forfeits
+from fencepost_suites.common.generations import OfPresentTopic
+
+
+def begun(*isr: int) -> HistoryBuilder:
+    """The harness has started three brokers; the ISR is committed."""
+    h = HistoryBuilder()
+    for broker in ALL3:
+        spawned(h, f"broker-{broker}", broker)
+    partition(h, 10, leader=isr[0], epoch=1, isr=isr)
+    return h
+
+
+def spawned(h: HistoryBuilder, slot: str, node_id: int, role: str = "broker") -> None:
+    body = ProcessSpawned(started=f"{slot}#1", slot=slot, role=role, node_id=node_id, pid=1)
+    h.add("harness", body)
+
+
+def strikes(h: HistoryBuilder, fault: str, *slots: str, number: int = 1) -> HistoryBuilder:
+    body = FaultInjected(
+        fault_id=f"{fault}-{number}",
+        fault=fault,
+        targets=tuple(f"{slot}#1" for slot in slots),
+        receipt=True,
+        evidence="",
+    )
+    h.add("harness", body)
+    return h
+
+
+def heals(h: HistoryBuilder, fault_id: str) -> None:
+    h.add("harness", FaultHealed(fault_id=fault_id, receipt=True, evidence=""))
+
+
+def forfeited(h: HistoryBuilder) -> list[str]:
+    """The reasons, in order."""
+    forfeits = Forfeits()
+    found = []
+    for event in h.events():
+        if type(event.body) in FORFEITING:
+            for place, reason in forfeits.take(event.body):
+                assert place == ("orders", 0)
+                found.append(reason)
+    return found
+
+
+@pytest.mark.parametrize("fault", ["wipe_disk", "damage_disk", "lose_power"])
+def test_a_partition_whose_only_member_loses_its_disk_is_forfeited(fault: str) -> None:
+    assert forfeited(strikes(begun(3), fault, "broker-3")) == [
+        f"each member of the ISR [3] of orders-0 had lost its disk, or a part ({fault}-1)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fault", "slot"), [("kill", "broker-3"), ("wipe_disk", "broker-2"), ("wipe_disk", "broker-9")]
+)
+def test_another_fault_and_another_disk_forfeit_nothing(fault: str, slot: str) -> None:
+    assert forfeited(strikes(begun(3), fault, slot)) == []
+
+
+def test_a_partition_is_kept_while_one_member_keeps_its_disk() -> None:
+    h = begun(1, 2, 3)
+    for number, slot in enumerate(("broker-3", "broker-1")):
+        strikes(h, "wipe_disk", slot, number=number)
+    assert forfeited(h) == []
+    strikes(h, "lose_power", "broker-2")
+    assert forfeited(h) == [
+        "each member of the ISR [1, 2, 3] of orders-0 had lost its disk, or a part "
+        "(lose_power-1, wipe_disk-0, wipe_disk-1)"
+    ]
+
+
+def test_one_fault_of_several_disks_forfeits_a_partition_once() -> None:
+    assert len(forfeited(strikes(begun(1, 2), "wipe_disk", "broker-1", "broker-2"))) == 1
+
+
+def test_an_isr_that_shrinks_to_what_lost_its_disk_is_forfeited() -> None:
+    """The member that left has the messages, and nobody promised to wait for it."""
+    h = strikes(begun(1, 3), "wipe_disk", "broker-3")
+    partition(h, 11, leader=3, epoch=2, isr=(3,))
+    assert len(forfeited(h)) == 1
+
+
+def test_a_member_that_has_joined_again_has_the_messages() -> None:
+    h = strikes(begun(1, 3), "wipe_disk", "broker-3")
+    partition(h, 11, leader=1, epoch=2, isr=(1,))
+    partition(h, 12, leader=1, epoch=3, isr=(1, 3))
+    partition(h, 13, leader=3, epoch=4, isr=(3,))
+    assert forfeited(h) == []
+
+
+def test_a_record_that_another_node_replays_later_changes_nothing() -> None:
+    h = strikes(begun(1, 3), "wipe_disk", "broker-3")
+    partition(h, 9, leader=3, epoch=0, isr=(3,), process=B2)
+    partition(h, 10, leader=1, epoch=1, isr=(1, 3), process=B2)
+    assert forfeited(h) == []
+
+
+def test_a_second_process_with_an_id_takes_its_disk_along() -> None:
+    """What it has stored since it took the id is on no other disk of that broker."""
+    h = begun(1, 2)
+    spawned(h, "broker-2-duplicate", 2)
+    strikes(h, "duplicate_id", "broker-2", "broker-2-duplicate")
+    partition(h, 11, leader=1, epoch=2, isr=(1,))
+    partition(h, 12, leader=1, epoch=3, isr=(1, 2))
+    partition(h, 13, leader=2, epoch=4, isr=(2,))
+    assert forfeited(h) == []
+    heals(h, "duplicate_id-1")
+    heals(h, "duplicate_id-1")
+    assert forfeited(h) == [
+        "each member of the ISR [2] of orders-0 had lost its disk, or a part (duplicate_id-1)"
+    ]
+
+
+def test_a_topic_that_is_made_again_has_its_messages_on_the_disk_as_it_is() -> None:
+    h = strikes(begun(1, 3), "wipe_disk", "broker-3")
+    h.add(CONTROLLER, TopicCommitted(offset=11, topic="orders", topic_id="a", deleted=True))
+    partition(h, 12, leader=3, epoch=0, isr=(3,))
+    h.add(B1, TopicCommitted(offset=11, topic="orders", topic_id="a", deleted=True))
+    assert forfeited(h) == []
+    strikes(h, "wipe_disk", "broker-3", number=2)
+    assert len(forfeited(h)) == 1
+
+
+def test_a_controllers_disk_holds_no_messages() -> None:
+    h = begun(3)
+    spawned(h, "controller-3", 3, role="controller")
+    assert forfeited(strikes(h, "wipe_disk", "controller-3")) == []
+
+
+# ------------------------------------------------------------------------------------------- rules
+
+
+def lost(*isr: int) -> HistoryBuilder:
+    """Broker 1 has committed a message; broker 2 leads after it with an empty log."""
+    h = begun(*isr)
+    lead(h, B1, 1)
+    r.store(h, B1, 0, as_leader=True)
+    r.mark(h, B1, 1)
+    return h
+
+
+def next_leader(h: HistoryBuilder) -> HistoryBuilder:
+    partition(h, 20, leader=2, epoch=2, isr=(2,))
+    lead(h, B2, 2)
+    return h
+
+
+def test_a_loss_from_a_forfeited_partition_is_excused_with_the_reason() -> None:
+    assert verdict(next_leader(lost(1, 2)), "RP-06").verdict is Outcome.VIOLATED
+    h = lost(1, 2)
+    for number, slot in enumerate(("broker-1", "broker-2")):
+        strikes(h, "wipe_disk", slot, number=number)
+    found = verdict(next_leader(h), "RP-06")
+    assert (found.violated, found.excused) == (0, 1)
+    assert "not judged from then on: each member of the ISR [1, 2] of orders-0" in found.reason
+
+
+def test_a_loss_while_one_member_kept_its_disk_is_a_loss() -> None:
+    h = strikes(lost(1, 2, 3), "wipe_disk", "broker-1")
+    assert verdict(next_leader(h), "RP-06").verdict is Outcome.VIOLATED
+
+
+def test_no_rule_about_messages_judges_a_forfeited_partition() -> None:
+    of_messages = {one.clause for one in rules.ALL if isinstance(one, OfPresentTopic)}
+    kept, gone = lost(1, 2), lost(1, 2)
+    for number, slot in enumerate(("broker-1", "broker-2")):
+        strikes(gone, "wipe_disk", slot, number=number)
+    violated = [
+        of_messages & {*judge(h.events(), rules.ALL, CLAUSES, h.end(True), "quorum").broken}
+        for h in (next_leader(kept), next_leader(gone))
+    ]
+    assert violated == [{"RP-06"}, set()]
