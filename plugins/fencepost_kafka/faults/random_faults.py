@@ -102,9 +102,14 @@ class _Draw:
         return [slot.name for slot in self.situation.layout.of(role)]
 
     def alone(self, planned: Planned) -> Planned:
-        """The fault of a disk. Two leases after its heal a controller has been elected again, if
-        need be, and the ISRs contain no process that had another disk."""
+        """A fault that is injected while nothing else is affected. Two leases after its heal a
+        controller has been elected again, if need be, and the ISRs contain no process that had
+        another disk."""
         return replace(planned, alone=True, mends_ms=2 * self.situation.timing.lease_ms)
+
+    def of_disk(self, planned: Planned) -> Planned:
+        """The fault of a disk: alone, unless rules know what nobody promised to keep."""
+        return self.alone(planned) if self.situation.disks_alone else planned
 
     def around_lease(self) -> int:
         """A time well within the lease, close to its end, or after it."""
@@ -218,13 +223,13 @@ def _cut_clients(d: _Draw) -> Planned | None:
 
 def _wipe_disk(d: _Draw) -> Planned:
     broker = d.broker()
-    return d.alone(_planned("wipe_disk", {"node": broker}, d.around_lease(), broker))
+    return d.of_disk(_planned("wipe_disk", {"node": broker}, d.around_lease(), broker))
 
 
 def _damage_disk(d: _Draw) -> Planned:
     broker, last_bytes = d.broker(), d.between(*_TORN_BYTES)
     arguments = {"node": broker, "files": _PARTITION_LOGS, "last_bytes": last_bytes}
-    return d.alone(_planned("damage_disk", arguments, d.around_lease(), broker))
+    return d.of_disk(_planned("damage_disk", arguments, d.around_lease(), broker))
 
 
 _PARTITION_LOGS, _TORN_BYTES = "[!_]*/*.log", (64, 8192)
@@ -254,7 +259,7 @@ def _duplicate(d: _Draw) -> Planned | None:
 
 def _lose_power(d: _Draw) -> Planned:
     node = d.node()
-    return d.alone(_planned("lose_power", {"node": node}, d.around_lease(), node))
+    return d.of_disk(_planned("lose_power", {"node": node}, d.around_lease(), node))
 
 
 def _dialled(d: _Draw) -> tuple[str, str]:
@@ -437,6 +442,7 @@ class KafkaFaultChooser:
     servers: Servers | None = None
     control_requests: bool = False
     administration: frozenset[str] = administration.EVERYWHERE
+    disks_alone: bool = True
 
     @property
     def mending_ms(self) -> int:
@@ -490,7 +496,13 @@ class KafkaFaultChooser:
         return None if situation.misses(planned) else planned
 
     def _situation(self, moment: Moment) -> Situation:
-        situation = Situation(moment, self.timing, self.holder_keeps_id, self.stops_by_leave)
+        situation = Situation(
+            moment,
+            self.timing,
+            self.holder_keeps_id,
+            stops_by_leave=self.stops_by_leave,
+            disks_alone=self.disks_alone,
+        )
         if self.servers is None:
             return situation
         return replace(
