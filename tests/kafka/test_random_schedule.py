@@ -395,6 +395,15 @@ def test_the_fault_of_a_disk_is_alone_until_the_cluster_has_noticed_it() -> None
     assert {(planned.alone, planned.mends_ms) for planned in drawn} == {(True, 6_000)}
 
 
+def test_a_disk_is_harmed_beside_others_where_rules_know_what_is_forfeited() -> None:
+    disks = ("lose_power", "wipe_disk", "damage_disk")
+    moment = Moment(held(begun()), LAYOUT, disks, affected=frozenset({"broker-3"}))
+    assert drawn_at(moment, STRIKES) == []
+    drawn = drawn_at(moment, KafkaFaultChooser(TIMING, disks_alone=False), 400)
+    assert {one.fault for one in drawn} == {*disks}
+    assert not any(one.alone or one.mends_ms for one in drawn)
+
+
 def held(view: View) -> View:
     view.of(KafkaView).fenced = {slot.node_id: False for slot in BROKERS}
     return view

@@ -92,24 +92,19 @@ class _Draw:
         others = [name for name in self.names(Role.BROKER) if name != controller]
         return controller, self.one(others or [controller])
 
-    @property
-    def fates(self) -> Sequence[Mapping[str, object]]:
+    def fate(self) -> Mapping[str, object]:
         """What happens to a request that is chosen."""
+        action = ("hold", "drop", "delay")[self.between(0, 2)]
         delay_ms = self.situation.timing.lease_ms // 4
-        return ({"action": "hold"}, {"action": "drop"}, {"action": "delay", "delay_ms": delay_ms})
+        return {"action": action, **({"delay_ms": delay_ms} if action == "delay" else {})}
 
     def names(self, role: Role) -> Sequence[str]:
         return [slot.name for slot in self.situation.layout.of(role)]
 
     def alone(self, planned: Planned) -> Planned:
-        """A fault that is injected while nothing else is affected. Two leases after its heal a
-        controller has been elected again, if need be, and the ISRs contain no process that had
-        another disk."""
+        """The fault of a disk. Two leases after its heal a controller has been elected again, if
+        need be, and the ISRs contain no process that had another disk."""
         return replace(planned, alone=True, mends_ms=2 * self.situation.timing.lease_ms)
-
-    def of_disk(self, planned: Planned) -> Planned:
-        """The fault of a disk: alone, unless rules know what nobody promised to keep."""
-        return self.alone(planned) if self.situation.disks_alone else planned
 
     def around_lease(self) -> int:
         """A time well within the lease, close to its end, or after it."""
@@ -223,13 +218,13 @@ def _cut_clients(d: _Draw) -> Planned | None:
 
 def _wipe_disk(d: _Draw) -> Planned:
     broker = d.broker()
-    return d.of_disk(_planned("wipe_disk", {"node": broker}, d.around_lease(), broker))
+    return d.alone(_planned("wipe_disk", {"node": broker}, d.around_lease(), broker))
 
 
 def _damage_disk(d: _Draw) -> Planned:
     broker, last_bytes = d.broker(), d.between(*_TORN_BYTES)
     arguments = {"node": broker, "files": _PARTITION_LOGS, "last_bytes": last_bytes}
-    return d.of_disk(_planned("damage_disk", arguments, d.around_lease(), broker))
+    return d.alone(_planned("damage_disk", arguments, d.around_lease(), broker))
 
 
 _PARTITION_LOGS, _TORN_BYTES = "[!_]*/*.log", (64, 8192)
@@ -259,7 +254,7 @@ def _duplicate(d: _Draw) -> Planned | None:
 
 def _lose_power(d: _Draw) -> Planned:
     node = d.node()
-    return d.of_disk(_planned("lose_power", {"node": node}, d.around_lease(), node))
+    return d.alone(_planned("lose_power", {"node": node}, d.around_lease(), node))
 
 
 def _dialled(d: _Draw) -> tuple[str, str]:
@@ -292,7 +287,7 @@ def _hold(d: _Draw) -> Planned | None:
         "apis": "Fetch",
         "skip": d.between(0, 2),
         "first": d.between(1, 3),
-        **d.fates[d.between(0, len(d.fates) - 1)],
+        **d.fate(),
     }
     for_ms = max(_FETCHED_WITHIN_MS, d.around_lease())
     return _cut("hold", arguments, for_ms, [source, target], [source, target])
@@ -336,7 +331,7 @@ def _hold_at_restart(
         "apis": list(apis),
         "skip": d.between(0, len(apis) // 2),
         "first": d.between(1, 3),
-        **d.fates[d.between(0, len(d.fates) - 1)],
+        **d.fate(),
     }
     for_ms = max(_RESTARTED_WITHIN_MS, d.around_lease())
     held = _cut("hold", arguments, for_ms, ends, ends)
@@ -403,6 +398,7 @@ _MENU: Sequence[Row] = (
     (2, "hold", _hold),
 )
 """The faults of every cluster."""
+_OF_DISKS = frozenset({"wipe_disk", "damage_disk", "lose_power"})
 _OF_SERVERS: Sequence[Row] = (
     (4, "partition", _cut_from_servers),
     (2, "kill", _kill_server),
@@ -424,14 +420,12 @@ class KafkaFaultChooser:
 
     `holder_keeps_id`: the system refuses a second process as long as the first one has a session.
     `stops_by_leave`: a broker is asked to end only while the active controller would let it.
-    `without` are faults that are never drawn. `servers` is other software that keeps the metadata;
-    faults are injected there, too. `needs_session`: a process that loses its session while it
-    starts exits, one that is asked to end without a session does not end, and one whose
-    predecessor has a session still does not start. So no fault affects a server while a process is
-    starting or dead, none ends while a server does not serve, and one that lost its session is not
-    asked to end, nor cut off from a server: it may never dial one again. `control_requests`: the
-    controller commands brokers by requests, which are held, too. `administration` are the
-    operations that the cluster can be asked for.
+    `without` is never drawn. `servers` is other software that keeps the metadata, and is struck,
+    too. `needs_session`: no fault affects a server while a process is starting or dead, none ends
+    while a server does not serve, and one that lost its session is not asked to end, nor cut off
+    from a server. `control_requests`: the controller commands brokers by requests, which are held,
+    too. `administration` is what the cluster can be asked for. `disks_alone`: a disk is harmed only
+    while nothing else is affected: rules about the system do not know what is forfeited.
     """
 
     timing: Timing
@@ -482,27 +476,21 @@ class KafkaFaultChooser:
         self, planned: Planned | None, moment: Moment, offered: Collection[str]
     ) -> Planned | None:
         """The fault, unless it would miss, or harm what must be left alone."""
-        if planned is None:
+        if planned is None or (planned.then is not None and planned.then.fault not in offered):
             return None
+        if planned.fault in _OF_DISKS and not self.disks_alone:
+            planned = replace(planned, alone=False, mends_ms=0)
         situation = self._situation(moment)
         if planned.alone and (moment.mending or not situation.quiet):
             return None  # authority may still change hands where links were healed just now
-        if planned.then is not None and planned.then.fault not in offered:
-            return None
-        if self.needs_session:
+        if self.needs_session:  # without one a process exits, does not start, or does not end
             again = planned.victims & moment.affected or planned.after_ms
             if again or situation.lacks_session(planned):
                 return None
         return None if situation.misses(planned) else planned
 
     def _situation(self, moment: Moment) -> Situation:
-        situation = Situation(
-            moment,
-            self.timing,
-            self.holder_keeps_id,
-            stops_by_leave=self.stops_by_leave,
-            disks_alone=self.disks_alone,
-        )
+        situation = Situation(moment, self.timing, self.holder_keeps_id, self.stops_by_leave)
         if self.servers is None:
             return situation
         return replace(

@@ -44,7 +44,6 @@ class Situation:
 
     `holder_keeps_id`: no second process gets an id while controllers hear from the first one.
     `stops_by_leave`: a broker that is asked to end does so once the active controller lets it.
-    `disks_alone`: the fault of a disk needs a cluster in which nothing else is affected.
     `servers` are the slots of other software that keeps the metadata; `serving` are those of them
     that serve and that no fault affects.
     """
@@ -53,7 +52,6 @@ class Situation:
     timing: Timing
     holder_keeps_id: bool
     stops_by_leave: bool = False
-    disks_alone: bool = True
     servers: frozenset[str] = frozenset()
     serving: frozenset[str] = frozenset()
 

@@ -1,4 +1,4 @@
-"""Partitions whose messages nobody promised to keep: every replica that had them lost its disk.
+"""Partitions whose messages no promise covers any more: each replica that had them lost its disk.
 
 A committed message is kept while one member of the ISR keeps its disk. So a partition is forfeited
 once the disk of each member of its committed ISR was harmed since the member joined: emptied,

@@ -1,5 +1,5 @@
 """Topics that are deleted, and may be made again under their name; and partitions whose messages
-nobody promised to keep (see `forfeits`), which are not judged from then on.
+no promise covers any more (see `forfeits`), which are not judged from then on.
 
 A rule about the messages of a partition forgets them when its topic is deleted. The words for that
 are the committed record and the answer that a client got, and not the word of a node that holds the

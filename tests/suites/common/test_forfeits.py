@@ -1,4 +1,4 @@
-"""Partitions whose messages nobody promised to keep, since their replicas lost their disks."""
+"""Partitions whose messages no promise covers any more, since their replicas lost their disks."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_one_fault_of_several_disks_forfeits_a_partition_once() -> None:
 
 
 def test_an_isr_that_shrinks_to_what_lost_its_disk_is_forfeited() -> None:
-    """The member that left has the messages, and nobody promised to wait for it."""
+    """The member that left has the messages, and no promise says that a leader waits for it."""
     h = strikes(begun(1, 3), "wipe_disk", "broker-3")
     partition(h, 11, leader=3, epoch=2, isr=(3,))
     assert len(forfeited(h)) == 1
