@@ -40,6 +40,7 @@ from fencepost_kafka import (
     RequestRefused,
     SnapshotStarted,
     SnapshotStored,
+    TopicMarked,
 )
 
 PRODUCE = m.ProduceRequest(
@@ -426,6 +427,14 @@ def test_every_node_records_a_digest_of_the_state_at_the_same_offsets() -> None:
     for broker in (one, several):
         digests = [note.offset for note in broker.node.noted(MetadataDigest) if note.offset > 0]
         assert digests == [32, 64, 96, 128]
+
+
+def test_a_topic_that_is_marked_as_being_deleted_is_recorded(broker: QuorumBroker) -> None:
+    """QC-26: rules about deletions read it."""
+    broker.commits(r.TopicRecord(name="orders", topic_id=TOPIC))
+    broker.commits(r.TopicRecord(name="orders", topic_id=TOPIC, deleting=True))
+    (marked,) = broker.node.noted(TopicMarked)
+    assert (marked.topic, marked.topic_id, marked.offset) == ("orders", str(TOPIC), broker.end - 1)
 
 
 def test_a_snapshot_holds_the_record_that_begins_a_term(broker: QuorumBroker) -> None:

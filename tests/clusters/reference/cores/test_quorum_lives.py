@@ -164,7 +164,7 @@ def test_a_lease_that_was_over_when_its_answer_came_makes_no_broker_active() -> 
     broker.node.passes(0.1)
     broker.node.now_ns = (heartbeat(broker).lease_start_time_ms + LEASE_MS) * 1_000_000
     broker.beats(epoch=1)
-    assert broker.state is BrokerState.FENCED
+    assert [one.new for one in broker.node.noted(BrokerStateChanged)] == ["FENCED"]
 
 
 # ----------------------------------------------------------------------------- other registrations

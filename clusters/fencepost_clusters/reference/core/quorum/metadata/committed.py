@@ -47,7 +47,7 @@ class Committed:
         self.applied = log.start
 
     def advance(self, log: MetadataLog, to_offset: int, replayed: Replayed | None = None) -> bool:
-        """Replays the records below `to_offset`; True if there were any.
+        """Replays the records below `to_offset`; False if there are none.
 
         `replayed` is called after each record. If the log was cut below the replayed offset, a
         leader lacked committed records: the image is built again from the remaining log. If the log
@@ -78,7 +78,7 @@ class Committed:
             self.applied = batch.end
             self.image.offset = batch.end
             self._note_digest(batch)
-        return self.applied > before or self.was_replaced
+        return True
 
     def _note_digest(self, batch: Batch) -> None:
         """Records a digest of the state at intervals: every node at the same offsets, less often

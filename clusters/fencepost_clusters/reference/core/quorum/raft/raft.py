@@ -409,15 +409,15 @@ class Raft:
         self._reseat(now)
         self._out.add(Sync(LOG_NAME))  # votes and majorities count synced records only
         self._advance(now)
-        self._serving.release(now)
         return self.log.end
 
     def _advance(self, now: Instant) -> None:
-        """Moves the high watermark to a majority's log end, in this leader's own epoch."""
+        """Moves the high watermark to a majority's log end, in this leader's own epoch, and answers
+        the fetches that waited for that, or for a record."""
         held = self._serving.held()
         if held > self._epoch_start:
             self.high_watermark = max(self.high_watermark, held)
-            self._serving.release(now)
+        self._serving.release(now)
 
     def _fetch_from(self) -> int | None:
         """The controller to fetch from: the leader if it is known, else any."""
