@@ -345,7 +345,12 @@ class OneLeaderAnEpoch(Struct, frozen=True):
 
     @staticmethod
     def _committed(state: _Epochs, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
-        place = (state.made.get(event.process, -1), body.partition)
+        made = state.made.get(event.process, -1)
+        if made < state.deleted_at:  # it has read of the next topic by a snapshot, or not yet
+            if made < 0 and body.offset < state.deleted_at:
+                return NOTHING
+            made = made if body.offset < state.deleted_at else -2 - state.deleted_at
+        place = (made, body.partition)
         known, ref = state.records.get(place, (None, None))
         if known is not None and body.offset <= known.offset:
             return NOTHING

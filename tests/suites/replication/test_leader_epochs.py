@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.suites.partition_histories import B1, B2, lead, verdict
+from tests.suites.partition_histories import B1, B2, CONTROLLER, lead, partition, verdict
 
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import TopicCommitted
@@ -31,3 +31,38 @@ def test_a_deletion_that_is_replayed_late_does_not_delete_the_topic_that_was_mad
     for process in (B1, B2):
         lead(h, process, 0, log_end=7)
     assert verdict(h, "RP-24").verdict is Outcome.VIOLATED
+
+
+def made(h: HistoryBuilder, process: str, offset: int, deleted: bool = False) -> None:
+    h.add(process, TopicCommitted(offset=offset, topic="orders", topic_id="t", deleted=deleted))
+
+
+def test_a_node_that_knows_the_next_topic_by_a_snapshot_has_not_read_the_former_one_on() -> None:
+    """Another node, which knows the former topic by a snapshot, replays its last record late."""
+    h = HistoryBuilder()
+    made(h, CONTROLLER, 10, deleted=True)
+    partition(h, 9, leader=1, epoch=6, process=B2)
+    made(h, CONTROLLER, 11)
+    partition(h, 12, leader=1, epoch=0)
+    partition(h, 13, leader=1, epoch=1, process=B1)
+    assert verdict(h, "RP-24").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_node_that_skips_the_deletion_by_a_snapshot_begins_with_the_next_topic() -> None:
+    h = HistoryBuilder()
+    made(h, B1, 5)
+    partition(h, 9, leader=1, epoch=6, process=B1)
+    made(h, CONTROLLER, 10, deleted=True)
+    partition(h, 13, leader=1, epoch=1, process=B1)
+    assert verdict(h, "RP-24").violated == 0
+    partition(h, 14, leader=2, epoch=1, process=B1)
+    assert verdict(h, "RP-24").violated == 1
+
+
+def test_records_of_the_former_topic_are_judged_though_its_deletion_is_known() -> None:
+    h = HistoryBuilder()
+    made(h, B1, 5)
+    made(h, CONTROLLER, 10, deleted=True)
+    partition(h, 8, leader=1, epoch=6, process=B1)
+    partition(h, 9, leader=2, epoch=6, process=B1)
+    assert verdict(h, "RP-24").violated == 1
