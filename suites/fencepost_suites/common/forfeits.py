@@ -2,9 +2,8 @@
 
 A committed message is kept while one member of the ISR keeps its disk. So a partition is forfeited
 once the disk of each member of its committed ISR was harmed since the member joined: emptied,
-damaged, or without the data that was not synced. A second process with a broker's id has a disk of
-its own, which the id has from then on, and which goes with the process. All of that is known by the
-harness and by the committed records. No word of a broker counts.
+damaged, or without the data that was not synced. That is known by the harness and by the committed
+records. No word of a broker counts. What a second process with a broker's id does is no excuse.
 """
 
 from __future__ import annotations
@@ -14,17 +13,16 @@ from typing import Any, Final, final
 
 from msgspec import Struct
 
-from fencepost import FaultHealed, FaultInjected, ProcessSpawned
+from fencepost import FaultInjected, ProcessSpawned
 from fencepost_kafka import PartitionCommitted, TopicCommitted
 from fencepost_kafka.active_faults import slot_of
 from fencepost_suites.common.keys import HARMS_DISK
 
 Place = tuple[str, int]
 """A topic and a partition."""
-_DUPLICATE = "duplicate_id"
-_HARMS: Final = frozenset({*HARMS_DISK, "lose_power", _DUPLICATE})
+_HARMS: Final = frozenset({*HARMS_DISK, "lose_power"})
 FORFEITING: Final[frozenset[type[Struct]]] = frozenset(
-    {FaultInjected, FaultHealed, ProcessSpawned, PartitionCommitted, TopicCommitted}
+    {FaultInjected, ProcessSpawned, PartitionCommitted, TopicCommitted}
 )
 """The events that `Forfeits.take` applies."""
 
@@ -39,8 +37,6 @@ class Forfeits:
         self._records: dict[Place, PartitionCommitted] = {}
         self._harmed: dict[Place, dict[int, str]] = {}
         """partition -> the members of its ISR whose disk was harmed, and the fault that did it."""
-        self._duplicated: dict[str, frozenset[int]] = {}
-        """The faults that run a second process with the ids of these brokers."""
 
     def take(self, body: Any) -> Sequence[tuple[Place, str]]:
         """Applies an event. Returns the partitions that it forfeits, each with the reason."""
@@ -50,11 +46,7 @@ class Forfeits:
             case FaultInjected(fault=fault) if fault in _HARMS:
                 slots = {slot_of(target) for target in body.targets}
                 brokers = frozenset(self._ids[slot] for slot in slots & self._ids.keys())
-                if fault == _DUPLICATE:
-                    self._duplicated[body.fault_id] = brokers
                 return self._harm(brokers, body.fault_id)
-            case FaultHealed():
-                return self._harm(self._duplicated.pop(body.fault_id, frozenset()), body.fault_id)
             case ProcessSpawned(role=role) if "broker" in role:
                 self._ids[body.slot] = body.node_id
             case TopicCommitted(deleted=True):

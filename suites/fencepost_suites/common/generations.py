@@ -23,7 +23,6 @@ from msgspec import Struct
 from fencepost import (
     Event,
     Excused,
-    FaultHealed,
     FaultInjected,
     Finding,
     Held,
@@ -51,7 +50,7 @@ from fencepost_suites.common.keys import NONE, NOTHING, Keys
 
 DELETIONS: Final[frozenset[type[Struct]]] = frozenset({TopicCommitted, AdminCompleted})
 """The independent words about a deletion."""
-_OF_RUN: Final[frozenset[type[Struct]]] = frozenset({FaultInjected, FaultHealed, ProcessSpawned})
+_OF_RUN: Final[frozenset[type[Struct]]] = frozenset({FaultInjected, ProcessSpawned})
 """The events that are about no topic."""
 OF_REPLICAS: frozenset[type[Struct]] = DELETIONS | {LeadershipStarted, FollowingStarted}
 """The events that tell the topics of one name apart, for events of replicas."""

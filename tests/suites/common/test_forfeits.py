@@ -15,7 +15,7 @@ from tests.suites.partition_histories import (
 )
 from tests.suites.replication import replication_histories as r
 
-from fencepost import FaultHealed, FaultInjected, ProcessSpawned
+from fencepost import FaultInjected, ProcessSpawned
 from fencepost.testing import HistoryBuilder, Outcome, judge
 from fencepost_kafka import TopicCommitted
 from fencepost_suites import rules
@@ -49,10 +49,6 @@ def strikes(h: HistoryBuilder, fault: str, *slots: str, number: int = 1) -> Hist
     return h
 
 
-def heals(h: HistoryBuilder, fault_id: str) -> None:
-    h.add("harness", FaultHealed(fault_id=fault_id, receipt=True, evidence=""))
-
-
 def forfeited(h: HistoryBuilder) -> list[str]:
     """The reasons, in order."""
     forfeits = Forfeits()
@@ -73,7 +69,11 @@ def test_a_partition_whose_only_member_loses_its_disk_is_forfeited(fault: str) -
 
 
 @pytest.mark.parametrize(
-    ("fault", "slot"), [("kill", "broker-3"), ("wipe_disk", "broker-2"), ("wipe_disk", "broker-9")]
+    ("fault", "slot"),
+    [
+        *(("kill", "broker-3"), ("duplicate_id", "broker-3")),
+        *(("wipe_disk", "broker-2"), ("wipe_disk", "broker-9")),
+    ],
 )
 def test_another_fault_and_another_disk_forfeit_nothing(fault: str, slot: str) -> None:
     assert forfeited(strikes(begun(3), fault, slot)) == []
@@ -115,22 +115,6 @@ def test_a_record_that_another_node_replays_later_changes_nothing() -> None:
     partition(h, 9, leader=3, epoch=0, isr=(3,), process=B2)
     partition(h, 10, leader=1, epoch=1, isr=(1, 3), process=B2)
     assert forfeited(h) == []
-
-
-def test_a_second_process_with_an_id_takes_its_disk_along() -> None:
-    """What it has stored since it took the id is on no other disk of that broker."""
-    h = begun(1, 2)
-    spawned(h, "broker-2-duplicate", 2)
-    strikes(h, "duplicate_id", "broker-2", "broker-2-duplicate")
-    partition(h, 11, leader=1, epoch=2, isr=(1,))
-    partition(h, 12, leader=1, epoch=3, isr=(1, 2))
-    partition(h, 13, leader=2, epoch=4, isr=(2,))
-    assert forfeited(h) == []
-    heals(h, "duplicate_id-1")
-    heals(h, "duplicate_id-1")
-    assert forfeited(h) == [
-        "each member of the ISR [2] of orders-0 had lost its disk, or a part (duplicate_id-1)"
-    ]
 
 
 def test_a_topic_that_is_made_again_has_its_messages_on_the_disk_as_it_is() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from fencepost import FaultHealed, FaultInjected, ProcessSpawned, kind_name
+from fencepost import FaultInjected, ProcessSpawned, kind_name
 from fencepost_kafka import (
     AdminCompleted,
     ConsumerPositioned,
@@ -29,7 +29,7 @@ BY_ITSELF = {
     *(TopicCommitted, AdminCompleted, PartitionCommitted),
     *(LeadershipStarted, FollowingStarted, ConsumerPositioned, ProduceInvoked),
     *(ReadCompleted, ProducerEpochChanged, SegmentFound),
-    *(FaultInjected, FaultHealed, ProcessSpawned),
+    *(FaultInjected, ProcessSpawned),
 }
 """Events that count, or do not, by what they say themselves."""
 BY_OTHERS = {ProduceCompleted: {ProduceInvoked}, Polled: {ConsumerPositioned}}
