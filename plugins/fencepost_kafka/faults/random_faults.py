@@ -398,7 +398,7 @@ _MENU: Sequence[Row] = (
     (2, "hold", _hold),
 )
 """The faults of every cluster."""
-_OF_DISKS = frozenset({"wipe_disk", "damage_disk", "lose_power"})
+_OF_WHOLE_DISKS = frozenset({"wipe_disk", "lose_power"})  # damage needs a log, not an empty disk
 _OF_SERVERS: Sequence[Row] = (
     (4, "partition", _cut_from_servers),
     (2, "kill", _kill_server),
@@ -478,7 +478,7 @@ class KafkaFaultChooser:
         """The fault, unless it would miss, or harm what must be left alone."""
         if planned is None or (planned.then is not None and planned.then.fault not in offered):
             return None
-        if planned.fault in _OF_DISKS and not self.disks_alone:
+        if planned.fault in _OF_WHOLE_DISKS and not self.disks_alone:
             planned = replace(planned, alone=False, mends_ms=0)
         situation = self._situation(moment)
         if planned.alone and (moment.mending or not situation.quiet):
