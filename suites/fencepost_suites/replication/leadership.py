@@ -281,6 +281,8 @@ class _Epochs:
 
     made: dict[str, int] = field(default_factory=dict)
     """process -> offset of the topic record it replayed last."""
+    begun_at: set[int] = field(default_factory=lambda: {-2})
+    """The offsets of the records that begin or end a topic of that name."""
     deleted_at: int = -1
     """The offset of the newest record of a deletion. It tells the topics apart for processes that
     record no topics, such as Kafka's brokers."""
@@ -310,6 +312,7 @@ class OneLeaderAnEpoch(Struct, frozen=True):
         body = event.body
         match body:
             case TopicCommitted():
+                state.begun_at.add(body.offset)
                 if body.offset > state.deleted_at:
                     state.present = not body.deleted
                 if not body.deleted:
@@ -345,12 +348,8 @@ class OneLeaderAnEpoch(Struct, frozen=True):
 
     @staticmethod
     def _committed(state: _Epochs, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
-        made = state.made.get(event.process, -1)
-        if made < state.deleted_at:  # it has read of the next topic by a snapshot, or not yet
-            if made < 0 and body.offset < state.deleted_at:
-                return NOTHING
-            made = made if body.offset < state.deleted_at else -2 - state.deleted_at
-        place = (made, body.partition)
+        # A process that has loaded a snapshot replays only the records after it.
+        place = (max(one for one in state.begun_at if one < body.offset), body.partition)
         known, ref = state.records.get(place, (None, None))
         if known is not None and body.offset <= known.offset:
             return NOTHING

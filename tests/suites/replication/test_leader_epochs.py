@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.suites.partition_histories import B1, B2, CONTROLLER, lead, partition, verdict
 
 from fencepost.testing import HistoryBuilder, Outcome
@@ -66,3 +67,17 @@ def test_records_of_the_former_topic_are_judged_though_its_deletion_is_known() -
     partition(h, 8, leader=1, epoch=6, process=B1)
     partition(h, 9, leader=2, epoch=6, process=B1)
     assert verdict(h, "RP-24").violated == 1
+
+
+@pytest.mark.parametrize(("epoch", "violated"), [(1, 0), (0, 1)])
+def test_processes_that_load_snapshots_read_records_of_the_topic_that_there_is_at_their_offset(
+    epoch: int, violated: int
+) -> None:
+    """The first one begins with the former topic, the second with the topic that was made since."""
+    h = HistoryBuilder()
+    for offset, deleted in ((3, False), (8, True), (9, False)):
+        made(h, CONTROLLER, offset, deleted)
+    partition(h, 10, leader=1, epoch=0)
+    partition(h, 7, leader=1, epoch=2, process=B1)
+    partition(h, 11, leader=2, epoch=epoch, process=B2)
+    assert verdict(h, "RP-24").violated == violated

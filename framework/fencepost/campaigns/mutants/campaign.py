@@ -9,6 +9,7 @@ reach the change, the shortest first.
 from __future__ import annotations
 
 import importlib.util
+import os
 import pkgutil
 import queue
 import subprocess
@@ -208,6 +209,13 @@ class Campaign:
         return Process(setting)
 
 
+def _absolute(variables: Mapping[str, str]) -> Mapping[str, str]:
+    """The same variables for a process in another folder."""
+    paths = variables.get("PYTHONPATH", "").split(os.pathsep)
+    absolute = os.pathsep.join(os.path.abspath(one) for one in paths if one)
+    return {**variables, "PYTHONPATH": absolute}
+
+
 @final
 class Process:
     """A process that tries mutants one after another, in a folder of its own (see `trial`)."""
@@ -222,6 +230,7 @@ class Process:
             self._child = subprocess.Popen(
                 [sys.executable, "-m", trial.__name__, str(path)],
                 cwd=self._folder.name,
+                env=_absolute(os.environ),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=printed,
