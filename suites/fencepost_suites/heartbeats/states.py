@@ -104,9 +104,19 @@ class _Silences:
     """heartbeat -> when its broker sent it, until it is answered."""
     delivered: dict[tuple[str, int], list[int]] = field(default_factory=dict)
     """(controller process, broker) -> when the heartbeats were sent that it has answered."""
+    came: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    """(controller process, broker) -> when its last heartbeat was answered, and when it was
+    sent."""
     away: Away = field(default_factory=Away)
     suspects: list[tuple[int, Late]] = field(default_factory=list)
     """A broker, and why the controller was late to declare it inactive."""
+
+    def silent_ns(self, event: Event, broker: int, heard_ns: int) -> int:
+        """For how long a broker may have been silent: an answer may wait for ZooKeeper, but the
+        controller has heard the heartbeat when it came."""
+        answered_ns, sent_ns = self.came.get((event.process, broker), (-1, -1))
+        since_ns = sent_ns if answered_ns == heard_ns and sent_ns >= 0 else heard_ns
+        return event.at_ns - since_ns
 
 
 @final
@@ -116,10 +126,10 @@ class SilentBecomesInactive(Struct, frozen=True):
     no answer meanwhile. An answer of the controller counts only if the broker's process can have
     sent the heartbeat, by its own events and by its end. The version of a registration is that
     which the broker has recorded. A controller that has to read a registration first answers late,
-    so a heartbeat counts from when it was sent once it is answered. A controller that loses its
-    session may have been without ZooKeeper for the session timeout, and could store nothing: its
-    successor has to make a declaration that fell due then. A declaration that was late while
-    ZooKeeper answered nothing is undecided."""
+    and so does one that waits for ZooKeeper: a heartbeat counts from when it was sent once it is
+    answered. A controller that loses its session may have been without ZooKeeper for the session
+    timeout, and could store nothing: its successor has to make a declaration that fell due then. A
+    declaration that was late while ZooKeeper answered nothing is undecided."""
 
     clause: str = "HB-09"
     kinds: frozenset[type[Struct]] = (
@@ -145,6 +155,7 @@ class SilentBecomesInactive(Struct, frozen=True):
         cause = event.cause
         if isinstance(body, MetadataHeartbeatAnswered) and cause is not None:
             sent_ns = state.sent_ns.pop(cause, -1)
+            state.came[event.process, body.broker_id] = event.at_ns, sent_ns
             state.delivered.setdefault((event.process, body.broker_id), []).append(sent_ns)
         match body:
             case BrokerRegistered():
@@ -183,7 +194,7 @@ class SilentBecomesInactive(Struct, frozen=True):
         if body.reason != "silent":
             return NOTHING
         term = state.terms.now[event.process]
-        silent_ns = event.at_ns - known.heard_ns
+        silent_ns = state.silent_ns(event, body.broker_id, known.heard_ns)
         if silent_ns < term.timeout_ns * 9 // 10 or body.silent_ms < body.timeout_ms:
             message = (
                 f"{event.process} declared broker {body.broker_id} inactive {span(silent_ns)} "

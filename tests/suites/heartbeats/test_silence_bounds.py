@@ -146,3 +146,26 @@ def test_a_fault_counts_if_it_lasted_until_the_last_contact_or_longer(
     late = (wait(400), call(sent, number=6), wait(300), fenced)
     answer = call(answered, cause=Cause(BROKER, 6, request=True))
     assert judged_as("HB-11", *(term_began, cut, *accepted, *late, answer)) is outcome
+
+
+# ------------------------------------------------------------------------------------------ HB-09
+
+
+@pytest.mark.parametrize(
+    ("cause", "ms", "outcome"),
+    [
+        (Cause(BROKER, 5, request=True), 1496, VIOLATED),
+        (Cause(BROKER, 5, request=True), 1497, HOLDS),
+        (Cause(BROKER, 6, request=True), 1797, VIOLATED),
+        (None, 1798, VIOLATED),
+        (None, 1799, HOLDS),
+    ],
+)
+def test_a_heartbeat_whose_answer_waits_for_zookeeper_was_heard_when_it_came(
+    cause: Cause | None, ms: int, outcome: Outcome
+) -> None:
+    """A broker that was fenced is declared active once ZooKeeper has stored it: 300 ms later."""
+    active = steps(declared, call(answered, cause=cause))
+    silent = call(declared, old="Active", new="Inactive", reason="silent")
+    history = (began, registered, sent, wait(300), active, wait(ms), silent)
+    assert judged_as("HB-09", *history) is outcome
