@@ -133,6 +133,8 @@ class BounceDetected(Struct, frozen=True):
                 if due is not None and due.epoch == body.incarnation_id:
                     del state.due[body.broker_id]
                     return (Exercised(event.ref, Evidence.PEER),) if bounced else NOTHING
+            case BrokerDeclared() if event.process == state.controller:
+                state.gone(body.broker_id)
             case NodeStarted(role="broker"):
                 state.compared.pop(body.node_id, None)
             case BrokerChangeHandled() if event.process == state.controller:

@@ -133,6 +133,13 @@ class Owed:
             del self.due[broker]
         return found
 
+    def gone(self, broker: int) -> None:
+        """The controller finds no registration of a broker. Nothing is owed to a process whose
+        session may have ended by a fault, and its registration with it."""
+        due = self.due.get(broker)
+        if due is not None and any(self.faults.among((due.process,), _is_zookeeper)):
+            del self.due[broker]
+
     def _excuse(self, one: Due, now_ns: int, needs_broker: bool) -> str:
         """Which fault may keep the controller from an action, in words; empty if none.
 

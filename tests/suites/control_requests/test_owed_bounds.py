@@ -85,6 +85,30 @@ def test_only_the_controller_can_declare_that_a_process_is_there(
     assert outcome(h, "BE-05") is expected
 
 
+@pytest.mark.parametrize(
+    ("target", "process", "expected"),
+    [
+        (NEW, CONTROLLER, NOT_EXERCISED),
+        (CONTROLLER, CONTROLLER, VIOLATED),
+        (NEW, NEXT, VIOLATED),
+        ("", CONTROLLER, VIOLATED),
+    ],
+)
+def test_a_process_that_was_paused_after_it_registered_may_be_gone_again(
+    target: str, process: str, expected: Outcome
+) -> None:
+    """Its session ends meanwhile, and its registration with that: a controller that is elected then
+    finds none. Without a fault that is the controller's word alone."""
+    h = bounced()
+    if target:
+        inject(h, target)
+    h.after(3_000)
+    declare(h, "Absent", "Absent", -1, "controller_elected", process=process)
+    h.after(7_000)
+    declare(h, "Active", "Stopping", FORMER, "heartbeat")
+    assert outcome(h, "BE-05") is expected
+
+
 def test_a_process_that_registers_anew_after_it_was_seen_to_go_must_be_found_again() -> None:
     h = begin()
     compare(h, deleted=(1,))
