@@ -31,6 +31,9 @@ from fencepost_kafka import (
 from fencepost_kafka.active_faults import DUPLICATES, slot_of
 from fencepost_suites.common.keys import NOTHING, by_partition
 
+_CONTROLLERS = "controller-"
+"""How the slots of a quorum's controllers begin."""
+
 
 @dataclass(slots=True)
 class _Ends:
@@ -48,7 +51,8 @@ class _Ends:
     words: dict[int, dict[str, PartitionCommitted]] = field(default_factory=dict)
     """leader epoch -> process -> the newest of the epoch's stored states, by its word."""
     controllers: bool = False
-    """Whether controllers say what is stored: then no broker knows it before they do."""
+    """Whether controllers of a quorum say what is stored: then no broker knows it before they do.
+    Over ZooKeeper a leader may store an ISR itself."""
 
     def reports(self, process: str, log_end: int) -> None:
         """A replica has a log up to there."""
@@ -177,7 +181,8 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
         known = words.get(event.process)
         if known is None or known.offset < body.offset:
             words[event.process] = body
-        state.controllers = state.controllers or body.role == "controller"
+        by_controller = body.role == "controller" and event.process.startswith(_CONTROLLERS)
+        state.controllers = state.controllers or by_controller
         return NOTHING
 
     @staticmethod
