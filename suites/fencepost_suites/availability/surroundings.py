@@ -304,7 +304,7 @@ class Surroundings:
         controller or a successor, and where there is none any that reads of a death.
         """
         for role, servers in self._ensembles():
-            running = frozenset(servers & self.living.keys())
+            running = frozenset(one for one in servers if one in self.living)
             if not self._sure(running, servers):
                 voting = self._voting(servers)
                 count = f"{len(running & voting)} of {len(voting)} servers {role} ran"
