@@ -206,3 +206,15 @@ def test_a_node_has_the_states_of_its_roles() -> None:
         "broker-3": ["starting"],
     }
     assert [slot.node_id for slot in BROKERS] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("voters", "held"), [((101, 102, 103), True), ((101, 102), False)])
+def test_no_fetch_of_a_controller_that_was_removed_is_held(
+    voters: tuple[int, ...], held: bool
+) -> None:
+    """It may stand for election in vain."""
+    moment = Moment(storm(begun(), voters), LAYOUT, ("hold",))
+    drawn = [EVERY.draw(Random(seed), moment) for seed in range(400)]
+    ends = {name for one in drawn if isinstance(one, Planned) for name in one.ends}
+    assert {"controller-1", "controller-2"} <= ends
+    assert ("controller-3" in ends) == held

@@ -83,8 +83,8 @@ class _Draw:
         if not in_quorum:
             return None
         target = self.active() or self.controller()
-        others = [*self.names(Role.BROKER), *self.names(Role.CONTROLLER)]
-        return self.one([name for name in others if name != target] or [target]), target
+        others = [name for name in self.situation.members if name != target]
+        return self.one(others or [target]), target
 
     def commanded(self) -> tuple[str, str]:
         """The active controller, and another broker, which it commands."""

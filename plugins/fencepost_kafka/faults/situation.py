@@ -175,6 +175,15 @@ class Situation:
             if replica != one.leader and {replica, one.leader} <= brokers.keys()
         )
 
+    @property
+    def members(self) -> Sequence[str]:
+        """The slots of brokers, and of controllers that vote: one that was removed while it was cut
+        off may stand for election in vain, and fetches from none."""
+        quorum = voters(self.view)
+        controllers = self.layout.of(Role.CONTROLLER)
+        voting = [s.name for s in controllers if not quorum or s.id_as(Role.CONTROLLER) in quorum]
+        return [*(slot.name for slot in self.layout.of(Role.BROKER)), *voting]
+
     def fetches(self, name: str, other: str) -> bool:
         """Whether a node certainly fetches from another one: a follower in an ISR from its leader,
         or any node from the active controller."""
