@@ -86,16 +86,22 @@ Batch = tuple[int, int, int, int]
 BATCHES: tuple[Batch, ...] = ((0, 3, 0, 0), (3, 4, 0, 3), (4, 10, 2, 4))
 
 
-def stored(*batches: Batch, producer: int = 7, slot: str = "broker-1") -> HistoryBuilder:
+def stored(
+    *batches: Batch,
+    producer: int = 7,
+    slot: str = "broker-1",
+    topic: str = "orders",
+    start: int = 0,
+) -> HistoryBuilder:
     """The log of a partition on a disk, all of whose batches one producer wrote."""
     h = HistoryBuilder()
     body = SegmentFound(
         slot=slot,
         node_id=1,
-        topic="orders",
+        topic=topic,
         topic_id="a",
         partition=0,
-        log_start=0,
+        log_start=start,
         log_end=batches[-1][1],
         high_watermark=0,
         base_offsets=tuple(one[0] for one in batches),
@@ -110,11 +116,13 @@ def stored(*batches: Batch, producer: int = 7, slot: str = "broker-1") -> Histor
     return h
 
 
-def epochs(h: HistoryBuilder, *entries: tuple[int, int], slot: str = "broker-1") -> HistoryBuilder:
+def epochs(
+    h: HistoryBuilder, *entries: tuple[int, int], slot: str = "broker-1", topic: str = "orders"
+) -> HistoryBuilder:
     body = LeaderEpochsFound(
         slot=slot,
         node_id=1,
-        topic="orders",
+        topic=topic,
         partition=0,
         epochs=tuple(one[0] for one in entries),
         starts=tuple(one[1] for one in entries),
@@ -168,6 +176,18 @@ def test_a_batch_outside_the_range_of_its_epoch_breaks_kr_37(
     found = verdict(epochs(stored(*BATCHES), *entries), "KR-37")
     assert (found.violated, found.violations[0].evidence) == (1, Evidence.SELF)
     assert says in found.violations[0].message
+
+
+@pytest.mark.parametrize(
+    ("topic", "start", "violated"),
+    [("orders", -1, 1), ("orders", 0, 1), ("orders", 1, 0), ("__cluster_metadata", -1, 0)],
+)
+def test_what_a_log_has_dropped_has_no_epoch_any_more(
+    topic: str, start: int, violated: int
+) -> None:
+    """As before a snapshot of the metadata, whose records stay in their segment for a while."""
+    h = epochs(stored(*BATCHES, topic=topic, start=start), (0, 3), (2, 4), topic=topic)
+    assert verdict(h, "KR-37").violated == violated
 
 
 def test_one_epoch_and_batches_without_any_exercise_nothing() -> None:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import docker
@@ -154,7 +155,10 @@ def test_a_killed_harness_leaves_nothing_alive_and_the_doctor_removes_the_rest(
 
             def running() -> list[str]:
                 ids = [left.id for left in ours() if left.kind in ("container", "pod")]
-                shown = [client.inspect_container(one) for one in ids]
+                shown = []
+                for one in ids:
+                    with suppress(docker.errors.NotFound):  # it has gone since it was listed
+                        shown.append(client.inspect_container(one))
                 return [one["Name"] for one in shown if one["State"]["Running"]]
 
             assert (

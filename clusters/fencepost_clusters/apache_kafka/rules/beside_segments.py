@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
 from fencepost_clusters.apache_kafka.beside_segments import LeaderEpochsFound, ProducersFound
+from fencepost_clusters.apache_kafka.metadata.snapshot import METADATA_TOPIC
 from fencepost_clusters.apache_kafka.rules.keys import NOTHING
 from fencepost_kafka import SegmentFound, StoredBatch
 
@@ -31,6 +32,7 @@ def by_log(event: Event) -> Sequence[Key]:
 @dataclass(slots=True)
 class _Folder:
     batches: list[StoredBatch] = field(default_factory=list)
+    start: int = 0
     end: int = 0
     epochs: tuple[LeaderEpochsFound, Cause] | None = None
     snapshots: list[tuple[ProducersFound, Cause]] = field(default_factory=list)
@@ -39,6 +41,7 @@ class _Folder:
         match event.body:
             case SegmentFound() as body:
                 self.batches += body.batches()
+                self.start = body.log_start
                 self.end = max(self.end, body.log_end)
             case LeaderEpochsFound() as body:
                 self.epochs = body, event.ref
@@ -49,7 +52,9 @@ class _Folder:
 @final
 @dataclass(frozen=True, slots=True)
 class EpochsAreThoseOfBatches:
-    """KR-37. Exercised by a log whose batches are of two epochs or more."""
+    """KR-37. What the log has dropped is not judged, though a segment may still hold it: the
+    metadata's log begins where its first epoch does, at a snapshot. Exercised by a log whose
+    batches are of two epochs or more."""
 
     clause: str = "KR-37"
     kinds: frozenset[type[Struct]] = frozenset({SegmentFound, LeaderEpochsFound})
@@ -66,9 +71,11 @@ class EpochsAreThoseOfBatches:
         if state.epochs is None:
             return NOTHING
         body, ref = state.epochs
+        by_snapshot = body.starts[0] if body.topic == METADATA_TOPIC and body.starts else 0
         for batch in state.batches:
-            if batch.leader_epoch < 0:
-                continue  # of a format without epochs
+            dropped = batch.base_offset < max(state.start, by_snapshot)
+            if dropped or batch.leader_epoch < 0:
+                continue  # -1: of a format without epochs
             stored = _epoch_at(body, batch.base_offset)
             if stored != batch.leader_epoch:
                 says = f"epoch {stored}" if stored >= 0 else "no epoch"
