@@ -123,9 +123,9 @@ class DeadIsFenced(Struct, frozen=True):
     metadata. Another controller starts no new bound, unless a disturbance of the voters explains
     its election: so a chain of controllers of which each gives a dead broker a full lease breaks
     this promise. A fault upon the controller that acts starts the bound anew, too, and so does its
-    end, and what leaves no majority with it; that is the excuse. Where controllers are replaced
-    more often than a lease lasts, nothing is promised. Exercised by a broker that was fenced and
-    leads nothing in time."""
+    end, and what leaves no majority with it; that is the excuse. So nothing is promised where
+    faults replace controllers more often than a lease lasts. Exercised by a broker that was fenced
+    and leads nothing in time."""
 
     clause: str = "AVAIL-fenced"
     kinds: frozenset[type[Struct]] = SURROUNDINGS | {

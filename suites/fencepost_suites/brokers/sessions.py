@@ -34,6 +34,7 @@ from fencepost_kafka import (
     MetadataCommitted,
     ProbeCompleted,
     RequestRefused,
+    VoteAnswered,
 )
 from fencepost_kafka.committed import Brokers
 from fencepost_suites.brokers.fencing import Serving
@@ -169,10 +170,23 @@ class _Takeover:
     """broker -> what is wrong with the end of its lease, and the event of that end."""
     written: dict[str, tuple[int, int]] = field(default_factory=dict)
     """process -> the record that it has named last: offset, and epoch of the writer."""
+    voted: tuple[int, int, Cause | None] = (-1, 0, None)
+    """The newest epoch in which a voter gave its vote, when the first one did, and that event."""
     incarnations: dict[int, str] = field(default_factory=dict)
     """broker -> the incarnation in its newest record."""
     stopping: set[int] = field(default_factory=set)
     period_ns: int = 0
+
+    def begin(self, epoch: int, process: str, elected_ns: int, elected: Cause | None) -> None:
+        """Another controller took over: it owes a period to each broker that is not fenced."""
+        self.epoch, self.process = epoch, process
+        self.elected_ns, self.elected = elected_ns, elected
+        self.owed = {b for b, one in self.brokers.newest.items() if not one.fenced}
+
+    def accused(self, broker: int) -> str:
+        """The process that is no witness of the end of that lease: the controller, or the one that
+        showed the record first, where it is not known which process is the controller."""
+        return self.process or self.early[broker][1].process
 
     def broken(self, broker: int, at: Cause | None, evidence: Evidence) -> Violated:
         """The finding about a lease that a controller ended too early."""
@@ -188,13 +202,15 @@ class FullPeriodAtTakeover(Struct, frozen=True):
     """QC-31. The broker's evidence is the first lease from the new controller, if it was not fenced
     in between. A peer's is the fencing record: the log names the epoch of its writer, so a record
     of the new controller for a process that neither stops nor has registered anew needs no further
-    witness. A tenth of the period is allowed for clock differences."""
+    witness. Where a controller does not say that it was elected, a record of its epoch does: it was
+    elected after the first vote in that epoch. A tenth of the period is allowed for clock
+    differences."""
 
     clause: str = "QC-31"
     kinds: frozenset[type[Struct]] = frozenset(
         {
             *(ControllerElected, LeaseExpired, LeaseGranted, BrokerCommitted, MetadataCommitted),
-            *(HeartbeatAnswered, HeartbeatSent, BrokerStopping, BrokerDeleted),
+            *(HeartbeatAnswered, HeartbeatSent, BrokerStopping, BrokerDeleted, VoteAnswered),
         }
     )
     keys = staticmethod(whole_run)
@@ -207,12 +223,17 @@ class FullPeriodAtTakeover(Struct, frozen=True):
         match body:
             case ControllerElected() if body.epoch > state.epoch:
                 found = tuple(state.broken(b, None, Evidence.SELF) for b in sorted(state.early))
-                state.process, state.epoch = event.process, body.epoch
-                state.elected_ns, state.elected = event.at_ns, event.ref
-                state.owed = {b for b, one in state.brokers.newest.items() if not one.fenced}
+                state.begin(body.epoch, event.process, event.at_ns, event.ref)
                 return state, found
+            case ControllerElected() if body.epoch == state.epoch and not state.process:
+                state.process = event.process
+            case VoteAnswered(granted=True) if body.epoch > state.voted[0]:
+                state.voted = body.epoch, event.at_ns, event.ref
             case MetadataCommitted():
                 state.written[event.process] = body.offset, body.epoch
+                voted, voted_ns, vote = state.voted
+                if body.epoch == voted > state.epoch:
+                    state.begin(voted, "", voted_ns, vote)
             case HeartbeatAnswered():
                 state.period_ns = body.lease_period_ms * MS
             case HeartbeatSent(target_state="SHUTDOWN") | BrokerStopping():
@@ -262,7 +283,7 @@ class FullPeriodAtTakeover(Struct, frozen=True):
             FullPeriodAtTakeover._fenced(state, event, body)
         if news:
             state.owed.discard(broker)
-        if broker in state.early and event.process != state.process:
+        if broker in state.early and event.process != state.accused(broker):
             return (state.broken(broker, event.ref, Evidence.PEER),)
         return NOTHING
 

@@ -24,6 +24,7 @@ from fencepost_kafka import (
     BrokerStopping,
     ControllerElected,
     MetadataCommitted,
+    VoteAnswered,
 )
 
 # ------------------------------------------------------------------------------------------ QC-31
@@ -77,6 +78,64 @@ def test_a_fencing_that_only_the_log_shows_breaks_qc_31() -> None:
     found = verdict(h, "QC-31").violations[0]
     assert found.evidence is Evidence.PEER
     assert "the record at 10 of controller epoch 2 fences broker 1 3 ms after" in found.message
+
+
+def voted(h: HistoryBuilder, epoch: int) -> None:
+    body = VoteAnswered(
+        epoch=epoch,
+        candidate=2,
+        granted=True,
+        reason="granted",
+        log_end=9,
+        last_epoch=1,
+        candidate_log_end=9,
+        candidate_last_epoch=1,
+    )
+    h.add(PEER, body)
+
+
+def fenced_in_silence(
+    h: HistoryBuilder, epoch: int = 2, after_ms: int = 1, said_late: bool = False
+) -> None:
+    """The new controller never says that it was elected, or only after its first record."""
+    record(h, 5, fenced=False)
+    expire(h, OLD, epoch=1)
+    voted(h, epoch)
+    h.after(after_ms)
+    for process in (PEER, OLD):
+        h.add(process, MetadataCommitted(offset=10, epoch=2, kind="Broker", digest=""))
+        if said_late:
+            h.add(NEW, ControllerElected(epoch=2, log_end=9, last_epoch=1))
+        body = BrokerCommitted(offset=10, broker_id=1, broker_epoch=5, fenced=True, incarnation="x")
+        h.add(process, body)
+
+
+@pytest.mark.parametrize("said_late", [False, True])
+def test_a_fencing_of_a_controller_that_hides_its_election_breaks_qc_31(said_late: bool) -> None:
+    h = HistoryBuilder()
+    fenced_in_silence(h, said_late=said_late)
+    found = verdict(h, "QC-31")
+    assert found.violated == 1
+    assert found.violations[0].evidence is Evidence.PEER
+    assert "the record at 10 of controller epoch 2 fences broker 1" in found.violations[0].message
+
+
+def test_a_fencing_that_one_process_shows_has_no_peer_if_the_controller_is_unknown() -> None:
+    h = HistoryBuilder()
+    record(h, 5, fenced=False)
+    expire(h, OLD, epoch=1)
+    voted(h, 2)
+    h.add(PEER, MetadataCommitted(offset=10, epoch=2, kind="Broker", digest=""))
+    body = BrokerCommitted(offset=10, broker_id=1, broker_epoch=5, fenced=True, incarnation="x")
+    h.add(PEER, body)
+    assert verdict(h, "QC-31").violations[0].evidence is Evidence.SELF
+
+
+def test_without_a_word_of_an_election_qc_31_judges_a_period_from_the_first_vote() -> None:
+    for given in ({"epoch": 1}, {"epoch": 3}, {"after_ms": LEASE_MS}):
+        h = HistoryBuilder()
+        fenced_in_silence(h, **given)
+        assert verdict(h, "QC-31").verdict is Outcome.NOT_EXERCISED
 
 
 def test_a_fencing_of_the_former_controller_or_of_a_new_process_keeps_qc_31() -> None:
