@@ -134,6 +134,27 @@ def test_a_topic_stays_while_another_replica_is_left() -> None:
     assert not exists(one, STATE)
 
 
+def test_a_leader_whose_replica_is_gone_waits_for_zookeeper_and_not_for_followers() -> None:
+    """ZooKeeper hangs while the broker gives up a leadership whose first ISR it had not stored."""
+    one = started()
+    other_broker(one)
+    topic(one, (1, 2), isr((1, 2), (known(one).elections.process, process(one, 2))))
+    one.passes(0.01)
+    assert not noted(one, LeadershipStarted)
+    left_ns = []
+
+    def hangs(request: zk.Request) -> None:
+        one.now_ns += 6_000_000_000
+        known(one).handle(e.Tick(), e.Instant(one.now_ns, 0))
+        due_ns = known(one).deadline_ns()
+        assert due_ns is not None
+        left_ns.append(due_ns - one.now_ns)
+
+    one.meddles = once(lambda request: request == zk.Delete(LEADER), hangs)
+    deleted(one)
+    assert left_ns[0] > 0
+
+
 def test_a_new_replica_of_a_topic_that_is_deleted_goes_too() -> None:
     one = follower()
     assigned(one)

@@ -8,7 +8,8 @@ clients. So its log end is its high watermark from the first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Iterator
+from operator import itemgetter
 from typing import final
 
 from msgspec import Struct
@@ -83,10 +84,8 @@ class Leading:
         wait_ns = self._settings.ns(s.ELECTION_WAIT)
         preparing = (
             max(one.began_ns + wait_ns, self._retry_ns)
-            for key, one in self._terms.items()
-            if key not in self._busy
-            and self._is_preparing(key)
-            and self._session.connected is not None
+            for _, one, _ in self._preparing()
+            if self._session.connected is not None
         )
         balance = self._next_balance_ns if self._terms else None
         leave = self._next_leave_ns if self._lifecycle.stopping and self._terms else None
@@ -96,9 +95,14 @@ class Leading:
     def _balances(self) -> bool:
         return bool(self._settings.ms("auto.leader.rebalance.enable"))
 
-    def _is_preparing(self, key: Key) -> bool:
-        one = self._known.partition(key)
-        return one is not None and one.preparing
+    def _preparing(self) -> Iterator[tuple[Key, _Term, Replica]]:
+        """The leaderships whose first ISR is to be stored. Without a replica there is nothing to
+        wait for: it was removed, since the topic is being deleted."""
+        for key, term in self._terms.items():
+            one, replica = self._known.partition(key), self._replicas.by_key.get(key)
+            if key in self._busy or one is None or not one.preparing or replica is None:
+                continue
+            yield key, term, replica
 
     def consider(self, keys: Collection[Key], now: Instant) -> None:
         """Begins and ends terms, and carries on the reassignments of these partitions."""
@@ -126,11 +130,8 @@ class Leading:
 
     def go_on(self, now: Instant) -> None:
         """Stores the ISRs of new leaderships that need not wait any more."""
-        for key, term in sorted(self._terms.items()):
-            if key in self._busy or not self._is_preparing(key):
-                continue
-            replica = self._replicas.by_key.get(key)
-            if replica is not None and self._may_serve(key, replica, term, now):
+        for key, term, replica in sorted(self._preparing(), key=itemgetter(0)):
+            if self._may_serve(key, replica, term, now):
                 self._start(key, self._prepare(key, replica, term))
 
     def tick(self, now: Instant) -> None:
