@@ -33,6 +33,8 @@ def missing(view: View, layout: Layout) -> tuple[str, ...]:
     """
     kafka, lacks = view.of(KafkaView), []
     quorum = voters(view)
+    brokers = layout.of(Role.BROKER, spares=True)
+    gone = {slot.node_id for slot in brokers if kafka.has_left(slot.name, view)}
     if kafka.active_controller is None and layout.of(Role.CONTROLLER):
         lacks.append("no controller is active")
     for slot in layout.slots:
@@ -41,9 +43,9 @@ def missing(view: View, layout: Layout) -> tuple[str, ...]:
         controls = slot.role is Role.CONTROLLER and process in view.alive and votes
         if controls and not in_quorum(view, process):
             lacks.append(f"{slot.name} does not know the active controller yet")
-    for slot in layout.of(Role.BROKER, spares=True):
+    for slot in brokers:
         process = view.newest.get(slot.name, "")
-        if slot.spare and process not in kafka.state:
+        if kafka.has_left(slot.name, view) or (slot.spare and process not in kafka.state):
             continue  # not expected to run, or never registered
         state = kafka.state.get(process, "not started") if process in view.alive else "dead"
         if state != "ACTIVE":
@@ -62,6 +64,6 @@ def missing(view: View, layout: Layout) -> tuple[str, ...]:
                 f"{known.leader_epoch}"
             )
         elif set(known.isr) != set(known.replicas):
-            out = [f"broker {r}" for r in known.replicas if r not in known.isr]
-            lacks.append(f"{describe(out)} not in the ISR of {topic}-{partition}")
+            out = [f"broker {r}" for r in known.replicas if r not in (*known.isr, *gone)]
+            lacks += [f"{describe(out)} not in the ISR of {topic}-{partition}"] if out else []
     return tuple(lacks)

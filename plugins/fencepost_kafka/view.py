@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec import Struct
 
-from fencepost import Event, ProcessExited, View
+from fencepost import Administered, Event, ProcessExited, ProcessSpawned, View
 from fencepost_kafka import events as e
 
 TopicPartition = tuple[str, int]
 """A topic's name and a partition's number."""
+REMOVE_BROKER = "remove_broker"
+"""The operation of a schedule that removes a broker for good."""
 
 
 @dataclass(slots=True)
@@ -48,6 +50,10 @@ class KafkaView:
     """broker process -> its own KIP-631 state."""
     fenced: dict[int, bool] = field(default_factory=dict)
     """broker id -> fenced, by the newest committed record."""
+    deleted_at: dict[int, int] = field(default_factory=dict)
+    """broker id -> the offset of its newest deletion."""
+    removed: set[str] = field(default_factory=set)
+    """The slots of brokers that an administrator removes for good, by the harness's word."""
     incarnation: dict[int, str] = field(default_factory=dict)
     broker_epoch: dict[int, int] = field(default_factory=dict)
     broker_offset: dict[int, int] = field(default_factory=dict)
@@ -76,6 +82,18 @@ class KafkaView:
     """The end of each partition by the offsets that clients got, or were acknowledged with
     acks=all."""
     read_completed: dict[TopicPartition, str] = field(default_factory=dict)
+
+    def registered(self, broker: int) -> bool:
+        """Whether a broker is registered, by committed records."""
+        return self.broker_offset.get(broker, -1) > self.deleted_at.get(broker, -1)
+
+    def has_left(self, slot: str, view: View) -> bool:
+        """Whether the broker of a slot was removed for good, and has stopped."""
+        return slot in self.removed and view.newest.get(slot, "") not in view.alive
+
+    def replicas_of(self, broker: int) -> Sequence[TopicPartition]:
+        """The partitions that have a replica on a broker, or get one, in order."""
+        return sorted(place for place, one in self.partitions.items() if broker in one.replicas)
 
     def apply(self, view: View, event: Event) -> None:
         """Applies one event."""
@@ -135,6 +153,21 @@ def _broker(kafka: KafkaView, view: View, event: Event, body: e.BrokerCommitted)
         kafka.fenced[body.broker_id] = body.fenced
         kafka.incarnation[body.broker_id] = body.incarnation
         kafka.broker_epoch[body.broker_id] = body.broker_epoch
+
+
+def _broker_deleted(kafka: KafkaView, view: View, event: Event, body: e.BrokerDeleted) -> None:
+    kafka.committed = max(kafka.committed, body.offset)
+    known = kafka.deleted_at.get(body.broker_id, -1)
+    kafka.deleted_at[body.broker_id] = max(known, body.offset)
+
+
+def _administered(kafka: KafkaView, view: View, event: Event, body: Administered) -> None:
+    if body.operation == REMOVE_BROKER:
+        kafka.removed.update(body.targets)
+
+
+def _spawned(kafka: KafkaView, view: View, event: Event, body: ProcessSpawned) -> None:
+    kafka.removed.discard(body.slot)
 
 
 def _topic(kafka: KafkaView, view: View, event: Event, body: e.TopicCommitted) -> None:
@@ -270,6 +303,8 @@ def _read(kafka: KafkaView, view: View, event: Event, body: e.ReadCompleted) -> 
 
 
 _HANDLERS: dict[type[Struct], Callable[[KafkaView, View, Event, Any], None]] = {
+    Administered: _administered,
+    ProcessSpawned: _spawned,
     ProcessExited: _exited,
     e.ControllerElected: _elected,
     e.ControllerResigned: _resigned,
@@ -278,6 +313,7 @@ _HANDLERS: dict[type[Struct], Callable[[KafkaView, View, Event, Any], None]] = {
     e.BrokerDeclared: _declared,
     e.BrokerStateChanged: _state,
     e.BrokerCommitted: _broker,
+    e.BrokerDeleted: _broker_deleted,
     e.TopicCommitted: _topic,
     e.TopicMarked: _gone,
     e.PartitionCommitted: _partition,

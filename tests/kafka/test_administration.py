@@ -14,7 +14,12 @@ from tests.kafka.test_random_schedule import BROKERS, LAYOUT, TIMING, begun, rec
 from fencepost import Administration, Moment, Planned, Slot, UsageError, View
 from fencepost_kafka import KafkaView, QuorumLearned, Role
 from fencepost_kafka.clients.scheduled import Scheduled
-from fencepost_kafka.faults.administration import EVERYWHERE, OPERATIONS, TOPIC_PREFIX, concerned
+from fencepost_kafka.faults.administration import (
+    EVERYWHERE,
+    OPERATIONS,
+    TOPIC_PREFIX,
+    concerned,
+)
 from fencepost_kafka.faults.random_faults import KafkaFaultChooser
 from fencepost_kafka.faults.states import states_of
 
@@ -45,7 +50,7 @@ def test_every_operation_is_drawn_and_concerns_nodes() -> None:
     view = storm(begun())
     view.of(KafkaView).partitions["orders", 0].adding = (2,)
     drawn = asked(view) + asked(storm(begun(), (101, 103)))
-    assert {one.operation for one in drawn} == {*OPERATIONS}
+    assert {one.operation for one in drawn} == {*OPERATIONS} - {"drain_broker", "remove_broker"}
     assert all(one.victims for one in drawn)
     cancelled = [one for one in drawn if one.arguments.get("replicas") == []]
     assert {one.arguments["partition"] for one in cancelled} == {0}
@@ -87,7 +92,10 @@ def test_a_broker_is_added_unless_it_runs_and_no_other_than_a_spare() -> None:
         started.append(slot)
 
     runtime: Any = SimpleNamespace(
-        layout=GROWN, start=start, living=lambda slot: slot if slot in started else None
+        view=begun(),
+        layout=GROWN,
+        start=start,
+        living=lambda slot: slot if slot in started else None,
     )
     clients = Scheduled(runtime, World(begun()).start, lambda: "op")
     clients.administer("add_broker", {"broker": 4})
@@ -95,6 +103,8 @@ def test_a_broker_is_added_unless_it_runs_and_no_other_than_a_spare() -> None:
     assert started == [SPARE]
     with pytest.raises(UsageError, match="no spare has the id 1"):
         clients.administer("add_broker", {"broker": 1})
+    with pytest.raises(UsageError, match="no broker has the id 9"):
+        clients.administer("add_broker", {"broker": 9})
 
 
 def test_only_topics_of_the_schedule_are_deleted_and_written_to() -> None:

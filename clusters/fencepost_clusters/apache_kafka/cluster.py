@@ -46,7 +46,7 @@ from fencepost_clusters.java import resolver_files
 from fencepost_kafka import COMBINED, COUNTS, KafkaView, Role, Timing
 from fencepost_kafka.bounds import availability
 from fencepost_kafka.facade.cluster import KafkaCluster
-from fencepost_kafka.faults.administration import EVERYWHERE
+from fencepost_kafka.faults.administration import EVERYWHERE, OTHER_BROKERS, OTHER_VOTERS
 from fencepost_kafka.faults.random_faults import KafkaFaultChooser
 from fencepost_kafka.faults.selectors import SELECTORS, select
 from fencepost_kafka.faults.states import STATES, states_of
@@ -163,8 +163,8 @@ class KRaft:
 
     def fault_chooser(self, shape: Shape) -> FaultChooser:
         """See `fencepost_kafka.faults.random_faults`."""
-        changeable = {"add_voter", "remove_voter"} if self._release >= CHANGEABLE else set[str]()
-        administration = EVERYWHERE | changeable | {"add_broker"}
+        changeable = OTHER_VOTERS if self._release >= CHANGEABLE else frozenset[str]()
+        administration = EVERYWHERE | changeable | OTHER_BROKERS
         return KafkaFaultChooser(
             self.timing(shape),
             holder_keeps_id=True,

@@ -191,7 +191,7 @@ class Faults:
         return self.inject(self._plugins.fault(name, **arguments))
 
     def administer(self, operation: str, arguments: Mapping[str, object]) -> None:
-        """Has the run's clients ask the cluster for an operation; waits for nothing.
+        """Has the run's clients ask the cluster for an operation; waits for no answer.
 
         Raises UsageError if they administer nothing, or not that.
         """

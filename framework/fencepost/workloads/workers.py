@@ -61,7 +61,8 @@ class Administers(Protocol):
         ...
 
     def administer(self, operation: str, arguments: Mapping[str, object]) -> None:
-        """Has a client begin an operation, behind those that are not completed; waits for nothing.
+        """Has a client begin an operation, behind those that are not completed. Waits for no
+        answer; a node that the operation stops has ended on return.
 
         Raises UsageError for an operation that does not exist, or that has other arguments.
         """

@@ -1,5 +1,5 @@
 """The administration of a schedule: each operation is a command to a client, and no answer is
-awaited.
+awaited. Only the end of a broker is awaited that is removed.
 
 Operations go to an administrator, one after another, changes of the quorum to a probe, and writes
 to a producer of their own. These are not the clients of tests, which wait for their answers.
@@ -13,7 +13,19 @@ from typing import TypeVar, final
 import msgspec
 from msgspec import Struct
 
-from fencepost import ClientSession, Layout, Runtime, UsageError, kind_name, no_such, plain
+from fencepost import (
+    ClientSession,
+    Condition,
+    EnvironmentFailed,
+    Layout,
+    Runtime,
+    Signal,
+    Slot,
+    UsageError,
+    kind_name,
+    no_such,
+    plain,
+)
 from fencepost_kafka.clients.commands import (
     AddVoter,
     AdminCommand,
@@ -30,12 +42,16 @@ from fencepost_kafka.clients.commands import (
     RemoveVoter,
 )
 from fencepost_kafka.events import AdminCompleted, ProbeCompleted
-from fencepost_kafka.faults.administration import OPERATIONS, RATE
+from fencepost_kafka.faults.administration import OPERATIONS, OTHER_VOTERS, RATE
+from fencepost_kafka.view import REMOVE_BROKER, KafkaView
 from fencepost_kafka.vocabulary import Role
 
 _ANSWERS = (AdminCompleted, ProbeCompleted)
+MS = 1_000_000
 LIMIT_MS = 5_000
 """How long an operation may take; it is not repeated."""
+STOP_LIMIT_MS = 10_000
+"""How long a broker that is removed may take to stop before it is killed."""
 
 
 class _Create(Struct, forbid_unknown_fields=True):
@@ -58,6 +74,11 @@ class _Reassign(Struct, forbid_unknown_fields=True):
     topic: str
     partition: int
     replicas: tuple[int, ...]
+
+
+class _Drain(Struct, forbid_unknown_fields=True):
+    broker: int
+    moves: tuple[tuple[str, int, tuple[int, ...]], ...]
 
 
 class _Elect(Struct, forbid_unknown_fields=True):
@@ -118,7 +139,11 @@ class Scheduled:
         if operation == "add_broker":
             self._add_broker(_read(operation, arguments, _Broker).broker)
             return
-        if operation in ("add_voter", "remove_voter"):
+        if operation == REMOVE_BROKER and not self._stop(
+            _read(operation, arguments, _Broker).broker
+        ):
+            return
+        if operation in OTHER_VOTERS:
             self._change_voters(operation, _read(operation, arguments, _Voter).controller)
             return
         command = self._command(operation, arguments)
@@ -141,6 +166,8 @@ class Scheduled:
                 move = _read(operation, arguments, _Reassign)
                 moves = ((move.topic, move.partition, move.replicas),)
                 return Reassign(operation=name, moves=moves)
+            case "drain_broker":
+                return Reassign(operation=name, moves=_read(operation, arguments, _Drain).moves)
             case "elect_preferred":
                 elect = _read(operation, arguments, _Elect)
                 return ElectPreferred(
@@ -149,7 +176,7 @@ class Scheduled:
             case "alter_settings":
                 alter = _read(operation, arguments, _Alter)
                 return AlterSettings(operation=name, topic=alter.topic, config=alter.config)
-            case "delete_broker":
+            case "delete_broker" | "remove_broker":
                 return DeleteBroker(
                     operation=name, broker=_read(operation, arguments, _Broker).broker
                 )
@@ -164,13 +191,35 @@ class Scheduled:
         self._start("producer", options, True)
 
     def _add_broker(self, broker: int) -> None:
-        """Starts the spare with that id, unless it runs."""
-        spares = self._runtime.layout.of(Role.BROKER, spares=True)
-        slot = next((one for one in spares if one.spare and one.node_id == broker), None)
-        if slot is None:
-            raise UsageError(f"no spare has the id {broker}")
+        """Starts the spare with that id, or the broker that was removed, unless it runs."""
+        slot, view = self._slot(broker), self._runtime.view
+        if not slot.spare and not view.of(KafkaView).has_left(slot.name, view):
+            raise UsageError(f"no spare has the id {broker}, and it was not removed")
         if self._runtime.living(slot) is None:
             self._runtime.start(slot)
+
+    def _stop(self, broker: int) -> bool:
+        """Has the process of a broker end, unless the broker has a replica; returns whether none
+        runs. One that does not end in time is killed, as a service manager does."""
+        runtime, slot = self._runtime, self._slot(broker)
+        process = runtime.living(slot)
+        if process is None:
+            return True
+        if runtime.view.of(KafkaView).replicas_of(broker):
+            return False
+        ended = Condition(f"{process.name} to end", lambda view: process.name not in view.alive)
+        for signal in (Signal.TERM, Signal.KILL):
+            runtime.signal(process, signal)
+            if runtime.advance(ended, runtime.now_ns() + STOP_LIMIT_MS * MS) is not None:
+                return True
+        raise EnvironmentFailed(f"{process.name} did not end {STOP_LIMIT_MS} ms after SIGKILL")
+
+    def _slot(self, broker: int) -> Slot:
+        slots = self._runtime.layout.of(Role.BROKER, spares=True)
+        found = next((one for one in slots if one.node_id == broker), None)
+        if found is None:
+            raise UsageError(f"no broker has the id {broker}")
+        return found
 
     def _change_voters(self, operation: str, controller: int) -> None:
         """Asks a broker that runs."""

@@ -1,5 +1,10 @@
 """What an administrator asks for in random schedules: topics come and go, partitions move, leaders
-are elected, settings change, brokers are added and deleted, voters leave and return.
+are elected, settings change, brokers are added, drained, removed and deleted, voters leave and
+return.
+
+A broker is removed for good in steps, each drawn from the view: `drain_broker` moves its partitions
+to others; `remove_broker`, once it has none, has it stop and deletes it. `add_broker` may start it
+again, with its old disk.
 
 Each is drawn from a seeded stream and the view. Whether the cluster can do it then is for the
 cluster to say: a refusal is an answer like any other. `concerned` are the slots that it concerns.
@@ -10,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random  # noqa: TID251 - a seeded stream is passed in
+from typing import TypeVar
 
 from fencepost import Administration, Layout, View, no_such
 from fencepost_kafka.recovery import voters
@@ -19,6 +25,8 @@ from fencepost_kafka.vocabulary import Role
 TOPIC_PREFIX = "storm-"
 """How the names of topics begin that a schedule makes, writes to and deletes."""
 MOST_TOPICS = 3
+LEAST_BROKERS = 3
+"""How many brokers always stay: as many as a partition has replicas."""
 NAMES = 4
 """How many names these topics have: a name is used again once its topic is deleted."""
 WRITES = (50, 400)
@@ -33,10 +41,15 @@ delete a message."""
 
 Asked = tuple[str, Mapping[str, object]]
 """An operation with its arguments."""
+Move = tuple[str, int, Sequence[int]]
+"""A partition, and the replicas that it is to have."""
 Make = Callable[[Random, View, Layout], Asked | None]
 
 
-def _one(random: Random, several: Sequence[str]) -> str | None:
+T = TypeVar("T")
+
+
+def _one(random: Random, several: Sequence[T]) -> T | None:
     return several[random.randrange(len(several))] if several else None
 
 
@@ -116,9 +129,47 @@ def _delete_broker(random: Random, view: View, layout: Layout) -> Asked | None:
 
 
 def _add_broker(random: Random, view: View, layout: Layout) -> Asked | None:
-    """Starts a broker that was never started."""
-    spares = [slot.node_id for slot in layout.of(Role.BROKER, spares=True) if slot.spare]
+    """Starts a broker that was never started, or one that was removed and deleted."""
+    kafka = view.of(KafkaView)
+    absent = (slot.node_id for slot in layout.of(Role.BROKER, spares=True) if slot.spare)
+    spares = [broker for broker in absent if not kafka.registered(broker)]
     return ("add_broker", {"broker": spares[random.randrange(len(spares))]}) if spares else None
+
+
+def _drain_broker(random: Random, view: View, layout: Layout) -> Asked | None:
+    """Moves every partition of a broker to others, with as many replicas as before."""
+    kafka, brokers = view.of(KafkaView), _brokers(layout)
+    leaving = [broker for broker in _removable(layout) if kafka.replicas_of(broker)]
+    if not leaving:
+        return None
+    broker = leaving[random.randrange(len(leaving))]
+    moves: list[Move] = []
+    for topic, partition in kafka.replicas_of(broker):
+        one = kafka.partitions[topic, partition]
+        kept = [other for other in one.replicas if other not in (broker, *one.removing)]
+        free = [other for other in brokers if other not in (broker, *kept)]
+        wanted = min(len(one.replicas) - len(one.removing), len(kept) + len(free))
+        moves.append((topic, partition, [*kept, *random.sample(free, wanted - len(kept))]))
+    return "drain_broker", {"broker": broker, "moves": moves}
+
+
+def _remove_broker(random: Random, view: View, layout: Layout) -> Asked | None:
+    """Has a broker without partitions stop, and deletes it; or deletes one that has stopped, and is
+    registered still."""
+    kafka = view.of(KafkaView)
+    absent = (slot.node_id for slot in layout.of(Role.BROKER, spares=True) if slot.spare)
+    leaving = [broker for broker in absent if kafka.registered(broker)]
+    leaving += [broker for broker in _removable(layout) if not kafka.replicas_of(broker)]
+    return ("remove_broker", {"broker": _one(random, leaving)}) if leaving else None
+
+
+def _removable(layout: Layout) -> Sequence[int]:
+    """The brokers that may leave: any while enough others stay, but none that shares its process
+    with a controller."""
+    slots = layout.of(Role.BROKER)
+    if len(slots) <= LEAST_BROKERS:
+        return ()
+    return [slot.node_id for slot in slots if slot.id_as(Role.CONTROLLER) is None]
 
 
 def _change_voters(random: Random, view: View, layout: Layout) -> Asked | None:
@@ -143,18 +194,29 @@ MENU: Sequence[tuple[int, Sequence[str], Make]] = (
     (1, ("alter_settings",), _alter),
     (1, ("delete_broker",), _delete_broker),
     (1, ("add_broker",), _add_broker),
+    (2, ("drain_broker",), _drain_broker),
+    (3, ("remove_broker",), _remove_broker),
     (1, ("add_voter", "remove_voter"), _change_voters),
 )
 """How often an operation is drawn, what it is, and how its arguments are drawn."""
 OPERATIONS = tuple(dict.fromkeys(name for _, names, _ in MENU for name in names))
 """Every operation by name."""
-EVERYWHERE = frozenset(OPERATIONS) - {"delete_broker", "add_broker", "add_voter", "remove_voter"}
+OTHER_BROKERS = frozenset({"add_broker", "drain_broker", "remove_broker"})
+"""What a cluster can be asked for whose brokers may come and go."""
+OTHER_VOTERS = frozenset({"add_voter", "remove_voter"})
+"""What a cluster can be asked for whose voters may change."""
+EVERYWHERE = frozenset(OPERATIONS) - OTHER_BROKERS - OTHER_VOTERS - {"delete_broker"}
 """What every cluster of Kafka's kind can be asked for."""
 
 
 def present(view: View, layout: Layout) -> Layout:
-    """The layout in which a spare that was ever started is a node like any other."""
-    slots = (replace(s, spare=False) if s.name in view.newest else s for s in layout.slots)
+    """The layout in which a spare that was ever started is a node like any other, and a broker that
+    was removed is a spare."""
+    kafka = view.of(KafkaView)
+    slots = (
+        replace(s, spare=(s.spare and s.name not in view.newest) or kafka.has_left(s.name, view))
+        for s in layout.slots
+    )
     return replace(layout, slots=tuple(slots))
 
 
@@ -176,7 +238,7 @@ def concerned(
         return [name for node, name in controllers.items() if node == asked]
     if operation == "create_topic":
         return [name for node, name in controllers.items() if node == kafka.active_controller]
-    if operation in ("add_broker", "delete_broker"):
+    if operation in OTHER_BROKERS | {"delete_broker"}:
         return [name for node, name in brokers.items() if node == arguments.get("broker")]
     topic, partition = arguments.get("topic"), arguments.get("partition")
     held = [

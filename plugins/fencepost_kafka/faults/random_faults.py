@@ -374,7 +374,8 @@ class KafkaFaultChooser:
                 found = ask(random, moment.view, moment.layout)
                 if found is None or found[0] not in offered & self.administration:
                     return None
-                return administration.asks(*found, moment.view, moment.layout)
+                asks = administration.asks(*found, moment.view, moment.layout)
+                return None if self._situation(moment).stays(asks) else asks
         raise AssertionError("the weights were drawn from")
 
     def _checked(

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from fencepost import Layout, Moment, Planned, Slot, View, kind_name
+from fencepost import Administration, Layout, Moment, Planned, Slot, View, kind_name
 from fencepost_kafka.events import BrokerStateChanged
 from fencepost_kafka.faults.administration import TOPIC_PREFIX
 from fencepost_kafka.recovery import in_quorum, voters
-from fencepost_kafka.view import KafkaView
+from fencepost_kafka.view import REMOVE_BROKER, KafkaView
 from fencepost_kafka.vocabulary import Role, Timing
 
 _LINKS = frozenset({"cut", "partition", "isolate", "cut_from_controllers", "slow_link"})
@@ -105,6 +105,13 @@ class Situation:
             self.runs(name) and name in under and bearable.issuperset(under[name])
             for name in planned.victims & self.moment.affected
         )
+
+    def stays(self, asked: Administration) -> bool:
+        """Whether a broker that is to be removed would not end as it is asked to, or would be
+        started again by the heal of a fault."""
+        if asked.operation != REMOVE_BROKER:
+            return False
+        return bool(asked.victims & (self.moment.affected | self.starting)) or not self.gives_leave
 
     @property
     def gives_leave(self) -> bool:

@@ -9,10 +9,12 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    Administered,
     Cause,
     ClusterRecovered,
     Event,
     Evidence,
+    Excused,
     Exercised,
     FaultHealed,
     Finding,
@@ -37,6 +39,7 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.active_faults import DUPLICATES, slot_of
 from fencepost_kafka.committed import Brokers, Partitions
+from fencepost_kafka.view import REMOVE_BROKER
 from fencepost_suites.availability.overdue import Overdue, judged
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Surroundings
 from fencepost_suites.common.keys import NOTHING, whole_run
@@ -60,6 +63,8 @@ class _Healing:
     """The topics that are being deleted."""
     known: set[str] = field(default_factory=set)
     """The slots in which a node has run, without duplicates."""
+    removed: set[str] = field(default_factory=set)
+    """The slots of brokers that an administrator removes for good, by the harness's word."""
     quiet_ns: int | None = None
     """Since when no fault has acted, and every node has run; None: that is not so."""
     healed: Cause | None = None
@@ -72,9 +77,16 @@ class _Healing:
     over: bool = False
 
     def quiet(self) -> bool:
-        """Whether no fault acts and every node runs, once."""
-        running = self.around.living.keys()
-        return not self.around.faults.now and self.known == set(running)
+        """Whether no fault acts and every node runs, once, but those that were removed for good."""
+        running = set(self.around.living)
+        return not self.around.faults.now and self.known - (self.removed - running) == running
+
+    def gone(self) -> frozenset[int]:
+        """The brokers that were removed for good, and run no more."""
+        if not self.removed:
+            return frozenset()
+        slots = self.removed - self.around.living.keys()
+        return frozenset(n for slot, n in self.around.brokers.items() if slot in slots)
 
     def stored(self, body: PartitionCommitted, ref: Cause) -> None:
         """Applies a partition's record, which an event has."""
@@ -88,9 +100,24 @@ class _Healing:
         elif before is not None and not before.isr and before.eligible:
             self.cleared[place] = body.offset, ref
 
+    def kept(self) -> str:
+        """The first place that a broker kept which was removed for good, in words; empty if there
+        is none."""
+        gone = self.gone()
+        for place, one in self.partitions.newest.items():
+            lost = sorted(gone.intersection(one.replicas)) if one.topic not in self.marked else ()
+            if lost:
+                return (
+                    f"broker {lost[0]} was removed for good, and was a replica of "
+                    f"{place[0]}-{place[1]} still"
+                )
+        return ""
+
     def lacks(self) -> tuple[str, tuple[Cause, ...]]:
         """The first thing that the cluster lacks by committed metadata, and the event that leaves
-        it so, if one is known; empty if the cluster is whole."""
+        it so, if one is known; empty if the cluster is whole, but for the places of brokers that
+        were removed for good."""
+        gone = self.gone()
         fenced = (b for b, one in self.brokers.newest.items() if one.fenced)
         for broker in fenced:
             if self.around.slots(broker):
@@ -99,7 +126,7 @@ class _Healing:
                 return f"broker {broker} is fenced{why}", () if ref is None else (ref,)
         for place, one in self.partitions.newest.items():
             name = f"{place[0]}-{place[1]}"
-            if one.topic in self.marked:
+            if one.topic in self.marked or (one.isr and gone.issuperset(one.isr)):
                 continue
             if not self.around.slots(one.leader) and place in self.cleared:
                 offset, ref = self.cleared[place]
@@ -109,7 +136,7 @@ class _Healing:
                 return f"{name} has no live leader", ()
             if one.adding or one.removing:
                 continue  # its replicas change, so the ISR need not have all of them
-            if set(one.isr) != set(one.replicas):
+            if set(one.isr) - gone != set(one.replicas) - gone:
                 return f"the ISR of {name} is {list(one.isr)} of {list(one.replicas)}", ()
         return "", ()
 
@@ -119,7 +146,8 @@ class RecoversInTime(Struct, frozen=True):
     """AVAIL-recovered. Judged by committed metadata: every live broker is unfenced, and every
     partition has a live leader and all its replicas in the ISR, at some time between the last
     healing and the end of the bound. The bound counts anew from each fault and each end or start of
-    a node. Exercised if something was lacking after a fault. If the harness reports that the
+    a node. A broker that an administrator removed for good is awaited no more, and its places are
+    excused. Exercised if something was lacking after a fault. If the harness reports that the
     cluster has not recovered, that breaks the promise as well."""
 
     clause: str = "AVAIL-recovered"
@@ -171,10 +199,13 @@ class RecoversInTime(Struct, frozen=True):
         slot = ""
         if isinstance(body, ProcessSpawned):
             slot = body.slot
+            state.removed.discard(slot)
             if slot in around.nodes() and not slot.endswith(DUPLICATES):
                 state.known.add(slot)
         elif isinstance(body, ProcessExited):
             slot = slot_of(body.ended)
+        elif isinstance(body, Administered) and body.operation == REMOVE_BROKER:
+            state.removed.update(body.targets)
         elif isinstance(body, FaultHealed):
             state.healed, state.late = event.ref, False
         elif disturbance is None or isinstance(body, ControllerElected | ControllerResigned):
@@ -193,7 +224,10 @@ class RecoversInTime(Struct, frozen=True):
         if state.quiet_ns is None:
             return NOTHING
         was, state.broken, state.healed, state.late = state.broken, False, None, False
-        return (Exercised(event.ref, Evidence.PEER),) if was and state.bounds else NOTHING
+        if not (was and state.bounds):
+            return NOTHING
+        kept = state.kept()
+        return (Excused(event.ref, kept) if kept else Exercised(event.ref, Evidence.PEER),)
 
     def _late(self, state: _Healing, at_ns: int) -> None:
         """Takes note of what the cluster still lacks when the bound is over."""

@@ -140,6 +140,20 @@ def test_a_reassignment_that_replaces_another_may_end_with_the_same_record(
     assert verdict(h, "KR-21").verdict is outcome
 
 
+@pytest.mark.parametrize(
+    ("drained", "outcome"), [(0, Outcome.NOT_EXERCISED), (1, Outcome.VIOLATED)]
+)
+def test_a_broker_that_is_drained_replaces_a_reassignment(drained: int, outcome: Outcome) -> None:
+    h = moving()
+    arguments = {"broker": 3, "moves": [["orders", drained, [1, 2]]]}
+    asked = Administered(
+        operation="drain_broker", arguments=json.dumps(arguments), targets=("broker-3",)
+    )
+    h.add("harness", asked)
+    partition(h, 12, (1, 2), (1, 2))
+    assert verdict(h, "KR-21").verdict is outcome
+
+
 def test_a_topic_that_is_deleted_while_it_moves_decides_nothing_for_kr_21() -> None:
     h = moving()
     deletes(h, 12)

@@ -120,6 +120,14 @@ class Story:
         )
         self.h.add(HARNESS, body)
 
+    def remove(self, broker: int) -> None:
+        """An administrator removes a broker for good: it is asked to stop, and ends."""
+        slot = f"broker-{broker}"
+        arguments = f'{{"broker":{broker}}}'
+        body = Administered(operation="remove_broker", arguments=arguments, targets=(slot,))
+        self.h.add(HARNESS, body)
+        self.h.add(HARNESS, ended(f"{slot}#{self._number[slot]}"))
+
     def accept(
         self, api: Literal["AddRaftVoter", "RemoveRaftVoter"], controller: int, *, error: str = ""
     ) -> None:

@@ -250,6 +250,59 @@ def test_while_a_node_is_down_nothing_is_owed(slot: str) -> None:
     assert recovered(story.after(LATE_MS)).verdict is Outcome.VIOLATED
 
 
+def four() -> Story:
+    """A cluster of four brokers, of which the last one has no partition."""
+    story = Story()
+    story.spawn("broker-4")
+    story.broker(4)
+    return story
+
+
+@pytest.mark.parametrize("deleted", [True, False])
+def test_a_broker_that_was_removed_for_good_is_not_awaited(deleted: bool) -> None:
+    story = four()
+    story.remove(4)
+    if deleted:
+        story.h.add(CONTROLLER, BrokerDeleted(offset=story.offset(), broker_id=4))
+    assert recovered(healed(LATE_MS, story)).verdict is Outcome.VIOLATED
+
+
+def test_a_broker_that_was_removed_and_added_again_is_awaited_when_it_is_down() -> None:
+    story = four()
+    story.remove(4)
+    story.spawn("broker-4")
+    story.die("broker-4")
+    assert recovered(healed(LATE_MS, story)).verdict is Outcome.NOT_EXERCISED
+    story.spawn("broker-4")
+    assert recovered(story.after(LATE_MS)).verdict is Outcome.VIOLATED
+
+
+def test_a_replica_of_a_broker_that_was_removed_is_excused_and_no_other_one() -> None:
+    """It may have been placed there while the broker was asked to stop."""
+    story = four()
+    story.remove(4)
+    healed(100, story)
+    story.partition(2, (2, 3), replicas=(2, 3, 4))
+    found = recovered(story.after(LATE_MS))
+    assert (found.verdict, found.excused) == (Outcome.NOT_EXERCISED, 1)
+    story.partition(2, (2,), replicas=(2, 3, 4))
+    story.fault("pause-2", "broker-3#1")
+    story.heal("pause-2")
+    assert recovered(story.after(LATE_MS)).verdict is Outcome.VIOLATED
+
+
+def test_a_partition_whose_last_member_was_removed_has_no_leader_and_is_excused() -> None:
+    story = four()
+    story.remove(4)
+    healed(100, story)
+    story.partition(-1, (4,), replicas=(2, 3, 4))
+    assert recovered(story.after(LATE_MS)).excused == 1
+    story.partition(-1, (3,), replicas=(2, 3, 4))
+    story.fault("pause-2", "broker-3#1")
+    story.heal("pause-2")
+    assert recovered(story.after(LATE_MS)).verdict is Outcome.VIOLATED
+
+
 def test_while_a_duplicate_runs_nothing_is_owed() -> None:
     story = Story()
     story.spawn("broker-3-duplicate")

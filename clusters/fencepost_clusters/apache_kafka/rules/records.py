@@ -34,6 +34,12 @@ from fencepost_kafka import (
 from fencepost_kafka.committed import Partitions
 
 
+class _Drain(Struct, frozen=True):
+    """The arguments of that operation: each partition with its new replicas."""
+
+    moves: tuple[tuple[str, int, tuple[int, ...]], ...]
+
+
 class _Reassign(Struct, frozen=True):
     """The arguments of that operation."""
 
@@ -58,6 +64,10 @@ class _Records:
         if body.operation == "reassign":
             asked = msgspec.json.decode(body.arguments, type=_Reassign)
             self.wanted[asked.topic, asked.partition] = frozenset(asked.replicas)
+        elif body.operation == "drain_broker":
+            drained = msgspec.json.decode(body.arguments, type=_Drain)
+            for topic, partition, replicas in drained.moves:
+                self.wanted[topic, partition] = frozenset(replicas)
 
 
 @final
