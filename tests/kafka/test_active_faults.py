@@ -73,3 +73,27 @@ def test_a_healed_fault_affects_nothing() -> None:
     found = isolated_third()
     assert found.take(h.events()[0]) is not None
     assert not found.on(B1, B3)
+
+
+@pytest.mark.parametrize(("first", "last"), [("slow_link-1", "cut-2"), ("cut-2", "slow_link-1")])
+def test_the_end_of_one_of_two_faults_of_a_link_does_not_end_the_other(
+    first: str, last: str
+) -> None:
+    found, h = ActiveFaults(), HistoryBuilder()
+    for fault_id in ("slow_link-1", "cut-2"):
+        body = FaultInjected(
+            fault_id=fault_id,
+            fault=fault_id.partition("-")[0],
+            targets=("broker-1", "broker-2"),
+            receipt=True,
+            evidence="",
+            directions=("broker-1 -> broker-2", "broker-2 -> broker-1"),
+        )
+        h.add("harness", body)
+    for fault_id in (first, last):
+        h.add("harness", FaultHealed(fault_id=fault_id, receipt=True, evidence=""))
+    reasons = []
+    for event in h.events():
+        found.take(event)
+        reasons.append(found.on(B1, B2).partition(" ")[0])
+    assert reasons == ["slow_link-1", "slow_link-1", last, ""]

@@ -47,6 +47,7 @@ class Active:
         self.victims = victims
         """The names of the slots that it is aimed at."""
         self.targets = injected.targets
+        self.directions = injected.directions
         self.receipt = injected.receipt
         self._heal = heal
         self._measure = measure
@@ -226,6 +227,15 @@ class Faults:
             if not one.healed:
                 for name in one.victims:
                     found.setdefault(name, []).append(one.fault_id.rpartition("-")[0])
+        return found
+
+    def upon(self) -> Mapping[tuple[str, str], Collection[str]]:
+        """The directions that faults of links affect which are not healed, with the names of the
+        faults."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for one in self._active:
+            for pair in () if one.healed else one.directions:
+                found.setdefault(pair, []).append(one.fault_id.rpartition("-")[0])
         return found
 
     def met(self) -> Mapping[str, Mapping[str, int]]:

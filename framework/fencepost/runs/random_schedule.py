@@ -269,6 +269,7 @@ class _Conductor:
             affected=affected,
             mending=still,
             under=faults.under(),
+            upon=faults.upon(),
         )
         found = [self.chooser.draw(self.random, moment) for _ in range(CANDIDATES)]
         able = [one for one in found if one is not None and self._may(one)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from random import Random  # noqa: TID251 - a seeded stream is passed in
 from typing import final
 
-from fencepost import Administration, Moment, Planned
+from fencepost import Administration, Cut, Moment, Planned, one_way, two_way
 from fencepost_kafka.faults import administration
 from fencepost_kafka.faults.draw import Draw as _Draw
 from fencepost_kafka.faults.situation import Servers, Situation
@@ -22,14 +22,14 @@ def _cut_from_controllers(d: _Draw) -> Planned | None:
     if not d.names(Role.CONTROLLER):
         return None
     broker = d.broker()
-    ends = [broker, *d.names(Role.CONTROLLER)]
-    return _cut("cut_from_controllers", {"broker": broker}, d.around_lease(), [broker], ends)
+    cut = two_way([broker], d.names(Role.CONTROLLER))
+    return _cut("cut_from_controllers", {"broker": broker}, d.around_lease(), [broker], cut)
 
 
 def _isolate(d: _Draw) -> Planned:
     node = d.node()
-    ends = [*d.names(Role.CONTROLLER), *d.names(Role.BROKER)]
-    return _cut("isolate", {"node": node}, d.around_lease(), [node], ends)
+    cut = two_way([node], [*d.names(Role.CONTROLLER), *d.names(Role.BROKER)])
+    return _cut("isolate", {"node": node}, d.around_lease(), [node], cut)
 
 
 def _partition_controllers(d: _Draw) -> Planned | None:
@@ -38,14 +38,14 @@ def _partition_controllers(d: _Draw) -> Planned | None:
     node = d.controller()
     others = [name for name in d.names(Role.CONTROLLER) if name != node]
     arguments = {"left": node, "right": others}
-    return _cut("partition", arguments, d.around_lease(), [node], [node, *others])
+    return _cut("partition", arguments, d.around_lease(), [node], two_way([node], others))
 
 
 def _partition_brokers(d: _Draw) -> Planned:
     left = d.broker()
     right = d.another(left, Role.BROKER)
-    both = [left, right]
-    return _cut("partition", {"left": left, "right": right}, d.around_lease(), both, both)
+    arguments, cut = {"left": left, "right": right}, two_way([left], [right])
+    return _cut("partition", arguments, d.around_lease(), [left, right], cut)
 
 
 def _cut_one_way(d: _Draw) -> Planned:
@@ -59,7 +59,7 @@ def _cut_one_way(d: _Draw) -> Planned:
     if d.random.random() < 0.5:
         source, target = target, source
     arguments = {"sources": source, "targets": target}
-    return _cut("cut", arguments, d.around_lease(), [source, target], [source, target])
+    return _cut("cut", arguments, d.around_lease(), [source, target], one_way([source], [target]))
 
 
 def _kill(d: _Draw) -> Planned:
@@ -109,16 +109,15 @@ def _cut_clients(d: _Draw) -> Planned | None:
     clients = sorted(d.situation.clients)
     if not clients:
         return None
-    ends = [broker, *clients]
     match d.between(0, 2):
         case 0:
             arguments = {"sources": clients, "targets": broker}
-            return _cut("cut", arguments, d.around_lease(), [broker], ends)
+            return _cut("cut", arguments, d.around_lease(), [broker], one_way(clients, [broker]))
         case 1:
             arguments = {"sources": broker, "targets": clients}
-            return _cut("cut", arguments, d.around_lease(), [broker], ends)
+            return _cut("cut", arguments, d.around_lease(), [broker], one_way([broker], clients))
     arguments = {"left": broker, "right": clients}
-    return _cut("partition", arguments, d.around_lease(), [broker], ends)
+    return _cut("partition", arguments, d.around_lease(), [broker], two_way([broker], clients))
 
 
 def _wipe_disk(d: _Draw) -> Planned:
@@ -178,7 +177,8 @@ def _slow(d: _Draw) -> Planned | None:
     source, target = pair
     latency_ms = d.between(20, 200)
     arguments = {"sources": source, "targets": target, "latency_ms": latency_ms}
-    return _cut("slow_link", arguments, d.around_lease(), [source, target], [source, target])
+    both = [source, target]
+    return _cut("slow_link", arguments, d.around_lease(), both, two_way([source], [target]))
 
 
 def _hold(d: _Draw) -> Planned | None:
@@ -195,7 +195,7 @@ def _hold(d: _Draw) -> Planned | None:
         **d.fate(),
     }
     for_ms = max(_FETCHED_WITHIN_MS, d.around_lease())
-    return _cut("hold", arguments, for_ms, [source, target], [source, target])
+    return _cut("hold", arguments, for_ms, pair, one_way([source], [target]))
 
 
 def _hold_command(d: _Draw) -> Planned:
@@ -239,7 +239,7 @@ def _hold_at_restart(
         **d.fate(),
     }
     for_ms = max(_RESTARTED_WITHIN_MS, d.around_lease())
-    held = _cut("hold", arguments, for_ms, ends, ends)
+    held = _cut("hold", arguments, for_ms, ends, one_way([source], [target]))
     restarted = _planned(restart, {"node": broker}, d.between(0, 1_000), broker)
     return replace(held, alone=True, then=restarted)
 
@@ -247,7 +247,7 @@ def _hold_at_restart(
 def _cut_from_servers(d: _Draw) -> Planned:
     broker, servers = d.broker(), sorted(d.situation.servers)
     arguments = {"left": broker, "right": servers}
-    return _cut("partition", arguments, d.around_lease(), [broker], [broker, *servers])
+    return _cut("partition", arguments, d.around_lease(), [broker], two_way([broker], servers))
 
 
 def _kill_server(d: _Draw) -> Planned:
@@ -263,7 +263,7 @@ def _pause_server(d: _Draw) -> Planned:
 def _slow_server(d: _Draw) -> Planned:
     broker, server = d.broker(), d.one(sorted(d.situation.servers))
     arguments = {"sources": broker, "targets": server, "latency_ms": d.between(20, 200)}
-    return _cut("slow_link", arguments, d.around_lease(), [broker], [broker, server])
+    return _cut("slow_link", arguments, d.around_lease(), [broker], two_way([broker], [server]))
 
 
 def _planned(fault: str, arguments: Mapping[str, object], for_ms: int, *victims: str) -> Planned:
@@ -275,9 +275,10 @@ def _cut(
     arguments: Mapping[str, object],
     for_ms: int,
     victims: Sequence[str],
-    ends: Sequence[str],
+    directions: Cut,
 ) -> Planned:
-    return Planned(fault, arguments, for_ms, frozenset(victims), ends=frozenset(ends))
+    ends = frozenset(name for pair in directions for name in pair)
+    return Planned(fault, arguments, for_ms, frozenset(victims), ends=ends, directions=directions)
 
 
 Row = tuple[int, str, Callable[[_Draw], Planned | None]]

@@ -9,19 +9,20 @@ from typing import final
 from fencepost import Administration, Layout, Moment, Planned, Slot, View, kind_name
 from fencepost_kafka.events import BrokerStateChanged
 from fencepost_kafka.faults.administration import TOPIC_PREFIX
+from fencepost_kafka.faults.overlaps import OF_LINKS, shows
 from fencepost_kafka.recovery import in_quorum, voters
 from fencepost_kafka.view import REMOVE_BROKER, KafkaView
 from fencepost_kafka.vocabulary import Role, Timing
 
-_LINKS = frozenset({"cut", "partition", "isolate", "cut_from_controllers", "slow_link"})
 _DISKS = frozenset({"wipe_disk", "damage_disk", "lose_power"})
 AGAIN: Mapping[str, frozenset[str]] = {
-    "kill": _LINKS | _DISKS | {"pause", "duplicate_id", "kill", "terminate"},
-    "pause": _LINKS | _DISKS | {"duplicate_id", "kill", "terminate"},
+    **dict.fromkeys(OF_LINKS, OF_LINKS),
+    "kill": OF_LINKS | _DISKS | {"pause", "duplicate_id", "kill", "terminate"},
+    "pause": OF_LINKS | _DISKS | {"duplicate_id", "kill", "terminate"},
     "terminate": frozenset({"slow_link", "duplicate_id", "kill", "terminate"}),
 }
-"""Which faults may strike a node again, and under which others. No measurement tells a second fault
-of links from the first. A fault that ended a process is listed since the next one may run
+"""Which faults may strike a node again, and under which others. Whether a second fault of links
+shows is for `overlaps`. A fault that ended a process is listed since the next one may run
 already."""
 _INTERNAL = "_"
 """How the names of internal topics begin."""
@@ -83,25 +84,22 @@ class Situation:
             return True
         if planned.ends and planned.victims & self.moment.mending:
             return True
-        if planned.ends & self.clients:
-            return not planned.victims <= self.used
         if planned.ends & self.servers:
             running = {name for name in planned.ends & self.servers if self.runs(name)}
-            return not running or not running <= self.serving
-        if planned.ends and self.servers:
-            return not self.connects(planned)
+            again = any(planned.directions & {pair} for pair in self.moment.upon)
+            return again or not running or not running <= self.serving
         controllers = {slot.name for slot in self.layout.of(Role.CONTROLLER)}
-        if planned.ends & controllers:
-            return not self.asked(Role.CONTROLLER)
-        # A broker that was added may share no partition with another one.
-        return bool(planned.ends) and not any({*pair} <= planned.ends for pair in self.following)
+        if planned.ends & controllers and not self.asked(Role.CONTROLLER):
+            return True
+        upon = self.moment.upon
+        return bool(planned.ends) and not any(shows(planned, one, upon) for one in self.dialled)
 
     def strikes_again(self, planned: Planned) -> bool:
-        """Whether a fault certainly takes effect on victims that other faults affect: processes
-        that run, under faults that leave to this one what it acts on."""
+        """Whether a fault finds what it acts on at victims that other faults affect: processes that
+        run, under faults that leave it to this one."""
         bearable = AGAIN.get(planned.fault, frozenset())
         under = self.moment.under
-        return not planned.ends and all(
+        return all(
             self.runs(name) and name in under and bearable.issuperset(under[name])
             for name in planned.victims & self.moment.affected
         )
@@ -161,15 +159,22 @@ class Situation:
             case _:
                 return bool(planned.ends & self.servers and planned.ends & self.expired)
 
-    def connects(self, planned: Planned) -> bool:
-        """Whether a link that a fault changes is certainly in use, where brokers are controllers: a
-        follower's to its leader, or the active controller's to a broker."""
+    @property
+    def dialled(self) -> Sequence[tuple[str, str]]:
+        """Each pair of a slot, and one that it certainly has a connection to: a follower's to its
+        leader, a client's to a leader, and any node's to the active controller. Where servers keep
+        the metadata it is the active controller that dials brokers. A broker that was added may
+        share no partition with another one."""
         controllers = self.asked(Role.CONTROLLER)
-        commanded = ((c, broker) for c in controllers for broker in self.holding - controllers)
-        return any(
-            {*pair} <= planned.ends and not planned.victims.isdisjoint(pair)
-            for pair in (*self.following, *commanded)
-        )
+        if self.servers:
+            metadata = [(c, b) for c in controllers for b in self.holding - controllers]
+        else:
+            metadata = [(one, c) for c in controllers for one in self.members if one != c]
+        return [
+            *self.following,
+            *((client, broker) for client in self.clients for broker in self.used),
+            *metadata,
+        ]
 
     @property
     def following(self) -> Sequence[tuple[str, str]]:

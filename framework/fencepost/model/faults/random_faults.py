@@ -14,7 +14,7 @@ from random import Random  # noqa: TID251 - a seeded stream is passed in
 from typing import Protocol, runtime_checkable
 
 from fencepost.model.system.shape import Shape
-from fencepost.model.system.topology import Layout, Slot
+from fencepost.model.system.topology import Cut, Layout, Slot
 from fencepost.model.view import View
 
 
@@ -42,6 +42,9 @@ class Planned:
     holding: bool = False
     then: Planned | None = None
     after_ms: int = 0
+    directions: Cut = frozenset()
+    """The (source, target) pairs of slots between which it keeps data from arriving as it should.
+    It need not name pairs that have no link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,8 @@ class Moment:
 
     `offered` are the names of the available operations, faults and others. `affected` are the slots
     that a fault affects now, `under` the names of these faults for each of them, and `mending` the
-    slots whose links were healed so recently that they may not be connected again.
+    slots whose links were healed so recently that they may not be connected again. `upon` are the
+    names of the faults of links that act now, for each direction that they affect.
     """
 
     view: View
@@ -70,6 +74,7 @@ class Moment:
     affected: frozenset[str] = frozenset()
     mending: frozenset[str] = frozenset()
     under: Mapping[str, Collection[str]] = field(default_factory=dict)
+    upon: Mapping[tuple[str, str], Collection[str]] = field(default_factory=dict)
 
 
 class FaultChooser(Protocol):
