@@ -13,6 +13,7 @@ from tests.clusters.apache_kafka.kraft_histories import (
     begun,
     claimed,
     ended,
+    healed,
     injected,
     intruded,
     isolated,
@@ -21,7 +22,7 @@ from tests.clusters.apache_kafka.kraft_histories import (
     verdict,
 )
 
-from fencepost import FaultHealed
+from fencepost import FaultHealed, NodeStarted
 from fencepost.testing import Outcome
 from fencepost_kafka import ControllerElected, ControllerResigned
 
@@ -118,6 +119,57 @@ def test_an_isolated_broker_that_is_fenced_too_late_breaks_kr_02() -> None:
     h.after(BOUND_MS + 1)
     record(h, 20, fenced=True)
     assert "silent for 4.8 s (isolate-1)" in verdict(h, "KR-02").violations[0].message
+
+
+@pytest.mark.parametrize(("heals", "stays"), [("isolate", "partition"), ("partition", "isolate")])
+def test_the_end_of_one_of_two_cuts_does_not_end_a_silence(heals: str, stays: str) -> None:
+    """Each of them keeps every controller from hearing the broker."""
+    h = begun()
+    isolated(h, "broker-1")
+    cut = [pair for one in CONTROLLERS for pair in ((one, "broker-1"), ("broker-1", one))]
+    injected(h, "partition", "broker-1", *CONTROLLERS, cut=cut)
+    h.after(SESSION_MS)
+    healed(h, heals)
+    h.after(BOUND_MS - SESSION_MS + 1)
+    record(h, 20, fenced=True)
+    found = verdict(h, "KR-02")
+    assert f"silent for 4.8 s ({stays}-1)" in found.violations[0].message
+
+
+def test_the_end_of_both_cuts_ends_a_silence() -> None:
+    h = begun()
+    isolated(h, "broker-1")
+    cut = [pair for one in CONTROLLERS for pair in ((one, "broker-1"), ("broker-1", one))]
+    injected(h, "partition", "broker-1", *CONTROLLERS, cut=cut)
+    h.after(SESSION_MS)
+    healed(h, "isolate")
+    healed(h, "partition")
+    h.after(60_000)
+    assert verdict(h, "KR-02").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_pause_of_a_process_does_not_keep_the_next_one_silent() -> None:
+    h = begun()
+    injected(h, "pause", FIRST)
+    ended(h, FIRST)
+    h.add("broker-1#2", NodeStarted(role="broker", node_id=1, incarnation="two", log_end=-1))
+    record(h, 20, fenced=False, incarnation="two")
+    isolated(h, "broker-1")
+    h.after(SESSION_MS)
+    healed(h, "isolate")
+    h.after(60_000)
+    assert verdict(h, "KR-02").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_cut_of_one_controller_under_a_cut_of_all_causes_no_silence() -> None:
+    h = begun()
+    isolated(h, "broker-1")
+    both = ("broker-1", CONTROLLERS[0]), (CONTROLLERS[0], "broker-1")
+    injected(h, "partition", "broker-1", CONTROLLERS[0], cut=both)
+    h.after(SESSION_MS)
+    healed(h, "isolate")
+    h.after(60_000)
+    assert verdict(h, "KR-02").verdict is Outcome.NOT_EXERCISED
 
 
 def test_the_isolation_of_another_broker_gives_no_time_to_fence_a_dead_one() -> None:

@@ -111,6 +111,8 @@ class _Sessions:
     records: dict[int, BrokerCommitted] = field(default_factory=dict)
     incarnations: dict[str, str] = field(default_factory=dict)
     silent: dict[int, _Silence] = field(default_factory=dict)
+    silencing: dict[str, set[str]] = field(default_factory=dict)
+    """The faults that act, each with the brokers' processes that it keeps silent."""
     active: str = ""
     """The active controller's process, if there is one."""
     controllers: set[str] = field(default_factory=set)
@@ -140,9 +142,16 @@ class _Sessions:
         return cut.severs and bool(ways) and ways <= cut.directions
 
     def hears_again(self, fault_id: str) -> None:
-        """Ends the silences that one fault caused."""
+        """Ends the silences that one fault caused, unless another one that still acts goes on with
+        them."""
+        self.silencing.pop(fault_id, None)
         for broker in [b for b, one in self.silent.items() if one.why == fault_id]:
-            del self.silent[broker]
+            process = self.incarnations.get(self.records[broker].incarnation, "")
+            why = next((one for one, silent in self.silencing.items() if process in silent), "")
+            if why:
+                self.silent[broker].why = why
+            else:
+                del self.silent[broker]
 
 
 @final
@@ -244,6 +253,8 @@ class SilentIsFenced:
         silence = state.silent.setdefault(broker, _Silence(event.at_ns, event.ref, why))
         if isinstance(event.body, ProcessExited):
             silence.why = why  # the healing of a fault does not end it
+        else:
+            state.silencing.setdefault(why, set()).add(process)
 
     def _committed(
         self, state: _Sessions, event: Event, body: BrokerCommitted
