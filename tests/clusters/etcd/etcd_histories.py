@@ -1,0 +1,155 @@
+"""Histories of etcd by hand, and the verdicts of its rules on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost_clusters.etcd import rules
+from fencepost_clusters.etcd.clauses import CLAUSES, PLANE
+from fencepost_clusters.etcd.clients.locks import HELD
+from fencepost_clusters.etcd.events import (
+    BecameLeader,
+    LeaderElected,
+    LeaseCompleted,
+    LeaseInvoked,
+    LockCompleted,
+    LockInvoked,
+    RegisterCompleted,
+    RegisterInvoked,
+    StoreCompleted,
+)
+
+A, B = "clients/a#1", "clients/b#1"
+ONE, TWO, THREE = "etcd-1#1", "etcd-2#1", "etcd-3#1"
+
+
+def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
+    known = {one.id: one for one in CLAUSES}
+    return judge(h.events(), rules.ALL, known, h.end(complete), PLANE).verdicts[clause]
+
+
+def violation(h: HistoryBuilder, clause: str) -> str:
+    found = verdict(h, clause)
+    assert found.verdict is Outcome.VIOLATED
+    return found.violations[0].message
+
+
+def holds(h: HistoryBuilder, clause: str) -> bool:
+    return verdict(h, clause).verdict is Outcome.HOLDS
+
+
+def unknown(h: HistoryBuilder, clause: str, complete: bool = True) -> bool:
+    return verdict(h, clause, complete).verdict is Outcome.UNKNOWN
+
+
+def leads(h: HistoryBuilder, process: str, member: str, term: int) -> None:
+    h.add(process, BecameLeader(member=member, term=term))
+
+
+def hears(h: HistoryBuilder, process: str, member: str, leader: str, term: int) -> None:
+    h.add(process, LeaderElected(member=member, leader=leader, term=term))
+
+
+def invoke(h: HistoryBuilder, client: str, operation: str, action: Any, **more: Any) -> None:
+    h.add(
+        client,
+        RegisterInvoked(operation=operation, key="r0", action=action, slot="etcd-1", **more),
+    )
+
+
+def complete(
+    h: HistoryBuilder,
+    client: str,
+    operation: str,
+    action: Any,
+    revision: int,
+    mod_revision: int = -1,
+    value: str = "",
+    **more: Any,
+) -> None:
+    fields: dict[str, Any] = {"outcome": "ok", **more}
+    h.add(
+        client,
+        RegisterCompleted(
+            operation=operation, key="r0", action=action, revision=revision,
+            mod_revision=mod_revision, value=value, **fields,
+        ),
+    )  # fmt: skip
+
+
+def put(h: HistoryBuilder, client: str, name: str, revision: int) -> None:
+    invoke(h, client, name, "put", value=name)
+    complete(
+        h,
+        client,
+        operation=name,
+        action="put",
+        revision=revision,
+        mod_revision=revision,
+        value=name,
+    )
+
+
+def get(h: HistoryBuilder, name: str, revision: int, at: int, value: str, **more: Any) -> None:
+    invoke(h, B, name, "get", **more)
+    complete(
+        h, B, operation=name, action="get", revision=revision, mod_revision=at, value=value, **more
+    )
+
+
+def swap(
+    h: HistoryBuilder, client: str, name: str, expected: int, revision: int, done: bool = True
+) -> None:
+    invoke(h, client, name, "swap", value=name, expected=expected)
+    if done:
+        complete(
+            h,
+            client,
+            operation=name,
+            action="swap",
+            revision=revision,
+            mod_revision=revision,
+            value=name,
+        )
+
+
+def lease(h: HistoryBuilder, client: str, number: int, action: Any, **fields: Any) -> None:
+    name = f"{client}:{number}:{action}"
+    h.add(client, LeaseInvoked(operation=name, lease=number, action=action, slot="etcd-1"))
+    how: dict[str, Any] = {"outcome": "ok", "ttl_s": 2, **fields}
+    h.add(client, LeaseCompleted(operation=name, lease=number, action=action, **how))
+
+
+def take(h: HistoryBuilder, client: str, number: int, **fields: Any) -> None:
+    name = f"{client}:take:{number}:{h.now_ns}"
+    how: dict[str, Any] = {"outcome": "ok", **fields}
+    h.add(
+        client,
+        LockInvoked(operation=name, lock="lock", action="take", lease=number, slot="etcd-1"),
+    )
+    h.add(client, LockCompleted(operation=name, lock="lock", action="take", lease=number, **how))
+
+
+def refused(h: HistoryBuilder, client: str, number: int, holder: int, token: int) -> None:
+    take(
+        h, client, number, outcome="failed", holder_lease=holder, holder_token=token,
+        revision=99, error=HELD,
+    )  # fmt: skip
+
+
+def held_and_abandoned(h: HistoryBuilder) -> None:
+    lease(h, A, 1, "grant")
+    take(h, A, 1, token=5)
+    lease(h, A, 1, "renew")
+
+
+def store(h: HistoryBuilder, client: str, token: int, revision: int = -1, **fields: Any) -> None:
+    how: dict[str, Any] = {"outcome": "ok", **fields}
+    h.add(
+        client,
+        StoreCompleted(
+            operation=f"{client}:{h.now_ns}", store="store", lock="lock", token=token,
+            checked=True, revision=revision, **how,
+        ),
+    )  # fmt: skip

@@ -1,0 +1,65 @@
+"""ETCD-05 and ETCD-06, each against a violation, a near miss and an undecided history."""
+
+from __future__ import annotations
+
+from etcd_histories import A, B, holds, store, take, unknown, violation
+
+from fencepost.testing import HistoryBuilder
+from fencepost_clusters.etcd.clients.locks import OLD_TOKEN
+from fencepost_clusters.etcd.events import LockCompleted, LockInvoked
+
+
+def test_a_token_that_does_not_grow_breaks_etcd_05() -> None:
+    h = HistoryBuilder()
+    take(h, A, 1, token=5)
+    take(h, B, 2, token=4)
+    assert "with token 4, after token 5" in violation(h, "ETCD-05")
+
+
+def test_one_token_for_two_holders_breaks_etcd_05() -> None:
+    h = HistoryBuilder()
+    take(h, A, 1, token=5)
+    take(h, B, 2, token=5)
+    assert "as another did" in violation(h, "ETCD-05")
+
+
+def test_a_take_that_was_recorded_late_keeps_etcd_05() -> None:
+    h = HistoryBuilder()
+    h.add(A, LockInvoked(operation="a", lock="lock", action="take", lease=1, slot="etcd-1"))
+    take(h, B, 2, token=7)
+    h.add(
+        A,
+        LockCompleted(operation="a", lock="lock", action="take", lease=1, outcome="ok", token=5),
+    )
+    take(h, A, 3, token=9)
+    assert holds(h, "ETCD-05")
+
+
+def test_etcd_05_is_undecided_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    take(h, A, 1, token=5)
+    assert unknown(h, "ETCD-05", complete=False)
+
+
+def test_a_write_of_an_old_holder_breaks_etcd_06_in_any_order_of_the_events() -> None:
+    takes = ((B, 7, 20), (A, 5, 21))
+    for order in (takes, takes[::-1]):
+        h = HistoryBuilder()
+        for client, token, revision in order:
+            store(h, client, token, revision)
+        assert "token 5 at revision 21, after one with token 7" in violation(h, "ETCD-06")
+
+
+def test_an_old_holder_that_wrote_before_or_was_refused_keeps_etcd_06() -> None:
+    h = HistoryBuilder()
+    store(h, B, 7, 20)
+    store(h, A, 5, 19)
+    store(h, A, 5, 21, outcome="failed", newer_token=7, error=OLD_TOKEN)
+    assert holds(h, "ETCD-06")
+
+
+def test_etcd_06_is_undecided_if_the_end_of_the_old_holders_write_is_not_known() -> None:
+    h = HistoryBuilder()
+    store(h, B, 7, 20)
+    store(h, A, 5, outcome="unknown", error="timed out")
+    assert unknown(h, "ETCD-06")
