@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
+from fencepost import Event
+from fencepost.testing import Broken, HistoryBuilder, Outcome, Verdict, judge
 from fencepost_clusters.etcd import rules
 from fencepost_clusters.etcd.clauses import CLAUSES, PLANE
 from fencepost_clusters.etcd.clients.locks import HELD
@@ -29,26 +30,34 @@ def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
     return judge(h.events(), rules.ALL, known, h.end(complete), PLANE).verdicts[clause]
 
 
-def violation(h: HistoryBuilder, clause: str) -> str:
+def broken(h: HistoryBuilder, clause: str) -> Broken:
     found = verdict(h, clause)
     assert found.verdict is Outcome.VIOLATED
-    return found.violations[0].message
+    return found.violations[0]
+
+
+def violation(h: HistoryBuilder, clause: str) -> str:
+    return broken(h, clause).message
 
 
 def holds(h: HistoryBuilder, clause: str) -> bool:
     return verdict(h, clause).verdict is Outcome.HOLDS
 
 
+def idle(h: HistoryBuilder, clause: str) -> bool:
+    return verdict(h, clause).verdict is Outcome.NOT_EXERCISED
+
+
 def unknown(h: HistoryBuilder, clause: str, complete: bool = True) -> bool:
     return verdict(h, clause, complete).verdict is Outcome.UNKNOWN
 
 
-def leads(h: HistoryBuilder, process: str, member: str, term: int) -> None:
-    h.add(process, BecameLeader(member=member, term=term))
+def leads(h: HistoryBuilder, process: str, member: str, term: int) -> Event:
+    return h.add(process, BecameLeader(member=member, term=term))
 
 
-def hears(h: HistoryBuilder, process: str, member: str, leader: str, term: int) -> None:
-    h.add(process, LeaderElected(member=member, leader=leader, term=term))
+def hears(h: HistoryBuilder, process: str, member: str, leader: str, term: int) -> Event:
+    return h.add(process, LeaderElected(member=member, leader=leader, term=term))
 
 
 def invoke(h: HistoryBuilder, client: str, operation: str, action: Any, **more: Any) -> None:

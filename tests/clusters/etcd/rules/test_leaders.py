@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from etcd_histories import ONE, THREE, TWO, hears, leads, unknown, verdict, violation
+from etcd_histories import ONE, THREE, TWO, broken, hears, leads, unknown, verdict, violation
 
 from fencepost import Evidence
 from fencepost.testing import HistoryBuilder, Outcome
@@ -26,7 +26,35 @@ def test_two_processes_of_one_member_that_lead_a_term_break_etcd_01() -> None:
     h = HistoryBuilder()
     leads(h, ONE, "a1", 2)
     leads(h, "etcd-1-duplicate#1", "a1", 2)
-    assert "etcd-1-duplicate#1 leads" in violation(h, "ETCD-01")
+    message = "etcd-1-duplicate#1 leads in term 2, in which etcd-1#1 leads"
+    assert violation(h, "ETCD-01") == message
+
+
+def test_peers_that_name_two_leaders_of_one_term_break_etcd_01() -> None:
+    h = HistoryBuilder()
+    first = hears(h, TWO, "b2", "a1", 2)
+    hears(h, THREE, "c3", "b2", 2)
+    found = broken(h, "ETCD-01")
+    assert found.message == "etcd-3#1 names b2 as leader in term 2, in which a1 leads"
+    assert found.because == (first.ref,)
+
+
+def test_the_first_event_that_names_the_leader_is_the_proof() -> None:
+    h = HistoryBuilder()
+    first = leads(h, ONE, "a1", 2)
+    hears(h, TWO, "b2", "a1", 2)
+    leads(h, THREE, "c3", 2)
+    assert broken(h, "ETCD-01").because == (first.ref,)
+
+
+def test_a_leader_that_names_itself_is_evidence_by_itself_and_a_peer_by_a_peer() -> None:
+    for process, member, evidence in ((ONE, "a1", Evidence.SELF), (TWO, "b2", Evidence.PEER)):
+        h = HistoryBuilder()
+        hears(h, process, member, "a1", 2)
+        assert verdict(h, "ETCD-01").evidence is evidence
+    h = HistoryBuilder()
+    leads(h, ONE, "a1", 2)
+    assert verdict(h, "ETCD-01").evidence is Evidence.SELF
 
 
 def test_leaders_of_different_terms_at_one_time_keep_etcd_01() -> None:
