@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from fencepost import FaultInjected, ProcessSpawned
 from fencepost_kafka import PartitionCommitted, TopicCommitted
-from fencepost_kafka.active_faults import slot_of
+from fencepost_kafka.active_faults import DUPLICATES, slot_of
 from fencepost_suites.common.keys import HARMS_DISK
 
 Place = tuple[str, int]
@@ -37,6 +37,11 @@ class Forfeits:
         self._records: dict[Place, PartitionCommitted] = {}
         self._harmed: dict[Place, dict[int, str]] = {}
         """partition -> the members of its ISR whose disk was harmed, and the fault that did it."""
+        self._down: dict[int, str] = {}
+        """The brokers whose disk was harmed and that have had no process since, and the fault. One
+        joins an ISR only by a record of before, which a node replays late."""
+        self._deleted_at: dict[str, int] = {}
+        """topic -> the offset of the newest record of a deletion."""
 
     def take(self, body: Any) -> Sequence[tuple[Place, str]]:
         """Applies an event. Returns the partitions that it forfeits, each with the reason."""
@@ -46,28 +51,38 @@ class Forfeits:
             case FaultInjected(fault=fault) if fault in _HARMS:
                 slots = {slot_of(target) for target in body.targets}
                 brokers = frozenset(self._ids[slot] for slot in slots & self._ids.keys())
+                self._down |= dict.fromkeys(sorted(brokers), body.fault_id)
                 return self._harm(brokers, body.fault_id)
             case ProcessSpawned(role=role) if "broker" in role:
                 self._ids[body.slot] = body.node_id
+                if not body.slot.endswith(DUPLICATES):
+                    self._down.pop(body.node_id, None)
             case TopicCommitted(deleted=True):
-                for place in [one for one in self._records if one[0] == body.topic]:
-                    if body.offset > self._records[place].offset:
-                        del self._records[place]
-                        self._harmed.pop(place, None)
+                self._forget(body)
         return ()
+
+    def _forget(self, body: TopicCommitted) -> None:
+        """A topic is deleted, with what was recorded of it before."""
+        known = self._deleted_at.get(body.topic, -1)
+        self._deleted_at[body.topic] = max(known, body.offset)
+        for place in [one for one in self._records if one[0] == body.topic]:
+            if body.offset > self._records[place].offset:
+                del self._records[place]
+                self._harmed.pop(place, None)
 
     def _committed(self, body: PartitionCommitted) -> Sequence[tuple[Place, str]]:
         place = body.topic, body.partition
         known = self._records.get(place)
-        if known is not None and body.offset <= known.offset:
+        newest = self._deleted_at.get(body.topic, -1) if known is None else known.offset
+        if body.offset <= newest:
             return ()
         self._records[place] = body
-        harmed = self._harmed.get(place)
-        if not harmed:
+        if known is None:
             return ()
-        stayed = set(body.isr).intersection(known.isr if known is not None else ())
-        self._harmed[place] = {one: fault for one, fault in harmed.items() if one in stayed}
-        return self._forfeited(place)
+        stayed = {one: by for one, by in self._harmed.get(place, {}).items() if one in known.isr}
+        harmed = {one: by for one, by in (self._down | stayed).items() if one in body.isr}
+        self._harmed[place] = harmed
+        return self._forfeited(place) if harmed else ()
 
     def _harm(self, brokers: frozenset[int], fault_id: str) -> Sequence[tuple[Place, str]]:
         found: list[tuple[Place, str]] = []

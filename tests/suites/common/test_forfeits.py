@@ -105,6 +105,7 @@ def test_an_isr_that_shrinks_to_what_lost_its_disk_is_forfeited() -> None:
 def test_a_member_that_has_joined_again_has_the_messages() -> None:
     h = strikes(begun(1, 3), "wipe_disk", "broker-3")
     partition(h, 11, leader=1, epoch=2, isr=(1,))
+    spawned(h, "broker-3", 3)
     partition(h, 12, leader=1, epoch=3, isr=(1, 3))
     partition(h, 13, leader=3, epoch=4, isr=(3,))
     assert forfeited(h) == []
@@ -124,6 +125,21 @@ def test_a_topic_that_is_made_again_has_its_messages_on_the_disk_as_it_is() -> N
     h.add(B1, TopicCommitted(offset=11, topic="orders", topic_id="a", deleted=True))
     assert forfeited(h) == []
     strikes(h, "wipe_disk", "broker-3", number=2)
+    assert len(forfeited(h)) == 1
+
+
+def test_a_record_of_a_deleted_topic_that_is_replayed_late_forfeits_nothing() -> None:
+    h = begun(1, 3)
+    h.add(CONTROLLER, TopicCommitted(offset=11, topic="orders", topic_id="a", deleted=True))
+    partition(h, 10, leader=3, epoch=2, isr=(3,), process=B2)
+    assert forfeited(strikes(h, "wipe_disk", "broker-3")) == []
+
+
+def test_a_member_whose_joining_is_replayed_after_its_disk_was_harmed_has_no_messages() -> None:
+    """It has had no process since, so it joined before."""
+    h = strikes(begun(1), "wipe_disk", "broker-3")
+    partition(h, 11, leader=1, epoch=1, isr=(1, 3))
+    strikes(h, "wipe_disk", "broker-1", number=2)
     assert len(forfeited(h)) == 1
 
 
