@@ -143,12 +143,13 @@ class _Searches:
         if one.leader in self.out:
             spans.append((self.out[one.leader], one.to_ns))
         spans += self._cut(one)
-        out_ns, counted_ns = 0, one.from_ns
-        for began_ns, ended_ns in sorted(spans):
-            since_ns, counted_ns = max(began_ns, counted_ns), max(ended_ns, counted_ns)
-            out_ns += max(0, min(one.to_ns, ended_ns) - since_ns)
-        stalled_ns = end.stalled_ns(one.from_ns, one.to_ns, one.leader)
-        return one.to_ns - one.from_ns - max(out_ns, stalled_ns)
+        served_ns, at_ns = 0, one.from_ns
+        for began_ns, ended_ns in (*sorted(spans), (one.to_ns, one.to_ns)):
+            until_ns = min(began_ns, one.to_ns)
+            if until_ns > at_ns:
+                served_ns += until_ns - at_ns - end.stalled_ns(at_ns, until_ns, one.leader)
+            at_ns = max(at_ns, ended_ns)
+        return served_ns
 
 
 @final

@@ -166,6 +166,20 @@ def test_a_leader_that_stood_still_was_not_to_be_found() -> None:
     assert verdict(h, "RP-11").verdict is not Outcome.VIOLATED
 
 
+def test_a_leader_that_stood_still_and_then_was_not_active_was_not_to_be_found() -> None:
+    """RP-11: it served for 6 s of 21, and neither was for that long."""
+    h = HistoryBuilder()
+    lead(h, B1, 1)
+    h.add(CLIENT, ProduceInvoked(operation="op-1", topic="orders", partition=0, acks=-1))
+    h.after(10_000).add(B1, Stalled(stalled_ns=7_000_000_000))
+    turn(h, "FENCED")
+    h.after(8_000)
+    turn(h, "ACTIVE")
+    h.after(3_000)
+    h.add(B1, LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="metadata"))
+    assert verdict(h, "RP-11").verdict is not Outcome.VIOLATED
+
+
 def test_a_leader_that_was_not_active_was_not_to_be_found() -> None:
     """RP-11."""
     h = HistoryBuilder()
