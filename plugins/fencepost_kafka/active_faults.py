@@ -24,6 +24,8 @@ _CUTS = frozenset(
     }
 )
 """The faults of links that let no data pass. Others delay it, or take single messages."""
+LOSES_DATA: frozenset[str] = frozenset({"wipe_disk", "damage_disk", "lose_power"})
+"""The faults after which a disk may have less than what was written to it."""
 
 
 class ActiveFault(Struct, frozen=True):

@@ -9,13 +9,19 @@ from typing import Any
 
 from msgspec import Struct
 
-from fencepost import Administered, Event, ProcessExited, ProcessSpawned, View
+from fencepost import Administered, Event, FaultInjected, ProcessExited, ProcessSpawned, View
 from fencepost_kafka import events as e
+from fencepost_kafka.active_faults import LOSES_DATA, slot_of
 
 TopicPartition = tuple[str, int]
 """A topic's name and a partition's number."""
 REMOVE_BROKER = "remove_broker"
 """The operation of a schedule that removes a broker for good."""
+
+
+def is_internal(topic: str) -> bool:
+    """Whether a topic is Kafka's own."""
+    return topic.startswith("_")
 
 
 @dataclass(slots=True)
@@ -82,6 +88,9 @@ class KafkaView:
     """The end of each partition by the offsets that clients got, or were acknowledged with
     acks=all."""
     read_completed: dict[TopicPartition, str] = field(default_factory=dict)
+    emptied: set[str] = field(default_factory=set)
+    """The slots whose disk may have no messages of clients: a fault has harmed it, or a replica
+    dropped its whole log, and no process of the slot has reported messages since."""
 
     def registered(self, broker: int) -> bool:
         """Whether a broker is registered, by committed records."""
@@ -235,7 +244,30 @@ def _partition(kafka: KafkaView, view: View, event: Event, body: e.PartitionComm
         known.adding, known.removing = body.adding, body.removing
 
 
+def _harmed(kafka: KafkaView, view: View, event: Event, body: FaultInjected) -> None:
+    if body.fault in LOSES_DATA:
+        kafka.emptied.update(slot_of(target) for target in body.targets)
+
+
+def _truncated(kafka: KafkaView, view: View, event: Event, body: e.LogTruncated) -> None:
+    if body.to_offset == 0 and not is_internal(body.topic):
+        kafka.emptied.add(slot_of(event.process))
+
+
+def _following(kafka: KafkaView, view: View, event: Event, body: e.FollowingStarted) -> None:
+    _stores(kafka, event, body)
+
+
+def _stores(
+    kafka: KafkaView, event: Event, body: e.LeadershipStarted | e.FollowingStarted | e.LogAppended
+) -> None:
+    """A process reports the end of one of its logs."""
+    if kafka.emptied and body.log_end > 0 and not is_internal(body.topic):
+        kafka.emptied.discard(slot_of(event.process))
+
+
 def _leading(kafka: KafkaView, view: View, event: Event, body: e.LeadershipStarted) -> None:
+    _stores(kafka, event, body)
     key = (body.topic, body.partition)
     broker = view.ids.get((event.process, "broker"), -1)
     known = kafka.partitions.get(key)
@@ -253,6 +285,7 @@ def _serves(known: PartitionView, broker: int, body: e.LeadershipStarted) -> Non
 
 
 def _appended(kafka: KafkaView, view: View, event: Event, body: e.LogAppended) -> None:
+    _stores(kafka, event, body)
     if body.as_leader:
         known = kafka.partitions.get((body.topic, body.partition))
         if known is not None and body.leader_epoch == known.serving_epoch:
@@ -306,6 +339,7 @@ _HANDLERS: dict[type[Struct], Callable[[KafkaView, View, Event, Any], None]] = {
     Administered: _administered,
     ProcessSpawned: _spawned,
     ProcessExited: _exited,
+    FaultInjected: _harmed,
     e.ControllerElected: _elected,
     e.ControllerResigned: _resigned,
     e.ControllerBegan: _began,
@@ -318,6 +352,8 @@ _HANDLERS: dict[type[Struct], Callable[[KafkaView, View, Event, Any], None]] = {
     e.TopicMarked: _gone,
     e.PartitionCommitted: _partition,
     e.LeadershipStarted: _leading,
+    e.FollowingStarted: _following,
+    e.LogTruncated: _truncated,
     e.LogAppended: _appended,
     e.HighWatermarkAdvanced: _watermark,
     e.ReplicaCheckpointed: _checkpointed,

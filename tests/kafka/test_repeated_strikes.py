@@ -127,3 +127,20 @@ def test_the_logs_of_partitions_are_damaged_on_brokers_that_have_one() -> None:
     assert {name for one in drawn for name in one.victims} == {f"broker-{n}" for n in members}
     assert {one.arguments["files"] for one in drawn} == {"[!_]*/*.log"}
     assert min(int(str(one.arguments["last_bytes"])) for one in drawn) >= 64
+
+
+def test_a_disk_without_messages_is_not_damaged() -> None:
+    view = begun()
+    view.of(KafkaView).emptied.add("broker-1")
+    del view.of(KafkaView).shown["orders", 1]
+    drawn = drawn_at(Moment(view, LAYOUT, ("damage_disk",)), STRIKES)
+    assert {name for one in drawn for name in one.victims} == {"broker-3"}
+
+
+def test_links_of_brokers_that_have_ended_are_not_in_use() -> None:
+    view = begun()
+    fetching = {one.ends for one in drawn_at(Moment(view, LAYOUT, ("hold",)), STRIKES)}
+    assert {frozenset({"broker-1", "broker-3"}), frozenset({"broker-2", "broker-3"})} <= fetching
+    view.alive.discard("broker-3#1")
+    fetching = {one.ends for one in drawn_at(Moment(view, LAYOUT, ("hold",)), STRIKES)}
+    assert frozenset({"broker-1", "broker-3"}) not in fetching

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
 from msgspec import Struct
 from tests.kafka.kafka_views import kafka_view
 
-from fencepost import NodeStarted, ProcessExited, Slot, View
+from fencepost import FaultInjected, NodeStarted, ProcessExited, Slot, View
 from fencepost.events import Event
 from fencepost_kafka import (
     BrokerCommitted,
     ControllerElected,
+    FollowingStarted,
     KafkaView,
     LeadershipStarted,
+    LogAppended,
+    LogTruncated,
     MetadataApplied,
     MetadataCommitted,
     PartitionCommitted,
@@ -19,6 +25,7 @@ from fencepost_kafka import (
     TopicCommitted,
     TopicMarked,
 )
+from fencepost_kafka.active_faults import LOSES_DATA
 from fencepost_kafka.testing import KafkaNode
 
 LEADS = LeadershipStarted(
@@ -155,3 +162,62 @@ def test_a_controller_that_is_a_broker_ends_with_its_process_and_not_with_a_dupl
     assert seen(*elected).of(KafkaView).active_controller == 1
     ended = ("harness", ProcessExited(ended="broker-1#1", exit_code=0, signal=9, expected=True))
     assert seen(*elected, ended).of(KafkaView).active_controller is None
+
+
+def appended(log_end: int, topic: str = "orders") -> LogAppended:
+    return LogAppended(
+        topic=topic,
+        partition=0,
+        base_offset=log_end - 1,
+        log_end=log_end,
+        expected_base=log_end - 1,
+        batch_epoch=3,
+        leader_epoch=3,
+        as_leader=False,
+        digest="a.3",
+        producer_id=-1,
+        base_sequence=-1,
+    )
+
+
+def followed(log_end: int) -> FollowingStarted:
+    return FollowingStarted(
+        topic="orders", partition=0, leader=2, leader_epoch=3, log_end=log_end, high_watermark=0
+    )
+
+
+@pytest.mark.parametrize(
+    ("fault", "then", "emptied"),
+    [
+        ("kill", (), set()),
+        *((fault, (), {"broker-1"}) for fault in sorted(LOSES_DATA)),
+        ("wipe_disk", (followed(0), appended(1, "__consumer_offsets")), {"broker-1"}),
+        ("wipe_disk", (followed(0), appended(1)), set()),
+        ("lose_power", (followed(7),), set()),
+        ("lose_power", (LEADS,), set()),
+    ],
+)
+def test_a_disk_that_was_harmed_may_have_no_messages_until_a_process_reports_some(
+    fault: str, then: Sequence[Struct], emptied: set[str]
+) -> None:
+    harmed = FaultInjected(
+        fault_id="one", fault=fault, targets=("broker-1#1",), receipt=True, evidence=""
+    )
+    found = seen(("harness", harmed), *(("broker-1#2", body) for body in then))
+    assert found.of(KafkaView).emptied == emptied
+
+
+@pytest.mark.parametrize(("to_offset", "emptied"), [(0, {"broker-1"}), (1, set())])
+def test_a_replica_that_drops_its_whole_log_may_have_no_messages(
+    to_offset: int, emptied: set[str]
+) -> None:
+    dropped = LogTruncated(
+        topic="orders",
+        partition=0,
+        to_offset=to_offset,
+        from_log_end=7,
+        high_watermark=0,
+        leader_epoch=3,
+        reason="leader_epoch",
+    )
+    assert seen(("broker-1#1", dropped)).of(KafkaView).emptied == emptied

@@ -9,6 +9,7 @@ from random import Random  # noqa: TID251 - a seeded stream is passed in
 from typing import final
 
 from fencepost import Administration, Cut, Moment, Planned, one_way, two_way
+from fencepost_kafka.active_faults import LOSES_DATA
 from fencepost_kafka.faults import administration
 from fencepost_kafka.faults.draw import Draw as _Draw
 from fencepost_kafka.faults.situation import Servers, Situation
@@ -304,7 +305,6 @@ _MENU: Sequence[Row] = (
     (2, "hold", _hold),
 )
 """The faults of every cluster."""
-_OF_WHOLE_DISKS = frozenset({"wipe_disk", "lose_power"})  # damage needs a log, not an empty disk
 _OF_SERVERS: Sequence[Row] = (
     (4, "partition", _cut_from_servers),
     (2, "kill", _kill_server),
@@ -385,7 +385,7 @@ class KafkaFaultChooser:
         """The fault, unless it would miss, or harm what must be left alone."""
         if planned is None or (planned.then is not None and planned.then.fault not in offered):
             return None
-        if planned.fault in _OF_WHOLE_DISKS and not self.disks_alone:
+        if planned.fault in LOSES_DATA and not self.disks_alone:
             planned = replace(planned, alone=False, mends_ms=0)
         situation = self._situation(moment)
         if planned.alone and (moment.mending or not situation.quiet):

@@ -7,25 +7,23 @@ from dataclasses import dataclass
 from typing import final
 
 from fencepost import Administration, Layout, Moment, Planned, Slot, View, kind_name
+from fencepost_kafka.active_faults import LOSES_DATA
 from fencepost_kafka.events import BrokerStateChanged
 from fencepost_kafka.faults.administration import TOPIC_PREFIX
 from fencepost_kafka.faults.overlaps import OF_LINKS, shows
 from fencepost_kafka.recovery import in_quorum, voters
-from fencepost_kafka.view import REMOVE_BROKER, KafkaView
+from fencepost_kafka.view import REMOVE_BROKER, KafkaView, is_internal
 from fencepost_kafka.vocabulary import Role, Timing
 
-_DISKS = frozenset({"wipe_disk", "damage_disk", "lose_power"})
 AGAIN: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(OF_LINKS, OF_LINKS),
-    "kill": OF_LINKS | _DISKS | {"pause", "duplicate_id", "kill", "terminate"},
-    "pause": OF_LINKS | _DISKS | {"duplicate_id", "kill", "terminate"},
+    "kill": OF_LINKS | LOSES_DATA | {"pause", "duplicate_id", "kill", "terminate"},
+    "pause": OF_LINKS | LOSES_DATA | {"duplicate_id", "kill", "terminate"},
     "terminate": frozenset({"slow_link", "duplicate_id", "kill", "terminate"}),
 }
 """Which faults may strike a node again, and under which others. Whether a second fault of links
 shows is for `overlaps`. A fault that ended a process is listed since the next one may run
 already."""
-_INTERNAL = "_"
-"""How the names of internal topics begin."""
 
 
 @final
@@ -76,7 +74,7 @@ class Situation:
             brokers = {slot.name for slot in self.layout.of(Role.BROKER)}
             if planned.victims & brokers and not self.gives_leave:
                 return True
-        if planned.fault == "damage_disk" and not planned.victims <= self.replicas:
+        if planned.fault == "damage_disk" and not planned.victims <= self.storing:
             return True
         if planned.ends & self.starting:
             return True
@@ -132,10 +130,17 @@ class Situation:
         return None if process and process not in self.view.alive else self.kafka.active_controller
 
     @property
-    def replicas(self) -> frozenset[str]:
-        """The slots of brokers that are in the ISR of a partition."""
-        members = {replica for one in self.kafka.partitions.values() for replica in one.isr}
-        return frozenset(s.name for s in self.layout.of(Role.BROKER) if s.node_id in members)
+    def storing(self) -> frozenset[str]:
+        """The slots of brokers whose disk has messages: they are in the ISR of a partition that
+        clients have seen messages of, and have reported some since their disk was harmed."""
+        members = {
+            replica
+            for place, one in self.kafka.partitions.items()
+            if self.kafka.shown.get(place) and not is_internal(place[0])
+            for replica in one.isr
+        }
+        found = (s.name for s in self.layout.of(Role.BROKER) if s.node_id in members)
+        return frozenset(found) - self.kafka.emptied
 
     @property
     def clients(self) -> frozenset[str]:
@@ -178,8 +183,10 @@ class Situation:
 
     @property
     def following(self) -> Sequence[tuple[str, str]]:
-        """Each pair of a follower in an ISR, and the leader that it fetches from, in order."""
-        brokers = {slot.node_id: slot.name for slot in self.layout.of(Role.BROKER)}
+        """Each pair of a follower in an ISR, and the leader that it fetches from, in order. Both
+        run: an ISR may still name brokers that have ended."""
+        running = (slot for slot in self.layout.of(Role.BROKER) if self.runs(slot.name))
+        brokers = {slot.node_id: slot.name for slot in running}
         return sorted(
             (brokers[replica], brokers[one.leader])
             for one in self.kafka.partitions.values()
@@ -208,7 +215,7 @@ class Situation:
         leaders = {
             one.leader
             for (topic, _), one in self.kafka.partitions.items()
-            if not topic.startswith((TOPIC_PREFIX, _INTERNAL))
+            if not topic.startswith(TOPIC_PREFIX) and not is_internal(topic)
         }
         return frozenset(s.name for s in self.layout.of(Role.BROKER) if s.node_id in leaders)
 

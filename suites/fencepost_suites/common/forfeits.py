@@ -15,12 +15,10 @@ from msgspec import Struct
 
 from fencepost import FaultInjected, ProcessSpawned
 from fencepost_kafka import PartitionCommitted, TopicCommitted
-from fencepost_kafka.active_faults import DUPLICATES, slot_of
-from fencepost_suites.common.keys import HARMS_DISK
+from fencepost_kafka.active_faults import DUPLICATES, LOSES_DATA, slot_of
 
 Place = tuple[str, int]
 """A topic and a partition."""
-_HARMS: Final = frozenset({*HARMS_DISK, "lose_power"})
 FORFEITING: Final[frozenset[type[Struct]]] = frozenset(
     {FaultInjected, ProcessSpawned, PartitionCommitted, TopicCommitted}
 )
@@ -48,7 +46,7 @@ class Forfeits:
         match body:
             case PartitionCommitted():
                 return self._committed(body)
-            case FaultInjected(fault=fault) if fault in _HARMS:
+            case FaultInjected(fault=fault) if fault in LOSES_DATA:
                 slots = {slot_of(target) for target in body.targets}
                 brokers = frozenset(self._ids[slot] for slot in slots & self._ids.keys())
                 self._down |= dict.fromkeys(sorted(brokers), body.fault_id)
