@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from fencepost import Rule
+from fencepost_kafka.judging.generations import of_clients, of_replicas
 from fencepost_suites.availability import fencing as availability
 from fencepost_suites.availability import reading, recovery, writing
 from fencepost_suites.brokers import (
@@ -29,7 +30,6 @@ from fencepost_suites.clients import (
     polls,
 )
 from fencepost_suites.common import surfaces
-from fencepost_suites.common.generations import of_clients, of_replicas
 from fencepost_suites.control_requests import bounces, obeying, shutdowns
 from fencepost_suites.heartbeats import (
     controllers,

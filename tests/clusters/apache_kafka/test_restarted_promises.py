@@ -4,9 +4,9 @@ near misses and histories that decide nothing."""
 from __future__ import annotations
 
 import pytest
-from tests.clusters.apache_kafka.kraft_histories import raises, verdict
+from tests.clusters.apache_kafka.kraft_histories import injected, led, raises, verdict
 
-from fencepost import Evidence
+from fencepost import Evidence, ProcessSpawned
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import FollowingStarted, LogTruncated
 
@@ -101,3 +101,32 @@ def test_the_high_watermark_that_a_follower_begins_with_counts_for_kr_32(
 
 def test_a_history_without_high_watermarks_decides_nothing_for_kr_32() -> None:
     assert verdict(truncated(to=0), "KR-32").verdict is Outcome.NOT_EXERCISED
+
+
+def of_isr(isr: tuple[int, ...], *harmed: str) -> HistoryBuilder:
+    """These disks are emptied, and the follower, broker 1, truncates below its high watermark."""
+    h = HistoryBuilder()
+    for node_id in (1, 2):
+        slot = f"broker-{node_id}"
+        h.add(
+            "harness",
+            ProcessSpawned(started=f"{slot}#1", slot=slot, role="broker", node_id=node_id, pid=1),
+        )
+    led(h, 10, 2, *isr)
+    follows(h, "broker-1#1", 5, 9)
+    raises(h, "broker-1#1", 6, as_leader=False)
+    for slot in harmed:
+        injected(h, "wipe_disk", f"{slot}#1")
+    truncates(h, 0)
+    return h
+
+
+def test_what_the_only_member_has_lost_with_its_disk_is_dropped_and_excused() -> None:
+    found = verdict(of_isr((2,), "broker-2"), "KR-32")
+    assert (found.violated, found.excused) == (0, 1)
+    assert "each member of the ISR [2] of orders-0 had lost its disk" in found.reason
+
+
+@pytest.mark.parametrize("isr", [(1, 2), (1,)])
+def test_what_a_member_with_a_whole_disk_has_is_not_dropped(isr: tuple[int, ...]) -> None:
+    assert verdict(of_isr(isr, "broker-2"), "KR-32").violated == 1

@@ -35,6 +35,7 @@ from fencepost_clusters.apache_kafka.rules import serving as rules_serving
 from fencepost_clusters.apache_kafka.rules import sessions as rules_sessions
 from fencepost_clusters.apache_kafka.rules import stored as rules_stored
 from fencepost_clusters.apache_kafka.rules import voters as rules_voters
+from fencepost_kafka.judging.generations import of_replicas
 
 CLAUSES: Sequence[Clause] = tuple(
     Clause(name, "apache-kafka", ("kraft",), says)
@@ -253,8 +254,8 @@ RULES: Sequence[Rule[Any]] = (
     rules_metadata.SnapshotsHoldTheState(),
     rules_metadata.DeposedReverts(),
     rules_deleted.DeletedIsRemoved(),
-    rules_restarted.RestartsCommitted(),
-    rules_restarted.DropsNothingCommitted(),
+    of_replicas(rules_restarted.RestartsCommitted()),
+    of_replicas(rules_restarted.DropsNothingCommitted()),
     rules_created.LedFromTheFirst(),
     rules_created.NoticesNewPartitions(),
     rules_answers.OwesNoCommit(),

@@ -22,7 +22,7 @@ from fencepost_kafka import (
     SegmentFound,
     TopicCommitted,
 )
-from fencepost_suites.common.generations import OfPresentTopic
+from fencepost_kafka.judging.generations import OfPresentTopic
 from fencepost_suites.rules import ALL
 
 BY_ITSELF = {

@@ -45,9 +45,9 @@ from fencepost_kafka import (
     SegmentFound,
     TopicCommitted,
 )
-from fencepost_suites.common.forfeits import FORFEITING, Forfeits
-from fencepost_suites.common.keys import NONE, NOTHING, Keys
+from fencepost_kafka.judging.forfeits import FORFEITING, Forfeits
 
+_NOTHING: Final[Sequence[Finding]] = ()
 DELETIONS: Final[frozenset[type[Struct]]] = frozenset({TopicCommitted, AdminCompleted})
 """The independent words about a deletion."""
 _OF_RUN: Final[frozenset[type[Struct]]] = frozenset({FaultInjected, ProcessSpawned})
@@ -229,18 +229,18 @@ class OfPresentTopic:
         return PresentTopics(applying)
 
     @staticmethod
-    def keys(event: Event) -> Keys:
+    def keys(event: Event) -> tuple[Key, ...]:
         """The topic."""
         body: Any = event.body
         if type(body) in _OF_RUN:
-            return NONE
+            return ()
         return ((body.subject if type(body) is AdminCompleted else body.topic,),)
 
     def start(self, key: Key) -> PresentTopics:
         return PresentTopics((self,))
 
     def step(self, state: PresentTopics, event: Event) -> tuple[PresentTopics, Sequence[Finding]]:
-        found: Sequence[Finding] = NOTHING
+        found: Sequence[Finding] = _NOTHING
         for part in state.find(event):
             if type(event.body) in self.rule.kinds:
                 before = part.states[0]

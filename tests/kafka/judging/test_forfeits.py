@@ -18,9 +18,9 @@ from tests.suites.replication import replication_histories as r
 from fencepost import FaultInjected, ProcessSpawned
 from fencepost.testing import HistoryBuilder, Outcome, judge
 from fencepost_kafka import TopicCommitted
+from fencepost_kafka.judging.forfeits import FORFEITING, Forfeits
+from fencepost_kafka.judging.generations import OfPresentTopic
 from fencepost_suites import rules
-from fencepost_suites.common.forfeits import FORFEITING, Forfeits
-from fencepost_suites.common.generations import OfPresentTopic
 
 
 def begun(*isr: int) -> HistoryBuilder:

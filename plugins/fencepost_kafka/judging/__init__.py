@@ -1,0 +1,1 @@
+"""What rules about the messages of partitions share, whichever package they are of."""
