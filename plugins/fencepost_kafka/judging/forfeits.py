@@ -30,6 +30,8 @@ class Forfeits:
     """Which partitions are forfeited, and why."""
 
     def __init__(self) -> None:
+        self.gone: dict[Place, str] = {}
+        """The partitions of present topics that are forfeited, each with the reason."""
         self._ids: dict[str, int] = {}
         """slot -> the id of its broker."""
         self._records: dict[Place, PartitionCommitted] = {}
@@ -67,6 +69,7 @@ class Forfeits:
             if body.offset > self._records[place].offset:
                 del self._records[place]
                 self._harmed.pop(place, None)
+                self.gone.pop(place, None)
 
     def _committed(self, body: PartitionCommitted) -> Sequence[tuple[Place, str]]:
         place = body.topic, body.partition
@@ -101,4 +104,5 @@ class Forfeits:
         reason = (
             f"each member of the ISR {[*isr]} of {name} had lost its disk, or a part ({faults})"
         )
+        self.gone.setdefault(place, reason)
         return ((place, reason),)

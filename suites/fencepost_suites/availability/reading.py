@@ -35,6 +35,7 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.active_faults import slot_of
 from fencepost_kafka.committed import Partitions, TopicPartition
+from fencepost_kafka.judging.forfeits import FORFEITING, Forfeits
 from fencepost_suites.availability.overdue import Overdue, judged
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Disturbance, Fit, Surroundings
 from fencepost_suites.common.keys import NOTHING, whole_run
@@ -87,6 +88,7 @@ class _Consumers:
     around: Surroundings = field(default_factory=Surroundings)
     bounds: BoundsStated | None = None
     partitions: Partitions = field(default_factory=Partitions)
+    forfeits: Forfeits = field(default_factory=Forfeits)
     read: dict[TopicPartition, _Partition] = field(default_factory=dict)
     suspects: list[_Stuck] = field(default_factory=list)
     over: bool = False
@@ -112,8 +114,9 @@ class _Consumers:
 class ReadableAgain(Struct, frozen=True):
     """AVAIL-readable. A consumer is stuck if it has got nothing of a partition for longer than the
     bound, with messages before it that were acknowledged with acks=all and that another reader got,
-    all of which time the partition had an undisturbed majority. Judged for each consumer by itself.
-    Exercised by a poll after the death of the leader."""
+    all of which time the partition had an undisturbed majority. What is lost with the disks of the
+    ISR is excused. Judged for each consumer by itself. Exercised by a poll after the death of the
+    leader."""
 
     clause: str = "AVAIL-readable"
     kinds: frozenset[type[Struct]] = SURROUNDINGS | {
@@ -138,6 +141,8 @@ class ReadableAgain(Struct, frozen=True):
 
     def _around(self, state: _Consumers, event: Event, body: Struct) -> Sequence[Finding]:
         """A consumer is positioned or ends, or what surrounds the consumers changed."""
+        if type(body) in FORFEITING:
+            state.forfeits.take(body)
         if isinstance(body, ConsumerPositioned):
             at = body.offset if body.offset >= 0 else 0 if body.offset == BEGINNING else None
             self._positioned(state, event, (body.topic, body.partition), at)
@@ -267,8 +272,9 @@ class ReadableAgain(Struct, frozen=True):
             f"{name} got nothing of {place[0]}-{place[1]} from offset {offset} on for "
             f"{span(at_ns - since_ns)}, though {one.acked} was acknowledged"
         )
-        if one.fit.excuses(since_ns, at_ns, bound_ns):
-            was, reader.excuse = reader.excuse, one.fit.why_not
+        why = state.forfeits.gone.get(place, "")
+        if why or one.fit.excuses(since_ns, at_ns, bound_ns):
+            was, reader.excuse = reader.excuse, why or one.fit.why_not
             excused = Excused(reader.ref, f"{message}; {reader.excuse}")
             return NOTHING if was == reader.excuse else (excused,)
         from_ns = max(since_ns, one.fit.since_ns or 0)

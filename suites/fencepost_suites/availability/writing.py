@@ -35,6 +35,7 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.active_faults import slot_of
 from fencepost_kafka.committed import Partitions, TopicPartition
+from fencepost_kafka.judging.forfeits import FORFEITING, Forfeits
 from fencepost_suites.availability.overdue import Overdue, judged
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Disturbance, Fit, Surroundings
 from fencepost_suites.common.keys import NOTHING, whole_run
@@ -118,6 +119,7 @@ class _Writing:
     around: Surroundings = field(default_factory=Surroundings)
     bounds: BoundsStated | None = None
     partitions: Partitions = field(default_factory=Partitions)
+    forfeits: Forfeits = field(default_factory=Forfeits)
     wanted: dict[TopicPartition, Wanted] = field(default_factory=dict)
     suspects: list[Overdue] = field(default_factory=list)
     over: bool = False
@@ -133,8 +135,9 @@ class WritableAgain(Struct, frozen=True):
     """AVAIL-writable. Judged by writes with acks=all: clients have wanted to write to a partition,
     and none could, for longer than the bound, all of which time the partition had an undisturbed
     majority. A pause of all clients is left out, but ends no want. A disturbance of something that
-    it needs starts the bound anew, and is the excuse. Exercised by an acknowledged write that was
-    invoked after the death of the leader."""
+    it needs starts the bound anew, and is the excuse. One that has lost its messages with the disks
+    of its ISR need not take the next ones of a producer that wrote those. Exercised by an
+    acknowledged write that was invoked after the death of the leader."""
 
     clause: str = "AVAIL-writable"
     kinds: frozenset[type[Struct]] = SURROUNDINGS | {
@@ -161,6 +164,8 @@ class WritableAgain(Struct, frozen=True):
         """What surrounds the writes of clients changed."""
         if state.over:
             return NOTHING
+        if type(body) in FORFEITING:
+            state.forfeits.take(body)
         if isinstance(body, PartitionCommitted):
             if state.partitions.take(body)[0]:
                 self._look(state, event.at_ns, ((body.topic, body.partition),))
@@ -298,10 +303,12 @@ class WritableAgain(Struct, frozen=True):
             )
             fit_ns = wanted.fit.since_ns
             from_ns = max(wanted.since_ns, fit_ns or 0)
-            if fit_ns is None or not wanted.late(from_ns, at_ns, bound_ns):
-                if wanted.excuse != wanted.fit.why_not:
-                    found.append(Excused(at.ref, f"{message}; {wanted.fit.why_not}"))
-                wanted.excuse = wanted.fit.why_not
+            lost = state.forfeits.gone.get(place, "")
+            if lost or fit_ns is None or not wanted.late(from_ns, at_ns, bound_ns):
+                why = lost or wanted.fit.why_not
+                if wanted.excuse != why:
+                    found.append(Excused(at.ref, f"{message}; {why}"))
+                wanted.excuse = why
                 continue
             record = state.partitions.newest[place]
             because = () if wanted.death is None else (wanted.death.ref,)

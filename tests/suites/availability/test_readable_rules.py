@@ -50,6 +50,24 @@ def test_a_consumer_that_goes_on_in_time_exercises_the_promise() -> None:
     assert (found.verdict, found.exercised) == (Outcome.HOLDS, 1)
 
 
+@pytest.mark.parametrize(
+    ("isr", "excused"), [((1,), True), ((1, 2), False)], ids=["the only member", "one of two"]
+)
+def test_what_the_isr_has_lost_with_its_disks_is_not_read(
+    isr: tuple[int, ...], excused: bool
+) -> None:
+    story = Story()
+    story.poll(2, 3)
+    story.partition(1, isr)
+    story.fault("wipe_disk-1", "broker-1#1")
+    story.spawn("broker-1")
+    story.partition(1)
+    found = readable(behind(story))
+    assert (found.violated, found.excused) == ((0, 1) if excused else (1, 0))
+    if excused:
+        assert "each member of the ISR [1] of orders-0 had lost its disk" in found.reason
+
+
 @pytest.mark.parametrize("process", [HARNESS, CONSUMER, "broker-2#1"])
 def test_a_bound_that_a_stall_ate_is_undecided(process: str) -> None:
     story = behind()

@@ -61,6 +61,27 @@ def test_an_incomplete_history_decides_nothing() -> None:
     assert writable(stuck(Story()), complete=False).verdict is Outcome.UNKNOWN
 
 
+@pytest.mark.parametrize(
+    ("isr", "excused"), [((1,), True), ((1, 2), False)], ids=["the only member", "one of two"]
+)
+def test_a_partition_that_has_lost_its_messages_need_not_take_the_next_ones(
+    isr: tuple[int, ...], excused: bool
+) -> None:
+    """A broker that does not know a producer's last message refuses the next one."""
+    story = Story()
+    story.write("first")
+    story.partition(1, isr)
+    story.die("broker-1")
+    story.fault("wipe_disk-1", "broker-1#1")
+    story.spawn("broker-1")
+    story.partition(1)
+    story.invoke("next")
+    found = writable(story.after(STUCK_MS))
+    assert (found.violated, found.excused) == ((0, 1) if excused else (1, 0))
+    if excused:
+        assert "each member of the ISR [1] of orders-0 had lost its disk" in found.reason
+
+
 # -------------------------------------------------------------------------- what clients wanted
 
 
