@@ -8,24 +8,20 @@ links, and receipts.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests import docker_bench, echo_node
+from tests import echo_node
 from tests.echo_node import EchoSystem
 from tests.echo_run import (
     NEVER,
-    PAIR,
     advance,
     answered,
-    echo_run,
     goes_on,
     is_silent,
     more,
-    simulated_run,
     slot,
-    start_brokers,
     talk,
 )
 
@@ -46,7 +42,6 @@ from fencepost import (
     RunEnded,
     RunStarted,
     Runtime,
-    Shape,
     Signal,
     UsageError,
     View,
@@ -63,72 +58,6 @@ Make = Callable[..., Runtime]
 LINK = Link("broker-1", "broker-2", echo_node.PORT)
 THERE, BOTH = one_way(["broker-1"], ["broker-2"]), two_way(["broker-1"], ["broker-2"])
 KILLED = 9
-
-
-def make_on(
-    runtime: str, path: Path, system: EchoSystem | None = None, shape: Shape = PAIR
-) -> Runtime:
-    """A run of echo nodes that are not started."""
-    match runtime:
-        case "simulated":
-            return simulated_run(path, system, shape)
-        case "docker":
-            return echo_run(path, system, shape, docker_bench.usable_backend())
-        case _:
-            return echo_run(path, system, shape)
-
-
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param("process", marks=pytest.mark.real),
-        pytest.param("docker", marks=pytest.mark.real),
-        "simulated",
-    ],
-)
-def kind(request: pytest.FixtureRequest) -> str:
-    """The name of the runtime."""
-    return str(request.param)
-
-
-@pytest.fixture(scope="module")
-def shared(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
-    """Two brokers that talk to each other."""
-    runtime = make_on(kind, tmp_path_factory.mktemp(kind) / "run")
-    try:
-        start_brokers(runtime)
-        yield runtime
-    finally:
-        runtime.close()
-
-
-@pytest.fixture
-def pair(shared: Runtime) -> Iterator[Runtime]:
-    """The shared runtime, in which each test leaves the nodes alive and the links healthy."""
-    yield shared
-    for broker in shared.layout.nodes():
-        living = shared.living(broker)
-        if living is None:
-            shared.start(broker)
-        else:
-            shared.signal(living, Signal.CONT)
-    healed = shared.heal_links()
-    assert healed.true, healed.evidence
-    talk(shared)
-
-
-@pytest.fixture
-def make(kind: str, tmp_path: Path) -> Iterator[Make]:
-    """Runtimes of echo nodes that are not started; closed at the end."""
-    made: list[Runtime] = []
-
-    def build(system: EchoSystem | None = None, shape: Shape = PAIR) -> Runtime:
-        made.append(make_on(kind, tmp_path / f"run-{len(made) + 1}", system, shape))
-        return made[-1]
-
-    yield build
-    for runtime in made:
-        runtime.close()
 
 
 def living(runtime: Runtime, name: str) -> Process:
@@ -346,49 +275,6 @@ def test_a_slow_link_is_slow_and_stays_cut_where_it_is_cut(pair: Runtime) -> Non
     assert pair.apply_cut(THERE).true
     assert pair.set_links([LINK], HEALTHY).true
     assert is_silent(pair, "echo.frame_received", "broker-2")
-
-
-@pytest.mark.parametrize("cut_heals_first", [False, True])
-def test_a_cut_over_a_slow_link_shows_and_each_of_them_heals_alone(
-    pair: Runtime, cut_heals_first: bool
-) -> None:
-    assert pair.set_links([LINK], LinkState(latency_ms=80)).true
-    cut = pair.apply_cut(BOTH)
-    assert cut.true, cut.evidence
-    assert "before already" not in cut.evidence
-    if cut_heals_first:
-        lifted = pair.lift_cut(BOTH)
-        assert lifted.true, lifted.evidence
-        took = re.search(r"1 link took (\d+) ms or more", lifted.evidence)
-        assert took is not None, lifted.evidence
-        assert int(took[1]) >= 160
-        talk(pair)
-        healed = pair.set_links([LINK], HEALTHY)
-    else:
-        assert pair.set_links([LINK], HEALTHY).true
-        assert is_silent(pair, "echo.frame_received", "broker-2")
-        healed = pair.lift_cut(BOTH)
-    assert healed.true, healed.evidence
-    assert "without any toxic" in healed.evidence
-    talk(pair)
-
-
-@pytest.mark.parametrize("in_turn", [False, True])
-def test_a_cut_one_way_over_a_cut_the_other_way_shows_and_each_heals_alone(
-    pair: Runtime, in_turn: bool
-) -> None:
-    back = one_way(["broker-2"], ["broker-1"])
-    assert pair.apply_cut(THERE).true
-    second = pair.apply_cut(back)
-    assert second.true, second.evidence
-    vanished = re.search(r"(\d+) bytes vanished upstream", second.evidence)
-    assert vanished is not None, second.evidence
-    assert int(vanished[1]) > 0
-    first, last, deaf = (THERE, back, "broker-1") if in_turn else (back, THERE, "broker-2")
-    assert pair.lift_cut(first).true
-    assert is_silent(pair, "echo.frame_received", deaf)
-    assert pair.lift_cut(last).true
-    talk(pair)
 
 
 def test_a_throttled_link_shows_its_rate(pair: Runtime) -> None:
