@@ -137,12 +137,15 @@ def _add_broker(random: Random, view: View, layout: Layout) -> Asked | None:
 
 
 def _drain_broker(random: Random, view: View, layout: Layout) -> Asked | None:
-    """Moves every partition of a broker to others, with as many replicas as before."""
+    """Moves every partition of a broker to others, with as many replicas as before. Every other
+    time it is the broker with the fewest, which an earlier drain may have left with some."""
     kafka, brokers = view.of(KafkaView), _brokers(layout)
     leaving = [broker for broker in _removable(layout) if kafka.replicas_of(broker)]
     if not leaving:
         return None
-    broker = leaving[random.randrange(len(leaving))]
+    broker = min(leaving, key=lambda one: len(kafka.replicas_of(one)))
+    if random.random() < 0.5:
+        broker = leaving[random.randrange(len(leaving))]
     moves: list[Move] = []
     for topic, partition in kafka.replicas_of(broker):
         one = kafka.partitions[topic, partition]
@@ -193,12 +196,13 @@ MENU: Sequence[tuple[int, Sequence[str], Make]] = (
     (1, ("elect_preferred",), _elect),
     (1, ("alter_settings",), _alter),
     (1, ("delete_broker",), _delete_broker),
-    (1, ("add_broker",), _add_broker),
-    (2, ("drain_broker",), _drain_broker),
-    (3, ("remove_broker",), _remove_broker),
+    (3, ("add_broker",), _add_broker),
+    (3, ("drain_broker",), _drain_broker),
+    (8, ("remove_broker",), _remove_broker),
     (1, ("add_voter", "remove_voter"), _change_voters),
 )
-"""How often an operation is drawn, what it is, and how its arguments are drawn."""
+"""How often an operation is drawn, what it is, and how its arguments are drawn. A broker can seldom
+be removed."""
 OPERATIONS = tuple(dict.fromkeys(name for _, names, _ in MENU for name in names))
 """Every operation by name."""
 OTHER_BROKERS = frozenset({"add_broker", "drain_broker", "remove_broker"})
