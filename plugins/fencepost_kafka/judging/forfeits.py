@@ -1,9 +1,14 @@
 """Partitions whose messages no promise covers any more: each replica that had them lost its disk.
 
-A committed message is kept while one member of the ISR keeps its disk. So a partition is forfeited
-once the disk of each member of its committed ISR was harmed since the member joined: emptied,
-damaged, or without the data that was not synced. That is known by the harness and by the committed
-records. No word of a broker counts. What a second process with a broker's id does is no excuse.
+A committed message is kept while one member of the ISR keeps its disk, or one replica that is
+eligible beside the ISR (KIP-966). So a partition is forfeited once the disk of each of them was
+harmed since it joined, by the committed records: emptied, damaged, or without the data that was not
+synced. That is known by the harness and by the committed records. No word of a broker counts. What
+a second process with a broker's id does is no excuse.
+
+A member whose disk was harmed counts as such until it leaves the ISR, though it may have caught up
+before: only brokers know that. Where a broker's new process inherits no membership, it leaves
+first.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ from msgspec import Struct
 from fencepost import FaultInjected, ProcessSpawned
 from fencepost_kafka import PartitionCommitted, TopicCommitted
 from fencepost_kafka.active_faults import DUPLICATES, LOSES_DATA, slot_of
+from fencepost_kafka.committed import eligible_leaders
 
 Place = tuple[str, int]
 """A topic and a partition."""
@@ -80,15 +86,20 @@ class Forfeits:
         self._records[place] = body
         if known is None:
             return ()
-        stayed = {one: by for one, by in self._harmed.get(place, {}).items() if one in known.isr}
-        harmed = {one: by for one, by in (self._down | stayed).items() if one in body.isr}
+        stayed = {
+            one: fault
+            for one, fault in self._harmed.get(place, {}).items()
+            if one in known.isr or (one in known.eligible and one not in body.isr)
+        }
+        members = eligible_leaders(body)
+        harmed = {one: by for one, by in (self._down | stayed).items() if one in members}
         self._harmed[place] = harmed
         return self._forfeited(place) if harmed else ()
 
     def _harm(self, brokers: frozenset[int], fault_id: str) -> Sequence[tuple[Place, str]]:
         found: list[tuple[Place, str]] = []
         for place, record in self._records.items():
-            members = brokers.intersection(record.isr)
+            members = brokers & eligible_leaders(record)
             if members:
                 harmed = self._harmed.setdefault(place, {})
                 harmed |= dict.fromkeys(sorted(members), fault_id)
@@ -96,13 +107,16 @@ class Forfeits:
         return found
 
     def _forfeited(self, place: Place) -> Sequence[tuple[Place, str]]:
-        isr, harmed = self._records[place].isr, self._harmed[place]
-        if not isr or not harmed.keys() >= {*isr}:
+        record, harmed = self._records[place], self._harmed[place]
+        members = eligible_leaders(record)
+        if not members or not harmed.keys() >= members:
             return ()
         faults = ", ".join(sorted(set(harmed.values())))
-        name = f"{place[0]}-{place[1]}"
+        beside = sorted(members.difference(record.isr))
+        also = f", and of {beside}, which are eligible beside it," if beside else ""
         reason = (
-            f"each member of the ISR {[*isr]} of {name} had lost its disk, or a part ({faults})"
+            f"each member of the ISR {[*record.isr]} of {place[0]}-{place[1]}{also} had lost its "
+            f"disk, or a part ({faults})"
         )
         self.gone.setdefault(place, reason)
         return ((place, reason),)

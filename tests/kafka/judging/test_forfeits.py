@@ -143,6 +143,28 @@ def test_a_member_whose_joining_is_replayed_after_its_disk_was_harmed_has_no_mes
     assert len(forfeited(h)) == 1
 
 
+def test_a_replica_that_is_eligible_beside_the_isr_has_the_messages() -> None:
+    """KIP-966."""
+    h = begun(1, 3)
+    partition(h, 11, leader=3, epoch=2, isr=(3,), eligible=(1,))
+    assert forfeited(strikes(h, "wipe_disk", "broker-3")) == []
+    assert forfeited(strikes(h, "wipe_disk", "broker-1", number=2)) == [
+        "each member of the ISR [3] of orders-0, and of [1], which are eligible beside it, had "
+        "lost its disk, or a part (wipe_disk-1, wipe_disk-2)"
+    ]
+
+
+def test_a_harmed_member_that_becomes_eligible_has_no_messages_until_it_joins_again() -> None:
+    h = strikes(begun(1, 3), "wipe_disk", "broker-1")
+    partition(h, 11, leader=3, epoch=2, isr=(3,), eligible=(1,))
+    assert len(forfeited(strikes(h, "wipe_disk", "broker-3", number=2))) == 1
+    h = strikes(begun(1, 3), "wipe_disk", "broker-1")
+    partition(h, 11, leader=3, epoch=2, isr=(3,), eligible=(1,))
+    spawned(h, "broker-1", 1)
+    partition(h, 12, leader=3, epoch=3, isr=(1, 3))
+    assert forfeited(strikes(h, "wipe_disk", "broker-3", number=2)) == []
+
+
 def test_a_controllers_disk_holds_no_messages() -> None:
     h = begun(3)
     spawned(h, "controller-3", 3, role="controller")
