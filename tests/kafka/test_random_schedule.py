@@ -17,6 +17,7 @@ from fencepost_kafka import (
     Role,
     Timing,
 )
+from fencepost_kafka.active_faults import LOSES_DATA
 from fencepost_kafka.faults.hold import hold
 from fencepost_kafka.faults.random_faults import KafkaFaultChooser
 from fencepost_kafka.faults.situation import Servers, starting
@@ -230,7 +231,7 @@ def test_a_server_is_left_alone_while_a_node_that_needs_a_session_starts_or_is_d
         assert any(map(hits_server, drawn_by(heedless, view, fault)))
 
 
-@pytest.mark.parametrize("fault", ["terminate", "kill"])
+@pytest.mark.parametrize("fault", ["terminate", "kill", *sorted(LOSES_DATA)])
 def test_a_node_that_needs_a_session_does_not_end_while_a_server_serves_none(fault: str) -> None:
     def ended(chooser: KafkaFaultChooser, hit: str) -> bool:
         drawn = drawn_by(chooser, begun(), fault, hit=hit)
@@ -382,26 +383,24 @@ def test_a_control_request_is_held_and_a_restart_of_the_broker_brings_it_about()
         assert {one.arguments["apis"] for one in held_only} == {"Fetch"}
 
 
-def test_power_is_lost_only_once_every_process_has_begun_and_every_isr_is_full() -> None:
-    assert drawn_faults(begun(), "lose_power")
-    assert not drawn_faults(begun("broker-1"), "lose_power")
-    view = begun()
+def test_an_id_is_taken_only_once_every_process_has_begun_and_every_isr_is_full() -> None:
+    assert drawn_faults(held(begun()), "duplicate_id")
+    assert not drawn_faults(held(begun("broker-1")), "duplicate_id")
+    view = held(begun())
     view.of(KafkaView).partitions["orders", 0].isr = (1,)
-    assert not drawn_faults(view, "lose_power")
+    assert not drawn_faults(view, "duplicate_id")
 
 
-def test_the_fault_of_a_disk_is_alone_until_the_cluster_has_noticed_it() -> None:
-    drawn = drawn_faults(held(begun()), "lose_power", "duplicate_id")
-    assert {planned.fault for planned in drawn} == {"lose_power", "duplicate_id"}
+def test_a_second_process_is_alone_until_the_cluster_has_noticed_its_end() -> None:
+    drawn = drawn_faults(held(begun()), "duplicate_id")
     assert {(planned.alone, planned.mends_ms) for planned in drawn} == {(True, 6_000)}
 
 
-def test_a_disk_is_harmed_beside_others_where_rules_know_what_is_forfeited() -> None:
-    disks = ("lose_power", "wipe_disk", "damage_disk")
-    moment = Moment(held(begun()), LAYOUT, disks, affected=frozenset({"broker-3"}))
-    assert drawn_at(moment, STRIKES) == []
-    drawn = drawn_at(moment, KafkaFaultChooser(TIMING, disks_alone=False), 400)
-    assert {one.fault for one in drawn} == {*disks}
+def test_a_disk_is_harmed_beside_other_faults() -> None:
+    """The rules know what is forfeited then."""
+    moment = Moment(begun(), LAYOUT, tuple(LOSES_DATA), affected=frozenset({"broker-3"}))
+    drawn = drawn_at(moment, STRIKES, 400)
+    assert {one.fault for one in drawn} == LOSES_DATA
     assert not any(one.alone or one.mends_ms for one in drawn)
 
 

@@ -107,17 +107,6 @@ def test_clients_are_cut_only_from_brokers_to_which_they_certainly_connect() -> 
     assert {name for one in drawn if "clients" in one.ends for name in one.victims} == {"broker-1"}
 
 
-@pytest.mark.parametrize("fault", ["wipe_disk", "damage_disk"])
-def test_a_disk_is_harmed_only_while_nothing_else_is_affected(fault: str) -> None:
-    quiet = Moment(begun(), LAYOUT, (fault,))
-    drawn = drawn_at(quiet, STRIKES)
-    assert {name.split("-")[0] for one in drawn for name in one.victims} == {"broker"}
-    assert all(one.alone and one.mends_ms for one in drawn)
-    busy = frozenset({"controller-2"})
-    assert not drawn_at(Moment(begun(), LAYOUT, (fault,), busy), STRIKES)
-    assert not drawn_at(Moment(begun(), LAYOUT, (fault,), mending=busy), STRIKES)
-
-
 def test_the_logs_of_partitions_are_damaged_on_brokers_that_have_one() -> None:
     view = begun()
     view.of(KafkaView).partitions["orders", 0].isr = (1, 2)

@@ -146,9 +146,7 @@ class ReferenceQuorum:
 
     def fault_chooser(self, shape: Shape) -> FaultChooser:
         """See `fencepost_kafka.faults.random_faults`."""
-        return KafkaFaultChooser(
-            self.timing(shape), administration=frozenset(OPERATIONS), disks_alone=False
-        )
+        return KafkaFaultChooser(self.timing(shape), administration=frozenset(OPERATIONS))
 
     def mutable(self) -> Sequence[str]:
         """The decisions of its nodes."""

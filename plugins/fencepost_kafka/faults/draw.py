@@ -100,8 +100,9 @@ class Draw:
         return [slot.name for slot in self.situation.layout.of(role)]
 
     def alone(self, planned: Planned) -> Planned:
-        """The fault of a disk. Two leases after its heal a controller has been elected again, if
-        need be, and the ISRs contain no process that had another disk."""
+        """A fault after which an id may have another disk. Two leases after its heal a controller
+        has been elected again, if need be, and the ISRs contain no process that had another
+        disk."""
         return replace(planned, alone=True, mends_ms=2 * self.situation.timing.lease_ms)
 
     def around_lease(self) -> int:

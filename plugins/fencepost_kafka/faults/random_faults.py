@@ -9,7 +9,6 @@ from random import Random  # noqa: TID251 - a seeded stream is passed in
 from typing import final
 
 from fencepost import Administration, Cut, Moment, Planned, one_way, two_way
-from fencepost_kafka.active_faults import LOSES_DATA
 from fencepost_kafka.faults import administration
 from fencepost_kafka.faults.draw import Draw as _Draw
 from fencepost_kafka.faults.situation import Servers, Situation
@@ -123,13 +122,13 @@ def _cut_clients(d: _Draw) -> Planned | None:
 
 def _wipe_disk(d: _Draw) -> Planned:
     broker = d.broker()
-    return d.alone(_planned("wipe_disk", {"node": broker}, d.around_lease(), broker))
+    return _planned("wipe_disk", {"node": broker}, d.around_lease(), broker)
 
 
 def _damage_disk(d: _Draw) -> Planned:
     broker, last_bytes = d.broker(), d.between(*_TORN_BYTES)
     arguments = {"node": broker, "files": _PARTITION_LOGS, "last_bytes": last_bytes}
-    return d.alone(_planned("damage_disk", arguments, d.around_lease(), broker))
+    return _planned("damage_disk", arguments, d.around_lease(), broker)
 
 
 _PARTITION_LOGS, _TORN_BYTES = "[!_]*/*.log", (64, 8192)
@@ -159,7 +158,7 @@ def _duplicate(d: _Draw) -> Planned | None:
 
 def _lose_power(d: _Draw) -> Planned:
     node = d.node()
-    return d.alone(_planned("lose_power", {"node": node}, d.around_lease(), node))
+    return _planned("lose_power", {"node": node}, d.around_lease(), node)
 
 
 def _dialled(d: _Draw) -> tuple[str, str]:
@@ -330,8 +329,7 @@ class KafkaFaultChooser:
     too. `needs_session`: no fault affects a server while a process is starting or dead, none ends
     while a server does not serve, and one that lost its session is not asked to end, nor cut off
     from a server. `control_requests`: the controller commands brokers by requests, which are held,
-    too. `administration` is what the cluster can be asked for. `disks_alone`: a disk is harmed only
-    while nothing else is affected: rules about the system do not know what is forfeited.
+    too. `administration` is what the cluster can be asked for.
     """
 
     timing: Timing
@@ -342,7 +340,6 @@ class KafkaFaultChooser:
     servers: Servers | None = None
     control_requests: bool = False
     administration: frozenset[str] = administration.EVERYWHERE
-    disks_alone: bool = True
 
     @property
     def mending_ms(self) -> int:
@@ -385,8 +382,6 @@ class KafkaFaultChooser:
         """The fault, unless it would miss, or harm what must be left alone."""
         if planned is None or (planned.then is not None and planned.then.fault not in offered):
             return None
-        if planned.fault in LOSES_DATA and not self.disks_alone:
-            planned = replace(planned, alone=False, mends_ms=0)
         situation = self._situation(moment)
         if planned.alone and (moment.mending or not situation.quiet):
             return None  # authority may still change hands where links were healed just now

@@ -159,7 +159,7 @@ class Situation:
                 return bool(planned.victims & self.starting)
             case "terminate":
                 return bool(planned.victims & self.expired) or not self.servers <= self.serving
-            case "kill":
+            case fault if fault == "kill" or fault in LOSES_DATA:
                 return not self.servers <= self.serving
             case _:
                 return bool(planned.ends & self.servers and planned.ends & self.expired)
