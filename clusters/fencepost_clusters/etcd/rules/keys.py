@@ -1,15 +1,28 @@
-"""The keys of events: plain functions, so that rules can share them."""
+"""What the rules share: the keys of events, and memory that is bounded."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from fencepost import Event, Finding
 
 Keys = tuple[tuple[str | int, ...], ...]
 RUN: Keys = ((),)
 NOTHING: Sequence[Finding] = ()
+KEPT = 2_048
+"""How many writes, reads, leases or requests of a key are remembered."""
+V = TypeVar("V")
+K = TypeVar("K")
+
+
+def remember(kept: dict[K, V], name: K, value: V) -> V:
+    """Keeps the value under that name, and returns it; of more than `KEPT` names the oldest is
+    forgotten."""
+    kept[name] = value
+    while len(kept) > KEPT:
+        del kept[next(iter(kept))]
+    return value
 
 
 def whole_run(event: Event) -> Keys:

@@ -31,13 +31,12 @@ from fencepost_clusters.etcd.events import (
     LockCompleted,
     LockInvoked,
 )
-from fencepost_clusters.etcd.rules.keys import NOTHING, whole_run
+from fencepost_clusters.etcd.rules.keys import NOTHING, remember, whole_run
 
 MS = 1_000_000
 SLACK_MS = 3_000
 """etcd looks for expired leases every 500 ms, and a new leader adds an election timeout; the rest
 is for a busy machine."""
-LEASES_KEPT = 256
 STALL_SHARE = 10
 """A stall of more than this part of the TTL makes the finding undecided."""
 
@@ -72,12 +71,11 @@ class _Leases:
     holders: dict[str, int] = field(default_factory=dict)
     """Lock -> the lease by which it was taken last, unless it was released."""
     elected_ns: int = -1
-    suspects: list[_Suspect] = field(default_factory=list)
+    suspects: dict[Cause, _Suspect] = field(default_factory=dict)
 
     def lease(self, number: int) -> _Lease:
-        while len(self.leases) > LEASES_KEPT:
-            del self.leases[next(iter(self.leases))]
-        return self.leases.setdefault(number, _Lease())
+        known = self.leases.get(number)
+        return remember(self.leases, number, _Lease()) if known is None else known
 
 
 @final
@@ -103,7 +101,7 @@ class ExpiredKeysAreGone:
             case LeaseCompleted() as body:
                 self._answered(state.lease(body.lease), event, body)
             case LockInvoked(operation=operation, action="take"):
-                state.asked[operation] = event.at_ns
+                remember(state.asked, operation, event.at_ns)
             case LockCompleted() as body:
                 return state, self._locked(state, event, body)
         return state, NOTHING
@@ -150,13 +148,12 @@ class ExpiredKeysAreGone:
         )
         because = () if lease.at is None else (lease.at,)
         broken = Violated(event.ref, Evidence.CLIENT, message, because)
-        if len(state.suspects) < LEASES_KEPT:
-            ttl_ns = lease.ttl_s * 1000 * MS
-            state.suspects.append(_Suspect(broken, since_ns, asked_ns, ttl_ns))
+        ttl_ns = lease.ttl_s * 1000 * MS
+        remember(state.suspects, event.ref, _Suspect(broken, since_ns, asked_ns, ttl_ns))
 
     def end(self, state: _Leases, end: RunEnd) -> Sequence[Finding]:
         found: list[Finding] = []
-        for one in state.suspects:
+        for one in state.suspects.values():
             stalled_ns = end.stalled_ns(one.from_ns, one.to_ns)
             if stalled_ns * STALL_SHARE > one.ttl_ns:
                 message = (

@@ -20,9 +20,7 @@ from fencepost import (
     Violated,
 )
 from fencepost_clusters.etcd.events import LockCompleted, LockInvoked, StoreCompleted
-from fencepost_clusters.etcd.rules.keys import NOTHING, by_lock, by_store
-
-KEPT = 2_048
+from fencepost_clusters.etcd.rules.keys import NOTHING, by_lock, by_store, remember
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ class TokensGrow:
     def step(self, state: _Lock, event: Event) -> tuple[_Lock, Sequence[Finding]]:
         match event.body:
             case LockInvoked(operation=operation, action="take"):
-                state.asked[operation] = state.greatest
+                remember(state.asked, operation, state.greatest)
             case LockCompleted(action="take") as body:
                 before = state.asked.pop(body.operation, _Taken())
                 if body.outcome == "ok":
@@ -70,9 +68,7 @@ class TokensGrow:
         state: _Lock, event: Event, body: LockCompleted, before: _Taken
     ) -> Sequence[Finding]:
         lease, other = state.holders.get(body.token, (body.lease, event.ref))
-        state.holders[body.token] = lease, other
-        while len(state.holders) > KEPT:
-            del state.holders[next(iter(state.holders))]
+        remember(state.holders, body.token, (lease, other))
         if body.token > state.greatest.token:
             state.greatest = _Taken(body.token, body.lease, event.ref)
         if lease != body.lease:
@@ -126,9 +122,7 @@ class OldHoldersAreRefused:
             return state, NOTHING
         state.greatest = max(state.greatest, body.token)
         found = self._order(state, event, body)
-        state.taken[body.revision] = body.token, event.ref
-        while len(state.taken) > KEPT:
-            del state.taken[next(iter(state.taken))]
+        remember(state.taken, body.revision, (body.token, event.ref))
         return state, found
 
     @staticmethod

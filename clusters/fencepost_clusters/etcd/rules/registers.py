@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar, final
+from typing import final
 
 from msgspec import Struct
 
@@ -25,18 +25,7 @@ from fencepost import (
     Violated,
 )
 from fencepost_clusters.etcd.events import RegisterCompleted, RegisterInvoked
-from fencepost_clusters.etcd.rules.keys import NOTHING, by_register
-
-KEPT = 2_048
-"""How many writes, and reads, of a key are remembered."""
-V = TypeVar("V")
-K = TypeVar("K")
-
-
-def _remember(kept: dict[K, V], name: K, value: V) -> None:
-    kept[name] = value
-    while len(kept) > KEPT:
-        del kept[next(iter(kept))]
+from fencepost_clusters.etcd.rules.keys import NOTHING, by_register, remember
 
 
 def _writes(body: RegisterCompleted) -> bool:
@@ -93,7 +82,7 @@ class AcknowledgedWritesStay:
         if other is not None:
             message = f"{body.operation} and {other[0]} were both acknowledged at revision {at}"
             return (Violated(event.ref, Evidence.CLIENT, message, (other[1],)),)
-        _remember(state.writes, at, (body.operation, event.ref))
+        remember(state.writes, at, (body.operation, event.ref))
         state.newest = max(state.newest, at)
         for read, (revision, mod_revision) in state.reads.items():
             if mod_revision < at <= revision:
@@ -113,7 +102,7 @@ class AcknowledgedWritesStay:
     @staticmethod
     def _read(state: _Acknowledged, event: Event, body: RegisterCompleted) -> Sequence[Finding]:
         revision, mod_revision = body.revision, body.mod_revision
-        _remember(state.reads, event.ref, (revision, mod_revision))
+        remember(state.reads, event.ref, (revision, mod_revision))
         if not body.serializable:
             state.covered = max(state.covered, revision)
         if body.final and revision < state.newest:
@@ -212,14 +201,14 @@ class KeysAreLinearizable:
     def step(self, state: _Register, event: Event) -> tuple[_Register, Sequence[Finding]]:
         body = event.body
         if isinstance(body, RegisterInvoked):
-            _remember(state.open, body.operation, (body, state.floor))
+            remember(state.open, body.operation, (body, state.floor))
             return state, NOTHING
         assert isinstance(body, RegisterCompleted)
         invoked, floor = state.open.pop(body.operation, (None, _Floor()))
         writes = _writes(body)
         if not writes and not _reads(body):
             if body.outcome == "failed" and body.action != "get":
-                _remember(state.failed, body.operation, event.ref)
+                remember(state.failed, body.operation, event.ref)
             return state, self._never_seen(state, body, event)
         found = [*self._value(state, event, body), *self._updates(state, event, body, invoked)]
         if not body.serializable:
@@ -266,7 +255,7 @@ class KeysAreLinearizable:
         if at == 0:
             return []
         value, seen = state.values.get(at, (body.value, event.ref))
-        _remember(state.values, at, (value, seen))
+        remember(state.values, at, (value, seen))
         if value != body.value:
             message = f"{body.key} held {value!r} and {body.value!r} at revision {at}"
             return [Violated(event.ref, Evidence.CLIENT, message, (seen,))]
@@ -287,7 +276,7 @@ class KeysAreLinearizable:
             message = f"{body.operation} found revision {at} as it expected, and was refused"
             return [Violated(event.ref, Evidence.CLIENT, message)]
         if body.action == "swap" and invoked is not None:
-            _remember(state.swaps, at, (invoked.expected, body.operation, event.ref))
+            remember(state.swaps, at, (invoked.expected, body.operation, event.ref))
             between = _between(state.values, invoked.expected, at)
             if between is not None:
                 value, ref = state.values[between]
