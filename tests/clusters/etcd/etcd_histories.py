@@ -123,34 +123,61 @@ def swap(
         )
 
 
-def lease(h: HistoryBuilder, client: str, number: int, action: Any, **fields: Any) -> None:
+def lease(h: HistoryBuilder, client: str, number: int, action: Any, **fields: Any) -> Event:
     name = f"{client}:{number}:{action}"
     h.add(client, LeaseInvoked(operation=name, lease=number, action=action, slot="etcd-1"))
     how: dict[str, Any] = {"outcome": "ok", "ttl_s": 2, **fields}
-    h.add(client, LeaseCompleted(operation=name, lease=number, action=action, **how))
+    return h.add(client, LeaseCompleted(operation=name, lease=number, action=action, **how))
 
 
-def take(h: HistoryBuilder, client: str, number: int, **fields: Any) -> None:
+def ask_for_lock(h: HistoryBuilder, client: str, number: int) -> str:
+    """The operation by which a client begins to take the lock with a lease."""
     name = f"{client}:take:{number}:{h.now_ns}"
-    how: dict[str, Any] = {"outcome": "ok", **fields}
     h.add(
         client,
         LockInvoked(operation=name, lock="lock", action="take", lease=number, slot="etcd-1"),
     )
-    h.add(client, LockCompleted(operation=name, lock="lock", action="take", lease=number, **how))
+    return name
+
+
+def answer_take(h: HistoryBuilder, client: str, name: str, number: int, **fields: Any) -> Event:
+    how: dict[str, Any] = {"outcome": "ok", **fields}
+    body = LockCompleted(operation=name, lock="lock", action="take", lease=number, **how)
+    return h.add(client, body)
+
+
+def take(h: HistoryBuilder, client: str, number: int, **fields: Any) -> Event:
+    return answer_take(h, client, ask_for_lock(h, client, number), number, **fields)
+
+
+def release(h: HistoryBuilder, client: str, number: int, token: int) -> None:
+    body = LockCompleted(
+        operation=f"{client}:release:{number}", lock="lock", action="release", lease=number,
+        outcome="ok", token=token,
+    )  # fmt: skip
+    h.add(client, body)
+
+
+def held_by(holder: int, token: int) -> dict[str, Any]:
+    """How a take is answered while another holds the lock."""
+    return {
+        "outcome": "failed",
+        "holder_lease": holder,
+        "holder_token": token,
+        "revision": 99,
+        "error": HELD,
+    }
 
 
 def refused(h: HistoryBuilder, client: str, number: int, holder: int, token: int) -> None:
-    take(
-        h, client, number, outcome="failed", holder_lease=holder, holder_token=token,
-        revision=99, error=HELD,
-    )  # fmt: skip
+    take(h, client, number, **held_by(holder, token))
 
 
-def held_and_abandoned(h: HistoryBuilder) -> None:
+def held_and_abandoned(h: HistoryBuilder) -> Event:
+    """A client takes the lock with lease 1, for 2 s, and renews it: the event of that renewal."""
     lease(h, A, 1, "grant")
     take(h, A, 1, token=5)
-    lease(h, A, 1, "renew")
+    return lease(h, A, 1, "renew")
 
 
 def store(h: HistoryBuilder, client: str, token: int, revision: int = -1, **fields: Any) -> None:

@@ -1,7 +1,8 @@
 """ETCD-04: the key of a lease that ran out is gone within a bound.
 
 A lease lasts its TTL from the last renewal for which the client got an answer. A new leader grants
-every lease its whole TTL once more, so the time also restarts at each election.
+every lease its whole TTL once more, so the time also restarts at each election. A lease
+that was revoked is gone with its key when that is answered.
 """
 
 from __future__ import annotations
@@ -39,20 +40,23 @@ SLACK_MS = 3_000
 is for a busy machine."""
 STALL_SHARE = 10
 """A stall of more than this part of the TTL makes the finding undecided."""
+_NEVER_NS = 1 << 62
 
 
 @dataclass(slots=True)
 class _Lease:
-    """`renewed_ns` is when the last renewal, or the grant, was answered (-1: not yet)."""
-
     ttl_s: int = -1
     renewed_ns: int = -1
+    """When the last renewal, or the grant, was answered."""
     at: Cause | None = None
+    """That answer; None: there is none yet."""
     open: set[str] = field(default_factory=set)
     in_doubt: bool = False
     """Whether a renewal's outcome is unknown: it may take effect at any later time."""
-    ended: bool = False
-    """Whether the client revoked it, or learned that it is gone."""
+    revoked_ns: int = _NEVER_NS
+    """When it was answered that the lease was revoked, or was not there to be revoked."""
+    revoked: tuple[Cause, ...] = ()
+    """That answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,10 @@ class ExpiredKeysAreGone:
 
     clause: str = "ETCD-04"
     kinds: frozenset[type[Struct]] = frozenset(
-        {LeaseInvoked, LeaseCompleted, LockInvoked, LockCompleted, BecameLeader, LeaderElected}
+        {
+            *(LeaseInvoked, LeaseCompleted, LockInvoked, LockCompleted),
+            *(BecameLeader, LeaderElected),
+        }
     )
     keys = staticmethod(whole_run)
 
@@ -110,7 +117,10 @@ class ExpiredKeysAreGone:
     def _answered(lease: _Lease, event: Event, body: LeaseCompleted) -> None:
         lease.open.discard(body.operation)
         if body.ttl_s == 0:
-            lease.ended = True
+            # A member that does not know that it leads no longer may miss a lease that is there, so
+            # only a request that all members apply proves that it is gone.
+            if body.action == "revoke":
+                lease.revoked_ns, lease.revoked = event.at_ns, (event.ref,)
         elif body.outcome == "ok":
             lease.ttl_s, lease.renewed_ns, lease.at = body.ttl_s, event.at_ns, event.ref
         elif body.outcome == "unknown":
@@ -120,7 +130,7 @@ class ExpiredKeysAreGone:
         if body.action == "release":
             state.holders.pop(body.lock, None)
             return NOTHING
-        asked_ns = state.asked.pop(body.operation, event.at_ns)
+        asked_ns = state.asked.pop(body.operation, -1)
         if body.outcome == "ok":
             before = state.holders.get(body.lock)
             state.holders[body.lock] = body.lease
@@ -128,28 +138,24 @@ class ExpiredKeysAreGone:
             ran_out = before is not None and before != body.lease
             return (Exercised(event.ref, Evidence.CLIENT),) if ran_out else NOTHING
         lease = state.leases.get(body.holder_lease)
-        if lease is not None:
-            self._still_there(state, event, body, lease, asked_ns)
-        return NOTHING
-
-    @staticmethod
-    def _still_there(
-        state: _Leases, event: Event, body: LockCompleted, lease: _Lease, asked_ns: int
-    ) -> None:
-        if lease.renewed_ns < 0 or lease.open or lease.in_doubt:
-            return
-        since_ns = max(lease.renewed_ns, state.elected_ns)
-        late_ns = asked_ns - since_ns - lease.ttl_s * 1000 * MS
+        if lease is None or lease.at is None:
+            return NOTHING
+        if asked_ns > lease.revoked_ns:
+            message = f"the key of {body.lock} was there after its lease had been revoked"
+            return (Violated(event.ref, Evidence.CLIENT, message, lease.revoked),)
+        if lease.open or lease.in_doubt:
+            return NOTHING
+        since_ns, ttl_ns = max(lease.renewed_ns, state.elected_ns), lease.ttl_s * 1000 * MS
+        late_ns = asked_ns - since_ns - ttl_ns
         if late_ns <= SLACK_MS * MS:
-            return
+            return NOTHING
         message = (
             f"the key of {body.lock} was there {late_ns // MS} ms after its lease of "
             f"{lease.ttl_s} s ran out"
         )
-        because = () if lease.at is None else (lease.at,)
-        broken = Violated(event.ref, Evidence.CLIENT, message, because)
-        ttl_ns = lease.ttl_s * 1000 * MS
+        broken = Violated(event.ref, Evidence.CLIENT, message, (lease.at,))
         remember(state.suspects, event.ref, _Suspect(broken, since_ns, asked_ns, ttl_ns))
+        return NOTHING
 
     def end(self, state: _Leases, end: RunEnd) -> Sequence[Finding]:
         found: list[Finding] = []
