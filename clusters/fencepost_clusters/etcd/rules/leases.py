@@ -74,12 +74,19 @@ class _Leases:
     """Take of a lock -> when it was sent."""
     holders: dict[str, int] = field(default_factory=dict)
     """Lock -> the lease by which it was taken last, unless it was released."""
+    terms: dict[int, int] = field(default_factory=dict)
+    """Term -> when a member first logged its leader. A member may log it again much later, when it
+    hears of the leader once more."""
     elected_ns: int = -1
     suspects: dict[Cause, _Suspect] = field(default_factory=dict)
 
     def lease(self, number: int) -> _Lease:
         known = self.leases.get(number)
         return remember(self.leases, number, _Lease()) if known is None else known
+
+    def elected(self, term: int, at_ns: int) -> None:
+        if term not in self.terms:
+            self.elected_ns = remember(self.terms, term, at_ns)
 
 
 @final
@@ -101,8 +108,10 @@ class ExpiredKeysAreGone:
 
     def step(self, state: _Leases, event: Event) -> tuple[_Leases, Sequence[Finding]]:
         match event.body:
-            case BecameLeader() | LeaderElected():
-                state.elected_ns = event.at_ns
+            case BecameLeader(term=term):
+                state.elected(term, event.at_ns)
+            case LeaderElected(term=term):
+                state.elected(term, event.at_ns)
             case LeaseInvoked(operation=operation, lease=lease):
                 state.lease(lease).open.add(operation)
             case LeaseCompleted() as body:

@@ -162,6 +162,28 @@ def test_a_new_leader_gives_a_lease_its_whole_time_again_whichever_member_logs_i
         assert holds(h, "ETCD-04")
 
 
+def test_a_member_that_hears_of_the_same_leader_again_gives_no_time() -> None:
+    h = HistoryBuilder()
+    leads(h, ONE, "a1", 2)
+    held_and_abandoned(h)
+    h.after(4_000)
+    hears(h, THREE, "c3", "a1", 2)
+    h.after(1_000)
+    refused(h, B, 2, 1, 5)
+    assert "its lease of 2 s ran out" in violation(h, "ETCD-04")
+
+
+def test_a_member_that_invents_a_term_hides_no_later_election() -> None:
+    h = HistoryBuilder()
+    hears(h, THREE, "c3", "c3", 99)
+    held_and_abandoned(h)
+    h.after(1_900)
+    leads(h, TWO, "b2", 3)
+    h.after(4_800)
+    refused(h, B, 2, 1, 5)
+    assert idle(h, "ETCD-04")
+
+
 # --------------------------------------------------------------------------- stalls
 
 
