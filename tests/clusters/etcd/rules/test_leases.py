@@ -22,10 +22,11 @@ from etcd_histories import (
     release,
     take,
     unknown,
+    verdict,
     violation,
 )
 
-from fencepost import Stalled
+from fencepost import FaultHealed, FaultInjected, Stalled
 from fencepost.testing import HistoryBuilder
 from fencepost_clusters.etcd.events import LeaseInvoked
 from fencepost_clusters.etcd.rules.keys import KEPT
@@ -49,6 +50,7 @@ def test_a_key_that_is_gone_late_but_within_the_bound_keeps_etcd_04() -> None:
     refused(h, B, 2, 1, 5)
     take(h, B, 2, token=7)
     assert holds(h, "ETCD-04")
+    assert not verdict(h, "ETCD-04").excused
 
 
 def test_an_answer_counts_from_when_the_client_asked() -> None:
@@ -184,7 +186,96 @@ def test_a_member_that_invents_a_term_hides_no_later_election() -> None:
     assert idle(h, "ETCD-04")
 
 
-# --------------------------------------------------------------------------- stalls
+# --------------------------------------------------------------------------- pauses and stalls
+
+
+def paused(h: HistoryBuilder, process: str, receipt: bool = True, began_at_ns: int = 0) -> None:
+    body = FaultInjected(
+        fault_id="f1", fault="pause", targets=(process,), receipt=receipt, evidence="state T",
+        began_at_ns=began_at_ns,
+    )  # fmt: skip
+    h.add("harness", body)
+
+
+def resumed(h: HistoryBuilder) -> None:
+    h.add("harness", FaultHealed(fault_id="f1", receipt=True, evidence="state S"))
+
+
+def test_a_leader_that_is_paused_is_excused_until_the_bound_after_its_pause() -> None:
+    for since_ms, excused in ((0, 1), (2_999, 1), (3_000, 0)):
+        h = HistoryBuilder()
+        leads(h, ONE, "a1", 2)
+        held_and_abandoned(h)
+        paused(h, ONE)
+        h.after(9_000)
+        resumed(h)
+        h.after(since_ms)
+        refused(h, B, 2, 1, 5)
+        found = verdict(h, "ETCD-04")
+        assert (found.excused, found.violated) == (excused, 1 - excused)
+        assert not excused or "etcd-1#1, which leads, was paused" in found.reason
+
+
+def test_a_client_that_is_answered_before_the_harness_has_recorded_the_resumption() -> None:
+    h = HistoryBuilder()
+    leads(h, ONE, "a1", 2)
+    held_and_abandoned(h)
+    paused(h, ONE)
+    h.after(9_000)
+    refused(h, B, 2, 1, 5)
+    resumed(h)
+    assert verdict(h, "ETCD-04").excused == 1
+
+
+def test_a_pause_excuses_only_what_was_not_yet_late_when_it_began() -> None:
+    for early_ms, excused in ((0, 1), (1, 1), (-1, 0)):
+        h = HistoryBuilder()
+        leads(h, ONE, "a1", 2)
+        due_ns = held_and_abandoned(h).at_ns + 5_000_000_000
+        h.after(8_000)
+        paused(h, ONE, began_at_ns=due_ns - early_ms * 1_000_000)
+        refused(h, B, 2, 1, 5)
+        assert verdict(h, "ETCD-04").excused == excused
+
+
+def test_a_pause_whose_begin_is_not_known_counts_from_its_record() -> None:
+    h = HistoryBuilder()
+    leads(h, ONE, "a1", 2)
+    held_and_abandoned(h)
+    h.after(8_000)
+    paused(h, ONE)
+    refused(h, B, 2, 1, 5)
+    assert verdict(h, "ETCD-04").violated == 1
+
+
+def test_a_pause_of_another_member_or_one_without_a_receipt_excuses_nothing() -> None:
+    for process, receipt in ((TWO, True), (ONE, False)):
+        h = HistoryBuilder()
+        leads(h, ONE, "a1", 2)
+        held_and_abandoned(h)
+        paused(h, process, receipt)
+        h.after(9_000)
+        refused(h, B, 2, 1, 5)
+        assert verdict(h, "ETCD-04").violated == 1
+
+
+def test_a_leader_that_was_replaced_excuses_nothing_by_its_pause() -> None:
+    h = HistoryBuilder()
+    leads(h, ONE, "a1", 2)
+    held_and_abandoned(h)
+    paused(h, ONE)
+    leads(h, TWO, "b2", 3)
+    h.after(9_000)
+    refused(h, B, 2, 1, 5)
+    assert verdict(h, "ETCD-04").violated == 1
+
+
+def test_a_fault_that_is_no_pause_may_heal_without_a_trace() -> None:
+    h = HistoryBuilder()
+    held_and_abandoned(h)
+    resumed(h)
+    take(h, B, 2, token=7)
+    assert holds(h, "ETCD-04")
 
 
 def test_etcd_04_is_undecided_if_processes_stalled_for_more_than_a_tenth_of_the_lease() -> None:
