@@ -180,9 +180,9 @@ def held_and_abandoned(h: HistoryBuilder) -> Event:
     return lease(h, A, 1, "renew")
 
 
-def store(h: HistoryBuilder, client: str, token: int, revision: int = -1, **fields: Any) -> None:
+def store(h: HistoryBuilder, client: str, token: int, revision: int = -1, **fields: Any) -> Event:
     how: dict[str, Any] = {"outcome": "ok", **fields}
-    h.add(
+    return h.add(
         client,
         StoreCompleted(
             operation=f"{client}:{h.now_ns}", store="store", lock="lock", token=token,

@@ -25,10 +25,9 @@ from fencepost_clusters.etcd.rules.keys import NOTHING, by_lock, by_store, remem
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """The greatest token that a holder got, and the event by which it got it."""
+    """The greatest token that a holder got, and the event by which it first got it."""
 
     token: int = -1
-    lease: int = 0
     at: Cause | None = None
 
 
@@ -38,7 +37,7 @@ class _Lock:
     asked: dict[str, _Taken] = field(default_factory=dict)
     """Open take -> the greatest token when it began."""
     holders: dict[int, tuple[int, Cause]] = field(default_factory=dict)
-    """Token -> lease."""
+    """Token -> the lease that got it first, and the event."""
 
 
 @final
@@ -67,22 +66,24 @@ class TokensGrow:
     def _taken(
         state: _Lock, event: Event, body: LockCompleted, before: _Taken
     ) -> Sequence[Finding]:
-        lease, other = state.holders.get(body.token, (body.lease, event.ref))
-        remember(state.holders, body.token, (lease, other))
-        if body.token > state.greatest.token:
-            state.greatest = _Taken(body.token, body.lease, event.ref)
+        mine = body.lease, event.ref
+        lease, other = state.holders.get(body.token) or remember(state.holders, body.token, mine)
+        taken = _Taken(body.token, event.ref)
+        state.greatest = max(state.greatest, taken, key=lambda one: one.token)
         if lease != body.lease:
             message = f"{event.process} took {body.lock} with token {body.token}, as another did"
             return (Violated(event.ref, Evidence.CLIENT, message, (other,)),)
-        if before.at is None or before.lease == body.lease:
+        if before.at is None:
             return NOTHING
-        if body.token > before.token:
-            return (Exercised(event.ref, Evidence.CLIENT),)
-        message = (
-            f"{event.process} took {body.lock} with token {body.token}, after token "
-            f"{before.token} had been given"
-        )
-        return (Violated(event.ref, Evidence.CLIENT, message, (before.at,)),)
+        if body.token < before.token:
+            message = (
+                f"{event.process} took {body.lock} with token {body.token}, after token "
+                f"{before.token} had been given"
+            )
+            return (Violated(event.ref, Evidence.CLIENT, message, (before.at,)),)
+        # The same token again: the client found its own key, since an answer had been lost.
+        grew = body.token > before.token
+        return (Exercised(event.ref, Evidence.CLIENT),) if grew else NOTHING
 
     def end(self, state: _Lock, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

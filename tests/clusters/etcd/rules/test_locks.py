@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from etcd_histories import A, B, holds, store, take, unknown, violation
+from etcd_histories import A, B, broken, holds, idle, refused, store, take, unknown, violation
 
 from fencepost.testing import HistoryBuilder
 from fencepost_clusters.etcd.clients.locks import OLD_TOKEN
@@ -21,6 +21,29 @@ def test_one_token_for_two_holders_breaks_etcd_05() -> None:
     take(h, A, 1, token=5)
     take(h, B, 2, token=5)
     assert "as another did" in violation(h, "ETCD-05")
+
+
+def test_a_lease_that_gets_a_smaller_token_than_before_breaks_etcd_05() -> None:
+    h = HistoryBuilder()
+    take(h, A, 1, token=5)
+    take(h, A, 1, token=4)
+    assert "with token 4, after token 5" in violation(h, "ETCD-05")
+
+
+def test_a_client_that_finds_its_own_key_has_the_token_already() -> None:
+    h = HistoryBuilder()
+    first = take(h, A, 1, token=5)
+    take(h, A, 1, token=5)
+    assert idle(h, "ETCD-05")
+    take(h, B, 2, token=4)
+    assert broken(h, "ETCD-05").because == (first.ref,)
+
+
+def test_a_single_take_and_takes_that_were_refused_exercise_nothing() -> None:
+    h = HistoryBuilder()
+    take(h, A, 1, token=5)
+    refused(h, B, 2, 1, 5)
+    assert idle(h, "ETCD-05")
 
 
 def test_a_take_that_was_recorded_late_keeps_etcd_05() -> None:
