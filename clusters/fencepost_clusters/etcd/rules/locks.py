@@ -89,12 +89,21 @@ class TokensGrow:
         return NOTHING
 
 
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """A write that the store took."""
+
+    token: int
+    revision: int
+    at: Cause
+
+
 @dataclass(slots=True)
 class _Store:
-    taken: dict[int, tuple[int, Cause]] = field(default_factory=dict)
-    """Revision of a write that the store took -> its token."""
+    taken: dict[Cause, _Write] = field(default_factory=dict)
     in_doubt: tuple[int, Cause] | None = None
-    """The write of the greatest token whose outcome is not known."""
+    """The last write of an old holder that took effect at a revision that is not known, or may
+    have."""
     greatest: int = -1
     decided: bool = False
 
@@ -114,33 +123,31 @@ class OldHoldersAreRefused:
     def step(self, state: _Store, event: Event) -> tuple[_Store, Sequence[Finding]]:
         body = event.body
         assert isinstance(body, StoreCompleted)
-        if body.outcome == "failed" and body.newer_token > body.token:
+        if body.outcome == "failed":
+            if body.newer_token <= body.token:
+                return state, NOTHING
             state.decided = True
             return state, (Exercised(event.ref, Evidence.CLIENT),)
-        if body.outcome == "unknown" and body.token < state.greatest:
-            state.in_doubt = body.token, event.ref
-        if body.outcome != "ok":
+        if body.outcome == "unknown" or body.revision <= 0:
+            if body.token < state.greatest:
+                state.in_doubt = body.token, event.ref
             return state, NOTHING
         state.greatest = max(state.greatest, body.token)
-        found = self._order(state, event, body)
-        remember(state.taken, body.revision, (body.token, event.ref))
+        write = _Write(body.token, body.revision, event.ref)
+        found = self._order(state, body.store, write)
+        remember(state.taken, event.ref, write)
         return state, found
 
     @staticmethod
-    def _order(state: _Store, event: Event, body: StoreCompleted) -> Sequence[Finding]:
-        for revision, (token, ref) in reversed(state.taken.items()):
-            if revision < body.revision and token > body.token:
-                old, new, late, because = body.token, token, event.ref, ref
-            elif revision > body.revision and token < body.token:
-                old, new, late, because = token, body.token, ref, event.ref
-            else:
-                continue
-            message = (
-                f"{body.store} took a write with token {old} at revision "
-                f"{max(revision, body.revision)}, after one with token {new} at revision "
-                f"{min(revision, body.revision)}"
-            )
-            return (Violated(late, Evidence.CLIENT, message, (because,)),)
+    def _order(state: _Store, store: str, write: _Write) -> Sequence[Finding]:
+        for other in reversed(state.taken.values()):
+            old, new = sorted((other, write), key=lambda one: (one.token, one.revision))
+            if old.revision > new.revision:
+                message = (
+                    f"{store} took a write with token {old.token} at revision {old.revision}, "
+                    f"after one with token {new.token} at revision {new.revision}"
+                )
+                return (Violated(old.at, Evidence.CLIENT, message, (new.at,)),)
         return NOTHING
 
     def end(self, state: _Store, end: RunEnd) -> Sequence[Finding]:

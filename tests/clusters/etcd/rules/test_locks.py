@@ -86,3 +86,62 @@ def test_etcd_06_is_undecided_if_the_end_of_the_old_holders_write_is_not_known()
     store(h, B, 7, 20)
     store(h, A, 5, outcome="unknown", error="timed out")
     assert unknown(h, "ETCD-06")
+
+
+def test_a_write_of_an_old_holder_that_was_never_sent_leaves_nothing_open() -> None:
+    h = HistoryBuilder()
+    store(h, B, 7, 20)
+    store(h, A, 5, outcome="failed", error="ConnectionRefusedError")
+    assert idle(h, "ETCD-06")
+
+
+def test_a_refusal_that_names_no_newer_token_exercises_nothing() -> None:
+    h = HistoryBuilder()
+    store(h, A, 7, 20)
+    store(h, A, 7, 21, outcome="failed", newer_token=7, error=OLD_TOKEN)
+    assert idle(h, "ETCD-06")
+
+
+def test_a_write_of_the_newest_holder_may_end_unknown() -> None:
+    h = HistoryBuilder()
+    store(h, A, 7, 20)
+    store(h, A, 7, outcome="unknown", error="timed out")
+    assert idle(h, "ETCD-06")
+
+
+def test_a_refusal_decides_etcd_06_whatever_another_write_did() -> None:
+    h = HistoryBuilder()
+    store(h, B, 7, 20)
+    store(h, A, 5, outcome="unknown", error="timed out")
+    store(h, A, 5, 21, outcome="failed", newer_token=7, error=OLD_TOKEN)
+    assert holds(h, "ETCD-06")
+
+
+def test_writes_of_one_holder_may_be_recorded_in_any_order() -> None:
+    h = HistoryBuilder()
+    store(h, A, 5, 21)
+    store(h, A, 5, 20)
+    store(h, B, 7, 22)
+    assert idle(h, "ETCD-06")
+
+
+def test_two_writes_at_one_revision_hide_no_third_one_and_prove_no_order() -> None:
+    h = HistoryBuilder()
+    newer = store(h, B, 7, 20)
+    store(h, A, 5, 20)
+    assert idle(h, "ETCD-06")
+    store(h, A, 6, 21)
+    found = broken(h, "ETCD-06")
+    assert "token 6 at revision 21, after one with token 7 at revision 20" in found.message
+    assert found.because == (newer.ref,)
+
+
+def test_a_write_whose_answer_names_no_revision_is_in_no_order() -> None:
+    for revision in (-1, 0):
+        h = HistoryBuilder()
+        store(h, A, 5, 21)
+        store(h, B, 7, revision)
+        assert idle(h, "ETCD-06")
+        store(h, B, 7, 22)
+        store(h, A, 5, revision)
+        assert unknown(h, "ETCD-06")
