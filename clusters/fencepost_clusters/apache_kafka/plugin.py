@@ -16,6 +16,7 @@ from fencepost_clusters.apache_kafka.log_memory import (
     QuorumConfigured,
     SessionConfigured,
 )
+from fencepost_clusters.apache_kafka.metadata.misplaced import ReplicaMisplaced
 from fencepost_clusters.apache_kafka.metadata.on_disk import MetadataStateFound
 from fencepost_clusters.apache_kafka.metrics import MetricsObserved
 from fencepost_clusters.apache_kafka.rules import promises
@@ -26,10 +27,10 @@ from fencepost_clusters.apache_kafka.zookeeper_mode.cluster import ZooKeeperMode
 @hookimpl
 def fencepost_event_kinds() -> Sequence[type[Struct]]:
     """The kinds about a broker's session, a controller's quorum and its failures, a node's metrics
-    page, and the metadata, leader epochs and producers on disks."""
+    page, misplaced replicas, and the metadata, leader epochs and producers on disks."""
     of_logs = (SessionConfigured, QuorumConfigured, ControllerFailed)
     of_disks = (MetadataStateFound, LeaderEpochsFound, ProducersFound)
-    return (*of_logs, MetricsObserved, *of_disks)
+    return (*of_logs, MetricsObserved, ReplicaMisplaced, *of_disks)
 
 
 @hookimpl

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 from kafka_samples import RECORDS, VERSIONS, blocks, record_of, records, schemas
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from fencepost import EnvironmentFailed
 from fencepost_clusters.apache_kafka.metadata import schema
 from fencepost_clusters.apache_kafka.metadata.installed import schemas_in
+from fencepost_clusters.apache_kafka.metadata.misplaced import ReplicaMisplaced
 from fencepost_clusters.apache_kafka.metadata.observer import FetchResult, LogProgress
 from fencepost_clusters.apache_kafka.metadata.records import Metadata, StoredRecord
 from fencepost_clusters.apache_kafka.metadata.schema import (
@@ -60,6 +62,50 @@ def test_a_version_is_read_by_its_own_schemas() -> None:
         registered = [one.record for one in records(version) if one.record.kind == REGISTERED]
         assert registered
         assert all(len(one.values["LogDirs"]) == 1 for one in registered), version
+
+
+HOLDERS, OTHERS, UNASSIGNED, LOST = "B" * 22, "C" * 22, "A" * 22, "A" * 21 + "Q"
+MISPLACED = ReplicaMisplaced(offset=3, topic="orders", partition=1, broker_id=1, directory=OTHERS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "has", "found"),
+    [
+        (REGISTERED, OTHERS, (MISPLACED,)),
+        (REGISTERED, HOLDERS, ()),
+        (REGISTERED, UNASSIGNED, ()),
+        (REGISTERED, LOST, ()),
+        ("BrokerRegistrationChangeRecord", OTHERS, ()),
+        (
+            "BrokerRegistrationChangeRecord",
+            HOLDERS,
+            (structs.replace(MISPLACED, directory=HOLDERS),),
+        ),
+        ("NoOpRecord", None, ()),
+    ],
+)
+def test_a_replica_is_misplaced_in_a_directory_that_its_broker_has_not_registered(
+    known: Schemas, kind: str, has: str | None, found: tuple[Struct, ...]
+) -> None:
+    """A change of the registration replaces the directories; without any, nothing is known."""
+    life, metadata = list(recorded(known)), Metadata()
+    registered = next(
+        one for one in life if one.record.kind == REGISTERED and one.record.values["BrokerId"] == 1
+    )
+    topic = next(one for one in life if one.record.kind == "TopicRecord")
+    placed = next(one for one in life if one.record.kind == "PartitionRecord")
+
+    def at(offset: int, one: StoredRecord, **values: object) -> Sequence[Struct]:
+        record = dataclasses.replace(one.record, values={**one.record.values, **values})
+        return metadata.replay(dataclasses.replace(one, offset=offset, record=record))
+
+    at(0, registered, LogDirs=() if kind == "NoOpRecord" else (HOLDERS,))
+    if kind == "BrokerRegistrationChangeRecord":
+        changed = next(one for one in life if one.record.kind == kind)
+        at(1, changed, BrokerId=1, LogDirs=(OTHERS,))
+    at(2, topic)
+    bodies = at(3, placed, Replicas=(1,), Directories=(has or OTHERS,))
+    assert tuple(one for one in bodies if isinstance(one, ReplicaMisplaced)) == found
 
 
 EVERYONE = (1, 2, 3)

@@ -43,6 +43,7 @@ from fencepost import (
 from fencepost_clusters.apache_kafka.distribution import cache
 from fencepost_clusters.apache_kafka.metadata import schema
 from fencepost_clusters.apache_kafka.metadata.installed import schemas_in
+from fencepost_clusters.apache_kafka.metadata.misplaced import ReplicaMisplaced
 from fencepost_clusters.apache_kafka.metadata.records import Metadata, StoredRecord
 from fencepost_clusters.apache_kafka.metadata.snapshot import MOST_BYTES, Snapshot, batches
 from fencepost_kafka import KINDS, SnapshotLoaded
@@ -291,7 +292,7 @@ def work(config: WorkerConfig, options: Options, recorder: Recorder) -> str:
 def main(argv: Sequence[str]) -> int:
     """See `run_worker`."""
     started = ClientStarted(kind="observer", library="kio")
-    return run_worker(argv, Options, lambda _: started, work, KINDS)
+    return run_worker(argv, Options, lambda _: started, work, (*KINDS, ReplicaMisplaced))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from fencepost_clusters.apache_kafka.metadata.misplaced import ReplicaMisplaced
 from fencepost_clusters.apache_kafka.metadata.schema import Record
 from fencepost_kafka import (
     BrokerCommitted,
@@ -30,6 +31,10 @@ _UNCHANGED = -2
 """PartitionChangeRecord's leader if it does not change."""
 _ELR, _LAST_ELR = "EligibleLeaderReplicas", "LastKnownElr"
 """KIP-966; None in versions of the record that do not have them."""
+_LOG_DIRS, _DIRECTORIES = "LogDirs", "Directories"
+"""KIP-858; None or empty in versions of the records that do not have them."""
+_RESERVED = frozenset(f"{'A' * 21}{last}" for last in "AQg")
+"""Kafka's own ids, which name no directory: none is chosen yet, it is lost, or it has no id yet."""
 _IDLE = "NoOpRecord"
 """Written twice a second so that lags can be measured; it has no content."""
 
@@ -58,6 +63,9 @@ class Metadata:
         self._elrs: dict[tuple[str, int], tuple[tuple[int, ...], tuple[int, ...]]] = {}
         """As above -> the eligible leader replicas, and the last known ones."""
         self._brokers: dict[int, BrokerCommitted] = {}
+        self._directories: dict[int, frozenset[str]] = {}
+        """broker id -> the directories on its disks that it has registered, and that are not lost
+        since; not of a broker that registers none."""
 
     def replay_batch(self, batch: Sequence[StoredRecord]) -> Sequence[Struct]:
         """The event bodies of the committed records of one batch.
@@ -132,6 +140,7 @@ class Metadata:
         come += _changed(self._partitions, new._partitions)
         self._topics, self._brokers = new._topics, new._brokers
         self._partitions, self._elrs = new._partitions, new._elrs
+        self._directories = new._directories
         return [*gone, *features, *come]
 
     def _registered(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
@@ -144,11 +153,19 @@ class Metadata:
             incarnation=values["IncarnationId"],
         )
         self._brokers[broker] = body
+        self._directories.pop(broker, None)
+        self._has_directories(broker, values)
         yield body
 
+    def _has_directories(self, broker: int, values: Mapping[str, Any]) -> None:
+        """The directories of a broker, if a record of it names any."""
+        if values.get(_LOG_DIRS):
+            self._directories[broker] = frozenset(values[_LOG_DIRS])
+
     def _registration_changed(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
+        broker = values["BrokerId"]
+        self._has_directories(broker, values)
         if values["Fenced"]:
-            broker = values["BrokerId"]
             body = replace(self._brokers[broker], offset=offset, fenced=values["Fenced"] > 0)
             self._brokers[broker] = body
             yield body
@@ -186,6 +203,7 @@ class Metadata:
         )
         elrs = tuple(values.get(_ELR) or ()), tuple(values.get(_LAST_ELR) or ())
         yield self._now((topic_id, number), body, elrs)
+        yield from self._misplaced(body, values)
 
     def _partition_changed(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
         key = values["TopicId"], values["PartitionId"]
@@ -209,6 +227,20 @@ class Metadata:
             removing=now("RemovingReplicas", was.removing),
         )
         yield self._now(key, body, (now(_ELR, elrs[0]), now(_LAST_ELR, elrs[1])))
+        yield from self._misplaced(body, values)
+
+    def _misplaced(self, body: PartitionCommitted, values: Mapping[str, Any]) -> Iterator[Struct]:
+        """The replicas that a record moves to directories which their brokers have not."""
+        for broker, directory in zip(body.replicas, values.get(_DIRECTORIES) or (), strict=False):
+            own = self._directories.get(broker)
+            if own is not None and directory not in own and directory not in _RESERVED:
+                yield ReplicaMisplaced(
+                    offset=body.offset,
+                    topic=body.topic,
+                    partition=body.partition,
+                    broker_id=broker,
+                    directory=directory,
+                )
 
     def _eligible_cleared(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
         """Of one topic, or of all: no replica outside the ISR may lead any more."""
