@@ -2,45 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import msgspec
 
-from fencepost.events import Cause, Event, FaultHealed, FaultInjected
+from fencepost.events import (
+    Administered,
+    Cause,
+    Event,
+    FaultHealed,
+    FaultInjected,
+    FaultTookEffect,
+)
 from fencepost.events.traits import has_concerns
-from fencepost.judging.known_findings import KnownFinding, Mark, Match, Spread, Trigger, matched
+from fencepost.judging.known_findings import (
+    PROCESS,
+    KnownFinding,
+    Mark,
+    Match,
+    Names,
+    Spread,
+    Trigger,
+    fits,
+    joined,
+    matched,
+)
 from fencepost.judging.verdicts import Broken, Judgement, Outcome, Verdict
 from fencepost.model.clock import MS
 
 
 @dataclass(slots=True)
-class _Fault:
-    """A fault, from the beginning of its injection until it was healed, if it was."""
+class _Cause:
+    """A fault, from the beginning of its injection until it was healed, if it was; or an operation
+    that the schedule asked for, which began and ended at once."""
 
-    kind: str
     arguments: Mapping[str, Any]
     targets: Collection[str]
     began_ns: int
-    healed_ns: int | None = None
+    ended_ns: int | None = None
+    fault: str = ""
+    operation: str = ""
+    effective: bool = True
+    """Whether it took effect, by a receipt; an operation needs none."""
 
-    def acts(self, trigger: Trigger, process: str, at_ns: int) -> bool:
-        """Whether it is that trigger, aimed at the process, and may have acted at that time."""
-        until_ns = None if self.healed_ns is None else self.healed_ns + trigger.within_ms * MS
-        return (
-            self.kind == trigger.fault
-            and (self.aims_at(process) or (trigger.outlives and self.aimed_in_slot_of(process)))
-            and trigger.arguments.items() <= self.arguments.items()
-            and self.began_ns <= at_ns
-            and (until_ns is None or at_ns <= until_ns)
+    def named(self, trigger: Trigger, names: Names, from_ns: int, until_ns: int) -> Iterator[Names]:
+        """What is known if it is that trigger and may have acted between these times, once for each
+        way in which it fits; `names` are known before."""
+        wanted, kind = (
+            (trigger.fault, self.fault) if trigger.fault else (trigger.operation, self.operation)
         )
+        over = self.ended_ns is not None and self.ended_ns + trigger.within_ms * MS < from_ns
+        acts = self.effective and self.began_ns <= until_ns and not over
+        match = matched(wanted, kind) if acts and kind else None
+        both = None if match is None else joined(names, match.names)
+        if both is not None:
+            for aimed in self._aimed(trigger, both):
+                yield from fits(trigger.arguments, self.arguments, aimed)
+
+    def _aimed(self, trigger: Trigger, names: Names) -> Iterator[Names]:
+        if trigger.at:
+            for target in self.targets:
+                match = matched(trigger.at, target)
+                both = None if match is None else joined(names, match.names)
+                if both is not None:
+                    yield both
+        elif (
+            trigger.operation
+            or self.aims_at(names[PROCESS])
+            or (trigger.outlives and self._aimed_in_slot_of(names[PROCESS]))
+        ):
+            yield names
 
     def aims_at(self, process: str) -> bool:
         """Whether it was aimed at the process, or at its slot, as the faults of links are."""
         return process in self.targets or process.partition("#")[0] in self.targets
 
-    def aimed_in_slot_of(self, process: str) -> bool:
+    def _aimed_in_slot_of(self, process: str) -> bool:
         """Whether it was aimed at any process of the slot in which the process runs."""
         slot = process.partition("#")[0]
         return any(target.partition("#")[0] == slot for target in self.targets)
@@ -54,6 +93,30 @@ class _Place:
     at_ns: int
     process: str
     scopes: Collection[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """What the marks of a violation are looked for with: what caused it (None: anything may), its
+    event, the last event of its evidence, and what its message names."""
+
+    cause: _Cause | None
+    place: _Place
+    last: _Place
+    broken: Match
+
+    def may_be(self, mark: Mark, one: _Place) -> bool:
+        """Whether an event comes after the cause, no later than the evidence, and from a process
+        that may have left the mark. The violation is no mark of itself."""
+        cause, age_ns = self.cause, self.last.at_ns - one.at_ns
+        if one.position > self.last.position or one.position == self.place.position:
+            return False
+        if mark.within_ms and age_ns > mark.within_ms * MS:
+            return False
+        if cause is None:
+            return True
+        aimed = bool(mark.by or cause.operation) or cause.aims_at(one.process)
+        return aimed and cause.began_ns <= one.at_ns
 
 
 @dataclass(slots=True)
@@ -78,8 +141,9 @@ class _Scenes:
     """What attribution has to know of a history."""
 
     places: dict[Cause, _Place] = field(default_factory=dict)
-    """The events of violations."""
-    faults: dict[str, _Fault] = field(default_factory=dict)
+    """The events of violations, and those that they name as evidence."""
+    faults: dict[str, _Cause] = field(default_factory=dict)
+    operations: list[_Cause] = field(default_factory=list)
     marks: dict[Mark, list[tuple[_Place, Match]]] = field(default_factory=dict)
     spreads: dict[Spread, list[tuple[_Place, Match]]] = field(default_factory=dict)
 
@@ -104,18 +168,20 @@ def attributed(
 def _scenes(
     judgement: Judgement, findings: Sequence[KnownFinding], events: Iterable[Event]
 ) -> _Scenes:
-    wanted = {v.at for verdict in judgement.verdicts.values() for v in verdict.violations}
+    broken = [one for verdict in judgement.verdicts.values() for one in verdict.violations]
+    wanted = {ref for one in broken for ref in (one.at, *one.because)}
+    every_mark = {mark for finding in findings for mark in finding.marks}
     of_kind: dict[str, list[Mark]] = {}
-    for mark in {mark for finding in findings for mark in finding.marks}:
-        of_kind.setdefault(mark.kind, []).append(mark)
     spreads = {spread for finding in findings for spread in finding.spreads}
     scenes = _Scenes()
     for position, event in enumerate(events):
-        body = event.body
         if event.ref in wanted:
             scenes.places[event.ref] = _place(position, event)
-        for mark in of_kind.get(event.kind, ()):
-            match = matched(mark.sentence, _sentence(event))
+        marks = of_kind.get(event.kind)
+        if marks is None:
+            marks = of_kind[event.kind] = [m for m in every_mark if matched(m.kind, event.kind)]
+        for mark in marks:
+            match = _mark(mark, event)
             if match is not None:
                 scenes.marks.setdefault(mark, []).append((_place(position, event), match))
         for spread in spreads:
@@ -123,16 +189,48 @@ def _scenes(
                 match = matched(spread.sentence, _sentence(event))
                 if match is not None:
                     scenes.spreads.setdefault(spread, []).append((_place(position, event), match))
-        if isinstance(body, FaultInjected):
-            scenes.faults[body.fault_id] = _Fault(
-                body.fault,
-                msgspec.json.decode(body.arguments) if body.arguments else {},
-                body.targets,
-                body.began_at_ns or event.at_ns,
-            )
-        elif isinstance(body, FaultHealed) and body.fault_id in scenes.faults:
-            scenes.faults[body.fault_id].healed_ns = event.at_ns
+        _learn_cause(scenes, event)
     return scenes
+
+
+def _mark(mark: Mark, event: Event) -> Match | None:
+    """What an event names, if it has the words of a mark and comes from such a process."""
+    by = matched(mark.by or ".*", event.process)
+    match = None if by is None else matched(mark.sentence, _sentence(event))
+    if by is None or match is None:
+        return None
+    names = joined(by.names, match.names)
+    return None if names is None else replace(match, names=names)
+
+
+def _learn_cause(scenes: _Scenes, event: Event) -> None:
+    match event.body:
+        case FaultInjected() as body:
+            scenes.faults[body.fault_id] = _Cause(
+                fault=body.fault,
+                arguments=_arguments(body.arguments),
+                targets=body.targets,
+                began_ns=body.began_at_ns or event.at_ns,
+                effective=body.receipt,
+            )
+        case FaultTookEffect() as body if body.fault_id in scenes.faults:
+            scenes.faults[body.fault_id].effective = True
+        case FaultHealed() as body if body.fault_id in scenes.faults:
+            scenes.faults[body.fault_id].ended_ns = event.at_ns
+        case Administered() as body:
+            scenes.operations.append(
+                _Cause(
+                    operation=body.operation,
+                    arguments=_arguments(body.arguments),
+                    targets=body.targets,
+                    began_ns=event.at_ns,
+                    ended_ns=event.at_ns,
+                )
+            )
+
+
+def _arguments(text: str) -> Mapping[str, Any]:
+    return msgspec.json.decode(text) if text else {}
 
 
 def _place(position: int, event: Event) -> _Place:
@@ -196,31 +294,44 @@ class _Attribution:
         return None
 
     def _caused(self, finding: KnownFinding, match: Match, broken: Broken) -> bool:
-        """Whether the finding's trigger and marks are there."""
-        trigger = finding.trigger
-        if trigger is None:
-            return True
+        """Whether the finding's trigger and marks are there, and about the same things."""
         place = self._scenes.places.get(broken.at)
         if place is None:
             return False
+        evidence = [
+            self._scenes.places[one] for one in broken.because if one in self._scenes.places
+        ]
+        last = max((place, *evidence), key=lambda one: one.position)
+        names = {PROCESS: place.process, **match.names}
+        trigger = finding.trigger
+        if trigger is None:
+            return self._left(finding, _Search(None, place, last, match), finding.marks, names)
+        causes = self._scenes.faults.values() if trigger.fault else self._scenes.operations
         return any(
-            fault.acts(trigger, match.process or place.process, place.at_ns)
-            and all(self._left(mark, finding, fault, place, match) for mark in finding.marks)
-            for fault in self._scenes.faults.values()
+            self._left(finding, _Search(cause, place, last, match), finding.marks, both)
+            for cause in causes
+            for both in cause.named(trigger, names, place.at_ns, last.at_ns)
         )
 
     def _left(
-        self, mark: Mark, finding: KnownFinding, fault: _Fault, place: _Place, broken: Match
+        self, finding: KnownFinding, search: _Search, marks: Sequence[Mark], names: Names
     ) -> bool:
-        """Whether the mechanism has left this mark before the violation."""
-        return any(
-            fault.aims_at(one.process)
-            and fault.began_ns <= one.at_ns
-            and one.position < place.position
-            and (not mark.there or bool(_in_wake(finding, one) & _in_wake(finding, place)))
-            and named.meets(broken)
-            for one, named in self._scenes.marks.get(mark, ())
-        )
+        """Whether the mechanism has left these marks, which agree on the names in them."""
+        if not marks:
+            return True
+        mark, *others = marks
+        tried: list[Names] = []
+        for one, named in self._scenes.marks.get(mark, ()):
+            both = joined(names, named.names)
+            if both is None or both in tried or not search.may_be(mark, one):
+                continue
+            here = not mark.there or _in_wake(finding, one) & _in_wake(finding, search.place)
+            if not here or not named.meets(search.broken):
+                continue
+            if self._left(finding, search, others, both):
+                return True
+            tried.append(both)
+        return False
 
     def _follows(self, finding: KnownFinding, clause: str, broken: Broken) -> bool:
         """Whether a violation is a consequence of the finding's own."""

@@ -7,7 +7,7 @@ that shows it; `fencepost.judging.attribution` separates them from new ones.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,32 +23,51 @@ class Seen(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Trigger(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The fault that causes a finding, with the arguments that matter.
+    """What causes a finding: a `fault`, or an `operation` that the schedule asks for, with the
+    arguments that matter. Both are regular expressions for a whole name.
 
-    A violation is caused by it only from the time when it was injected until `within_ms` after it
-    was healed. If it `outlives` the process that the fault was aimed at, the next processes of that
+    A violation is caused by a fault only from the time when it was injected until `within_ms` after
+    it was healed, and only if a receipt shows that it took effect; and by an operation from the
+    time when it was asked for until `within_ms` later.
+
+    `at` is a regular expression for one of the targets. Without it, a fault was aimed at the
+    process that the violation names. If it `outlives` that process, the next processes of that
     slot, which have its disk, are meant as well.
+
+    In `arguments`, names and texts are regular expressions, too; any other value is the argument
+    itself. Raises ValueError unless either `fault` or `operation` is given.
     """
 
-    fault: str
+    fault: str = ""
+    operation: str = ""
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    at: str = ""
     within_ms: int = 0
     outlives: bool = False
 
+    def __post_init__(self) -> None:
+        if bool(self.fault) is bool(self.operation):
+            raise ValueError("a trigger is either a fault or an operation")
+
 
 class Mark(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An event that the mechanism of a finding leaves: of a kind, by its tag, from a process that
-    the trigger was aimed at, after the trigger and before the violation.
+    """An event that the mechanism of a finding leaves, after the trigger and before the violation,
+    or no later than the last event that the violation names as its evidence.
 
-    `sentence` is a regular expression that matches the event's whole sentence. If its groups `low`
-    and `high` name numbers, some of them are among those that the violation names. With `there`,
-    the event concerns the same thing as the violation: a scope whose first word is the finding's
-    `wake`.
+    `kind` is a regular expression for the event's whole tag, `sentence` for its whole sentence,
+    and `by` for the whole name of the process that wrote it. Without `by`, a fault that is the
+    trigger was aimed at that process, and otherwise any process may have written it. If the groups
+    `low` and `high` of the sentence name numbers, some of them are among those that the violation
+    names. With `there`, the event concerns the same thing as the violation: a scope whose first
+    word is the finding's `wake`. `within_ms` is how long before the violation it may be; 0: any
+    time.
     """
 
     kind: str
     sentence: str = ".*"
+    by: str = ""
     there: bool = False
+    within_ms: int = 0
 
 
 class Spread(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -75,14 +94,20 @@ class Consequence(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     earlier: bool = False
 
 
+Names = Mapping[str, str]
+"""What groups of a finding's regular expressions name: group -> text."""
+PROCESS = "process"
+"""The group that names the process which the fault was aimed at."""
+
+
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A violation's message matches: the numbers `low` to `high` that it names, such as offsets
-    (None: it names none), and the process that it names, if any."""
+    """A regular expression matches: the numbers `low` to `high` that the text names, such as
+    offsets (None: it names none), and what the other groups name, each as a text."""
 
     low: int | None
     high: int | None
-    process: str
+    names: Names
 
     def within(self, low: int | None, high: int | None) -> bool:
         """Whether all of its numbers are among these."""
@@ -108,8 +133,11 @@ class KnownFinding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     the fault was aimed at; without that group, it is the process of the violation's event.
 
     A violation is this finding only if its cause is there too: its `trigger`, and all its `marks`.
-    Whatever fits only partly is new. A finding that any fault may cause has no trigger and no
-    marks: its message must name the evidence of its cause.
+    Whatever fits only partly is new. Where anything may cause a finding, it has marks only.
+
+    The message, the trigger and the marks are about the same things: groups of one name must match
+    the same text wherever they occur, such as `key` in the message and in an argument of the
+    trigger. So `by = '(?P<process>.+)'` is the violation's process.
 
     `then` are violations that follow. Such a violation is known in the same run, in a scope of
     authority where this finding appeared, for numbers that it affected: by its message, or by the
@@ -143,10 +171,45 @@ def matched(pattern: str, message: str) -> Match | None:
     found = re.fullmatch(pattern, message)
     if found is None:
         return None
-    named = found.groupdict()
-    low = named.get("low") or named.get("high")
-    high = named.get("high") or low
-    return Match(int(low) if low else None, int(high) if high else None, named.get("process") or "")
+    named = {name: text for name, text in found.groupdict().items() if text is not None}
+    low = named.pop("low", "") or named.get("high", "")
+    high = named.pop("high", "") or low
+    return Match(int(low) if low else None, int(high) if high else None, named)
+
+
+def joined(known: Names, more: Names) -> Names | None:
+    """Both, if they agree on what they both name; else None."""
+    if any(known.get(name, text) != text for name, text in more.items()):
+        return None
+    return {**known, **more}
+
+
+def fits(wanted: Any, given: Any, names: Names) -> Iterator[Names]:
+    """What is known if an argument is as a trigger wants it (see `Trigger.arguments`), once for
+    each way in which it is; `names` are known before."""
+    if isinstance(wanted, str):
+        match = matched(wanted, str(given))
+        both = None if match is None else joined(names, match.names)
+        if both is not None:
+            yield both
+    elif isinstance(wanted, Mapping):
+        if isinstance(given, Mapping):
+            yield from _entries_fit(list(wanted.items()), given, names)
+    elif wanted == given:
+        yield names
+
+
+def _entries_fit(
+    wanted: Sequence[tuple[str, Any]], given: Mapping[str, Any], names: Names
+) -> Iterator[Names]:
+    if not wanted:
+        yield names
+        return
+    name, value = wanted[0]
+    for key, one in given.items():
+        for named in fits(name, key, names):
+            for both in fits(value, one, named):
+                yield from _entries_fit(wanted[1:], given, both)
 
 
 def bearing_on(
