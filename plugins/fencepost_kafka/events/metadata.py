@@ -207,8 +207,9 @@ class TopicCommitted(Struct, frozen=True, gc=False, tag="metadata.topic", kw_onl
     role: Literal[NodeRole, ""] = ""
 
     def sentence(self) -> str:
+        named = f"{self.topic} (id {self.topic_id})" if self.topic_id else self.topic
         return (
-            f"committed at offset {self.offset}: the topic {self.topic} is "
+            f"committed at offset {self.offset}: the topic {named} is "
             f"{'deleted' if self.deleted else 'created'}"
         )
 

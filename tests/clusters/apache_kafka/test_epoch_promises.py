@@ -238,7 +238,7 @@ def test_an_epoch_that_begins_with_a_shrunk_isr_breaks_kr_10() -> None:
     assert broken.violated == 1
     assert broken.violations[0].message == (
         "leader epoch 4 of orders-0 began at offset 20, though broker 1 goes on as the leader: its "
-        "ISR became [1, 2], from [1, 2, 3]"
+        "ISR became [1, 2], from [1, 2, 3], without brokers [3]"
     )
 
 

@@ -146,15 +146,16 @@ class IsrBeginsNoEpoch:
         if state is None or now.offset <= state.offset:
             return state or now, NOTHING
         stays = now.leader == state.leader >= 0 and set(state.replicas) <= set(now.replicas)
+        gone = sorted(set(state.isr) - set(now.isr))
         if stays and now.leader_epoch == state.leader_epoch + 1:
             message = (
                 f"leader epoch {now.leader_epoch} of {now.topic}-{now.partition} began at offset "
                 f"{now.offset}, though broker {now.leader} goes on as the leader: its ISR became "
                 f"{list(now.isr)}, from {list(state.isr)}"
             )
+            message += f", without brokers {gone}" if gone else ""
             return now, (Violated(event.ref, Evidence.PEER, message),)
-        shrunk = not set(state.isr) <= set(now.isr)
-        if stays and shrunk and now.leader_epoch == state.leader_epoch:
+        if stays and gone and now.leader_epoch == state.leader_epoch:
             return now, (Exercised(event.ref, Evidence.PEER),)
         return now, NOTHING
 

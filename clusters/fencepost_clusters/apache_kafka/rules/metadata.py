@@ -172,10 +172,12 @@ class _States:
                 f"the log of {wrong[0].slot} leads to"
             )
             if snapshot.orphans and all(one.digest == snapshot.sound for one in wrong):
-                message = (
+                orphaned = (
                     f"{at} the settings of deleted topics, and otherwise what the log of "
-                    f"{wrong[0].slot} leads to: {', '.join(snapshot.orphans)}"
+                    f"{wrong[0].slot} leads to: {orphan}"
+                    for orphan in snapshot.orphans
                 )
+                return tuple(Violated(ref, Evidence.PEER, one) for one in orphaned)
             return (Violated(ref, Evidence.PEER, message),)
         return (Exercised(ref, Evidence.PEER),) if others else NOTHING
 
