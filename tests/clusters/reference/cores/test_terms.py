@@ -31,6 +31,7 @@ from fencepost_kafka import (
     ControllerEnded,
     ControlRequestSent,
     IsrChangeJudged,
+    TopicMarked,
     ZnodeUnreadable,
 )
 
@@ -270,6 +271,24 @@ def test_a_broker_change_distinguishes_a_bounce_from_a_first_registration(
         (4, "Initial", "registered"),
     ]
     assert set(bench.controller.queues.opened()) == set()
+
+
+def test_a_controller_that_finds_a_topic_marked_for_deletion_reports_the_mark(
+    bench: ControllerBench,
+) -> None:
+    """The controller that has marked it may be dead, and its event lost."""
+    tree = Tree()
+    tree.begin(1, 10**9, 0)
+    for path in (*znodes.PERSISTENT, f"{znodes.DELETE_TOPICS}/orders"):
+        tree.request(1, zk.Create(path), 0)
+    steps = bench.term.store.read()
+    request = next(steps)
+    with suppress(StopIteration):
+        while True:
+            request = steps.send(tree.request(1, request, 0)[0])
+    marked = [one for one in bench.notes() if isinstance(one, TopicMarked)]
+    assert [(one.topic, one.topic_id) for one in marked] == [("orders", str(TOPIC))]
+    assert marked[0].offset > 0
 
 
 def test_a_defect_that_answers_an_isr_change_before_it_is_stored_answers_once() -> None:

@@ -56,11 +56,14 @@ class Store:
         if isinstance(config, zk.Data):
             self._read_broker_config(config)
         marked = certain((yield zk.GetChildren(znodes.DELETE_TOPICS, watch=True)))
-        for name in marked.names if isinstance(marked, zk.Children) else ():
+        if not isinstance(marked, zk.Children):
+            return
+        for name in marked.names:
             topic_id = self.image.topics.get(name)
             if topic_id is not None:
                 mark = r.TopicRecord(name=name, topic_id=topic_id, deleting=True)
                 self.stored.replay([mark])
+                self._note([mark], {}, marked.stat.pzxid)
 
     def _read_topics(self) -> Steps:
         listed = certain((yield zk.GetChildren(znodes.TOPICS, watch=True)))
