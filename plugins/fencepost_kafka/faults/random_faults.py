@@ -152,8 +152,7 @@ def _duplicate(d: _Draw) -> Planned | None:
     disk = d.one(["empty", "copy"])
     arguments = {"node": broker, "disk": disk}
     kept, victims = d.situation.holder_keeps_id, frozenset([broker])
-    planned = Planned("duplicate_id", arguments, d.around_lease(), victims, holding=kept)
-    return planned if kept else d.alone(planned)
+    return Planned("duplicate_id", arguments, d.around_lease(), victims, holding=kept)
 
 
 def _lose_power(d: _Draw) -> Planned:

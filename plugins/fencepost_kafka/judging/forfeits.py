@@ -3,8 +3,8 @@
 A committed message is kept while one member of the ISR keeps its disk, or one replica that is
 eligible beside the ISR (KIP-966). So a partition is forfeited once the disk of each of them was
 harmed since it joined, by the committed records: emptied, damaged, or without the data that was not
-synced. That is known by the harness and by the committed records. No word of a broker counts. What
-a second process with a broker's id does is no excuse.
+synced. An id that a second process took over has another disk, too (`takeovers`). All that is known
+by the harness and by the committed records. No word of a broker counts.
 
 A member whose disk was harmed counts as such until it leaves the ISR, though it may have caught up
 before: only brokers know that. Where a broker's new process inherits no membership, it leaves
@@ -22,11 +22,12 @@ from fencepost import FaultInjected, ProcessSpawned
 from fencepost_kafka import PartitionCommitted, TopicCommitted
 from fencepost_kafka.active_faults import DUPLICATES, LOSES_DATA, slot_of
 from fencepost_kafka.committed import eligible_leaders
+from fencepost_kafka.judging.takeovers import TAKING, Takeovers
 
 Place = tuple[str, int]
 """A topic and a partition."""
 FORFEITING: Final[frozenset[type[Struct]]] = frozenset(
-    {FaultInjected, ProcessSpawned, PartitionCommitted, TopicCommitted}
+    {*TAKING, FaultInjected, ProcessSpawned, PartitionCommitted, TopicCommitted}
 )
 """The events that `Forfeits.take` applies."""
 
@@ -42,15 +43,20 @@ class Forfeits:
         """slot -> the id of its broker."""
         self._records: dict[Place, PartitionCommitted] = {}
         self._harmed: dict[Place, dict[int, str]] = {}
-        """partition -> the members of its ISR whose disk was harmed, and the fault that did it."""
+        """partition -> the members of its ISR whose disk was harmed, and what did it."""
         self._down: dict[int, str] = {}
         """The brokers whose disk was harmed and that have had no process since, and the fault. One
         joins an ISR only by a record of before, which a node replays late."""
+        self._takeovers = Takeovers()
         self._deleted_at: dict[str, int] = {}
         """topic -> the offset of the newest record of a deletion."""
 
     def take(self, body: Any) -> Sequence[tuple[Place, str]]:
         """Applies an event. Returns the partitions that it forfeits, each with the reason."""
+        if type(body) in TAKING:
+            taken = self._takeovers.take(body)
+            if taken is not None:
+                return self._harm(frozenset({taken[0]}), taken[1])
         match body:
             case PartitionCommitted():
                 return self._committed(body)

@@ -27,7 +27,6 @@ from fencepost import (
     Finding,
     Held,
     Key,
-    ProcessSpawned,
     Rule,
     RunEnd,
 )
@@ -46,11 +45,12 @@ from fencepost_kafka import (
     TopicCommitted,
 )
 from fencepost_kafka.judging.forfeits import FORFEITING, Forfeits
+from fencepost_kafka.judging.takeovers import TAKING
 
 _NOTHING: Final[Sequence[Finding]] = ()
 DELETIONS: Final[frozenset[type[Struct]]] = frozenset({TopicCommitted, AdminCompleted})
 """The independent words about a deletion."""
-_OF_RUN: Final[frozenset[type[Struct]]] = frozenset({FaultInjected, ProcessSpawned})
+_OF_RUN: Final[frozenset[type[Struct]]] = frozenset({*TAKING, FaultInjected})
 """The events that are about no topic."""
 OF_REPLICAS: frozenset[type[Struct]] = DELETIONS | {LeadershipStarted, FollowingStarted}
 """The events that tell the topics of one name apart, for events of replicas."""

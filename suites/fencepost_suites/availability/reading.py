@@ -26,6 +26,7 @@ from fencepost import (
 )
 from fencepost_kafka import (
     BoundsStated,
+    BrokerCommitted,
     ConsumerPositioned,
     PartitionCommitted,
     Polled,
@@ -120,8 +121,8 @@ class ReadableAgain(Struct, frozen=True):
 
     clause: str = "AVAIL-readable"
     kinds: frozenset[type[Struct]] = SURROUNDINGS | {
-        *(BoundsStated, PartitionCommitted, TopicCommitted, TopicMarked, ProduceCompleted, Polled),
-        *(ConsumerPositioned, ClientFailed, PhaseStarted),
+        *(BoundsStated, BrokerCommitted, PartitionCommitted, TopicCommitted, TopicMarked),
+        *(ProduceCompleted, Polled, ConsumerPositioned, ClientFailed, PhaseStarted),
     }
     keys = staticmethod(whole_run)
 
@@ -164,7 +165,7 @@ class ReadableAgain(Struct, frozen=True):
                 found = self._late(state, event.at_ns)
                 state.over = True
                 return found
-        else:
+        elif not isinstance(body, BrokerCommitted):
             return self._changed(state, event)
         return NOTHING
 

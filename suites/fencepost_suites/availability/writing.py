@@ -27,6 +27,7 @@ from fencepost import (
 )
 from fencepost_kafka import (
     BoundsStated,
+    BrokerCommitted,
     PartitionCommitted,
     ProduceCompleted,
     ProduceInvoked,
@@ -141,8 +142,8 @@ class WritableAgain(Struct, frozen=True):
 
     clause: str = "AVAIL-writable"
     kinds: frozenset[type[Struct]] = SURROUNDINGS | {
-        *(BoundsStated, PartitionCommitted, TopicCommitted, TopicMarked, ProduceInvoked),
-        *(ProduceCompleted, ClientFailed, PhaseStarted),
+        *(BoundsStated, BrokerCommitted, PartitionCommitted, TopicCommitted, TopicMarked),
+        *(ProduceInvoked, ProduceCompleted, ClientFailed, PhaseStarted),
     }
     keys = staticmethod(whole_run)
 
@@ -182,7 +183,7 @@ class WritableAgain(Struct, frozen=True):
                 found = self._late(state, state.wanted, event.at_ns, event)
                 state.over = True
                 return found
-        else:
+        elif not isinstance(body, BrokerCommitted):
             return self._changed(state, event)
         return NOTHING
 

@@ -17,7 +17,7 @@ from tests.suites.replication import replication_histories as r
 
 from fencepost import FaultInjected, ProcessSpawned
 from fencepost.testing import HistoryBuilder, Outcome, judge
-from fencepost_kafka import TopicCommitted
+from fencepost_kafka import BrokerCommitted, TopicCommitted
 from fencepost_kafka.judging.forfeits import FORFEITING, Forfeits
 from fencepost_kafka.judging.generations import OfPresentTopic
 from fencepost_suites import rules
@@ -169,6 +169,22 @@ def test_a_controllers_disk_holds_no_messages() -> None:
     h = begun(3)
     spawned(h, "controller-3", 3, role="controller")
     assert forfeited(strikes(h, "wipe_disk", "controller-3")) == []
+
+
+@pytest.mark.parametrize(("keeper", "gone"), [("zookeeper", 1), ("controller", 0)])
+def test_a_partition_whose_only_members_id_is_taken_over_is_forfeited(
+    keeper: str, gone: int
+) -> None:
+    h = begun(3)
+    spawned(h, f"{keeper}-1", 201, role=keeper)
+    spawned(h, "broker-3-duplicate", 3)
+    body = BrokerCommitted(offset=71, broker_id=3, broker_epoch=71, fenced=False, incarnation="x")
+    h.add(CONTROLLER, body)
+    reason = (
+        "each member of the ISR [3] of orders-0 had lost its disk, or a part (broker-3-duplicate#1 "
+        "had its id)"
+    )
+    assert forfeited(h) == [reason] * gone
 
 
 # ------------------------------------------------------------------------------------------- rules

@@ -10,6 +10,7 @@ from msgspec import Struct
 from fencepost import FaultInjected, ProcessSpawned, kind_name
 from fencepost_kafka import (
     AdminCompleted,
+    BrokerCommitted,
     ConsumerPositioned,
     FollowingStarted,
     LeadershipStarted,
@@ -29,7 +30,7 @@ BY_ITSELF = {
     *(TopicCommitted, AdminCompleted, PartitionCommitted),
     *(LeadershipStarted, FollowingStarted, ConsumerPositioned, ProduceInvoked),
     *(ReadCompleted, ProducerEpochChanged, SegmentFound),
-    *(FaultInjected, ProcessSpawned),
+    *(FaultInjected, ProcessSpawned, ProcessExited, BrokerCommitted),
 }
 """Events that count, or do not, by what they say themselves."""
 BY_OTHERS = {ProduceCompleted: {ProduceInvoked}, Polled: {ConsumerPositioned}}

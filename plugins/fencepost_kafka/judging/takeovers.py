@@ -1,0 +1,64 @@
+"""The ids of brokers that a second process took over, with another disk.
+
+ZooKeeper gives the id of a broker to a second process once the session of the first has ended, and
+back likewise. No document promises that the one has what is on the disk of the other. Where
+controllers keep the registrations, a second process is no excuse: they refuse it while they hear
+from the first (KIP-631).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, final
+
+from msgspec import Struct
+
+from fencepost import ProcessExited, ProcessSpawned
+from fencepost_kafka.active_faults import DUPLICATES, slot_of
+from fencepost_kafka.events import BrokerCommitted
+
+TAKING: Final[frozenset[type[Struct]]] = frozenset({ProcessSpawned, ProcessExited, BrokerCommitted})
+"""The events that `Takeovers.take` applies."""
+_KEEPS_SESSIONS = "zookeeper"
+
+
+@final
+class Takeovers:
+    """Which ids are claimed twice, by the harness, and which of them changed hands, by the records.
+
+    Which of two processes a record is about is only for a broker to say. So each registration of an
+    id while a second process claims it may be that one's, and the first after its end is the first
+    process's again.
+    """
+
+    def __init__(self) -> None:
+        self._by_session = False
+        """Whether an id is held by a session with ZooKeeper."""
+        self._epochs: dict[int, int] = {}
+        """broker -> the epoch of its newest registration."""
+        self._claims: dict[int, str] = {}
+        """broker -> the second process with its id."""
+        self._taken: dict[int, str] = {}
+        """broker -> the second process that may have been it last."""
+
+    def take(self, body: Any) -> tuple[int, str] | None:
+        """Applies an event. Returns the broker whose id may have another disk from then on, and the
+        reason."""
+        match body:
+            case ProcessSpawned(role=role) if role == _KEEPS_SESSIONS:
+                self._by_session = True
+            case ProcessSpawned(slot=slot) if slot.endswith(DUPLICATES) and self._by_session:
+                self._claims[body.node_id] = body.started
+            case ProcessExited(ended=ended) if slot_of(ended).endswith(DUPLICATES):
+                self._claims = {b: one for b, one in self._claims.items() if one != ended}
+            case BrokerCommitted() if body.broker_epoch > self._epochs.get(body.broker_id, -1):
+                return self._registered(body.broker_id, body.broker_epoch)
+        return None
+
+    def _registered(self, broker: int, epoch: int) -> tuple[int, str] | None:
+        self._epochs[broker] = epoch
+        claims = self._claims.get(broker)
+        taken = self._taken.pop(broker, None)
+        if claims is not None:
+            self._taken[broker] = claims
+        process = claims or taken
+        return None if process is None else (broker, f"{process} had its id")

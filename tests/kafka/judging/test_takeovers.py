@@ -1,0 +1,91 @@
+"""Ids of brokers that a second process takes over: the id has another disk from then on."""
+
+from __future__ import annotations
+
+from fencepost import ProcessExited, ProcessSpawned
+from fencepost.testing import HistoryBuilder
+from fencepost_kafka import BrokerCommitted
+from fencepost_kafka.judging.takeovers import TAKING, Takeovers
+
+FIRST, SECOND, NEXT = "broker-3#1", "broker-3-duplicate#1", "broker-3#2"
+BY_SECOND = (3, f"{SECOND} had its id")
+
+
+def spawned(h: HistoryBuilder, process: str, role: str = "broker", node_id: int = 3) -> None:
+    slot = process.partition("#")[0]
+    body = ProcessSpawned(started=process, slot=slot, role=role, node_id=node_id, pid=1)
+    h.add("harness", body)
+
+
+def ended(h: HistoryBuilder, process: str) -> None:
+    h.add("harness", ProcessExited(ended=process, exit_code=0, signal=9, expected=True))
+
+
+def registered(h: HistoryBuilder, epoch: int, broker: int = 3, *, fenced: bool = False) -> None:
+    body = BrokerCommitted(
+        offset=epoch, broker_id=broker, broker_epoch=epoch, fenced=fenced, incarnation=str(epoch)
+    )
+    h.add("broker-1#1", body)
+
+
+def begun(keeper: str = "zookeeper") -> HistoryBuilder:
+    """The broker is registered, and the keeper of registrations runs."""
+    h = HistoryBuilder()
+    spawned(h, f"{keeper}-1#1", role=keeper, node_id=201)
+    spawned(h, FIRST)
+    registered(h, 6)
+    return h
+
+
+def taken(h: HistoryBuilder) -> list[tuple[int, str]]:
+    takeovers = Takeovers()
+    found = [takeovers.take(one.body) for one in h.events() if type(one.body) in TAKING]
+    return [one for one in found if one is not None]
+
+
+def test_an_id_has_another_disk_once_a_second_process_is_registered_and_once_the_first_is() -> None:
+    h = begun()
+    spawned(h, SECOND)
+    assert taken(h) == []
+    registered(h, 71)
+    assert taken(h) == [BY_SECOND]
+    ended(h, SECOND)
+    spawned(h, NEXT)
+    assert taken(h) == [BY_SECOND]
+    registered(h, 129)
+    assert taken(h) == [BY_SECOND, BY_SECOND]
+    registered(h, 184)
+    assert len(taken(h)) == 2
+
+
+def test_a_second_process_that_ends_unregistered_changes_no_disk() -> None:
+    h = begun()
+    spawned(h, SECOND)
+    ended(h, SECOND)
+    registered(h, 71)
+    assert taken(h) == []
+
+
+def test_another_state_of_a_registration_and_another_broker_change_no_disk() -> None:
+    h = begun()
+    spawned(h, SECOND)
+    registered(h, 6, fenced=True)
+    registered(h, 5)
+    registered(h, 71, broker=2)
+    assert taken(h) == []
+
+
+def test_the_end_of_a_former_second_process_ends_no_later_claim() -> None:
+    h = begun()
+    spawned(h, SECOND)
+    spawned(h, "broker-3-duplicate#2")
+    ended(h, SECOND)
+    registered(h, 71)
+    assert taken(h) == [(3, "broker-3-duplicate#2 had its id")]
+
+
+def test_where_controllers_keep_the_registrations_a_second_process_is_no_excuse() -> None:
+    h = begun("controller")
+    spawned(h, SECOND)
+    registered(h, 71)
+    assert taken(h) == []
