@@ -133,7 +133,8 @@ class KnownFinding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     the fault was aimed at; without that group, it is the process of the violation's event.
 
     A violation is this finding only if its cause is there too: its `trigger`, and all its `marks`.
-    Whatever fits only partly is new. Where anything may cause a finding, it has marks only.
+    Whatever fits only partly is new. Where anything may cause a finding, it has marks only. Raises
+    ValueError if it has neither.
 
     The message, the trigger and the marks are about the same things: groups of one name must match
     the same text wherever they occur, such as `key` in the message and in an argument of the
@@ -159,6 +160,10 @@ class KnownFinding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     seen: tuple[Seen, ...]
     schedule: str
     history: str
+
+    def __post_init__(self) -> None:
+        if self.trigger is None and not self.marks:
+            raise ValueError(f"the known finding {self.id} has no cause")
 
     @property
     def versions(self) -> tuple[str, ...]:

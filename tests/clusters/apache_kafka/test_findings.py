@@ -11,9 +11,10 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from counter_histories import Counter, counters
 from msgspec import structs
 
-from fencepost import Event, Evidence, FaultHealed, FaultInjected, KnownFinding, Mark, Trigger
+from fencepost import Event, Evidence, KnownFinding
 from fencepost.events import Codec
 from fencepost.history import merge
 from fencepost.history.run_end import RunEnd
@@ -22,7 +23,6 @@ from fencepost.judging.attribution import attributed
 from fencepost.judging.folder import judge_folder
 from fencepost.judging.judge import judge
 from fencepost.judging.verdicts import Broken, Judgement, Outcome, Verdict
-from fencepost.model.clock import SECOND
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.schedule import read
 from fencepost_clusters.apache_kafka.findings import known_findings
@@ -37,7 +37,9 @@ from fencepost_kafka import (
 
 BESIDE = {
     "findings/epochs/history.ndjson.gz": ("KR-09", "KR-10", "KR-11"),
-    "findings/cleared-leader-blocks-registration/history.ndjson.gz": ("KR-25",),
+    "findings/cleared-leader-blocks-registration/history.ndjson.gz": (
+        *("AVAIL-recovered", "KR-25", "KR-36"),
+    ),
     "findings/resigned-leader-acts/history.ndjson.gz": ("KR-11",),
 }
 """The clauses of other findings that a history shows as well: old releases break several."""
@@ -94,76 +96,38 @@ def judged(plugins: Plugins, tmp_path_factory: pytest.TempPathFactory) -> Judged
     return lambda finding: of(finding.id)
 
 
-HOUR_NS = 3_600 * SECOND
-
-
-def without_the_fault(event: Event, trigger: Trigger) -> Event | None:
-    body = event.body
-    struck = isinstance(body, FaultInjected) and body.fault == trigger.fault
-    return None if struck else event
-
-
-def with_other_arguments(event: Event, trigger: Trigger) -> Event | None:
-    if not isinstance(event.body, FaultInjected) or event.body.fault != trigger.fault:
-        return event
-    return structs.replace(event, body=structs.replace(event.body, arguments='{"disk":"copy"}'))
-
-
-def at_other_processes(event: Event, trigger: Trigger) -> Event | None:
-    if not isinstance(event.body, FaultInjected) or event.body.fault != trigger.fault:
-        return event
-    return structs.replace(event, body=structs.replace(event.body, targets=("broker-9#1",)))
-
-
-def an_hour_after_healing(event: Event, trigger: Trigger) -> Event | None:
-    """The fault began, left its marks, and was healed an hour before everything else."""
-    body = event.body
-    if isinstance(body, FaultInjected) and body.fault == trigger.fault:
-        event = structs.replace(event, body=structs.replace(body, began_at_ns=1))
-        return structs.replace(event, at_ns=2)
-    if isinstance(body, FaultHealed) and body.fault_id.startswith(trigger.fault):
-        return structs.replace(event, at_ns=3)
-    return structs.replace(event, at_ns=event.at_ns + HOUR_NS)
-
-
-COUNTER = (without_the_fault, with_other_arguments, at_other_processes, an_hour_after_healing)
+COUNTERS = [(finding, one) for finding in known_findings() for one in counters(finding)]
 
 
 @pytest.mark.parametrize(
-    ("finding", "change"),
-    [
-        (finding, change)
-        for finding in known_findings()
-        if finding.trigger is not None
-        for change in COUNTER
-        if change is not with_other_arguments or finding.trigger.arguments
-    ],
-    ids=lambda one: one.id if isinstance(one, KnownFinding) else one.__name__,
+    ("finding", "counter"),
+    COUNTERS,
+    ids=[one.name.replace(" ", "-") for _, one in COUNTERS],
 )
-def test_the_same_violations_without_the_cause_are_new(
-    finding: KnownFinding,
-    change: Callable[[Event, Trigger], Event | None],
-    judged: Judged,
+def test_the_same_violations_are_new_without_one_point_of_the_cause(
+    finding: KnownFinding, counter: Counter, judged: Judged
 ) -> None:
-    trigger = finding.trigger
-    assert trigger is not None
+    """The history is changed in no other point: a finding that does not ask for it takes the
+    violations for known."""
     judgement, events = judged(finding)
-    changed = [other for event in events if (other := change(event, trigger)) is not None]
+    changed = counter.change(events)
     assert set(attributed(judgement, [finding], changed).broken) >= set(finding.clauses)
+    assert attributed(judgement, [counter.without], changed).broken == new_anyway(finding)
 
 
-@pytest.mark.parametrize(
-    ("finding", "mark"),
-    [(finding, mark) for finding in known_findings() for mark in finding.marks],
-    ids=lambda one: one.id if isinstance(one, KnownFinding) else one.kind,
-)
-def test_the_same_violations_without_a_mark_of_the_mechanism_are_new(
-    finding: KnownFinding, mark: Mark, judged: Judged
-) -> None:
-    judgement, events = judged(finding)
-    assert attributed(judgement, [finding], events).broken == ()
-    changed = [event for event in events if event.kind != mark.kind]
-    assert set(attributed(judgement, [finding], changed).broken) >= set(finding.clauses)
+def new_anyway(finding: KnownFinding) -> tuple[str, ...]:
+    """The clauses of other findings that its history shows as well, in the order of verdicts."""
+    return tuple(c for c in BESIDE.get(finding.history, ()) if c not in finding.clauses)
+
+
+@pytest.mark.parametrize("finding", known_findings(), ids=lambda one: one.id)
+def test_each_finding_has_a_cause_with_counter_histories(finding: KnownFinding) -> None:
+    """Marks of the mechanism, and a time: until when the trigger acts, or how old a mark may be."""
+    assert finding.marks
+    names = [one.name for _, one in COUNTERS if one.name.startswith(f"{finding.id}: ")]
+    assert any("too long ago" in name for name in names)
+    for mark in finding.marks:
+        assert f"{finding.id}: {mark.kind} absent" in names
 
 
 SENT_BACK = "JEPSEN-nonmonotonic-poll"
@@ -171,13 +135,13 @@ SENT_BACK = "JEPSEN-nonmonotonic-poll"
 
 @pytest.mark.parametrize(
     "finding",
-    [one for one in known_findings() if one.trigger is None and SENT_BACK in one.clauses],
+    [one for one in known_findings() if SENT_BACK in one.clauses],
     ids=lambda one: one.id,
 )
 def test_a_consumer_that_was_sent_back_by_no_deposed_leader_is_new(
     finding: KnownFinding, plugins: Plugins, judged: Judged
 ) -> None:
-    """The finding has no trigger: the rule's message has the evidence of the committed metadata."""
+    """Then the rule itself has other words for it."""
     assert finding.clauses == (SENT_BACK,)
     judgement, events = judged(finding)
     assert attributed(judgement, [finding], events).broken == ()
@@ -311,7 +275,7 @@ def test_a_controller_holds_the_settings_of_a_deleted_topic_but_nothing_else_tha
     ("name", "kind", "clause"),
     [
         ("cleared-leader-blocks-registration", "apache_kafka.controller_failed", "KR-36"),
-        ("cleared-leader-blocks-registration", "broker.heartbeat_refused", "AVAIL-recovered"),
+        ("cleared-leader-keeps-broker-out", "broker.heartbeat_refused", "AVAIL-recovered"),
         ("removed-voter-ends-leader", "apache_kafka.controller_failed", "KR-36"),
     ],
 )
@@ -338,21 +302,17 @@ def test_each_finding_with_consequences_says_where_they_are() -> None:
     assert [one.id for one in known_findings() if bool(one.then) is not bool(one.wake)] == []
 
 
-@pytest.mark.parametrize(
-    "finding",
-    [one for one in known_findings() if one.trigger is None and SENT_BACK not in one.clauses],
-    ids=lambda one: one.id,
-)
+@pytest.mark.parametrize("finding", known_findings(), ids=lambda one: one.id)
 def test_it_is_new_in_a_release_that_no_run_showed_it_in(
     finding: KnownFinding, plugins: Plugins, tmp_path: Path
 ) -> None:
-    """These findings are of some releases, so in another one such a violation is new, tried or
-    not."""
+    """Findings are of some releases, so in another one such a violation is new, tried or not."""
     folder = folder_of(finding, tmp_path / "run")
-    recorded = folder.info().system.partition("@")[2]
+    info = folder.info()
+    recorded = info.versions.get(finding.system) or info.system.partition("@")[2]
     other = next((one.version for one in reversed(finding.seen) if not one.runs), "9.9.9")
-    info = (folder.path / "run.json").read_text()
-    (folder.path / "run.json").write_text(info.replace(recorded, other))
+    text = (folder.path / "run.json").read_text()
+    (folder.path / "run.json").write_text(text.replace(recorded, other))
     judgement, _ = judge_folder(folder, plugins.promises)
     assert set(finding.clauses) <= set(judgement.broken)
 

@@ -7,6 +7,7 @@ from attribution_scenes import KNOWN, VICTIM, Scene, caused
 from msgspec import structs
 
 from fencepost import (
+    KnownFinding,
     Mark,
     PhaseStarted,
     Trigger,
@@ -192,3 +193,8 @@ def test_marks_agree_with_each_other_on_what_no_message_names() -> None:
 def test_a_trigger_is_either_a_fault_or_an_operation(named: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="either a fault or an operation"):
         Trigger(**named)  # type: ignore[arg-type]
+
+
+def test_a_finding_without_a_cause_is_refused() -> None:
+    with pytest.raises(ValueError, match="has no cause"):
+        KnownFinding(**{**structs.asdict(KNOWN), "trigger": None, "marks": ()})
