@@ -1,9 +1,9 @@
 """The ids of brokers that a second process took over, with another disk.
 
-ZooKeeper gives the id of a broker to a second process once the session of the first has ended, and
-back likewise. No document promises that the one has what is on the disk of the other. Where
-controllers keep the registrations, a second process is no excuse: they refuse it while they hear
-from the first (KIP-631).
+Over ZooKeeper a second process gets the id of a broker: at once, or when the session of the first
+has ended. The id goes back likewise. No document promises that the one has what is on the disk of
+the other. Where controllers keep the registrations, a second process is no excuse: they refuse it
+while they hear from the first (KIP-631).
 """
 
 from __future__ import annotations
@@ -14,16 +14,19 @@ from msgspec import Struct
 
 from fencepost import ProcessExited, ProcessSpawned
 from fencepost_kafka.active_faults import DUPLICATES, slot_of
-from fencepost_kafka.events import BrokerCommitted
+from fencepost_kafka.events import BrokerCommitted, BrokerDeclared
 
-TAKING: Final[frozenset[type[Struct]]] = frozenset({ProcessSpawned, ProcessExited, BrokerCommitted})
+TAKING: Final[frozenset[type[Struct]]] = frozenset(
+    {ProcessSpawned, ProcessExited, BrokerCommitted, BrokerDeclared}
+)
 """The events that `Takeovers.take` applies."""
 _KEEPS_SESSIONS = "zookeeper"
 
 
 @final
 class Takeovers:
-    """Which ids are claimed twice, by the harness, and which of them changed hands, by the records.
+    """Which ids are claimed twice, by the harness, and which of them changed hands, by the records
+    or by the word of a controller.
 
     Which of two processes a record is about is only for a broker to say. So each registration of an
     id while a second process claims it may be that one's, and the first after its end is the first
@@ -50,11 +53,15 @@ class Takeovers:
                 self._claims[body.node_id] = body.started
             case ProcessExited(ended=ended) if slot_of(ended).endswith(DUPLICATES):
                 self._claims = {b: one for b, one in self._claims.items() if one != ended}
-            case BrokerCommitted() if body.broker_epoch > self._epochs.get(body.broker_id, -1):
+            case BrokerCommitted():
                 return self._registered(body.broker_id, body.broker_epoch)
+            case BrokerDeclared():
+                return self._registered(body.broker_id, body.incarnation_id)
         return None
 
     def _registered(self, broker: int, epoch: int) -> tuple[int, str] | None:
+        if epoch <= self._epochs.get(broker, -1):
+            return None
         self._epochs[broker] = epoch
         claims = self._claims.get(broker)
         taken = self._taken.pop(broker, None)

@@ -27,6 +27,7 @@ from fencepost import (
 from fencepost_kafka import (
     BoundsStated,
     BrokerCommitted,
+    BrokerDeclared,
     ConsumerPositioned,
     PartitionCommitted,
     Polled,
@@ -121,8 +122,8 @@ class ReadableAgain(Struct, frozen=True):
 
     clause: str = "AVAIL-readable"
     kinds: frozenset[type[Struct]] = SURROUNDINGS | {
-        *(BoundsStated, BrokerCommitted, PartitionCommitted, TopicCommitted, TopicMarked),
-        *(ProduceCompleted, Polled, ConsumerPositioned, ClientFailed, PhaseStarted),
+        *(BoundsStated, BrokerCommitted, BrokerDeclared, PartitionCommitted, TopicCommitted),
+        *(TopicMarked, ProduceCompleted, Polled, ConsumerPositioned, ClientFailed, PhaseStarted),
     }
     keys = staticmethod(whole_run)
 
@@ -165,7 +166,7 @@ class ReadableAgain(Struct, frozen=True):
                 found = self._late(state, event.at_ns)
                 state.over = True
                 return found
-        elif not isinstance(body, BrokerCommitted):
+        elif not isinstance(body, BrokerCommitted | BrokerDeclared):
             return self._changed(state, event)
         return NOTHING
 

@@ -28,6 +28,7 @@ from fencepost import (
 from fencepost_kafka import (
     BoundsStated,
     BrokerCommitted,
+    BrokerDeclared,
     PartitionCommitted,
     ProduceCompleted,
     ProduceInvoked,
@@ -142,8 +143,8 @@ class WritableAgain(Struct, frozen=True):
 
     clause: str = "AVAIL-writable"
     kinds: frozenset[type[Struct]] = SURROUNDINGS | {
-        *(BoundsStated, BrokerCommitted, PartitionCommitted, TopicCommitted, TopicMarked),
-        *(ProduceInvoked, ProduceCompleted, ClientFailed, PhaseStarted),
+        *(BoundsStated, BrokerCommitted, BrokerDeclared, PartitionCommitted, TopicCommitted),
+        *(TopicMarked, ProduceInvoked, ProduceCompleted, ClientFailed, PhaseStarted),
     }
     keys = staticmethod(whole_run)
 
@@ -183,7 +184,7 @@ class WritableAgain(Struct, frozen=True):
                 found = self._late(state, state.wanted, event.at_ns, event)
                 state.over = True
                 return found
-        elif not isinstance(body, BrokerCommitted):
+        elif not isinstance(body, BrokerCommitted | BrokerDeclared):
             return self._changed(state, event)
         return NOTHING
 

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from fencepost import FaultInjected, ProcessSpawned, kind_name
+from fencepost import FaultInjected, ProcessExited, ProcessSpawned, kind_name
 from fencepost_kafka import (
     AdminCompleted,
     BrokerCommitted,
+    BrokerDeclared,
     ConsumerPositioned,
     FollowingStarted,
     LeadershipStarted,
@@ -30,7 +31,7 @@ BY_ITSELF = {
     *(TopicCommitted, AdminCompleted, PartitionCommitted),
     *(LeadershipStarted, FollowingStarted, ConsumerPositioned, ProduceInvoked),
     *(ReadCompleted, ProducerEpochChanged, SegmentFound),
-    *(FaultInjected, ProcessSpawned, ProcessExited, BrokerCommitted),
+    *(FaultInjected, ProcessSpawned, ProcessExited, BrokerCommitted, BrokerDeclared),
 }
 """Events that count, or do not, by what they say themselves."""
 BY_OTHERS = {ProduceCompleted: {ProduceInvoked}, Polled: {ConsumerPositioned}}

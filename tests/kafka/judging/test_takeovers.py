@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fencepost import ProcessExited, ProcessSpawned
 from fencepost.testing import HistoryBuilder
-from fencepost_kafka import BrokerCommitted
+from fencepost_kafka import BrokerCommitted, BrokerDeclared
 from fencepost_kafka.judging.takeovers import TAKING, Takeovers
 
 FIRST, SECOND, NEXT = "broker-3#1", "broker-3-duplicate#1", "broker-3#2"
@@ -24,6 +24,21 @@ def ended(h: HistoryBuilder, process: str) -> None:
 def registered(h: HistoryBuilder, epoch: int, broker: int = 3, *, fenced: bool = False) -> None:
     body = BrokerCommitted(
         offset=epoch, broker_id=broker, broker_epoch=epoch, fenced=fenced, incarnation=str(epoch)
+    )
+    h.add("broker-1#1", body)
+
+
+def declared(h: HistoryBuilder, incarnation: int) -> None:
+    body = BrokerDeclared(
+        broker_id=3,
+        incarnation_id=incarnation,
+        old="Absent",
+        new="Initial",
+        reason="bounced",
+        version=5,
+        silent_ms=0,
+        timeout_ms=2000,
+        controller_epoch=1,
     )
     h.add("broker-1#1", body)
 
@@ -56,6 +71,15 @@ def test_an_id_has_another_disk_once_a_second_process_is_registered_and_once_the
     assert taken(h) == [BY_SECOND, BY_SECOND]
     registered(h, 184)
     assert len(taken(h)) == 2
+
+
+def test_a_controller_says_which_process_has_an_id() -> None:
+    """KIP-343 has no record of that."""
+    h = begun()
+    spawned(h, SECOND)
+    for incarnation in (6, 51):
+        declared(h, incarnation)
+    assert taken(h) == [BY_SECOND]
 
 
 def test_a_second_process_that_ends_unregistered_changes_no_disk() -> None:
