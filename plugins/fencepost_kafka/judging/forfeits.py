@@ -6,9 +6,10 @@ harmed since it joined, by the committed records: emptied, damaged, or without t
 synced. An id that a second process took over has another disk, too (`takeovers`). All that is known
 by the harness and by the committed records. No word of a broker counts.
 
-A member whose disk was harmed counts as such until it leaves the ISR, though it may have caught up
-before: only brokers know that. Where a broker's new process inherits no membership, it leaves
-first.
+A member whose disk was harmed has the messages again once it has joined the ISR anew. It may never
+leave: over ZooKeeper a broker can return before its old session is over. Then it has them once a
+client's write is acknowledged with acks=all that was invoked after the member's next process began:
+that is a promise that each member of the ISR has stored the write, and all before it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ from typing import Any, Final, final
 from msgspec import Struct
 
 from fencepost import FaultInjected, ProcessSpawned
-from fencepost_kafka import PartitionCommitted, TopicCommitted
+from fencepost_kafka import (
+    PartitionCommitted,
+    ProduceCompleted,
+    ProduceInvoked,
+    TopicCommitted,
+)
 from fencepost_kafka.active_faults import DUPLICATES, LOSES_DATA, slot_of
 from fencepost_kafka.committed import eligible_leaders
 from fencepost_kafka.judging.takeovers import TAKING, Takeovers
@@ -27,7 +33,10 @@ from fencepost_kafka.judging.takeovers import TAKING, Takeovers
 Place = tuple[str, int]
 """A topic and a partition."""
 FORFEITING: Final[frozenset[type[Struct]]] = frozenset(
-    {*TAKING, FaultInjected, ProcessSpawned, PartitionCommitted, TopicCommitted}
+    {
+        *(*TAKING, FaultInjected, PartitionCommitted, TopicCommitted),
+        *(ProduceInvoked, ProduceCompleted),
+    }
 )
 """The events that `Forfeits.take` applies."""
 
@@ -48,6 +57,11 @@ class Forfeits:
         """The brokers whose disk was harmed and that have had no process since, and the fault. One
         joins an ISR only by a record of before, which a node replays late."""
         self._takeovers = Takeovers()
+        self._harms: dict[int, int] = {}
+        """How often the disk of each broker was harmed, or became another one."""
+        self._writes: dict[str, dict[int, int]] = {}
+        """The open writes with acks=all that may show that members have caught up: of each member
+        whose next process had begun, how often its disk had been harmed."""
         self._deleted_at: dict[str, int] = {}
         """topic -> the offset of the newest record of a deletion."""
 
@@ -65,6 +79,10 @@ class Forfeits:
                 brokers = frozenset(self._ids[slot] for slot in slots & self._ids.keys())
                 self._down |= dict.fromkeys(sorted(brokers), body.fault_id)
                 return self._harm(brokers, body.fault_id)
+            case ProduceInvoked(acks=-1) if self._harmed:
+                self._written(body)
+            case ProduceCompleted() if self._writes:
+                self._acknowledged(body)
             case ProcessSpawned(role=role) if "broker" in role:
                 self._ids[body.slot] = body.node_id
                 if not body.slot.endswith(DUPLICATES):
@@ -72,6 +90,27 @@ class Forfeits:
             case TopicCommitted(deleted=True):
                 self._forget(body)
         return ()
+
+    def _written(self, body: ProduceInvoked) -> None:
+        """A write is invoked that each member of the ISR is to store."""
+        place = body.topic, body.partition
+        harmed = self._harmed.get(place)
+        if harmed:
+            isr = self._records[place].isr
+            back = {one: self._harms[one] for one in harmed if one in isr and one not in self._down}
+            if back:
+                self._writes[body.operation] = back
+
+    def _acknowledged(self, body: ProduceCompleted) -> None:
+        """Each member of the ISR has stored a write, if it succeeded, and all before it."""
+        place = body.topic, body.partition
+        back = self._writes.pop(body.operation, None)
+        harmed = self._harmed.get(place)
+        if back and harmed and body.outcome == "ok":
+            isr = self._records[place].isr
+            for one, harms in back.items():
+                if one in isr and self._harms[one] == harms:
+                    harmed.pop(one, None)
 
     def _forget(self, body: TopicCommitted) -> None:
         """A topic is deleted, with what was recorded of it before."""
@@ -104,6 +143,8 @@ class Forfeits:
 
     def _harm(self, brokers: frozenset[int], fault_id: str) -> Sequence[tuple[Place, str]]:
         found: list[tuple[Place, str]] = []
+        for one in brokers:
+            self._harms[one] = self._harms.get(one, 0) + 1
         for place, record in self._records.items():
             members = brokers & eligible_leaders(record)
             if members:

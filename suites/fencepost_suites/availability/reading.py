@@ -32,6 +32,7 @@ from fencepost_kafka import (
     PartitionCommitted,
     Polled,
     ProduceCompleted,
+    ProduceInvoked,
     TopicCommitted,
     TopicMarked,
 )
@@ -123,7 +124,8 @@ class ReadableAgain(Struct, frozen=True):
     clause: str = "AVAIL-readable"
     kinds: frozenset[type[Struct]] = SURROUNDINGS | {
         *(BoundsStated, BrokerCommitted, BrokerDeclared, PartitionCommitted, TopicCommitted),
-        *(TopicMarked, ProduceCompleted, Polled, ConsumerPositioned, ClientFailed, PhaseStarted),
+        *(TopicMarked, ProduceInvoked, ProduceCompleted, Polled, ConsumerPositioned, ClientFailed),
+        PhaseStarted,
     }
     keys = staticmethod(whole_run)
 
@@ -134,6 +136,7 @@ class ReadableAgain(Struct, frozen=True):
     def handlers(self) -> Handlers:
         return {
             **dict.fromkeys(self.kinds, self._around),
+            ProduceInvoked: self._invoked,
             ProduceCompleted: self._acknowledged,
             Polled: self._polled,
         }
@@ -173,7 +176,13 @@ class ReadableAgain(Struct, frozen=True):
     # ------------------------------------------------------------------------------------- clients
 
     @staticmethod
+    def _invoked(state: _Consumers, event: Event, body: ProduceInvoked) -> Sequence[Finding]:
+        state.forfeits.take(body)
+        return NOTHING
+
+    @staticmethod
     def _acknowledged(state: _Consumers, event: Event, body: ProduceCompleted) -> Sequence[Finding]:
+        state.forfeits.take(body)
         if body.acks != -1 or body.outcome != "ok":
             return NOTHING
         one = state.of((body.topic, body.partition), event.at_ns)

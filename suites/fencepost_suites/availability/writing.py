@@ -194,6 +194,7 @@ class WritableAgain(Struct, frozen=True):
     def _invoked(state: _Writing, event: Event, body: ProduceInvoked) -> Sequence[Finding]:
         if state.over or body.acks != -1:
             return NOTHING
+        state.forfeits.take(body)
         place = (body.topic, body.partition)
         wanted = state.wanted.get(place)
         if wanted is None:
@@ -209,6 +210,7 @@ class WritableAgain(Struct, frozen=True):
     ) -> Sequence[Finding]:
         if state.over or body.acks != -1:
             return NOTHING
+        state.forfeits.take(body)
         place = (body.topic, body.partition)
         wanted = state.wanted.get(place)
         if wanted is None or body.operation not in wanted.open:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 from tests.suites.partition_histories import (
     ALL3,
     B1,
     B2,
     CLAUSES,
+    CLIENT,
     CONTROLLER,
     lead,
     partition,
@@ -17,7 +20,7 @@ from tests.suites.replication import replication_histories as r
 
 from fencepost import FaultInjected, ProcessSpawned
 from fencepost.testing import HistoryBuilder, Outcome, judge
-from fencepost_kafka import BrokerCommitted, TopicCommitted
+from fencepost_kafka import BrokerCommitted, ProduceCompleted, ProduceInvoked, TopicCommitted
 from fencepost_kafka.judging.forfeits import FORFEITING, Forfeits
 from fencepost_kafka.judging.generations import OfPresentTopic
 from fencepost_suites import rules
@@ -109,6 +112,61 @@ def test_a_member_that_has_joined_again_has_the_messages() -> None:
     partition(h, 12, leader=1, epoch=3, isr=(1, 3))
     partition(h, 13, leader=3, epoch=4, isr=(3,))
     assert forfeited(h) == []
+
+
+def writes(h: HistoryBuilder, operation: str = "op-1", acks: int = -1) -> None:
+    h.add(CLIENT, ProduceInvoked(operation=operation, topic="orders", partition=0, acks=acks))
+
+
+def acknowledged(h: HistoryBuilder, outcome: Literal["ok", "unknown"] = "ok") -> None:
+    body = ProduceCompleted(
+        operation="op-1",
+        topic="orders",
+        partition=0,
+        acks=-1,
+        outcome=outcome,
+        offset=7,
+        error="",
+    )
+    h.add(CLIENT, body)
+
+
+def test_a_member_that_stayed_has_the_messages_once_a_later_write_is_acknowledged() -> None:
+    """Over ZooKeeper a broker can return before its old session is over."""
+    h = strikes(begun(1, 3), "wipe_disk", "broker-3")
+    spawned(h, "broker-3", 3)
+    writes(h)
+    acknowledged(h)
+    strikes(h, "wipe_disk", "broker-1", number=2)
+    assert forfeited(h) == []
+    strikes(h, "wipe_disk", "broker-3", number=3)
+    assert len(forfeited(h)) == 1
+
+
+@pytest.mark.parametrize("why", ["invoked before", "harmed again", "unknown", "acks=1", "not back"])
+def test_another_write_does_not_show_that_a_member_has_the_messages(why: str) -> None:
+    h = strikes(begun(1, 3), "wipe_disk", "broker-3")
+    if why == "invoked before":
+        writes(h)
+    if why != "not back":
+        spawned(h, "broker-3", 3)
+    if why != "invoked before":
+        writes(h, acks=1 if why == "acks=1" else -1)
+    if why == "harmed again":
+        strikes(h, "lose_power", "broker-3", number=2)
+        spawned(h, "broker-3", 3)
+    acknowledged(h, "unknown" if why == "unknown" else "ok")
+    strikes(h, "wipe_disk", "broker-1", number=3)
+    assert len(forfeited(h)) == 1
+
+
+def test_a_write_shows_nothing_of_a_replica_that_is_eligible_beside_the_isr() -> None:
+    h = strikes(begun(1, 3), "wipe_disk", "broker-3")
+    partition(h, 11, leader=1, epoch=2, isr=(1,), eligible=(3,))
+    spawned(h, "broker-3", 3)
+    writes(h)
+    acknowledged(h)
+    assert len(forfeited(strikes(h, "wipe_disk", "broker-1", number=2))) == 1
 
 
 def test_a_record_that_another_node_replays_later_changes_nothing() -> None:
