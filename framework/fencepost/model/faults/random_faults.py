@@ -24,8 +24,8 @@ class Planned:
 
     `alone`: inject it only while nothing else is affected. Until it heals, and for `mends_ms`
     after that, no fault strikes another slot, and no administration is asked for: the cluster may
-    not have noticed yet. Otherwise a disk that is copied, or loses data, may be the only one with
-    committed data, or become it.
+    not have noticed yet. Otherwise a disk that is copied may be the only one with committed data,
+    or become it.
     `holding`: inject it only while its victims certainly hold their ids and so keep a second
     process out. `ends` are the slots between which it changes links. A receipt needs a link that
     answered before, so none of these slots may be starting. `then` is injected right after it, and
