@@ -8,7 +8,19 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Excused,
+    Exercised,
+    FaultInjected,
+    Finding,
+    Key,
+    NodeStarted,
+    RunEnd,
+    Violated,
+)
 from fencepost_kafka import (
     AdminCompleted,
     BrokerCommitted,
@@ -25,7 +37,7 @@ from fencepost_kafka import (
     VoteAnswered,
 )
 from fencepost_kafka.active_faults import slot_of
-from fencepost_suites.common.keys import NOTHING, RUN, Keys, by_writer, whole_run
+from fencepost_suites.common.keys import HARMS_DISK, NOTHING, RUN, Keys, by_writer, whole_run
 
 
 @dataclass(slots=True)
@@ -40,16 +52,71 @@ class _Quorum:
     """offset -> epoch, digest, and the process and number of the event that committed it first."""
     highest: dict[int, int] = field(default_factory=dict)
     """epoch -> the highest committed offset of its records."""
+    supporters: dict[tuple[int, int], set[str]] = field(default_factory=dict)
+    """(epoch, candidate) -> the slots of its voters."""
+    forgotten: dict[tuple[str, int], str] = field(default_factory=dict)
+    """(voter's slot, epoch) -> the fault that took the disk with that vote."""
+    twice: dict[int, set[str]] = field(default_factory=dict)
+    """epoch -> the slots whose second vote was excused."""
+    lost: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """slot -> the highest offset that was committed when its disk was harmed, and the fault; until
+    it has that much again, by its own word."""
+
+    def harm(self, body: FaultInjected) -> None:
+        """A fault empties or damages disks."""
+        slots = {slot_of(target) for target in body.targets} & self.voters()
+        top = max(self.highest.values(), default=-1)
+        self.lost |= dict.fromkeys(slots, (top, body.fault_id))
+        self.forgotten |= {vote: body.fault_id for vote in self.votes if vote[0] in slots}
+
+    def found(self, slot: str, offset: int) -> None:
+        """A controller has the log up to there, by its own word."""
+        if slot in self.lost and offset >= self.lost[slot][0]:
+            del self.lost[slot]
+
+    def voters(self) -> set[str]:
+        """The slots of the controllers."""
+        return {slot_of(process) for process in self.ids}
+
+    def replaced(self, epoch: int, one: str, other: str) -> str:
+        """The fault by which two controllers may have been elected in an epoch, since each voter
+        that they share had lost its first vote; empty if there is none."""
+        both = self._of(epoch, one) & self._of(epoch, other)
+        if not both or not both <= self.twice.get(epoch, set()):
+            return ""
+        return ", ".join(sorted({self.lost.get(slot, (0, "a lost disk"))[1] for slot in both}))
+
+    def forfeited(self, epoch: int, winner: str, offset: int) -> str:
+        """The faults by which the voters of a winner may all have lacked a record: without those
+        that lost it with their disks, they are too few to share one with each majority. Empty if
+        there are none."""
+        every, chose = self.voters(), self._of(epoch, winner)
+        harmed = {slot for slot in chose if self.lost.get(slot, (-1, ""))[0] >= offset}
+        majority = len(every) // 2 + 1
+        if len(chose) < majority or not harmed or len(chose - harmed) + majority > len(every):
+            return ""
+        return ", ".join(sorted({self.lost[slot][1] for slot in harmed}))
+
+    def _of(self, epoch: int, process: str) -> set[str]:
+        return self.supporters.get((epoch, self.ids.get(process, -1)), set())
 
 
 @final
 class OneControllerAnEpoch(Struct, frozen=True):
     """QC-07. Exercised by a vote refused for a second candidate or a shorter log, and by every
-    later election: the votes ensured that the winner had everything committed."""
+    later election: the votes ensured that the winner had everything committed.
+
+    A voter whose disk was emptied or damaged has forgotten its votes and its log, and KIP-595
+    promises nothing without these. So a second vote is excused if the first one was lost, two
+    winners if each voter of both had lost its vote, and a winner without a committed record if so
+    many of its voters had lost theirs that the others may all have lacked it."""
 
     clause: str = "QC-07"
     kinds: frozenset[type[Struct]] = frozenset(
-        {NodeStarted, ElectionStarted, VoteAnswered, ControllerElected, MetadataCommitted}
+        {
+            *(NodeStarted, ElectionStarted, VoteAnswered, ControllerElected, MetadataCommitted),
+            FaultInjected,
+        }
     )
     keys = staticmethod(whole_run)
 
@@ -70,12 +137,16 @@ class OneControllerAnEpoch(Struct, frozen=True):
                 return state, self._vote(state, event, body.epoch, mine)
             case NodeStarted(role="controller"):
                 state.ids[event.process] = body.node_id
+            case FaultInjected(receipt=True, fault=fault) if fault in HARMS_DISK:
+                state.harm(body)
         return state, NOTHING
 
     def _committed(
         self, state: _Quorum, event: Event, body: MetadataCommitted
     ) -> Sequence[Finding]:
         known = state.records.get(body.offset)
+        if state.lost:
+            state.found(slot_of(event.process), body.offset)
         if known is None:
             state.records[body.offset] = (body.epoch, body.digest, event.process, event.node_seq)
             state.highest[body.epoch] = max(body.offset, state.highest.get(body.epoch, -1))
@@ -94,7 +165,12 @@ class OneControllerAnEpoch(Struct, frozen=True):
         known = state.leaders.get(body.epoch)
         if known is not None and known[0] != event.process:
             message = f"{event.process} and {known[0]} were both elected in epoch {body.epoch}"
-            found.append(Violated(event.ref, Evidence.PEER, message, (known[1],)))
+            why = state.replaced(body.epoch, event.process, known[0])
+            found.append(
+                Excused(event.ref, f"{message}, by votes that {why} had taken")
+                if why
+                else Violated(event.ref, Evidence.PEER, message, (known[1],))
+            )
         late = any(epoch > body.epoch for epoch in state.leaders)
         before = [offset for epoch, offset in state.highest.items() if epoch < body.epoch]
         if before and not late:
@@ -106,7 +182,15 @@ class OneControllerAnEpoch(Struct, frozen=True):
                     f"{event.process} won epoch {body.epoch} with a log that ends at "
                     f"{body.log_end}, though {process} had committed offset {top}"
                 )
-                found.append(Violated(event.ref, Evidence.PEER, message, (Cause(process, seq),)))
+                why = state.forfeited(body.epoch, event.process, top)
+                if why:
+                    found.append(Excused(event.ref, f"{message}; {why} had taken it from voters"))
+                    state.records = {n: r for n, r in state.records.items() if n < body.log_end}
+                    tops = {epoch: min(n, body.log_end - 1) for epoch, n in state.highest.items()}
+                    state.highest = tops
+                else:
+                    cause = Cause(process, seq)
+                    found.append(Violated(event.ref, Evidence.PEER, message, (cause,)))
             elif state.leaders:
                 found.append(Exercised(event.ref, Evidence.PEER))
         state.leaders.setdefault(body.epoch, (event.process, event.ref))
@@ -121,10 +205,16 @@ class OneControllerAnEpoch(Struct, frozen=True):
 
     def _vote(self, state: _Quorum, event: Event, epoch: int, candidate: int) -> Sequence[Finding]:
         voter = slot_of(event.process)
+        state.supporters.setdefault((epoch, candidate), set()).add(voter)
         known = state.votes.setdefault((voter, epoch), (candidate, event.ref))
         if known[0] == candidate:
             return NOTHING
         message = f"{voter} voted for both {known[0]} and {candidate} in epoch {epoch}"
+        fault = state.forgotten.pop((voter, epoch), "")
+        if fault:
+            state.votes[voter, epoch] = candidate, event.ref
+            state.twice.setdefault(epoch, set()).add(voter)
+            return (Excused(event.ref, f"{message}; {fault} had taken its first vote"),)
         return (Violated(event.ref, Evidence.SELF, message, (known[1],)),)
 
     def end(self, state: _Quorum, end: RunEnd) -> Sequence[Finding]:
