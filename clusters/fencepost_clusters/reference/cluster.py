@@ -146,7 +146,9 @@ class ReferenceQuorum:
 
     def fault_chooser(self, shape: Shape) -> FaultChooser:
         """See `fencepost_kafka.faults.random_faults`."""
-        return KafkaFaultChooser(self.timing(shape), administration=frozenset(OPERATIONS))
+        return KafkaFaultChooser(
+            self.timing(shape), administration=frozenset(OPERATIONS), voters_forget=True
+        )
 
     def mutable(self) -> Sequence[str]:
         """The decisions of its nodes."""

@@ -125,6 +125,14 @@ def _wipe_disk(d: _Draw) -> Planned:
     return _planned("wipe_disk", {"node": broker}, d.around_lease(), broker)
 
 
+def _wipe_voter(d: _Draw) -> Planned | None:
+    """A controller forgets its votes and its log. `KafkaFaultChooser` strikes it alone."""
+    if d.situation.servers or not d.names(Role.CONTROLLER):
+        return None
+    node = d.controller()
+    return _planned("wipe_disk", {"node": node}, d.around_lease(), node)
+
+
 def _damage_disk(d: _Draw) -> Planned:
     broker, last_bytes = d.broker(), d.between(*_TORN_BYTES)
     arguments = {"node": broker, "files": _PARTITION_LOGS, "last_bytes": last_bytes}
@@ -294,6 +302,7 @@ _MENU: Sequence[Row] = (
     (1, "kill", _bounce_in_rhythm),
     (2, "cut", _cut_clients),
     (1, "wipe_disk", _wipe_disk),
+    (1, "wipe_disk", _wipe_voter),
     (1, "damage_disk", _damage_disk),
     (2, "terminate", _terminate),
     (2, "pause", _pause),
@@ -328,7 +337,8 @@ class KafkaFaultChooser:
     too. `needs_session`: no fault affects a server while a process is starting or dead, none ends
     while a server does not serve, and one that lost its session is not asked to end, nor cut off
     from a server. `control_requests`: the controller commands brokers by requests, which are held,
-    too. `administration` is what the cluster can be asked for.
+    too. `administration` is what the cluster can be asked for. `voters_forget`: the disk of a
+    controller is emptied, too.
     """
 
     timing: Timing
@@ -339,6 +349,7 @@ class KafkaFaultChooser:
     servers: Servers | None = None
     control_requests: bool = False
     administration: frozenset[str] = administration.EVERYWHERE
+    voters_forget: bool = False
 
     @property
     def mending_ms(self) -> int:
@@ -382,6 +393,11 @@ class KafkaFaultChooser:
         if planned is None or (planned.then is not None and planned.then.fault not in offered):
             return None
         situation = self._situation(moment)
+        if situation.forgets(planned):
+            if not self.voters_forget or not situation.is_whole:
+                return None
+            # Until it has the log again, the loss of a second one would forfeit what is committed.
+            planned = replace(planned, alone=True, mends_ms=2 * self.timing.lease_ms)
         if planned.alone and (moment.mending or not situation.quiet):
             return None  # authority may still change hands where links were healed just now
         if self.needs_session:  # without one a process exits, does not start, or does not end

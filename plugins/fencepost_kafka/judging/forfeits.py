@@ -32,12 +32,10 @@ from fencepost_kafka.judging.takeovers import TAKING, Takeovers
 
 Place = tuple[str, int]
 """A topic and a partition."""
-FORFEITING: Final[frozenset[type[Struct]]] = frozenset(
-    {
-        *(*TAKING, FaultInjected, PartitionCommitted, TopicCommitted),
-        *(ProduceInvoked, ProduceCompleted),
-    }
+_READ: Final[frozenset[type[Struct]]] = frozenset(
+    {FaultInjected, PartitionCommitted, TopicCommitted, ProduceInvoked, ProduceCompleted}
 )
+FORFEITING: Final[frozenset[type[Struct]]] = TAKING | _READ
 """The events that `Forfeits.take` applies."""
 
 
