@@ -29,7 +29,7 @@ def plugins() -> Plugins:
     return load()
 
 
-def spec(plugins: Plugins, system: str = "reference/quorum", seed: int = 11) -> RunSpec:
+def spec(plugins: Plugins, system: str = "reference/quorum", seed: int = 12) -> RunSpec:
     return RunSpec(plugins.system(system), runtime="simulated", seed=seed, lossy=True)
 
 
