@@ -216,6 +216,8 @@ def test_a_node_has_the_states_of_its_roles() -> None:
         "broker-3": ["starting"],
     }
     assert [slot.node_id for slot in BROKERS] == [1, 2, 3]
+    kafka.partitions.clear()
+    assert states_of(LAYOUT.slot("broker-1"), view, LAYOUT) == ["without partitions"]
 
 
 @pytest.mark.parametrize(("voters", "held"), [((101, 102, 103), True), ((101, 102), False)])

@@ -141,7 +141,8 @@ class Faults:
         number = len(self._active) + 1
         fault_id = f"{fault.name}-{number}"
         began_ns = self._runtime.now_ns()
-        before = {slot.name: self.states_of(slot) for slot in self._runtime.layout.nodes()}
+        layout = self._runtime.layout
+        before = {slot.name: self.states_of(slot) for slot in layout.nodes(spares=True)}
         injected = fault.inject(self._runtime)
         receipt = injected.receipt
         victims = [

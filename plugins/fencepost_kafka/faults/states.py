@@ -17,12 +17,14 @@ STATES = (
     "starting",
     "fenced",
     "reassigning",
+    "without partitions",
 )
 
 
 def states_of(slot: Slot, view: View, layout: Layout) -> Collection[str]:
     """See `NamesStates.states_of`. A process that is starting has no other state: what the metadata
-    say is about its predecessor. `reassigning`: a partition of the broker is being moved."""
+    say is about its predecessor. `reassigning`: a partition of the broker is being moved. A broker
+    that was added or drained is `without partitions`."""
     if slot.name in starting(view, layout):
         return ["starting"]
     kafka = view.of(KafkaView)
@@ -38,6 +40,7 @@ def states_of(slot: Slot, view: View, layout: Layout) -> Collection[str]:
                 ("follower", any(one.leader != broker for one in held)),
                 ("fenced", fenced or kafka.fenced.get(broker, False)),
                 ("reassigning", any(one.adding or one.removing for one in held)),
+                ("without partitions", not held),
             )
             if holds
         ]
