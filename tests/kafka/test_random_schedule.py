@@ -282,6 +282,12 @@ def test_only_requests_to_leaders_certainly_come_where_servers_keep_the_metadata
     assert not [p for p in drawn_by(over_server(), view, "hold") if not hits_server(p)]
 
 
+def test_no_request_is_held_while_a_server_does_not_serve() -> None:
+    assert drawn_by(over_server(), begun(), "hold")
+    assert not drawn_by(over_server(serves=False), begun(), "hold")
+    assert not drawn_by(over_server(), begun(), "hold", hit=SERVER.name)
+
+
 def test_only_links_that_are_in_use_are_cut_where_servers_keep_the_metadata() -> None:
     view = begun()
     view.of(KafkaView).fenced[1] = False

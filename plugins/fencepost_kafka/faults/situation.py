@@ -91,6 +91,8 @@ class Situation:
         controllers = {slot.name for slot in self.layout.of(Role.CONTROLLER)}
         if planned.ends & controllers and not self.asked(Role.CONTROLLER):
             return True
+        if planned.fault == "hold" and not self.servers <= self.serving:
+            return True  # sessions end, and leaders with them: the requests may never come
         upon = self.moment.upon
         return bool(planned.ends) and not any(shows(planned, one, upon) for one in self.dialled)
 
