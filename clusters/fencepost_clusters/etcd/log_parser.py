@@ -68,8 +68,8 @@ class Memory:
     node_id: int
     """The number of its slot."""
     member: str = ""
-    led: int = -1
-    """The term that it leads (-1: it leads none)."""
+    led: int = 0
+    """The term that it leads (0: it leads none)."""
     transferring: bool = False
     stopping: bool = False
 
@@ -131,23 +131,22 @@ def duration_ms(printed: str) -> float:
 
 
 def _follower(memory: Memory, found: Match[str], line: Line) -> Bodies:
-    memory.member = found["member"]
-    term = int(found["term"])
-    yield from _stopped(memory, "transferred" if memory.transferring else "higher-term")
+    member = found["member"]
+    yield from _stopped(memory, member, "transferred" if memory.transferring else "higher-term")
     memory.transferring = False
-    yield BecameFollower(member=memory.member, term=term)
+    yield BecameFollower(member=member, term=int(found["term"]))
 
 
 def _stopped(
-    memory: Memory, reason: Literal["quorum-lost", "higher-term", "transferred"]
+    memory: Memory, member: str, reason: Literal["quorum-lost", "higher-term", "transferred"]
 ) -> Bodies:
-    if memory.led >= 0:
-        yield StoppedLeading(member=memory.member, term=memory.led, reason=reason)
-    memory.led = -1
+    if memory.led:
+        yield StoppedLeading(member=member, term=memory.led, reason=reason)
+    memory.led = 0
 
 
 def _quorum_lost(memory: Memory, found: Match[str], line: Line) -> Bodies:
-    return _stopped(memory, "quorum-lost")
+    return _stopped(memory, found["member"], "quorum-lost")
 
 
 def _campaign(memory: Memory, found: Match[str], line: Line) -> Bodies:

@@ -9,6 +9,7 @@ from fencepost.testing import Broken, HistoryBuilder, Outcome, Verdict, judge
 from fencepost_clusters.etcd import rules
 from fencepost_clusters.etcd.clauses import CLAUSES, PLANE
 from fencepost_clusters.etcd.clients.locks import HELD
+from fencepost_clusters.etcd.clients.registers import COMPARE_FAILED
 from fencepost_clusters.etcd.events import (
     BecameLeader,
     LeaderElected,
@@ -76,9 +77,9 @@ def complete(
     mod_revision: int = -1,
     value: str = "",
     **more: Any,
-) -> None:
+) -> Event:
     fields: dict[str, Any] = {"outcome": "ok", **more}
-    h.add(
+    return h.add(
         client,
         RegisterCompleted(
             operation=operation, key="r0", action=action, revision=revision,
@@ -87,9 +88,9 @@ def complete(
     )  # fmt: skip
 
 
-def put(h: HistoryBuilder, client: str, name: str, revision: int) -> None:
+def put(h: HistoryBuilder, client: str, name: str, revision: int) -> Event:
     invoke(h, client, name, "put", value=name)
-    complete(
+    return complete(
         h,
         client,
         operation=name,
@@ -100,11 +101,19 @@ def put(h: HistoryBuilder, client: str, name: str, revision: int) -> None:
     )
 
 
-def get(h: HistoryBuilder, name: str, revision: int, at: int, value: str, **more: Any) -> None:
+def get(h: HistoryBuilder, name: str, revision: int, at: int, value: str, **more: Any) -> Event:
     invoke(h, B, name, "get", **more)
-    complete(
+    return complete(
         h, B, operation=name, action="get", revision=revision, mod_revision=at, value=value, **more
     )
+
+
+def refuse_swap(h: HistoryBuilder, client: str, name: str, at: int, value: str) -> Event:
+    """The answer to a swap that found the key at another revision than it expected."""
+    return complete(
+        h, client, operation=name, action="swap", revision=at, mod_revision=at, value=value,
+        outcome="failed", error=COMPARE_FAILED,
+    )  # fmt: skip
 
 
 def swap(

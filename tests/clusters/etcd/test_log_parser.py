@@ -14,7 +14,13 @@ import pytest
 
 from fencepost import ParsedEvent
 from fencepost_clusters.etcd import log_parser
-from fencepost_clusters.etcd.events import LOGGED, MemberStopping
+from fencepost_clusters.etcd.events import (
+    LOGGED,
+    BecameFollower,
+    BecameLeader,
+    MemberStopping,
+    StoppedLeading,
+)
 from fencepost_clusters.etcd.log_parser import MemberLogParser, duration_ms, wall_clock_ns
 
 SAMPLES = sorted((Path(__file__).parent / "samples").glob("*.log"))
@@ -66,11 +72,41 @@ def test_words_of_raft_in_another_line_make_no_event() -> None:
     assert MemberLogParser(2).parse(line) == ()
 
 
-def test_a_failure_makes_one_event_and_none_after_a_signal() -> None:
-    failed = '{"level":"fatal","ts":"2026-11-22T09:00:00Z","msg":"disk","error":"full"}'
-    assert [one.body for one in parsed([failed, failed])] == [
-        MemberStopping(member="", reason="disk: full")
+def raft(message: str) -> str:
+    return f'{{"ts":"2026-11-22T09:00:00Z","logger":"raft","msg":"{message}"}}'
+
+
+def test_a_leader_that_lost_its_quorum_stops_leading_once() -> None:
+    lines = (
+        raft("a1 became leader at term 2"),
+        raft("a1 stepped down to follower since quorum is not active"),
+        raft("a1 became follower at term 2"),
+    )
+    assert [one.body for one in parsed(lines)] == [
+        BecameLeader(member="a1", term=2),
+        StoppedLeading(member="a1", term=2, reason="quorum-lost"),
+        BecameFollower(member="a1", term=2),
     ]
+
+
+def test_a_transfer_is_the_reason_of_one_end_of_leading_only() -> None:
+    lines = (
+        raft("a1 became leader at term 2"),
+        '{"ts":"2026-11-22T09:00:00Z","msg":"leadership transfer starting"}',
+        raft("a1 became follower at term 3"),
+        raft("a1 became leader at term 4"),
+        raft("a1 became follower at term 5"),
+    )
+    ends = [one.body for one in parsed(lines) if isinstance(one.body, StoppedLeading)]
+    assert [(end.term, end.reason) for end in ends] == [(2, "transferred"), (4, "higher-term")]
+
+
+def test_a_failure_makes_one_event_and_none_after_a_signal() -> None:
+    stamp = '"ts":"2026-11-22T09:00:00Z"'
+    failed = f'{{"level":"fatal",{stamp},"msg":"disk","error":"full"}}'
+    signal = f'{{{stamp},"msg":"received signal; shutting down","signal":"terminated"}}'
+    for lines, reason in (((failed, failed), "disk: full"), ((signal, failed), "terminated")):
+        assert [one.body for one in parsed(lines)] == [MemberStopping(member="", reason=reason)]
 
 
 def test_stamps_and_durations_are_read_exactly() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from etcd_histories import A, B, get, put, store, take
 
 from fencepost import (
     NodeStarted,
@@ -24,6 +25,7 @@ from fencepost_clusters.etcd.events import (
     KINDS,
     BecameLeader,
     LeaderElected,
+    LeaderLost,
     MemberReady,
     MemberStarted,
     StoppedLeading,
@@ -184,6 +186,48 @@ def test_a_leader_that_stepped_down_or_died_leads_no_longer() -> None:
     history = started()
     history.add("harness", ProcessExited(ended="etcd-2#1", exit_code=0, signal=9, expected=True))
     assert missing(history)[:2] == ["no member leads", "etcd-2 is dead"]
+
+
+def test_a_member_that_lost_its_leader_knows_none() -> None:
+    history = started()
+    history.add("etcd-1#1", LeaderLost(member="a1", leader="a2", term=2))
+    history.add("etcd-2#1", StoppedLeading(member="a2", term=2, reason="quorum-lost"))
+    assert missing(history) == [
+        "no member leads",
+        "etcd-1 knows no leader",
+        "etcd-2 knows no leader",
+    ]
+
+
+def test_of_a_process_that_ended_nothing_stays_known() -> None:
+    history = started()
+    history.add("harness", ProcessExited(ended="etcd-2#1", exit_code=0, signal=9, expected=True))
+    etcd = view(history).of(EtcdView)
+    assert "etcd-2#1" not in etcd.known_leader
+    assert etcd.ready == {"etcd-1#1", "etcd-3#1"}
+
+
+def test_the_view_counts_the_operations_of_clients_that_took_effect() -> None:
+    history = HistoryBuilder()
+    put(history, A, "a:0", 5)
+    get(history, "b:0", 5, 5, "a:0")
+    etcd = view(history).of(EtcdView)
+    assert (etcd.completed, list(etcd.keys), etcd.read_finally) == ({A: 1, B: 1}, ["r0"], set())
+    get(history, "b:1", 5, 5, "a:0", final=True)
+    etcd = view(history).of(EtcdView)
+    assert (etcd.completed, etcd.read_finally) == ({A: 1, B: 2}, {"r0"})
+
+
+def test_the_view_knows_the_newest_token_and_which_writes_the_store_refused() -> None:
+    history = HistoryBuilder()
+    take(history, A, 1, token=7)
+    take(history, A, 1, token=5)
+    store(history, A, 7, 8)
+    store(history, A, 7, outcome="failed", newer_token=7)
+    store(history, B, 5, outcome="failed", newer_token=7)
+    etcd = view(history).of(EtcdView)
+    assert (etcd.taken, etcd.token) == ({A: 2}, {"lock": 7})
+    assert (etcd.written, etcd.refused) == ({A: 1}, {B: 1})
 
 
 def test_a_cluster_with_a_running_duplicate_has_not_recovered() -> None:

@@ -35,10 +35,20 @@ def _writes(body: RegisterCompleted) -> bool:
 
 def _reads(body: RegisterCompleted) -> bool:
     """Whether its answer contains the key's value: a read, or a swap whose comparison failed."""
-    return not _writes(body) and body.revision >= 0 and body.mod_revision >= 0
+    answered = "ok" if body.action == "get" else "failed"
+    return body.outcome == answered and min(body.revision, body.mod_revision) >= 0
 
 
 # ------------------------------------------------------------------------------------------ ETCD-02
+
+
+@dataclass(frozen=True, slots=True)
+class _Newest:
+    """The acknowledged write of the greatest revision: it is not forgotten like others."""
+
+    revision: int
+    operation: str
+    at: Cause
 
 
 @dataclass(slots=True)
@@ -48,7 +58,7 @@ class _Acknowledged:
     writes: dict[int, tuple[str, Cause]] = field(default_factory=dict)
     reads: dict[Cause, tuple[int, int]] = field(default_factory=dict)
     """Event of a read -> revision of the store, mod_revision of the key."""
-    newest: int = -1
+    newest: _Newest | None = None
     covered: int = -1
     """The greatest store revision of a linearizable read."""
 
@@ -73,6 +83,9 @@ class AcknowledgedWritesStay:
             return state, self._written(state, event, body)
         if _reads(body):
             return state, self._read(state, event, body)
+        if body.outcome == "ok":
+            message = f"the answer to {body.operation} names no revision"
+            return state, (Undecided(message, event.ref),)
         return state, NOTHING
 
     @staticmethod
@@ -83,7 +96,8 @@ class AcknowledgedWritesStay:
             message = f"{body.operation} and {other[0]} were both acknowledged at revision {at}"
             return (Violated(event.ref, Evidence.CLIENT, message, (other[1],)),)
         remember(state.writes, at, (body.operation, event.ref))
-        state.newest = max(state.newest, at)
+        mine = _Newest(at, body.operation, event.ref)
+        state.newest = max(state.newest or mine, mine, key=lambda one: one.revision)
         for read, (revision, mod_revision) in state.reads.items():
             if mod_revision < at <= revision:
                 return (
@@ -105,13 +119,13 @@ class AcknowledgedWritesStay:
         remember(state.reads, event.ref, (revision, mod_revision))
         if not body.serializable:
             state.covered = max(state.covered, revision)
-        if body.final and revision < state.newest:
-            operation, ref = state.writes[state.newest]
+        newest = state.newest
+        if body.final and newest is not None and revision < newest.revision:
             message = (
                 f"the last read of {body.key} found the store at revision {revision}, though "
-                f"{operation} was acknowledged at revision {state.newest}"
+                f"{newest.operation} was acknowledged at revision {newest.revision}"
             )
-            return (Violated(event.ref, Evidence.CLIENT, message, (ref,)),)
+            return (Violated(event.ref, Evidence.CLIENT, message, (newest.at,)),)
         shown = [at for at in state.writes if at <= revision]
         if not shown:
             return NOTHING
@@ -138,11 +152,13 @@ class AcknowledgedWritesStay:
         return (Exercised(event.ref, Evidence.CLIENT),)
 
     def end(self, state: _Acknowledged, end: RunEnd) -> Sequence[Finding]:
-        if state.newest <= state.covered:
+        newest = state.newest
+        if newest is None or newest.revision <= state.covered:
             return NOTHING
-        operation, ref = state.writes[state.newest]
-        message = f"no linearizable read shows the store at or after the write of {operation}"
-        return (Undecided(message, ref),)
+        message = (
+            f"no linearizable read shows the store at or after the write of {newest.operation}"
+        )
+        return (Undecided(message, newest.at),)
 
 
 def _lost(
@@ -180,6 +196,8 @@ class _Register:
     """Operation -> its invocation, and the floor at that time."""
     values: dict[int, tuple[str, Cause]] = field(default_factory=dict)
     """mod_revision -> the value that was written, or seen, there."""
+    revisions: dict[str, tuple[int, Cause]] = field(default_factory=dict)
+    """Value -> the mod_revision at which it was written, or seen, first: values are unique."""
     swaps: dict[int, tuple[int, str, Cause]] = field(default_factory=dict)
     """Revision of a swap that took effect -> the one it expected, its name."""
     failed: dict[str, Cause] = field(default_factory=dict)
@@ -205,12 +223,13 @@ class KeysAreLinearizable:
             return state, NOTHING
         assert isinstance(body, RegisterCompleted)
         invoked, floor = state.open.pop(body.operation, (None, _Floor()))
-        writes = _writes(body)
-        if not writes and not _reads(body):
-            if body.outcome == "failed" and body.action != "get":
-                remember(state.failed, body.operation, event.ref)
-            return state, self._never_seen(state, body, event)
-        found = [*self._value(state, event, body), *self._updates(state, event, body, invoked)]
+        found: list[Finding] = []
+        if body.outcome == "failed" and body.action != "get":
+            remember(state.failed, body.operation, event.ref)
+            found += self._never_seen(state, body, event)
+        if not _writes(body) and not _reads(body):
+            return state, found
+        found += [*self._value(state, event, body), *self._updates(state, event, body, invoked)]
         if not body.serializable:
             found += self._order(event, body, floor)
             state.floor = _raised(state.floor, event, body)
@@ -221,8 +240,6 @@ class KeysAreLinearizable:
     @staticmethod
     def _never_seen(state: _Register, body: RegisterCompleted, event: Event) -> Sequence[Finding]:
         """Finding: a write failed after its value was read."""
-        if body.operation not in state.failed:
-            return NOTHING
         for at, (value, seen) in state.values.items():
             if value == body.operation:
                 return (_ghost(body.key, value, at, event.ref, seen),)
@@ -250,7 +267,8 @@ class KeysAreLinearizable:
 
     @staticmethod
     def _value(state: _Register, event: Event, body: RegisterCompleted) -> list[Finding]:
-        """Findings: a revision has two values, or the value of a write that failed."""
+        """Findings: a revision has two values, or the value of a write that failed, or one that
+        another revision has."""
         at = body.mod_revision
         if at == 0:
             return []
@@ -261,6 +279,11 @@ class KeysAreLinearizable:
             return [Violated(event.ref, Evidence.CLIENT, message, (seen,))]
         if body.value in state.failed:
             return [_ghost(body.key, value, at, event.ref, state.failed[body.value])]
+        known = state.revisions.get(value) or remember(state.revisions, value, (at, event.ref))
+        if at != known[0]:
+            early, late = sorted((at, known[0]))
+            message = f"{body.key} held {value!r} at revisions {early} and {late}, of one write"
+            return [Violated(event.ref, Evidence.CLIENT, message, (known[1],))]
         return []
 
     @staticmethod

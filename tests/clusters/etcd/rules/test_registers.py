@@ -2,25 +2,62 @@
 
 from __future__ import annotations
 
-from etcd_histories import A, B, complete, get, holds, invoke, put, swap, unknown, violation
+from etcd_histories import (
+    A,
+    B,
+    broken,
+    complete,
+    get,
+    holds,
+    idle,
+    invoke,
+    put,
+    refuse_swap,
+    swap,
+    unknown,
+    verdict,
+    violation,
+)
 
 from fencepost.testing import HistoryBuilder
-from fencepost_clusters.etcd.clients.registers import COMPARE_FAILED
+from fencepost_clusters.etcd.rules.keys import KEPT
 
 
-def test_a_later_state_without_the_write_breaks_etcd_02() -> None:
-    h = HistoryBuilder()
-    put(h, A, "a:0", 5)
-    get(h, "b:0", 9, 3, "x:0", serializable=True)
-    assert "a:0 was acknowledged at revision 5" in violation(h, "ETCD-02")
+def test_a_state_without_a_write_at_or_after_its_revision_breaks_etcd_02() -> None:
+    for revision, shown in ((5, 3), (9, 3), (9, 0)):
+        h = HistoryBuilder()
+        ack = put(h, A, "a:0", 5)
+        get(h, "b:0", revision, shown, "x:0" if shown else "", serializable=True)
+        found = broken(h, "ETCD-02")
+        assert "a:0 was acknowledged at revision 5" in found.message
+        assert found.because == (ack.ref,)
 
 
-def test_an_acknowledgement_that_comes_after_the_read_breaks_etcd_02_too() -> None:
+def test_an_acknowledgement_that_comes_after_such_a_read_breaks_etcd_02_too() -> None:
+    for revision in (5, 9):
+        h = HistoryBuilder()
+        invoke(h, A, "a:0", "put", value="a:0")
+        get(h, "b:0", revision, 3, "x:0")
+        complete(h, A, operation="a:0", action="put", revision=5, mod_revision=5, value="a:0")
+        assert "a:0 was acknowledged at revision 5" in violation(h, "ETCD-02")
+
+
+def test_an_acknowledgement_may_come_after_a_read_of_its_write() -> None:
     h = HistoryBuilder()
     invoke(h, A, "a:0", "put", value="a:0")
-    get(h, "b:0", 9, 3, "x:0")
+    get(h, "b:0", 9, 5, "a:0")
     complete(h, A, operation="a:0", action="put", revision=5, mod_revision=5, value="a:0")
-    assert "a:0 was acknowledged at revision 5" in violation(h, "ETCD-02")
+    get(h, "b:1", 9, 5, "a:0", final=True)
+    assert holds(h, "ETCD-02")
+
+
+def test_two_writes_that_were_acknowledged_at_one_revision_break_etcd_02() -> None:
+    h = HistoryBuilder()
+    first = put(h, A, "a:0", 5)
+    put(h, B, "b:0", 5)
+    found = broken(h, "ETCD-02")
+    assert found.message == "b:0 and a:0 were both acknowledged at revision 5"
+    assert found.because == (first.ref,)
 
 
 def test_another_value_at_the_revision_of_a_write_breaks_etcd_02() -> None:
@@ -35,6 +72,22 @@ def test_a_store_that_went_back_breaks_etcd_02() -> None:
     put(h, A, "a:0", 5)
     get(h, "b:0", 4, 3, "x:0", final=True)
     assert "at revision 4" in violation(h, "ETCD-02")
+
+
+def test_the_last_read_may_find_the_store_at_the_revision_of_the_last_write() -> None:
+    h = HistoryBuilder()
+    put(h, A, "a:0", 5)
+    get(h, "b:0", 5, 5, "a:0", final=True)
+    assert holds(h, "ETCD-02")
+
+
+def test_a_revision_that_no_later_write_reaches_breaks_etcd_02_however_many_follow() -> None:
+    h = HistoryBuilder()
+    put(h, A, "a:0", 9_999)
+    for number in range(1, KEPT + 2):
+        put(h, A, f"a:{number}", number)
+    get(h, "b:0", KEPT + 1, KEPT + 1, f"a:{KEPT + 1}", final=True)
+    assert "a:0 was acknowledged at revision 9999" in violation(h, "ETCD-02")
 
 
 def test_a_write_that_a_later_one_replaced_keeps_etcd_02() -> None:
@@ -53,12 +106,49 @@ def test_etcd_02_is_undecided_if_no_read_reaches_the_last_write() -> None:
     assert unknown(h, "ETCD-02")
 
 
+def test_etcd_02_is_undecided_if_an_answer_names_no_revision() -> None:
+    for action, revision, shown in (("put", -1, -1), ("put", 9, 0), ("swap", 9, 0), ("get", -1, 5)):
+        h = HistoryBuilder()
+        invoke(h, A, "a:0", action, value="a:0")
+        complete(h, A, "a:0", action, revision=revision, mod_revision=shown, value="a:0")
+        get(h, "b:0", 9, 0, "", final=True)
+        assert unknown(h, "ETCD-02")
+        assert "the answer to a:0 names no revision" in verdict(h, "ETCD-02").reason
+
+
 def test_a_stale_read_breaks_etcd_03() -> None:
     h = HistoryBuilder()
     put(h, A, "a:0", 5)
-    put(h, A, "a:1", 6)
+    newest = put(h, A, "a:1", 6)
     get(h, "b:0", 5, 5, "a:0")
-    assert "revision 6" in violation(h, "ETCD-03")
+    found = broken(h, "ETCD-03")
+    assert "revision 6" in found.message
+    assert found.because == (newest.ref,)
+    assert verdict(h, "ETCD-03").exercised == 0
+
+
+def test_a_read_that_goes_back_in_the_store_or_in_the_key_breaks_etcd_03() -> None:
+    for revision, shown, value in ((8, 5, "a:0"), (9, 4, "x:0")):
+        h = HistoryBuilder()
+        get(h, "b:0", 9, 5, "a:0")
+        get(h, "b:1", revision, shown, value)
+        assert "the key and 9 of the store" in violation(h, "ETCD-03")
+
+
+def test_a_write_at_a_revision_that_was_read_before_it_began_breaks_etcd_03() -> None:
+    h = HistoryBuilder()
+    get(h, "b:0", 6, 5, "x:0")
+    put(h, A, "a:0", 6)
+    assert "a:0 wrote r0 at revision 6" in violation(h, "ETCD-03")
+
+
+def test_only_what_another_client_showed_exercises_etcd_03() -> None:
+    h = HistoryBuilder()
+    put(h, A, "a:0", 5)
+    put(h, A, "a:1", 6)
+    assert idle(h, "ETCD-03")
+    get(h, "b:0", 6, 6, "a:1")
+    assert verdict(h, "ETCD-03").exercised == 1
 
 
 def test_a_lost_update_breaks_etcd_03() -> None:
@@ -79,22 +169,54 @@ def test_a_write_between_a_swap_and_the_write_it_expected_breaks_etcd_03() -> No
     assert "overwrote 'b:1'" in violation(h, "ETCD-03")
 
 
+def test_the_write_that_a_swap_expected_may_be_read_after_it() -> None:
+    h = HistoryBuilder()
+    put(h, A, "a:0", 5)
+    swap(h, A, "a:1", 5, 7)
+    get(h, "b:0", 5, 5, "a:0", serializable=True)
+    get(h, "b:1", 7, 7, "a:1")
+    assert holds(h, "ETCD-03")
+
+
 def test_a_swap_refused_although_its_expectation_held_breaks_etcd_03() -> None:
     h = HistoryBuilder()
     put(h, A, "a:0", 5)
-    invoke(h, B, "b:0", "swap", value="b:0", expected=5)
-    complete(
-        h,
-        B,
-        operation="b:0",
-        action="swap",
-        revision=5,
-        mod_revision=5,
-        value="a:0",
-        outcome="failed",
-        error=COMPARE_FAILED,
-    )
+    swap(h, B, "b:0", 5, 6, done=False)
+    refuse_swap(h, B, "b:0", 5, "a:0")
     assert "was refused" in violation(h, "ETCD-03")
+
+
+def test_a_swap_that_found_another_write_is_refused_in_keeping_with_etcd_03() -> None:
+    h = HistoryBuilder()
+    put(h, A, "a:0", 5)
+    swap(h, B, "b:0", 4, 6, done=False)
+    refuse_swap(h, B, "b:0", 5, "a:0")
+    assert holds(h, "ETCD-03")
+
+
+def test_the_value_of_a_swap_that_was_refused_breaks_etcd_03_whenever_it_is_read() -> None:
+    for late in (False, True):
+        h = HistoryBuilder()
+        put(h, A, "a:0", 5)
+        swap(h, A, "a:1", 4, 6, done=False)
+        if late:
+            get(h, "b:0", 6, 6, "a:1", serializable=True)
+        refuse_swap(h, A, "a:1", 5, "a:0")
+        if not late:
+            get(h, "b:0", 6, 6, "a:1", serializable=True)
+        assert "held 'a:1' at revision 6, the value of a write that failed" in violation(
+            h, "ETCD-03"
+        )
+
+
+def test_a_write_that_takes_effect_twice_breaks_etcd_03() -> None:
+    h = HistoryBuilder()
+    first = put(h, A, "a:0", 5)
+    put(h, B, "b:0", 6)
+    get(h, "b:1", 7, 7, "a:0")
+    found = broken(h, "ETCD-03")
+    assert found.message == "r0 held 'a:0' at revisions 5 and 7, of one write"
+    assert found.because == (first.ref,)
 
 
 def test_the_value_of_a_write_that_failed_breaks_etcd_03_whenever_it_is_read() -> None:
