@@ -20,7 +20,7 @@ from fencepost_kafka import KafkaView
 from fencepost_kafka.faults.random_faults import KafkaFaultChooser
 from fencepost_kafka.faults.situation import Servers
 
-FORGETFUL = KafkaFaultChooser(TIMING, disks_alone=False, voters_forget=True)
+FORGETFUL = KafkaFaultChooser(TIMING, voters_forget=True)
 ALL = (101, 102, 103)
 
 
