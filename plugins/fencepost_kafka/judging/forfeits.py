@@ -6,6 +6,10 @@ harmed since it joined, by the committed records: emptied, damaged, or without t
 synced. An id that a second process took over has another disk, too (`takeovers`). All that is known
 by the harness and by the committed records. No word of a broker counts.
 
+Over ZooKeeper that is so, too, if one member has lost its disk and all others have failed: any of
+them may lead when it returns, and the replication design tolerates n-1 failures of n replicas. Where
+controllers keep the metadata, the member that failed last is on record.
+
 A member whose disk was harmed has the messages again once it has joined the ISR anew. It may never
 leave: over ZooKeeper a broker can return before its old session is over. Then it has them once a
 client's write is acknowledged with acks=all that was invoked after the member's next process began:
@@ -14,12 +18,12 @@ that is a promise that each member of the ISR has stored the write, and all befo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final, final
 
 from msgspec import Struct
 
-from fencepost import FaultInjected, ProcessSpawned
+from fencepost import FaultInjected, ProcessExited, ProcessSpawned
 from fencepost_kafka import (
     PartitionCommitted,
     ProduceCompleted,
@@ -51,15 +55,17 @@ class Forfeits:
         self._records: dict[Place, PartitionCommitted] = {}
         self._harmed: dict[Place, dict[int, str]] = {}
         """partition -> the members of its ISR whose disk was harmed, and what did it."""
+        self._failed: dict[Place, set[int]] = {}
+        """partition -> the members of its ISR whose process ended; only over ZooKeeper."""
         self._down: dict[int, str] = {}
         """The brokers whose disk was harmed and that have had no process since, and the fault. One
         joins an ISR only by a record of before, which a node replays late."""
         self._takeovers = Takeovers()
         self._harms: dict[int, int] = {}
-        """How often the disk of each broker was harmed, or became another one."""
+        """How often each broker failed, and its disk was harmed or became another one."""
         self._writes: dict[str, dict[int, int]] = {}
         """The open writes with acks=all that may show that members have caught up: of each member
-        whose next process had begun, how often its disk had been harmed."""
+        whose next process had begun, how often it had been harmed."""
         self._deleted_at: dict[str, int] = {}
         """topic -> the offset of the newest record of a deletion."""
 
@@ -77,7 +83,9 @@ class Forfeits:
                 brokers = frozenset(self._ids[slot] for slot in slots & self._ids.keys())
                 self._down |= dict.fromkeys(sorted(brokers), body.fault_id)
                 return self._harm(brokers, body.fault_id)
-            case ProduceInvoked(acks=-1) if self._harmed:
+            case ProcessExited():
+                return self._ended(slot_of(body.ended))
+            case ProduceInvoked(acks=-1) if self._harmed or self._failed:
                 self._written(body)
             case ProduceCompleted() if self._writes:
                 self._acknowledged(body)
@@ -92,10 +100,10 @@ class Forfeits:
     def _written(self, body: ProduceInvoked) -> None:
         """A write is invoked that each member of the ISR is to store."""
         place = body.topic, body.partition
-        harmed = self._harmed.get(place)
-        if harmed:
+        marked = self._marked(place)
+        if marked:
             isr = self._records[place].isr
-            back = {one: self._harms[one] for one in harmed if one in isr and one not in self._down}
+            back = {one: self._harms[one] for one in marked if one in isr and one not in self._down}
             if back:
                 self._writes[body.operation] = back
 
@@ -103,12 +111,29 @@ class Forfeits:
         """Each member of the ISR has stored a write, if it succeeded, and all before it."""
         place = body.topic, body.partition
         back = self._writes.pop(body.operation, None)
-        harmed = self._harmed.get(place)
-        if back and harmed and body.outcome == "ok":
+        if back and self._marked(place) and body.outcome == "ok":
             isr = self._records[place].isr
             for one, harms in back.items():
                 if one in isr and self._harms[one] == harms:
-                    harmed.pop(one, None)
+                    self._harmed.get(place, {}).pop(one, None)
+                    self._failed.get(place, set()).discard(one)
+
+    def _marked(self, place: Place) -> Collection[int]:
+        """The members of an ISR that have failed or lost their disks."""
+        return self._harmed.get(place, {}).keys() | self._failed.get(place, set())
+
+    def _ended(self, slot: str) -> Sequence[tuple[Place, str]]:
+        """A broker's process ended. The end of a second process counts as its takeover did."""
+        broker = self._ids.get(slot, -1)
+        if broker < 0 or slot.endswith(DUPLICATES) or not self._takeovers.by_session:
+            return ()
+        self._harms[broker] = self._harms.get(broker, 0) + 1
+        found: list[tuple[Place, str]] = []
+        for place, record in self._records.items():
+            if broker in record.isr:
+                self._failed.setdefault(place, set()).add(broker)
+                found += self._forfeited(place)
+        return found
 
     def _forget(self, body: TopicCommitted) -> None:
         """A topic is deleted, with what was recorded of it before."""
@@ -118,6 +143,7 @@ class Forfeits:
             if body.offset > self._records[place].offset:
                 del self._records[place]
                 self._harmed.pop(place, None)
+                self._failed.pop(place, None)
                 self.gone.pop(place, None)
 
     def _committed(self, body: PartitionCommitted) -> Sequence[tuple[Place, str]]:
@@ -137,6 +163,7 @@ class Forfeits:
         members = eligible_leaders(body)
         harmed = {one: by for one, by in (self._down | stayed).items() if one in members}
         self._harmed[place] = harmed
+        self._failed[place] = self._failed.get(place, set()).intersection(known.isr, body.isr)
         return self._forfeited(place) if harmed else ()
 
     def _harm(self, brokers: frozenset[int], fault_id: str) -> Sequence[tuple[Place, str]]:
@@ -152,16 +179,18 @@ class Forfeits:
         return found
 
     def _forfeited(self, place: Place) -> Sequence[tuple[Place, str]]:
-        record, harmed = self._records[place], self._harmed[place]
+        record, harmed = self._records[place], self._harmed.get(place, {})
         members = eligible_leaders(record)
-        if not members or not harmed.keys() >= members:
+        lost = members & harmed.keys()
+        if not lost or not members.issubset(self._marked(place)):
             return ()
-        faults = ", ".join(sorted(set(harmed.values())))
+        faults = ", ".join(sorted({harmed[one] for one in lost}))
         beside = sorted(members.difference(record.isr))
         also = f", and of {beside}, which are eligible beside it," if beside else ""
+        failed = "" if lost == members else f"had failed, and {sorted(lost)} "
         reason = (
-            f"each member of the ISR {[*record.isr]} of {place[0]}-{place[1]}{also} had lost its "
-            f"disk, or a part ({faults})"
+            f"each member of the ISR {[*record.isr]} of {place[0]}-{place[1]}{also} {failed}had "
+            f"lost its disk, or a part ({faults})"
         )
         self.gone.setdefault(place, reason)
         return ((place, reason),)

@@ -34,7 +34,7 @@ class Takeovers:
     """
 
     def __init__(self) -> None:
-        self._by_session = False
+        self.by_session = False
         """Whether an id is held by a session with ZooKeeper."""
         self._epochs: dict[int, int] = {}
         """broker -> the epoch of its newest registration."""
@@ -48,8 +48,8 @@ class Takeovers:
         reason."""
         match body:
             case ProcessSpawned(role=role) if role == _KEEPS_SESSIONS:
-                self._by_session = True
-            case ProcessSpawned(slot=slot) if slot.endswith(DUPLICATES) and self._by_session:
+                self.by_session = True
+            case ProcessSpawned(slot=slot) if slot.endswith(DUPLICATES) and self.by_session:
                 self._claims[body.node_id] = body.started
             case ProcessExited(ended=ended) if slot_of(ended).endswith(DUPLICATES):
                 self._claims = {b: one for b, one in self._claims.items() if one != ended}

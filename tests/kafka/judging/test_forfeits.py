@@ -18,7 +18,7 @@ from tests.suites.partition_histories import (
 )
 from tests.suites.replication import replication_histories as r
 
-from fencepost import FaultInjected, ProcessSpawned
+from fencepost import FaultInjected, ProcessExited, ProcessSpawned
 from fencepost.testing import HistoryBuilder, Outcome, judge
 from fencepost_kafka import BrokerCommitted, ProduceCompleted, ProduceInvoked, TopicCommitted
 from fencepost_kafka.judging.forfeits import FORFEITING, Forfeits
@@ -243,6 +243,62 @@ def test_a_partition_whose_only_members_id_is_taken_over_is_forfeited(
         "had its id)"
     )
     assert forfeited(h) == [reason] * gone
+
+
+def ended(h: HistoryBuilder, slot: str) -> None:
+    body = ProcessExited(ended=f"{slot}#1", exit_code=0, signal=9, expected=True)
+    h.add("harness", body)
+
+
+def over(keeper: str, *isr: int) -> HistoryBuilder:
+    """As `begun`, where such servers keep the metadata."""
+    h = begun(*isr)
+    spawned(h, f"{keeper}-1", 201, role=keeper)
+    return h
+
+
+@pytest.mark.parametrize(("keeper", "gone"), [("zookeeper", 1), ("controller", 0)])
+@pytest.mark.parametrize("loss_first", [True, False])
+def test_over_zookeeper_a_lost_disk_forfeits_a_partition_whose_other_members_failed(
+    keeper: str, gone: int, loss_first: bool
+) -> None:
+    h = over(keeper, 2, 3)
+    if loss_first:
+        strikes(h, "lose_power", "broker-3")
+    ended(h, "broker-2")
+    if not loss_first:
+        strikes(h, "lose_power", "broker-3")
+    reason = (
+        "each member of the ISR [2, 3] of orders-0 had failed, and [3] had lost its disk, or a "
+        "part (lose_power-1)"
+    )
+    assert forfeited(h) == [reason] * gone
+
+
+def test_failures_alone_and_that_of_a_second_process_forfeit_nothing() -> None:
+    h = over("zookeeper", 2, 3)
+    ended(h, "broker-2")
+    ended(h, "broker-3")
+    assert forfeited(h) == []
+    h = strikes(over("zookeeper", 2, 3), "wipe_disk", "broker-3")
+    spawned(h, "broker-2-duplicate", 2)
+    ended(h, "broker-2-duplicate")
+    assert forfeited(h) == []
+
+
+def test_a_member_that_failed_has_not_once_it_joins_again_or_a_later_write_is_acknowledged() -> (
+    None
+):
+    h = over("zookeeper", 2, 3)
+    ended(h, "broker-2")
+    partition(h, 11, leader=3, epoch=2, isr=(3,))
+    partition(h, 12, leader=3, epoch=2, isr=(2, 3))
+    assert forfeited(strikes(h, "wipe_disk", "broker-3")) == []
+    h = over("zookeeper", 2, 3)
+    ended(h, "broker-2")
+    writes(h)
+    acknowledged(h)
+    assert forfeited(strikes(h, "wipe_disk", "broker-3")) == []
 
 
 # ------------------------------------------------------------------------------------------- rules
