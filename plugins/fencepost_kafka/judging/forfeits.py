@@ -7,8 +7,8 @@ synced. An id that a second process took over has another disk, too (`takeovers`
 by the harness and by the committed records. No word of a broker counts.
 
 Over ZooKeeper that is so, too, if one member has lost its disk and all others have failed: any of
-them may lead when it returns, and the replication design tolerates n-1 failures of n replicas. Where
-controllers keep the metadata, the member that failed last is on record.
+them may lead when it returns, and the replication design tolerates n-1 failures of n replicas.
+Where controllers keep the metadata, the member that failed last is on record.
 
 A member whose disk was harmed has the messages again once it has joined the ISR anew. It may never
 leave: over ZooKeeper a broker can return before its old session is over. Then it has them once a
