@@ -389,9 +389,19 @@ def test_a_control_request_is_held_and_a_restart_of_the_broker_brings_it_about()
         assert {one.arguments["apis"] for one in held_only} == {"Fetch"}
 
 
-def test_an_id_is_claimed_beside_other_faults() -> None:
-    """The rules know what is forfeited where the second process may take it."""
-    drawn = drawn_faults(held(begun("broker-1")), "duplicate_id")
+def test_a_second_process_that_controllers_may_give_the_id_is_alone_until_that_is_noticed() -> None:
+    drawn = drawn_faults(held(begun()), "duplicate_id")
+    assert {(planned.alone, planned.mends_ms) for planned in drawn} == {(True, 6_000)}
+    assert not drawn_faults(held(begun("broker-1")), "duplicate_id")
+    view = held(begun())
+    view.of(KafkaView).partitions["orders", 0].isr = (1,)
+    assert not drawn_faults(view, "duplicate_id")
+
+
+def test_an_id_is_claimed_beside_other_faults_over_zookeeper() -> None:
+    """The rules know what is forfeited there."""
+    moment = Moment(held(begun("broker-1")), WITH_SERVER, ("duplicate_id",))
+    drawn = drawn_at(moment, over_server(needs_session=False))
     assert drawn
     assert not any(planned.alone for planned in drawn)
 
@@ -415,9 +425,10 @@ def doubled(moment: Moment, holder_keeps_id: bool = False) -> set[str]:
     return {name for planned in drawn if planned is not None for name in planned.victims}
 
 
-def test_an_id_is_claimed_while_others_are_out() -> None:
+def test_an_id_is_claimed_while_others_are_out_where_its_holder_keeps_it() -> None:
     out = Moment(held(begun()), LAYOUT, ("duplicate_id",), affected=frozenset({"broker-3"}))
-    assert doubled(out) == doubled(out, True) == {"broker-1", "broker-2"}
+    assert doubled(out) == set()
+    assert doubled(out, True) == {"broker-1", "broker-2"}
     assert doubled(replace(out, mending=frozenset({"broker-2"})), True) == {"broker-1"}
 
 

@@ -160,7 +160,8 @@ def _duplicate(d: _Draw) -> Planned | None:
     disk = d.one(["empty", "copy"])
     arguments = {"node": broker, "disk": disk}
     kept, victims = d.situation.holder_keeps_id, frozenset([broker])
-    return Planned("duplicate_id", arguments, d.around_lease(), victims, holding=kept)
+    planned = Planned("duplicate_id", arguments, d.around_lease(), victims, holding=kept)
+    return planned if kept or d.situation.servers else d.alone(planned)
 
 
 def _lose_power(d: _Draw) -> Planned:
