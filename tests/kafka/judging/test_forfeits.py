@@ -245,6 +245,68 @@ def test_a_partition_whose_only_members_id_is_taken_over_is_forfeited(
     assert forfeited(h) == [reason] * gone
 
 
+def deleted(h: HistoryBuilder, offset: int) -> None:
+    body = TopicCommitted(offset=offset, topic="orders", topic_id="a", deleted=True)
+    h.add(CONTROLLER, body)
+
+
+def gone_after(h: HistoryBuilder) -> dict[tuple[str, int], str]:
+    """The partitions that are forfeited at the end."""
+    forfeits = Forfeits()
+    for event in h.events():
+        if type(event.body) in FORFEITING:
+            forfeits.take(event.body)
+    return forfeits.gone
+
+
+def test_the_partitions_of_a_deleted_topic_are_forfeited_no_more() -> None:
+    h = strikes(begun(3), "wipe_disk", "broker-3")
+    reason = "each member of the ISR [3] of orders-0 had lost its disk, or a part (wipe_disk-1)"
+    assert gone_after(h) == {("orders", 0): reason}
+    deleted(h, 11)
+    assert gone_after(h) == {}
+
+
+def test_no_failure_of_before_a_deletion_counts_for_the_next_topic() -> None:
+    for keeper in ("controller", "zookeeper"):
+        h = strikes(over(keeper, 2, 3), "wipe_disk", "broker-3")
+        if keeper == "zookeeper":
+            ended(h, "broker-3")
+        spawned(h, "broker-3", 3)
+        deleted(h, 11)
+        partition(h, 12, leader=3, epoch=0, isr=(2, 3))
+        assert forfeited(strikes(h, "wipe_disk", "broker-2", number=2)) == []
+
+
+def test_a_record_that_is_replayed_again_forfeits_nothing_again() -> None:
+    h = strikes(begun(3), "wipe_disk", "broker-3")
+    partition(h, 10, leader=3, epoch=1, isr=(3,), process=B2)
+    assert len(forfeited(h)) == 1
+
+
+@pytest.mark.parametrize("eligible", [False, True])
+def test_a_harmed_replica_that_returns_has_no_messages_while_it_does_not_join_anew(
+    eligible: bool,
+) -> None:
+    h = begun(1, 3)
+    if eligible:
+        partition(h, 11, leader=1, epoch=2, isr=(1,), eligible=(3,))
+    strikes(h, "wipe_disk", "broker-3")
+    spawned(h, "broker-3", 3)
+    if eligible:
+        partition(h, 12, leader=1, epoch=3, isr=(1,), eligible=(3,))
+    else:
+        partition(h, 12, leader=1, epoch=3, isr=(1, 3))
+    assert len(forfeited(strikes(h, "wipe_disk", "broker-1", number=2))) == 1
+
+
+def test_the_broker_with_the_id_0_may_fail() -> None:
+    h = over("zookeeper", 0, 3)
+    spawned(h, "broker-0", 0)
+    ended(h, "broker-0")
+    assert len(forfeited(strikes(h, "wipe_disk", "broker-3"))) == 1
+
+
 def ended(h: HistoryBuilder, slot: str) -> None:
     body = ProcessExited(ended=f"{slot}#1", exit_code=0, signal=9, expected=True)
     h.add("harness", body)
