@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost import Condition, Shape, Spare, View, kind_name
+from fencepost import Condition, Spare, View, kind_name
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import MS
 from fencepost.plugins.manager import Plugins, load
@@ -66,12 +66,11 @@ def test_nothing_committed_is_lost_when_nodes_die_during_a_reassignment(
     result.check(marked=("RP-20", "RP-06", "JEPSEN-lost-write"))
 
 
-@pytest.mark.parametrize("system", ["reference/legacy", "reference/classic"])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_no_fault_begins_before_the_cluster_has_noticed_the_fault_of_a_disk(
-    seed: int, system: str, plugins: Plugins, tmp_path: Path
+def test_no_fault_begins_before_controllers_have_noticed_the_end_of_a_second_process(
+    seed: int, plugins: Plugins, tmp_path: Path
 ) -> None:
-    spec = RunSpec(plugins.system(system), Shape(), "simulated", seed)
+    spec = RunSpec(plugins.system("reference/quorum"), kafka_shape(), "simulated", seed)
     folder = RunFolder.create(tmp_path / "run")
     run_one(spec, plugins, folder, 60_000, ("duplicate_id",))
     injected = schedule.read(folder.path / "schedule.json").injections
