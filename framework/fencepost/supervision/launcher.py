@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -240,13 +241,20 @@ def state_of(pid: int) -> str:
     return stat.rpartition(")")[2].split()[0]
 
 
+_DETAIL = re.compile(r"\S+ (?:DEBUG|TRACE) ")
+"""How a line begins that says nothing about an end: a time, then such a level."""
+_TAIL_BYTES = 1 << 20
+
+
 def tail(log: Path, lines: int = 15) -> str:
-    """The last lines of a log; empty if there is no log."""
+    """The last lines of a log, without those of the levels DEBUG and TRACE; empty if there is no
+    log."""
     try:
         with log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - 64 * 1024))
+            file.seek(max(0, size - _TAIL_BYTES))
             text = file.read().decode(errors="replace")
     except FileNotFoundError:
         return ""
-    return "\n".join(text.splitlines()[-lines:])
+    said = [line for line in text.splitlines() if not _DETAIL.match(line)]
+    return "\n".join(said[-lines:])

@@ -338,3 +338,10 @@ def test_the_tail_of_a_log(tmp_path: Path) -> None:
     assert tail(log) == ""
     log.write_text("".join(f"line {n}\n" for n in range(100_000)))
     assert tail(log).splitlines() == [f"line {n}" for n in range(99_985, 100_000)]
+
+
+def test_the_tail_of_a_log_leaves_out_what_a_logger_says_for_debugging(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    detail = "".join(f"@{n} DEBUG kafka.request.logger {'x' * 4096}\n" for n in range(40))
+    log.write_text(f"@1 ERROR No space left on device\n\tat kafka.log\n{detail}@2 TRACE a\nend\n")
+    assert tail(log).splitlines() == ["@1 ERROR No space left on device", "\tat kafka.log", "end"]
