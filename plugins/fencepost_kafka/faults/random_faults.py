@@ -10,7 +10,7 @@ from typing import final
 
 from fencepost import Administration, Cut, Moment, Planned, one_way, two_way
 from fencepost_kafka.faults import administration
-from fencepost_kafka.faults.draw import Draw as _Draw
+from fencepost_kafka.faults.draw import Draw
 from fencepost_kafka.faults.situation import Servers, Situation
 from fencepost_kafka.vocabulary import Role, Timing
 
@@ -18,7 +18,7 @@ _FETCHED_WITHIN_MS = 2_000
 """A follower fetches several times within it, however little there is to fetch."""
 
 
-def _cut_from_controllers(d: _Draw) -> Planned | None:
+def _cut_from_controllers(d: Draw) -> Planned | None:
     if not d.names(Role.CONTROLLER):
         return None
     broker = d.broker()
@@ -26,13 +26,13 @@ def _cut_from_controllers(d: _Draw) -> Planned | None:
     return _cut("cut_from_controllers", {"broker": broker}, d.around_lease(), [broker], cut)
 
 
-def _isolate(d: _Draw) -> Planned:
+def _isolate(d: Draw) -> Planned:
     node = d.node()
     cut = two_way([node], [*d.names(Role.CONTROLLER), *d.names(Role.BROKER)])
     return _cut("isolate", {"node": node}, d.around_lease(), [node], cut)
 
 
-def _partition_controllers(d: _Draw) -> Planned | None:
+def _partition_controllers(d: Draw) -> Planned | None:
     if not d.names(Role.CONTROLLER):
         return None
     node = d.controller()
@@ -41,14 +41,14 @@ def _partition_controllers(d: _Draw) -> Planned | None:
     return _cut("partition", arguments, d.around_lease(), [node], two_way([node], others))
 
 
-def _partition_brokers(d: _Draw) -> Planned:
+def _partition_brokers(d: Draw) -> Planned:
     left = d.broker()
     right = d.another(left, Role.BROKER)
     arguments, cut = {"left": left, "right": right}, two_way([left], [right])
     return _cut("partition", arguments, d.around_lease(), [left, right], cut)
 
 
-def _cut_one_way(d: _Draw) -> Planned:
+def _cut_one_way(d: Draw) -> Planned:
     source = d.node()
     role = Role.BROKER if d.random.random() < 0.5 else Role.CONTROLLER
     if not d.names(role):
@@ -62,24 +62,24 @@ def _cut_one_way(d: _Draw) -> Planned:
     return _cut("cut", arguments, d.around_lease(), [source, target], one_way([source], [target]))
 
 
-def _kill(d: _Draw) -> Planned:
+def _kill(d: Draw) -> Planned:
     node = d.node()
     return _planned("kill", {"node": node}, d.around_lease(), node)
 
 
-def _bounce_at_once(d: _Draw) -> Planned:
+def _bounce_at_once(d: Draw) -> Planned:
     node = d.node()
     return _planned("kill", {"node": node}, d.between(0, 50), node)
 
 
-def _keep_down(d: _Draw) -> Planned:
+def _keep_down(d: Draw) -> Planned:
     """Down for many leases."""
     node = d.node()
     for_ms = d.situation.timing.lease_ms * d.between(4, 10)
     return _planned("kill", {"node": node}, for_ms, node)
 
 
-def _bounce_in_rhythm(d: _Draw) -> Planned:
+def _bounce_in_rhythm(d: Draw) -> Planned:
     """The process of one node, or of several in turn, ends again and again: while it starts, right
     after its election, or later. Most often controllers."""
     role = Role.CONTROLLER if d.names(Role.CONTROLLER) and d.random.random() < 0.7 else Role.BROKER
@@ -103,7 +103,7 @@ def _bounce_in_rhythm(d: _Draw) -> Planned:
     )
 
 
-def _cut_clients(d: _Draw) -> Planned | None:
+def _cut_clients(d: Draw) -> Planned | None:
     """Clients lose one broker, in one direction or both; nodes still reach it."""
     broker = d.broker()
     clients = sorted(d.situation.clients)
@@ -120,12 +120,12 @@ def _cut_clients(d: _Draw) -> Planned | None:
     return _cut("partition", arguments, d.around_lease(), [broker], two_way([broker], clients))
 
 
-def _wipe_disk(d: _Draw) -> Planned:
+def _wipe_disk(d: Draw) -> Planned:
     broker = d.broker()
     return _planned("wipe_disk", {"node": broker}, d.around_lease(), broker)
 
 
-def _wipe_voter(d: _Draw) -> Planned | None:
+def _wipe_voter(d: Draw) -> Planned | None:
     """A controller forgets its votes and its log. `KafkaFaultChooser` strikes it alone."""
     if d.situation.servers or not d.names(Role.CONTROLLER):
         return None
@@ -133,7 +133,7 @@ def _wipe_voter(d: _Draw) -> Planned | None:
     return _planned("wipe_disk", {"node": node}, d.around_lease(), node)
 
 
-def _damage_disk(d: _Draw) -> Planned:
+def _damage_disk(d: Draw) -> Planned:
     broker, last_bytes = d.broker(), d.between(*_TORN_BYTES)
     arguments = {"node": broker, "files": _PARTITION_LOGS, "last_bytes": last_bytes}
     return _planned("damage_disk", arguments, d.around_lease(), broker)
@@ -143,17 +143,17 @@ _PARTITION_LOGS, _TORN_BYTES = "[!_]*/*.log", (64, 8192)
 """Not the logs of the metadata and of internal topics: their names begin with an underscore."""
 
 
-def _terminate(d: _Draw) -> Planned:
+def _terminate(d: Draw) -> Planned:
     node = d.node()
     return _planned("terminate", {"node": node}, d.between(0, 1_000), node)
 
 
-def _pause(d: _Draw) -> Planned:
+def _pause(d: Draw) -> Planned:
     node = d.node()
     return _planned("pause", {"node": node}, d.around_lease(), node)
 
 
-def _duplicate(d: _Draw) -> Planned | None:
+def _duplicate(d: Draw) -> Planned | None:
     broker = d.broker()
     if not any(slot.name == f"{broker}-duplicate" for slot in d.situation.layout.slots):
         return None  # a broker that was added has none
@@ -164,12 +164,12 @@ def _duplicate(d: _Draw) -> Planned | None:
     return planned if kept or d.situation.servers else d.alone(planned)
 
 
-def _lose_power(d: _Draw) -> Planned:
+def _lose_power(d: Draw) -> Planned:
     node = d.node()
     return _planned("lose_power", {"node": node}, d.around_lease(), node)
 
 
-def _dialled(d: _Draw) -> tuple[str, str]:
+def _dialled(d: Draw) -> tuple[str, str]:
     """A node, and one to which it has a connection. Followers fetch logs: a slow request of a
     leader delays no node."""
     source = d.node()
@@ -178,7 +178,7 @@ def _dialled(d: _Draw) -> tuple[str, str]:
     return (source, target) if d.situation.fetches(source, target) else (target, source)
 
 
-def _slow(d: _Draw) -> Planned | None:
+def _slow(d: Draw) -> Planned | None:
     pair = d.fetching() if d.situation.servers else _dialled(d)
     if pair is None:
         return None
@@ -189,7 +189,7 @@ def _slow(d: _Draw) -> Planned | None:
     return _cut("slow_link", arguments, d.around_lease(), both, two_way([source], [target]))
 
 
-def _hold(d: _Draw) -> Planned | None:
+def _hold(d: Draw) -> Planned | None:
     pair = d.fetching()
     if pair is None:
         return None
@@ -206,7 +206,7 @@ def _hold(d: _Draw) -> Planned | None:
     return _cut("hold", arguments, for_ms, pair, one_way([source], [target]))
 
 
-def _hold_command(d: _Draw) -> Planned:
+def _hold_command(d: Draw) -> Planned:
     """Holds commands of the controller to a broker that is restarted. A broker that stops may be
     commanded to stop its replicas; its next process is sent the cluster's state and its roles."""
     controller, broker = d.commanded()
@@ -215,7 +215,7 @@ def _hold_command(d: _Draw) -> Planned:
     return _hold_at_restart(d, (controller, broker), apis, broker, restart)
 
 
-def _hold_shutdown(d: _Draw) -> Planned:
+def _hold_shutdown(d: Draw) -> Planned:
     """Holds the ControlledShutdown of a broker that is terminated."""
     controller, broker = d.commanded()
     return _hold_at_restart(d, (broker, controller), _SHUTDOWN, broker, "terminate")
@@ -233,7 +233,7 @@ _RESTARTED_WITHIN_MS = 2_000
 
 
 def _hold_at_restart(
-    d: _Draw, ends: tuple[str, str], apis: Sequence[str], broker: str, restart: str
+    d: Draw, ends: tuple[str, str], apis: Sequence[str], broker: str, restart: str
 ) -> Planned:
     """Holds requests of the first end to the second one, and restarts the broker, which brings
     them about."""
@@ -252,23 +252,23 @@ def _hold_at_restart(
     return replace(held, alone=True, then=restarted)
 
 
-def _cut_from_servers(d: _Draw) -> Planned:
+def _cut_from_servers(d: Draw) -> Planned:
     broker, servers = d.broker(), sorted(d.situation.servers)
     arguments = {"left": broker, "right": servers}
     return _cut("partition", arguments, d.around_lease(), [broker], two_way([broker], servers))
 
 
-def _kill_server(d: _Draw) -> Planned:
+def _kill_server(d: Draw) -> Planned:
     server = d.one(sorted(d.situation.servers))
     return _planned("kill", {"node": server}, d.around_lease(), server)
 
 
-def _pause_server(d: _Draw) -> Planned:
+def _pause_server(d: Draw) -> Planned:
     server = d.one(sorted(d.situation.servers))
     return _planned("pause", {"node": server}, d.around_lease(), server)
 
 
-def _slow_server(d: _Draw) -> Planned:
+def _slow_server(d: Draw) -> Planned:
     broker, server = d.broker(), d.one(sorted(d.situation.servers))
     arguments = {"sources": broker, "targets": server, "latency_ms": d.between(20, 200)}
     return _cut("slow_link", arguments, d.around_lease(), [broker], two_way([broker], [server]))
@@ -289,7 +289,7 @@ def _cut(
     return Planned(fault, arguments, for_ms, frozenset(victims), ends=ends, directions=directions)
 
 
-Row = tuple[int, str, Callable[[_Draw], Planned | None]]
+Row = tuple[int, str, Callable[[Draw], Planned | None]]
 """How often a fault is drawn, its name, and how its targets and its time are drawn."""
 _MENU: Sequence[Row] = (
     (4, "cut_from_controllers", _cut_from_controllers),
@@ -376,7 +376,7 @@ class KafkaFaultChooser:
         for weight, _, make in faults:
             ticket -= weight
             if ticket < 0:
-                return self._checked(make(_Draw(random, self._situation(moment))), moment, offered)
+                return self._checked(make(Draw(random, self._situation(moment))), moment, offered)
         for weight, _, ask in asked:
             ticket -= weight
             if ticket < 0:

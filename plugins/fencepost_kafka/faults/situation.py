@@ -86,7 +86,7 @@ class Situation:
             return True
         if planned.ends & self.servers:
             running = {name for name in planned.ends & self.servers if self.runs(name)}
-            again = any(planned.directions & {pair} for pair in self.moment.upon)
+            again = not planned.directions.isdisjoint(self.moment.upon)
             return again or not running or not running <= self.serving
         controllers = {slot.name for slot in self.layout.of(Role.CONTROLLER)}
         if planned.ends & controllers and not self.asked(Role.CONTROLLER):

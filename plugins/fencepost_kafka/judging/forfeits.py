@@ -4,7 +4,7 @@ A committed message is kept while one member of the ISR keeps its disk, or one r
 eligible beside the ISR (KIP-966). So a partition is forfeited once the disk of each of them was
 harmed since it joined, by the committed records: emptied, damaged, or without the data that was not
 synced. An id that a second process took over has another disk, too (`takeovers`). All that is known
-by the harness and by the committed records. No word of a broker counts.
+by the harness and by the committed records. No word of a broker about itself counts.
 
 Over ZooKeeper that is so, too, if one member has lost its disk and all others have failed: any of
 them may lead when it returns, and the replication design tolerates n-1 failures of n replicas.
