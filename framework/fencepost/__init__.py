@@ -82,7 +82,7 @@ from fencepost.judging.rules import (
     by_handlers,
 )
 from fencepost.judging.states import Held, Keeper
-from fencepost.model.cluster import Cluster, Configured, InSlot, Node
+from fencepost.model.cluster import Cluster, Configured, InSlot, Node, Supersedes
 from fencepost.model.errors import (
     EnvironmentFailed,
     FencepostError,
@@ -121,7 +121,6 @@ from fencepost.model.system.capabilities import (
     Command,
     Contained,
     Defect,
-    Exclusive,
     Faceted,
     Fetched,
     HasDefects,
@@ -213,7 +212,6 @@ __all__ = [
     "Evidence",
     "EvidenceMissed",
     "EvidenceSupplied",
-    "Exclusive",
     "Excused",
     "Exercised",
     "Faceted",
@@ -305,6 +303,7 @@ __all__ = [
     "Spread",
     "Stalled",
     "StatesBounds",
+    "Supersedes",
     "Supplied",
     "System",
     "TestEnded",

@@ -115,6 +115,11 @@ DUPLICATES = ("-duplicate", "-twin")
 histories."""
 
 
+def second_of(slot: str) -> str:
+    """The slot of a second process with the id of a slot's node."""
+    return f"{slot}{DUPLICATES[0]}"
+
+
 @lru_cache(maxsize=4096)
 def slot_of(process: str) -> str:
     """`broker-2` of `broker-2#1`, and of itself."""

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from fencepost import Layout, View, describe, kind_name
-from fencepost_kafka.events import ControllerElected, ControllerFollowed, QuorumLearned
+from collections.abc import Sequence
+
+from fencepost import Layout, Slot, View, describe, kind_name
+from fencepost_kafka.active_faults import second_of
+from fencepost_kafka.events import (
+    ControllerElected,
+    ControllerFollowed,
+    HeartbeatRefused,
+    QuorumLearned,
+)
 from fencepost_kafka.facade.node import serving
 from fencepost_kafka.view import KafkaView
 from fencepost_kafka.vocabulary import Role
 
+_REFUSED = kind_name(HeartbeatRefused)
 _IN_QUORUM = (kind_name(ControllerElected), kind_name(ControllerFollowed))
 
 
@@ -23,6 +32,29 @@ def voters(view: View) -> tuple[int, ...]:
     if learned is None or not isinstance(learned.body, QuorumLearned):
         return ()
     return learned.body.voters
+
+
+def superseded(view: View, layout: Layout) -> Sequence[Slot]:
+    """The slots of brokers whose id a second process took over, and has ended since.
+
+    The second process's registration may be stored after that one has ended, so its heal may come
+    too early to replace the first one. By the broker's own report, controllers refuse it; by the
+    committed records, its epoch is a former one; and by the harness, a second process has run.
+    """
+    found = []
+    for slot in layout.of(Role.BROKER, spares=True):
+        process = view.newest.get(slot.name, "")
+        second = view.newest.get(second_of(slot.name), "")
+        if not second or second in view.alive or process not in view.alive:
+            continue
+        refused = view.latest.get((process, _REFUSED))
+        if refused is None or not isinstance(refused.body, HeartbeatRefused):
+            continue
+        kafka, epoch = view.of(KafkaView), refused.body.broker_epoch
+        fenced = kafka.state.get(process) == "FENCED"
+        if fenced and 0 <= epoch < kafka.broker_epoch.get(slot.node_id, -1):
+            found.append(slot)
+    return found
 
 
 def missing(view: View, layout: Layout) -> tuple[str, ...]:

@@ -89,8 +89,9 @@ class KafkaView:
     acks=all."""
     read_completed: dict[TopicPartition, str] = field(default_factory=dict)
     emptied: set[str] = field(default_factory=set)
-    """The slots whose disk may have no messages of clients: a fault has harmed it, or a replica
-    dropped its whole log, and no process of the slot has reported messages since."""
+    """The slots whose disk may have no messages of clients: a fault has harmed it, another process
+    may have got its broker's id and the messages, or a replica dropped its whole log; and no
+    process of the slot has reported messages since."""
 
     def registered(self, broker: int) -> bool:
         """Whether a broker is registered, by committed records."""
@@ -245,7 +246,7 @@ def _partition(kafka: KafkaView, view: View, event: Event, body: e.PartitionComm
 
 
 def _harmed(kafka: KafkaView, view: View, event: Event, body: FaultInjected) -> None:
-    if body.fault in LOSES_DATA:
+    if body.fault in LOSES_DATA or body.fault == "duplicate_id":
         kafka.emptied.update(slot_of(target) for target in body.targets)
 
 

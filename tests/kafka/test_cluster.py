@@ -27,11 +27,13 @@ from fencepost.model.cluster import stalled_since
 from fencepost_kafka import (
     ControllerElected,
     ControllerResigned,
+    HeartbeatRefused,
     KafkaView,
     PartitionView,
     Role,
     Timing,
 )
+from fencepost_kafka.recovery import superseded
 from fencepost_kafka.testing import KafkaCluster, KafkaNode, missing
 
 BROKER = Slot("broker-2", Role.BROKER, 2, 2)
@@ -161,6 +163,64 @@ def replace_at(event: Event, at_ns: int) -> Event:
 
 
 TIMING = Timing(300, 2_000, 500, 9_000)
+
+
+def superseded_view() -> View:
+    """A second process took the id of broker 2, and ended; controllers refuse the first one."""
+    view = healthy()
+    view.newest[DUPLICATE.name] = "broker-2-duplicate#1"
+    kafka = view.of(KafkaView)
+    kafka.state["broker-2#1"], kafka.broker_epoch[2] = "FENCED", 9
+    refuse(view, 5)
+    return view
+
+
+def refuse(view: View, epoch: int) -> None:
+    """Controllers refuse broker 2, which has this epoch."""
+    error = "DUPLICATE_BROKER_REGISTRATION"
+    body = HeartbeatRefused(broker_id=2, broker_epoch=epoch, error=error, controller=1)
+    view.latest["broker-2#1", kind_name(HeartbeatRefused)] = Event("r", "broker-2#1", 1, 1, body)
+
+
+def the_second_runs(view: View) -> None:
+    view.alive.add("broker-2-duplicate#1")
+
+
+def without_second(view: View) -> None:
+    del view.newest[DUPLICATE.name]
+
+
+def active(view: View) -> None:
+    view.of(KafkaView).state["broker-2#1"] = "ACTIVE"
+
+
+def never_refused(view: View) -> None:
+    del view.latest["broker-2#1", kind_name(HeartbeatRefused)]
+
+
+def of_the_newest_epoch(view: View) -> None:
+    refuse(view, 9)
+
+
+def not_registered_yet(view: View) -> None:
+    refuse(view, -1)
+
+
+def test_a_broker_whose_id_a_second_process_took_is_superseded_once_that_has_ended() -> None:
+    assert superseded(superseded_view(), LAYOUT) == [BROKER]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(the_second_runs, without_second, active, never_refused, of_the_newest_epoch),
+        *(not_registered_yet, dead),
+    ],
+)
+def test_a_broker_that_may_regain_its_id_is_not_superseded(change: Callable[[View], None]) -> None:
+    view = superseded_view()
+    change(view)
+    assert superseded(view, LAYOUT) == []
 
 
 class Moving:

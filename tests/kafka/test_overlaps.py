@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 import pytest
-from tests.kafka.test_random_schedule import LAYOUT, STRIKES, TIMING, begun, drawn_at
+from tests.kafka.test_random_schedule import LAYOUT, STRIKES, TIMING, begun, drawn_at, record
 
-from fencepost import Cut, Layout, Moment, Planned, one_way, two_way
+from fencepost import Cut, Layout, Moment, Planned, ProcessSpawned, View, one_way, two_way
 from fencepost.plugins.manager import load
 from fencepost_kafka.faults.overlaps import OF_LINKS, shows
 from fencepost_kafka.faults.random_faults import KafkaFaultChooser
 from fencepost_kafka.layout import Ports, lay_out
+from fencepost_kafka.view import KafkaView
 from fencepost_kafka.vocabulary import kafka_shape
 
 B1, B3, C1 = "broker-1", "broker-3", "controller-1"
@@ -25,10 +26,12 @@ def on(directions: Cut, fault: str) -> Mapping[tuple[str, str], Collection[str]]
     return dict.fromkeys(directions, (fault,))
 
 
-def struck(fault: str, directions: Cut, *offered: str, victim: str = B1) -> list[Planned]:
-    """The faults of links that strike broker-1 while one affects its links."""
+def struck(
+    fault: str, directions: Cut, *offered: str, victim: str = B1, view: View | None = None
+) -> list[Planned]:
+    """The faults of links that strike broker-1 while a fault affects it, or its links."""
     moment = Moment(
-        begun(),
+        begun() if view is None else view,
         LAYOUT,
         offered or tuple(OF_LINKS),
         affected=frozenset({victim}),
@@ -72,9 +75,29 @@ def test_what_a_source_sends_is_cut_after_what_the_target_sends_and_not_before()
     assert cut(UP) == set()
 
 
-@pytest.mark.parametrize("fault", ["pause", "kill", "hold", "duplicate_id", "wipe_disk"])
+@pytest.mark.parametrize("fault", ["pause", "kill", "hold", "wipe_disk"])
 def test_no_fault_of_links_strikes_a_node_that_another_kind_of_fault_affects(fault: str) -> None:
     assert struck(fault, frozenset()) == []
+
+
+def doubled(second: str, first: str = "ACTIVE") -> View:
+    """Two processes with the id of broker 1 run; their states by their own reports."""
+    view, role = begun(), "broker"
+    slot, process = f"{B1}-duplicate", f"{B1}-duplicate#1"
+    spawned = ProcessSpawned(started=process, slot=slot, role=role, node_id=1, pid=2)
+    record(view, "harness", spawned)
+    view.of(KafkaView).state |= {process: second, f"{B1}#1": first}
+    return view
+
+
+def test_links_of_a_doubled_broker_are_struck_while_it_has_its_id() -> None:
+    """Once a second process has the id, the others connect to that one."""
+    found = struck("duplicate_id", frozenset(), view=doubled("INITIAL"))
+    assert {one.fault for one in found} == OF_LINKS
+    assert ("partition", frozenset({B1, B3})) in crossed(found)
+    for taken in (doubled("ACTIVE"), doubled("FENCED", "FENCED")):
+        cut = struck("duplicate_id", frozenset(), "partition", "cut", "slow_link", view=taken)
+        assert not [one for one in cut if B1 in one.ends and len(one.ends) == 2]
 
 
 @pytest.mark.parametrize(

@@ -389,20 +389,16 @@ def test_a_control_request_is_held_and_a_restart_of_the_broker_brings_it_about()
         assert {one.arguments["apis"] for one in held_only} == {"Fetch"}
 
 
-def test_a_second_process_that_controllers_may_give_the_id_is_alone_until_that_is_noticed() -> None:
-    drawn = drawn_faults(held(begun()), "duplicate_id")
-    assert {(planned.alone, planned.mends_ms) for planned in drawn} == {(True, 6_000)}
-    assert not drawn_faults(held(begun("broker-1")), "duplicate_id")
-    view = held(begun())
-    view.of(KafkaView).partitions["orders", 0].isr = (1,)
-    assert not drawn_faults(view, "duplicate_id")
-
-
-def test_an_id_is_claimed_beside_other_faults_over_zookeeper() -> None:
-    """The rules know what is forfeited there."""
-    moment = Moment(held(begun("broker-1")), WITH_SERVER, ("duplicate_id",))
-    drawn = drawn_at(moment, over_server(needs_session=False))
-    assert drawn
+@pytest.mark.parametrize(
+    ("layout", "chooser"),
+    [(LAYOUT, STRIKES), (WITH_SERVER, over_server(needs_session=False))],
+    ids=["quorum", "zookeeper"],
+)
+def test_an_id_is_claimed_beside_other_faults(layout: Layout, chooser: KafkaFaultChooser) -> None:
+    """The rules know what is forfeited then."""
+    moment = Moment(begun(), layout, ("duplicate_id",), affected=frozenset({"broker-3"}))
+    drawn = drawn_at(moment, chooser)
+    assert {name for planned in drawn for name in planned.victims} == {"broker-1", "broker-2"}
     assert not any(planned.alone for planned in drawn)
 
 
@@ -417,19 +413,6 @@ def test_a_disk_is_harmed_beside_other_faults() -> None:
 def held(view: View) -> View:
     view.of(KafkaView).fenced = {slot.node_id: False for slot in BROKERS}
     return view
-
-
-def doubled(moment: Moment, holder_keeps_id: bool = False) -> set[str]:
-    chooser = KafkaFaultChooser(TIMING, holder_keeps_id)
-    drawn = (chooser.draw(Random(seed), moment) for seed in range(200))
-    return {name for planned in drawn if planned is not None for name in planned.victims}
-
-
-def test_an_id_is_claimed_while_others_are_out_where_its_holder_keeps_it() -> None:
-    out = Moment(held(begun()), LAYOUT, ("duplicate_id",), affected=frozenset({"broker-3"}))
-    assert doubled(out) == set()
-    assert doubled(out, True) == {"broker-1", "broker-2"}
-    assert doubled(replace(out, mending=frozenset({"broker-2"})), True) == {"broker-1"}
 
 
 def terminated(moment: Moment, *, stops_by_leave: bool) -> set[str]:
@@ -455,18 +438,3 @@ def test_a_broker_that_needs_leave_is_asked_to_end_only_while_it_would_get_that(
     brokers = {slot.name for slot in BROKERS} - {*affected}
     assert terminated(moment, stops_by_leave=False) == brokers
     assert terminated(moment, stops_by_leave=True) == (brokers if ends else set())
-
-
-def test_an_id_without_a_certain_holder_is_not_claimed() -> None:
-    view = held(begun("broker-1"))
-    view.of(KafkaView).fenced[2] = True
-    kept = Moment(view, LAYOUT, ("duplicate_id",))
-    assert doubled(kept, True) == {"broker-3"}
-    record(
-        view,
-        "broker-3#1",
-        BrokerStateChanged(
-            broker_id=3, old="ACTIVE", new="FENCED", broker_epoch=5, reason="lease_expired"
-        ),
-    )
-    assert doubled(kept, True) == set()

@@ -11,7 +11,9 @@ from fencepost_kafka.faults.random_faults import KafkaFaultChooser
 from fencepost_kafka.view import KafkaView
 
 
-def struck(*under: str, offered: tuple[str, ...] = ("kill", "pause", "terminate")) -> set[str]:
+def struck(
+    *under: str, offered: tuple[str, ...] = ("kill", "pause", "terminate", "duplicate_id")
+) -> set[str]:
     """The faults that strike broker-1 while these faults affect it."""
     moment = Moment(begun(), LAYOUT, offered, frozenset({"broker-1"}), under={"broker-1": under})
     drawn = drawn_at(moment, STRIKES, 400)
@@ -21,10 +23,10 @@ def struck(*under: str, offered: tuple[str, ...] = ("kill", "pause", "terminate"
 @pytest.mark.parametrize(
     ("under", "again"),
     [
-        (("pause",), {"kill"}),
-        (("isolate",), {"kill", "pause"}),
+        (("pause",), {"kill", "duplicate_id"}),
+        (("isolate",), {"kill", "pause", "duplicate_id"}),
         (("slow_link", "duplicate_id"), {"kill", "pause", "terminate"}),
-        (("cut", "kill"), {"kill", "pause"}),
+        (("cut", "kill"), {"kill", "pause", "duplicate_id"}),
         (("hold",), set()),
     ],
 )

@@ -190,7 +190,7 @@ def followed(log_end: int) -> FollowingStarted:
     ("fault", "then", "emptied"),
     [
         ("kill", (), set()),
-        *((fault, (), {"broker-1"}) for fault in sorted(LOSES_DATA)),
+        *((fault, (), {"broker-1"}) for fault in sorted({*LOSES_DATA, "duplicate_id"})),
         ("wipe_disk", (followed(0), appended(1, "__consumer_offsets")), {"broker-1"}),
         ("wipe_disk", (followed(0), appended(1)), set()),
         ("lose_power", (followed(7),), set()),

@@ -52,7 +52,7 @@ from fencepost_kafka.faults.selectors import SELECTORS, select
 from fencepost_kafka.faults.states import STATES, states_of
 from fencepost_kafka.layout import Ports, lay_out
 from fencepost_kafka.probe import kafka_probe
-from fencepost_kafka.recovery import missing
+from fencepost_kafka.recovery import missing, superseded
 from fencepost_kafka.vocabulary import with_spare_broker
 
 DEFAULT_VERSION = "4.3.1"
@@ -131,6 +131,10 @@ class KRaft:
         """See `fencepost_kafka.recovery`."""
         return missing(view, layout)
 
+    def superseded(self, view: View, layout: Layout) -> Sequence[Slot]:
+        """See `fencepost_kafka.recovery`."""
+        return superseded(view, layout)
+
     def recovery_bound_ms(self, shape: Shape) -> int:
         """Three sessions and the time of a restart."""
         return self.timing(shape).recovery_bound_ms
@@ -167,7 +171,6 @@ class KRaft:
         administration = EVERYWHERE | changeable | OTHER_BROKERS
         return KafkaFaultChooser(
             self.timing(shape),
-            holder_keeps_id=True,
             stops_by_leave=True,
             administration=administration,
         )

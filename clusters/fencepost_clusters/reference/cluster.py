@@ -52,7 +52,7 @@ from fencepost_kafka.faults.selectors import SELECTORS, select
 from fencepost_kafka.faults.states import STATES, states_of
 from fencepost_kafka.layout import Ports, lay_out
 from fencepost_kafka.probe import kafka_probe
-from fencepost_kafka.recovery import missing
+from fencepost_kafka.recovery import missing, superseded
 from fencepost_kafka.vocabulary import with_spare_broker
 
 PORTS = Ports(metrics=9095)
@@ -113,6 +113,10 @@ class ReferenceQuorum:
     def missing(self, view: View, layout: Layout) -> Sequence[str]:
         """See `fencepost_kafka.recovery`."""
         return missing(view, layout)
+
+    def superseded(self, view: View, layout: Layout) -> Sequence[Slot]:
+        """See `fencepost_kafka.recovery`."""
+        return superseded(view, layout)
 
     def recovery_bound_ms(self, shape: Shape) -> int:
         """Three leases and ten seconds."""

@@ -7,16 +7,16 @@ terms (a leader, a holder of a lock) are in its facade (`Faceted`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, final, runtime_checkable
 
 from fencepost.events import ClusterRecovered, Event, Stalled
 from fencepost.model.clock import MS
 from fencepost.model.errors import Inconclusive, Violation, no_such
-from fencepost.model.runtime import Condition, Runtime
+from fencepost.model.runtime import Condition, Runtime, Signal
 from fencepost.model.system.shape import Shape
-from fencepost.model.system.topology import CLIENT, Slot
+from fencepost.model.system.topology import CLIENT, Layout, Slot
 from fencepost.model.view import View
 
 _STALL_SHARE = 10
@@ -76,6 +76,19 @@ class Configured(Protocol):
     def effective(self, properties: Mapping[str, str]) -> Mapping[str, str]:
         """Every setting as a node with this configuration has it; raises UsageError if the node
         would refuse to start."""
+        ...
+
+
+@runtime_checkable
+class Supersedes(Protocol):
+    """A system in which a process may lose its id to another one for good."""
+
+    def superseded(self, view: View, layout: Layout) -> Collection[Slot]:
+        """The slots whose process never regains its id, though the other one has ended.
+
+        While the harness awaits recovery, it kills such a process and starts the next one in its
+        slot, as an operator would. This is called after every event.
+        """
         ...
 
 
@@ -162,13 +175,32 @@ class Cluster:
         return self._await(condition, self._limit_ms(within_ms)) is not None
 
     def await_recovery(self) -> ClusterRecovered:
-        """Lets time pass until the cluster has recovered or its bound is over; returns the
-        outcome."""
+        """Lets time pass until the cluster has recovered or its bound is over; returns the outcome.
+
+        A process that has lost its id for good is replaced by the next one in its slot, once, and
+        the bound begins anew.
+        """
         began_ns = self.runtime.now_ns()
         bound_ms = self.recovery_bound_ms
+        replaced: set[Slot] = set()
+        lost: set[Slot] = set()
+
+        def settled(view: View) -> bool:
+            lost.clear()
+            lost.update(self._superseded(view) - replaced)
+            return bool(lost) or not self.missing(view)
+
+        condition = Condition(self.recovered.description, settled)
         lacks: tuple[str, ...] = ()
-        if self.runtime.advance(self.recovered, began_ns + bound_ms * MS) is None:
-            lacks = tuple(self.missing(self.runtime.view))
+        while True:
+            if self.runtime.advance(condition, self.runtime.now_ns() + bound_ms * MS) is None:
+                lacks = tuple(self.missing(self.runtime.view))
+                break
+            if not lost:
+                break
+            for slot in sorted(lost, key=lambda one: one.name):
+                self._replace(slot)
+                replaced.add(slot)
         took_ms = (self.runtime.now_ns() - began_ns) // MS
         return ClusterRecovered(
             recovered=not lacks, took_ms=took_ms, bound_ms=bound_ms, missing=lacks
@@ -189,6 +221,21 @@ class Cluster:
         self.eventually(Condition(what, holds))
         assert found is not None
         return found
+
+    def _superseded(self, view: View) -> frozenset[Slot]:
+        if not isinstance(self._system, Supersedes):
+            return frozenset()
+        return frozenset(self._system.superseded(view, self.runtime.layout))
+
+    def _replace(self, slot: Slot) -> None:
+        """Kills the process in a slot, and starts the next one."""
+        process = self.runtime.living(slot)
+        if process is None:
+            return
+        self.runtime.signal(process, Signal.KILL)
+        ended = Condition(f"{process.name} to end", lambda view: process.name not in view.alive)
+        self._await(ended, self.recovery_bound_ms)
+        self.start(Node(slot))
 
     def _limit_ms(self, within_ms: int | None) -> int:
         return self.recovery_bound_ms if within_ms is None else within_ms

@@ -10,13 +10,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fencepost.model.cluster import Configured
+from fencepost.model.cluster import Configured, Supersedes
 from fencepost.model.errors import UsageError
 from fencepost.model.faults.random_faults import ChoosesFaults
 from fencepost.model.runtime import describe
 from fencepost.model.system.capabilities import (
     Contained,
-    Exclusive,
     Faceted,
     HasDefects,
     HasSuite,
@@ -36,7 +35,7 @@ _WHOLE: Sequence[type] = (Selecting, Simulable, Versioned)
 _OF_PROGRAMS: Sequence[type] = (Contained, ParsesLogs)
 """Capabilities that only a system with programs can use."""
 _ALL: Sequence[type] = (
-    *(System, Probed, Faceted, Launchable, Observed, HasSuite, HasDefects, Mutable, Exclusive),
+    *(System, Probed, Faceted, Launchable, Observed, HasSuite, HasDefects, Mutable, Supersedes),
     *(Configured, ChoosesFaults, Framing, *_WHOLE, *_OF_PROGRAMS),
 )
 

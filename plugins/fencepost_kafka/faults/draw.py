@@ -6,11 +6,10 @@ Nodes that hold authority are drawn most often.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random  # noqa: TID251 - a seeded stream is passed in
 from typing import final
 
-from fencepost import Planned
 from fencepost_kafka.faults.situation import Situation
 from fencepost_kafka.view import KafkaView
 from fencepost_kafka.vocabulary import Role
@@ -98,12 +97,6 @@ class Draw:
 
     def names(self, role: Role) -> Sequence[str]:
         return [slot.name for slot in self.situation.layout.of(role)]
-
-    def alone(self, planned: Planned) -> Planned:
-        """A second process where controllers give it the id once the lease of the first is over:
-        no rule takes that for an excuse. Two leases after its heal the ISRs contain no process that
-        had another disk."""
-        return replace(planned, alone=True, mends_ms=2 * self.situation.timing.lease_ms)
 
     def around_lease(self) -> int:
         """A time well within the lease, close to its end, or after it."""

@@ -9,6 +9,7 @@ from random import Random  # noqa: TID251 - a seeded stream is passed in
 from typing import final
 
 from fencepost import Administration, Cut, Moment, Planned, one_way, two_way
+from fencepost_kafka.active_faults import second_of
 from fencepost_kafka.faults import administration
 from fencepost_kafka.faults.draw import Draw
 from fencepost_kafka.faults.situation import Servers, Situation
@@ -155,13 +156,11 @@ def _pause(d: Draw) -> Planned:
 
 def _duplicate(d: Draw) -> Planned | None:
     broker = d.broker()
-    if not any(slot.name == f"{broker}-duplicate" for slot in d.situation.layout.slots):
+    if not any(slot.name == second_of(broker) for slot in d.situation.layout.slots):
         return None  # a broker that was added has none
     disk = d.one(["empty", "copy"])
     arguments = {"node": broker, "disk": disk}
-    kept, victims = d.situation.holder_keeps_id, frozenset([broker])
-    planned = Planned("duplicate_id", arguments, d.around_lease(), victims, holding=kept)
-    return planned if kept or d.situation.servers else d.alone(planned)
+    return _planned("duplicate_id", arguments, d.around_lease(), broker)
 
 
 def _lose_power(d: Draw) -> Planned:
@@ -332,7 +331,6 @@ _OF_CONTROL_REQUESTS: Sequence[Row] = (
 class KafkaFaultChooser:
     """Combines faults, aims at the nodes that hold authority, and times bounces around the lease.
 
-    `holder_keeps_id`: the system refuses a second process as long as the first one has a session.
     `stops_by_leave`: a broker is asked to end only while the active controller would let it.
     `without` is never drawn. `servers` is other software that keeps the metadata, and is struck,
     too. `needs_session`: no fault affects a server while a process is starting or dead, none ends
@@ -343,7 +341,6 @@ class KafkaFaultChooser:
     """
 
     timing: Timing
-    holder_keeps_id: bool = False
     stops_by_leave: bool = False
     needs_session: bool = False
     without: frozenset[str] = frozenset()
@@ -408,7 +405,7 @@ class KafkaFaultChooser:
         return None if situation.misses(planned) else planned
 
     def _situation(self, moment: Moment) -> Situation:
-        situation = Situation(moment, self.timing, self.holder_keeps_id, self.stops_by_leave)
+        situation = Situation(moment, self.timing, self.stops_by_leave)
         if self.servers is None:
             return situation
         return replace(

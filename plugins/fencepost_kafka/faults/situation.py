@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import final
 
 from fencepost import Administration, Layout, Moment, Planned, Slot, View, kind_name
-from fencepost_kafka.active_faults import LOSES_DATA
+from fencepost_kafka.active_faults import LOSES_DATA, second_of
 from fencepost_kafka.events import BrokerStateChanged
 from fencepost_kafka.faults.administration import TOPIC_PREFIX
 from fencepost_kafka.faults.overlaps import OF_LINKS, shows
@@ -16,7 +16,8 @@ from fencepost_kafka.view import REMOVE_BROKER, KafkaView, is_internal
 from fencepost_kafka.vocabulary import Role, Timing
 
 AGAIN: Mapping[str, frozenset[str]] = {
-    **dict.fromkeys(OF_LINKS, OF_LINKS),
+    **dict.fromkeys(OF_LINKS, OF_LINKS | {"duplicate_id"}),
+    "duplicate_id": OF_LINKS | LOSES_DATA | {"pause", "kill", "terminate"},
     "kill": OF_LINKS | LOSES_DATA | {"pause", "duplicate_id", "kill", "terminate"},
     "pause": OF_LINKS | LOSES_DATA | {"duplicate_id", "kill", "terminate"},
     "terminate": frozenset({"slow_link", "duplicate_id", "kill", "terminate"}),
@@ -43,7 +44,6 @@ class Servers:
 class Situation:
     """A moment with the state of Kafka's view.
 
-    `holder_keeps_id`: no second process gets an id while controllers hear from the first one.
     `stops_by_leave`: a broker that is asked to end does so once the active controller lets it.
     `servers` are the slots of other software that keeps the metadata; `serving` are those of them
     that serve and that no fault affects.
@@ -51,7 +51,6 @@ class Situation:
 
     moment: Moment
     timing: Timing
-    holder_keeps_id: bool
     stops_by_leave: bool = False
     servers: frozenset[str] = frozenset()
     serving: frozenset[str] = frozenset()
@@ -79,8 +78,6 @@ class Situation:
         if planned.fault == "damage_disk" and not planned.victims <= self.storing:
             return True
         if planned.ends & self.starting:
-            return True
-        if planned.holding and not planned.victims <= self.holding:
             return True
         if planned.ends and planned.victims & self.moment.mending:
             return True
@@ -194,24 +191,40 @@ class Situation:
         """Each pair of a slot, and one that it certainly has a connection to: a follower's to its
         leader, a client's to a leader, and any node's to the active controller. Where servers keep
         the metadata it is the active controller that dials brokers. A broker that was added may
-        share no partition with another one."""
-        controllers = self.asked(Role.CONTROLLER)
+        share no partition with another one, and one whose id was taken over has no connection."""
+        controllers, taken = self.asked(Role.CONTROLLER), self.taken
         if self.servers:
             metadata = [(c, b) for c in controllers for b in self.holding - controllers]
         else:
             metadata = [(one, c) for c in controllers for one in self.members if one != c]
         return [
             *self.following,
-            *((client, broker) for client in self.clients for broker in self.used),
-            *metadata,
+            *((client, broker) for client in self.clients for broker in self.used - taken),
+            *(pair for pair in metadata if taken.isdisjoint(pair)),
         ]
+
+    @property
+    def taken(self) -> frozenset[str]:
+        """The slots of brokers whose id a second process may have taken over, by the reports of
+        both."""
+        state, newest = self.kafka.state, self.view.newest
+        doubled = (
+            (slot.name, state.get(newest.get(second_of(slot.name), "")))
+            for slot in self.layout.of(Role.BROKER)
+            if self.runs(second_of(slot.name))
+        )
+        return frozenset(
+            name
+            for name, second in doubled
+            if second == "ACTIVE" or state.get(newest.get(name, "")) != "ACTIVE"
+        )
 
     @property
     def following(self) -> Sequence[tuple[str, str]]:
         """Each pair of a follower in an ISR, and the leader that it fetches from, in order. Both
-        run: an ISR may still name brokers that have ended."""
-        running = (slot for slot in self.layout.of(Role.BROKER) if self.runs(slot.name))
-        brokers = {slot.node_id: slot.name for slot in running}
+        run, and have their ids: an ISR may still name brokers that have ended."""
+        slots = (slot for slot in self.layout.of(Role.BROKER) if self.runs(slot.name))
+        brokers = {slot.node_id: slot.name for slot in slots if slot.name not in self.taken}
         return sorted(
             (brokers[replica], brokers[one.leader])
             for one in self.kafka.partitions.values()

@@ -41,6 +41,7 @@ _READ: Final[frozenset[type[Struct]]] = frozenset(
 )
 FORFEITING: Final[frozenset[type[Struct]]] = TAKING | _READ
 """The events that `Forfeits.take` applies."""
+_KEEPS_SESSIONS = "zookeeper"
 
 
 @final
@@ -61,6 +62,8 @@ class Forfeits:
         """The brokers whose disk was harmed and that have had no process since, and the fault. One
         joins an ISR only by a record of before, which a node replays late."""
         self._takeovers = Takeovers()
+        self._by_session = False
+        """Whether a broker's id is held by a session with ZooKeeper."""
         self._harms: dict[int, int] = {}
         """How often each broker failed, and its disk was harmed or became another one."""
         self._writes: dict[str, dict[int, int]] = {}
@@ -89,6 +92,8 @@ class Forfeits:
                 self._written(body)
             case ProduceCompleted() if self._writes:
                 self._acknowledged(body)
+            case ProcessSpawned(role=role) if role == _KEEPS_SESSIONS:
+                self._by_session = True
             case ProcessSpawned(role=role) if "broker" in role:
                 self._ids[body.slot] = body.node_id
                 if not body.slot.endswith(DUPLICATES):
@@ -125,7 +130,7 @@ class Forfeits:
     def _ended(self, slot: str) -> Sequence[tuple[Place, str]]:
         """A broker's process ended. The end of a second process counts as its takeover did."""
         broker = self._ids.get(slot, -1)
-        if broker < 0 or slot.endswith(DUPLICATES) or not self._takeovers.by_session:
+        if broker < 0 or slot.endswith(DUPLICATES) or not self._by_session:
             return ()
         self._harms[broker] = self._harms.get(broker, 0) + 1
         found: list[tuple[Place, str]] = []

@@ -1,9 +1,9 @@
 """The ids of brokers that a second process took over, with another disk.
 
-Over ZooKeeper a second process gets the id of a broker: at once, or when the session of the first
-has ended. The id goes back likewise. No document promises that the one has what is on the disk of
-the other. Where controllers keep the registrations, a second process is no excuse: they refuse it
-while they hear from the first (KIP-631).
+A second process gets the id of a broker: at once, or when the session or the lease of the first has
+ended. The id goes back likewise. No document promises that the one has what is on the disk of the
+other. A second process that controllers refuse (KIP-631) is registered by no record, and so excuses
+nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ TAKING: Final[frozenset[type[Struct]]] = frozenset(
     {ProcessSpawned, ProcessExited, BrokerCommitted, BrokerDeclared}
 )
 """The events that `Takeovers.take` applies."""
-_KEEPS_SESSIONS = "zookeeper"
 
 
 @final
@@ -34,8 +33,6 @@ class Takeovers:
     """
 
     def __init__(self) -> None:
-        self.by_session = False
-        """Whether an id is held by a session with ZooKeeper."""
         self._epochs: dict[int, int] = {}
         """broker -> the epoch of its newest registration."""
         self._claims: dict[int, str] = {}
@@ -47,9 +44,7 @@ class Takeovers:
         """Applies an event. Returns the broker whose id may have another disk from then on, and the
         reason."""
         match body:
-            case ProcessSpawned(role=role) if role == _KEEPS_SESSIONS:
-                self.by_session = True
-            case ProcessSpawned(slot=slot) if slot.endswith(DUPLICATES) and self.by_session:
+            case ProcessSpawned(slot=slot) if slot.endswith(DUPLICATES):
                 self._claims[body.node_id] = body.started
             case ProcessExited(ended=ended) if slot_of(ended).endswith(DUPLICATES):
                 self._claims = {b: one for b, one in self._claims.items() if one != ended}

@@ -43,10 +43,9 @@ def declared(h: HistoryBuilder, incarnation: int) -> None:
     h.add("broker-1#1", body)
 
 
-def begun(keeper: str = "zookeeper") -> HistoryBuilder:
-    """The broker is registered, and the keeper of registrations runs."""
+def begun() -> HistoryBuilder:
+    """The broker is registered."""
     h = HistoryBuilder()
-    spawned(h, f"{keeper}-1#1", role=keeper, node_id=201)
     spawned(h, FIRST)
     registered(h, 6)
     return h
@@ -106,10 +105,3 @@ def test_the_end_of_a_former_second_process_ends_no_later_claim() -> None:
     ended(h, SECOND)
     registered(h, 71)
     assert taken(h) == [(3, "broker-3-duplicate#2 had its id")]
-
-
-def test_where_controllers_keep_the_registrations_a_second_process_is_no_excuse() -> None:
-    h = begun("controller")
-    spawned(h, SECOND)
-    registered(h, 71)
-    assert taken(h) == []

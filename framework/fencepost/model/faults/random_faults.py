@@ -26,10 +26,9 @@ class Planned:
     after that, no fault strikes another slot, and no administration is asked for: the cluster may
     not have noticed yet. Otherwise a disk that is copied may be the only one with committed data,
     or become it.
-    `holding`: inject it only while its victims certainly hold their ids and so keep a second
-    process out. `ends` are the slots between which it changes links. A receipt needs a link that
-    answered before, so none of these slots may be starting. `then` is injected right after it, and
-    brings about the message that it waits for.
+    `ends` are the slots between which it changes links. A receipt needs a link that answered
+    before, so none of these slots may be starting. `then` is injected right after it, and brings
+    about the message that it waits for.
     """
 
     fault: str
@@ -39,7 +38,6 @@ class Planned:
     alone: bool = False
     mends_ms: int = 0
     ends: frozenset[str] = frozenset()
-    holding: bool = False
     then: Planned | None = None
     after_ms: int = 0
     directions: Cut = frozenset()

@@ -345,17 +345,3 @@ class Defect:
     breaks: tuple[str, ...]
     says: str
     unseen: Mapping[str, str] = field(default_factory=dict)
-
-
-@runtime_checkable
-class Exclusive(Protocol):
-    """A system that defines which of two processes with one id keeps it."""
-
-    @property
-    def holder_keeps_id(self) -> bool:
-        """Whether a second process is refused as long as the first one is known to live.
-
-        If so, random schedules may start one while other nodes are affected by faults. Otherwise
-        the newer process takes over the id, with whatever its disk holds.
-        """
-        ...
