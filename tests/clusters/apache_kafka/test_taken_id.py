@@ -1,4 +1,4 @@
-"""A recorded run of Apache Kafka 4.3.1 in which a second process gets a broker's id."""
+"""A recorded run of Apache Kafka 4.1.0 in which a second process gets a broker's id."""
 
 from __future__ import annotations
 
