@@ -81,7 +81,7 @@ from fencepost.judging.rules import (
     Violated,
     by_handlers,
 )
-from fencepost.judging.states import Held, Keeper
+from fencepost.judging.states import Forfeiture, Held, Keeper
 from fencepost.model.cluster import Cluster, Configured, InSlot, Node, Supersedes
 from fencepost.model.errors import (
     EnvironmentFailed,
@@ -225,6 +225,7 @@ __all__ = [
     "Fetched",
     "Finding",
     "Fold",
+    "Forfeiture",
     "Framing",
     "Grows",
     "Handler",

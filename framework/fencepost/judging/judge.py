@@ -7,6 +7,7 @@ read from a file, so that it can be compiled.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, final
 
 from msgspec import Struct
@@ -23,8 +24,9 @@ from fencepost.judging.rules import (
     Key,
     Rule,
     Shared,
+    Undecided,
 )
-from fencepost.judging.states import Held, Keeper
+from fencepost.judging.states import Forfeiture, Held, Keeper
 from fencepost.judging.verdicts import (
     AT_END,
     Judgement,
@@ -195,6 +197,11 @@ class Judge:
         self._missed: dict[str, str] = {}
         self._position = 0
         self._turn = 0
+        self._watched = _watched(self._rules)
+        self._forfeited: tuple[Event, str] | None = None
+        """The event from which on nothing is judged, and why."""
+        self._excused: dict[str, _Rule] = {}
+        """The clauses that were judged until then, each with a rule of it."""
         self._groups = _grouped(self._rules)
         self._dispatch: dict[type[Struct], list[_Route]] = {}
         self._route()
@@ -211,8 +218,11 @@ class Judge:
         """Judges these events too. An exception of a rule stops that rule, never the judge."""
         dispatch = self._dispatch
         position = self._position
-        for event in events:
+        coming = iter(events)
+        for event in coming if self._forfeited is None else ():
             body = event.body
+            if type(body) in self._watched and self._forfeits(event):
+                break
             for route in dispatch.get(type(body), _NO_ROUTES):
                 try:
                     by_keys = route.by_keys
@@ -240,6 +250,21 @@ class Judge:
                 self._receive(body)
             position += 1
         self._position = position
+        for _ in coming:  # what passes the events on has to see them all
+            pass
+
+    def _forfeits(self, event: Event) -> bool:
+        """Whether nothing is promised from an event on."""
+        for rule, one in self._watched[type(event.body)]:
+            try:
+                reason = one.take(event) if rule.working else ""
+            except Exception as error:
+                self._crashed([rule], error, event)
+                continue
+            if reason:
+                self._forfeited = event, f"not judged from then on: {reason}"
+                return True
+        return False
 
     def _receive(self, body: Struct) -> None:
         """Notes a fault without a receipt, or its receipt."""
@@ -271,18 +296,27 @@ class Judge:
 
     def end(self, end: RunEnd) -> Judgement:
         """The verdicts, once no event is left."""
-        ends = {id(one): end.as_read({kind_name(k) for k in one.rule.kinds}) for one in self._rules}
+        until = end
+        if self._forfeited is not None:
+            until = replace(end, complete=False, ended_at_ns=self._forfeited[0].at_ns)
+        ends = {
+            id(one): until.as_read({kind_name(k) for k in one.rule.kinds}) for one in self._rules
+        }
         for group in self._groups:
             for number, excused in group.keeper.excused():
-                self._add(group.rules[number], (excused,), AT_END, end.ended_at_ns)
+                self._add(group.rules[number], (excused,), AT_END, until.ended_at_ns)
             for several in group.keeper.held():
                 for number, one in enumerate(group.rules):
                     for held in sorted(several, key=lambda held: held.began[number]):
-                        self._end(one, held.states[number], ends[id(one)], end.ended_at_ns)
+                        self._end(one, held.states[number], ends[id(one)])
+        if self._forfeited is not None:  # what waited for an event is excused, and not undecided
+            event, reason = self._forfeited
+            for one in self._excused.values():
+                self._add(one, (Excused(event.ref, reason),), AT_END, until.ended_at_ns)
         tallies: dict[str, Tally] = {}
         for one in self._rules:
             seen = ends[id(one)]
-            one.tally.lacks = seen.lacks if seen is not end else ""
+            one.tally.lacks = seen.lacks if seen is not until else ""
             tallies.setdefault(one.rule.clause, Tally()).merge(one.settled())
         return conclude(
             self._judged,
@@ -293,13 +327,29 @@ class Judge:
             missed=tuple(self._missed.values()),
         )
 
-    def _end(self, one: _Rule, state: Any, end: RunEnd, at_ns: int) -> None:
+    def _end(self, one: _Rule, state: Any, end: RunEnd) -> None:
         if state is None or not one.working:
             return
         try:
-            self._add(one, one.judging.end(state, end), AT_END, at_ns)
+            found: Sequence[Finding] = one.judging.end(state, end)
+            if self._forfeited is not None:
+                self._excused.setdefault(one.rule.clause, one)
+                found = [finding for finding in found if not isinstance(finding, Undecided)]
+            self._add(one, found, AT_END, end.ended_at_ns)
         except Exception as error:
             one.crash(error, "at the end of the history")
+
+
+def _watched(rules: Sequence[_Rule]) -> dict[type[Struct], list[tuple[_Rule, Forfeiture]]]:
+    """The forfeitures that rules name, by the kinds of events that they read."""
+    watched: dict[type[Struct], list[tuple[_Rule, Forfeiture]]] = {}
+    for rule in rules:
+        make: Callable[[], Forfeiture] | None = getattr(rule.rule, "forfeiture", None)
+        if make is not None:
+            one = make()
+            for kind in one.kinds:
+                watched.setdefault(kind, []).append((rule, one))
+    return watched
 
 
 def _grouped(rules: Sequence[_Rule]) -> list[_Group]:

@@ -93,6 +93,7 @@ class Rule(Protocol[S]):
       other rules of the key hold, too. Such an object applies each event once, whichever rule
       brings it first.
     * `keeper`: `fencepost.Keeper`.
+    * `forfeiture`: `fencepost.Forfeiture`.
     """
 
     @property

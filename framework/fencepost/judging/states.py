@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, final
 
+from msgspec import Struct
+
 from fencepost.events import Event
 from fencepost.judging.rules import Excused, Key, Rule, Shared
 
@@ -21,6 +23,26 @@ class Held:
         self.began = [0] * rules
         """The turn in which the judge made each state, counted over all keys."""
         self.shared: Shared = {}
+
+
+class Forfeiture(Protocol):
+    """Knows from which event on a run is promised nothing any more: what the system stands on was
+    taken from it.
+
+    A rule names it by an attribute `forfeiture`: a function that makes one for a judgement. It
+    applies an event before any rule does. From the event on for which it has a reason, no rule
+    judges, and each verdict counts that as excused.
+    """
+
+    @property
+    def kinds(self) -> frozenset[type[Struct]]:
+        """The classes of the bodies that it reads."""
+        ...
+
+    def take(self, event: Event) -> str:
+        """Why nothing is promised from this event on, in one sentence; empty if all is promised
+        still."""
+        ...
 
 
 class Keeper(Protocol):

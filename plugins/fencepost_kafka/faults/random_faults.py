@@ -127,7 +127,7 @@ def _wipe_disk(d: Draw) -> Planned:
 
 
 def _wipe_voter(d: Draw) -> Planned | None:
-    """A controller forgets its votes and its log. `KafkaFaultChooser` strikes it alone."""
+    """A controller forgets its votes and its log."""
     if d.situation.servers or not d.names(Role.CONTROLLER):
         return None
     node = d.controller()
@@ -391,11 +391,8 @@ class KafkaFaultChooser:
         if planned is None or (planned.then is not None and planned.then.fault not in offered):
             return None
         situation = self._situation(moment)
-        if situation.forgets(planned):
-            if not self.voters_forget or not situation.is_whole:
-                return None
-            # Until it has the log again, the loss of a second one would forfeit what is committed.
-            planned = replace(planned, alone=True, mends_ms=2 * self.timing.lease_ms)
+        if situation.forgets(planned) and not self.voters_forget:
+            return None
         if planned.alone and (moment.mending or not situation.quiet):
             return None  # authority may still change hands where links were healed just now
         if self.needs_session:  # without one a process exits, does not start, or does not end

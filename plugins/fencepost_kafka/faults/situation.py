@@ -25,8 +25,6 @@ AGAIN: Mapping[str, frozenset[str]] = {
 """Which faults may strike a node again, and under which others. Whether a second fault of links
 shows is for `overlaps`. A fault that ended a process is listed since the next one may run
 already."""
-LEAST_VOTERS = 3
-"""How many controllers a quorum has of which one may forget."""
 
 
 @final
@@ -116,20 +114,6 @@ class Situation:
             return False
         controllers = {slot.name for slot in self.layout.of(Role.CONTROLLER)}
         return planned.fault == "wipe_disk" and bool(planned.victims & controllers)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether at least three controllers run, all of them vote, and each has applied all that
-        is known to be committed: any two of them hold it, and know the epoch."""
-        slots = self.layout.of(Role.CONTROLLER)
-        every = {slot.id_as(Role.CONTROLLER) for slot in slots}
-        applied = [self.kafka.applied.get(self.view.newest.get(s.name, ""), -1) for s in slots]
-        return (
-            len(slots) >= LEAST_VOTERS
-            and all(self.runs(slot.name) for slot in slots)
-            and {*voters(self.view)} == every
-            and min(applied) >= self.kafka.committed
-        )
 
     @property
     def gives_leave(self) -> bool:

@@ -16,6 +16,7 @@ from fencepost import (
     Exercised,
     FaultInjected,
     Finding,
+    Forfeiture,
     Key,
     NodeStarted,
     RunEnd,
@@ -109,7 +110,8 @@ class OneControllerAnEpoch(Struct, frozen=True):
     A voter whose disk was emptied or damaged has forgotten its votes and its log, and KIP-595
     promises nothing without these. So a second vote is excused if the first one was lost, two
     winners if each voter of both had lost its vote, and a winner without a committed record if so
-    many of its voters had lost theirs that the others may all have lacked it."""
+    many of its voters had lost theirs that the others may all have lacked it. From such a winner on
+    the whole run is forfeited (`MetadataLost`)."""
 
     clause: str = "QC-07"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -119,6 +121,11 @@ class OneControllerAnEpoch(Struct, frozen=True):
         }
     )
     keys = staticmethod(whole_run)
+
+    @staticmethod
+    def forfeiture() -> Forfeiture:
+        """What the loss of voters' disks takes from every promise."""
+        return MetadataLost()
 
     def start(self, key: Key) -> _Quorum:
         return _Quorum()
@@ -185,9 +192,6 @@ class OneControllerAnEpoch(Struct, frozen=True):
                 why = state.forfeited(body.epoch, event.process, top)
                 if why:
                     found.append(Excused(event.ref, f"{message}; {why} had taken it from voters"))
-                    state.records = {n: r for n, r in state.records.items() if n < body.log_end}
-                    tops = {epoch: min(n, body.log_end - 1) for epoch, n in state.highest.items()}
-                    state.highest = tops
                 else:
                     cause = Cause(process, seq)
                     found.append(Violated(event.ref, Evidence.PEER, message, (cause,)))
@@ -219,6 +223,25 @@ class OneControllerAnEpoch(Struct, frozen=True):
 
     def end(self, state: _Quorum, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
+
+
+@final
+class MetadataLost:
+    """The committed metadata may be lost, and every promise stands on it: a controller is elected
+    though QC-07 would forbid it, by voters that had lost their disks. From then on records at the
+    offsets of former ones differ, and nodes keep what others never had."""
+
+    def __init__(self) -> None:
+        self._rule = OneControllerAnEpoch()
+        self._quorum = _Quorum()
+        self.kinds = self._rule.kinds
+
+    def take(self, event: Event) -> str:
+        """See `Forfeiture.take`."""
+        self._quorum, found = self._rule.step(self._quorum, event)
+        if not isinstance(event.body, ControllerElected):
+            return ""
+        return next((one.message for one in found if isinstance(one, Excused)), "")
 
 
 @dataclass(slots=True)

@@ -1,0 +1,146 @@
+"""From the event on that takes away what a system stands on, no rule judges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+from msgspec import Struct
+
+from fencepost import (
+    Clause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Forfeiture,
+    Key,
+    RunEnd,
+    Undecided,
+    Violated,
+)
+from fencepost.judging.judge import Judge
+from fencepost.judging.verdicts import Verdict
+from fencepost.testing import HistoryBuilder, Outcome
+
+END = RunEnd(complete=True, ended_at_ns=9)
+
+
+class Said(Struct, frozen=True, tag="test.forfeited.said"):
+    """An event of a plugin: a word."""
+
+    word: str
+
+
+class Lost:
+    """All is lost once that is said."""
+
+    kinds: frozenset[type[Struct]] = frozenset({Said})
+
+    def take(self, event: Event) -> str:
+        assert isinstance(event.body, Said)
+        if event.body.word == "crash":
+            raise ValueError("boom")
+        return "its disks were lost" if event.body.word == "lost" else ""
+
+
+@dataclass(frozen=True)
+class Waits:
+    """A promise is kept by each word but `broken`. After `open` it waits for an event."""
+
+    clause: str = "X-1"
+    forfeiture: Callable[[], Forfeiture] | None = None
+    kinds: frozenset[type[Struct]] = frozenset({Said})
+    ends: list[RunEnd] = field(default_factory=list, compare=False)
+
+    @staticmethod
+    def keys(event: Event) -> Iterable[Key]:
+        return ((),)
+
+    def start(self, key: Key) -> str:
+        return ""
+
+    def step(self, state: str, event: Event) -> tuple[str, Sequence[Finding]]:
+        assert isinstance(event.body, Said)
+        word = event.body.word
+        if word == "broken":
+            return word, (Violated(event.ref, Evidence.PEER, "it broke"),)
+        return word, (Exercised(event.ref, Evidence.PEER),) if word == "kept" else ()
+
+    def end(self, state: str, end: RunEnd) -> Sequence[Finding]:
+        self.ends.append(end)
+        return (Undecided("it waits for an event"),) if state == "open" else ()
+
+
+CLAUSES = {
+    "X-1": Clause("X-1", "seed", (), "It is kept."),
+    "X-2": Clause("X-2", "seed", (), "So is this."),
+}
+
+
+def events(*words: str) -> list[Event]:
+    h = HistoryBuilder()
+    for word in words:
+        h.add("p", Said(word))
+    return list(h.events())
+
+
+def judged(*words: str) -> tuple[Verdict, Verdict]:
+    """The verdicts on a clause, and on that of a rule which says when all is lost."""
+    judging = Judge([Waits(), Waits("X-2", Lost)], CLAUSES, "quorum")
+    judging.take(events(*words))
+    verdicts = judging.end(END).verdicts
+    return verdicts["X-1"], verdicts["X-2"]
+
+
+def test_what_comes_before_is_judged_and_what_comes_after_is_not() -> None:
+    for verdict in judged("kept", "lost", "broken", "kept"):
+        assert (verdict.verdict, verdict.exercised, verdict.excused) == (Outcome.HOLDS, 1, 1)
+        assert verdict.reason == "1 excused: not judged from then on: its disks were lost"
+    for verdict in judged("broken", "lost"):
+        assert verdict.verdict is Outcome.VIOLATED
+
+
+def test_what_waited_for_an_event_is_excused() -> None:
+    assert judged("open")[0].verdict is Outcome.UNKNOWN
+    for verdict in judged("open", "lost", "kept"):
+        assert (verdict.verdict, verdict.excused) == (Outcome.NOT_EXERCISED, 1)
+
+
+def test_the_run_ends_for_rules_where_all_was_lost() -> None:
+    rule = Waits("X-2", Lost)
+    judging = Judge([rule], CLAUSES, "quorum")
+    several = events("kept", "lost", "kept")
+    judging.take(several)
+    judging.end(END)
+    assert rule.ends == [replace(END, complete=False, ended_at_ns=several[1].at_ns)]
+
+
+def test_a_clause_of_which_nothing_was_judged_has_no_excuse() -> None:
+    for verdict in judged("lost", "broken"):
+        assert (verdict.verdict, verdict.excused) == (Outcome.NOT_EXERCISED, 0)
+
+
+def test_a_forfeiture_that_crashes_stops_its_own_rule_alone() -> None:
+    kept, crashed = judged("kept", "crash", "lost", "broken")
+    assert kept.verdict is Outcome.VIOLATED
+    assert (crashed.verdict, "boom" in crashed.reason) == (Outcome.UNKNOWN, True)
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_all_events_are_read_to_their_end(parts: int) -> None:
+    """The judge passes events on to what writes them, and may get them in parts."""
+    read = []
+
+    def passing(several: Sequence[Event]) -> Iterator[Event]:
+        for one in several:
+            read.append(one)
+            yield one
+
+    judging = Judge([Waits("X-2", Lost)], CLAUSES, "quorum")
+    all_events = events("kept", "lost", "kept", "broken")
+    for _ in range(parts):
+        judging.take(passing(all_events))
+    assert read == all_events * parts
+    assert judging.end(END).verdicts["X-2"].exercised == 1
