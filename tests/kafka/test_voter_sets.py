@@ -49,5 +49,12 @@ def test_only_voters_among_those_that_are_known_count() -> None:
     assert not read((101, 102, 103)).may_decide(SLOTS[:1], SLOTS[:2])
 
 
+def test_a_set_lacks_a_majority_for_the_process_that_has_read_it_last() -> None:
+    found = read((101, 102, 103), (101, 104))
+    assert found.may_lack(SLOTS[:3], ["broker-1#1"])
+    assert not found.may_lack((SLOTS[0], SLOTS[3]), ["broker-1#1"])
+    assert not found.may_lack((), ["broker-2#1"])
+
+
 def test_a_broker_before_it_has_read_the_voters_names_none() -> None:
     assert not read(()).may_decide(SLOTS[:2], SLOTS)

@@ -220,6 +220,17 @@ def test_a_write_of_which_the_log_does_not_say_when_it_came_in_does_not_exercise
     assert verdict(h, "KR-27").verdict is Outcome.NOT_EXERCISED
 
 
+@pytest.mark.parametrize(("mark", "after_ms", "broken"), [(6, 400, 0), (5, 400, 1), (6, 600, 1)])
+def test_a_leader_may_log_its_high_watermark_right_after_its_answer(
+    mark: int, after_ms: int, broken: int
+) -> None:
+    h = HistoryBuilder()
+    leads(h)
+    answers(h)
+    raises(h.after(after_ms), FIRST, mark)
+    assert verdict(h, "KR-27").violated == broken
+
+
 @pytest.mark.parametrize(("mark", "broken"), [(5, 1), (6, 0)])
 def test_a_high_watermark_of_before_whose_line_is_printed_later_keeps_kr_27(
     mark: int, broken: int

@@ -30,6 +30,7 @@ from fencepost_kafka import (
     BrokerStopping,
     ControllerElected,
     ControllerResigned,
+    QuorumLearned,
 )
 
 # ------------------------------------------------------------------------------------------ KR-01
@@ -161,6 +162,31 @@ def test_no_fencing_is_late_while_no_majority_could_commit_it(others: int, late:
     started = NodeStarted(role="controller", node_id=103, incarnation="", log_end=-1)
     h.add("controller-3#2", started)
     h.after(1_000)
+    h.add(CONTROLLER, ControllerResigned(epoch=1, reason="no_majority"))
+    assert verdict(h, "KR-02").violated == late
+
+
+@pytest.mark.parametrize(
+    ("reader", "voters", "late"),
+    [
+        (CONTROLLER, (102, 103), False),
+        ("controller-2#1", (102, 103), False),
+        ("controller-3#1", (102, 103), True),
+        (CONTROLLER, (101, 102), True),
+    ],
+)
+def test_no_fencing_is_late_while_a_set_of_voters_may_count_that_has_no_majority(
+    reader: str, voters: tuple[int, ...], late: bool
+) -> None:
+    """The third controller is dead, and its removal, or another one, is stored. What a dead one has
+    read counts for none."""
+    h = begun()
+    for process, read in ((CONTROLLER, (101, 102, 103)), (reader, voters)):
+        endpoints = tuple(map(str, read))
+        h.add(process, QuorumLearned(voters=read, endpoints=endpoints, bootstrap=()))
+    ended(h, FIRST)
+    ended(h, "controller-3#1")
+    h.after(BOUND_MS)
     h.add(CONTROLLER, ControllerResigned(epoch=1, reason="no_majority"))
     assert verdict(h, "KR-02").violated == late
 

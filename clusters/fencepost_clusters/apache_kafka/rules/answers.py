@@ -9,7 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
-from fencepost_clusters.apache_kafka.rules.keys import NOTHING, by_partition, whole_run
+from fencepost_clusters.apache_kafka.rules.keys import MS, NOTHING, by_partition, whole_run
 from fencepost_kafka import (
     BrokerStateChanged,
     FollowingStarted,
@@ -21,6 +21,9 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.active_faults import slot_of
 
+_LOGGED_WITHIN_NS = 500 * MS
+"""A leader logs a high watermark this soon after it has raised it: another thread may answer the
+writes below it, and log that, meanwhile."""
 _FOR_CLIENTS = frozenset({"Produce", "Fetch", "Metadata"})
 
 
@@ -38,7 +41,8 @@ class _SteppedDown:
 @dataclass(frozen=True, slots=True)
 class OwesNoCommit:
     """KR-27. By the leader's own word: an acks=all that it acknowledges is below its high watermark
-    by then, which a line of that time may say later. Exercised by a write that came in while it
+    by then. A later line may say so, if it is of that time, or of half a second after that while
+    the leader leads. Exercised by a write that came in while it
     led, and that it answers with an error once it has stepped down."""
 
     clause: str = "KR-27"
@@ -62,13 +66,7 @@ class OwesNoCommit:
                 state.marks[event.process] = body.high_watermark
             case HighWatermarkAdvanced():
                 state.marks[event.process] = body.high_watermark
-                state.early = [
-                    one
-                    for one in state.early
-                    if one[1].process != event.process
-                    or one[1].at_ns < event.at_ns
-                    or body.high_watermark <= one[0]
-                ]
+                state.early = [one for one in state.early if not self._covers(event, body, *one)]
             case LeadershipEnded():
                 state.at[event.process] = event.at_ns, event.ref
             case ProduceAnswered(acks=-1, error="NONE") if body.base_offset >= 0:
@@ -77,6 +75,19 @@ class OwesNoCommit:
                 if 0 < body.received_at_ns < state.at[event.process][0]:
                     return state, (Exercised(event.ref, Evidence.SELF),)
         return state, NOTHING
+
+    @staticmethod
+    def _covers(
+        event: Event, body: HighWatermarkAdvanced, offset: int, answer: Event, found: Violated
+    ) -> bool:
+        """Whether a high watermark was that of a leader as it acknowledged an offset. One that had
+        stepped down does not raise it."""
+        within_ns = 0 if found.because else _LOGGED_WITHIN_NS
+        return (
+            event.process == answer.process
+            and event.at_ns <= answer.at_ns + within_ns
+            and body.high_watermark > offset
+        )
 
     @staticmethod
     def _acknowledged(state: _SteppedDown, event: Event, body: ProduceAnswered) -> None:

@@ -64,8 +64,17 @@ class Voters:
         the known sets of voters counts."""
         if any(one.hits(process) for one in self.faults.now.values()):
             return False
-        heard = self.processes.keys() - set(self.unheard(slot_of(process)))
-        return not self.sets.may_decide(heard, self.processes.keys())
+        return not self.sets.may_decide(self._heard(process), self.processes.keys())
+
+    def may_be_starved(self, process: str) -> bool:
+        """Whether it is so, or may be: no majority reaches it of the voters that it, or another
+        controller that lives, has read last."""
+        living = [one for one in self.processes.values() if one]
+        return self.starved(process) or self.sets.may_lack(self._heard(process), living)
+
+    def _heard(self, process: str) -> set[str]:
+        """The controllers that reach one, and itself."""
+        return self.processes.keys() - set(self.unheard(slot_of(process)))
 
 
 QUORUM_KINDS: frozenset[type[Struct]] = frozenset(

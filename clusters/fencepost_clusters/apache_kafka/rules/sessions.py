@@ -133,7 +133,7 @@ class _Sessions:
             or (one.hits(self.active) and not one.fault_id.startswith("cut_from_controllers"))
             for one in self.faults.now.values()
         )
-        alone = bool(self.voters.processes) and self.voters.starved(self.active)
+        alone = bool(self.voters.processes) and self.voters.may_be_starved(self.active)
         return "" if affected or alone else self.active
 
     def unheard(self, slot: str, cut: ActiveFault) -> bool:
@@ -159,7 +159,8 @@ class _Sessions:
 class SilentIsFenced:
     """KR-02. The bound is the session timeout, a quarter of it (the controllers check eight times
     per timeout), and a second, while one controller is active, a majority of the voters reaches
-    it, and no fault acts upon it or its links to other controllers. A silence ends with the record
+    it, and no fault acts upon it or its links to other controllers. It may have removed a voter, so
+    each set of voters counts that a live controller has read last. A silence ends with the record
     that fences or deletes the broker, or registers another incarnation. Exercised by each fencing
     of a broker known to be silent."""
 
