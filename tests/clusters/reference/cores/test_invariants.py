@@ -84,6 +84,8 @@ class Invariants:
         if raft.leading:
             assert self.active.setdefault(raft.epoch, name) == name, f"two led {raft.epoch}"
         lasting = name if raft.role is Role.OBSERVER else slot
+        if raft.epoch == core.log.end == 0:  # its disk is new, or was emptied
+            self.epochs.pop(lasting, None)
         assert raft.epoch >= self.epochs.get(lasting, 0), f"{name} went back to epoch {raft.epoch}"
         self.epochs[lasting] = raft.epoch
         assert raft.high_watermark <= core.log.end, name
