@@ -42,8 +42,8 @@ class _SteppedDown:
 class OwesNoCommit:
     """KR-27. By the leader's own word: an acks=all that it acknowledges is below its high watermark
     by then. A later line may say so, if it is of that time, or of half a second after that while
-    the leader leads. Exercised by a write that came in while it
-    led, and that it answers with an error once it has stepped down."""
+    the leader leads. Exercised by a write that came in while it led, and that it answers with an
+    error once it has stepped down."""
 
     clause: str = "KR-27"
     kinds: frozenset[type[Struct]] = frozenset(
