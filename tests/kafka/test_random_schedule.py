@@ -407,7 +407,7 @@ def test_a_disk_is_harmed_beside_other_faults() -> None:
     moment = Moment(begun(), LAYOUT, tuple(LOSES_DATA), affected=frozenset({"broker-3"}))
     drawn = drawn_at(moment, STRIKES, 400)
     assert {one.fault for one in drawn} == LOSES_DATA
-    assert not any(one.alone or one.mends_ms for one in drawn)
+    assert not any(one.alone for one in drawn)
 
 
 def held(view: View) -> View:

@@ -198,8 +198,6 @@ class _Conductor:
     due: list[tuple[int, Planned]] = field(default_factory=list)
     """The next beats of rhythms, with their times."""
     mending: dict[str, int] = field(default_factory=dict)
-    alone: Mapping[str, int] = field(default_factory=dict)
-    """The slots that alone may be struck, each with the time until then; none: all may be."""
 
     def conduct(self, span_ms: int) -> None:
         """See `conduct`."""
@@ -244,12 +242,8 @@ class _Conductor:
             self.lasting.remove(one)
             one.active.await_receipt()
             one.active.heal()
-            now_ns = runtime.now_ns()
-            if one.planned.alone:
-                until_ns = now_ns + one.planned.mends_ms * MS
-                self.alone = dict.fromkeys(one.planned.victims, until_ns)
             healed = one.planned.victims if one.planned.ends else ()
-            mends_ns = now_ns + self.chooser.mending_ms * MS
+            mends_ns = runtime.now_ns() + self.chooser.mending_ms * MS
             self.mending.update(dict.fromkeys(healed, mends_ns))
 
     def _draw(self, affected: frozenset[str]) -> Planned | Administration | None:
@@ -280,11 +274,9 @@ class _Conductor:
         return self.random.choices(able, weights)[0]
 
     def _may(self, drawn: Planned | Administration) -> bool:
-        """Whether nothing forbids an operation: a fault that is alone, a cluster that mends after
-        one, or administration under way where the fault has to be alone."""
-        now_ns = self.run.runtime.now_ns()
+        """Whether nothing forbids an operation: a fault that is alone, or administration under way
+        where the fault has to be alone."""
         only = {name for one in self.lasting if one.planned.alone for name in one.planned.victims}
-        only |= {name for name, until_ns in self.alone.items() if until_ns > now_ns}
         if isinstance(drawn, Administration):
             return not only
         clients = self.run.clients
@@ -304,13 +296,11 @@ class _Conductor:
     def _inject(self, planned: Planned) -> None:
         runtime = self.run.runtime
         active = self.run.faults.inject_named(planned.fault, planned.arguments)
-        now_ns = runtime.now_ns()
-        former = next((one.planned for one in self.lasting if one.planned.alone), None)
-        if former is not None or any(until > now_ns for until in self.alone.values()):
+        if any(one.planned.alone for one in self.lasting):
             # Whatever strikes the victim of a fault that is alone, is alone as well.
-            mends_ms = max(planned.mends_ms, former.mends_ms if former else 0)
-            planned = replace(planned, alone=True, mends_ms=mends_ms)
-        self.lasting.append(_Lasting(now_ns + planned.for_ms * MS, active, planned))
+            planned = replace(planned, alone=True)
+        until_ns = runtime.now_ns() + planned.for_ms * MS
+        self.lasting.append(_Lasting(until_ns, active, planned))
         self._after(planned)
 
     def _after(self, planned: Planned) -> None:

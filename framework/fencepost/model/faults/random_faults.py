@@ -22,10 +22,8 @@ from fencepost.model.view import View
 class Planned:
     """A fault by name with its arguments, to be healed after `for_ms`; `victims` are slot names.
 
-    `alone`: inject it only while nothing else is affected. Until it heals, and for `mends_ms`
-    after that, no fault strikes another slot, and no administration is asked for: the cluster may
-    not have noticed yet. Otherwise a disk that is copied may be the only one with committed data,
-    or become it.
+    `alone`: inject it only while nothing else is affected. Until it heals, no fault strikes another
+    slot, and no administration is asked for.
     `ends` are the slots between which it changes links. A receipt needs a link that answered
     before, so none of these slots may be starting. `then` is injected right after it, and brings
     about the message that it waits for.
@@ -36,7 +34,6 @@ class Planned:
     for_ms: int
     victims: frozenset[str]
     alone: bool = False
-    mends_ms: int = 0
     ends: frozenset[str] = frozenset()
     then: Planned | None = None
     after_ms: int = 0
