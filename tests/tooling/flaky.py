@@ -1,4 +1,4 @@
-"""Runs sessions of pytest, one after the other, until one fails; counts them as one.
+"""Runs sessions of pytest, one after the other; counts them as one.
 
     python tests/tooling/flaky.py COMMAND [--rerun-flaky] ARGUMENTS [-- ARGUMENTS]...
 
@@ -7,6 +7,9 @@ A test that passes the second time is flaky: it hides a race. It is written to
 `.fencepost/flaky.json` and printed in the last lines, with its seed and the folder of its run. A
 pure or simulated test is deterministic, so it never runs again. If more than three tests failed,
 none runs again.
+
+The next session runs even if tests failed, so that their failures hide no others. A session that
+was interrupted, or could not import its tests, is the last one.
 
 COMMAND names the caller. The limit of three includes the flaky tests of other commands, which are
 printed again too, so the last lines of `.ci/run` name all of them. The very last line is
@@ -57,6 +60,7 @@ class Result:
     failed: Sequence[Outcome]
     passed: int
     skipped: int
+    interrupted: bool = False
 
     def __str__(self) -> str:
         skipped = f", {self.skipped} skipped" if self.skipped else ""
@@ -68,12 +72,12 @@ def known(file: Path) -> list[Flaky]:
     return msgspec.json.decode(file.read_bytes(), type=list[Flaky]) if file.exists() else []
 
 
-def to_repeat(ended: Session, known_flaky: int, limit: int = LIMIT) -> Sequence[Outcome]:
-    """The failed tests, if they may run once more; otherwise none."""
+def to_repeat(ended: Session, used: int, limit: int = LIMIT) -> Sequence[Outcome]:
+    """The failed tests, if they may run once more; otherwise none. `used` of the limit are."""
     failed = ended.of("failed")
     if ended.exit_code != _TESTS_FAILED or ended.uncollected:
         return ()
-    if len(failed) + known_flaky > limit or not all(one.real for one in failed):
+    if len(failed) + used > limit or not all(one.real for one in failed):
         return ()
     return failed
 
@@ -87,6 +91,7 @@ def result_of(first: Session, second: Session | None) -> Result:
         failed=[one for one in first.of("failed") if one.test not in passed],
         passed=len(first.of("passed")) + len(flaky),
         skipped=len(first.of("skipped")),
+        interrupted=first.exit_code not in (0, _TESTS_FAILED) or bool(first.uncollected),
     )
 
 
@@ -119,31 +124,33 @@ class Runner:
     limit: int
 
     def run(self, sessions: Sequence[Sequence[str]]) -> int:
-        """The exit code of the last session."""
+        """The exit code of the first session that failed; 0 if none did."""
         file = self.folder / FILE
         flaky = [one for one in known(file) if one.command != self.command]
         write(file, flaky)
+        ended = 0
         results: list[Result] = []
+        not_repeated = False
         for arguments in sessions:
-            code, result, repeated = self._session(seeded(arguments), len(flaky))
+            used = len(flaky) + len(total(results).failed)
+            code, result, repeated = self._session(seeded(arguments), used)
             if result is None:
                 return code
             results.append(result)
             flaky += [flaky_of(self.command, one) for one in result.flaky]
             write(file, flaky)
-            if code:
+            ended = ended or code
+            not_repeated |= bool(self.limit and code and not repeated)
+            if result.interrupted:
                 break
-        if len(sessions) > 1 or flaky or code:
-            summarise(
-                total(results), flaky, not_repeated=bool(self.limit and code and not repeated)
-            )
-        return code
+        if len(sessions) > 1 or flaky or ended:
+            summarise(total(results), flaky, not_repeated=not_repeated)
+        return ended
 
-    def _session(
-        self, arguments: Sequence[str], known_flaky: int
-    ) -> tuple[int, Result | None, bool]:
+    def _session(self, arguments: Sequence[str], used: int) -> tuple[int, Result | None, bool]:
         """Runs the tests, then once more those that may repeat: the exit code, what both come to,
-        and whether any ran again. There is no result if pytest refused its arguments, or died."""
+        and whether any ran again. There is no result if pytest refused its arguments, or died.
+        `used` counts the failed tests of earlier sessions."""
         first_file, second_file = (
             self.folder / name for name in ("outcomes.json", "outcomes-again.json")
         )
@@ -152,7 +159,7 @@ class Runner:
         if not first_file.exists():
             return code or _TESTS_FAILED, None, False
         first = outcomes.read(first_file)
-        repeated = to_repeat(first, known_flaky, self.limit)
+        repeated = to_repeat(first, used, self.limit)
         if not repeated:
             return code, result_of(first, None), False
         print("\nThese real tests failed. They run once more, alone:")
