@@ -136,6 +136,17 @@ def _follows(now: Memory, said: Match[str]) -> Bodies:
     yield began
 
 
+def _removed(now: Memory, said: Match[str]) -> Bodies:
+    """The line does not say whether its topic is deleted, or the broker is a replica no more."""
+    place = _place(said)
+    now.followed.pop(place, None)
+    led = now.led.pop(place, None)
+    if led is not None and now.state == "ACTIVE":
+        yield LeadershipEnded(
+            topic=place[0], partition=place[1], leader_epoch=led.leader_epoch, reason="unassigned"
+        )
+
+
 def _shrinks(now: Memory, said: Match[str]) -> Bodies:
     place = _place(said)
     new = ids(said["new"])
@@ -225,6 +236,8 @@ REPLICA_ROWS: Sequence[LogPattern] = (
          rf"Follower {PLACE} starts at leader epoch (?P<epoch>\d+) from offset (?P<end>\d+) "
          r"with partition epoch \d+ and high watermark (?P<mark>\d+)\. "
          r"Current leader is (?P<leader>-?\d+|None)", _follows),
+    row("LogManager",
+         rf"Log for partition {PLACE} is renamed to .* and is scheduled for deletion", _removed),
     row("Partition",
          rf"{_PREFIXED}Shrinking ISR from (?P<old>[\d,]*) to (?P<new>[\d,]*)\. "
          r"Leader: \(highWatermark: (?P<mark>\d+)", _shrinks),

@@ -17,7 +17,14 @@ from fencepost_clusters.apache_kafka.log_memory import (
     SessionConfigured,
 )
 from fencepost_clusters.apache_kafka.log_parser import KafkaLogParser
-from fencepost_kafka import KINDS, FollowingStarted, LeadershipStarted, LogAppended, Role
+from fencepost_kafka import (
+    KINDS,
+    FollowingStarted,
+    LeadershipEnded,
+    LeadershipStarted,
+    LogAppended,
+    Role,
+)
 
 BROKER = Slot("broker-1", Role.BROKER, 1, 4)
 
@@ -82,6 +89,33 @@ def test_a_broker_that_was_never_unfenced_leads_nothing_whatever_its_metadata_sa
     )
     assert {one.at_ns for one in parsed} == {9}
     assert [one.body for one in parsed if isinstance(one.body, LeadershipStarted)] == [began]
+
+
+REMOVED = (
+    "@{at} INFO kafka.log.LogManager Log for partition orders-0 is renamed to "
+    "/data/orders-0.794cf5aa458f4ca489550df3e54a0a3d-delete and is scheduled for deletion"
+)
+
+
+def test_a_replica_that_was_removed_before_its_broker_is_unfenced_never_leads() -> None:
+    """A broker with an empty disk may read an old snapshot first, and the newer records only then:
+    by the snapshot it leads, and by the records it is a replica no more."""
+    log_parser = KafkaLogParser(BROKER, Configured(3_000))
+    assert log_parser.parse(LEADS.format(at=5)) == []
+    assert log_parser.parse(REMOVED.format(at=7)) == []
+    parsed = log_parser.parse(UNFENCED.format(at=9))
+    assert [one for one in parsed if isinstance(one.body, LeadershipStarted)] == []
+
+
+def test_a_leader_whose_replica_is_removed_stops_leading() -> None:
+    log_parser = KafkaLogParser(BROKER, Configured(3_000))
+    log_parser.parse(UNFENCED.format(at=1))
+    log_parser.parse(LEADS.format(at=5))
+    (heard,) = log_parser.parse(REMOVED.format(at=7))
+    assert heard.body == LeadershipEnded(
+        topic="orders", partition=0, leader_epoch=3, reason="unassigned"
+    )
+    assert log_parser.parse(REMOVED.format(at=8)) == []
 
 
 def test_a_partition_named_with_dashes_is_split_at_the_last_one() -> None:
