@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.clusters.apache_kafka.kraft_histories import verdict
 
-from fencepost import Evidence
-from fencepost.testing import HistoryBuilder, Outcome
+from fencepost import Evidence, FaultInjected
+from fencepost.testing import HistoryBuilder, Outcome, Verdict
 from fencepost_clusters.apache_kafka.beside_segments import (
     LeaderEpochsFound,
     ProducersFound,
@@ -92,9 +92,10 @@ def stored(
     slot: str = "broker-1",
     topic: str = "orders",
     start: int = 0,
+    h: HistoryBuilder | None = None,
 ) -> HistoryBuilder:
     """The log of a partition on a disk, all of whose batches one producer wrote."""
-    h = HistoryBuilder()
+    h = HistoryBuilder() if h is None else h
     body = SegmentFound(
         slot=slot,
         node_id=1,
@@ -196,6 +197,71 @@ def test_one_epoch_and_batches_without_any_exercise_nothing() -> None:
         h = epochs(stored(*batches), (0, batches[-1][0]))
         assert verdict(h, "KR-37").violated == 0
     assert verdict(epochs(stored((0, 3, 0, 0)), (0, 0)), "KR-37").exercised == 0
+
+
+WRONG = (0, 0), (2, 5)
+"""The epochs beside `BATCHES`, of which the last one begins too late."""
+
+
+def struck(fault: str, *targets: str, disk: str = "") -> FaultInjected:
+    return FaultInjected(
+        fault_id=f"{fault}-1",
+        fault=fault,
+        targets=targets,
+        receipt=True,
+        evidence="",
+        began_at_ns=0,
+        arguments=f'{{"disk":"{disk}"}}',
+    )
+
+
+def wrong_after(*faults: FaultInjected, slot: str = "broker-1") -> Verdict:
+    """KR-37 over a disk with wrong epochs, after these faults."""
+    h = HistoryBuilder()
+    for one in faults:
+        h.add("harness", one)
+    return verdict(epochs(stored(*BATCHES, slot=slot, h=h), *WRONG, slot=slot), "KR-37")
+
+
+DAMAGED = struck("damage_disk", "broker-1#1")
+COPIED = struck("duplicate_id", "broker-1#2", "broker-1-duplicate#1", disk="copy")
+
+
+@pytest.mark.parametrize("fault", ["damage_disk", "lose_power"])
+def test_wrong_epochs_of_a_disk_that_lost_the_end_of_its_log_are_excused(fault: str) -> None:
+    found = wrong_after(struck(fault, "broker-1#1"))
+    assert (found.violated, found.excused, found.exercised) == (0, 1, 0)
+
+
+def test_wrong_epochs_of_a_copy_of_a_damaged_disk_are_excused() -> None:
+    found = wrong_after(DAMAGED, COPIED, slot="broker-1-duplicate")
+    assert (found.violated, found.excused) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("faults", "slot"),
+    [
+        ((DAMAGED,), "broker-2"),
+        ((struck("kill", "broker-1#1"),), "broker-1"),
+        ((DAMAGED, struck("wipe_disk", "broker-1#2")), "broker-1"),
+        ((COPIED, DAMAGED), "broker-1-duplicate"),
+        ((DAMAGED, struck("duplicate_id", *COPIED.targets, disk="empty")), "broker-1-duplicate"),
+        ((DAMAGED, COPIED, struck("duplicate_id", *COPIED.targets)), "broker-1-duplicate"),
+    ],
+    ids=["another", "killed", "emptied since", "copied before", "not copied", "no copy any more"],
+)
+def test_wrong_epochs_of_any_other_disk_break_kr_37(
+    faults: tuple[FaultInjected, ...], slot: str
+) -> None:
+    found = wrong_after(*faults, slot=slot)
+    assert (found.violated, found.excused) == (1, 0)
+
+
+def test_right_epochs_of_a_damaged_disk_exercise_kr_37() -> None:
+    h = HistoryBuilder()
+    h.add("harness", DAMAGED)
+    found = verdict(epochs(stored(*BATCHES, h=h), (0, 0), (2, 4)), "KR-37")
+    assert (found.exercised, found.excused) == (1, 0)
 
 
 def test_the_log_of_another_disk_says_nothing_of_this_one() -> None:

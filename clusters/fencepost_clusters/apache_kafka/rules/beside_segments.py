@@ -7,17 +7,30 @@ that wrote one of them wrongly would truncate by it, or refuse a producer, after
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
+import msgspec
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Excused,
+    Exercised,
+    FaultInjected,
+    Finding,
+    Key,
+    RunEnd,
+    Violated,
+)
 from fencepost_clusters.apache_kafka.beside_segments import LeaderEpochsFound, ProducersFound
 from fencepost_clusters.apache_kafka.metadata.snapshot import METADATA_TOPIC
-from fencepost_clusters.apache_kafka.rules.keys import NOTHING
+from fencepost_clusters.apache_kafka.rules.keys import NOTHING, whole_run
 from fencepost_kafka import SegmentFound, StoredBatch
+from fencepost_kafka.active_faults import LOSES_DATA, second_of, slot_of
 
 SEQUENCES = 1 << 31
 """How many sequence numbers there are: the one after the highest is 0."""
@@ -49,44 +62,85 @@ class _Folder:
                 self.snapshots.append((body, event.ref))
 
 
+@dataclass(slots=True)
+class _Disks:
+    folders: dict[Key, _Folder] = field(default_factory=dict)
+    damaged: dict[str, str] = field(default_factory=dict)
+    """The slots whose disks have lost the ends of logs, and the fault."""
+
+    def strike(self, body: FaultInjected) -> None:
+        """Keeps what a fault does to disks. An emptied disk gets all of each log anew, in order."""
+        slots = {slot_of(target) for target in body.targets}
+        if body.fault == "duplicate_id":
+            copied = msgspec.json.decode(body.arguments).get("disk") == "copy"
+            for one in slots:
+                if second_of(one) in slots:
+                    self._is(second_of(one), self.damaged.get(one, "") if copied else "")
+        elif body.fault in LOSES_DATA:
+            for one in slots:
+                self._is(one, "" if body.fault == "wipe_disk" else body.fault_id)
+
+    def _is(self, slot: str, damaged_by: str) -> None:
+        if damaged_by:
+            self.damaged[slot] = damaged_by
+        else:
+            self.damaged.pop(slot, None)
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class EpochsAreThoseOfBatches:
     """KR-37. What the log has dropped is not judged, though a segment may still hold it: the
     metadata's log begins where its first epoch does, at a snapshot. Exercised by a log whose
-    batches are of two epochs or more."""
+    batches are of two epochs or more.
+
+    A disk that was damaged is excused, and so is a copy of it. Its broker may lead once more in the
+    epoch that it has led, with a log that ends earlier than before. That epoch begins at this end
+    then. The batches of older epochs that the broker fetches later contradict it.
+    """
 
     clause: str = "KR-37"
-    kinds: frozenset[type[Struct]] = frozenset({SegmentFound, LeaderEpochsFound})
-    keys = staticmethod(by_log)
+    kinds: frozenset[type[Struct]] = frozenset({SegmentFound, LeaderEpochsFound, FaultInjected})
+    keys = staticmethod(whole_run)
 
-    def start(self, key: Key) -> _Folder:
-        return _Folder()
+    def start(self, key: Key) -> _Disks:
+        return _Disks()
 
-    def step(self, state: _Folder, event: Event) -> tuple[_Folder, Sequence[Finding]]:
-        state.take(event)
+    def step(self, state: _Disks, event: Event) -> tuple[_Disks, Sequence[Finding]]:
+        if isinstance(event.body, FaultInjected):
+            state.strike(event.body)
+        else:
+            for log in by_log(event):
+                state.folders.setdefault(log, _Folder()).take(event)
         return state, NOTHING
 
-    def end(self, state: _Folder, end: RunEnd) -> Sequence[Finding]:
-        if state.epochs is None:
-            return NOTHING
-        body, ref = state.epochs
-        by_snapshot = body.starts[0] if body.topic == METADATA_TOPIC and body.starts else 0
-        for batch in state.batches:
-            dropped = batch.base_offset < max(state.start, by_snapshot)
-            if dropped or batch.leader_epoch < 0:
-                continue  # -1: of a format without epochs
-            stored = _epoch_at(body, batch.base_offset)
-            if stored != batch.leader_epoch:
-                says = f"epoch {stored}" if stored >= 0 else "no epoch"
-                message = (
-                    f"the disk of {body.slot} has a batch of epoch {batch.leader_epoch} at offset "
-                    f"{batch.base_offset} of {body.topic}-{body.partition}, and beside it {says} "
-                    "for that offset"
-                )
-                return (Violated(ref, Evidence.SELF, message),)
-        several = len({batch.leader_epoch for batch in state.batches}) > 1
-        return (Exercised(ref, Evidence.SELF),) if several else NOTHING
+    def end(self, state: _Disks, end: RunEnd) -> Sequence[Finding]:
+        return [one for folder in state.folders.values() for one in _judged(folder, state.damaged)]
+
+
+def _judged(folder: _Folder, damaged: Mapping[str, str]) -> Iterator[Finding]:
+    if folder.epochs is None:
+        return
+    body, ref = folder.epochs
+    by_snapshot = body.starts[0] if body.topic == METADATA_TOPIC and body.starts else 0
+    for batch in folder.batches:
+        dropped = batch.base_offset < max(folder.start, by_snapshot)
+        if dropped or batch.leader_epoch < 0:
+            continue  # -1: of a format without epochs
+        stored = _epoch_at(body, batch.base_offset)
+        if stored != batch.leader_epoch:
+            says = f"epoch {stored}" if stored >= 0 else "no epoch"
+            message = (
+                f"the disk of {body.slot} has a batch of epoch {batch.leader_epoch} at offset "
+                f"{batch.base_offset} of {body.topic}-{body.partition}, and beside it {says} "
+                "for that offset"
+            )
+            by = damaged.get(body.slot)
+            excused = f"{message}; {by} had damaged that disk"
+            yield Excused(ref, excused) if by else Violated(ref, Evidence.SELF, message)
+            return
+    if len({batch.leader_epoch for batch in folder.batches}) > 1:
+        yield Exercised(ref, Evidence.SELF)
 
 
 def _epoch_at(body: LeaderEpochsFound, offset: int) -> int:
