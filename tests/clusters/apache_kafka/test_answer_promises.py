@@ -12,6 +12,7 @@ from fencepost.testing import HistoryBuilder, Outcome, judge
 from fencepost_clusters.apache_kafka.rules.promises import CLAUSES, RULES
 from fencepost_kafka import (
     BrokerStateChanged,
+    FollowingStarted,
     LeadershipEnded,
     LeadershipStarted,
     MetadataApplied,
@@ -188,6 +189,40 @@ def test_a_write_that_is_acknowledged_uncommitted_breaks_kr_27() -> None:
     (found,) = verdict(h, "KR-27").violations
     assert "after it had stepped down" in found.message
     assert found.because
+
+
+@pytest.mark.parametrize(
+    ("led_with", "learned", "broken"),
+    [(6, 5, 0), (6, 7, 0), (5, 6, 1), (5, 5, 1)],
+    ids=["a lower one", "a higher one", "one that would have covered it", "the same"],
+)
+def test_a_high_watermark_that_a_former_leader_learns_decides_nothing_for_kr_27(
+    led_with: int, learned: int, broken: int
+) -> None:
+    """A new leader may begin with a lower one. Answers that were due before may leave late."""
+    h = HistoryBuilder()
+    leads(h)
+    raises(h, FIRST, led_with)
+    steps_down(h)
+    follows(h, led_with)
+    raises(h, FIRST, learned)
+    follows(h, learned)
+    answers(h, ago_ms=10)
+    assert verdict(h, "KR-27").violated == broken
+
+
+def follows(h: HistoryBuilder, mark: int) -> None:
+    body = FollowingStarted(
+        topic="orders", partition=0, leader=2, leader_epoch=2, log_end=9, high_watermark=mark
+    )
+    h.add(FIRST, body)
+
+
+def test_a_process_that_only_ever_followed_and_acknowledges_breaks_kr_27() -> None:
+    h = HistoryBuilder()
+    follows(h, 5)
+    answers(h)
+    assert verdict(h, "KR-27").violated == 1
 
 
 @pytest.mark.parametrize("offset", [0, 5])

@@ -32,7 +32,7 @@ class _SteppedDown:
     at: dict[str, tuple[int, Cause]] = field(default_factory=dict)
     """process -> when it stopped leading."""
     marks: dict[str, int] = field(default_factory=dict)
-    """process -> its high watermark."""
+    """process -> its high watermark; once it has stepped down, the one that it had until then."""
     early: list[tuple[int, Event, Violated]] = field(default_factory=list)
     """The offsets that were acknowledged above it, with the answers."""
 
@@ -42,8 +42,9 @@ class _SteppedDown:
 class OwesNoCommit:
     """KR-27. By the leader's own word: an acks=all that it acknowledges is below its high watermark
     by then. A later line may say so, if it is of that time, or of half a second after that while
-    the leader leads. Exercised by a write that came in while it led, and that it answers with an
-    error once it has stepped down."""
+    the leader leads. The high watermark that it learns as a follower counts for nothing: it may be
+    a lower one, and answers may leave late. Exercised by a write that came in while it led, and
+    that it answers with an error once it has stepped down."""
 
     clause: str = "KR-27"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -60,13 +61,18 @@ class OwesNoCommit:
     def step(self, state: _SteppedDown, event: Event) -> tuple[_SteppedDown, Sequence[Finding]]:
         body = event.body
         match body:
-            case LeadershipStarted() | FollowingStarted():
-                if isinstance(body, LeadershipStarted):
-                    state.at.pop(event.process, None)
+            case LeadershipStarted():
+                state.at.pop(event.process, None)
+                state.marks[event.process] = body.high_watermark
+            case FollowingStarted() if event.process not in state.at:
                 state.marks[event.process] = body.high_watermark
             case HighWatermarkAdvanced():
-                state.marks[event.process] = body.high_watermark
-                state.early = [one for one in state.early if not self._covers(event, body, *one)]
+                down = state.at.get(event.process)
+                if down is None or event.at_ns <= down[0]:
+                    state.marks[event.process] = body.high_watermark
+                    state.early = [
+                        one for one in state.early if not self._covers(event, body, *one)
+                    ]
             case LeadershipEnded():
                 state.at[event.process] = event.at_ns, event.ref
             case ProduceAnswered(acks=-1, error="NONE") if body.base_offset >= 0:
@@ -80,8 +86,7 @@ class OwesNoCommit:
     def _covers(
         event: Event, body: HighWatermarkAdvanced, offset: int, answer: Event, found: Violated
     ) -> bool:
-        """Whether a high watermark was that of a leader as it acknowledged an offset. One that had
-        stepped down does not raise it."""
+        """Whether a high watermark was that of a leader as it acknowledged an offset."""
         within_ns = 0 if found.because else _LOGGED_WITHIN_NS
         return (
             event.process == answer.process
