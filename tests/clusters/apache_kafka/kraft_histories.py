@@ -86,8 +86,9 @@ def isolated(h: HistoryBuilder, node: str) -> None:
     injected(h, "isolate", *sorted((node, *others)), cut=cut)
 
 
-def healed(h: HistoryBuilder, fault: str) -> None:
-    h.add("harness", FaultHealed(fault_id=f"{fault}-1", receipt=True, evidence="seen"))
+def healed(h: HistoryBuilder, fault: str, began_ns: int = 0) -> None:
+    body = FaultHealed(fault_id=f"{fault}-1", receipt=True, evidence="seen", began_at_ns=began_ns)
+    h.add("harness", body)
 
 
 def claimed() -> HistoryBuilder:

@@ -230,6 +230,48 @@ def test_a_silence_ends_when_its_healing_begins() -> None:
     assert verdict(h, "KR-02").verdict is Outcome.NOT_EXERCISED
 
 
+@pytest.mark.parametrize(
+    ("began_ms", "beside", "broken"),
+    [(BOUND_MS - 10, False, 0), (BOUND_MS + 10, False, 1), (BOUND_MS - 10, True, 1)],
+    ids=["in time", "too late", "another fault goes on"],
+)
+def test_a_healing_that_began_in_time_ends_a_silence_although_its_record_comes_late(
+    began_ms: int, beside: bool, broken: int
+) -> None:
+    """A healing is recorded once each link answers again. Events in between do not know of it."""
+    h = begun()
+    began_ns = h.now_ns + began_ms * 1_000_000
+    injected(h, "cut_from_controllers", "broker-1", "controller-1")
+    if beside:
+        injected(h, "pause", FIRST)
+    h.after(BOUND_MS + 1_000)
+    injected(h, "elsewhere")
+    h.after(1_000)
+    healed(h, "cut_from_controllers", began_ns)
+    assert verdict(h.after(60_000), "KR-02").violated == broken
+
+
+@pytest.mark.parametrize(("changed", "broken"), [("broker-1", 0), ("broker-2", 1)])
+@pytest.mark.parametrize("by_healing", [False, True])
+def test_a_paused_broker_may_be_heard_while_its_links_are_changed(
+    changed: str, broken: int, by_healing: bool
+) -> None:
+    """The harness resumes it for that, and stops it again."""
+    h = begun()
+    way = (changed, "controller-9")
+    if by_healing:
+        injected(h, "cut", *way, cut=[way])
+    injected(h, "pause", FIRST)
+    h.after(BOUND_MS - 100)
+    if by_healing:
+        healed(h, "cut")
+    else:
+        injected(h, "cut", *way, cut=[way])
+    h.after(BOUND_MS - 100)
+    healed(h, "pause")
+    assert verdict(h, "KR-02").violated == broken
+
+
 def test_a_fencing_that_is_late_while_the_machine_stalled_decides_nothing() -> None:
     h = begun()
     ended(h, FIRST)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import final
 
 from msgspec import Struct
@@ -102,6 +102,17 @@ class _Silence:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Late:
+    """A bound that a silence exceeds, at that time."""
+
+    violated: Violated
+    broker: int
+    silence: _Silence
+    at_ns: int
+    bound_ns: int
+
+
 @dataclass(slots=True)
 class _Sessions:
     ids: dict[str, int] = field(default_factory=dict)
@@ -113,14 +124,16 @@ class _Sessions:
     silent: dict[int, _Silence] = field(default_factory=dict)
     silencing: dict[str, set[str]] = field(default_factory=dict)
     """The faults that act, each with the brokers' processes that it keeps silent."""
+    pauses: set[str] = field(default_factory=set)
+    """Those of them that stop a process."""
     active: str = ""
     """The active controller's process, if there is one."""
     controllers: set[str] = field(default_factory=set)
     """The slots of controllers."""
     voters: Voters = field(default_factory=Voters)
     faults: ActiveFaults = field(default_factory=ActiveFaults)
-    suspects: list[tuple[Violated, int, int, int]] = field(default_factory=list)
-    """Exceeded bounds: the finding, the begin and end of the silence, and the bound."""
+    suspects: list[_Late] = field(default_factory=list)
+    """Exceeded bounds. Only the record of a fault's healing tells when it began."""
 
     @property
     def acting(self) -> str:
@@ -140,6 +153,25 @@ class _Sessions:
         """Whether a cut keeps all data of a slot from every controller."""
         ways = {(slot, controller) for controller in self.controllers}
         return cut.severs and bool(ways) and ways <= cut.directions
+
+    def was_heard(self, fault_id: str, began_ns: int) -> None:
+        """Takes back what was late by a silence, if the fault was healed before it was late."""
+        kept: list[_Late] = []
+        for one in self.suspects:
+            silence, record = one.silence, self.records.get(one.broker)
+            if silence.why != fault_id or began_ns > silence.since_ns + one.bound_ns:
+                kept.append(one)
+            elif record is not None and not record.fenced:
+                self.silent.setdefault(one.broker, silence)
+        self.suspects = kept
+
+    def resumed(self, fault: ActiveFault | None, at_ns: int) -> None:
+        """A process that is paused runs while its links are changed, and may be heard."""
+        changed = {slot for way in fault.directions for slot in way} if fault else set()
+        for broker, one in self.silent.items():
+            process = self.incarnations.get(self.records[broker].incarnation, "")
+            if one.why in self.pauses and slot_of(process) in changed:
+                one.since_ns = at_ns
 
     def hears_again(self, fault_id: str) -> None:
         """Ends the silences that one fault caused, unless another one that still acts goes on with
@@ -211,12 +243,14 @@ class SilentIsFenced:
             case FaultInjected():
                 state.faults.take(event)
                 self._struck(state, event, body)
+                state.resumed(state.faults.now[body.fault_id], event.at_ns)
             case FaultHealed():
                 # Healing is recorded once every link answers again, which may take a while.
                 began_ns = body.began_at_ns if body.began_at_ns > 0 else event.at_ns
+                state.was_heard(body.fault_id, began_ns)
                 self._overdue(state, began_ns, event.ref)
                 state.hears_again(body.fault_id)
-                state.faults.take(event)
+                state.resumed(state.faults.take(event), event.at_ns)
             case ControllerElected():
                 state.active = event.process
             case ControllerResigned() if event.process == state.active:
@@ -233,6 +267,8 @@ class SilentIsFenced:
         fault = state.faults.now[body.fault_id]
         if not body.receipt:
             return
+        if body.fault == "pause":
+            state.pauses.add(body.fault_id)
         for target in body.targets:
             heard = (
                 not state.unheard(target, fault)
@@ -289,11 +325,14 @@ class SilentIsFenced:
             f"was fenced; its session timeout is {session_ns / SECOND:.1f} s"
         )
         violated = Violated(at, Evidence.PEER, message, (silence.ref,))
-        state.suspects.append((violated, silence.since_ns, at_ns, bound_ns))
+        state.suspects.append(_Late(violated, broker, replace(silence), at_ns, bound_ns))
         return True
 
     def end(self, state: _Sessions, end: RunEnd) -> Sequence[Finding]:
         if state.acting and end.complete:
             for broker, silence in state.silent.items():
                 self._late(state, broker, silence, end.ended_at_ns, silence.ref)
-        return tuple(unless_stalled(end, *suspect) for suspect in state.suspects)
+        return tuple(
+            unless_stalled(end, one.violated, one.silence.since_ns, one.at_ns, one.bound_ns)
+            for one in state.suspects
+        )
