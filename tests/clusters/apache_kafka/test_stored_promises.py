@@ -355,6 +355,22 @@ def test_a_replica_that_has_less_than_the_high_watermark_breaks_kr_15() -> None:
     assert (found.violated, found.violations[0].evidence) == (1, Evidence.PEER)
 
 
+@pytest.mark.parametrize(("had", "named"), [(5, True), (4, False)])
+def test_a_second_process_by_whose_fetches_a_replica_is_to_enter_is_named(
+    had: int, named: bool
+) -> None:
+    h = begun(1, 2)
+    stores(h, B2, end=4)
+    stores(h, DUPLICATE, end=had)
+    h.add("harness", ProcessExited(ended=DUPLICATE, exit_code=0, signal=9, expected=True))
+    raises(h, B1, 5)
+    h.after(2 * SETTLED_MS)
+    asked(h, (1, 2), (1,))
+    message = verdict(h, "KR-15").violations[0].message
+    assert "asked to take broker 2 into the ISR, with a high watermark at offset 5 of" in message
+    assert message.endswith(f", and {DUPLICATE} up to 5 before it ended") is named
+
+
 def test_a_replica_that_has_not_reached_the_leaders_epoch_breaks_kr_15() -> None:
     assert verdict(entering(end=4, mark=4, start=5), "KR-15").verdict is Outcome.VIOLATED
 
@@ -393,7 +409,7 @@ def test_the_newest_high_watermark_that_is_a_fifth_of_a_second_old_counts_for_kr
     asked(h.after(now_ms), (1, 2, 3), (1, 2))
     found = verdict(h, "KR-15")
     assert (found.violated, found.exercised) == ((1, 0) if mark else (0, 1))
-    assert all(f"its high watermark was {mark}," in one.message for one in found.violations)
+    assert all(f"a high watermark at offset {mark} of" in one.message for one in found.violations)
 
 
 def test_what_a_leader_had_committed_in_an_earlier_term_does_not_count_for_kr_15() -> None:

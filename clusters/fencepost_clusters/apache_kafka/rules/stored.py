@@ -151,7 +151,7 @@ class Stored:
         known = [end for slot, end in ends.items() if self.ids.get(slot) == replica]
         return max(known, default=None)
 
-    def _before(self, place: TopicPartition, replica: int, end: int) -> str:
+    def before(self, place: TopicPartition, replica: int, end: int) -> str:
         """Which second process with a broker's id had stored a partition up to that end before it
         ended, in words; empty: none had."""
         process, had = self.ended.get(place, {}).get(replica, ("", -1))
@@ -166,7 +166,7 @@ class Stored:
         short = {one: has for one, has in known.items() if has is not None and has < end}
         if short:
             ends = ", ".join(
-                f"broker {one} up to {has}{self._before(place, one, end)}"
+                f"broker {one} up to {has}{self.before(place, one, end)}"
                 for one, has in sorted(short.items())
             )
             message = f"{did}, while of the ISR {list(record.isr)} there had stored: {ends}"
@@ -372,9 +372,10 @@ class EntersCaughtUp:
                 found.append(Exercised(event.ref, Evidence.PEER))
             elif end is not None:
                 message = (
-                    f"{event.process} asked to take broker {replica}, whose log ends at {end}, "
-                    f"into the ISR of {body.topic}-{body.partition}; its high watermark was "
-                    f"{mark}, and its epoch began at {body.epoch_start}"
+                    f"{event.process} asked to take broker {replica} into the ISR, with a high "
+                    f"watermark at offset {mark} of {body.topic}-{body.partition} and an epoch "
+                    f"that began at {body.epoch_start}, while there had stored: broker {replica} "
+                    f"up to {end}{state.stored.before(place, replica, needed)}"
                 )
                 state.stored.suspects.append(
                     _Suspect(
