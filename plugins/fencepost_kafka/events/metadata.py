@@ -235,7 +235,9 @@ class PartitionCommitted(Struct, frozen=True, gc=False, kw_only=True, tag="metad
     replicas before, and then those in `removing`. `role` is as in `metadata.broker`. `eligible` are
     replicas outside the ISR that may lead: they hold every committed record, or were the last to do
     so (KIP-966). `skipped` are the states before this one that were not read: this one did not
-    replace the one that was read before.
+    replace the one that was read before. `offline` are replicas in directories that their brokers
+    have not registered, so that they cannot lead (KIP-858); a broker's registration states them
+    anew.
     """
 
     offset: int
@@ -250,11 +252,13 @@ class PartitionCommitted(Struct, frozen=True, gc=False, kw_only=True, tag="metad
     role: Literal[NodeRole, ""] = ""
     eligible: tuple[int, ...] = ()
     skipped: int = 0
+    offline: tuple[int, ...] = ()
 
     def sentence(self) -> str:
         leader = f"broker {self.leader} leads" if self.leader >= 0 else "no broker leads"
         moves = f", adding {numbers(self.adding)}" if self.adding else ""
         moves += f", removing {numbers(self.removing)}" if self.removing else ""
+        moves += f", offline {numbers(self.offline)}" if self.offline else ""
         return (
             f"committed at offset {self.offset}: {leader} {at(self)} in leader epoch "
             f"{self.leader_epoch}, "

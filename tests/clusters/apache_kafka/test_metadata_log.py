@@ -108,13 +108,47 @@ def test_a_replica_is_misplaced_in_a_directory_that_its_broker_has_not_registere
     assert tuple(one for one in bodies if isinstance(one, ReplicaMisplaced)) == found
 
 
+@pytest.mark.parametrize("changes", [REGISTERED, "BrokerRegistrationChangeRecord"])
+def test_a_replica_is_offline_while_its_broker_has_not_registered_its_directory(
+    known: Schemas, changes: str
+) -> None:
+    """A registration states anew which partitions it concerns. The broker's next record of the
+    directory, or the partition's, brings the replica back."""
+    life, metadata = list(recorded(known)), Metadata()
+
+    def at(offset: int, kind: str, **values: object) -> Sequence[tuple[int, tuple[int, ...]]]:
+        one = next(one for one in life if one.record.kind == kind)
+        record = dataclasses.replace(one.record, values={**one.record.values, **values})
+        bodies = metadata.replay(dataclasses.replace(one, offset=offset, record=record))
+        return [(one.offset, one.offline) for one in bodies if isinstance(one, PartitionCommitted)]
+
+    for broker in (1, 2):
+        at(broker, REGISTERED, BrokerId=broker, LogDirs=(HOLDERS,))
+    at(3, "TopicRecord")
+    placed = (HOLDERS, HOLDERS)
+    assert at(4, "PartitionRecord", Replicas=(1, 2), Directories=placed) == [(4, ())]
+    assert at(5, changes, BrokerId=2, LogDirs=(OTHERS,)) == [(5, (2,))]
+    assert at(6, changes, BrokerId=2, LogDirs=(OTHERS,)) == []
+    assert at(7, "PartitionChangeRecord", Replicas=None, Directories=None) == [(7, (2,))]
+    placed = (HOLDERS, OTHERS)
+    assert at(8, "PartitionChangeRecord", Replicas=None, Directories=placed) == [(8, ())]
+    assert at(9, changes, BrokerId=3, LogDirs=(OTHERS,)) == []
+    assert at(10, changes, BrokerId=1, LogDirs=(OTHERS,)) == [(10, (1,))]
+    assert at(11, changes, BrokerId=1, LogDirs=(HOLDERS, OTHERS)) == [(11, ())]
+
+
 EVERYONE = (1, 2, 3)
 
 
 def partition(
-    offset: int, leader: int, epoch: int, isr: tuple[int, ...], eligible: tuple[int, ...] = ()
+    offset: int,
+    leader: int,
+    epoch: int,
+    isr: tuple[int, ...],
+    eligible: tuple[int, ...] = (),
+    offline: tuple[int, ...] = (1,),
 ) -> PartitionCommitted:
-    """A record of orders-1."""
+    """A record of orders-1. Broker 1 has not registered the directory of its replica."""
     return PartitionCommitted(
         offset=offset,
         topic="orders",
@@ -124,6 +158,7 @@ def partition(
         isr=isr,
         replicas=EVERYONE,
         eligible=eligible,
+        offline=offline,
     )
 
 
@@ -154,7 +189,7 @@ def test_the_events_of_a_clusters_life(known: Schemas) -> None:
     assert events[25][1:] == [
         TopicCommitted(offset=25, topic="orders", topic_id=TOPIC, deleted=False)
     ]
-    assert events[27][1:] == [partition(27, 1, 0, EVERYONE)]
+    assert events[27][1:] == [partition(27, 1, 0, EVERYONE, offline=())]
     # A new leader begins an epoch, a change of the ISR alone does not.
     assert events[39][1:] == [partition(39, 2, 1, (2, 3))]
     assert events[57][1:] == [partition(57, 2, 1, EVERYONE)]

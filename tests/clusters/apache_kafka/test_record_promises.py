@@ -30,6 +30,7 @@ def partition(
     adding: tuple[int, ...] = (),
     removing: tuple[int, ...] = (),
     number: int = 0,
+    offline: tuple[int, ...] = (),
 ) -> None:
     body = PartitionCommitted(
         offset=offset,
@@ -41,6 +42,7 @@ def partition(
         replicas=replicas,
         adding=adding,
         removing=removing,
+        offline=offline,
     )
     h.add(OBSERVER, body)
 
@@ -251,6 +253,21 @@ def test_a_leadership_that_goes_to_another_than_the_next_breaks_kr_29() -> None:
 def test_a_leadership_that_goes_to_the_next_live_member_exercises_kr_29() -> None:
     for h in (fencing(to=2), fencing(to=3, isr=(1, 3)), fencing(to=3, dead=2)):
         assert verdict(h, "KR-29").verdict is Outcome.HOLDS
+
+
+@pytest.mark.parametrize(
+    ("offline", "to", "kept"), [((2,), 3, True), ((2,), 2, False), ((3,), 3, False)]
+)
+def test_a_replica_in_a_directory_that_its_broker_has_not_registered_is_passed_over_by_kr_29(
+    offline: tuple[int, ...], to: int, kept: bool
+) -> None:
+    """As of the broker's registration, which may be later than the partition's last record."""
+    h = registered()
+    partition(h, 10, OLD)
+    partition(h, 11, OLD, offline=offline)
+    partition(h, 12, (2, 3), leader=to, offline=offline)
+    fences(h, 13)
+    assert verdict(h, "KR-29").verdict is (Outcome.HOLDS if kept else Outcome.VIOLATED)
 
 
 def test_earlier_records_stopping_brokers_and_a_last_member_decide_nothing_for_kr_29() -> None:

@@ -62,6 +62,8 @@ class Metadata:
         """topic id and number -> the partition's present state."""
         self._elrs: dict[tuple[str, int], tuple[tuple[int, ...], tuple[int, ...]]] = {}
         """As above -> the eligible leader replicas, and the last known ones."""
+        self._placed: dict[tuple[str, int], Mapping[int, str]] = {}
+        """As above -> the directory of each replica; none where records name no directories."""
         self._brokers: dict[int, BrokerCommitted] = {}
         self._directories: dict[int, frozenset[str]] = {}
         """broker id -> the directories on its disks that it has registered, and that are not lost
@@ -140,7 +142,7 @@ class Metadata:
         come += _changed(self._partitions, new._partitions)
         self._topics, self._brokers = new._topics, new._brokers
         self._partitions, self._elrs = new._partitions, new._elrs
-        self._directories = new._directories
+        self._directories, self._placed = new._directories, new._placed
         return [*gone, *features, *come]
 
     def _registered(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
@@ -154,17 +156,35 @@ class Metadata:
         )
         self._brokers[broker] = body
         self._directories.pop(broker, None)
-        self._has_directories(broker, values)
         yield body
+        yield from self._has_directories(offset, broker, values)
 
-    def _has_directories(self, broker: int, values: Mapping[str, Any]) -> None:
-        """The directories of a broker, if a record of it names any."""
+    def _has_directories(
+        self, offset: int, broker: int, values: Mapping[str, Any]
+    ) -> Iterator[Struct]:
+        """The directories of a broker, if a record of it names any, and the partitions of which
+        replicas are offline by that, or no more."""
         if values.get(_LOG_DIRS):
             self._directories[broker] = frozenset(values[_LOG_DIRS])
+        for key, was in self._partitions.items():
+            if broker in self._placed[key] and self._offline(key) != was.offline:
+                body = replace(was, offset=offset, offline=self._offline(key))
+                self._partitions[key] = body
+                yield body
+
+    def _offline(self, key: tuple[str, int]) -> tuple[int, ...]:
+        """The replicas of a partition whose brokers have not registered their directory."""
+        return tuple(
+            one for one, directory in self._placed[key].items() if self._lacks(one, directory)
+        )
+
+    def _lacks(self, broker: int, directory: str) -> bool:
+        own = self._directories.get(broker)
+        return own is not None and directory not in own and directory not in _RESERVED
 
     def _registration_changed(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
         broker = values["BrokerId"]
-        self._has_directories(broker, values)
+        yield from self._has_directories(offset, broker, values)
         if values["Fenced"]:
             body = replace(self._brokers[broker], offset=offset, fenced=values["Fenced"] > 0)
             self._brokers[broker] = body
@@ -183,7 +203,7 @@ class Metadata:
     def _topic_removed(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
         topic_id = values["TopicId"]
         for key in [key for key in self._partitions if key[0] == topic_id]:
-            del self._partitions[key], self._elrs[key]
+            del self._partitions[key], self._elrs[key], self._placed[key]
         yield TopicCommitted(
             offset=offset, topic=self._topics.pop(topic_id), topic_id=topic_id, deleted=True
         )
@@ -202,6 +222,8 @@ class Metadata:
             removing=tuple(values["RemovingReplicas"]),
         )
         elrs = tuple(values.get(_ELR) or ()), tuple(values.get(_LAST_ELR) or ())
+        self._placed[topic_id, number] = {}
+        self._place((topic_id, number), body, values)
         yield self._now((topic_id, number), body, elrs)
         yield from self._misplaced(body, values)
 
@@ -226,14 +248,21 @@ class Metadata:
             adding=now("AddingReplicas", was.adding),
             removing=now("RemovingReplicas", was.removing),
         )
+        self._place(key, body, values)
         yield self._now(key, body, (now(_ELR, elrs[0]), now(_LAST_ELR, elrs[1])))
         yield from self._misplaced(body, values)
+
+    def _place(
+        self, key: tuple[str, int], body: PartitionCommitted, values: Mapping[str, Any]
+    ) -> None:
+        """Keeps the directories of a partition's replicas, if a record names them."""
+        if values.get(_DIRECTORIES):
+            self._placed[key] = dict(zip(body.replicas, values[_DIRECTORIES], strict=False))
 
     def _misplaced(self, body: PartitionCommitted, values: Mapping[str, Any]) -> Iterator[Struct]:
         """The replicas that a record moves to directories which their brokers have not."""
         for broker, directory in zip(body.replicas, values.get(_DIRECTORIES) or (), strict=False):
-            own = self._directories.get(broker)
-            if own is not None and directory not in own and directory not in _RESERVED:
+            if self._lacks(broker, directory):
                 yield ReplicaMisplaced(
                     offset=body.offset,
                     topic=body.topic,
@@ -260,7 +289,7 @@ class Metadata:
         eligible, last = elrs
         if not body.isr:
             eligible = tuple(dict.fromkeys((*eligible, *last)))
-        body = replace(body, eligible=eligible)
+        body = replace(body, eligible=eligible, offline=self._offline(key))
         self._partitions[key], self._elrs[key] = body, elrs
         return body
 

@@ -211,7 +211,8 @@ class _Moves:
         """The broker that is to lead instead of a fenced one (-1: none)."""
         for one in before.replicas:
             known = self.records.brokers.get(one)
-            if one in before.isr and one != broker and known is not None and not known.fenced:
+            able = one in before.isr and one not in before.offline and one != broker
+            if able and known is not None and not known.fenced:
                 return one
         return -1
 
