@@ -320,18 +320,28 @@ class _Attribution:
         if not marks:
             return True
         mark, *others = marks
+        found = self._fitting(finding, search, mark, names)
+        if mark.absent:
+            return not any(True for _ in found) and self._left(finding, search, others, names)
         tried: list[Names] = []
+        for both in found:
+            if both not in tried:
+                if self._left(finding, search, others, both):
+                    return True
+                tried.append(both)
+        return False
+
+    def _fitting(
+        self, finding: KnownFinding, search: _Search, mark: Mark, names: Names
+    ) -> Iterator[Names]:
+        """What is known by each event that fits a mark."""
         for one, named in self._scenes.marks.get(mark, ()):
             both = joined(names, named.names)
-            if both is None or both in tried or not search.may_be(mark, one):
+            if both is None or not search.may_be(mark, one):
                 continue
             here = not mark.there or _in_wake(finding, one) & _in_wake(finding, search.place)
-            if not here or not named.meets(search.broken):
-                continue
-            if self._left(finding, search, others, both):
-                return True
-            tried.append(both)
-        return False
+            if here and named.meets(search.broken):
+                yield both
 
     def _follows(self, finding: KnownFinding, clause: str, broken: Broken) -> bool:
         """Whether a violation is a consequence of the finding's own."""

@@ -60,7 +60,7 @@ class Mark(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `low` and `high` of the sentence name numbers, some of them are among those that the violation
     names. With `there`, the event concerns the same thing as the violation: a scope whose first
     word is the finding's `wake`. `within_ms` is how long before the violation it may be; 0: any
-    time.
+    time. With `absent`, it is the lack of such an event that the mechanism leaves.
     """
 
     kind: str
@@ -68,6 +68,7 @@ class Mark(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     by: str = ""
     there: bool = False
     within_ms: int = 0
+    absent: bool = False
 
 
 class Spread(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -134,7 +135,7 @@ class KnownFinding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     A violation is this finding only if its cause is there too: its `trigger`, and all its `marks`.
     Whatever fits only partly is new. Where anything may cause a finding, it has marks only. Raises
-    ValueError if it has neither.
+    ValueError if it has neither a trigger nor an event as its mark.
 
     The message, the trigger and the marks are about the same things: groups of one name must match
     the same text wherever they occur, such as `key` in the message and in an argument of the
@@ -162,7 +163,7 @@ class KnownFinding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     history: str
 
     def __post_init__(self) -> None:
-        if self.trigger is None and not self.marks:
+        if self.trigger is None and all(mark.absent for mark in self.marks):
             raise ValueError(f"the known finding {self.id} has no cause")
 
     @property

@@ -185,6 +185,9 @@ class _Named(NamedTuple):
 
 
 def _of_mark(finding: KnownFinding, mark: Mark) -> Iterator[tuple[str, Change]]:
+    if mark.absent:
+        yield "present", partial(_everywhere, mark)
+        return
     yield "absent", _marks(mark, lambda event, named: None)
     if mark.within_ms:
         yield (
@@ -206,6 +209,16 @@ def _of_mark(finding: KnownFinding, mark: Mark) -> Iterator[tuple[str, Change]]:
             "of another process",
             _marks(mark, lambda event, named: structs.replace(event, process=ELSEWHERE[0])),
         )
+
+
+def _everywhere(mark: Mark, events: Sequence[Event]) -> Sequence[Event]:
+    """Such an event as the mark says is absent comes beside each other event."""
+    one = next(event for event in events if _match(mark, event) is not None)
+    return [
+        beside
+        for number, event in enumerate(events)
+        for beside in (structs.replace(one, at_ns=event.at_ns, node_seq=-number - 1), event)
+    ]
 
 
 def _shared(finding: KnownFinding, mark: Mark) -> Sequence[str]:

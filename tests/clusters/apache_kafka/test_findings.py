@@ -131,7 +131,7 @@ def test_each_finding_has_a_cause_with_counter_histories(finding: KnownFinding) 
     names = [one.name for _, one in COUNTERS if one.name.startswith(f"{finding.id}: ")]
     assert any("too long ago" in name for name in names)
     for mark in finding.marks:
-        assert f"{finding.id}: {mark.kind} absent" in names
+        assert f"{finding.id}: {mark.kind} {'present' if mark.absent else 'absent'}" in names
 
 
 SENT_BACK = "JEPSEN-nonmonotonic-poll"

@@ -29,6 +29,25 @@ def test_a_finding_that_anything_may_cause_is_known_by_its_marks(
     assert (scene.broken(structs.replace(KNOWN, trigger=None, marks=marks)) == ()) is known
 
 
+@pytest.mark.parametrize(
+    ("mark_s", "known"),
+    [(None, True), (10.5, True), (11.5, False), (13.5, True)],
+    ids=["never", "earlier", "within the time", "later"],
+)
+def test_a_mark_may_be_that_an_event_is_absent(mark_s: float | None, known: bool) -> None:
+    scene = Scene()
+    scene.inject(10)
+    if mark_s is not None and mark_s < 13:
+        scene.truncate(mark_s)
+    scene.violate(scene.add(13, VICTIM, PhaseStarted(phase="heal")), "it lost 3 to 8")
+    if mark_s is not None and mark_s > 13:
+        scene.truncate(mark_s)
+    mark = Mark(kind="replica.log_truncated", within_ms=2_000, absent=True)
+    assert (scene.broken(structs.replace(KNOWN, marks=(mark,))) == ()) is known
+    with pytest.raises(ValueError, match="has no cause"):
+        structs.replace(KNOWN, trigger=None, marks=(mark,))
+
+
 def test_the_violation_itself_is_no_mark() -> None:
     scene = Scene()
     scene.inject(10)
