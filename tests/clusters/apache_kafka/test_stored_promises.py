@@ -8,7 +8,7 @@ from msgspec import structs
 from tests.clusters.apache_kafka.kraft_histories import OBSERVER, raises, verdict
 
 from fencepost import Evidence, NodeStarted, ProcessExited
-from fencepost.testing import HistoryBuilder, Outcome, judge
+from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_clusters.apache_kafka.rules.promises import CLAUSES, RULES
 from fencepost_kafka import (
     CallOutcome,
@@ -355,20 +355,32 @@ def test_a_replica_that_has_less_than_the_high_watermark_breaks_kr_15() -> None:
     assert (found.violated, found.violations[0].evidence) == (1, Evidence.PEER)
 
 
+def entering_by(had: int, ended_ms: int) -> Verdict:
+    """KR-15, if broker 2 is to enter by the fetches of a second process that ended so long ago."""
+    h = begun(1, 2)
+    stores(h, B2, end=4)
+    stores(h, DUPLICATE, end=had)
+    raises(h, B1, 5)
+    h.after(2 * SETTLED_MS)
+    h.add("harness", ProcessExited(ended=DUPLICATE, exit_code=0, signal=9, expected=True))
+    asked(h.after(ended_ms - 1), (1, 2), (1,))
+    return verdict(h, "KR-15")
+
+
 @pytest.mark.parametrize(("had", "named"), [(5, True), (4, False)])
 def test_a_second_process_by_whose_fetches_a_replica_is_to_enter_is_named(
     had: int, named: bool
 ) -> None:
-    h = begun(1, 2)
-    stores(h, B2, end=4)
-    stores(h, DUPLICATE, end=had)
-    h.add("harness", ProcessExited(ended=DUPLICATE, exit_code=0, signal=9, expected=True))
-    raises(h, B1, 5)
-    h.after(2 * SETTLED_MS)
-    asked(h, (1, 2), (1,))
-    message = verdict(h, "KR-15").violations[0].message
+    message = entering_by(had, SETTLED_MS + 1).violations[0].message
     assert "asked to take broker 2 into the ISR, with a high watermark at offset 5 of" in message
     assert message.endswith(f", and {DUPLICATE} up to 5 before it ended") is named
+
+
+@pytest.mark.parametrize(("had", "broken"), [(5, 0), (4, 1)])
+def test_a_second_process_that_ended_while_the_leader_compared_counts_for_kr_15(
+    had: int, broken: int
+) -> None:
+    assert entering_by(had, SETTLED_MS).violated == broken
 
 
 def test_a_replica_that_has_not_reached_the_leaders_epoch_breaks_kr_15() -> None:

@@ -81,9 +81,9 @@ class Stored:
     """slot -> broker id."""
     ends: dict[TopicPartition, dict[str, int]] = field(default_factory=dict)
     """partition -> slot -> the end of its log."""
-    ended: dict[TopicPartition, dict[int, tuple[str, int]]] = field(default_factory=dict)
-    """partition -> broker id -> the second process with that id that ended last, and how far it had
-    stored the partition."""
+    ended: dict[TopicPartition, dict[int, tuple[str, int, int]]] = field(default_factory=dict)
+    """partition -> broker id -> the second process with that id that ended last, how far it had
+    stored the partition, and when it ended."""
     records: dict[TopicPartition, PartitionCommitted] = field(default_factory=dict)
     deleted: set[str] = field(default_factory=set)
     """The names of topics that were ever deleted: events of two topics may have such a name."""
@@ -115,7 +115,7 @@ class Stored:
                     end = ends.pop(slot, None)
                     if end is not None:
                         known = self.ended.setdefault(place, {})
-                        known[self.ids.get(slot, -1)] = ended, end
+                        known[self.ids.get(slot, -1)] = ended, end, event.at_ns
             case TopicCommitted(deleted=True, topic=topic):
                 self.deleted.add(topic)
 
@@ -154,8 +154,14 @@ class Stored:
     def before(self, place: TopicPartition, replica: int, end: int) -> str:
         """Which second process with a broker's id had stored a partition up to that end before it
         ended, in words; empty: none had."""
-        process, had = self.ended.get(place, {}).get(replica, ("", -1))
+        process, had, _ = self.ended.get(place, {}).get(replica, ("", -1, 0))
         return f", and {process} up to {had} before it ended" if had >= end else ""
+
+    def had_since(self, place: TopicPartition, replica: int, since_ns: int) -> int:
+        """How far a second process with a broker's id that ended since then had stored a partition;
+        -1: there is none."""
+        _, had, at_ns = self.ended.get(place, {}).get(replica, ("", -1, 0))
+        return had if at_ns >= since_ns else -1
 
     def judge(self, event: Event, place: TopicPartition, end: int, did: str) -> Sequence[Finding]:
         """Whether each member of the ISR has stored a partition up to that end."""
@@ -334,7 +340,8 @@ class _Entering:
 class EntersCaughtUp:
     """KR-15. Judged when the leader asks for the larger ISR, by the log of the replica that enters.
     The high watermark is the one that the leader had a fifth of a second before, since it moves
-    while the leader compares. Exercised by each replica that enters an ISR."""
+    while the leader compares. A second process with the replica's id that has ended since then
+    counts, too, as it does while it runs. Exercised by each replica that enters an ISR."""
 
     clause: str = "KR-15"
     kinds: frozenset[type[Struct]] = STORED_KINDS | {HighWatermarkAdvanced, IsrChangeAsked}
@@ -368,7 +375,8 @@ class EntersCaughtUp:
         found: list[Finding] = []
         for replica in sorted(set(body.new_isr) - set(body.old_isr)):
             end = state.stored.end_of(place, replica)
-            if end is not None and end >= needed:
+            counted = state.stored.had_since(place, replica, event.at_ns - SETTLED_NS)
+            if end is not None and max(end, counted) >= needed:
                 found.append(Exercised(event.ref, Evidence.PEER))
             elif end is not None:
                 message = (
