@@ -47,6 +47,9 @@ READ_WITHIN_NS = 5 * SECOND
 that the observer asks may have been cut off from the others."""
 SETTLED_NS = SECOND // 5
 """A high watermark that is this old has been compared with every follower that enters the ISR."""
+_FETCH_WAITS_NS = 2 * SECOND
+"""A leader may act upon a fetch this long after the process that sent it has ended: the fetch waits
+for its turn, and a busy machine makes it wait for longer."""
 _NO_RECORD = 1 << 62
 
 STORED_KINDS: frozenset[type[Struct]] = frozenset(
@@ -340,8 +343,9 @@ class _Entering:
 class EntersCaughtUp:
     """KR-15. Judged when the leader asks for the larger ISR, by the log of the replica that enters.
     The high watermark is the one that the leader had a fifth of a second before, since it moves
-    while the leader compares. A second process with the replica's id that has ended since then
-    counts, too, as it does while it runs. Exercised by each replica that enters an ISR."""
+    while the leader compares. A second process with the replica's id counts, too, and for two
+    seconds after its end, since its fetches may come before the leader then. Exercised by each
+    replica that enters an ISR."""
 
     clause: str = "KR-15"
     kinds: frozenset[type[Struct]] = STORED_KINDS | {HighWatermarkAdvanced, IsrChangeAsked}
@@ -375,7 +379,7 @@ class EntersCaughtUp:
         found: list[Finding] = []
         for replica in sorted(set(body.new_isr) - set(body.old_isr)):
             end = state.stored.end_of(place, replica)
-            counted = state.stored.had_since(place, replica, event.at_ns - SETTLED_NS)
+            counted = state.stored.had_since(place, replica, event.at_ns - _FETCH_WAITS_NS)
             if end is not None and max(end, counted) >= needed:
                 found.append(Exercised(event.ref, Evidence.PEER))
             elif end is not None:
