@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.clusters.apache_kafka.kraft_histories import verdict
 
-from fencepost import Evidence, FaultInjected
+from fencepost import Evidence, FaultInjected, ProcessSpawned
 from fencepost.testing import HistoryBuilder, Outcome, Verdict
 from fencepost_clusters.apache_kafka.beside_segments import (
     LeaderEpochsFound,
@@ -17,7 +17,7 @@ from fencepost_clusters.apache_kafka.beside_segments import (
     leader_epochs,
     producers,
 )
-from fencepost_kafka import SegmentFound
+from fencepost_kafka import BrokerCommitted, SegmentFound
 
 SNAPSHOT = (Path(__file__).parent / "samples" / "4.3.1-producers.snapshot").read_bytes()
 """One producer, the last message of which has sequence number 66 and offset 201."""
@@ -255,6 +255,39 @@ def test_wrong_epochs_of_any_other_disk_break_kr_37(
 ) -> None:
     found = wrong_after(*faults, slot=slot)
     assert (found.violated, found.excused) == (1, 0)
+
+
+def registers(h: HistoryBuilder, broker: int, epoch: int) -> None:
+    body = BrokerCommitted(
+        offset=epoch, broker_id=broker, broker_epoch=epoch, fenced=True, incarnation=f"{epoch}"
+    )
+    h.add("clients/observer#1", body)
+
+
+@pytest.mark.parametrize(
+    ("registered", "slot", "excused"),
+    [
+        (1, "broker-1", 1),
+        (1, "broker-1-duplicate", 1),
+        (0, "broker-1", 0),
+        (2, "broker-1", 0),
+    ],
+    ids=["the first process", "the second process", "refused", "another broker"],
+)
+def test_wrong_epochs_of_a_broker_whose_id_a_second_process_has_had_are_excused(
+    registered: int, slot: str, excused: int
+) -> None:
+    h = HistoryBuilder()
+    registers(h, 1, 5)
+    registers(h, 2, 6)
+    second = ProcessSpawned(
+        started="broker-1-duplicate#1", slot="broker-1-duplicate", role="broker", node_id=1, pid=7
+    )
+    h.add("harness", second)
+    if registered:
+        registers(h, registered, 9)
+    found = verdict(epochs(stored(*BATCHES, slot=slot, h=h), *WRONG, slot=slot), "KR-37")
+    assert (found.excused, found.violated) == (excused, 1 - excused)
 
 
 def test_right_epochs_of_a_damaged_disk_exercise_kr_37() -> None:

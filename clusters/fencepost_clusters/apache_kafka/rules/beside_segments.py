@@ -7,7 +7,7 @@ that wrote one of them wrongly would truncate by it, or refuse a producer, after
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -31,6 +31,7 @@ from fencepost_clusters.apache_kafka.metadata.snapshot import METADATA_TOPIC
 from fencepost_clusters.apache_kafka.rules.keys import NOTHING, whole_run
 from fencepost_kafka import SegmentFound, StoredBatch
 from fencepost_kafka.active_faults import LOSES_DATA, second_of, slot_of
+from fencepost_kafka.judging.takeovers import TAKING, Takeovers
 
 SEQUENCES = 1 << 31
 """How many sequence numbers there are: the one after the highest is 0."""
@@ -67,6 +68,9 @@ class _Disks:
     folders: dict[Key, _Folder] = field(default_factory=dict)
     damaged: dict[str, str] = field(default_factory=dict)
     """The slots whose disks have lost the ends of logs, and the fault."""
+    takeovers: Takeovers = field(default_factory=Takeovers)
+    taken: dict[int, str] = field(default_factory=dict)
+    """The brokers whose ids a second process has had, and the process."""
 
     def strike(self, body: FaultInjected) -> None:
         """Keeps what a fault does to disks. An emptied disk gets all of each log anew, in order."""
@@ -79,6 +83,11 @@ class _Disks:
         elif body.fault in LOSES_DATA:
             for one in slots:
                 self._is(one, "" if body.fault == "wipe_disk" else body.fault_id)
+
+    def excuse(self, body: LeaderEpochsFound) -> str:
+        """Why a disk may have other leader epochs than its batches, in words; empty: it may not."""
+        fault = self.damaged.get(body.slot)
+        return f"{fault} had damaged that disk" if fault else self.taken.get(body.node_id, "")
 
     def _is(self, slot: str, damaged_by: str) -> None:
         if damaged_by:
@@ -96,29 +105,34 @@ class EpochsAreThoseOfBatches:
 
     A disk that was damaged is excused, and so is a copy of it. Its broker may lead once more in the
     epoch that it has led, with a log that ends earlier than before. That epoch begins at this end
-    then. The batches of older epochs that the broker fetches later contradict it.
+    then. The batches of older epochs that the broker fetches later contradict it. The same happens
+    to a broker whose id a second process has had: by the records, it leads where that one led.
     """
 
     clause: str = "KR-37"
-    kinds: frozenset[type[Struct]] = frozenset({SegmentFound, LeaderEpochsFound, FaultInjected})
+    kinds: frozenset[type[Struct]] = TAKING | {SegmentFound, LeaderEpochsFound, FaultInjected}
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _Disks:
         return _Disks()
 
     def step(self, state: _Disks, event: Event) -> tuple[_Disks, Sequence[Finding]]:
-        if isinstance(event.body, FaultInjected):
-            state.strike(event.body)
-        else:
-            for log in by_log(event):
-                state.folders.setdefault(log, _Folder()).take(event)
+        match event.body:
+            case FaultInjected() as body:
+                state.strike(body)
+            case SegmentFound() | LeaderEpochsFound():
+                for log in by_log(event):
+                    state.folders.setdefault(log, _Folder()).take(event)
+            case _:
+                taken = state.takeovers.take(event.body)
+                state.taken |= () if taken is None else (taken,)
         return state, NOTHING
 
     def end(self, state: _Disks, end: RunEnd) -> Sequence[Finding]:
-        return [one for folder in state.folders.values() for one in _judged(folder, state.damaged)]
+        return [one for folder in state.folders.values() for one in _judged(folder, state)]
 
 
-def _judged(folder: _Folder, damaged: Mapping[str, str]) -> Iterator[Finding]:
+def _judged(folder: _Folder, disks: _Disks) -> Iterator[Finding]:
     if folder.epochs is None:
         return
     body, ref = folder.epochs
@@ -135,9 +149,11 @@ def _judged(folder: _Folder, damaged: Mapping[str, str]) -> Iterator[Finding]:
                 f"{batch.base_offset} of {body.topic}-{body.partition}, and beside it {says} "
                 "for that offset"
             )
-            by = damaged.get(body.slot)
-            excused = f"{message}; {by} had damaged that disk"
-            yield Excused(ref, excused) if by else Violated(ref, Evidence.SELF, message)
+            excuse = disks.excuse(body)
+            if excuse:
+                yield Excused(ref, f"{message}; {excuse}")
+            else:
+                yield Violated(ref, Evidence.SELF, message)
             return
     if len({batch.leader_epoch for batch in folder.batches}) > 1:
         yield Exercised(ref, Evidence.SELF)
