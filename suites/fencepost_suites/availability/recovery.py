@@ -244,8 +244,10 @@ class RecoversInTime(Struct, frozen=True):
     def _reported(self, state: _Healing, event: Event, body: ClusterRecovered) -> None:
         if state.late:
             return  # committed metadata has shown it
-        message = f"{body.bound_ms} ms after everything healed: {'; '.join(body.missing)}"
-        because = () if state.healed is None else (state.healed,)
+        lacks, why = state.lacks()
+        missing = [*body.missing, lacks] if why else body.missing
+        message = f"{body.bound_ms} ms after everything healed: {'; '.join(missing)}"
+        because = why if state.healed is None else (state.healed, *why)
         violated = Violated(event.ref, Evidence.PEER, message, because)
         bound_ns = body.bound_ms * MS
         self._suspect(state, violated, event.at_ns - bound_ns, event.at_ns, bound_ns)
