@@ -369,6 +369,21 @@ def test_a_cluster_that_the_harness_did_not_see_recover_breaks_the_promise() -> 
     assert found.violations[0].message == "20000 ms after everything healed: broker-2 is FENCED"
 
 
+def test_a_report_of_a_partition_without_any_candidate_names_the_record_that_left_it_so() -> None:
+    story = Story()
+    for some in ((2, 3), ()):
+        story.partition(-1, (), eligible=some)
+    story.fault("pause-1", "broker-1#1")
+    story.after(1_000).heal("pause-1")
+    story.h.add(HARNESS, reported("orders-0 has no leader"))
+    (found,) = recovered(story).violations
+    assert found.message.startswith(
+        "20000 ms after everything healed: orders-0 has no leader; orders-0 has no live leader, "
+        "and none may be elected: offset "
+    )
+    assert len(found.because) == 2, "the healing, and the record"
+
+
 def test_both_words_about_one_recovery_are_one_violation() -> None:
     story = healed(IN_TIME_MS)
     story.h.add(HARNESS, reported("broker-2 is FENCED"))
