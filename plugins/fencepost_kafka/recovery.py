@@ -39,7 +39,8 @@ def superseded(view: View, layout: Layout) -> Sequence[Slot]:
 
     The second process's registration may be stored after that one has ended, so its heal may come
     too early to replace the first one. By the broker's own report, controllers refuse it; by the
-    committed records, its epoch is a former one; and by the harness, a second process has run.
+    committed records, its epoch is a former one; and by the harness, a second process has run. It
+    is fenced, in its own words or by the records: Kafka's brokers do not say so themselves.
     """
     found = []
     for slot in layout.of(Role.BROKER, spares=True):
@@ -51,7 +52,7 @@ def superseded(view: View, layout: Layout) -> Sequence[Slot]:
         if refused is None or not isinstance(refused.body, HeartbeatRefused):
             continue
         kafka, epoch = view.of(KafkaView), refused.body.broker_epoch
-        fenced = kafka.state.get(process) == "FENCED"
+        fenced = kafka.state.get(process) == "FENCED" or kafka.fenced.get(slot.node_id, False)
         if fenced and 0 <= epoch < kafka.broker_epoch.get(slot.node_id, -1):
             found.append(slot)
     return found

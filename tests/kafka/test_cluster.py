@@ -210,6 +210,14 @@ def test_a_broker_whose_id_a_second_process_took_is_superseded_once_that_has_end
     assert superseded(superseded_view(), LAYOUT) == [BROKER]
 
 
+def test_a_superseded_broker_need_not_know_that_it_is_fenced() -> None:
+    """Kafka's brokers do not say so, and the records do."""
+    view = superseded_view()
+    active(view)
+    view.of(KafkaView).fenced[2] = True
+    assert superseded(view, LAYOUT) == [BROKER]
+
+
 @pytest.mark.parametrize(
     "change",
     [
