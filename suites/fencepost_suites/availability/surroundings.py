@@ -33,6 +33,7 @@ from fencepost_kafka import (
     ControllerResigned,
     PartitionCommitted,
     ProbeCompleted,
+    QuorumLearned,
 )
 from fencepost_kafka.active_faults import ActiveFault, ActiveFaults, slot_of
 from fencepost_kafka.vocabulary import CLIENTS
@@ -40,7 +41,7 @@ from fencepost_kafka.vocabulary import CLIENTS
 SURROUNDINGS: frozenset[type[Struct]] = frozenset(
     {
         *(ProcessSpawned, ProcessExited, FaultInjected, FaultHealed, NodeStarted, ControllerBegan),
-        *(Administered, ProbeCompleted, ControllerElected, ControllerResigned),
+        *(Administered, ProbeCompleted, ControllerElected, ControllerResigned, QuorumLearned),
     }
 )
 """The events that `Surroundings.take` applies, beside the bounds."""
@@ -98,6 +99,8 @@ class Surroundings:
     """The slots whose processes were started again and do not serve yet -> since when."""
     started: set[str] = field(default_factory=set)
     """The processes of controllers that have said so. The harness may report the process later."""
+    joining: set[str] = field(default_factory=set)
+    """Those of them without which the others are no majority, until they learn the voters."""
     unrest: tuple[int, str] = (0, "")
     """When the servers that decide were disturbed last, and by what."""
     shortly_ns: int = 0
@@ -135,6 +138,8 @@ class Surroundings:
                 return self._exited(body.ended)
             case NodeStarted(role="controller"):
                 return self._started(event)
+            case QuorumLearned() if event.process in self.joining:
+                return self._joined(event)
             case Administered(operation="add_voter" | "remove_voter") as body:
                 self.doubted.update(body.targets)
                 return self._other_voters(f"a client asked to {body.operation.replace('_', ' ')}")
@@ -231,9 +236,21 @@ class Surroundings:
         if self.living.get(slot) != event.process or self.leading == event.process:
             return None
         self.starting.pop(slot, None)
-        words = f"{event.process} had started"
+        came = self._came(event, f"{event.process} had started")
+        if needed:
+            self.joining.add(event.process)
+        return came if needed else None
+
+    def _joined(self, event: Event) -> Disturbance | None:
+        """A controller that the others need has read the voters, once. It votes only then: on a
+        busy machine, Kafka's does so seconds after it has begun."""
+        self.joining.discard(event.process)
+        lives = self.living.get(slot_of(event.process)) == event.process
+        return self._came(event, f"{event.process} had learned the voters") if lives else None
+
+    def _came(self, event: Event, words: str) -> Disturbance:
         self.unrest = event.at_ns, words
-        return Disturbance(words, self._relied() | {slot}) if needed else None
+        return Disturbance(words, self._relied() | {slot_of(event.process)})
 
     def _voting(self, servers: frozenset[str]) -> frozenset[str]:
         """Those that vote. Of those in doubt, the ones that run may not, and the others may."""

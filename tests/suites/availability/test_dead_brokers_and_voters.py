@@ -8,6 +8,7 @@ from tests.suites.availability.test_dead_broker_rules import FENCED_MS, LATE_MS,
 
 from fencepost import NodeStarted
 from fencepost.testing import Outcome
+from fencepost_kafka import QuorumLearned
 
 
 def without_controller_2(*, asked: bool = True) -> Story:
@@ -97,6 +98,29 @@ def test_a_controller_that_starts_decides_nothing_where_the_others_are_no_majori
     needed = controllers == 2
     assert found.verdict is (Outcome.NOT_EXERCISED if needed else Outcome.VIOLATED)
     assert ("controller-1#2 had started" in found.reason) is needed
+
+
+@pytest.mark.parametrize(
+    ("controllers", "process", "excused"),
+    [(2, "controller-1#2", True), (3, "controller-1#2", False), (2, "controller-2#1", False)],
+    ids=["needed", "not needed", "another"],
+)
+def test_a_controller_that_starts_decides_nothing_until_it_has_learned_the_voters(
+    controllers: int, process: str, excused: bool
+) -> None:
+    story = restarted(controllers)
+    story.after(5_000).h.add(process, QuorumLearned(voters=(101, 102), endpoints=(), bootstrap=()))
+    found = fenced(fence(story.after(FENCED_MS - 1_000)))
+    assert found.verdict is (Outcome.NOT_EXERCISED if excused else Outcome.VIOLATED)
+    assert (f"{process} had learned the voters" in found.reason) is excused
+
+
+def test_a_controller_that_learns_the_voters_again_excuses_nothing() -> None:
+    story = restarted(2)
+    for _ in range(2):
+        learned = QuorumLearned(voters=(101, 102), endpoints=(), bootstrap=())
+        story.after(5_000).h.add("controller-1#2", learned)
+    assert fenced(fence(story.after(FENCED_MS - 1_000))).verdict is Outcome.VIOLATED
 
 
 def test_after_the_start_of_a_controller_the_bound_is_the_same() -> None:
