@@ -331,6 +331,9 @@ class _Claims:
     newest: dict[int, str] = field(default_factory=dict)
     leases: dict[int, tuple[str, int, Cause]] = field(default_factory=dict)
     """id -> process, end and event of the lease that ends last."""
+    beside: dict[str, frozenset[str]] = field(default_factory=dict)
+    """process -> those that had not exited when it started: it is the restart of none of them."""
+    running: set[str] = field(default_factory=set)
     exited: dict[str, Cause] = field(default_factory=dict)
     registered: set[str] = field(default_factory=set)
 
@@ -354,7 +357,10 @@ class RestartedProcessReclaimsId(Struct, frozen=True):
         match body:
             case NodeStarted(role="broker"):
                 state.newest[body.node_id] = event.process
+                state.beside[event.process] = frozenset(state.running)
+                state.running.add(event.process)
             case ProcessExited():
+                state.running.discard(body.ended)
                 state.exited[body.ended] = event.ref
             case LeaseGranted():
                 return state, self._granted(state, event, body)
@@ -365,9 +371,11 @@ class RestartedProcessReclaimsId(Struct, frozen=True):
     @staticmethod
     def _waits_for(state: _Claims, event: Event, broker: int) -> tuple[str, int, Cause] | None:
         """The lease of a dead process of this id that still runs, if this process is the newest
-        one."""
+        one, and was started after the dead one had ended."""
         lease = state.leases.get(broker)
         if lease is None or lease[0] == event.process or lease[0] not in state.exited:
+            return None
+        if lease[0] in state.beside.get(event.process, ()):
             return None
         if state.newest.get(broker) != event.process or event.process in state.registered:
             return None

@@ -7,6 +7,7 @@ from tests.suites.brokers.registration_histories import (
     CONTROLLER,
     LEASE_MS,
     NEW,
+    OLD,
     OTHER,
     bounced,
     change,
@@ -171,6 +172,17 @@ def test_a_process_that_a_newer_one_replaced_may_be_refused() -> None:
     h = HistoryBuilder()
     bounced(h)
     h.add("broker-1#3", NodeStarted(role="broker", node_id=1, incarnation="third", log_end=0))
+    refuse(h, NEW)
+    assert verdict(h, "QC-35").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_process_that_ran_beside_the_dead_one_is_not_its_restart() -> None:
+    """Two processes waited for a controller with one id, and the older one registered last."""
+    h = HistoryBuilder()
+    h.add(OLD, NodeStarted(role="broker", node_id=1, incarnation="old", log_end=0))
+    h.add(NEW, NodeStarted(role="broker", node_id=1, incarnation="new", log_end=0))
+    grant(h, OLD)
+    h.add("harness", ProcessExited(ended=OLD, exit_code=-9, signal=9, expected=True))
     refuse(h, NEW)
     assert verdict(h, "QC-35").verdict is Outcome.NOT_EXERCISED
 
