@@ -58,7 +58,7 @@ class _Quorum:
     forgotten: dict[tuple[str, int], str] = field(default_factory=dict)
     """(voter's slot, epoch) -> the fault that took the disk with that vote."""
     twice: dict[int, set[str]] = field(default_factory=dict)
-    """epoch -> the slots whose second vote was excused."""
+    """epoch -> the slots that voted again, since they had forgotten their first vote."""
     lost: dict[str, tuple[int, str]] = field(default_factory=dict)
     """slot -> the highest offset that was committed when its disk was harmed, and the fault; until
     it has that much again, by its own word."""
@@ -83,6 +83,8 @@ class _Quorum:
         """The fault by which two controllers may have been elected in an epoch, since each voter
         that they share had lost its first vote; empty if there is none."""
         both = self._of(epoch, one) & self._of(epoch, other)
+        if slot_of(one) == slot_of(other):  # its voters may give it the same vote again
+            both &= {slot_of(one)}
         if not both or not both <= self.twice.get(epoch, set()):
             return ""
         return ", ".join(sorted({self.lost.get(slot, (0, "a lost disk"))[1] for slot in both}))
@@ -179,9 +181,8 @@ class OneControllerAnEpoch(Struct, frozen=True):
                 else Violated(event.ref, Evidence.PEER, message, (known[1],))
             )
         late = any(epoch > body.epoch for epoch in state.leaders)
-        before = [offset for epoch, offset in state.highest.items() if epoch < body.epoch]
-        if before and not late:
-            # A candidate that wins late, when later leaders exist, need not have their records.
+        before = [offset for epoch, offset in state.highest.items() if late or epoch < body.epoch]
+        if before:
             top = max(before)
             _, _, process, seq = state.records[top]
             if top >= body.log_end:
@@ -192,10 +193,11 @@ class OneControllerAnEpoch(Struct, frozen=True):
                 why = state.forfeited(body.epoch, event.process, top)
                 if why:
                     found.append(Excused(event.ref, f"{message}; {why} had taken it from voters"))
-                else:
+                elif not late:
+                    # A candidate that wins late, when later leaders exist, need not have theirs.
                     cause = Cause(process, seq)
                     found.append(Violated(event.ref, Evidence.PEER, message, (cause,)))
-            elif state.leaders:
+            elif state.leaders and not late:
                 found.append(Exercised(event.ref, Evidence.PEER))
         state.leaders.setdefault(body.epoch, (event.process, event.ref))
         return found
@@ -211,13 +213,14 @@ class OneControllerAnEpoch(Struct, frozen=True):
         voter = slot_of(event.process)
         state.supporters.setdefault((epoch, candidate), set()).add(voter)
         known = state.votes.setdefault((voter, epoch), (candidate, event.ref))
-        if known[0] == candidate:
-            return NOTHING
-        message = f"{voter} voted for both {known[0]} and {candidate} in epoch {epoch}"
         fault = state.forgotten.pop((voter, epoch), "")
         if fault:
             state.votes[voter, epoch] = candidate, event.ref
             state.twice.setdefault(epoch, set()).add(voter)
+        if known[0] == candidate:
+            return NOTHING
+        message = f"{voter} voted for both {known[0]} and {candidate} in epoch {epoch}"
+        if fault:
             return (Excused(event.ref, f"{message}; {fault} had taken its first vote"),)
         return (Violated(event.ref, Evidence.SELF, message, (known[1],)),)
 

@@ -110,6 +110,33 @@ def test_two_winners_break_qc_07_if_their_votes_are_not_known() -> None:
     assert verdict(h, "QC-07").violated == 1
 
 
+def won_again(forgetful: str) -> HistoryBuilder:
+    """The third controller wins epoch 1, and others win later ones. Its next process wins epoch 1
+    again, by the same voters."""
+    h = quorum()
+    stands(h, THREE, 1)
+    votes(h, TWO, 1, 103)
+    elect(h, THREE, 1, 0)
+    elect(h, ONE, 2, 5)
+    harm(h, forgetful)
+    harm(h, TWO)
+    start(h, "controller-3#2", 3)
+    stands(h, "controller-3#2", 1)
+    votes(h, "controller-2#2", 1, 103)
+    elect(h, "controller-3#2", 1, 0)
+    return h
+
+
+def test_a_controller_that_forgot_its_epoch_may_win_it_again() -> None:
+    found = verdict(won_again(THREE), "QC-07")
+    assert (found.violated, found.excused) == (0, 1)
+    assert "controller-3#2 and controller-3#1 were both elected in epoch 1" in found.reason
+
+
+def test_a_controller_that_kept_its_disk_may_not_win_an_epoch_again() -> None:
+    assert verdict(won_again(ONE), "QC-07").violated == 1
+
+
 # ---------------------------------------------------------------------------------------- records
 
 
@@ -150,6 +177,21 @@ def test_a_record_that_an_unharmed_voter_had_is_not_excused(
     voters: tuple[str, ...], harmed: tuple[str, ...]
 ) -> None:
     assert verdict(lost(*voters, harmed=harmed), "QC-07").violated == 1
+
+
+def test_voters_that_forgot_later_epochs_may_choose_a_leader_of_an_earlier_one() -> None:
+    h = quorum()
+    elect(h, ONE, 4, 0)
+    commit(h, ONE, 7, 4)
+    for process in (TWO, THREE):
+        harm(h, process)
+    start(h, "controller-3#2", 3)
+    stands(h, "controller-3#2", 1)
+    votes(h, "controller-2#2", 1, 103)
+    elect(h, "controller-3#2", 1, 0)
+    found = verdict(h, "QC-07")
+    assert (found.violated, found.excused) == (0, 1)
+    assert "won epoch 1 with a log that ends at 0" in found.reason
 
 
 def test_a_voter_that_has_the_log_again_has_forgotten_nothing() -> None:
