@@ -138,15 +138,15 @@ class PresentTopics:
         self._excused: list[tuple[int, Excused]] = []
 
     def find(self, event: Event) -> tuple[Held, ...]:
-        """What is held for the partition of an event; none if it is of a former topic, or a word
-        about the topic, or if the partition is forfeited."""
+        """What is held for the partition of an event, and for all of them if it is a fault; none if
+        it is of a former topic, or a word about the topic, or if the partition is forfeited."""
         body: Any = event.body
         kind = type(body)
         if kind in FORFEITING:
             for (name, partition), reason in self._forfeits.take(body):
                 self._forfeit(self._of(name), partition, event, reason)
             if kind in _OF_RUN:
-                return ()
+                return self._every() if kind is FaultInjected else ()
         if kind in DELETIONS:
             topic = self._of(body.subject if kind is AdminCompleted else body.topic)
             if topic.deletes(body):
@@ -158,6 +158,10 @@ class PresentTopics:
         if body.partition in topic.forfeited:
             return ()
         return topic.parts.get(body.partition) or self._part(topic, body)
+
+    def _every(self) -> tuple[Held, ...]:
+        """What is held for all partitions: a fault may concern each of them."""
+        return tuple(part for topic in self._topics.values() for (part,) in topic.parts.values())
 
     def _of(self, name: str) -> Generations:
         topic = self._topics.get(name)

@@ -11,7 +11,9 @@ from msgspec import Struct
 from fencepost import (
     Event,
     Evidence,
+    Excused,
     Exercised,
+    FaultInjected,
     Finding,
     Handlers,
     Key,
@@ -28,11 +30,20 @@ from fencepost_kafka import (
     PartitionCommitted,
     ProduceAnswered,
 )
-from fencepost_kafka.active_faults import DUPLICATES, slot_of
+from fencepost_kafka.active_faults import DUPLICATES, LOSES_DATA, slot_of
 from fencepost_suites.common.keys import NOTHING, by_partition
 
 _CONTROLLERS = "controller-"
 """How the slots of a quorum's controllers begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Loss:
+    """What a process had stored when a fault took a part of its disk."""
+
+    process: str
+    end: int
+    fault_id: str
 
 
 @dataclass(slots=True)
@@ -54,10 +65,34 @@ class _Ends:
     """Whether controllers of a quorum say what is stored: then no broker knows it before they do.
     Over ZooKeeper a leader may store an ISR itself."""
 
+    losses: dict[str, _Loss] = field(default_factory=dict)
+    """slot -> what it may have lost, until it has that again, or a leader has heard of the next
+    process."""
+
     def reports(self, process: str, log_end: int) -> None:
         """A replica has a log up to there."""
+        slot = slot_of(process)
         self.ends[process] = log_end
-        self.slots[slot_of(process)] = process
+        self.slots[slot] = process
+        if self.losses:
+            loss = self.losses.get(slot)
+            if loss is not None and loss.process != process and log_end >= loss.end:
+                del self.losses[slot]
+
+    def loses(self, slot: str, fault_id: str) -> None:
+        """A fault takes a part of a node's disk."""
+        process = self.slots.get(slot, "")
+        if process:
+            self.losses[slot] = _Loss(process, self.ends[process], fault_id)
+
+    def lost(self, end: int) -> dict[str, _Loss]:
+        """Each process that had a log up to there on a disk which a fault has harmed since, and
+        what it lost."""
+        return {
+            self.slots[slot]: loss
+            for slot, loss in self.losses.items()
+            if loss.end >= end > self.ends[self.slots[slot]]
+        }
 
     def began(self, process: str) -> None:
         """The next process of a node is its replica, though it may lead at first, and not fetch."""
@@ -100,12 +135,20 @@ class _Ends:
         return reached + max(0, len(followers) - len(heard))
 
 
-def _lacks(followers: Mapping[str, int], end: int) -> str:
-    """The first follower whose log does not reach that offset, in words."""
+def _lacks(followers: Mapping[str, int], end: int, lost: Mapping[str, _Loss]) -> str:
+    """The first follower whose log never reached that offset, in words."""
     for process, reaches in followers.items():
-        if reaches < end:
+        if reaches < end and process not in lost:
             return f"{process}, in the ISR, had stored up to {reaches}"
     return ""
+
+
+def _excuse(state: _Ends, lost: Mapping[str, _Loss], process: str) -> str:
+    loss = lost[process]
+    return (
+        f"{process}, in the ISR, had stored up to {state.ends[process]}: {loss.fault_id} had taken "
+        f"the rest, which {loss.process} had"
+    )
 
 
 @final
@@ -114,7 +157,9 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
     leader names beside it: it may count more replicas than are stored, but none less. The leader's
     evidence is its high watermark, or the log ends it knows; the followers' is what they stored
     before: each that a leader has named, and as many as must have it, whatever a leader names.
-    Exercised by every acks=all that had to wait for a follower."""
+    Exercised by every acks=all that had to wait for a follower. What a follower had stored before a
+    fault took it from its disk counts, and is excused, until the leader hears of its next
+    process."""
 
     clause: str = "RP-04"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -126,6 +171,7 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
             FollowingStarted,
             LeadershipStarted,
             PartitionCommitted,
+            FaultInjected,
         }
     )
     keys = staticmethod(by_partition)
@@ -136,6 +182,7 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
     @property
     def handlers(self) -> Handlers:
         return {
+            FaultInjected: self._struck,
             LogAppended: self._appended,
             FollowerFetched: self._fetched,
             ProduceAnswered: self._answered,
@@ -149,6 +196,13 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
         return by_handlers(self, state, event)
 
     @staticmethod
+    def _struck(state: _Ends, event: Event, body: FaultInjected) -> Sequence[Finding]:
+        if body.receipt and body.fault in LOSES_DATA:
+            for slot in {slot_of(target) for target in body.targets}:
+                state.loses(slot, body.fault_id)
+        return NOTHING
+
+    @staticmethod
     def _appended(state: _Ends, event: Event, body: LogAppended) -> Sequence[Finding]:
         state.reports(event.process, body.log_end)
         return NOTHING
@@ -156,6 +210,10 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
     @staticmethod
     def _fetched(state: _Ends, event: Event, body: FollowerFetched) -> Sequence[Finding]:
         state.processes[body.follower] = body.client
+        if state.losses:
+            loss = state.losses.get(slot_of(body.client))
+            if loss is not None and loss.process != body.client:
+                del state.losses[slot_of(body.client)]
         return NOTHING
 
     @staticmethod
@@ -208,13 +266,17 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
         if len(isr) < 2:
             return NOTHING
         known = state.followers(isr, leader)
-        lacks = _lacks(known, end)
+        lost = state.lost(end)
+        excused = [process for process in known if process in lost]
+        lacks = _lacks(known, end, lost)
         if not lacks and stored is not None and leader >= 0:
             followers = {*stored.replicas, *isr} - {leader}
             needed = len({*isr} - {leader})
             most = state.can_have(event.process, leader, followers, end)
-            if most < needed:
+            if most + len(lost) < needed:
                 lacks = f"no more than {most} of the {needed} followers in the ISR had stored it"
+            elif most < needed:
+                excused = list(lost)
         if lacks:
             message = (
                 f"{event.process} acknowledged acks=all of {body.topic}-{body.partition} up to "
@@ -227,6 +289,8 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
                 f"offset {end} knowing its ISR {list(body.isr)} only to reach {list(body.ends)}"
             )
             return (Violated(event.ref, Evidence.SELF, message),)
+        if excused:
+            return [Excused(event.ref, _excuse(state, lost, one)) for one in excused]
         if body.duplicate:
             return NOTHING
         evidence = Evidence.PEER if len(known) == len(isr) - 1 else Evidence.SELF

@@ -17,6 +17,7 @@ from tests.suites.partition_histories import (
 )
 from tests.suites.replication.replication_histories import acknowledge, fetched, store
 
+from fencepost import FaultInjected
 from fencepost.testing import HistoryBuilder, Outcome
 
 
@@ -85,6 +86,69 @@ def test_the_next_process_of_a_follower_speaks_for_it(log_end: int, expected: Ou
         store(h, process, 0)
     follow(h, "broker-3#2", log_end=log_end, mark=0)
     assert all_say_one(h) is expected
+
+
+def bounced(
+    fault: str = "lose_power", victim: str = B3, *, named: bool = True, receipt: bool = True
+) -> HistoryBuilder:
+    """Both followers have the message. Then the next process of the third one begins without it."""
+    h = led()
+    for process in (B2, B3):
+        store(h, process, 0)
+        if named:
+            fetched(h, int(process[7]), process, 1)
+    injected = FaultInjected(
+        fault_id=f"{fault}-1", fault=fault, targets=(victim,), receipt=receipt, evidence=""
+    )
+    h.add("harness", injected)
+    follow(h, "broker-3#2", log_end=0, mark=0)
+    return h
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_disk_that_lost_what_a_follower_had_stored_is_excused(named: bool) -> None:
+    h = bounced(named=named)
+    assert all_say_one(h) is Outcome.NOT_EXERCISED
+    found = verdict(h, "RP-04")
+    assert found.excused == 1
+    assert "broker-3#2, in the ISR, had stored up to 0: lose_power-1 had taken" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("fault", "victim", "receipt"),
+    [("kill", B3, True), ("lose_power", B2, True), ("lose_power", B3, False)],
+)
+def test_a_follower_whose_disk_was_left_whole_is_not_excused(
+    fault: str, victim: str, receipt: bool
+) -> None:
+    assert all_say_one(bounced(fault, victim, receipt=receipt)) is Outcome.VIOLATED
+
+
+def test_a_lost_disk_excuses_nothing_that_was_not_on_it() -> None:
+    h = bounced()
+    store(h, B1, 1, as_leader=True)
+    store(h, B2, 1)
+    acknowledge(h, 2, ends=(2, 2, 2), mark=2)
+    assert verdict(h, "RP-04").verdict is Outcome.VIOLATED
+
+
+def test_a_leader_that_has_heard_of_the_next_process_is_not_excused() -> None:
+    h = bounced()
+    fetched(h, 3, "broker-3#2", 0)
+    assert all_say_one(h) is Outcome.VIOLATED
+
+
+def test_a_fetch_of_the_former_process_tells_a_leader_of_no_next_one() -> None:
+    h = bounced()
+    fetched(h, 3, B3, 1)
+    assert all_say_one(h) is Outcome.NOT_EXERCISED
+
+
+def test_a_follower_that_has_it_all_again_has_lost_nothing() -> None:
+    h = bounced()
+    store(h, "broker-3#2", 0)
+    follow(h, "broker-3#3", log_end=0, mark=0)
+    assert all_say_one(h) is Outcome.VIOLATED
 
 
 def test_the_log_of_the_leader_is_no_followers() -> None:
