@@ -14,9 +14,12 @@ from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.log.entry import entry
 from fencepost_clusters.reference.core.node import settings
 from fencepost_clusters.reference.core.node.effects import (
+    EXIT_UNREADABLE,
+    Append,
     Checkpoint,
     Delete,
     Effect,
+    Exit,
     Instant,
     Note,
     Recovered,
@@ -142,6 +145,22 @@ def test_a_log_that_a_replica_has_opened_is_no_stray() -> None:
     bench.adopts()
     bench.replicas.delete_unopened({NAME, STRAY})
     assert bench.out.drain() == ()
+
+
+@pytest.mark.parametrize(("epoch", "ends"), [(6, True), (7, False)])
+def test_a_leader_whose_log_is_of_later_epochs_than_its_own_ends_with_a_sentence(
+    epoch: int, ends: bool
+) -> None:
+    """The controllers lost the metadata: the broker cannot know which messages are right."""
+    later = record_batch.build([b"x"], 0, 7, 1)
+    bench = Bench(Recovered({NAME: (entry(record_batch.parse(later)),)}, {}))
+    bench.adopts(partition(epoch=epoch))
+    bench.one.append(record_batch.parse(BATCH), BATCH)
+    done = bench.out.drain()
+    assert (of(done, Append) == []) is ends
+    assert [one.code for one in of(done, Exit)] == [EXIT_UNREADABLE] * ends
+    for one in of(done, Exit):
+        assert "orders-0 has messages of leader epoch 7, but is in epoch 6 by" in one.reason
 
 
 @pytest.mark.parametrize(("checkpoint", "high_watermark"), [(0, 0), (1, 1), (9, 1)])

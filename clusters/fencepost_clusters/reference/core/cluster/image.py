@@ -23,6 +23,11 @@ BROKER_RESOURCE: Final = 4
 """Kafka's resource type of a broker; under an empty name, of all brokers."""
 
 
+class OtherHistory(Exception):
+    """A record that does not follow from those before it: controllers that lost their disks may
+    have given a node a log of two histories."""
+
+
 class Image:
     """See the module. `offset` is the next one to replay."""
 
@@ -111,7 +116,7 @@ class Image:
         return self.settings.get(topic, {}).get(name) or self.broker_settings.get(name)
 
     def replay(self, record: r.Record, offset: int) -> None:
-        """Replays the record at `offset`, which must be the next offset."""
+        """Replays the record at `offset`, which must be the next offset; raises `OtherHistory`."""
         assert offset >= self.offset, f"record {offset} replayed at {self.offset}"
         self.offset = offset + 1
         match record:
@@ -126,7 +131,7 @@ class Image:
                     self.deleting.add(record.topic_id)
             case r.PartitionRecord():
                 assert record.topic_id is not None
-                self.partitions[record.topic_id][record.partition_id] = Partition(
+                self._parts(record.topic_id, offset)[record.partition_id] = Partition(
                     topic_id=record.topic_id,
                     index=record.partition_id,
                     replicas=record.replicas,
@@ -137,7 +142,7 @@ class Image:
                     removing=record.removing_replicas,
                 )
             case r.IsrChangeRecord():
-                self._isr_change(record)
+                self._isr_change(record, offset)
             case r.ConfigRecord():
                 if record.resource_type == TOPIC_RESOURCE:
                     _set(self.settings, record.resource_name, record)
@@ -148,6 +153,7 @@ class Image:
                     _set(self.other_settings, resource, record)
             case r.DeleteTopicRecord():
                 assert record.name is not None
+                self._parts(record.name, offset)
                 name = self.names.pop(record.name)
                 del self.topics[name], self.partitions[record.name]
                 self.settings.pop(name, None)
@@ -188,10 +194,24 @@ class Image:
         if record.superseded:  # of a snapshot, which holds the past, too
             self.superseded[record.id] = frozenset(x for x in record.superseded if x is not None)
 
-    def _isr_change(self, record: r.IsrChangeRecord) -> None:
+    def _parts(self, topic_id: UUID, offset: int) -> dict[int, Partition]:
+        """The partitions of the topic that the record at an offset is about."""
+        parts = self.partitions.get(topic_id)
+        if parts is None:
+            raise OtherHistory(
+                f"the record at offset {offset} is about the unknown topic {topic_id}"
+            )
+        return parts
+
+    def _isr_change(self, record: r.IsrChangeRecord, offset: int) -> None:
         assert record.topic_id is not None
-        parts = self.partitions[record.topic_id]
-        before = parts[record.partition_id]
+        parts = self._parts(record.topic_id, offset)
+        before = parts.get(record.partition_id)
+        if before is None:
+            raise OtherHistory(
+                f"the record at offset {offset} is about the unknown partition "
+                f"{record.partition_id} of topic {record.topic_id}"
+            )
         parts[record.partition_id] = replace(
             before, isr=record.isr, leader=record.leader, leader_epoch=record.leader_epoch
         )

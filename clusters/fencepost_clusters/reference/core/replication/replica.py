@@ -13,7 +13,13 @@ from msgspec import Struct
 
 from fencepost_clusters.reference.core.log.entry import Entry, entry
 from fencepost_clusters.reference.core.log.index import LogIndex
-from fencepost_clusters.reference.core.node.effects import Append, Instant, Sync, Truncate
+from fencepost_clusters.reference.core.node.effects import (
+    EXIT_UNREADABLE,
+    Append,
+    Instant,
+    Sync,
+    Truncate,
+)
 from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
 from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
@@ -250,6 +256,13 @@ class Replica:
         return stored
 
     def _store(self, header: BatchHeader, data: bytes, stored: Entry, as_leader: bool) -> None:
+        if stored.epoch < self.log.last_epoch:
+            self._out.end(
+                f"the log of {self.topic}-{self.index} has messages of leader epoch "
+                f"{self.log.last_epoch}, but is in epoch {stored.epoch} by the committed metadata",
+                EXIT_UNREADABLE,
+            )
+            return
         expected = self.log.end
         self._out.note(
             LogAppended(

@@ -12,8 +12,10 @@ from fencepost_clusters.reference.core.cluster.client_requests import (
     refuse_fenced,
 )
 from fencepost_clusters.reference.core.cluster.forwarding import Forwarding
+from fencepost_clusters.reference.core.cluster.image import OtherHistory
 from fencepost_clusters.reference.core.node.deadlines import no_later
 from fencepost_clusters.reference.core.node.effects import (
+    EXIT_UNREADABLE,
     Answered,
     CallFailed,
     Close,
@@ -133,6 +135,13 @@ class BrokerNode:
 
     def handle(self, what: Input, now: Instant) -> tuple[Effect, ...]:
         """One step. If the input arrives after the deadline, the Tick is done first."""
+        try:
+            self._step(what, now)
+        except OtherHistory as found:
+            self._out.end(f"the metadata log cannot be read on: {found}", EXIT_UNREADABLE)
+        return self._out.drain()
+
+    def _step(self, what: Input, now: Instant) -> None:
         if now.monotonic_ns >= self._due_ns:
             self._tick(now)
         if not self._replicate(what, now):
@@ -145,7 +154,6 @@ class BrokerNode:
             self._finish_step(now)
         if self.lifecycle.granted_shutdown:
             self._stop()
-        return self._out.drain()
 
     def _replicate(self, what: Input, now: Instant) -> bool:
         """Handles an input that concerns messages alone; False if it is another one.

@@ -17,9 +17,10 @@ from msgspec import Struct
 from fencepost import Cause, NodeStarted, NodeStopped
 from fencepost_clusters.reference.core.cluster import reassigning, topics
 from fencepost_clusters.reference.core.cluster.decisions import DecisionContext
-from fencepost_clusters.reference.core.cluster.image import Image
+from fencepost_clusters.reference.core.cluster.image import Image, OtherHistory
 from fencepost_clusters.reference.core.node.deadlines import earlier
 from fencepost_clusters.reference.core.node.effects import (
+    EXIT_UNREADABLE,
     Answered,
     CallFailed,
     Close,
@@ -129,6 +130,13 @@ class ControllerNode:
 
     def handle(self, what: Input, now: Instant) -> tuple[Effect, ...]:
         """One step. If the input arrives after the deadline, the Tick is done first."""
+        try:
+            self._step(what, now)
+        except OtherHistory as found:
+            self._out.end(f"the metadata log cannot be read on: {found}", EXIT_UNREADABLE)
+        return self._out.drain()
+
+    def _step(self, what: Input, now: Instant) -> None:
         self.raft.tick(now)
         self._follow_leadership(now)
         self._expire(now)
@@ -165,7 +173,6 @@ class ControllerNode:
         self._snapshot(now)
         if not ends:  # NodeStopped is its last event
             self.metrics.observe(self.raft, self.committed, self.snapshots.last_offset, now)
-        return self._out.drain()
 
     def deadline_ns(self) -> int | None:
         """The monotonic time of the next Tick."""

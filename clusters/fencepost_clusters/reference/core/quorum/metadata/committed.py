@@ -52,7 +52,7 @@ class Committed:
         `replayed` is called after each record. If the log was cut below the replayed offset, a
         leader lacked committed records: the image is built again from the remaining log. If the log
         starts past that offset, a leader's snapshot replaced it: `was_replaced` is then true until
-        the next call.
+        the next call. Raises `OtherHistory`.
         """
         before = self.applied
         self.was_replaced = log.snapshot is not None and log.start > before
@@ -91,7 +91,7 @@ class Committed:
     def _remember_name(self, record: r.Record, at: int) -> None:
         """A deleted topic's name is known only before its record is replayed."""
         if isinstance(record, r.DeleteTopicRecord) and record.name is not None:
-            self._deleted_name = self.image.names[record.name]
+            self._deleted_name = self.image.names.get(record.name, "")
 
     def _note_record(self, record: r.Record, at: int, epoch: int, version: int) -> None:
         kind = type(record).__name__.removesuffix("Record")
