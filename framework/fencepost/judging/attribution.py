@@ -162,7 +162,8 @@ def attributed(
         for broken in verdict.violations:
             attribution.note(clause, broken)
     attribution.spread()
-    return Judgement({c: _marked(v, c, attribution) for c, v in judgement.verdicts.items()})
+    marked = {c: _marked(v, c, attribution) for c, v in judgement.verdicts.items()}
+    return replace(judgement, verdicts=marked)
 
 
 def _scenes(

@@ -13,7 +13,7 @@ import hashlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -34,7 +34,14 @@ from fencepost.judging.explanation import explained
 from fencepost.judging.judge import OnFinding, judge
 from fencepost.judging.known_findings import KnownFinding, bearing_on
 from fencepost.judging.rules import Clause, Rule
-from fencepost.judging.verdicts import Judgement, Outcome, Verdict, read_verdicts, write_verdicts
+from fencepost.judging.verdicts import (
+    Forfeited,
+    Judgement,
+    Outcome,
+    Verdict,
+    read_verdicts,
+    write_verdicts,
+)
 from fencepost.model.errors import UsageError, no_such
 
 _BLOCK = 1 << 20
@@ -164,6 +171,7 @@ class Judged(Struct, frozen=True):
     rules: str
     end: RunEnd
     columns: Mapping[str, str] = {}
+    forfeited: Forfeited | None = None
 
 
 @final
@@ -211,14 +219,15 @@ def judged_run(folder: RunFolder, promises: Promises, *, keep: bool = True) -> J
             found=columns.finding,
         )
         if judgement.of(Outcome.VIOLATED):
-            judgement = Judgement(explained(judgement.verdicts, merge.read(folder, codec)))
+            verdicts = explained(judgement.verdicts, merge.read(folder, codec))
+            judgement = replace(judgement, verdicts=verdicts)
             known = bearing_on(promises.known_findings, info.system, info.versions)
             judgement = attributed(judgement, known, merge.read(folder, codec))
         if not keep:
             return JudgedRun(judgement, reading.end, {})
         digests = columns.close(judgement.verdicts, reading.end.ended_at_ns)
     write_verdicts(folder.path / "verdicts.json", judgement.verdicts)
-    judged = Judged(*mark, reading.end, digests)
+    judged = Judged(*mark, reading.end, digests, judgement.forfeited)
     write_whole(folder.path / "judged.json", msgspec.json.format(msgspec.json.encode(judged)))
     return JudgedRun(judgement, reading.end, digests)
 
@@ -240,6 +249,6 @@ def _recorded(folder: RunFolder, mark: tuple[str, str]) -> JudgedRun | None:
         if not mark[1] or (judged.history, judged.rules) != mark:
             return None
         verdicts = read_verdicts(folder.path / "verdicts.json")
-        return JudgedRun(Judgement(verdicts), judged.end, judged.columns)
+        return JudgedRun(Judgement(verdicts, judged.forfeited), judged.end, judged.columns)
     except (OSError, msgspec.DecodeError, UsageError):
         return None

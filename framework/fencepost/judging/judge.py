@@ -12,7 +12,14 @@ from typing import Any, Final, final
 
 from msgspec import Struct
 
-from fencepost.events import Event, FaultInjected, FaultTookEffect, kind_name
+from fencepost.events import (
+    Event,
+    FaultInjected,
+    FaultTookEffect,
+    NodeStopped,
+    ProcessExited,
+    kind_name,
+)
 from fencepost.history.run_end import RunEnd
 from fencepost.judging.rules import (
     Clause,
@@ -29,6 +36,7 @@ from fencepost.judging.rules import (
 from fencepost.judging.states import Forfeiture, Held, Keeper
 from fencepost.judging.verdicts import (
     AT_END,
+    Forfeited,
     Judgement,
     Tally,
     conclude,
@@ -200,6 +208,9 @@ class Judge:
         self._watched = _watched(self._rules)
         self._forfeited: tuple[Event, str] | None = None
         """The event from which on nothing is judged, and why."""
+        self._stopped: set[str] = set()
+        self._ended: list[str] = []
+        """The processes that said after it that they end, and those that did, unexpectedly."""
         self._excused: dict[str, _Rule] = {}
         """The clauses that were judged until then, each with a rule of it."""
         self._groups = _grouped(self._rules)
@@ -250,8 +261,8 @@ class Judge:
                 self._receive(body)
             position += 1
         self._position = position
-        for _ in coming:  # what passes the events on has to see them all
-            pass
+        for event in coming:  # what passes the events on has to see them all
+            self._pass_by(event)
 
     def _forfeits(self, event: Event) -> bool:
         """Whether nothing is promised from an event on."""
@@ -262,9 +273,17 @@ class Judge:
                 self._crashed([rule], error, event)
                 continue
             if reason:
-                self._forfeited = event, f"not judged from then on: {reason}"
+                self._forfeited = event, reason
                 return True
         return False
+
+    def _pass_by(self, event: Event) -> None:
+        """An event from which on nothing is promised: only the ends of processes count."""
+        body = event.body
+        if isinstance(body, NodeStopped):
+            self._stopped.add(event.process)
+        elif isinstance(body, ProcessExited) and body.ended in self._stopped and not body.expected:
+            self._ended.append(body.ended)
 
     def _receive(self, body: Struct) -> None:
         """Notes a fault without a receipt, or its receipt."""
@@ -309,10 +328,15 @@ class Judge:
                 for number, one in enumerate(group.rules):
                     for held in sorted(several, key=lambda held: held.began[number]):
                         self._end(one, held.states[number], ends[id(one)])
+        forfeited: Forfeited | None = None
         if self._forfeited is not None:  # what waited for an event is excused, and not undecided
             event, reason = self._forfeited
+            forfeited = Forfeited(reason, tuple(self._ended))
+            message = f"not judged from then on: {reason}"
             for one in self._excused.values():
-                self._add(one, (Excused(event.ref, reason),), AT_END, until.ended_at_ns)
+                self._add(one, (Excused(event.ref, message),), AT_END, until.ended_at_ns)
+            if not end.damage and not end.gaps:  # it was cut short only after that
+                end = replace(end, complete=True)
         tallies: dict[str, Tally] = {}
         for one in self._rules:
             seen = ends[id(one)]
@@ -325,6 +349,7 @@ class Judge:
             tallies=tallies,
             end=end,
             missed=tuple(self._missed.values()),
+            forfeited=forfeited,
         )
 
     def _end(self, one: _Rule, state: Any, end: RunEnd) -> None:

@@ -143,11 +143,21 @@ def _place(kept: tuple[int, Broken]) -> tuple[int, str, int, str]:
     return position, broken.at.process, broken.at.seq, broken.message
 
 
+class Forfeited(Struct, frozen=True):
+    """From an event on, a run was promised nothing any more: the reason, and the nodes that ended
+    themselves after it and said why, in the order of their ends."""
+
+    reason: str
+    ended: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The verdicts of one run, by clause, in the order of their ids."""
+    """The verdicts of one run, by clause, in the order of their ids; and whether it was
+    forfeited."""
 
     verdicts: Mapping[str, Verdict]
+    forfeited: Forfeited | None = None
 
     def of(self, outcome: Outcome) -> tuple[str, ...]:
         """The clauses with that outcome."""
@@ -217,6 +227,7 @@ def conclude(
     tallies: Mapping[str, Tally],
     end: RunEnd,
     missed: Sequence[str],
+    forfeited: Forfeited | None = None,
 ) -> Judgement:
     """The verdict of every judged clause; a clause without a tally had no event."""
     verdicts: dict[str, Verdict] = {}
@@ -229,7 +240,7 @@ def conclude(
         else:
             why = clause.unbound(plane) if clause.applies_on(plane) else ""
             verdicts[clause_id] = Verdict(Outcome.NOT_APPLICABLE, 0, None, clause.says, why)
-    return Judgement(verdicts)
+    return Judgement(verdicts, forfeited)
 
 
 # ------------------------------------------------------------------------------------------ a file

@@ -129,17 +129,15 @@ def _conducted(
 ) -> Conducted:
     try:
         with Run.start(spec, plugins, folder) as run:
-            trouble = ""
+            trouble: FencepostError | Violation | None = None
             try:
                 strike(run)
             except (FencepostError, Violation) as went_wrong:
-                trouble = str(went_wrong)
+                trouble = went_wrong
             result = run.finish()
-            if result.recovered is not None and not result.recovered.recovered:
-                trouble = f"not recovered: {'; '.join(result.recovered.missing)}"
             failed = (e.body for e in run.runtime.events() if isinstance(e.body, ClientFailed))
             lost = tuple(body.error for body in failed if body.fatal)
-            why = trouble or str(result.trouble or "")
+            why = result.what_went_wrong(trouble)
             return Conducted(folder, result, why, lost, run.faults.met())
     except FencepostError as not_started:
         return Conducted(folder, None, str(not_started))

@@ -197,11 +197,11 @@ class RunResult:
         """
         if self.judgement.broken:
             raise Violation(explain_violations(self.judgement.verdicts))
-        if self.trouble is not None:
+        if self.trouble is not None and not self._is_excused(self.trouble):
             raise self.trouble
         if self.end.doubtful_from_ns < NEVER_NS:
             self._check_evidence()
-        if self.recovered is not None and not self.recovered.recovered:
+        if self.recovered is not None and self._is_stuck():
             raise Violation(
                 f"the cluster had not recovered {self.recovered.bound_ms} ms after everything "
                 f"healed: {'; '.join(self.recovered.missing)}"
@@ -209,6 +209,25 @@ class RunResult:
         self._check_evidence()
         for clause in marked:
             self._check_marked(clause)
+
+    def what_went_wrong(self, before: FencepostError | Violation | None = None) -> str:
+        """The failure that is not a violation, in one sentence; empty if there is none. `before` is
+        an error from before the end of the run. Once a run was forfeited, no node need run on, and
+        the cluster need not recover; but a node that ends without a word has crashed."""
+        if self.recovered is not None and self._is_stuck():
+            return f"not recovered: {'; '.join(self.recovered.missing)}"
+        trouble = before or self.trouble
+        return "" if trouble is None or self._is_excused(trouble) else str(trouble)
+
+    def _is_stuck(self) -> bool:
+        recovered = self.recovered is None or self.recovered.recovered
+        return not recovered and self.judgement.forfeited is None
+
+    def _is_excused(self, trouble: FencepostError | Violation) -> bool:
+        """Whether it is the end of a node that was promised nothing any more."""
+        forfeited = self.judgement.forfeited
+        ended = forfeited is not None and bool(forfeited.ended)
+        return ended and isinstance(trouble, EnvironmentFailed)
 
     def _check_evidence(self) -> None:
         if not self.end.complete:

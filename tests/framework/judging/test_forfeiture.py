@@ -16,12 +16,14 @@ from fencepost import (
     Finding,
     Forfeiture,
     Key,
+    NodeStopped,
+    ProcessExited,
     RunEnd,
     Undecided,
     Violated,
 )
 from fencepost.judging.judge import Judge
-from fencepost.judging.verdicts import Verdict
+from fencepost.judging.verdicts import Forfeited, Judgement, Verdict
 from fencepost.testing import HistoryBuilder, Outcome
 
 END = RunEnd(complete=True, ended_at_ns=9)
@@ -115,6 +117,55 @@ def test_the_run_ends_for_rules_where_all_was_lost() -> None:
     judging.take(several)
     judging.end(END)
     assert rule.ends == [replace(END, complete=False, ended_at_ns=several[1].at_ns)]
+
+
+CUT_SHORT = RunEnd(complete=False, ended_at_ns=9)
+
+
+def judgement(*bodies: Struct, end: RunEnd = CUT_SHORT) -> Judgement:
+    h = HistoryBuilder()
+    for body in bodies:
+        h.add("broker-1#1", body)
+    judging = Judge([Waits(), Waits("X-2", Lost)], CLAUSES, "quorum")
+    judging.take(h.events())
+    return judging.end(end)
+
+
+def exited(process: str = "broker-1#1", *, expected: bool = False) -> ProcessExited:
+    return ProcessExited(ended=process, exit_code=4, signal=0, expected=expected)
+
+
+def test_a_run_that_is_cut_short_after_all_was_lost_is_decided() -> None:
+    found = judgement(Said("kept"), Said("lost"), NodeStopped(reason="x"), exited())
+    assert [one.verdict for one in found.verdicts.values()] == [Outcome.HOLDS] * 2
+    assert found.forfeited == Forfeited("its disks were lost", ("broker-1#1",))
+
+
+@pytest.mark.parametrize(
+    "end", [replace(CUT_SHORT, damage=("a line is torn",)), replace(CUT_SHORT, gaps=(("k", "x"),))]
+)
+def test_a_damaged_history_decides_nothing_though_all_was_lost(end: RunEnd) -> None:
+    found = judgement(Said("kept"), Said("lost"), end=end)
+    assert [one.verdict for one in found.verdicts.values()] == [Outcome.UNKNOWN] * 2
+
+
+@pytest.mark.parametrize(
+    "bodies",
+    [
+        (Said("lost"), exited()),  # it crashed
+        (Said("lost"), NodeStopped(reason="x"), exited(expected=True)),
+        (Said("lost"), NodeStopped(reason="x"), exited("broker-2#1")),
+        (NodeStopped(reason="x"), exited(), Said("lost")),
+    ],
+)
+def test_only_a_node_that_says_why_it_ends_once_all_was_lost_is_excused(
+    bodies: tuple[Struct, ...],
+) -> None:
+    assert judgement(*bodies).forfeited == Forfeited("its disks were lost")
+
+
+def test_a_run_of_which_nothing_was_lost_is_not_forfeited() -> None:
+    assert judgement(Said("kept"), NodeStopped(reason="x"), exited()).forfeited is None
 
 
 def test_a_clause_of_which_nothing_was_judged_has_no_excuse() -> None:

@@ -23,7 +23,7 @@ from fencepost import (
     two_way,
 )
 from fencepost.history.run_folder import RunFolder
-from fencepost.judging.verdicts import Broken, Judgement, Outcome, Verdict
+from fencepost.judging.verdicts import Broken, Forfeited, Judgement, Outcome, Verdict
 from fencepost.model.clock import MS
 from fencepost.model.machine import check_platform
 from fencepost.model.runtime import let_pass_until
@@ -114,6 +114,32 @@ def test_trouble_comes_as_it_is() -> None:
     with pytest.raises(EnvironmentFailed) as caught:
         replace(GOOD, trouble=trouble, end=RunEnd(False, 0)).check()
     assert caught.value is trouble
+
+
+STUCK = ClusterRecovered(recovered=False, took_ms=100, bound_ms=100, missing=("no controller",))
+LOST = Judgement(VERDICTS, Forfeited("its disks were lost"))
+ENDED = Judgement(VERDICTS, Forfeited("its disks were lost", ("broker-3#1",)))
+
+
+def test_a_cluster_that_lost_what_it_stands_on_need_not_recover() -> None:
+    result = replace(GOOD, recovered=STUCK, judgement=LOST)
+    result.check()
+    assert result.what_went_wrong() == ""
+    stuck = replace(GOOD, recovered=STUCK)
+    assert stuck.what_went_wrong() == "not recovered: no controller"
+
+
+def test_a_node_that_ends_itself_once_all_is_lost_is_no_trouble() -> None:
+    dead = EnvironmentFailed("broker-3 died")
+    result = replace(GOOD, trouble=dead, judgement=ENDED)
+    result.check()
+    assert result.what_went_wrong(dead) == ""
+    crashed = replace(GOOD, trouble=dead, judgement=LOST)
+    assert crashed.what_went_wrong() == crashed.what_went_wrong(dead) == "broker-3 died"
+    with pytest.raises(EnvironmentFailed):
+        crashed.check()
+    other = UsageError("no such broker")
+    assert replace(GOOD, judgement=ENDED).what_went_wrong(other) == "no such broker"
 
 
 def test_a_cluster_that_did_not_recover_breaks_a_promise() -> None:

@@ -14,7 +14,6 @@ from quorum_bench import (
     ME,
     ROW,
     TERM,
-    TOPIC,
     QuorumBroker,
     QuorumController,
     calls,
@@ -117,41 +116,6 @@ def test_a_snapshot_whose_parts_do_not_add_up_is_not_installed() -> None:
     controller.node.passes(0)
     assert isinstance(controller.node.called("metadata").message, m.FetchRequest)
     assert controller.core.log.end == 0
-
-
-@pytest.mark.parametrize(
-    "record",
-    [
-        r.IsrChangeRecord(topic_id=TOPIC, partition_id=0, isr=(1,), leader=1, leader_epoch=1),
-        r.PartitionRecord(topic_id=TOPIC, partition_id=0, replicas=(1,), isr=(1,)),
-        r.DeleteTopicRecord(name=TOPIC),
-    ],
-)
-def test_a_node_that_replays_a_record_about_an_unknown_partition_ends_with_a_sentence(
-    record: r.Record,
-) -> None:
-    """Controllers that lost their disks give their followers logs that belong to two histories."""
-    broker = QuorumBroker()
-    broker.commits(ROW)
-    done = broker.commits(record)
-    (end,) = [one for one in done if isinstance(one, e.Exit)]
-    assert end.code == e.EXIT_UNREADABLE
-    assert "the metadata log cannot be read on: the record at offset 1" in end.reason
-    assert str(TOPIC) in end.reason
-
-
-def test_a_controller_that_is_elected_with_the_log_of_two_histories_ends_with_a_sentence() -> None:
-    """The record is not committed: it is replayed only as the term begins."""
-    controller = QuorumController()
-    foreign = r.IsrChangeRecord(topic_id=TOPIC, partition_id=0, isr=(1,), leader=1, leader_epoch=1)
-    controller.follows(102, EPOCH, record_batch.build([r.encode(foreign)], 0, EPOCH, 1))
-    before = len(controller.node.effects)
-    controller.stands()
-    controller.node.answers(
-        "quorum", messages.vote_answer(None, controller.core.raft.epoch, granted=True)
-    )
-    (end,) = [one for one in controller.node.effects[before:] if isinstance(one, e.Exit)]
-    assert "unknown topic" in end.reason
 
 
 SLICES = {"metadata_snapshot_interval_records": "10", "metadata_snapshot_slice_records": "1"}
