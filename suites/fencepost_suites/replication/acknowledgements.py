@@ -82,16 +82,17 @@ class _Ends:
     def loses(self, slot: str, fault_id: str) -> None:
         """A fault takes a part of a node's disk."""
         process = self.slots.get(slot, "")
-        if process:
+        known = self.losses.get(slot)
+        if process and (known is None or self.ends[process] >= known.end):
             self.losses[slot] = _Loss(process, self.ends[process], fault_id)
 
-    def lost(self, end: int) -> dict[str, _Loss]:
-        """Each process that had a log up to there on a disk which a fault has harmed since, and
-        what it lost."""
+    def lost(self, leader: str, end: int) -> dict[str, _Loss]:
+        """Each process but the leader that had a log up to there on a disk which a fault has harmed
+        since, and what it lost."""
         return {
             self.slots[slot]: loss
             for slot, loss in self.losses.items()
-            if loss.end >= end > self.ends[self.slots[slot]]
+            if loss.end >= end > self.ends[self.slots[slot]] and slot != slot_of(leader)
         }
 
     def began(self, process: str) -> None:
@@ -266,7 +267,7 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
         if len(isr) < 2:
             return NOTHING
         known = state.followers(isr, leader)
-        lost = state.lost(end)
+        lost = state.lost(event.process, end)
         excused = [process for process in known if process in lost]
         lacks = _lacks(known, end, lost)
         if not lacks and stored is not None and leader >= 0:

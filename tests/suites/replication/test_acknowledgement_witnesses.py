@@ -97,12 +97,16 @@ def bounced(
         store(h, process, 0)
         if named:
             fetched(h, int(process[7]), process, 1)
+    strike(h, fault, victim, receipt=receipt)
+    follow(h, "broker-3#2", log_end=0, mark=0)
+    return h
+
+
+def strike(h: HistoryBuilder, fault: str, victim: str, *, receipt: bool = True) -> None:
     injected = FaultInjected(
         fault_id=f"{fault}-1", fault=fault, targets=(victim,), receipt=receipt, evidence=""
     )
     h.add("harness", injected)
-    follow(h, "broker-3#2", log_end=0, mark=0)
-    return h
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -130,6 +134,22 @@ def test_a_lost_disk_excuses_nothing_that_was_not_on_it() -> None:
     store(h, B2, 1)
     acknowledge(h, 2, ends=(2, 2, 2), mark=2)
     assert verdict(h, "RP-04").verdict is Outcome.VIOLATED
+
+
+def test_a_disk_that_is_struck_twice_has_lost_what_it_had_at_first() -> None:
+    h = bounced()
+    strike(h, "wipe_disk", "broker-3#2")
+    follow(h, "broker-3#3", log_end=0, mark=0)
+    assert all_say_one(h) is Outcome.NOT_EXERCISED
+    assert "broker-3#3, in the ISR, had stored up to 0" in verdict(h, "RP-04").reason
+
+
+def test_the_lost_disk_of_the_leader_excuses_no_follower() -> None:
+    h = led()
+    store(h, B2, 0)
+    strike(h, "lose_power", B1)
+    follow(h, "broker-1#2", log_end=0, mark=0)
+    assert all_say_one(h) is Outcome.VIOLATED
 
 
 def test_a_leader_that_has_heard_of_the_next_process_is_not_excused() -> None:
