@@ -154,4 +154,4 @@ def test_a_search_on_compiled_modules_finds_a_defect_and_accuses_no_healthy_run(
     words = ("--only", DEFECT, "--clean", "1", "--json", "--out", str(tmp_path))
     found = json.loads(ran("./dev", "compiled", "fencepost", "defects", *SIMULATED, *words))
     assert [(one["name"], one["found"]) for one in found["defects"]] == [(DEFECT, True)]
-    assert found["clean"] == {"seeds": 1, "false_alarms": []}
+    assert found["clean"] == {"seeds": 1, "false_alarms": [], "forfeited": []}

@@ -96,10 +96,11 @@ class FalseAlarm(msgspec.Struct, frozen=True):
 @dataclass(frozen=True, slots=True)
 class Clean:
     """The result of a random schedule on a healthy system; `not_ready` says why its cluster did not
-    get ready, and is empty if it did."""
+    get ready, and is empty if it did. `forfeited` says why the run was not judged to its end."""
 
     not_ready: str
     alarms: tuple[FalseAlarm, ...]
+    forfeited: str = ""
 
 
 @final
@@ -112,6 +113,8 @@ class Results:
     """Defects that this runtime cannot show -> why; they were not searched for."""
     clean_seeds: int = 0
     false_alarms: list[FalseAlarm] = field(default_factory=list)
+    forfeited: dict[int, str] = field(default_factory=dict)
+    """Healthy seed -> why its run was not judged to its end."""
     not_ready: list[str] = field(default_factory=list)
     """Why healthy clusters did not get ready, one sentence each."""
 
@@ -137,6 +140,12 @@ class Results:
         yield f"{len(self.false_alarms)} false alarms over {self.clean_seeds} seeds"
         for alarm in self.false_alarms:
             yield f"  seed {alarm.seed}, {alarm.clause}: {alarm.message} ({alarm.run})"
+        if self.forfeited:
+            first = min(self.forfeited)
+            yield (
+                f"{len(self.forfeited)} of these seeds were not judged to the end of their runs; "
+                f"seed {first}: {self.forfeited[first]}"
+            )
 
     def as_json(self) -> Mapping[str, object]:
         """The object that `fencepost defects --json` prints."""
@@ -144,7 +153,13 @@ class Results:
         return {
             "defects": [search.as_json() for search in self.searches],
             "unseen": [{"name": name, "reason": why} for name, why in self.unseen.items()],
-            "clean": {"seeds": self.clean_seeds, "false_alarms": alarms},
+            "clean": {
+                "seeds": self.clean_seeds,
+                "false_alarms": alarms,
+                "forfeited": [
+                    {"seed": seed, "reason": why} for seed, why in sorted(self.forfeited.items())
+                ],
+            },
         }
 
 
@@ -206,7 +221,10 @@ class Searcher:
             alarms.append(FalseAlarm(seed, "recovery", conducted.trouble, str(folder.path)))
         if not alarms:
             shutil.rmtree(folder.path)
-        return Clean(conducted.trouble if conducted.result is None else "", tuple(alarms))
+        if conducted.result is None:
+            return Clean(conducted.trouble, tuple(alarms))
+        forfeited = conducted.result.judgement.forfeited
+        return Clean("", tuple(alarms), "" if forfeited is None else forfeited.reason)
 
     # ---------------------------------------------------------------------------------- workings
 
@@ -287,8 +305,10 @@ def search_all(searcher: Searcher, only: Collection[str] = (), jobs: int = 1) ->
 def search_clean(searcher: Searcher, results: Results, jobs: int = 1) -> None:
     """Searches for false alarms only."""
     seeds = range(1, searcher.budget.clean_seeds + 1)
-    for _, clean in done(searcher.clean, seeds, jobs):
+    for place, clean in done(searcher.clean, seeds, jobs):
         results.clean_seeds += 1
+        if clean.forfeited:
+            results.forfeited[seeds[place]] = clean.forfeited
         if clean.not_ready:
             results.not_ready.append(clean.not_ready)
         searcher.report(f"healthy seed {results.clean_seeds} of {len(seeds)}")

@@ -69,6 +69,8 @@ class SoakRun(Struct, frozen=True, kw_only=True):
     """Whether the cluster got ready at all; if not, `trouble` says why."""
     met: Counts = {}
     """Which operations met their victims in which states: operation -> state -> how often."""
+    forfeited: str = ""
+    """Why the run was not judged to its end; empty if it was."""
 
     @property
     def clean(self) -> bool:
@@ -193,7 +195,7 @@ def _result_of(conducted: Conducted, seed: int) -> SoakRun:
             started=False,
             met=conducted.met,
         )
-    verdicts = result.judgement.verdicts
+    verdicts, forfeited = result.judgement.verdicts, result.judgement.forfeited
     return SoakRun(
         seed=seed,
         run=str(conducted.folder.path),
@@ -206,6 +208,7 @@ def _result_of(conducted: Conducted, seed: int) -> SoakRun:
         lost=conducted.lost,
         stalled=result.end.stalled_in_words,
         met=conducted.met,
+        forfeited="" if forfeited is None else forfeited.reason,
     )
 
 
@@ -230,6 +233,7 @@ def _sentence(run: SoakRun) -> str:
     found += run.lost
     found += [run.trouble] if run.trouble else []
     found = found or ["clean"]
+    found += [f"not judged to its end: {run.forfeited}"] if run.forfeited else []
     found += [run.stalled] if run.stalled else []
     what = f"seed {run.seed}, {run.faults} faults"
     return f"{what}: {'; '.join(found)}"

@@ -54,6 +54,13 @@ def test_a_run_that_is_not_clean_says_why_and_where_it_is() -> None:
     ]
 
 
+def test_a_run_that_was_not_judged_to_its_end_says_so() -> None:
+    run = replace(run_of(7, 3), forfeited="its disks were lost")
+    assert run.clean
+    sentence = "seed 7, 3 faults: clean; not judged to its end: its disks were lost"
+    assert soaks._sentence(run) == sentence
+
+
 def test_what_a_soak_found_is_printed_though_a_later_run_crashes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -83,7 +83,8 @@ def test_a_healthy_cluster_is_blamed_for_nothing(
 ) -> None:
     results = Results()
     search_clean(searcher(plugins, tmp_path, system, CLEAN_SEEDS), results)
-    assert results.as_json()["clean"] == {"seeds": CLEAN_SEEDS, "false_alarms": []}
+    clean = {"seeds": CLEAN_SEEDS, "false_alarms": [], "forfeited": []}
+    assert results.as_json()["clean"] == clean
 
 
 def test_a_search_in_which_no_cluster_got_ready_reports_why() -> None:
@@ -101,12 +102,22 @@ def test_a_search_in_which_no_cluster_got_ready_reports_why() -> None:
 def test_what_was_not_found_and_each_false_alarm_is_printed() -> None:
     found = Search(DEFECTS[1], reported_by=DEFECTS[1].breaks)
     alarm = FalseAlarm(7, "QC-21", "broker 2 was given broker epoch 4", "run-7")
-    assert list(Results([Search(DEFECTS[0]), found], {}, 2, [alarm]).lines()) == [
+    results = Results([Search(DEFECTS[0]), found], {}, 2, [alarm])
+    printed = [
         "1 of 2 defects found by a clause they break",
         f"  not found: {DEFECTS[0].name}",
         "1 false alarms over 2 seeds",
         "  seed 7, QC-21: broker 2 was given broker epoch 4 (run-7)",
     ]
+    assert list(results.lines()) == printed
+    results.forfeited |= {9: "all was lost", 3: "its disks were lost"}
+    last = "2 of these seeds were not judged to the end of their runs; seed 3: its disks were lost"
+    assert list(results.lines()) == [*printed, last]
+    reasons = [
+        {"seed": 3, "reason": "its disks were lost"},
+        {"seed": 9, "reason": "all was lost"},
+    ]
+    assert results.as_json()["clean"]["forfeited"] == reasons  # type: ignore[index]
 
 
 def test_an_unknown_defect_is_refused_with_the_nearest_name(
