@@ -1,14 +1,18 @@
-"""A pytest plugin: how xdist hands out tests. The tests of a file stay together, as they may share
-a cluster; but a test of the suites, of a death or of a defect shares nothing with its file."""
+"""A pytest plugin: the order of tests, and how xdist hands them out. The tests of a file stay
+together, as they may share a cluster; but a test of the suites, of a death or of a defect shares
+nothing with its file."""
 
 from __future__ import annotations
 
+from collections.abc import MutableSequence
 from typing import Any, final
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
 ALONE = ("suites/", "tests/deaths/", "tests/clusters/reference/runs/test_searches.py")
+FIRST = "tests/test_compiled.py"
+"""The longest test: it compiles for minutes, and would do so alone if it began last."""
 
 
 @final
@@ -17,6 +21,11 @@ class _ByFile(LoadFileScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         return nodeid if nodeid.startswith(ALONE) else str(super()._split_scope(nodeid))
+
+
+def pytest_collection_modifyitems(items: MutableSequence[pytest.Item]) -> None:
+    """Pytest's hook."""
+    items[:] = sorted(items, key=lambda one: not one.nodeid.startswith(FIRST))
 
 
 @pytest.hookimpl(optionalhook=True)
