@@ -86,7 +86,7 @@ def build(folder: Path) -> Path:
 
 
 def judge(
-    program: Path, operations: Iterable[Operation], limit_s: int = 60
+    program: Path, operations: Iterable[Operation], limit_s: int = 20
 ) -> Mapping[str, Judged]:
     """The checker's result for each log."""
     lines = b"\n".join(msgspec.json.encode(one) for one in operations)

@@ -37,12 +37,13 @@ CONTENT = frozenset(
 SPAN_MS = 15_000
 FAULTS = frozenset(
     {
-        *("cut", "cut_from_controllers", "duplicate_id", "hold", "isolate", "kill", "partition"),
+        *("cut", "cut_from_controllers", "hold", "isolate", "kill", "partition"),
         *("pause", "slow_link", "terminate"),
     }
 )
 """A list of its own: with another fault, each seed would draw another schedule, and porcupine takes
-too long for some. No disk is harmed, since porcupine does not know which messages are forfeited."""
+too long for some. No disk is harmed, and no second process brings another one, since porcupine does
+not know which messages are forfeited."""
 UNHURRIED = {"replica.lag.time.max.ms": "30000", "controller.quorum.fetch.timeout.ms": "5000"}
 """A node that is cut off stays in the ISR, or the active controller, until it was asked for
 something."""
@@ -131,11 +132,12 @@ SEEDS = 12
 
 
 def agreed(result: RunResult, judged: Mapping[str, ops.Judged]) -> bool:
-    """Whether both judge the contents as correct; fails if they disagree."""
+    """Whether both judge the contents as correct; fails if they disagree. A log that porcupine
+    searched for too long decides nothing beside one that it found illegal."""
     broken = CONTENT & set(result.judgement.of(Outcome.VIOLATED))
-    illegal = [one.log for one in judged.values() if one.result != "Ok"]
-    assert bool(broken) == bool(illegal), (broken, judged)
-    assert "Unknown" not in {one.result for one in judged.values()}, judged
+    results = {one.result for one in judged.values()}
+    assert bool(broken) == ("Illegal" in results), (broken, judged)
+    assert broken or results == {"Ok"}, judged
     return not broken
 
 
