@@ -18,8 +18,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 TOXIPROXY = "framework/fencepost/injection/toxiproxy"
 TOOLS = (
-    *("bash", "cat", "cksum", "dirname", "env", "find", "flock", "grep", "head", "sed", "sort"),
-    "xargs",
+    *("bash", "cat", "cksum", "dirname", "env", "find", "flock", "grep", "head", "rm", "sed"),
+    *("sort", "xargs"),
 )
 
 
@@ -115,6 +115,7 @@ def test_a_c_compiler_is_asked_for_by_name(checkout: Path) -> None:
         (checkout / folder).mkdir()
     set_up(checkout, python=f'exec {sys.executable} "$@"')
     for command in (["compile"], ["compiled", "python"]):
+        (checkout / ".compiled").mkdir()  # of other sources
         done = dev(checkout, *command, CC="no-such-compiler")
         assert (done.returncode, done.stdout) == (4, "")
         (sentence,) = done.stderr.splitlines()
