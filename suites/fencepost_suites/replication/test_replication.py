@@ -6,7 +6,7 @@ import pytest
 
 from fencepost import ProcessSpawned, Shape
 from fencepost.testing import EventLog, Faults
-from fencepost_kafka import FollowingStarted, HighWatermarkAdvanced, kafka_shape
+from fencepost_kafka import FollowingStarted, LogAppended, kafka_shape
 from fencepost_kafka.testing import KafkaClients, KafkaCluster, KafkaNode
 from fencepost_suites.common.places import apart_from_controller, led_elsewhere
 
@@ -221,10 +221,11 @@ def test_a_log_whose_end_is_damaged_is_fetched_again(
     for follower in (True, False):
         leader = cluster.leader("orders", 0)
         victim = cluster.followers("orders", 0)[0] if follower else leader
-        stored = history.of(HighWatermarkAdvanced, _newest(history, victim))[-1].log_end
+        died = _newest(history, victim)
         with faults.damage_disk(victim, files="orders-*/*.log", last_bytes=4_000) as damaged:
             assert damaged.receipt.true
             cluster.eventually(victim.fenced_by_controller)
+        stored = history.of(LogAppended, died)[-1].log_end
         cluster.eventually(cluster.recovered)
         begun = history.of(FollowingStarted, _newest(history, victim))[0]
         assert begun.log_end < stored, "its last messages were damaged"
