@@ -223,8 +223,7 @@ class Searcher:
             shutil.rmtree(folder.path)
         if conducted.result is None:
             return Clean(conducted.trouble, tuple(alarms))
-        forfeited = conducted.result.judgement.forfeited
-        return Clean("", tuple(alarms), "" if forfeited is None else forfeited.reason)
+        return Clean("", tuple(alarms), conducted.result.judgement.not_to_the_end)
 
     # ---------------------------------------------------------------------------------- workings
 

@@ -195,7 +195,7 @@ def _result_of(conducted: Conducted, seed: int) -> SoakRun:
             started=False,
             met=conducted.met,
         )
-    verdicts, forfeited = result.judgement.verdicts, result.judgement.forfeited
+    verdicts = result.judgement.verdicts
     return SoakRun(
         seed=seed,
         run=str(conducted.folder.path),
@@ -208,7 +208,7 @@ def _result_of(conducted: Conducted, seed: int) -> SoakRun:
         lost=conducted.lost,
         stalled=result.end.stalled_in_words,
         met=conducted.met,
-        forfeited="" if forfeited is None else forfeited.reason,
+        forfeited=result.judgement.not_to_the_end,
     )
 
 

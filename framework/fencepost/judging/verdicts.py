@@ -159,6 +159,11 @@ class Judgement:
     verdicts: Mapping[str, Verdict]
     forfeited: Forfeited | None = None
 
+    @property
+    def not_to_the_end(self) -> str:
+        """Why the run was not judged to its end; empty if it was."""
+        return "" if self.forfeited is None else self.forfeited.reason
+
     def of(self, outcome: Outcome) -> tuple[str, ...]:
         """The clauses with that outcome."""
         return tuple(c for c, verdict in self.verdicts.items() if verdict.verdict is outcome)

@@ -201,10 +201,10 @@ class RunResult:
             raise self.trouble
         if self.end.doubtful_from_ns < NEVER_NS:
             self._check_evidence()
-        if self.recovered is not None and self._is_stuck():
+        if (stuck := self._stuck()) is not None:
             raise Violation(
-                f"the cluster had not recovered {self.recovered.bound_ms} ms after everything "
-                f"healed: {'; '.join(self.recovered.missing)}"
+                f"the cluster had not recovered {stuck.bound_ms} ms after everything "
+                f"healed: {'; '.join(stuck.missing)}"
             )
         self._check_evidence()
         for clause in marked:
@@ -214,14 +214,17 @@ class RunResult:
         """The failure that is not a violation, in one sentence; empty if there is none. `before` is
         an error from before the end of the run. Once a run was forfeited, no node need run on, and
         the cluster need not recover; but a node that ends without a word has crashed."""
-        if self.recovered is not None and self._is_stuck():
-            return f"not recovered: {'; '.join(self.recovered.missing)}"
+        if (stuck := self._stuck()) is not None:
+            return f"not recovered: {'; '.join(stuck.missing)}"
         trouble = before or self.trouble
         return "" if trouble is None or self._is_excused(trouble) else str(trouble)
 
-    def _is_stuck(self) -> bool:
-        recovered = self.recovered is None or self.recovered.recovered
-        return not recovered and self.judgement.forfeited is None
+    def _stuck(self) -> ClusterRecovered | None:
+        """The recovery that failed, if one was promised still."""
+        recovered = self.recovered
+        if recovered is None or recovered.recovered or self.judgement.forfeited is not None:
+            return None
+        return recovered
 
     def _is_excused(self, trouble: FencepostError | Violation) -> bool:
         """Whether it is the end of a node that was promised nothing any more."""

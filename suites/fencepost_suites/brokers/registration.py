@@ -333,7 +333,6 @@ class _Claims:
     """id -> process, end and event of the lease that ends last."""
     beside: dict[str, frozenset[str]] = field(default_factory=dict)
     """process -> those that had not exited when it started: it is the restart of none of them."""
-    running: set[str] = field(default_factory=set)
     exited: dict[str, Cause] = field(default_factory=dict)
     registered: set[str] = field(default_factory=set)
 
@@ -357,10 +356,8 @@ class RestartedProcessReclaimsId(Struct, frozen=True):
         match body:
             case NodeStarted(role="broker"):
                 state.newest[body.node_id] = event.process
-                state.beside[event.process] = frozenset(state.running)
-                state.running.add(event.process)
+                state.beside[event.process] = frozenset(state.beside.keys() - state.exited.keys())
             case ProcessExited():
-                state.running.discard(body.ended)
                 state.exited[body.ended] = event.ref
             case LeaseGranted():
                 return state, self._granted(state, event, body)

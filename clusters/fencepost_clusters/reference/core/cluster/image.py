@@ -153,7 +153,7 @@ class Image:
                     _set(self.other_settings, resource, record)
             case r.DeleteTopicRecord():
                 assert record.name is not None
-                self._parts(record.name, offset)
+                self._parts(record.name, offset)  # raises for a topic that there is not
                 name = self.names.pop(record.name)
                 del self.topics[name], self.partitions[record.name]
                 self.settings.pop(name, None)
