@@ -30,8 +30,10 @@ from fencepost_kafka import (
     BrokerCommitted,
     BrokerDeclared,
     PartitionCommitted,
+    Polled,
     ProduceCompleted,
     ProduceInvoked,
+    ProducerEpochChanged,
     TopicCommitted,
     TopicMarked,
 )
@@ -73,6 +75,10 @@ class Wanted:
 
     open: dict[str, tuple[int, str]] = field(default_factory=dict)
     """operation -> when it was invoked, and by which process."""
+    unread: dict[str, int] = field(default_factory=dict)
+    """Writes without acks=all that no consumer has got: operation -> when it was invoked."""
+    held_back: dict[str, int] = field(default_factory=dict)
+    """process -> when its idempotent producer raised its epoch last. It sends little meanwhile."""
     since_ns: int = 0
     """Since when clients have wanted to write, and none could."""
     asked: Event | None = None
@@ -91,7 +97,17 @@ class Wanted:
     def begin(self, at_ns: int) -> None:
         """Clients could write at this time, or begin to want it."""
         self.since_ns, self.reported, self.excuse = at_ns, False, ""
-        self.pauses.clear()
+        self.pauses = [one for one in self.pauses if one[1] > at_ns]
+
+    def read(self, operations: Iterable[str]) -> None:
+        """A consumer got messages, so they are committed. If all clients with open writes hold them
+        back, this shows that the partition could be written to when these were invoked."""
+        invoked_ns = max((self.unread.pop(one, 0) for one in operations), default=0)
+        held_back = all(
+            self.held_back.get(client, 0) > self.since_ns for _, client in self.open.values()
+        )
+        if held_back and invoked_ns > self.since_ns:
+            self.begin(invoked_ns)
 
     def resume(self, at_ns: int) -> None:
         """A client writes."""
@@ -136,15 +152,18 @@ class _Writing:
 class WritableAgain(Struct, frozen=True):
     """AVAIL-writable. Judged by writes with acks=all: clients have wanted to write to a partition,
     and none could, for longer than the bound, all of which time the partition had an undisturbed
-    majority. A pause of all clients is left out, but ends no want. A disturbance of something that
-    it needs starts the bound anew, and is the excuse. One that has lost its messages with the disks
-    of its ISR need not take the next ones of a producer that wrote those. Exercised by an
-    acknowledged write that was invoked after the death of the leader."""
+    majority. An idempotent producer that raises its epoch, once for each message that timed out,
+    holds its other messages back: then another client's write that was read counts too. A pause of
+    all clients is left out, but ends no want. A disturbance of something that it needs starts the
+    bound anew, and is the excuse. One that has lost its messages with the disks of its ISR need not
+    take the next ones of a producer that wrote those. Exercised by an acknowledged write that was
+    invoked after the death of the leader."""
 
     clause: str = "AVAIL-writable"
     kinds: frozenset[type[Struct]] = SURROUNDINGS | {
         *(BoundsStated, BrokerCommitted, BrokerDeclared, PartitionCommitted, TopicCommitted),
         *(TopicMarked, ProduceInvoked, ProduceCompleted, ClientFailed, PhaseStarted),
+        *(ProducerEpochChanged, Polled),
     }
     keys = staticmethod(whole_run)
 
@@ -157,6 +176,8 @@ class WritableAgain(Struct, frozen=True):
             **dict.fromkeys(self.kinds, self._around),
             ProduceInvoked: self._invoked,
             ProduceCompleted: self._completed,
+            ProducerEpochChanged: self._held_back,
+            Polled: self._read,
         }
 
     def step(self, state: _Writing, event: Event) -> tuple[_Writing, Sequence[Finding]]:
@@ -192,11 +213,15 @@ class WritableAgain(Struct, frozen=True):
 
     @staticmethod
     def _invoked(state: _Writing, event: Event, body: ProduceInvoked) -> Sequence[Finding]:
-        if state.over or body.acks != -1:
-            return NOTHING
-        state.forfeits.take(body)
         place = (body.topic, body.partition)
         wanted = state.wanted.get(place)
+        if state.over:
+            return NOTHING
+        if body.acks != -1:
+            if wanted is not None:
+                wanted.unread[body.operation] = event.at_ns
+            return NOTHING
+        state.forfeits.take(body)
         if wanted is None:
             wanted = state.wanted[place] = Wanted()
             WritableAgain._look(state, event.at_ns, (place,))
@@ -229,6 +254,20 @@ class WritableAgain(Struct, frozen=True):
         elif body.error in REFUSED_FOR_GOOD and not wanted.open:
             wanted.idle_ns = LONG_AGO_NS
         return found
+
+    @staticmethod
+    def _held_back(state: _Writing, event: Event, body: ProducerEpochChanged) -> Sequence[Finding]:
+        wanted = state.wanted.get((body.topic, body.partition))
+        if wanted is not None:
+            wanted.held_back[event.process] = event.at_ns
+        return NOTHING
+
+    @staticmethod
+    def _read(state: _Writing, event: Event, body: Polled) -> Sequence[Finding]:
+        wanted = state.wanted.get((body.topic, body.partition))
+        if wanted is not None and wanted.unread:
+            wanted.read(body.operations)
+        return NOTHING
 
     @staticmethod
     def _left(state: _Writing, process: str) -> None:
