@@ -48,6 +48,30 @@ class ControllerFailed(Struct, frozen=True, tag="apache_kafka.controller_failed"
         return (f"term {self.epoch}",)
 
 
+class IsrRequestForgotten(
+    Struct, frozen=True, tag="apache_kafka.isr_request_forgotten", kw_only=True
+):
+    """A leader has asked for an ISR with `joining` in it. Before the answer it has read the record
+    of the present ISR, of the same `partition_epoch`, and takes that for all there is. The answer
+    will change nothing; only the record of the larger ISR will."""
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    partition_epoch: int
+    joining: int
+
+    def sentence(self) -> str:
+        return (
+            f"read the ISR of {self.topic}-{self.partition} in partition epoch "
+            f"{self.partition_epoch}, leader epoch {self.leader_epoch}, and forgot that it had "
+            f"asked for broker {self.joining} to join it"
+        )
+
+    def concerns(self) -> Sequence[str]:
+        return (f"partition {self.topic}-{self.partition}", f"broker {self.joining}")
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Configured:
@@ -95,6 +119,10 @@ class Memory:
     """The partitions that the node leads, each with the event of when it began to."""
     followed: dict[TopicPartition, FollowingStarted] = field(default_factory=dict)
 
+    joining: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    """The partitions for which it has asked for a larger ISR, and does not know the answer: the
+    partition epoch of the present ISR, and the broker that is to join it."""
+
     ends: LogEnds[TopicPartition] = field(default_factory=LogEnds)
     """The end of each known replica's log."""
     marks: dict[TopicPartition, int] = field(default_factory=dict)
@@ -106,6 +134,7 @@ class Memory:
         self, place: TopicPartition, body: LeadershipStarted | FollowingStarted
     ) -> None:
         """A replica begins to lead or to follow."""
+        self.joining.pop(place, None)
         self.ends.names(place, body.log_end)
         self.marks[place] = body.high_watermark
         self.follower_ends = {k: v for k, v in self.follower_ends.items() if k[0] != place}

@@ -13,6 +13,7 @@ from fencepost_clusters.apache_kafka.cluster import METRICS_READER, OBSERVER, KR
 from fencepost_clusters.apache_kafka.findings import known_findings
 from fencepost_clusters.apache_kafka.log_memory import (
     ControllerFailed,
+    IsrRequestForgotten,
     QuorumConfigured,
     SessionConfigured,
 )
@@ -26,9 +27,10 @@ from fencepost_clusters.apache_kafka.zookeeper_mode.cluster import ZooKeeperMode
 
 @hookimpl
 def fencepost_event_kinds() -> Sequence[type[Struct]]:
-    """The kinds about a broker's session, a controller's quorum and its failures, a node's metrics
-    page, misplaced replicas, and the metadata, leader epochs and producers on disks."""
-    of_logs = (SessionConfigured, QuorumConfigured, ControllerFailed)
+    """The kinds about a broker's session, a controller's quorum and its failures, what a leader
+    forgets, a node's metrics page, misplaced replicas, and the metadata, leader epochs and
+    producers on disks."""
+    of_logs = (SessionConfigured, QuorumConfigured, ControllerFailed, IsrRequestForgotten)
     of_disks = (MetadataStateFound, LeaderEpochsFound, ProducersFound)
     return (*of_logs, MetricsObserved, ReplicaMisplaced, *of_disks)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from re import Match
 
 from fencepost_clusters.apache_kafka.log_lines import PLACE, Bodies, LogPattern, ids, row
-from fencepost_clusters.apache_kafka.log_memory import Memory
+from fencepost_clusters.apache_kafka.log_memory import IsrRequestForgotten, Memory
 from fencepost_kafka import (
     FollowingStarted,
     HighWatermarkAdvanced,
@@ -77,6 +77,7 @@ def _expands(now: Memory, said: Match[str]) -> Bodies:
     led = now.led.get(place)
     if led is None:
         return
+    now.joining[place] = int(said["partition_epoch"]), int(said["joining"])
     own = now.ends.known.get(place, -1)
     new = tuple(map(int, _MEMBER.findall(said["new"])))
     yield IsrChangeAsked(
@@ -176,6 +177,7 @@ def _isr_answered(
     now: Memory, said: Match[str], error: str, isr: tuple[int, ...]
 ) -> IsrChangeAnswered:
     place = _place(said)
+    now.joining.pop(place, None)
     return IsrChangeAnswered(
         topic=place[0],
         partition=place[1],
@@ -183,6 +185,19 @@ def _isr_answered(
         error=error,
         isr=isr,
     )
+
+
+def _leads_already(now: Memory, said: Match[str]) -> Bodies:
+    place, epoch = _place(said), int(said["partition_epoch"])
+    asked = now.joining.pop(place, None)
+    if asked is not None and asked[0] == epoch:
+        yield IsrRequestForgotten(
+            topic=place[0],
+            partition=place[1],
+            leader_epoch=int(said["epoch"]),
+            partition_epoch=epoch,
+            joining=asked[1],
+        )
 
 
 def _truncated(now: Memory, said: Match[str]) -> Bodies:
@@ -236,6 +251,10 @@ REPLICA_ROWS: Sequence[LogPattern] = (
          rf"Follower {PLACE} starts at leader epoch (?P<epoch>\d+) from offset (?P<end>\d+) "
          r"with partition epoch \d+ and high watermark (?P<mark>\d+)\. "
          r"Current leader is (?P<leader>-?\d+|None)", _follows),
+    row("logger",
+         rf"Skipped the become-leader state change for {PLACE} with topic id .*"
+         r"partitionEpoch=(?P<partition_epoch>\d+).* since it is already the leader with leader "
+         r"epoch (?P<epoch>\d+)\.", _leads_already),
     row("LogManager",
          rf"Log for partition {PLACE} is renamed to .* and is scheduled for deletion", _removed),
     row("Partition",
@@ -260,8 +279,10 @@ STORED_ROWS: Sequence[LogPattern] = (
         rf"{_PREFIXED}Recorded replica (?P<replica>\d+) log end offset \(LEO\) position "
         r"(?P<end>\d+)", _counted),
     row("Partition",
-        rf"{_PREFIXED}Submitting ISR state change PendingExpandIsr\(.*?leaderEpoch=(?P<epoch>\d+), "
-        r"isrWithBrokerEpoch=(?P<new>.*?), leaderRecoveryState.*"
+        rf"{_PREFIXED}Submitting ISR state change PendingExpandIsr\("
+        r"newInSyncReplicaId=(?P<joining>\d+), .*?leaderEpoch=(?P<epoch>\d+), "
+        r"isrWithBrokerEpoch=(?P<new>.*?), leaderRecoveryState.*?"
+        r"partitionEpoch=(?P<partition_epoch>\d+).*"
         r"lastCommittedState=CommittedPartitionState[\[(]isr=(?:\[|Set\()(?P<old>[\d, ]*)",
         _expands),
     row("UnifiedLog", rf"{_METADATA}Appended message set with .*, next offset: (?P<next>\d+),",

@@ -13,6 +13,7 @@ from fencepost.events import Codec, Event
 from fencepost_clusters.apache_kafka.log_memory import (
     Configured,
     ControllerFailed,
+    IsrRequestForgotten,
     QuorumConfigured,
     SessionConfigured,
 )
@@ -32,7 +33,9 @@ BROKER = Slot("broker-1", Role.BROKER, 1, 4)
 @pytest.mark.parametrize("sample", LOGS, ids=lambda sample: sample.stem)
 def test_the_events_of_a_nodes_log(sample: Path) -> None:
     log_parser = KafkaLogParser(slot_of(sample), Configured(3_000, fetch_timeout_ms=1_500))
-    codec = Codec((SessionConfigured, QuorumConfigured, ControllerFailed, *KINDS))
+    codec = Codec(
+        (SessionConfigured, QuorumConfigured, ControllerFailed, IsrRequestForgotten, *KINDS)
+    )
     for line, expected in blocks(sample):
         heard = log_parser.parse(line)
         assert [msgspec.json.encode(one.body).decode() for one in heard] == expected, line
@@ -169,3 +172,50 @@ def test_the_end_makes_one_event() -> None:
     log_parser = KafkaLogParser(BROKER, Configured(3_000))
     assert [one.body for one in log_parser.parse(line)] == [NodeStopped(reason="shutdown")]
     assert log_parser.parse(line) == []
+
+
+ASKS = (
+    "@{at} DEBUG kafka.cluster.Partition [Partition orders-0 broker=1] Submitting ISR state change "
+    "PendingExpandIsr(newInSyncReplicaId=2, sentLeaderAndIsr=LeaderAndIsr(leader=1, leaderEpoch=3, "
+    "isrWithBrokerEpoch=[BrokerState(brokerId=1, brokerEpoch=8), BrokerState(brokerId=3, "
+    "brokerEpoch=9), BrokerState(brokerId=2, brokerEpoch=7)], leaderRecoveryState=RECOVERED, "
+    "partitionEpoch=43), leaderRecoveryState=RECOVERED, lastCommittedState=CommittedPartitionState"
+    "(isr=Set(1, 3), leaderRecoveryState=RECOVERED))"
+)
+READS = (
+    "@{at} INFO state.change.logger [Broker id=1] Skipped the become-leader state change for "
+    "orders-0 with topic id Some(x) and partition state LeaderAndIsrPartitionState(leader=1, "
+    "isr=[1, 3], partitionEpoch={epoch}, isNew=false) since it is already the leader with leader "
+    "epoch 3. Current high watermark 9, ISR [1,3], adding replicas [] and removing replicas []."
+)
+ANSWERED = (
+    "@{at} INFO kafka.cluster.Partition [Partition orders-0 broker=1] ISR updated to 1,3,2  and "
+    "version updated to 44"
+)
+FORGOTTEN = IsrRequestForgotten(
+    topic="orders", partition=0, leader_epoch=3, partition_epoch=43, joining=2
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "forgotten"),
+    [
+        ((ASKS, READS.replace("{epoch}", "43")), True),
+        ((ASKS, READS.replace("{epoch}", "44")), False),
+        ((READS.replace("{epoch}", "43"),), False),
+        ((ASKS, ANSWERED, READS.replace("{epoch}", "43")), False),
+        ((ASKS, LEADS, READS.replace("{epoch}", "43")), False),
+    ],
+    ids=["the present ISR", "the next ISR", "not asked", "answered", "leads anew"],
+)
+def test_a_leader_forgets_what_it_asked_for_as_it_reads(
+    lines: tuple[str, ...], forgotten: bool
+) -> None:
+    log_parser = KafkaLogParser(BROKER, Configured(3_000))
+    heard = [
+        one.body
+        for number, line in enumerate((UNFENCED, LEADS, *lines))
+        for one in log_parser.parse(line.replace("{at}", str(number + 1)))
+    ]
+    found = [one for one in heard if isinstance(one, IsrRequestForgotten)]
+    assert found == ([FORGOTTEN] if forgotten else [])
