@@ -49,6 +49,8 @@ class Unread:
     """operation -> the write, acknowledged without an offset, such as one that the broker knew."""
     early: dict[int, str] = field(default_factory=dict)
     """offset -> operation: read by the current reading before its acknowledgement was recorded."""
+    top: int = -1
+    """The highest offset that a consumer has got."""
     confirmed: bool = False
     """Whether the current reading has returned an acknowledged write."""
     error: str = ""
@@ -57,8 +59,9 @@ class Unread:
 @final
 class LostWrite(Struct, frozen=True):
     """JEPSEN-lost-write. A complete reading must return every acknowledged write below its end,
-    with the content that was written; and every write that was acknowledged without an offset
-    before the reading asked for the end of the log."""
+    with the content that was written. Of those that were acknowledged before the reading asked for
+    the end of the log, it must also return each without an offset, and each whose offset a consumer
+    had reached: one at the end of the log that no consumer got is JEPSEN-unseen."""
 
     clause: str = "JEPSEN-lost-write"
     kinds: frozenset[type[Struct]] = frozenset({ProduceCompleted, Polled, ReadCompleted})
@@ -98,8 +101,10 @@ class LostWrite(Struct, frozen=True):
 
     @staticmethod
     def polled(state: Unread, event: Event, body: Polled) -> Sequence[Finding]:
-        """A reader got messages; those of the final reading count."""
+        """A consumer got messages; those of the final reading show what is there."""
         if not body.final:
+            if body.offsets:
+                state.top = max(state.top, body.offsets[-1])
             return NOTHING
         lost: list[tuple[int, _Write, str]] = []
         for offset, operation in zip(body.offsets, body.operations, strict=True):
@@ -122,7 +127,11 @@ class LostWrite(Struct, frozen=True):
         if body.outcome != "ok":
             state.error = body.error or "it did not complete"
             return NOTHING
-        gone = [o for o in sorted(state.waiting) if o < body.end]
+        gone = [
+            offset
+            for offset, writes in sorted(state.waiting.items())
+            if offset < body.end or (offset <= state.top and writes[0][1].at_ns < body.asked_ns)
+        ]
         owed = sorted(o for o, (_, at) in state.unplaced.items() if at.at_ns < body.asked_ns)
         unshown = "the reading did not show it"
         found = [

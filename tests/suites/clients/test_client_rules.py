@@ -115,6 +115,38 @@ def test_a_write_beyond_the_reading_is_unseen_not_lost() -> None:
     assert verdict(h, "lost-write").verdict is Outcome.NOT_EXERCISED
 
 
+@pytest.mark.parametrize("order", ["acknowledged first", "read first"])
+def test_a_write_that_a_consumer_got_and_that_lies_beyond_the_reading_is_lost(order: str) -> None:
+    """The end of the log is gone, and nothing was written since."""
+    h = HistoryBuilder()
+    acked(h, 0)
+    if order == "acknowledged first":
+        acked(h, 5)
+    poll(h, A, 4, 5)
+    if order == "read first":
+        acked(h, 5)
+    poll(h, READER, 0)
+    read(h, 1)
+    found = verdict(h, "lost-write")
+    assert found.violated == 1
+    assert found.violations[0].message == (
+        "op-5, acknowledged at offset 5 of orders-0, is lost: the reading did not show it"
+    )
+    assert verdict(h, "unseen").violated == 0
+
+
+def test_a_write_that_was_acknowledged_once_the_reading_asked_for_the_end_may_be_beyond_it() -> (
+    None
+):
+    h = HistoryBuilder()
+    acked(h, 0)
+    poll(h, READER, 0)
+    poll(h, A, 1)
+    acked(h, 1)
+    read(h, 1)
+    assert verdict(h, "lost-write").violated == 0
+
+
 def test_a_reading_that_did_not_complete_leaves_lost_writes_undecided() -> None:
     h = HistoryBuilder()
     acked(h, 0)

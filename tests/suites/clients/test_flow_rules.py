@@ -206,6 +206,17 @@ def test_a_write_that_one_leader_lost_breaks_the_promise() -> None:
     assert "op-1, acknowledged at offset 1 of orders-0, is lost" in found.violations[0].message
 
 
+def test_a_write_that_a_consumer_got_and_one_leader_lost_at_the_end_breaks_it() -> None:
+    h = HistoryBuilder()
+    led_by(h, 1)
+    acked(h, 0, acks=1)
+    acked(h, 1, acks=1)
+    poll(h, A, 0, 1)
+    poll(h, READER, 0)
+    read(h, 1)
+    assert verdict(h, ACKS1).violated == 1
+
+
 def test_a_write_that_one_leader_kept_holds() -> None:
     h = HistoryBuilder()
     led_by(h, 1)
