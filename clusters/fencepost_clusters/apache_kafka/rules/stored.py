@@ -320,9 +320,42 @@ class CommitsOnStoredIsr:
 @dataclass(slots=True)
 class _Entering:
     stored: Stored = field(default_factory=Stored)
+    leaders: dict[TopicPartition, tuple[str, int]] = field(default_factory=dict)
+    """The process that began to lead each partition last, and its leader epoch."""
     marks: dict[str, dict[TopicPartition, list[tuple[int, int]]]] = field(default_factory=dict)
     """process -> partition -> when it raised its high watermark as leader, and to what; the newest
     ones, and one that is settled."""
+
+    def lacks(self, place: TopicPartition, replica: int, needed: int, at_ns: int) -> bool | None:
+        """Whether a broker has stored less of a partition than that; None: it has not said."""
+        end = self.stored.end_of(place, replica)
+        counted = self.stored.had_since(place, replica, at_ns - _FETCH_WAITS_NS)
+        return None if end is None else max(end, counted) < needed
+
+    def suspect(
+        self,
+        event: Event,
+        did: str,
+        place: TopicPartition,
+        needed: int,
+        replica: int,
+        *,
+        offset: int = _NO_RECORD,
+    ) -> None:
+        """A replica enters that lacks something, unless a line of before shows that it had it."""
+        end = f"broker {replica} up to {self.stored.end_of(place, replica)}"
+        before = self.stored.before(place, replica, needed)
+        message = f"{did}, while there had stored: {end}{before}"
+        self.stored.suspects.append(
+            _Suspect(
+                Violated(event.ref, Evidence.PEER, message),
+                place,
+                needed,
+                lacking=frozenset({replica}),
+                offset=offset,
+                at_ns=event.at_ns,
+            )
+        )
 
     def settled(self, process: str, place: TopicPartition, at_ns: int) -> int:
         """The high watermark that a leader had for long enough."""
@@ -341,11 +374,12 @@ class _Entering:
 @final
 @dataclass(frozen=True, slots=True)
 class EntersCaughtUp:
-    """KR-15. Judged when the leader asks for the larger ISR, by the log of the replica that enters.
-    The high watermark is the one that the leader had a fifth of a second before, since it moves
-    while the leader compares. A second process with the replica's id counts, too, and for two
-    seconds after its end, since its fetches may come before the leader then. Exercised by each
-    replica that enters an ISR."""
+    """KR-15. Judged when the leader asks for the larger ISR, by the log of the replica that enters,
+    and again by the record of that ISR: until then the leader must count the replica. The high
+    watermark is the one that the leader had a fifth of a second before, since it moves while the
+    leader compares. A second process with the replica's id counts, too, and for two seconds after
+    its end, since its fetches may come before the leader then. Exercised by each replica that a
+    leader asks for."""
 
     clause: str = "KR-15"
     kinds: frozenset[type[Struct]] = STORED_KINDS | {HighWatermarkAdvanced, IsrChangeAsked}
@@ -361,10 +395,15 @@ class EntersCaughtUp:
                 state.raised(event, body)
             case LeadershipStarted():
                 # What it had committed as an earlier leader may be lost since.
-                state.marks.get(event.process, {}).pop((body.topic, body.partition), None)
+                place = body.topic, body.partition
+                state.marks.get(event.process, {}).pop(place, None)
+                state.leaders[place] = event.process, body.leader_epoch
                 state.stored.learn(event)
             case IsrChangeAsked():
                 return state, self._asked(state, event, body)
+            case PartitionCommitted():
+                self._recorded(state, event, body)
+                state.stored.learn(event)
             case _:
                 state.stored.learn(event)
         return state, NOTHING
@@ -378,28 +417,37 @@ class EntersCaughtUp:
         needed = max(mark, body.epoch_start)
         found: list[Finding] = []
         for replica in sorted(set(body.new_isr) - set(body.old_isr)):
-            end = state.stored.end_of(place, replica)
-            counted = state.stored.had_since(place, replica, event.at_ns - _FETCH_WAITS_NS)
-            if end is not None and max(end, counted) >= needed:
+            lacks = state.lacks(place, replica, needed, event.at_ns)
+            if lacks is False:
                 found.append(Exercised(event.ref, Evidence.PEER))
-            elif end is not None:
-                message = (
+            elif lacks:
+                did = (
                     f"{event.process} asked to take broker {replica} into the ISR, with a high "
                     f"watermark at offset {mark} of {body.topic}-{body.partition} and an epoch "
-                    f"that began at {body.epoch_start}, while there had stored: broker {replica} "
-                    f"up to {end}{state.stored.before(place, replica, needed)}"
+                    f"that began at {body.epoch_start}"
                 )
-                state.stored.suspects.append(
-                    _Suspect(
-                        Violated(event.ref, Evidence.PEER, message),
-                        place,
-                        needed,
-                        lacking=frozenset({replica}),
-                        offset=_NO_RECORD,
-                        at_ns=event.at_ns,
-                    )
-                )
+                state.suspect(event, did, place, needed, replica)
         return found
+
+    @staticmethod
+    def _recorded(state: _Entering, event: Event, body: PartitionCommitted) -> None:
+        """An ISR is stored; the leader may have committed more since it asked for that."""
+        place = body.topic, body.partition
+        known = state.stored.records.get(place)
+        process, epoch = state.leaders.get(place, ("", -1))
+        if known is None or body.topic in state.stored.deleted or not state.stored.telling:
+            return
+        if body.offset <= known.offset or not body.leader_epoch == known.leader_epoch == epoch:
+            return
+        mark = state.settled(process, place, event.at_ns)
+        for replica in sorted(set(body.isr) - set(known.isr)):
+            if state.lacks(place, replica, mark, event.at_ns):
+                did = (
+                    f"record {body.offset} took broker {replica} into the ISR of "
+                    f"{body.topic}-{body.partition}, when {process} had committed up to offset "
+                    f"{mark}"
+                )
+                state.suspect(event, did, place, mark, replica, offset=body.offset)
 
     def end(self, state: _Entering, end: RunEnd) -> Sequence[Finding]:
         return state.stored.findings(end)
