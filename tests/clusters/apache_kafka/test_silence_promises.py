@@ -1,0 +1,77 @@
+"""KR-02: which silence of a broker counts, from when on, and until when."""
+
+from __future__ import annotations
+
+import pytest
+from tests.clusters.apache_kafka.kraft_histories import (
+    BOUND_MS,
+    CONTROLLER,
+    CONTROLLERS,
+    FIRST,
+    OBSERVER,
+    begun,
+    ended,
+    healed,
+    injected,
+    isolated,
+    record,
+    verdict,
+)
+
+from fencepost.testing import HistoryBuilder, Outcome
+from fencepost_kafka import BrokerDeleted, ControllerResigned
+
+
+def violated(h: HistoryBuilder) -> int:
+    return verdict(h, "KR-02").violated
+
+
+@pytest.mark.parametrize(("missing", "broken"), [(0, 1), (1, 0)])
+def test_a_cut_of_one_direction_keeps_a_broker_silent_if_it_is_to_every_controller(
+    missing: int, broken: int
+) -> None:
+    h = begun()
+    cut = [("broker-1", one) for one in CONTROLLERS[missing:]]
+    injected(h, "cut", "broker-1", *CONTROLLERS, cut=cut)
+    record(h.after(BOUND_MS + 1), 20, fenced=True)
+    assert violated(h) == broken
+
+
+@pytest.mark.parametrize(("ms", "broken"), [(BOUND_MS, 0), (BOUND_MS + 1, 1)])
+def test_a_broker_may_be_silent_for_the_whole_bound(ms: int, broken: int) -> None:
+    h = begun()
+    ended(h, FIRST)
+    record(h.after(ms - 1), 20, fenced=True)
+    assert violated(h) == broken
+
+
+@pytest.mark.parametrize(("fault", "broken"), [("isolate", 0), ("partition", 1)])
+def test_a_silence_that_is_late_is_taken_back_by_the_healing_of_its_own_fault_only(
+    fault: str, broken: int
+) -> None:
+    """The healing began in time, and was recorded once other events had come."""
+    h = begun()
+    injected(h, "partition", "broker-2", "broker-3", cut=[("broker-2", "broker-3")])
+    isolated(h, "broker-1")
+    began_ns = h.after(1_000).now_ns
+    record(h.after(BOUND_MS), 20, fenced=True)
+    healed(h, fault, began_ns)
+    assert violated(h) == broken
+
+
+def test_without_an_active_controller_nothing_is_overdue() -> None:
+    h = begun()
+    h.add(CONTROLLER, ControllerResigned(epoch=1, reason="no_majority"))
+    ended(h, FIRST)
+    h.after(2 * BOUND_MS)
+    assert verdict(h, "KR-02").verdict is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(("offset", "broken"), [(20, 0), (11, 1)])
+def test_a_dead_broker_that_is_deleted_need_not_be_fenced(offset: int, broken: int) -> None:
+    """A record of before, which is read once more, deletes nothing."""
+    h = begun()
+    ended(h, FIRST)
+    h.add(OBSERVER, BrokerDeleted(offset=offset, broker_id=1))
+    h.after(2 * BOUND_MS)
+    assert violated(h) == broken
