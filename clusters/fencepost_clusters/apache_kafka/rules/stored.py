@@ -326,11 +326,12 @@ class _Entering:
     """process -> partition -> when it raised its high watermark as leader, and to what; the newest
     ones, and one that is settled."""
 
-    def lacks(self, place: TopicPartition, replica: int, needed: int, at_ns: int) -> bool | None:
-        """Whether a broker has stored less of a partition than that; None: it has not said."""
+    def had(self, place: TopicPartition, replica: int, at_ns: int) -> int | None:
+        """How far a broker had stored a partition, or a second process with its id that has ended
+        since; None: it has not said."""
         end = self.stored.end_of(place, replica)
         counted = self.stored.had_since(place, replica, at_ns - _FETCH_WAITS_NS)
-        return None if end is None else max(end, counted) < needed
+        return None if end is None else max(end, counted)
 
     def suspect(
         self,
@@ -417,10 +418,12 @@ class EntersCaughtUp:
         needed = max(mark, body.epoch_start)
         found: list[Finding] = []
         for replica in sorted(set(body.new_isr) - set(body.old_isr)):
-            lacks = state.lacks(place, replica, needed, event.at_ns)
-            if lacks is False:
+            had = state.had(place, replica, event.at_ns)
+            if had is None:
+                continue
+            if had >= needed:
                 found.append(Exercised(event.ref, Evidence.PEER))
-            elif lacks:
+            else:
                 did = (
                     f"{event.process} asked to take broker {replica} into the ISR, with a high "
                     f"watermark at offset {mark} of {body.topic}-{body.partition} and an epoch "
@@ -441,7 +444,8 @@ class EntersCaughtUp:
             return
         mark = state.settled(process, place, event.at_ns)
         for replica in sorted(set(body.isr) - set(known.isr)):
-            if state.lacks(place, replica, mark, event.at_ns):
+            had = state.had(place, replica, event.at_ns)
+            if had is not None and had < mark:
                 did = (
                     f"record {body.offset} took broker {replica} into the ISR of "
                     f"{body.topic}-{body.partition}, when {process} had committed up to offset "
