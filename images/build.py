@@ -49,7 +49,6 @@ ROOT = HERE.parent
 PYTHON = "3.11"
 INPUTS_LABEL = "fencepost.inputs"
 LOGGING = "log4j2.properties"
-CHECKPOINT = "bootstrap.checkpoint"
 _MADE = frozenset({"build", "dist"})
 KNOWN = ("reference", "kafka", "zookeeper", "etcd")
 ON_JAVA = frozenset({"kafka", "zookeeper"})
@@ -261,8 +260,8 @@ def kafka_of(version: str) -> Software:
     def put(context: Path) -> None:
         kafka = installed(version, os.environ, resource(LOGGING))
         shutil.copytree(kafka.home / "lib", context / "kafka" / "lib")
-        if (kafka.home / CHECKPOINT).exists():
-            shutil.copy(kafka.home / CHECKPOINT, context / "kafka")
+        for made in kafka.home.glob("*.checkpoint"):  # none in a version without KRaft
+            shutil.copy(made, context / "kafka")
         shutil.copy(kafka.agent, context / "kafka" / AGENT_IN_IMAGE)
         (context / LOGGING).write_text(resource(LOGGING))
 

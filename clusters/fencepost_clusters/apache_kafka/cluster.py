@@ -60,6 +60,8 @@ OLDEST = (3, 3)
 CHANGEABLE = (3, 9)
 """The first release whose voters can change, and whose controllers advertise an address
 (KIP-853)."""
+BEGINS_LOG = (4, 4)
+"""The first release whose metadata begins in the snapshot that begins its log."""
 PORTS = Ports(metrics=9095)
 CONTROLLER_LISTENER = "CONTROLLER"
 OBSERVER = "kraft_observer"
@@ -226,8 +228,10 @@ class KRaft:
             )
             for c in first
         ]
-        data = first_snapshot(voters, CONTROLLER_LISTENER)
-        return {**meta, "voters.base64": base64.encodebytes(data).decode()}
+        begins = self._release >= BEGINS_LOG
+        formatted = distribution.first_metadata(self.version, os.environ) if begins else b""
+        data = first_snapshot(voters, CONTROLLER_LISTENER, formatted)
+        return {**meta, "snapshot.base64": base64.encodebytes(data).decode()}
 
     def fetch(self) -> str:
         """See `Fetched`: Kafka."""

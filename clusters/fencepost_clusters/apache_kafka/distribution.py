@@ -1,8 +1,8 @@
 """Apache Kafka from Maven Central, one folder per version, in the user's cache folder.
 
 `$XDG_CACHE_HOME/fencepost/kafka/<version>/` (`~/.cache` unless set) holds `lib` (the class path),
-`bootstrap.checkpoint` (the metadata of a newly formatted disk, made by Kafka's own StorageTool) and
-class data archives, one per Java, which halve the cost of a start. Beside the versions is the agent
+the metadata of a newly formatted disk, made by Kafka's own StorageTool (see `FORMATTED`), and class
+data archives, one per Java, which halve the cost of a start. Beside the versions is the agent
 that shows a JVM's metrics, one for all versions. It is on no class path, since an archive is valid
 for one class path only. Existing files are used as they are, so a second start needs neither
 network nor Maven. Runs side by side wait for each other.
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fencepost import EnvironmentFailed
+from fencepost_clusters.apache_kafka.metadata.first_snapshot import FILE as FIRST_SNAPSHOT
 from fencepost_clusters.java import (
     Artifact,
     alone,
@@ -36,6 +37,9 @@ from fencepost_clusters.java import (
 )
 
 MAIN = "kafka.Kafka"
+FORMATTED = (Path("bootstrap.checkpoint"), Path("__cluster_metadata-0", FIRST_SNAPSHOT))
+"""The files on a formatted disk of which one has the metadata to begin with: the first one up to
+Kafka 4.3, the snapshot that begins the metadata log from 4.4 on."""
 STARTED = re.compile(r"Kafka Server started|\[KafkaServer id=1\] started")
 """What a node logs, with and without KRaft."""
 LOG4J = "2.25.4"
@@ -158,7 +162,7 @@ def _bring(version: str, home: Path, environment: Mapping[str, str]) -> None:
 
 
 def _prepare(kafka: Distribution, logging: str) -> None:
-    """Formats a disk to keep its bootstrap.checkpoint, and runs one node to archive its classes."""
+    """Formats a disk to keep its first metadata, and runs one node to archive its classes."""
     with tempfile.TemporaryDirectory(dir=kafka.home, prefix=".node-") as made, ExitStack() as after:
         folder = Path(made)
         with socket.socket() as one, socket.socket() as other:
@@ -180,9 +184,7 @@ def _prepare(kafka: Distribution, logging: str) -> None:
                 _JVM_LIMIT_S,
                 f"StorageTool of Kafka {kafka.version} failed",
             )  # fmt: skip
-            shutil.copyfile(
-                folder / "data" / "bootstrap.checkpoint", kafka.home / "bootstrap.checkpoint"
-            )
+            _keep_formatted(kafka, folder / "data")
         else:
             settings.write_text(_one_broker(folder / "data", *ports))
             beside_it = [*java, *classes, *_ZOOKEEPER, str(ports[1]), str(folder / "znodes")]
@@ -200,6 +202,30 @@ def _prepare(kafka: Distribution, logging: str) -> None:
         if not partial.exists():
             raise EnvironmentFailed(f"{kafka.java} made no class data archive of Kafka")
         partial.rename(kafka.archive)
+
+
+def _keep_formatted(kafka: Distribution, disk: Path) -> None:
+    """Copies the first metadata of a formatted disk into the cache."""
+    made = next((disk / name for name in FORMATTED if (disk / name).exists()), None)
+    if made is None:
+        names = " nor ".join(str(name) for name in FORMATTED)
+        raise EnvironmentFailed(f"StorageTool of Kafka {kafka.version} wrote neither {names}")
+    shutil.copyfile(made, kafka.home / made.name)
+
+
+def first_metadata(version: str, environment: Mapping[str, str]) -> bytes:
+    """The snapshot that StorageTool of an installed version (4.4 or newer) wrote.
+
+    Raises EnvironmentFailed if the version is not in the cache, as on a host whose nodes run in
+    containers of an image that was made elsewhere.
+    """
+    snapshot = cache(environment) / version / FIRST_SNAPSHOT
+    if not snapshot.exists():
+        raise EnvironmentFailed(
+            f"Kafka {version}, whose first metadata a new disk needs, is not in "
+            f"{snapshot.parents[1]}: fencepost setup --system apache/kraft@{version} installs it"
+        )
+    return snapshot.read_bytes()
 
 
 def _one_node(data: Path, client_port: int, controller_port: int) -> str:

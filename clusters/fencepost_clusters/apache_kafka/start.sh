@@ -2,11 +2,14 @@
 # Formats the disk, unless that was done, as Kafka's StorageTool does; then becomes the node.
 set -eu
 if [ ! -e "$DATA/meta.properties" ]; then
-  cp "$KAFKA_HOME/bootstrap.checkpoint" "$DATA/bootstrap.checkpoint"
+  # Up to Kafka 4.3; later releases have its records in the snapshot below.
+  if [ -e "$KAFKA_HOME/bootstrap.checkpoint" ]; then
+    cp "$KAFKA_HOME/bootstrap.checkpoint" "$DATA/bootstrap.checkpoint"
+  fi
   # A first voter begins with the voters of the quorum: a snapshot that ends at offset 0, in epoch 0.
-  if [ -e voters.base64 ]; then
+  if [ -e snapshot.base64 ]; then
     mkdir -p "$DATA/__cluster_metadata-0"
-    base64 -d voters.base64 >"$DATA/__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
+    base64 -d snapshot.base64 >"$DATA/__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
   fi
   cp meta.properties "$DATA/meta.properties.new"
   mv "$DATA/meta.properties.new" "$DATA/meta.properties"

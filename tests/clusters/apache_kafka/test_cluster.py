@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from kafka_samples import SAMPLES
 
 from fencepost import NotApplicable, Place, Shape, Spare, UsageError
 from fencepost_clusters.apache_kafka import distribution
@@ -72,11 +73,23 @@ def test_the_first_controllers_are_formatted_with_the_voters_and_no_other_node()
         name: KRaft().command(replace(placed(name, shape), image="an image"), shape).files
         for name in ("controller-1", "controller-2", "controller-4", "broker-1")
     }
-    assert files["controller-1"]["voters.base64"] == files["controller-2"]["voters.base64"]
-    assert all("voters.base64" not in files[name] for name in ("controller-4", "broker-1"))
+    assert files["controller-1"]["snapshot.base64"] == files["controller-2"]["snapshot.base64"]
+    assert all("snapshot.base64" not in files[name] for name in ("controller-4", "broker-1"))
     (directory,) = re.findall(r"directory.id=(.*)", files["controller-1"]["meta.properties"])
-    snapshot = base64.b64decode(files["controller-1"]["voters.base64"])
+    snapshot = base64.b64decode(files["controller-1"]["snapshot.base64"])
     assert base64.urlsafe_b64decode(f"{directory}==") in snapshot
+
+
+def test_from_4_4_on_the_first_controllers_are_formatted_with_the_metadata_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    formatted = (SAMPLES / "voters-4.4.0.checkpoint").read_bytes()
+    monkeypatch.setattr(distribution, "first_metadata", lambda *_: formatted)
+    place = replace(placed("controller-1", Shape()), image="an image")
+    for version, begins in (("4.3.1", False), ("4.4.0", True)):
+        files = KRaft().at(version).command(place, Shape()).files
+        snapshot = base64.b64decode(files["snapshot.base64"])
+        assert (b"metadata.version" in snapshot) is begins
 
 
 def test_addresses_that_kafka_cannot_parse_are_left_out() -> None:

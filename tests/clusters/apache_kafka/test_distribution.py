@@ -130,6 +130,55 @@ def test_a_version_that_does_not_start_on_this_java_says_which_one_it_needs(
     assert sorted(one.name for one in home.iterdir()) == ["lib"]
 
 
+@pytest.mark.parametrize(
+    ("writes", "said", "kept"),
+    [
+        (
+            "",
+            "StorageTool of Kafka 9.9.9 wrote neither bootstrap.checkpoint nor "
+            "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint",
+            [],
+        ),
+        ("bootstrap.checkpoint", "a node of Kafka 9.9.9 did not start", ["bootstrap.checkpoint"]),
+        (
+            "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint",
+            "a node of Kafka 9.9.9 did not start",
+            ["00000000000000000000-0000000000.checkpoint"],
+        ),
+    ],
+    ids=["nothing", "as 4.3", "as 4.4"],
+)
+def test_the_metadata_of_a_formatted_disk_is_kept_wherever_the_storage_tool_writes_it(
+    writes: str, said: str, kept: list[str], tools: Path, tmp_path: Path
+) -> None:
+    java = tools / "java"
+    words = java.read_text()
+    formats = (
+        'for settings; do :; done\ncase "$*" in *StorageTool*) '
+        'disk=$(sed -n s/^log.dirs=//p "$settings"); mkdir -p "$disk/__cluster_metadata-0"; '
+        f'[ -z "{writes}" ] || echo made >"$disk/{writes}"; exit 0;; esac\n'
+        '[ "$1" = -version ] || exit 1\n'
+    )
+    java.write_text(words.replace("#!/bin/sh\n", f"#!/bin/sh\n{formats}"))
+    environment = {"PATH": f"{tools}:/bin:/usr/bin", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    home = cache(environment) / "9.9.9"
+    (home / "lib").mkdir(parents=True)
+    put_jar(home / "lib" / "kafka.jar")
+    with pytest.raises(EnvironmentFailed) as failed:
+        installed("9.9.9", environment, "")
+    assert str(failed.value).startswith(said)
+    assert sorted(one.name for one in home.iterdir()) == [*kept, "lib"]
+
+
+def test_a_version_whose_first_metadata_is_not_here_is_named(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentFailed) as failed:
+        distribution.first_metadata("4.4.0", {"XDG_CACHE_HOME": str(tmp_path)})
+    assert str(failed.value) == (
+        f"Kafka 4.4.0, whose first metadata a new disk needs, is not in "
+        f"{tmp_path}/fencepost/kafka: fencepost setup --system apache/kraft@4.4.0 installs it"
+    )
+
+
 def test_jars_in_the_cache_need_neither_network_nor_maven(tools: Path, tmp_path: Path) -> None:
     environment = {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     home = cache(environment) / "4.3.1"

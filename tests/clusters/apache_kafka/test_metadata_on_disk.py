@@ -113,6 +113,13 @@ def test_changes_lead_to_what_one_record_says() -> None:
         ),
         (entities(broker("RegisterBrokerRecord", 1), ("UnregisterBrokerRecord", {"BrokerId": 1})),
          entities()),
+        (
+            entities(
+                ("RegisterControllerRecord", {"ControllerId": 101, "IncarnationId": "x"}),
+                ("UnregisterControllerRecord", {"ControllerId": 101}),
+            ),
+            entities(),
+        ),
     ]  # fmt: skip
     for one, other in pairs:
         assert one.digest() == other.digest()

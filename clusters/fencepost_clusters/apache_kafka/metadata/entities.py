@@ -152,6 +152,10 @@ def _controller(now: dict[Key, Any], values: Mapping[str, Any]) -> None:
     now["controller", values["ControllerId"]] = values["IncarnationId"]
 
 
+def _controller_gone(now: dict[Key, Any], values: Mapping[str, Any]) -> None:
+    now.pop(("controller", values["ControllerId"]), None)
+
+
 _KINDS: Mapping[str, Callable[[dict[Key, Any], Mapping[str, Any]], None]] = {
     "TopicRecord": _topic,
     "RemoveTopicRecord": _topic_removed,
@@ -165,4 +169,5 @@ _KINDS: Mapping[str, Callable[[dict[Key, Any], Mapping[str, Any]], None]] = {
     "FeatureLevelRecord": _feature,
     "ProducerIdsRecord": _producer_ids,
     "RegisterControllerRecord": _controller,
+    "UnregisterControllerRecord": _controller_gone,
 }

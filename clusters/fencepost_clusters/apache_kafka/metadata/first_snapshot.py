@@ -2,18 +2,20 @@
 
 Kafka's StorageTool writes it to the disk of each controller that it formats with initial
 controllers. A quorum that begins with it has kraft.version 1: its voters are records, so they can
-be added and removed.
+be added and removed. From Kafka 4.4 on it also has the records with which the metadata begins, the
+levels of the features, which were in `bootstrap.checkpoint` before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from io import BytesIO
 from typing import Any, final
 from uuid import UUID
 
+from kio.records.readers import read_batch
 from kio.records.schema import NewRecordBatch, Record
 from kio.records.writers import write_new_batch
 from kio.schema.k_raft_version_record.v0 import KRaftVersionRecord
@@ -22,8 +24,12 @@ from kio.schema.snapshot_header_record.v0 import SnapshotHeaderRecord
 from kio.schema.voters_record.v0 import data as voters_record
 from kio.serial import entity_writer
 
+FILE = "00000000000000000000-0000000000.checkpoint"
+"""Its name: a snapshot that ends at offset 0, in epoch 0."""
 KRAFT_VERSION = 1
 _CONTROL = 0x20
+_BASE_OFFSET = 8
+"""The length of the base offset, with which a batch begins."""
 _HEADER, _FOOTER, _VERSION, _VOTERS = 3, 4, 5, 6
 """The types of control records that it has."""
 _FORMATTED_MS = 1_577_836_800_000
@@ -44,8 +50,11 @@ class Voter:
     port: int
 
 
-def first_snapshot(voters: Sequence[Voter], listener: str) -> bytes:
-    """The snapshot's bytes; voters listen on that listener."""
+def first_snapshot(voters: Sequence[Voter], listener: str, formatted: bytes = b"") -> bytes:
+    """The snapshot's bytes; voters listen on that listener.
+
+    `formatted` is a snapshot that StorageTool wrote, whose records it takes over.
+    """
     entities: Sequence[tuple[int, Any]] = (
         (
             _HEADER,
@@ -57,8 +66,23 @@ def first_snapshot(voters: Sequence[Voter], listener: str) -> bytes:
     footer = (_FOOTER, _build(SnapshotFooterRecord, version=0))
     buffer = BytesIO()
     _write(buffer, 0, entities)
-    _write(buffer, len(entities), [footer])
+    end = len(entities)
+    for batch, records in _batches(formatted):
+        # A batch's checksum does not cover its base offset, so no other byte changes.
+        buffer.write(end.to_bytes(_BASE_OFFSET, "big") + batch[_BASE_OFFSET:])
+        end += records
+    _write(buffer, end, [footer])
     return buffer.getvalue()
+
+
+def _batches(snapshot: bytes) -> Iterator[tuple[bytes, int]]:
+    """Each batch of a snapshot that has other than control records, and how many it has."""
+    at = 0
+    while at < len(snapshot):
+        batch, size = read_batch(snapshot, at)
+        if not batch.attributes & _CONTROL:
+            yield snapshot[at : at + size], len(batch.records)
+        at += size
 
 
 def _build(entity: Any, **fields: object) -> Any:
