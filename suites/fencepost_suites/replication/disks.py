@@ -293,10 +293,14 @@ class StoredOnce(Struct, frozen=True):
 
 
 def _twice(copy: Copy) -> tuple[StoredBatch, StoredBatch] | None:
-    """Two batches with one sequence number of one producer in one epoch."""
+    """Two batches with one sequence number of one producer in one epoch.
+
+    A producer without an id is not idempotent, and its sequence numbers mean nothing: librdkafka and
+    the Java client write -1 in each of its batches, sarama and aiokafka 0.
+    """
     known: dict[tuple[int, int, int], StoredBatch] = {}
     for batch in copy.batches:
-        if batch.base_sequence < 0:
+        if batch.producer_id < 0 or batch.base_sequence < 0:
             continue
         place = batch.producer_id, batch.producer_epoch, batch.base_sequence
         if place in known:

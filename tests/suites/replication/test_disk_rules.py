@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pytest
+
 from tests.suites.partition_histories import CLIENT, partition, verdict
 
 from fencepost.testing import HistoryBuilder, Outcome, Verdict
@@ -336,6 +337,16 @@ def test_a_write_that_no_disk_reaches_does_not_exercise_rp_12() -> None:
 
 def test_a_write_that_is_found_on_one_disk_only_does_not_exercise_rp_12() -> None:
     assert resent({"broker-1": ONCE}).verdict is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(("epoch", "sequence"), [(-1, -1), (-1, 0), (0, 0)])
+def test_a_producer_without_an_id_counts_its_batches_as_it_likes(epoch: int, sequence: int) -> None:
+    """librdkafka and the Java client number such batches -1, sarama and aiokafka 0."""
+    log = tuple(
+        batch(offset)._replace(producer_epoch=epoch, base_sequence=sequence) for offset in (0, 2)
+    )
+    one = resent({"broker-1": log, "broker-2": log, "broker-3": log}, offset=2)
+    assert one.violated == 0
 
 
 def test_the_first_sequence_number_at_two_offsets_breaks_rp_12() -> None:
