@@ -10,8 +10,10 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    Cause,
     Event,
     Evidence,
+    Excused,
     Exercised,
     Finding,
     Handlers,
@@ -35,32 +37,51 @@ _REMEMBERED_NS = 60_000_000_000
 changed, which is recorded well within a second, unless the worker stalled."""
 
 
+class _Suspect(Struct, frozen=True):
+    """A message at two offsets: its operation, the event that shows the second one, and both."""
+
+    operation: str
+    at: Cause
+    message: str
+
+
 @dataclass(slots=True)
 class _Places:
     at: dict[str, int] = field(default_factory=dict)
     """operation -> the offset where it was seen first."""
-    repeatable: set[str] = field(default_factory=set)
-    """Operations that may be stored twice."""
+    unpromised: set[str] = field(default_factory=set)
+    """Operations of producers that are not idempotent: they may be stored twice."""
+    in_two_epochs: dict[str, int] = field(default_factory=dict)
+    """Operations in flight when their producer began an epoch -> that epoch. They may be stored
+    under both."""
     under_way: dict[str, str] = field(default_factory=dict)
     """operation of an idempotent producer in flight -> its process."""
     ended: deque[tuple[int, str, str]] = field(default_factory=deque)
     """When each such operation ended, the operation, and its process; the newest ones, in order."""
-    suspects: list[tuple[str, Violated]] = field(default_factory=list)
-    """Operations found at two offsets: the epoch change that explains one may be recorded later."""
+    suspects: list[_Suspect] = field(default_factory=list)
+    """Found at two offsets: the epoch change that explains one may be recorded later."""
 
     def counts(self, operation: str) -> bool:
-        """Whether it is a message with an operation, and one that may not be stored twice."""
-        return operation != "" and operation not in self.repeatable
+        """Whether it is a message with an operation, and one that is to be stored once."""
+        return operation != "" and operation not in self.unpromised
 
     def elsewhere(self, offset: int, operation: str) -> bool:
         """Whether a message that counts was seen at another offset before."""
         return self.counts(operation) and self.at.setdefault(operation, offset) != offset
 
+    def judged(self, suspect: _Suspect) -> Violated | Excused:
+        """A suspect as a finding: excused if its producer began an epoch with it in flight."""
+        epoch = self.in_two_epochs.get(suspect.operation)
+        if epoch is None:
+            return Violated(suspect.at, CLIENT, suspect.message)
+        why = f"its producer began epoch {epoch} with it in flight"
+        return Excused(suspect.at, f"{suspect.message}; {why}")
+
     def invoked(self, event: Event, body: ProduceInvoked) -> None:
         if body.idempotent:
             self.under_way[body.operation] = event.process
         else:
-            self.repeatable.add(body.operation)
+            self.unpromised.add(body.operation)
 
     def completed(self, event: Event, body: ProduceCompleted) -> None:
         operation, at_ns = body.operation, event.at_ns
@@ -71,25 +92,30 @@ class _Places:
             self.ended.popleft()
 
     def resent(self, event: Event, body: ProducerEpochChanged) -> None:
-        """Marks the operations in flight when their producer's epoch changed: they may be stored
-        under both."""
-        mine = event.process
-        self.repeatable.update(op for op, process in self.under_way.items() if process == mine)
-        self.repeatable.update(
-            op for at_ns, op, process in self.ended if process == mine and at_ns >= body.since_ns
+        """Notes the operations in flight when their producer's epoch changed."""
+        mine, epoch = event.process, body.epoch
+        self.in_two_epochs.update(
+            (op, epoch) for op, process in self.under_way.items() if process == mine
+        )
+        self.in_two_epochs.update(
+            (op, epoch)
+            for at_ns, op, process in self.ended
+            if process == mine and at_ns >= body.since_ns
         )
 
 
 def of_next_topic(state: _Places) -> _Places:
     """What was found in a topic counts, though the topic is deleted."""
-    return _Places(suspects=state.suspects, repeatable=state.repeatable)
+    return _Places(
+        suspects=state.suspects, unpromised=state.unpromised, in_two_epochs=state.in_two_epochs
+    )
 
 
 @final
 class Duplicate(Struct, frozen=True):
     """JEPSEN-duplicate. For idempotent producers, within one producer epoch: an operation in flight
-    when the client library began a new epoch may be stored twice (KIP-360). Exercised by each poll
-    that returns a message at the offset where it was before."""
+    when the client library began a new epoch may be stored twice (KIP-360), and is excused.
+    Exercised by each poll that returns a message at the offset where it was before."""
 
     clause: str = "JEPSEN-duplicate"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -137,14 +163,15 @@ class Duplicate(Struct, frozen=True):
     def _polled(self, state: _Places, event: Event, body: Polled) -> Sequence[Finding]:
         """Exercised if a message is where it was before, and none is elsewhere."""
         known = len(state.at)
-        counted, elsewhere = 0, False
+        counted, moved, resent = 0, 0, 0
         for offset, operation in zip(body.offsets, body.operations, strict=True):
             counted += state.counts(operation)
             if state.elsewhere(offset, operation):
-                elsewhere = True
+                moved += 1
+                resent += operation in state.in_two_epochs
                 self._suspect(state, event, body, offset, operation)
-        again = len(state.at) - known < counted
-        return (Exercised(event.ref, CLIENT),) if again and not elsewhere else NOTHING
+        again = len(state.at) - known < counted - moved
+        return (Exercised(event.ref, CLIENT),) if again and moved == resent else NOTHING
 
     @staticmethod
     def _suspect(
@@ -154,9 +181,7 @@ class Duplicate(Struct, frozen=True):
             f"{operation} is in {body.topic}-{body.partition} at offset {state.at[operation]} and "
             f"at offset {offset}"
         )
-        state.suspects.append((operation, Violated(event.ref, CLIENT, message)))
+        state.suspects.append(_Suspect(operation, event.ref, message))
 
     def end(self, state: _Places, end: RunEnd) -> Sequence[Finding]:
-        return tuple(
-            violated for operation, violated in state.suspects if operation not in state.repeatable
-        )
+        return tuple(state.judged(one) for one in state.suspects)

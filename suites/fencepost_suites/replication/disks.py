@@ -295,8 +295,8 @@ class StoredOnce(Struct, frozen=True):
 def _twice(copy: Copy) -> tuple[StoredBatch, StoredBatch] | None:
     """Two batches with one sequence number of one producer in one epoch.
 
-    A producer without an id is not idempotent, and its sequence numbers mean nothing: librdkafka and
-    the Java client write -1 in each of its batches, sarama and aiokafka 0.
+    A producer without an id is not idempotent, and its sequence numbers mean nothing: librdkafka
+    and the Java client write -1 in each of its batches, sarama and aiokafka 0.
     """
     known: dict[tuple[int, int, int], StoredBatch] = {}
     for batch in copy.batches:

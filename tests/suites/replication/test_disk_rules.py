@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pytest
-
 from tests.suites.partition_histories import CLIENT, partition, verdict
 
 from fencepost.testing import HistoryBuilder, Outcome, Verdict
