@@ -75,12 +75,17 @@ class NodeStopped(Struct, frozen=True, gc=False, tag="node.stopped", kw_only=Tru
 
 
 class Stalled(Struct, frozen=True, gc=False, tag="process.stalled", kw_only=True):
-    """The process noticed that it did not run for `stalled_ns`: its loop woke that much too
-    late."""
+    """A process did not run for `stalled_ns`, until this event. It noticed so itself when its loop
+    woke that much too late; or, if `of` names one, that process never woke: from its last event on
+    it did nothing, not even what the harness asked it for."""
 
     stalled_ns: int
+    of: str = ""
+    """The process that stalled, if another one noticed."""
 
     def sentence(self) -> str:
+        if self.of:
+            return f"{self.of} did nothing for {span(self.stalled_ns)}, and did not answer"
         return f"stalled for {span(self.stalled_ns)}"
 
 

@@ -112,8 +112,8 @@ class Examiner:
             case LinkFailed(since_ns=since_ns):
                 self.damage.append(event.body.sentence())
                 self.doubtful_ns = min(self.doubtful_ns, since_ns)
-            case Stalled(stalled_ns=stalled_ns):
-                self.stalls.append((process, event.at_ns - stalled_ns, event.at_ns))
+            case Stalled(stalled_ns=stalled_ns, of=of):
+                self.stalls.append((of or process, event.at_ns - stalled_ns, event.at_ns))
             case RunEnded(completed=completed):
                 self.completed = completed
 

@@ -11,6 +11,10 @@ MS: Final = 1_000_000
 """Nanoseconds in a millisecond."""
 SECOND: Final = 1_000_000_000
 """Nanoseconds in a second."""
+BEAT_S: Final = 0.1
+"""How often a process looks whether it ran."""
+STALL_NS: Final = 250 * MS
+"""How late such a look must be to be recorded as a stall (`Stalled`)."""
 
 
 def now_ns() -> int:

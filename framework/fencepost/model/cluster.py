@@ -260,5 +260,6 @@ def stalled_since(events: Sequence[Event], from_ns: int) -> int:
     stalls: dict[str, int] = {}
     for event in events:
         if isinstance(event.body, Stalled) and event.at_ns >= from_ns:
-            stalls[event.process] = stalls.get(event.process, 0) + event.body.stalled_ns
+            process = event.body.of or event.process
+            stalls[process] = stalls.get(process, 0) + event.body.stalled_ns
     return max(stalls.values(), default=0)

@@ -187,6 +187,8 @@ class RunResult:
     trouble: FencepostError | Violation | None = None
     injected: int = 0
     """How many faults were injected."""
+    silent: tuple[str, ...] = ()
+    """The client processes that did not end when they were asked to, and had to be ended."""
 
     def check(self, marked: Sequence[str] = ()) -> None:
         """Returns if no clause was violated and every marked one holds.
@@ -235,6 +237,9 @@ class RunResult:
     def _check_evidence(self) -> None:
         if not self.end.complete:
             raise Inconclusive(f"the history is not complete: {self.end.lacks}")
+        if self.silent:
+            names = ", ".join(self.silent)
+            raise Inconclusive(f"clients that did not answer, and had to be ended: {names}")
         if self.missed:
             raise Inconclusive(f"without a receipt: {', '.join(self.missed)}")
         if self.unread:
@@ -414,6 +419,7 @@ class Run:
             recovered=recovered,
             trouble=trouble,
             injected=len(injected),
+            silent=tuple(self.workers.silent),
         )
 
     def _start_nodes(self) -> None:

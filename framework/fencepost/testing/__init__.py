@@ -88,7 +88,7 @@ class HistoryBuilder:
         """The end of the run, now; its stalls are those of `process.stalled` events, and links that
         failed make it incomplete."""
         stalls = tuple(
-            (event.process, event.at_ns - event.body.stalled_ns, event.at_ns)
+            (event.body.of or event.process, event.at_ns - event.body.stalled_ns, event.at_ns)
             for event in self._events
             if isinstance(event.body, Stalled)
         )

@@ -1,4 +1,5 @@
-"""The frame of a client worker's program: its configuration, and its first and last events.
+"""The frame of a client worker's program: its configuration, its first and last events, and the
+times at which it did not run.
 
 A workload plugin's `main` is `sys.exit(run_worker(sys.argv, ...))`; everything in between is its
 own.
@@ -7,15 +8,19 @@ own.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event as Signal
+from threading import Thread
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from fencepost.events import ClientFailed, ClientStarted, NodeStopped
+from fencepost.events import ClientFailed, ClientStarted, NodeStopped, Stalled
 from fencepost.history.recorder import Recorder
+from fencepost.model.clock import BEAT_S, SECOND, STALL_NS, now_ns
 from fencepost.model.system.worker_config import WorkerConfig
 
 Options = TypeVar("Options")
@@ -47,10 +52,37 @@ def run_worker(
     recorder = Recorder.open(Path(config.events), config.run, config.process, kinds)
     recorder.record(about(chosen))
     try:
-        why = work(config, chosen, recorder)
+        with _stalls_recorded(recorder):
+            why = work(config, chosen, recorder)
     except Exception as error:
         recorder.record(ClientFailed(error=f"{type(error).__name__}: {error}", fatal=True))
         recorder.record(NodeStopped(reason="failed"))
         raise
     recorder.record(NodeStopped(reason=why))
     return 0
+
+
+@contextmanager
+def _stalls_recorded(recorder: Recorder) -> Iterator[None]:
+    """Records each time at which this process did not run, while the block runs.
+
+    A client that was stopped, or whose machine was busy, waited for nothing: without its stall, the
+    cluster would be blamed for the time.
+    """
+    over = Signal()
+
+    def beat() -> None:
+        woke_ns = now_ns()
+        while not over.wait(BEAT_S):
+            before_ns, woke_ns = woke_ns, now_ns()
+            late_ns = woke_ns - before_ns - int(BEAT_S * SECOND)
+            if late_ns > STALL_NS:
+                recorder.record(Stalled(stalled_ns=late_ns))
+
+    thread = Thread(target=beat, name="stalls", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random  # noqa: TID251 - a seeded stream is passed in
 from typing import Protocol, final, runtime_checkable
 
-from fencepost.events import ClientFailed
+from fencepost.events import ClientFailed, Event, ProcessSpawned, Stalled
 from fencepost.model.clock import MS
 from fencepost.model.cluster import Cluster
 from fencepost.model.runtime import ClientSession, ClientSpec, Condition
@@ -104,6 +104,7 @@ class Workers:
         self._running: list[ClientSession] = []
         self._started: dict[str, int] = {}
         self._operations = 0
+        self._silent: list[str] = []
 
     @property
     def running(self) -> Sequence[ClientSession]:
@@ -159,18 +160,40 @@ class Workers:
         if not in_time:
             for session in sessions:
                 if session.process in self._runtime.view.alive:
-                    why = f"{session.process} did not end within {limit_ms} ms, and was ended"
-                    self._runtime.record(ClientFailed(error=why, fatal=True))
-                    session.end()
+                    self._end_silent(session, limit_ms)
         self._running = [session for session in self._running if session.process not in names]
         return in_time
+
+    def _end_silent(self, session: ClientSession, limit_ms: int) -> None:
+        """Ends a worker that did not end when it was asked to. What it waited for since its last
+        event proves nothing about the cluster: it may have been stopped, or its library stuck."""
+        process = session.process
+        last_ns = max(e.at_ns for e in self._runtime.events() if _is_of(e, process))
+        why = f"{process} did not end within {limit_ms} ms, and was ended"
+        self._runtime.record(ClientFailed(error=why, fatal=True))
+        self._runtime.record(Stalled(stalled_ns=self._runtime.now_ns() - last_ns, of=process))
+        self._silent.append(process)
+        session.end()
+
+    @property
+    def silent(self) -> Sequence[str]:
+        """The processes of workers that were ended since they did not end when asked to."""
+        return tuple(self._silent)
 
     def drain(self) -> None:
         """Asks every worker to end and waits until each has; open operations are unknown."""
         running = tuple(self._running)
         for session in running:
             session.stop()
-        self.await_end(running)
+        self.await_end(running, END_LIMIT_MS)
+
+
+def _is_of(event: Event, process: str) -> bool:
+    """Whether an event is a process's own, or its start."""
+    body = event.body
+    return event.process == process or (
+        isinstance(body, ProcessSpawned) and body.started == process
+    )
 
 
 @final

@@ -20,19 +20,21 @@ _STALL_SHARE = 10
 
 @final
 class Overdue(Struct, frozen=True):
-    """A promise that was not kept between two moments, and the slots that had to keep it."""
+    """A promise that was not kept between two moments, the slots that had to keep it, and the
+    client processes that would have seen it kept (none: nodes showed that it was not)."""
 
     violated: Violated
     from_ns: int
     to_ns: int
     bound_ns: int
     slots: frozenset[str]
+    clients: frozenset[str] = frozenset()
 
 
 def judged(suspects: Sequence[Overdue], end: RunEnd) -> Sequence[Finding]:
-    """The suspects as findings. One is undecided if a process that it needs, or the harness,
-    stalled for more than a tenth of the bound. A history that lacks events shows no omission: then
-    nothing is found, and the clause is unknown."""
+    """The suspects as findings. One is undecided if a process that it needs, the harness, or each
+    client that waited stalled for more than a tenth of the bound. A history that lacks events shows
+    no omission: then nothing is found, and the clause is unknown."""
     if not end.complete:
         return NOTHING
     found: list[Finding] = []
@@ -46,11 +48,18 @@ def judged(suspects: Sequence[Overdue], end: RunEnd) -> Sequence[Finding]:
 
 
 def _stalled(one: Overdue, end: RunEnd) -> str:
+    """Which process stalled, and for how long; empty if none did that matters."""
+    stalled: dict[str, int] = {}
     for process in sorted({name for name, _, _ in end.stalls}):
-        if process == HARNESS or _among(process, one.slots):
-            stalled_ns = end.stalled_ns(one.from_ns, one.to_ns, process)
-            if stalled_ns * _STALL_SHARE > one.bound_ns:
-                return f"{process} stalled for {span(stalled_ns)} of that time"
+        stalled_ns = end.stalled_ns(one.from_ns, one.to_ns, process)
+        if stalled_ns * _STALL_SHARE > one.bound_ns:
+            stalled[process] = stalled_ns
+    saw = bool(one.clients - stalled.keys())
+    """Whether a client ran that saw the promise broken."""
+    for process, stalled_ns in stalled.items():
+        counts = not saw if process in one.clients else _among(process, one.slots)
+        if process == HARNESS or counts:
+            return f"{process} stalled for {span(stalled_ns)} of that time"
     return ""
 
 

@@ -291,7 +291,7 @@ class ReadableAgain(Struct, frozen=True):
         from_ns = max(since_ns, one.fit.since_ns or 0)
         slots = state.around.needed(state.partitions.newest[place].replicas)
         violated = Violated(reader.ref, Evidence.CLIENT, message)
-        overdue = Overdue(violated, from_ns, at_ns, bound_ns, slots)
+        overdue = Overdue(violated, from_ns, at_ns, bound_ns, slots, clients=frozenset({name}))
         state.suspects.append(_Stuck(place, offset, overdue))
         reader.reported = True
         return NOTHING

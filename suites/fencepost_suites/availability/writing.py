@@ -362,7 +362,10 @@ class WritableAgain(Struct, frozen=True):
             )
             violated = Violated(at.ref, Evidence.CLIENT, message, because)
             slots = state.around.needed(record.replicas)
-            state.suspects.append(Overdue(violated, from_ns, at_ns, bound_ns, slots))
+            clients = frozenset(client for _, client in wanted.open.values())
+            state.suspects.append(
+                Overdue(violated, from_ns, at_ns, bound_ns, slots, clients=clients)
+            )
             wanted.reported = True
         return found
 

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from fencepost import ClientFailed, ClientStarted, NodeStopped, Recorder, WorkerConfig, run_worker
+from fencepost import (
+    ClientFailed,
+    ClientStarted,
+    NodeStopped,
+    Recorder,
+    Stalled,
+    WorkerConfig,
+    run_worker,
+)
 from fencepost.events import Codec
+from fencepost.model.clock import SECOND, STALL_NS, now_ns, poll
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -74,3 +87,41 @@ def test_a_configuration_that_cannot_be_read_is_one_sentence(
         assert run_worker(wrong, Options, about, work) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith("the worker's configuration cannot be read: ")
+
+
+STOPPED_PROGRAM = """
+import sys
+from fencepost import run_worker
+from tests.framework.workloads.test_worker import Options, about
+
+def work(config, options, recorder):
+    print("working", flush=True)
+    sys.stdin.read()
+    return "done"
+
+sys.exit(run_worker(sys.argv, Options, about, work))
+"""
+
+
+@pytest.mark.tool
+def test_a_worker_that_was_stopped_for_a_while_records_how_long(tmp_path: Path) -> None:
+    argv = started_with(tmp_path, b'{"failures":0}')
+    worker = subprocess.Popen(
+        [sys.executable, "-c", STOPPED_PROGRAM, argv[-1]],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert worker.stdout is not None
+    worker.stdout.readline()
+    worker.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, worker.pid, os.WSTOPPED)
+    stopped_ns = now_ns()
+    assert poll(lambda: now_ns() - stopped_ns > SECOND, limit_s=5)
+    worker.send_signal(signal.SIGCONT)
+    path = tmp_path / "clients.a-1#1.ndjson"
+    assert poll(lambda: b"process.stalled" in path.read_bytes(), limit_s=10)
+    worker.communicate()
+    stalls = [body.stalled_ns for body in recorded(tmp_path) if isinstance(body, Stalled)]
+    assert sum(stalls) > SECOND - STALL_NS
+    assert recorded(tmp_path)[-1] == NodeStopped(reason="done")

@@ -50,6 +50,31 @@ def test_a_bound_that_a_stall_ate_is_undecided(process: str) -> None:
     assert f"{process} stalled for 3.0 s of that time" in found.reason
 
 
+def test_a_client_that_never_woke_decides_nothing() -> None:
+    """It was stopped for good, and the harness ended it: it waited for nothing."""
+    story = stuck(Story())
+    story.h.add(HARNESS, Stalled(stalled_ns=19_000_000_000, of=PRODUCER))
+    story.h.add(HARNESS, ended(PRODUCER))
+    found = writable(story)
+    assert found.verdict is Outcome.UNKNOWN
+    assert f"{PRODUCER} stalled for 19.0 s of that time" in found.reason
+
+
+@pytest.mark.parametrize(("stalled", "expected"), [((PRODUCER,), "violated"), ((), "unknown")])
+def test_a_client_that_ran_beside_a_stalled_one_saw_it(
+    stalled: tuple[str, ...], expected: str
+) -> None:
+    story = Story()
+    story.write("first")
+    story.die("broker-1")
+    story.invoke("next")
+    story.invoke("beside", client="clients/producer-2#1")
+    story.after(STUCK_MS)
+    for process in stalled or (PRODUCER, "clients/producer-2#1"):
+        story.h.add(HARNESS, Stalled(stalled_ns=19_000_000_000, of=process))
+    assert writable(story).verdict == expected
+
+
 def test_a_stall_of_another_process_or_a_short_one_changes_nothing() -> None:
     story = stuck(Story())
     story.h.add("broker-9#1", Stalled(stalled_ns=9_000_000_000))

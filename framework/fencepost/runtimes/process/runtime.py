@@ -50,7 +50,7 @@ from fencepost.injection.links import Links
 from fencepost.injection.network import Network
 from fencepost.injection.probes import unanswered_probe
 from fencepost.injection.watch import LinkWatch
-from fencepost.model.clock import MS, SECOND, now_ns
+from fencepost.model.clock import BEAT_S, SECOND, STALL_NS, now_ns
 from fencepost.model.disk import if_full
 from fencepost.model.errors import EnvironmentFailed, UsageError, no_such
 from fencepost.model.faults.hold import Hold, HoldCounts
@@ -75,10 +75,6 @@ from fencepost.runtimes.process.processes import Processes, Tracked, exit_messag
 from fencepost.runtimes.process.worker_session import WorkerSession, write_worker_config
 from fencepost.supervision.addresses import check_layout
 from fencepost.supervision.launcher import Child, Exit, tail
-
-BEAT_S = 0.1
-"""The harness wakes at least this often, so that it can notice a late wake-up."""
-STALL_NS = 250 * MS
 
 
 @final
