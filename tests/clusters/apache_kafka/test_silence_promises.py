@@ -9,6 +9,7 @@ from tests.clusters.apache_kafka.kraft_histories import (
     CONTROLLERS,
     FIRST,
     OBSERVER,
+    SESSION_MS,
     begun,
     ended,
     healed,
@@ -65,6 +66,31 @@ def test_without_an_active_controller_nothing_is_overdue() -> None:
     ended(h, FIRST)
     h.after(2 * BOUND_MS)
     assert verdict(h, "KR-02").verdict is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(
+    ("ms", "fenced", "exercised"),
+    [
+        (SESSION_MS * 3 // 4 - 1, True, 0),
+        (SESSION_MS * 3 // 4, True, 1),
+        (BOUND_MS, True, 1),
+        (BOUND_MS + 1, True, 0),
+        (SESSION_MS, False, 0),
+    ],
+    ids=["too early", "a session later", "at the bound", "too late", "not fenced itself"],
+)
+def test_a_registration_that_waited_for_the_session_to_end_fences_the_one_before(
+    ms: int, fenced: bool, exercised: int
+) -> None:
+    """The controller looks for ended sessions now and then, and compares the clock at once as a
+    process asks for the id: so a process that asks all the time nearly always comes first. Its
+    registration, which is fenced, is all that fences the former one. One that comes early says
+    nothing of the session: whether it may take the id is for KR-01."""
+    h = begun()
+    ended(h, FIRST)
+    record(h.after(ms - 1), 20, fenced=fenced, incarnation="two")
+    assert verdict(h, "KR-02").exercised == exercised
+    assert violated(h) == (ms > BOUND_MS)
 
 
 @pytest.mark.parametrize(("offset", "broken"), [(20, 0), (11, 1)])

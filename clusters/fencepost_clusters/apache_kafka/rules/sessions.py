@@ -186,6 +186,11 @@ class _Sessions:
                 del self.silent[broker]
 
 
+def _bound_ns(session_ns: int) -> int:
+    """How long a broker may be silent before it is fenced."""
+    return session_ns + session_ns // 4 + SECOND
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class SilentIsFenced:
@@ -194,7 +199,10 @@ class SilentIsFenced:
     it, and no fault acts upon it or its links to other controllers. It may have removed a voter, so
     each set of voters counts that a live controller has read last. A silence ends with the record
     that fences or deletes the broker, or registers another incarnation. Exercised by each fencing
-    of a broker known to be silent."""
+    of a broker known to be silent; also by the registration of another incarnation, fenced itself,
+    once most of a session has passed. A process that asks for the id all the time is registered
+    before the controller looks for ended sessions, so nothing else fences the former one. An
+    earlier one says nothing of the session, and KR-01 judges it."""
 
     clause: str = "KR-02"
     kinds: frozenset[type[Struct]] = QUORUM_KINDS | frozenset(
@@ -306,7 +314,16 @@ class SilentIsFenced:
             return NOTHING  # a record that leaves its session open says nothing of its silence
         late = self._late(state, body.broker_id, silence, event.at_ns, event.ref)
         del state.silent[body.broker_id]
-        return NOTHING if late or another else (Exercised(event.ref, Evidence.PEER),)
+        waited = body.fenced and self._over(state, body.broker_id, event.at_ns - silence.since_ns)
+        return (
+            NOTHING if late or (another and not waited) else (Exercised(event.ref, Evidence.PEER),)
+        )
+
+    @staticmethod
+    def _over(state: _Sessions, broker: int, silent_ns: int) -> bool:
+        """Whether a session ends with a silence that long, and not later than it must."""
+        session_ns = state.timeouts.get(broker, 0)
+        return session_ns * 3 // 4 <= silent_ns <= _bound_ns(session_ns)
 
     def _overdue(self, state: _Sessions, at_ns: int, at: Cause) -> None:
         for broker, silence in list(state.silent.items()):
@@ -316,7 +333,7 @@ class SilentIsFenced:
     @staticmethod
     def _late(state: _Sessions, broker: int, silence: _Silence, at_ns: int, at: Cause) -> bool:
         session_ns = state.timeouts.get(broker, 0)
-        bound_ns = session_ns + session_ns // 4 + SECOND
+        bound_ns = _bound_ns(session_ns)
         took_ns = at_ns - silence.since_ns
         if not state.acting or not session_ns or took_ns <= bound_ns:
             return False
