@@ -18,7 +18,7 @@ from fencepost_kafka import (
 
 FIRST, DUPLICATE, PEER = "broker-1#1", "broker-1-duplicate#1", "broker-2#1"
 OBSERVER, CONTROLLER = "clients/observer#1", "controller-1#1"
-DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
+REFUSAL = "DUPLICATE_BROKER_REGISTRATION"
 BROKERS = ("broker-1", "broker-2", "broker-3")
 CONTROLLERS = ("controller-1", "controller-2", "controller-3")
 SESSION_MS = 3_000
@@ -125,7 +125,7 @@ def intruded() -> HistoryBuilder:
 
 def refused(h: HistoryBuilder) -> None:
     """The second process with broker 1's id reports a refusal."""
-    h.add(DUPLICATE, HeartbeatRefused(broker_id=1, broker_epoch=-1, error=DUPLICATE, controller=-1))
+    h.add(DUPLICATE, HeartbeatRefused(broker_id=1, broker_epoch=-1, error=REFUSAL, controller=-1))
 
 
 def raises(h: HistoryBuilder, process: str, mark: int, *, as_leader: bool = True) -> Event:

@@ -29,6 +29,7 @@ from fencepost_clusters.apache_kafka.findings import known_findings
 from fencepost_clusters.apache_kafka.metadata.on_disk import MetadataStateFound
 from fencepost_kafka import (
     ConsumerPositioned,
+    HeartbeatRefused,
     LogAppended,
     LogTruncated,
     PartitionCommitted,
@@ -132,6 +133,16 @@ def test_each_finding_has_a_cause_with_counter_histories(finding: KnownFinding) 
     assert any("too long ago" in name for name in names)
     for mark in finding.marks:
         assert f"{finding.id}: {mark.kind} {'present' if mark.absent else 'absent'}" in names
+
+
+def test_a_process_that_was_not_refused_yet_may_misplace_replicas(judged: Judged) -> None:
+    """One whose id was taken over sent its directories 13 ms before its first heartbeat was
+    refused: the record that misplaces the replica is the cause, and the refusal only follows."""
+    (finding,) = (one for one in known_findings() if one.id == "refused-duplicate")
+    judgement, events = judged(finding)
+    unrefused = [one for one in events if not isinstance(one.body, HeartbeatRefused)]
+    assert len(unrefused) < len(events)
+    assert attributed(judgement, [finding], unrefused).broken == ()
 
 
 SENT_BACK = "JEPSEN-nonmonotonic-poll"

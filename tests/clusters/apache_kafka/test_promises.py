@@ -24,12 +24,13 @@ from tests.clusters.apache_kafka.kraft_histories import (
 )
 
 from fencepost import FaultHealed, NodeStarted, Stalled
-from fencepost.testing import Outcome
+from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
     BrokerDeleted,
     BrokerStopping,
     ControllerElected,
     ControllerResigned,
+    HeartbeatRefused,
     QuorumLearned,
 )
 
@@ -311,6 +312,36 @@ def test_a_leadership_lost_without_a_fencing_while_another_claims_the_id_breaks_
         broken.violations[0].message
     )
     assert broken.violations[0].because
+
+
+def superseded(h: HistoryBuilder) -> None:
+    """The duplicate is registered in place of the first process, which a fault kept away, and
+    which still runs."""
+    injected(h, "cut_from_controllers", FIRST)
+    record(h, 14, fenced=True, incarnation="two")
+    record(h, 15, fenced=False, incarnation="two")
+    healed(h, "cut_from_controllers")
+    h.after(SESSION_MS + 1)
+
+
+def test_a_process_whose_id_was_taken_over_still_runs_and_claims_nothing() -> None:
+    """What it was answered before it held the id is no evidence."""
+    h = begun()
+    refusal = HeartbeatRefused(broker_id=1, broker_epoch=-1, error="NOT_CONTROLLER", controller=-1)
+    early = h.add(FIRST, refusal)
+    record(h, 12, fenced=True)
+    record(h, 13, fenced=False)
+    h.add(DUPLICATE, NodeStarted(role="broker", node_id=1, incarnation="two", log_end=-1))
+    superseded(h)
+    led(h, 20, 1, 1, 2, 3)
+    led(h, 21, 2, 2, 3)
+    stale = h.add(FIRST, refusal)
+    led(h, 22, 1, 1, 2, 3)
+    led(h, 23, 2, 2, 3)
+    first, second = verdict(h, "KR-06").violations
+    assert f"while {FIRST}, whose id it has taken over, still ran" in first.message
+    assert early.ref not in first.because
+    assert second.because == (stale.ref,)
 
 
 def test_a_refused_process_that_ends_and_changed_nothing_exercises_kr_06() -> None:

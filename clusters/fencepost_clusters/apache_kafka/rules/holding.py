@@ -36,7 +36,10 @@ class _Places:
     """process -> broker id, of live processes."""
     partitions: dict[tuple[str, int], PartitionCommitted] = field(default_factory=dict)
     refused: dict[str, Cause] = field(default_factory=dict)
-    """process -> its newest refusal."""
+    """process -> its newest refusal since it held the id. What it was answered before, while it
+    waited for the session of another one, says nothing of the time after."""
+    held: set[str] = field(default_factory=set)
+    """The processes that were registered with an id: one that is no more has lost it to another."""
     suspects: list[tuple[int, Violated | Excused]] = field(default_factory=list)
     """The losses of an id's holder, in records that follow each other without a gap."""
     next_offset: int = -1
@@ -105,6 +108,9 @@ class RefusedChangesNothing:
         news, _ = state.holders.commit(body)
         if not news:
             return NOTHING
+        registered = state.holders.process(body)
+        state.refused.pop(registered, None)
+        state.held.add(registered)
         if body.fenced and body.offset == state.next_offset:
             state.suspects = [one for one in state.suspects if one[0] != body.broker_id]
         return state.confirmed()
@@ -128,7 +134,13 @@ class RefusedChangesNothing:
                 f"at offset {body.offset}, "
             )
             excuse = state.holders.excuse(holder, event.at_ns)
-            message = f"{lost}unfenced and unaffected by faults, while {others[0]} claimed its id"
+            other = others[0]
+            does = (
+                ", whose id it has taken over, still ran"
+                if other in state.held
+                else " claimed its id"
+            )
+            message = f"{lost}unfenced and unaffected by faults, while {other}{does}"
             because = tuple(state.refused[one] for one in others if one in state.refused)
             finding = (
                 Excused(event.ref, f"{lost}while {excuse}")
