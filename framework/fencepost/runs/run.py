@@ -271,18 +271,18 @@ def explain_violations(verdicts: Mapping[str, Verdict]) -> str:
 
 
 def new_folder(out: Path, label: str) -> RunFolder:
-    """A new run folder below `out`, which is ignored by version control.
+    """A new run folder below `out`.
 
-    If `out` is made here, runs in it are not shared with a group, wherever it is: `mode_below`.
+    If `out` is made here, version control ignores it, and runs in it are not shared with a group,
+    wherever it is: `mode_below`. A folder that was there before, such as the root of a project,
+    keeps its mode and gets no .gitignore: that would hide the user's own new files from git.
     Raises EnvironmentFailed if it cannot be made.
     """
     with written_to(out):
         if not out.exists():
             out.mkdir(parents=True, exist_ok=True)
             out.chmod(out.stat().st_mode & 0o777)
-        ignore = out / ".gitignore"
-        if not ignore.exists():
-            ignore.write_text("*\n")
+            (out / ".gitignore").write_text("*\n")
     return RunFolder.create_below(out, label, wall_clock())
 
 

@@ -191,6 +191,13 @@ def test_the_folder_of_runs_keeps_itself_out_of_version_control(tmp_path: Path) 
     assert (out / ".gitignore").read_text() == "*\n"
 
 
+def test_a_folder_that_was_there_before_is_not_hidden_from_version_control(tmp_path: Path) -> None:
+    mode = tmp_path.stat().st_mode
+    made = new_folder(tmp_path, "demo")
+    assert [path.name for path in tmp_path.iterdir()] == [made.path.name]
+    assert tmp_path.stat().st_mode == mode
+
+
 def test_what_a_runtime_needs_is_checked_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FENCEPOST_TOXIPROXY", "/no/such")
     with pytest.raises(EnvironmentFailed, match="FENCEPOST_TOXIPROXY names /no/such"):
