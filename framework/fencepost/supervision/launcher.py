@@ -37,7 +37,9 @@ class Child:
 
     Before it starts, `folder` is made if it does not exist, and `files` (path below it, text) are
     written. `slot` is its slot, if it is a node or a client. `preload` is that of
-    `fencepost.model.system.capabilities.Command`.
+    `fencepost.model.system.capabilities.Command`. `environment` is added to this program's own, or
+    to what `fencepost.supervision.supervisor.node_environment` leaves of it if the child does not
+    inherit.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Child:
     files: Mapping[str, str] = field(default_factory=dict)
     slot: Slot | None = None
     preload: bool = False
+    inherits: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,7 @@ class Launcher:
                 "folder": os.fspath(child.folder),
                 "log": os.fspath(child.log),
                 "preload": child.preload,
+                "inherits": child.inherits,
             },
             child.stdin,
         )

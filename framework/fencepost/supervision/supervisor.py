@@ -4,12 +4,15 @@ It is run by path, isolated from site packages, and imports the standard library
 starts within some 30 ms. Its standard input is one end of a SOCK_SEQPACKET pair whose other end its
 owner holds (`fencepost.supervision.launcher`); each packet is one JSON object.
 
-    asked      {"id": 1, "do": "start", "name", "argv", "environment", "folder", "log", "preload"}
-               with one descriptor attached, if the child is to have a standard input
+    asked      {"id": 1, "do": "start", "name", "argv", "environment", "inherits", "folder", "log",
+               "preload"} with one descriptor attached, if the child is to have a standard input
                {"id": 2, "do": "signal", "name", "signal"}
     answered   {"id": 1, "pid": 71, "at_ns": ...} or {"id": 1, "error": "..."}
                {"id": 2, "delivered": true}
     reported   {"exited": name, "code": 0, "signal": 9, "at_ns": ...}
+
+A child that inherits has this program's whole environment, and the others what `node_environment`
+leaves of it; `environment` is added to either.
 
 If `preload` is true, `argv` is that of a Python program, `[python, "-m", module, ...]`. The child
 is forked from a process that has imported the module (`fencepost.supervision.template`). If that
@@ -39,7 +42,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import IO, Any
 
@@ -50,6 +53,33 @@ _LAST_WAIT_S = 3.0
 _TEMPLATE_LIMIT_S = 2.5
 """How long a start waits for a template. It is shorter than the time in which the owner expects an
 answer."""
+
+
+_INHERITED = (
+    "PATH",
+    "HOME",
+    "TMPDIR",
+    "TZ",
+    "LANG",
+    "LD_LIBRARY_PATH",
+    "VIRTUAL_ENV",
+    "PYTHONHOME",
+    "PYTHONPATH",
+)
+"""What a program needs to be found and loaded, Python's own packages among it."""
+
+
+def node_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """What a node gets of the user's environment: as little as in a container.
+
+    Programs read variables for settings. With ETCD_NAME, JAVA_TOOL_OPTIONS or HTTP_PROXY of a job
+    in CI a node would not start, or would leave the links of the run.
+    """
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in _INHERITED or name.startswith("LC_")
+    }
 
 
 Execute = Callable[[list[str], int], "subprocess.Popen[bytes]"]
@@ -125,7 +155,7 @@ class Supervisor:
         self._owner = owner
         self._inherited = inherited
         self._children: dict[str, subprocess.Popen[bytes] | Forked] = {}
-        self._templates: dict[tuple[str, str], Template] = {}
+        self._templates: dict[tuple[str, str, bool], Template] = {}
         self._waiting = selectors.DefaultSelector()
         self._pid = os.getpid()
         self._prctl = ctypes.CDLL(None, use_errno=True).prctl
@@ -193,7 +223,7 @@ class Supervisor:
                     subprocess.DEVNULL if stdin is None else stdin,
                     log,
                     request["folder"],
-                    {**os.environ, **request["environment"]},
+                    {**_base(request["inherits"]), **request["environment"]},
                 )
         except (OSError, subprocess.SubprocessError) as failed:
             return {"error": str(failed)}
@@ -227,17 +257,21 @@ class Supervisor:
         if not request["preload"]:
             return None
         python, _, module, *_ = request["argv"]
-        template = self._templates.get((python, module))
+        which = python, module, request["inherits"]
+        template = self._templates.get(which)
         if template is None:
-            template = Template(python, module, self._execute)
-            self._templates[python, module] = template
+            base = _base(request["inherits"])
+            template = Template(
+                python, module, lambda argv, given: self._execute(argv, given, environment=base)
+            )
+            self._templates[which] = template
         with open(os.devnull, "rb") as nothing:
             try:
                 given = nothing.fileno() if stdin is None else stdin
                 return template.fork(request, given, log.fileno())
             except OSError as failed:
                 # It ended, or a late answer of it would be taken for the next child's.
-                self._templates.pop((python, module)).end()
+                self._templates.pop(which).end()
                 if isinstance(failed, ConnectionError):
                     return None
                 raise
@@ -269,6 +303,10 @@ class Supervisor:
     def _send(self, message: dict[str, Any]) -> None:
         with suppress(ConnectionError):  # an owner that is gone shows as end of file
             self._owner.send(json.dumps(message).encode())
+
+
+def _base(inherits: bool) -> dict[str, str]:
+    return dict(os.environ) if inherits else node_environment(os.environ)
 
 
 def main(arguments: list[str]) -> None:

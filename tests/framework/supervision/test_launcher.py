@@ -21,7 +21,7 @@ from fencepost.commands import doctor
 from fencepost.model.clock import SECOND, now_ns, poll
 from fencepost.supervision import launcher
 from fencepost.supervision.launcher import Child, Exit, Launcher, state_of, tail
-from fencepost.supervision.supervisor import Template
+from fencepost.supervision.supervisor import Template, node_environment
 
 MODULE = "program_of_launcher_tests"
 
@@ -257,6 +257,35 @@ def test_a_forked_child_differs_in_nothing_that_its_program_sees(
         assert ended.code == 7
     texts = [(tmp_path / f"{name}.log").read_text() for name in "abc"]
     assert texts[0] == texts[1] == texts[2]
+
+
+@pytest.mark.parametrize("preload", [False, True], ids=["executed", "forked"])
+def test_a_child_that_does_not_inherit_gets_what_a_container_would_give_it(
+    tmp_path: Path, module: None, real: None, monkeypatch: pytest.MonkeyPatch, preload: bool
+) -> None:
+    for name in ("ETCD_NAME", "JAVA_TOOL_OPTIONS", "HTTP_PROXY", "https_proxy"):
+        monkeypatch.setenv(name, "of the job in CI")
+    monkeypatch.setenv("PYTHONOPTIMIZE", "1")
+    monkeypatch.setenv("LC_TIME", "C")
+    code = "import os; print(__debug__, sorted(os.environ.items()))"
+    argv = [sys.executable, "-m", MODULE, code]
+    children = Launcher(tmp_path / "supervisor.log")
+    try:
+        for name, inherits in (("node", False), ("worker", True)):
+            log = tmp_path / f"{name}.log"
+            own = {"COLOUR": "blue", "HTTP_PROXY": "its own"} if name == "node" else {}
+            children.start(
+                Child(name, argv, tmp_path, log, own, preload=preload, inherits=inherits)
+            )
+            assert children.wait(name, 10) is not None
+    finally:
+        children.close()
+    kept = {**node_environment(os.environ), "COLOUR": "blue", "HTTP_PROXY": "its own"}
+    assert (tmp_path / "node.log").read_text() == f"True {sorted(kept.items())}\n"
+    assert {"PATH", "PYTHONPATH", "LC_TIME"} <= kept.keys()
+    worker = (tmp_path / "worker.log").read_text()
+    assert worker.startswith("False")
+    assert "('ETCD_NAME', 'of the job in CI')" in worker
 
 
 def test_a_forked_child_draws_chance_of_its_own(tmp_path: Path, children: Launcher) -> None:

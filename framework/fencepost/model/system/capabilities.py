@@ -56,6 +56,11 @@ class Place:
 class Command:
     """How to start a process; `files` (path below the work folder, text) are written first.
 
+    A node gets `environment` and little of the user's own: PATH, HOME, TMPDIR, TZ, LANG, LC_*,
+    LD_LIBRARY_PATH, VIRTUAL_ENV, PYTHONHOME and PYTHONPATH. What else its program reads, such as
+    JAVA_HOME, is named here. In a container it gets what the image has. A client's worker has the
+    whole environment of the test.
+
     `preload` lets local processes start sooner, if `argv` is `(sys.executable, "-m", module, ...)`:
     one process of the run imports the module (of a package, its `__main__`), and the processes are
     forks of it. Importing the module must have no effect and start no thread.

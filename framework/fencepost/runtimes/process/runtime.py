@@ -251,6 +251,7 @@ class ProcessRuntime:
             files=command.files,
             slot=slot,
             preload=command.preload,
+            inherits=False,
         )
         self._links.open([slot])
         self._dead.pop(slot.name, None)
