@@ -24,7 +24,7 @@ from pathlib import Path
 from threading import Timer
 from xml.sax.saxutils import escape
 
-from fencepost import EnvironmentFailed
+from fencepost import EnvironmentFailed, Place
 
 JAVA_LEAST = 17
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
@@ -37,6 +37,20 @@ _NO_ARTIFACT = re.compile(r"Could not find artifact (\S+)|(\S+) was not found in
 _NEWER_JAVA = re.compile(r"UnsupportedClassVersionError.* \(class file version (\d+)")
 _JAVA_OF_CLASS_FILES = 44
 """Java 17 has class files of version 61, Java 21 those of 65."""
+NODE_OPTIONS = (
+    "-Djdk.net.hosts.file=hosts",
+    "-Djava.security.properties=java.security",
+    "-Djava.io.tmpdir=tmp",
+)
+"""The options of each node, by files of its work folder (`resolver_files`).
+
+A library of compression unpacks its machine code into the folder of temporary files, and loads it
+from there: from a /tmp that is mounted noexec it cannot, and each topic with snappy or zstd fails.
+"""
+NODE_ENVIRONMENT = {"LC_ALL": "C.UTF-8", "CLASSPATH": ""}
+"""By its locale a JVM decodes the names of files, and writes figures and dates into its log."""
+_OPTIONS_OF_ALL = frozenset({"JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"})
+"""Variables that each JVM takes for options of its own; no node gets them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +73,62 @@ def cache_folder(environment: Mapping[str, str]) -> Path:
     return Path(root) / "fencepost"
 
 
+def properties(values: Mapping[str, str]) -> str:
+    """A file of properties, as `java.util.Properties` reads it: each value comes back as it is.
+
+    Its reader takes bytes for Latin-1, a backslash for the beginning of an escape, and drops blanks
+    before a value.
+    """
+    return "".join(f"{_escaped(name, ' =:#!')}={_value(text)}\n" for name, text in values.items())
+
+
+def _value(text: str) -> str:
+    rest = text.lstrip(" ")
+    return "\\ " * (len(text) - len(rest)) + _escaped(rest, "")
+
+
+def _escaped(text: str, also: str) -> str:
+    """Text in printable ASCII; characters beyond it as their UTF-16 units."""
+    return "".join(
+        f"\\{one}" if one in also or one == "\\"
+        else one if " " <= one <= "~"
+        else "".join(f"\\u{unit:04x}" for unit in _units(one))
+        for one in text
+    )  # fmt: skip
+
+
+def _units(character: str) -> Sequence[int]:
+    data = character.encode("utf-16-be", "surrogatepass")
+    return [int.from_bytes(data[at : at + 2]) for at in range(0, len(data), 2)]
+
+
+def disk_of(place: Place) -> str:
+    """The disk of a node's slot, from the work folder in which it starts.
+
+    The names of the folders above are the user's, and Kafka takes a comma in one for the end of a
+    path. From the work folder, a path has names of slots and processes only.
+    """
+    return os.path.relpath(place.data_dir, place.work_dir)
+
+
+def check_class_path(folder: Path) -> None:
+    """Raises EnvironmentFailed if a JVM loads no jars from this folder: a colon separates the
+    entries of a class path, and the path of an agent ends at its first equals sign."""
+    for mark in (":", "="):
+        if mark in str(folder):
+            raise EnvironmentFailed(
+                f"Java loads no jars from {folder}, since there is a {mark!r} in its name: name "
+                "another folder for caches in XDG_CACHE_HOME"
+            )
+
+
 def resolver_files(addresses: Mapping[str, str]) -> Mapping[str, str]:
     """The files by which a JVM resolves names: `hosts` and `java.security`.
 
-    For the options `-Djdk.net.hosts.file=hosts -Djava.security.properties=java.security`. A JVM
-    reads the hosts file at each lookup. If its thread is interrupted meanwhile, as Kafka interrupts
-    one that sends requests to a broker that is gone, the name counts as unknown. By default a JVM
-    remembers that for ten seconds, so it must not.
+    They are among the options `NODE_OPTIONS`. A JVM reads the hosts file at each lookup. If its
+    thread is interrupted meanwhile, as Kafka interrupts one that sends requests to a broker that is
+    gone, the name counts as unknown. By default a JVM remembers that for ten seconds, so it must
+    not.
     """
     hosts = {**addresses, "localhost": "127.0.0.1"}
     return {
@@ -98,7 +161,16 @@ def find_java(environment: Mapping[str, str], program: str) -> tuple[str, str]:
 @cache
 def _said(java: str, size: int, changed_ns: int) -> str:
     """What this Java says of its version. It is asked before each start of a node."""
-    return subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    return subprocess.run(
+        [java, "-version"], env=jvm_environment(os.environ), capture_output=True, text=True,
+        check=False,
+    ).stderr  # fmt: skip
+
+
+def jvm_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a JVM that prepares what nodes use: it has their options only."""
+    kept = {name: value for name, value in environment.items() if name not in _OPTIONS_OF_ALL}
+    return {**kept, **NODE_ENVIRONMENT}
 
 
 def class_path(folder: Path) -> str:
@@ -186,6 +258,7 @@ def download(
             [maven, *_QUIETLY, "-f", str(description), f"{_COPY}-dependencies",
              "-DincludeScope=runtime", f"-DexcludeTransitive={str(not transitive).lower()}",
              f"-DoutputDirectory={into}"],
+            Path(made),
             _MAVEN_LIMIT_S,
             f"Maven could not download {what}",
         )  # fmt: skip
@@ -201,6 +274,7 @@ def download_one(artifact: Artifact, jar: Path, environment: Mapping[str, str]) 
         run(
             [maven, *_QUIETLY, _COPY, f"-DoutputDirectory={made}",
              f"-Dartifact={artifact.group}:{artifact.name}:{artifact.version}"],
+            Path(made),
             _MAVEN_LIMIT_S,
             f"Maven could not download {jar.name}",
         )  # fmt: skip
@@ -224,12 +298,24 @@ def pom(artifacts: Sequence[Artifact]) -> str:
     )
 
 
-def run(argv: Sequence[str], limit_s: int, failure: str) -> None:
-    """Runs a program to its end; raises EnvironmentFailed with its last lines if it fails."""
+def run(
+    argv: Sequence[str],
+    folder: Path,
+    limit_s: int,
+    failure: str,
+    *,
+    environment: Mapping[str, str] | None = None,
+) -> None:
+    """Runs a program in a folder to its end; raises EnvironmentFailed with its last lines if it
+    fails.
+
+    Maven makes its repository in the folder if the user has no home, and would read the `.mvn` of
+    the user's own project.
+    """
     try:
         ran = subprocess.run(
-            argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit_s,
-            check=False, stdin=subprocess.DEVNULL,
+            argv, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, timeout=limit_s, check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise EnvironmentFailed(f"{failure}: it was not done after {limit_s} s") from None
@@ -237,13 +323,16 @@ def run(argv: Sequence[str], limit_s: int, failure: str) -> None:
         raise _failed(failure, ran.stdout.splitlines())
 
 
-def run_until(argv: Sequence[str], started: re.Pattern[str], limit_s: int, failure: str) -> None:
-    """Runs a server until it prints a line with this pattern, and stops it in order; raises
-    EnvironmentFailed with its last lines if it ends before, or prints none in time."""
+def run_until(
+    argv: Sequence[str], folder: Path, started: re.Pattern[str], limit_s: int, failure: str
+) -> None:
+    """Runs a JVM in a folder until it prints a line with this pattern, and stops it in order;
+    raises EnvironmentFailed with its last lines if it ends before, or prints none in time."""
     said: list[str] = []
     with subprocess.Popen(
-        argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL
-    ) as server:
+        argv, cwd=folder, env=jvm_environment(os.environ), stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL,
+    ) as server:  # fmt: skip
         assert server.stdout is not None
         watchdog = Timer(limit_s, server.kill)
         watchdog.start()

@@ -12,13 +12,16 @@ import pytest
 
 from fencepost import EnvironmentFailed
 from fencepost_clusters.java import (
+    NODE_OPTIONS,
     Artifact,
     cache_folder,
+    check_class_path,
     check_jars,
     class_path,
     find_java,
     known_jars,
     pom,
+    properties,
     resolver_files,
     sha256,
 )
@@ -151,9 +154,74 @@ def test_a_lookup_that_was_interrupted_is_forgotten_at_once(tmp_path: Path) -> N
     (tmp_path / "Lookup.java").write_text(LOOKUP)
     for name, text in resolver_files({"broker-3": "127.0.9.3"}).items():
         (tmp_path / name).write_text(text)
-    options = ["-Djdk.net.hosts.file=hosts", "-Djava.security.properties=java.security"]
     found = subprocess.run(
-        [java, *options, "Lookup.java", "broker-3"],
+        [java, *NODE_OPTIONS, "Lookup.java", "broker-3"],
         cwd=tmp_path, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert found.stdout == "unknown 127.0.9.3"
+
+
+READER = """
+import java.nio.file.*;
+import java.util.*;
+
+class Reader {
+    static String units(String text) {
+        StringJoiner joined = new StringJoiner(" ");
+        text.chars().forEach(unit -> joined.add(Integer.toString(unit)));
+        return joined.toString();
+    }
+
+    public static void main(String[] names) throws Exception {
+        Properties read = new Properties();
+        try (var file = Files.newInputStream(Path.of(names[0]))) {
+            read.load(file);
+        }
+        for (String name : new TreeSet<>(read.stringPropertyNames())) {
+            System.out.println(units(name) + "=" + units(read.getProperty(name)));
+        }
+    }
+}
+"""
+ODD = {
+    "a": "back\\slash",
+    "b": "  led by blanks, and followed ",
+    "c": "j\u00f6rg \u20ac \U0001f600",
+    "d": "tab\tline\nfeed\rform\f",
+    "e": "=:#!",
+    "f": "",
+    "g h=i:j#!": "a name to escape",
+    "h": "C:\\u0041",
+    "i": "\udcff of a folder that is not UTF-8",
+}
+
+
+def units(text: str) -> str:
+    data = text.encode("utf-16-be", "surrogatepass")
+    return " ".join(str(int.from_bytes(data[at : at + 2])) for at in range(0, len(data), 2))
+
+
+@pytest.mark.tool
+def test_properties_come_back_as_they_were(tmp_path: Path) -> None:
+    java, _ = find_java(os.environ, "a test")
+    (tmp_path / "Reader.java").write_text(READER)
+    (tmp_path / "odd.properties").write_text(properties(ODD), encoding="ascii")
+    read = subprocess.run(
+        [java, "Reader.java", "odd.properties"],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    assert read.splitlines() == [f"{units(name)}={units(ODD[name])}" for name in sorted(ODD)]
+
+
+def test_ordinary_properties_stay_readable() -> None:
+    listens = {"listeners": "CLIENT://127.9.5.5:9092", "log.dirs": "../../data/broker-1"}
+    assert properties(listens) == (
+        "listeners=CLIENT://127.9.5.5:9092\nlog.dirs=../../data/broker-1\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["label=linux", "co:lon"])
+def test_a_folder_whose_jars_java_cannot_load_is_refused(name: str) -> None:
+    with pytest.raises(EnvironmentFailed, match=f"loads no jars from /c/{name}.*XDG_CACHE_HOME"):
+        check_class_path(Path("/c", name))
+    check_class_path(Path("/c/a,b j\u00f6rg back\\slash with blank"))

@@ -42,7 +42,13 @@ from fencepost_clusters.apache_kafka.log_parser import KafkaLogParser
 from fencepost_clusters.apache_kafka.metadata.first_snapshot import Voter, first_snapshot
 from fencepost_clusters.apache_kafka.metadata.installed import schemas_in
 from fencepost_clusters.apache_kafka.metrics import exporter_config
-from fencepost_clusters.java import resolver_files
+from fencepost_clusters.java import (
+    NODE_ENVIRONMENT,
+    NODE_OPTIONS,
+    disk_of,
+    properties,
+    resolver_files,
+)
 from fencepost_kafka import COMBINED, COUNTS, KafkaView, Role, Timing
 from fencepost_kafka.bounds import availability
 from fencepost_kafka.facade.cluster import KafkaCluster
@@ -191,7 +197,7 @@ class KRaft:
                 "CLIENT:PLAINTEXT,REPLICATION:PLAINTEXT,CONTROLLER:PLAINTEXT"
             ),
             **_listeners(slot, address, place.advertised, self._release),
-            "log.dirs": str(place.data_dir),
+            "log.dirs": disk_of(place),
             **settings.given(shape.own_of(slot.name, place.process)),
         }
 
@@ -215,7 +221,7 @@ class KRaft:
 
     def _disk(self, place: Place) -> dict[str, str]:
         """The files by which start.sh formats a new disk, as StorageTool does."""
-        meta = {"meta.properties": _lines(_formatted(place))}
+        meta = {"meta.properties": properties(_formatted(place))}
         first = place.layout.of(Role.CONTROLLER)
         if self._release < CHANGEABLE or place.slot not in first:
             return meta
@@ -251,20 +257,20 @@ class KRaft:
         return Command(
             ("/bin/sh", "start.sh"),
             {
-                "DATA": str(place.data_dir),
+                **NODE_ENVIRONMENT,
+                "DATA": disk_of(place),
                 "KAFKA_HOME": str(kafka.home),
                 "JAVA": kafka.java,
                 "JVM_OPTIONS": " ".join(jvm_options(place.slot.role)),
                 "ARCHIVE": str(kafka.archive),
                 "AGENT": f"{kafka.agent}={place.address}:{PORTS.metrics}:metrics.json",
-                "CLASSPATH": "",
             },
             {
                 "start.sh": resource("start.sh"),
                 "log4j2.properties": logging,
                 "metrics.json": exporter_config(),
                 **resolver_files(place.hosts),
-                "server.properties": _lines(self.properties(place, shape)),
+                "server.properties": properties(self.properties(place, shape)),
                 **self._disk(place),
             },
         )
@@ -338,6 +344,7 @@ def jvm_options(role: str) -> tuple[str, ...]:
         "-XX:-UsePerfData",
         "-XX:+ExitOnOutOfMemoryError",
         "-Xshare:auto",
+        *NODE_OPTIONS,
     )
 
 
@@ -396,7 +403,3 @@ def _uuid(of: str) -> str:
     """22 characters as Kafka writes a UUID, the same for the same text; none begins with a dash."""
     digest = hashlib.sha256(of.encode()).digest()[:16]
     return "F" + base64.urlsafe_b64encode(digest).decode().rstrip("=")[1:]
-
-
-def _lines(properties: Mapping[str, str]) -> str:
-    return "".join(f"{name}={value}\n" for name, value in properties.items())

@@ -10,6 +10,7 @@ network nor Maven. Runs side by side wait for each other.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import socket
@@ -26,11 +27,13 @@ from fencepost_clusters.java import (
     Artifact,
     alone,
     cache_folder,
+    check_class_path,
     check_jars,
     class_path,
     download,
     download_one,
     find_java,
+    jvm_environment,
     known_jars,
     run,
     run_until,
@@ -88,6 +91,7 @@ def installed(version: str, environment: Mapping[str, str], logging: str) -> Dis
     """
     java, java_version = find_java(environment, "Kafka")
     home = cache(environment) / version
+    check_class_path(home)
     archive = home / f"classes-{java_version}.jsa"
     agent = home.parent / f"jmx_prometheus_javaagent-{AGENT}.jar"
     found = Distribution(version, home, java, archive, agent)
@@ -173,28 +177,37 @@ def _prepare(kafka: Distribution, logging: str) -> None:
         settings = folder / "server.properties"
         java = [
             kafka.java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-            f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
+            "-Dlog4j2.configurationFile=log4j2.properties",
         ]  # fmt: skip
         classes = ["-cp", class_path(kafka.home / "lib")]
         if _has_kraft(kafka.version):
-            settings.write_text(_one_node(folder / "data", *ports))
+            settings.write_text(_one_node(*ports))
             run(
                 [*java, *classes, "kafka.tools.StorageTool", "format",
-                 "-t", "AAAAAAAAAAAAAAAAAAAAZQ", "-c", str(settings)],
+                 "-t", "AAAAAAAAAAAAAAAAAAAAZQ", "-c", settings.name],
+                folder,
                 _JVM_LIMIT_S,
                 f"StorageTool of Kafka {kafka.version} failed",
+                environment=jvm_environment(os.environ),
             )  # fmt: skip
             _keep_formatted(kafka, folder / "data")
         else:
-            settings.write_text(_one_broker(folder / "data", *ports))
-            beside_it = [*java, *classes, *_ZOOKEEPER, str(ports[1]), str(folder / "znodes")]
+            settings.write_text(_one_broker(*ports))
+            beside_it = [*java, *classes, *_ZOOKEEPER, str(ports[1]), "znodes"]
             server = after.enter_context(
-                subprocess.Popen(beside_it, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                subprocess.Popen(
+                    beside_it,
+                    cwd=folder,
+                    env=jvm_environment(os.environ),
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
             )
             after.callback(server.kill)
         partial = kafka.archive.with_suffix(".partial")
         run_until(
-            [*java, f"-XX:ArchiveClassesAtExit={partial}", *classes, MAIN, str(settings)],
+            [*java, f"-XX:ArchiveClassesAtExit={partial}", *classes, MAIN, settings.name],
+            folder,
             STARTED,
             _JVM_LIMIT_S,
             f"a node of Kafka {kafka.version} did not start",
@@ -228,7 +241,7 @@ def first_metadata(version: str, environment: Mapping[str, str]) -> bytes:
     return snapshot.read_bytes()
 
 
-def _one_node(data: Path, client_port: int, controller_port: int) -> str:
+def _one_node(client_port: int, controller_port: int) -> str:
     listeners = f"CLIENT://127.0.0.1:{client_port},CONTROLLER://127.0.0.1:{controller_port}"
     return "\n".join(
         [
@@ -240,13 +253,13 @@ def _one_node(data: Path, client_port: int, controller_port: int) -> str:
             "controller.listener.names=CONTROLLER",
             "inter.broker.listener.name=CLIENT",
             "log.cleaner.dedupe.buffer.size=4194304",
-            f"log.dirs={data}",
+            "log.dirs=data",
             "",
         ]
     )
 
 
-def _one_broker(data: Path, client_port: int, zookeeper_port: int) -> str:
+def _one_broker(client_port: int, zookeeper_port: int) -> str:
     return "\n".join(
         [
             "broker.id=1",
@@ -254,7 +267,7 @@ def _one_broker(data: Path, client_port: int, zookeeper_port: int) -> str:
             f"zookeeper.connect=127.0.0.1:{zookeeper_port}",
             "zookeeper.connection.timeout.ms=60000",
             "log.cleaner.dedupe.buffer.size=4194304",
-            f"log.dirs={data}",
+            "log.dirs=data",
             "",
         ]
     )

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Formats the disk, unless that was done, as Kafka's StorageTool does; then becomes the node.
 set -eu
+mkdir -p tmp
 if [ ! -e "$DATA/meta.properties" ]; then
   # Up to Kafka 4.3; later releases have its records in the snapshot below.
   if [ -e "$KAFKA_HOME/bootstrap.checkpoint" ]; then
@@ -19,6 +20,5 @@ for jar in "$KAFKA_HOME"/lib/*.jar; do
 done
 export CLASSPATH
 # The words in JVM_OPTIONS are meant to be split.
-exec "$JAVA" $JVM_OPTIONS "-XX:SharedArchiveFile=$ARCHIVE" "-javaagent:$AGENT" -Djdk.net.hosts.file=hosts \
-  -Djava.security.properties=java.security \
+exec "$JAVA" $JVM_OPTIONS "-XX:SharedArchiveFile=$ARCHIVE" "-javaagent:$AGENT" \
   -Dlog4j2.configurationFile=log4j2.properties kafka.Kafka server.properties

@@ -21,6 +21,7 @@ from fencepost_clusters.java import (
     Artifact,
     alone,
     cache_folder,
+    check_class_path,
     check_jars,
     class_path,
     download,
@@ -77,6 +78,7 @@ def installed(environment: Mapping[str, str]) -> Distribution:
     """
     java, java_version = find_java(environment, "ZooKeeper")
     home = cache(environment) / VERSION
+    check_class_path(home)
     if not home.exists():
         home.parent.mkdir(parents=True, exist_ok=True)
         with alone(home.parent / f"{VERSION}.lock"):
@@ -127,17 +129,17 @@ def _bring(home: Path, environment: Mapping[str, str]) -> None:
 def _archive_classes(zookeeper: Distribution) -> None:
     """Runs one server until it has started, to archive the classes that it loads."""
     with tempfile.TemporaryDirectory(dir=zookeeper.home, prefix=".server-") as made:
-        config, partial = Path(made) / "zoo.cfg", Path(made) / "classes.jsa"
-        config.write_text(
-            f"dataDir={made}/data\nclientPort=0\nclientPortAddress=127.0.0.1\n"
+        folder, partial = Path(made), Path(made) / "classes.jsa"
+        (folder / "zoo.cfg").write_text(
+            "dataDir=./data\nclientPort=0\nclientPortAddress=127.0.0.1\n"
             "admin.enableServer=false\n4lw.commands.whitelist=srvr\n"
         )
-        logging = Path(made) / "logback.xml"
-        logging.write_text(resource("logback.xml"))
+        (folder / "logback.xml").write_text(resource("logback.xml"))
         run_until(
             [zookeeper.java, "-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-             f"-XX:ArchiveClassesAtExit={partial}", f"-Dlogback.configurationFile={logging}",
-             "-cp", class_path(zookeeper.home / "lib"), MAIN, str(config)],
+             f"-XX:ArchiveClassesAtExit={partial}", "-Dlogback.configurationFile=logback.xml",
+             "-cp", class_path(zookeeper.home / "lib"), MAIN, "zoo.cfg"],
+            folder,
             _STARTED,
             _JVM_LIMIT_S,
             f"a server of ZooKeeper {VERSION} did not start",

@@ -11,11 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fencepost import Command, UsageError
-from fencepost_clusters.java import resolver_files
+from fencepost_clusters.java import NODE_ENVIRONMENT, NODE_OPTIONS, properties, resolver_files
 from fencepost_clusters.zookeeper.distribution import Distribution, resource
 
 CLIENT_PORT, PEER_PORT, ELECTION_PORT = 2181, 2888, 3888
-_JVM_OPTIONS = ("-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+_JVM_OPTIONS = (
+    "-Xmx96m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    *NODE_OPTIONS,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +87,7 @@ def config(server: Server) -> str:
     else:
         lines |= {"clientPort": str(server.port), "clientPortAddress": server.address}
     lines |= server.settings
-    return "".join(f"{name}={value}\n" for name, value in lines.items())
+    return properties(lines)
 
 
 def command(zookeeper: Distribution, server: Server) -> Command:
@@ -89,13 +95,13 @@ def command(zookeeper: Distribution, server: Server) -> Command:
     return Command(
         ("/bin/sh", "start.sh"),
         {
+            **NODE_ENVIRONMENT,
             "DATA": server.data,
             "NUMBER": str(server.number) if server.members else "",
             "ZOOKEEPER_HOME": str(zookeeper.home),
             "JAVA": zookeeper.java,
             "JVM_OPTIONS": " ".join(_JVM_OPTIONS),
             "ARCHIVE": str(zookeeper.archive),
-            "CLASSPATH": "",
         },
         {
             "start.sh": resource("start.sh"),

@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from fencepost import Command, Host, Link, Place, SimulatedDisk, Slot, UsageError
+from fencepost_clusters.java import disk_of
 from fencepost_clusters.zookeeper import distribution
 from fencepost_clusters.zookeeper.log_parser import ROLE
 from fencepost_clusters.zookeeper.server import (
@@ -70,7 +71,7 @@ def start(place: Place, settings: Mapping[str, str]) -> Command:
     ensemble = place.layout.of(ROLE)
     server = Server(
         address=place.address,
-        data=str(place.data_dir),
+        data=f"./{disk_of(place)}",
         number=place.slot.node_id,
         members={one.node_id: one.name for one in ensemble} if len(ensemble) > 1 else {},
         hosts=place.hosts,

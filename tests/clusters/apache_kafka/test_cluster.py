@@ -123,13 +123,14 @@ def test_every_node_shows_its_metrics_on_its_own_address_and_one_client_reads_th
 
 
 @pytest.mark.tool
-def test_a_node_starts_where_paths_have_blanks(
+def test_a_node_starts_where_paths_have_odd_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     java = tmp_path / "a java"
     java.write_text('#!/bin/sh\nprintf "%s\\n" "$CLASSPATH" "$@"\n')
     java.chmod(0o755)
-    home, data, work = (tmp_path / name for name in ("a home", "a disk", "a folder"))
+    home, run = tmp_path / "a home", tmp_path / "a run, of jörg\\s"
+    data, work = run / "data" / "broker-2", run / "work" / "broker-2#1"
     for folder in (home / "lib", data, work):
         folder.mkdir(parents=True)
     for name in ("lib/a.jar", "lib/b.jar", "bootstrap.checkpoint"):
@@ -137,7 +138,9 @@ def test_a_node_starts_where_paths_have_blanks(
     kafka = Distribution("4.3.1", home, str(java), home / "classes.jsa", home / "agent.jar")
     monkeypatch.setattr(distribution, "installed", lambda *_: kafka)
     shape = Shape()
-    command = KRaft().command(replace(placed("broker-2", shape), data_dir=data), shape)
+    command = KRaft().command(
+        replace(placed("broker-2", shape), data_dir=data, work_dir=work), shape
+    )
     for name, text in command.files.items():
         (work / name).write_text(text)
     class_path, *words = subprocess.run(
@@ -148,6 +151,10 @@ def test_a_node_starts_where_paths_have_blanks(
     assert f"-XX:SharedArchiveFile={home}/classes.jsa" in words
     assert f"-javaagent:{home}/agent.jar=127.9.5.5:9095:metrics.json" in words
     assert [word for word in words if word[0] != "-"] == ["kafka.Kafka", "server.properties"]
+    assert (data / "meta.properties").exists()
+    assert "log.dirs=../../data/broker-2\n" in command.files["server.properties"]
+    assert "-Djava.io.tmpdir=tmp" in words
+    assert (work / "tmp").is_dir()
 
 
 def test_settings_have_the_references_names() -> None:

@@ -14,6 +14,7 @@ from fencepost import EnvironmentFailed, UsageError
 from fencepost_clusters.apache_kafka import distribution
 from fencepost_clusters.apache_kafka.cluster import KRaft, resource
 from fencepost_clusters.apache_kafka.distribution import cache, installed
+from fencepost_clusters.zookeeper import distribution as zookeeper
 
 pytestmark = pytest.mark.tool
 
@@ -71,6 +72,20 @@ def test_without_maven_and_without_a_cached_class_path_both_are_named(
     with pytest.raises(EnvironmentFailed, match=r"Kafka 4\.3\.1 is not in .*kafka, and Maven") as e:
         installed("4.3.1", environment, "")
     assert e.value.exit_code == 4
+
+
+@pytest.mark.parametrize("folder", ["label=linux", "co:lon"])
+def test_a_cache_whose_jars_java_cannot_load_is_refused_before_anything_is_made(
+    folder: str, tools: Path, tmp_path: Path
+) -> None:
+    environment = {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / folder)}
+    for install in (
+        lambda: installed("4.3.1", environment, ""),
+        lambda: zookeeper.installed(environment),
+    ):
+        with pytest.raises(EnvironmentFailed, match=f"Java loads no jars from .*{folder}"):
+            install()
+    assert not (tmp_path / folder).exists()
 
 
 @pytest.mark.parametrize(

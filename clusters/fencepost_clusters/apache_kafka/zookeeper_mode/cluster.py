@@ -40,7 +40,7 @@ from fencepost_clusters.apache_kafka.log_parser import KafkaLogParser
 from fencepost_clusters.apache_kafka.metrics import exporter_config
 from fencepost_clusters.apache_kafka.zookeeper_mode import replaced_states, settings
 from fencepost_clusters.apache_kafka.zookeeper_mode.log_parser import table
-from fencepost_clusters.java import resolver_files
+from fencepost_clusters.java import NODE_ENVIRONMENT, disk_of, properties, resolver_files
 from fencepost_clusters.zookeeper import slots as zookeeper
 from fencepost_clusters.zookeeper import view as servers
 from fencepost_clusters.zookeeper.kafka_probe import probe
@@ -161,7 +161,7 @@ class ZooKeeperMode:
             **settings.given(shape.settings),
             "broker.id": str(place.slot.node_id),
             **self._listeners(place),
-            "log.dirs": str(place.data_dir),
+            "log.dirs": disk_of(place),
             **settings.given(shape.own_of(place.slot.name, place.process)),
         }
 
@@ -184,25 +184,24 @@ class ZooKeeperMode:
             if place.image
             else distribution.installed(self.version, os.environ, logging)
         )
-        lines = self.properties(place, shape).items()
         return Command(
             ("/bin/sh", "start.sh"),
             {
-                "DATA": str(place.data_dir),
+                **NODE_ENVIRONMENT,
+                "DATA": disk_of(place),
                 "SESSION_S": str(self.timing(shape).lease_ms / 1000 + _EXPIRY_S),
                 "KAFKA_HOME": str(kafka.home),
                 "JAVA": kafka.java,
                 "JVM_OPTIONS": " ".join(jvm_options(Role.BROKER)),
                 "ARCHIVE": str(kafka.archive),
                 "AGENT": f"{kafka.agent}={place.address}:{METRICS_PORT}:metrics.json",
-                "CLASSPATH": "",
             },
             {
                 "start.sh": _resource("start.sh"),
                 "log4j2.properties": logging,
                 "metrics.json": exporter_config(),
                 **resolver_files(place.hosts),
-                "server.properties": "".join(f"{name}={value}\n" for name, value in lines),
+                "server.properties": properties(self.properties(place, shape)),
             },
         )
 
