@@ -16,10 +16,17 @@ from msgspec import Struct
 from fencepost.campaigns.defects import verdicts_in
 from fencepost.judging.rules import Evidence
 from fencepost.judging.verdicts import Outcome, Verdict
-from fencepost.model.errors import EnvironmentFailed, FencepostError, InternalError, UsageError
+from fencepost.model.errors import (
+    EnvironmentFailed,
+    FencepostError,
+    Inconclusive,
+    InternalError,
+    UsageError,
+)
 from fencepost.model.system.capabilities import System, Versioned
 from fencepost.plugins.manager import Plugins
 from fencepost.testing import test_run as testrun
+from fencepost.testing.exit_codes import decisive
 
 _WEIGHT = (Outcome.VIOLATED, Outcome.UNKNOWN, Outcome.HOLDS, Outcome.NOT_EXERCISED)
 _STRENGTH = (Evidence.CLIENT, Evidence.PEER, Evidence.SELF)
@@ -45,8 +52,8 @@ class MatrixRow(Struct, frozen=True, kw_only=True):
 
 
 class Matrix(Struct, frozen=True):
-    """One row per clause, in the clauses' order; `failure` is why some or all tests gave no
-    verdict. `failed` are the tests that failed, for whatever reason."""
+    """One row per clause, in the clauses' order, or none if pytest ran no test; `failure` is why
+    some or all tests gave no verdict. `failed` are the tests that failed, for whatever reason."""
 
     rows: Sequence[MatrixRow]
     failure: FencepostError | None
@@ -68,10 +75,13 @@ def conformance(
     report(f"{system.name} on {runtime}")
     collected = testrun.ResultCollector(report=report)
     suite = testrun.suite_of(system)
-    wanted = testrun.Wanted(system.name, runtime, out, seed=seed, tests=tests, suite=suite)
+    wanted = testrun.Wanted(
+        system.name, runtime, out, seed=seed, tests=(tests,) if tests else (), suite=suite
+    )
     ended = testrun.listen_quietly(wanted, collected)
+    ran = collected.runs or ended in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
     return Matrix(
-        rows_of(system, runtime, plugins, collected.runs),
+        rows_of(system, runtime, plugins, collected.runs) if ran else (),
         _failure(ended, collected),
         tuple(str(one["test"]) for one in collected.tests if one["outcome"] == "failed"),
     )
@@ -106,6 +116,8 @@ def _failure(ended: int, collected: testrun.ResultCollector) -> FencepostError |
     for kind in (InternalError, UsageError, EnvironmentFailed):
         if kind.exit_code in collected.codes:
             return kind(collected.codes[kind.exit_code])
+    if decisive(collected.codes) == Inconclusive.exit_code:
+        return Inconclusive(collected.codes[Inconclusive.exit_code])
     if ended in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         return None
     if ended == pytest.ExitCode.INTERNAL_ERROR:

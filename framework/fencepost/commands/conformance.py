@@ -71,7 +71,7 @@ def conformance(
     rows = [row for matrix in matrices for row in matrix.rows]
     if json:
         print_json(rows)
-    else:
+    elif rows:
         print_matrix(rows, loaded, output())
     failures = [matrix.failure for matrix in matrices if matrix.failure is not None]
     for failure in failures:

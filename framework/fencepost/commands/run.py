@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated
 
@@ -9,15 +10,28 @@ import typer
 
 from fencepost.campaigns.conformance import rows_of
 from fencepost.commands.options import Json, SeedOrLast, Workload
-from fencepost.commands.terminal import load_plugins, output, print_json, print_run_table
+from fencepost.commands.terminal import (
+    errors,
+    load_plugins,
+    output,
+    print_json,
+    print_run_table,
+    show,
+)
+from fencepost.model.errors import EXIT_CLEAN
 from fencepost.runs.schedule import receipts as receipts_of
 from fencepost.testing import test_run as testrun
 
 
 def run(
-    path: Annotated[
-        str | None,
-        typer.Argument(help="Tests: a file, a folder or a node id; by default the suites."),
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PATH]... [-- OPTIONS OF PYTEST]",
+            help="Tests: files, folders or node ids; by default the suites. What follows `--` is "
+            "pytest's.",
+            show_default=False,
+        ),
     ] = None,
     system: Annotated[
         str | None,
@@ -35,10 +49,26 @@ def run(
             help="Folder below which run folders are made; by default that of pytest's settings."
         ),
     ] = None,
+    select: Annotated[
+        str, typer.Option("-k", metavar="EXPRESSION", help="Only tests whose names match.")
+    ] = "",
+    exit_first: Annotated[bool, typer.Option("-x", help="Stop at the first failure.")] = False,
     json: Json = False,
 ) -> None:
     """Runs tests against a system, by default the suites, and shows verdicts and receipts."""
-    wanted = testrun.Wanted(system, runtime, out, seed=seed, workload=workload, tests=path)
+    tests = tuple(takewhile(lambda word: not word.startswith("-"), paths or ()))
+    options = (paths or [])[len(tests) :]
+    options += [f"-k={select}"] if select else []
+    options += ["-x"] if exit_first else []
+    wanted = testrun.Wanted(
+        system,
+        runtime,
+        out,
+        seed=seed,
+        workload=workload,
+        tests=tests,
+        options=tuple(options),
+    )
     code, collected = testrun.run_tests(wanted, json, load_plugins)
     if (chosen := collected.chosen) is None:
         raise typer.Exit(code)
@@ -57,4 +87,6 @@ def run(
         )
     elif collected.runs:
         print_run_table(rows, receipts, chosen.plugins, output())
+    if not collected.runs and code == EXIT_CLEAN:
+        show(errors(), "no test had a run of its own, so no clause was judged")
     raise typer.Exit(code)

@@ -2,14 +2,18 @@
 
 Pytest ends with 1 for any failed test. Fencepost tells apart why tests failed: `fencepost run`
 always does, and a session of pytest does if every failed test had a run of its own.
+
+Why a test failed is known where it ran, which is a worker under pytest-xdist. So it is noted on
+the report of the test, which xdist sends to the session: no plugin of the session sees more of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import final
+from typing import Any, final
 
+import msgspec
 import pytest
 
 from fencepost.model.disk import disk_failure
@@ -25,8 +29,57 @@ from fencepost.model.errors import (
 
 _WEIGHT = (EXIT_VIOLATED, EXIT_INTERNAL, EXIT_USAGE, EXIT_ENVIRONMENT, EXIT_INCONCLUSIVE)
 """Which of several failures decides: a violation before all others."""
-_FAILED_AS = "fencepost_failed_as"
-"""The attribute of a report that holds the exit code; xdist sends it with the report."""
+_FAILURE = "fencepost_failure"
+"""The attribute of a report that holds its `Failure`, as plain data, which xdist sends with it."""
+_RERUN = "rerun"
+"""The outcome of a failed attempt after which pytest-rerunfailures begins another one."""
+_TIMEOUT = "pytest_timeout"
+"""The module of the plugin pytest-timeout."""
+_PHASES = ("setup", "call", "teardown")
+
+
+@final
+class Failure(msgspec.Struct, frozen=True):
+    """Why a test failed.
+
+    `own`: the test had a run of its own. `violated`: that run broke a promise, whatever the error
+    of the test was.
+    """
+
+    code: int
+    message: str
+    own: bool
+    violated: bool
+
+
+def failure_of(item: pytest.Item, call: pytest.CallInfo[Any], *, violated: bool) -> Failure | None:
+    """Why a part of a test failed; None if no error was raised."""
+    if call.excinfo is None:
+        return None
+    error, in_body = call.excinfo.value, call.when == "call"
+    if violated:
+        code = EXIT_VIOLATED
+    elif in_body and is_timeout(call.excinfo):
+        code = EXIT_INCONCLUSIVE
+    else:
+        code = code_of(error, in_body)
+    ours = isinstance(error, FencepostError | Violation)
+    return Failure(
+        code=code,
+        message=str(error) if ours else f"{item.nodeid}: {call.excinfo.exconly()}",
+        own="fencepost_run" in getattr(item, "fixturenames", ()),
+        violated=violated,
+    )
+
+
+def is_timeout(raised: pytest.ExceptionInfo[BaseException]) -> bool:
+    """Whether it is pytest-timeout that ended the test.
+
+    It does so by `pytest.fail`, as a test may itself. So the module that called this tells.
+    """
+    if not isinstance(raised.value, pytest.fail.Exception):
+        return False
+    return any(entry.frame.f_globals.get("__name__") == _TIMEOUT for entry in raised.traceback)
 
 
 def code_of(error: BaseException, in_body: bool) -> int:
@@ -49,9 +102,28 @@ def decisive(codes: Collection[int]) -> int:
     return next((code for code in _WEIGHT if code in codes), EXIT_VIOLATED)
 
 
-def note_code(report: pytest.TestReport, code: int) -> None:
-    """Notes why a test with a run of its own failed."""
-    report.__dict__[_FAILED_AS] = code
+def note(report: pytest.TestReport, failure: Failure) -> None:
+    """Notes on a report why the test failed."""
+    report.__dict__[_FAILURE] = msgspec.to_builtins(failure)
+
+
+def failure_in(report: pytest.TestReport) -> Failure | None:
+    """What was noted on the report of a test that failed; None if it did not fail.
+
+    A failed attempt that is followed by another one is no failure, unless it broke a promise: no
+    later attempt undoes that. The simulator would repeat it, and on processes a promise that is
+    broken now and then is broken.
+    """
+    noted = report.__dict__.get(_FAILURE)
+    failure = None if noted is None else msgspec.convert(noted, Failure)
+    if report.outcome == _RERUN:
+        return failure if failure is not None and failure.violated else None
+    if not report.failed:
+        return None
+    if failure is None and report.when not in _PHASES:
+        # Of xdist: the worker that ran the test ended before it could report anything.
+        return Failure(EXIT_ENVIRONMENT, report.longreprtext, own=False, violated=False)
+    return failure or Failure(EXIT_VIOLATED, report.longreprtext, own=False, violated=False)
 
 
 @final
@@ -60,10 +132,15 @@ class SessionCode:
     """A plugin of pytest that sets the exit code of the session."""
 
     codes: set[int] = field(default_factory=set)
+    overtaken: list[str] = field(default_factory=list)
+    """The tests of which an attempt broke a promise before another attempt."""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed:
-            self.codes.add(report.__dict__.get(_FAILED_AS, EXIT_VIOLATED))
+        failure = failure_in(report)
+        if failure is not None:
+            self.codes.add(failure.code if failure.own else EXIT_VIOLATED)
+            if report.outcome == _RERUN:
+                self.overtaken.append(report.nodeid)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
@@ -71,5 +148,13 @@ class SessionCode:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        if exitstatus == pytest.ExitCode.TESTS_FAILED:
+        failed = exitstatus == pytest.ExitCode.TESTS_FAILED
+        if failed or (exitstatus == pytest.ExitCode.OK and self.overtaken):
             session.exitstatus = decisive(self.codes)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for nodeid in dict.fromkeys(self.overtaken):
+            terminalreporter.write_line(
+                f"fencepost: {nodeid}: an attempt broke a promise, which no rerun undoes",
+                yellow=True,
+            )

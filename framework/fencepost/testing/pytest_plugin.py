@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
@@ -28,6 +28,7 @@ from fencepost.model.configuration import (
     seed_of,
 )
 from fencepost.model.errors import (
+    EXIT_INCONCLUSIVE,
     EXIT_INTERNAL,
     EnvironmentFailed,
     FencepostError,
@@ -42,7 +43,7 @@ from fencepost.plugins.manager import Plugins, PluginWarning, load
 from fencepost.runs.faults import Faults
 from fencepost.runs.run import Run, RunSpec, check_runtime, new_folder
 from fencepost.testing.event_log import EventLog
-from fencepost.testing.exit_codes import SessionCode, code_of, note_code
+from fencepost.testing.exit_codes import SessionCode, failure_of, is_timeout, note
 from fencepost.testing.failures import shorten
 from fencepost.workloads.workers import Clients, Workers
 
@@ -85,14 +86,35 @@ class Settings:
         return shlex.join(["pytest", nodeid, *words])
 
 
+TIMED_OUT = (
+    "pytest-timeout ended this test. This is no verdict: a slow machine and a cluster that hangs "
+    "look the same"
+)
 LAST = "last"
 LAST_SEED = "last-seed"
 """The file below the output folder that holds the last session's seed."""
 _SETTINGS = pytest.StashKey[Settings]()
 _PLUGINS = pytest.StashKey[Plugins]()
-_RUN = pytest.StashKey[Run]()
-_FOLDER = pytest.StashKey[RunFolder]()
+
+
+@final
+@dataclass(slots=True)
+class _Attempt:
+    """What is known of the test that runs now; a plugin for reruns makes several attempts."""
+
+    folder: RunFolder | None = None
+    run: Run | None = None
+    """Its run, once that has started."""
+    violated: bool = False
+    """Whether the run broke a promise."""
+
+
+_ATTEMPT = pytest.StashKey[_Attempt]()
+SUITE = pytest.StashKey[str]()
+"""The package of tests that takes the place of those that the command line named."""
 _STALLED = "fencepost_stalled"
+_RAN = "fencepost_run"
+"""The property of a report that names the folder of the test's run."""
 _REFUSED = pytest.StashKey[str]()
 """Why no test was run, as a worker of xdist reported it."""
 
@@ -122,8 +144,11 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     if _SETTINGS not in config.stash:
         config.stash[_SETTINGS] = _settings(config)
-    if not hasattr(config, "workerinput"):
+    worker: Mapping[str, str] | None = getattr(config, "workerinput", None)
+    if worker is None:
         config.pluginmanager.register(SessionCode(), "fencepost-exit-code")
+    elif "fencepost_suite" in worker:
+        config.args = [worker["fencepost_suite"]]
 
 
 def prepare(config: pytest.Config, load: Callable[[], Plugins]) -> tuple[Settings, Plugins]:
@@ -202,6 +227,8 @@ def _last_seed(out: Path) -> str:
 def pytest_configure_node(node: Any) -> None:
     """Xdist's hook: passes settings to a worker."""
     node.workerinput["fencepost_seed"] = str(node.config.stash[_SETTINGS].seed)
+    if SUITE in node.config.stash:
+        node.workerinput["fencepost_suite"] = node.config.stash[SUITE]
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -291,13 +318,13 @@ def fencepost_run(request: pytest.FixtureRequest, fencepost_shape: Shape) -> Ite
     spec = RunSpec(system, shape, settings.runtime, settings.seed, settings.workload)
     folder = new_folder(settings.out, _label(request.node.name))
     write_whole(settings.out / LAST_SEED, f"{settings.seed}\n".encode())
-    request.node.stash[_FOLDER] = folder
+    request.node.stash[_ATTEMPT].folder = folder
     request.node.user_properties += [
         ("fencepost_system", settings.system),
         ("fencepost_runtime", settings.runtime),
         ("fencepost_seed", str(settings.seed)),
         ("fencepost_clauses", " ".join(marked)),
-        ("fencepost_run", str(folder.path)),
+        (_RAN, str(folder.path)),
         ("fencepost_again", settings.replay(request.node.nodeid)),
     ]
     try:
@@ -306,7 +333,7 @@ def fencepost_run(request: pytest.FixtureRequest, fencepost_shape: Shape) -> Ite
         pytest.skip(str(lacking))
     with started as run:
         run.record(TestStarted(nodeid=request.node.nodeid, clauses=marked))
-        request.node.stash[_RUN] = run
+        request.node.stash[_ATTEMPT].run = run
         yield run
 
 
@@ -340,11 +367,19 @@ def history(fencepost_run: Run) -> EventLog:
     return EventLog(fencepost_run.runtime)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Forgets the attempt before this one: a plugin for reruns sets the same item up again."""
+    ours = ("fencepost_",)
+    item.user_properties = [one for one in item.user_properties if not one[0].startswith(ours)]
+    item.stash[_ATTEMPT] = _Attempt()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Finishes and judges the test's run within its call."""
     __tracebackhide__ = True
-    run = item.stash.get(_RUN, None)
+    run = item.stash[_ATTEMPT].run
     if run is None:
         return (yield)
     try:
@@ -361,6 +396,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     try:
         result.check(clauses_of(item))
     except (FencepostError, Violation) as found:
+        item.stash[_ATTEMPT].violated = isinstance(found, Violation)
         # The test's author needs the sentences, not the traceback of the plugin.
         raise found.with_traceback(None) from None
     run.folder.discard_data()
@@ -375,6 +411,7 @@ def _finish_failed(item: pytest.Item, run: Run, error: BaseException) -> None:
     try:
         run.finish().check()
     except (FencepostError, Violation) as found:
+        item.stash[_ATTEMPT].violated = isinstance(found, Violation)
         if str(found) != str(error):
             error.add_note(str(found))
 
@@ -387,18 +424,23 @@ def pytest_runtest_makereport(
     where its run is kept."""
     report = yield
     shorten(item, call, report)
-    if not report.failed or "fencepost_run" not in getattr(item, "fixturenames", ()):
+    if not report.failed:
+        return report
+    attempt = item.stash.get(_ATTEMPT, _Attempt())  # none if the set-up failed before ours
+    failure = failure_of(item, call, violated=attempt.violated)
+    if failure is not None:
+        note(report, failure)
+    if "fencepost_run" not in getattr(item, "fixturenames", ()):
         return report
     lines = []
-    if call.excinfo is not None:
-        code = code_of(call.excinfo.value, in_body=report.when == "call")
-        note_code(report, code)
-        if code == EXIT_INTERNAL:
+    if call.excinfo is not None and failure is not None:
+        if failure.code == EXIT_INTERNAL:
             lines.append(str(InternalError(call.excinfo.exconly())))
-    folder = item.stash.get(_FOLDER, None)
-    if folder is not None:
+        if failure.code == EXIT_INCONCLUSIVE and is_timeout(call.excinfo):
+            lines.append(TIMED_OUT)
+    if attempt.folder is not None:
         line = item.config.stash[_SETTINGS].replay(item.nodeid)
-        lines += [f"again: {line}", f"run:   {folder.path}"]
+        lines += [f"again: {line}", f"run:   {attempt.folder.path}"]
     report.sections.append(("fencepost", printable("\n".join(lines))))
     return report
 
@@ -419,9 +461,10 @@ def clauses_of(item: pytest.Item) -> tuple[str, ...]:
     return tuple(dict.fromkeys(marks))
 
 
-def folder_of(item: pytest.Item) -> RunFolder | None:
-    """The folder of a test's run, once it has one."""
-    return item.stash.get(_FOLDER, None)
+def folder_in(report: pytest.TestReport) -> RunFolder | None:
+    """The folder of the run that a test had, as its report names it."""
+    path = dict(report.user_properties).get(_RAN)
+    return None if path is None else RunFolder(Path(str(path)))
 
 
 def _label(name: str) -> str:

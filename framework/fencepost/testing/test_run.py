@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
@@ -20,13 +20,11 @@ from fencepost.model.errors import (
     EXIT_INTERNAL,
     EXIT_INTERRUPTED,
     EXIT_USAGE,
-    FencepostError,
-    Violation,
 )
 from fencepost.model.system.capabilities import HasSuite, System
 from fencepost.plugins.manager import Plugins
-from fencepost.testing.exit_codes import code_of, decisive
-from fencepost.testing.pytest_plugin import clauses_of, folder_of, prepare
+from fencepost.testing.exit_codes import decisive, failure_in
+from fencepost.testing.pytest_plugin import SUITE, clauses_of, folder_in, prepare
 
 SUITES = "fencepost_suites"
 """The tests of a system that has none of its own."""
@@ -48,8 +46,10 @@ class Wanted:
     clauses: frozenset[str] = frozenset()
     """Only tests marked with one of them; empty: all."""
     workload: str = ""
-    tests: str | None = None
-    """A file, a folder or a node id; None: the suite."""
+    tests: tuple[str, ...] = ()
+    """Files, folders or node ids; none: the suite."""
+    options: tuple[str, ...] = ()
+    """Further words of pytest's command line."""
     suite: str = ""
     """The package of the tests that run when no path is given; empty: that of the system."""
 
@@ -75,7 +75,8 @@ class Ran:
     """A test that had a run of its own."""
 
     nodeid: str
-    outcome: Literal["passed", "failed", "skipped"]
+    outcome: Literal["passed", "failed", "skipped", "rerun"]
+    """`rerun`: it failed, and pytest-rerunfailures began another attempt."""
     folder: RunFolder
 
 
@@ -85,7 +86,8 @@ class ResultCollector:
     """Collects the outcome of each test, and its reason; `stop_when` may end the session after a
     test, and `report` gets a line for each one that ended.
 
-    Pytest may keep its plugins in sets, so two collectors must not be equal.
+    It reads reports only, so that it sees a test that ran in a worker of xdist, too. Pytest may
+    keep its plugins in sets, so two collectors must not be equal.
     """
 
     clauses: frozenset[str] = frozenset()
@@ -104,6 +106,7 @@ class ResultCollector:
     """Whether the session was interrupted, other than by `stop_when`."""
     ended: int | None = None
     """Pytest's own exit code, once the session has ended."""
+    _session: pytest.Session | None = None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cmdline_main(self, config: pytest.Config) -> None:
@@ -116,6 +119,7 @@ class ResultCollector:
         self.chosen = Chosen(system, settings.runtime, plugins)
         if config.args == [SUITES]:
             config.args = [suite_of(system)]
+            config.stash[SUITE] = suite_of(system)  # a worker of xdist reads the words anew
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -135,31 +139,25 @@ class ResultCollector:
             {entry for entry, (_, line) in lines if line is not None}.__contains__
         )
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(
-        self, item: pytest.Item, call: pytest.CallInfo[None]
-    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        report = yield
-        if call.excinfo is not None and report.failed:
-            error = call.excinfo.value
-            ours = isinstance(error, FencepostError | Violation)
-            says = str(error) if ours else f"{item.nodeid}: {call.excinfo.exconly()}"
-            self.codes.setdefault(code_of(error, in_body=report.when == "call"), says)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        self._session = session
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if (failure := failure_in(report)) is not None:
+            self.codes.setdefault(failure.code, failure.message)
         if report.when == "call" or report.outcome != "passed":
             lines = dict(report.sections).get("fencepost", "")
             self.tests.append(
-                {"test": item.nodeid, "outcome": report.outcome, "seconds": report.duration}
+                {"test": report.nodeid, "outcome": report.outcome, "seconds": report.duration}
                 | ({"again": lines} if lines else {})
             )
-            self.report(f"  {item.nodeid}: {report.outcome}")
-        folder = folder_of(item)
+            self.report(f"  {report.nodeid}: {report.outcome}")
+        folder = folder_in(report)
         if report.when == "call" and folder is not None:
-            ran = Ran(item.nodeid, report.outcome, folder)
+            ran = Ran(report.nodeid, report.outcome, folder)
             self.runs.append(ran)
-            if self.stop_when(ran):
-                # Pytest describes no traceback then: that takes as long as a short run.
-                item.session.shouldfail = "found"
-        return report
+            if self.stop_when(ran) and self._session is not None:
+                self._session.shouldfail = "found"
 
 
 def listen_quietly(
@@ -168,12 +166,22 @@ def listen_quietly(
     """Runs the suites without pytest's own output; returns its exit code. `options` are pytest's,
     and `beside` are further plugins.
 
-    Raises KeyboardInterrupt when it is interrupted, as any other command.
+    The tests run here, one after the other, whatever the project has set for pytest-xdist: the
+    caller may want to stop after a test, and has plugins that workers have not. Raises
+    KeyboardInterrupt when it is interrupted, as any other command.
     """
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
         # Only the sentence of a failure is read. Warnings about resources left open concern the
-        # caller.
-        quiet = ("-p", "no:cacheprovider", "-p", "no:unraisableexception", "--tb=no")
+        # caller. `dsession` is the plugin of xdist that hands tests out to workers.
+        quiet = (
+            "-p",
+            "no:dsession",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:unraisableexception",
+            "--tb=no",
+        )
         ended = listen(wanted, results, *quiet, *options, beside=beside)
     if results.interrupted:
         raise KeyboardInterrupt
@@ -212,13 +220,15 @@ def listen(
         "workload": wanted.workload or None,
     }
     arguments = [
-        *(("--pyargs", wanted.suite or SUITES) if wanted.tests is None else (wanted.tests,)),
+        *(wanted.tests or ("--pyargs", wanted.suite or SUITES)),
+        # A project may load no plugin by itself. Where it does, this one is not loaded twice.
+        *("-p", "fencepost"),
         # The command line has imported this plugin's own modules already, which assert nothing
         # about a test.
-        "--override-ini=filterwarnings=default",
         "-Wignore::pytest.PytestAssertRewriteWarning",
         *(f"--fencepost-{name}={value}" for name, value in given.items() if value is not None),
         *options,
+        *wanted.options,
     ]
     code = int(pytest.main(arguments, plugins=[results, *beside]))
     return code if results.ended is None else results.ended
@@ -226,8 +236,8 @@ def listen(
 
 def _code(ended: int, results: ResultCollector) -> int:
     match ended:
-        case pytest.ExitCode.OK:
-            return EXIT_CLEAN
+        case pytest.ExitCode.OK:  # a rerun may have passed after an attempt that broke a promise
+            return decisive(results.codes) if results.codes else EXIT_CLEAN
         case pytest.ExitCode.INTERRUPTED:
             return EXIT_INTERRUPTED
         case pytest.ExitCode.TESTS_FAILED:

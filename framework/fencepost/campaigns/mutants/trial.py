@@ -169,7 +169,7 @@ def serve(forks: Forks) -> None:
         out,
         seed=1,
         suite=testrun.suite_of(plugins.system(setting.system)),
-        tests=None if setting.suite else paths.pop(0),
+        tests=() if setting.suite else (paths.pop(0),),
     )
     results = testrun.ResultCollector()
     options = ("--exitfirst", f"--basetemp={out.parent / 'tmp'}", *paths)

@@ -1,0 +1,184 @@
+"""What a project sets for its pytest: the commands that drive pytest answer the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.tool
+
+COMMAND = (sys.executable, "-c", "from fencepost.commands.cli import main; main()")
+LIMIT_S = 180
+Ended = subprocess.CompletedProcess[str]
+KILLED = """
+def test_a_leader_is_killed(cluster, faults, clients):
+    writes = clients.produce("orders", count=20)
+    with faults.kill(cluster.leader("orders", 0)):
+        cluster.eventually(writes.settled)
+
+def test_another(cluster, clients):
+    cluster.eventually(clients.produce("orders", count=20).settled)
+"""
+NO_CLUSTER = """
+import pytest
+from fencepost import EnvironmentFailed
+
+@pytest.fixture
+def fencepost_shape():
+    raise EnvironmentFailed("no image")
+
+def test_it(cluster):
+    pass
+"""
+SIMULATED = ("--runtime", "simulated", "--seed", "3")
+DISTRIBUTED = "[pytest]\naddopts = -n 2\n"
+
+
+def fencepost(folder: Path, *words: str, **variables: str) -> Ended:
+    return subprocess.run(
+        [*COMMAND, *words],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+        env={**os.environ, **variables},
+        cwd=folder,
+    )
+
+
+def test_tests_in_workers_of_xdist_give_the_same_answer(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(KILLED)
+    alone = fencepost(tmp_path, "run", "test_it.py", *SIMULATED, "--json")
+    (tmp_path / "pytest.ini").write_text(DISTRIBUTED)
+    apart = fencepost(tmp_path, "run", "test_it.py", *SIMULATED, "--json")
+    assert _answer(apart) == _answer(alone)
+    assert _answer(apart)["receipts"] == {"faults": 1, "without": []}
+    shown = fencepost(tmp_path, "run", "test_it.py", *SIMULATED)
+    assert [line for line in shown.stdout.splitlines() if line.startswith("RP-13 ")]
+
+
+def _answer(ended: Ended) -> Mapping[str, object]:
+    """What `run --json` printed, without how long tests took."""
+    answer: dict[str, object] = json.loads(ended.stdout)
+    tests = answer.pop("tests")
+    assert isinstance(tests, list)
+    return {**answer, "tests": sorted((one["test"], one["outcome"]) for one in tests)}
+
+
+@pytest.mark.parametrize("ini", ["[pytest]\n", DISTRIBUTED], ids=["alone", "xdist"])
+@pytest.mark.parametrize(
+    ("tests", "code"),
+    [
+        (NO_CLUSTER, 4),
+        ("def test_it(): {}['no']", 70),
+        ("def test_it(): assert 1 > 2", 1),
+        ("from fencepost import Inconclusive\ndef test_it(): raise Inconclusive('who knows')", 3),
+    ],
+)
+def test_a_failure_has_its_code_in_a_worker_too(
+    ini: str, tests: str, code: int, tmp_path: Path
+) -> None:
+    (tmp_path / "pytest.ini").write_text(ini)
+    (tmp_path / "test_it.py").write_text(tests)
+    assert fencepost(tmp_path, "run", "test_it.py", *SIMULATED).returncode == code
+
+
+def test_a_worker_of_xdist_that_dies_is_a_failed_environment(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text(DISTRIBUTED)
+    (tmp_path / "test_it.py").write_text("import os\ndef test_it(): os._exit(1)")
+    ended = fencepost(tmp_path, "run", "test_it.py", *SIMULATED, "--json")
+    assert ended.returncode == 4, ended.stderr
+    assert [one["outcome"] for one in json.loads(ended.stdout)["tests"]] == ["failed"]
+
+
+def test_workers_of_xdist_run_the_suite_of_the_system(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text(DISTRIBUTED + "fencepost_system = etcd/cluster\n")
+    ended = fencepost(tmp_path, "run", "--runtime", "simulated", "--json", "-k", "no_such_test")
+    assert ended.returncode == 2
+    collected = fencepost(tmp_path, "run", "--runtime", "simulated", "--json", "-k", "lock", "-x")
+    assert "test_locks.py" in str(json.loads(collected.stdout)["tests"])
+
+
+def test_a_run_in_which_no_test_had_a_cluster_says_so(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("def test_it(): pass")
+    ended = fencepost(tmp_path, "run", "test_it.py")
+    assert ended.returncode == 0
+    assert "no test had a run of its own, so no clause was judged" in ended.stderr
+
+
+def test_a_matrix_does_not_depend_on_xdist(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(KILLED)
+    words = ("conformance", "test_it.py", "--runtime", "simulated", "--seed", "3", "--json")
+    alone = fencepost(tmp_path, *words)
+    (tmp_path / "pytest.ini").write_text(DISTRIBUTED)
+    apart = fencepost(tmp_path, *words)
+    assert json.loads(apart.stdout) == json.loads(alone.stdout)
+    assert apart.returncode == alone.returncode == 0
+    assert {row["clause"]: row["verdict"] for row in json.loads(apart.stdout)}["RP-13"] == "holds"
+
+
+def test_a_defect_is_found_by_the_suite_beside_xdist(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text(DISTRIBUTED)
+    words = ("defects", "--only", "serves-without-lease", "--clean", "0", "--json")
+    ended = fencepost(tmp_path, *words)
+    assert ended.returncode == 0, ended.stderr
+    (found,) = json.loads(ended.stdout)["defects"]
+    assert found["found"]
+    assert found["seeds"] == 0  # no random schedule was needed
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        {"PYTEST_ADDOPTS": "--disable-plugin-autoload"},
+        {"PYTEST_ADDOPTS": "-p no:fencepost"},
+    ],
+    ids=lambda variables: " ".join(variables.values()),
+)
+def test_the_plugin_is_there_without_being_loaded_by_itself(
+    variables: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "test_it.py").write_text(KILLED)
+    ended = fencepost(tmp_path, "run", "test_it.py", *SIMULATED, "--json", **variables)
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout)["verdicts"]["RP-13"] == "holds"
+    ended = fencepost(tmp_path, "conformance", "test_it.py", *SIMULATED, "--json", **variables)
+    assert ended.returncode == 0, ended.stderr
+    words = ("defects", "--only", "serves-without-lease", "--clean", "0")
+    assert fencepost(tmp_path, *words, **variables).returncode == 0
+
+
+def test_no_matrix_is_shown_of_suites_that_could_not_be_run(tmp_path: Path) -> None:
+    ended = fencepost(tmp_path, "conformance", "no_such_test.py", "--runtime", "simulated")
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert "the suites could not be run" in ended.stderr
+
+
+def test_the_filters_of_warnings_are_those_of_the_project(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("import warnings\ndef test_it(): warnings.warn('old')")
+    assert fencepost(tmp_path, "run", "test_it.py").returncode == 0
+    (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+    assert fencepost(tmp_path, "run", "test_it.py").returncode == 70
+
+
+def test_run_passes_words_on_to_pytest(tmp_path: Path) -> None:
+    for name in ("test_a.py", "test_b.py"):
+        (tmp_path / name).write_text("def test_one(): assert 0\ndef test_two(): assert 0\n")
+
+    def failed(*words: str) -> list[str]:
+        tests = json.loads(fencepost(tmp_path, "run", *words).stdout)["tests"]
+        return [one["test"] for one in tests]
+
+    assert failed("test_a.py", "--json", "-k", "two") == ["test_a.py::test_two"]
+    assert failed("test_a.py", "test_b.py", "--json", "-x") == ["test_a.py::test_one"]
+    words = ("--json", "test_a.py", "test_b.py", "--", "-k", "test_b and one", "-v")
+    assert failed(*words) == ["test_b.py::test_one"]
+    assert fencepost(tmp_path, "run", "--no-such-option").returncode == 2
