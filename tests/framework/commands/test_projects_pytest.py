@@ -78,7 +78,7 @@ def _answer(ended: Ended) -> Mapping[str, object]:
         (NO_CLUSTER, 4),
         ("def test_it(): {}['no']", 70),
         ("def test_it(): assert 1 > 2", 1),
-        ("from fencepost import Inconclusive\ndef test_it(): raise Inconclusive('who knows')", 3),
+        ("from fencepost import Inconclusive\ndef test_it(): raise Inconclusive('no receipt')", 3),
     ],
 )
 def test_a_failure_has_its_code_in_a_worker_too(
@@ -99,9 +99,9 @@ def test_a_worker_of_xdist_that_dies_is_a_failed_environment(tmp_path: Path) -> 
 
 def test_workers_of_xdist_run_the_suite_of_the_system(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text(DISTRIBUTED + "fencepost_system = etcd/cluster\n")
-    ended = fencepost(tmp_path, "run", "--runtime", "simulated", "--json", "-k", "no_such_test")
-    assert ended.returncode == 2
-    collected = fencepost(tmp_path, "run", "--runtime", "simulated", "--json", "-k", "lock", "-x")
+    words = ("run", "--runtime", "simulated", "--json", "-k")
+    assert fencepost(tmp_path, *words, "no_such_test").returncode == 2
+    collected = fencepost(tmp_path, *words, "lock", "-x")
     assert "test_locks.py" in str(json.loads(collected.stdout)["tests"])
 
 

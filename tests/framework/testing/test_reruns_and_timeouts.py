@@ -64,7 +64,8 @@ def test_a_rerun_undoes_no_broken_promise(more: tuple[str, ...], tmp_path: Path)
     assert answer["verdicts"]["QC-34"] == "violated"
     assert answer["exit_code"] == found.returncode == 1
     (folder / "attempted").unlink()
-    shown = ended(folder, *PYTEST, "--fencepost-runtime=simulated", "--reruns", "1", *more)
+    words = ("--fencepost-runtime=simulated", "--reruns", "1", *more)
+    shown = ended(folder, *PYTEST, *words)
     assert shown.returncode == 1
     assert "test_it: an attempt broke a promise, which no rerun undoes" in shown.stdout
 
@@ -107,17 +108,19 @@ HANGS = """
 @pytest.mark.parametrize(("first", "code"), [("pass", 3), (BREAKS, 1)])
 def test_a_time_out_is_no_verdict(first: str, code: int, tmp_path: Path) -> None:
     folder = project(tmp_path, HANGS.format(first))
-    words = ("--runtime", "simulated")
-    found = ended(folder, *COMMAND, "run", "test_it.py::test_it", *words)
+    words = ("run", "test_it.py::test_it", "--runtime", "simulated")
+    found = ended(folder, *COMMAND, *words)
     assert found.returncode == code, found.stdout
     assert ("pytest-timeout ended this test. This is no verdict" in found.stdout) == (code == 3)
     words = ("test_it.py::test_it", "--fencepost-runtime=simulated")
     assert ended(folder, *PYTEST, *words).returncode == code
-    found = ended(folder, *COMMAND, "run", "test_it.py::test_fails_by_itself", "--", "--timeout=99")
+    words = ("run", "test_it.py::test_fails_by_itself", "--", "--timeout=99")
+    found = ended(folder, *COMMAND, *words)
     assert found.returncode == 1
 
 
 def test_a_time_out_leaves_a_matrix_undecided(tmp_path: Path) -> None:
     folder = project(tmp_path, HANGS.format("pass"))
-    found = ended(folder, *COMMAND, "conformance", "test_it.py::test_it", "--runtime", "simulated")
+    words = ("conformance", "test_it.py::test_it", "--runtime", "simulated")
+    found = ended(folder, *COMMAND, *words)
     assert found.returncode == 3, found.stderr
