@@ -24,7 +24,7 @@ from pathlib import Path
 from threading import Timer
 from xml.sax.saxutils import escape
 
-from fencepost import EnvironmentFailed, Place
+from fencepost import EnvironmentFailed, Place, last_words
 
 JAVA_LEAST = 17
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
@@ -357,7 +357,8 @@ def _failed(failure: str, said: Sequence[str]) -> EnvironmentFailed:
             return EnvironmentFailed(f"{failure}: it needs Java {least} or newer")
         if absent := _NO_ARTIFACT.search(line):
             return EnvironmentFailed(f"{failure}: there is no {absent[1] or absent[2]}")
-    return EnvironmentFailed(failure, last_lines(said))
+    last = last_lines(said)
+    return EnvironmentFailed(f"{failure}: {last_words(last)}", last)
 
 
 @contextmanager

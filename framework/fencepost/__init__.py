@@ -103,6 +103,7 @@ from fencepost.model.faults.random_faults import (
     NamesStates,
     Planned,
 )
+from fencepost.model.last_words import last_words
 from fencepost.model.runtime import (
     HEALTHY,
     ClientSession,
@@ -330,6 +331,7 @@ __all__ = [
     "hookimpl",
     "isolate",
     "kind_name",
+    "last_words",
     "let_pass_until",
     "majorities_ring",
     "no_such",

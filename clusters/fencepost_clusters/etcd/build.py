@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from fencepost import EnvironmentFailed
+from fencepost import EnvironmentFailed, last_words
 
 SOURCES = Path(__file__).parent / "server"
 CACHE = "FENCEPOST_ETCD_CACHE"
@@ -84,7 +84,9 @@ def _build(go: str, program: Path) -> None:
             ) from late
         if done.returncode != 0:
             last = "\n".join(done.stderr.splitlines()[-_LAST_LINES:])
-            raise EnvironmentFailed("the etcd server could not be built by Go", last)
+            raise EnvironmentFailed(
+                f"the etcd server could not be built by Go: {last_words(last)}", last
+            )
         made.replace(program)
 
 

@@ -111,7 +111,8 @@ def _main() -> int:
     except (KeyboardInterrupt, typer.Abort):
         return _failed(INTERRUPTED, EXIT_INTERRUPTED)
     except (FencepostError, Violation) as error:
-        return _failed(str(error), error.exit_code)
+        said = [str(error), *getattr(error, "__notes__", ())]
+        return _failed("\n".join(said), error.exit_code)
     except BrokenPipeError:
         return _unread()
     except OSError as error:

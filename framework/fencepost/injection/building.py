@@ -13,6 +13,7 @@ from pathlib import Path
 from fencepost.injection.toxiproxies import PROGRAM
 from fencepost.model.disk import written_to
 from fencepost.model.errors import EnvironmentFailed
+from fencepost.model.last_words import last_words
 
 SOURCES = Path(__file__).with_name("toxiproxy")
 LIMIT_S = 600
@@ -59,6 +60,6 @@ def build_toxiproxy(into: Path | None, environment: Mapping[str, str]) -> Path:
             raise EnvironmentFailed(f"Go built no toxiproxy within {LIMIT_S} s") from late
         if done.returncode:
             last = "\n".join(done.stderr.splitlines()[-_LAST_LINES:])
-            raise EnvironmentFailed("toxiproxy could not be built by Go", last)
+            raise EnvironmentFailed(f"toxiproxy could not be built by Go: {last_words(last)}", last)
         made.replace(folder / PROGRAM)
     return folder / PROGRAM

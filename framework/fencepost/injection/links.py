@@ -24,6 +24,7 @@ from fencepost.model.errors import EnvironmentFailed
 from fencepost.model.faults.hold import Hold, HoldCounts, check_hold
 from fencepost.model.runtime import HEALTHY, LinkState
 from fencepost.model.system.topology import Layout, Link, Slot
+from fencepost.supervision.launcher import failed_with
 
 _FORGOTTEN = "its toxiproxy hung and was replaced: the messages that it held are lost"
 _REFUSED = 400
@@ -341,7 +342,7 @@ class Links:
         try:
             self._build(server)
         except Hung as again:
-            raise EnvironmentFailed(
+            raise failed_with(
                 f"the toxiproxy of {server.slot.name} hung twice",
                 self._toxiproxies.log(server.process),
             ) from again

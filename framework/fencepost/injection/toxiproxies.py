@@ -26,7 +26,7 @@ from fencepost.model.clock import poll
 from fencepost.model.errors import EnvironmentFailed
 from fencepost.model.system.topology import Layout, Link, Slot
 from fencepost.supervision.addresses import Addresses
-from fencepost.supervision.launcher import Child, Launcher, tail
+from fencepost.supervision.launcher import Child, Launcher, failed_with
 
 API_LIMIT_S = 2.0
 START_LIMIT_S = 20.0
@@ -76,8 +76,8 @@ class Toxiproxies(Protocol):
         """The address that the link's proxy connects to."""
         ...
 
-    def log(self, process: str) -> str:
-        """The last lines it logged."""
+    def log(self, process: str) -> Path:
+        """The file that it logs to."""
         ...
 
 
@@ -122,7 +122,7 @@ class HostToxiproxies:
         if ended is not None or not in_time:
             why = str(ended) if ended else f"did not listen within {START_LIMIT_S:g} s"
             name = self._slots[process].name
-            raise EnvironmentFailed(f"{self._binary} of {name} {why}", self.log(process))
+            raise failed_with(f"{self._binary} of {name} {why}", self.log(process))
 
     def ask(self, process: str, method: str, path: str, body: object = None) -> Reply:
         """See `Toxiproxies.ask`."""
@@ -137,11 +137,9 @@ class HostToxiproxies:
             raise Hung from late
         except (OSError, HTTPException) as failed:
             ended = self._launcher.wait(process, _EXIT_LIMIT_S)
-            raise EnvironmentFailed(
-                f"the toxiproxy of {self._slots[process].name} "
-                + (str(ended) if ended else f"broke off a request: {failed}"),
-                self.log(process),
-            ) from failed
+            why = str(ended) if ended else f"broke off a request: {failed}"
+            name = self._slots[process].name
+            raise failed_with(f"the toxiproxy of {name} {why}", self.log(process)) from failed
         finally:
             client.close()
 
@@ -161,9 +159,9 @@ class HostToxiproxies:
         """See `Toxiproxies.upstream`."""
         return self._addresses.own(self._layout.slot(link.target)), link.port
 
-    def log(self, process: str) -> str:
+    def log(self, process: str) -> Path:
         """See `Toxiproxies.log`."""
-        return tail(self._folder.log_of(process))
+        return self._folder.log_of(process)
 
 
 def connect(path: Path, limit_s: float) -> socket.socket:

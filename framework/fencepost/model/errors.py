@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
 from typing import ClassVar
 
 
@@ -26,14 +27,19 @@ class UsageError(FencepostError):
 class EnvironmentFailed(FencepostError):
     """The machine, a tool or a node failed, not a promise of the system (exit code 4).
 
-    `detail` holds the last lines of the log that shows why, or nothing.
+    The message is one sentence. `detail` holds the last lines that a program printed, or nothing,
+    and `log` is the file that has all of them. What is in no file is a note of the error, so that
+    it is printed below the sentence.
     """
 
     exit_code: ClassVar[int] = 4
 
-    def __init__(self, message: str, detail: str = "") -> None:
-        super().__init__(message if not detail else f"{message}\n{detail}")
+    def __init__(self, sentence: str, detail: str = "", log: Path | None = None) -> None:
+        super().__init__(sentence)
         self.detail = detail
+        self.log = log
+        if detail and log is None:
+            self.add_note(detail)
 
 
 class Inconclusive(FencepostError):

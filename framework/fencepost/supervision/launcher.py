@@ -24,6 +24,7 @@ from typing import Any, final
 
 from fencepost.model.clock import SECOND, now_ns
 from fencepost.model.errors import EnvironmentFailed
+from fencepost.model.last_words import last_words
 from fencepost.model.system.topology import Slot
 from fencepost.supervision import supervisor
 
@@ -223,9 +224,9 @@ class Launcher:
     def _gone(self) -> EnvironmentFailed:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(ANSWER_LIMIT_S)
-        return EnvironmentFailed(
+        return failed_with(
             f"the supervisor (process {self._process.pid}) is gone, and every process with it",
-            tail(self._log),
+            self._log,
         )
 
 
@@ -248,9 +249,21 @@ def state_of(pid: int) -> str:
 _DETAIL = re.compile(r"\S+ (?:DEBUG|TRACE) ")
 """How a line begins that says nothing about an end: a time, then such a level."""
 _TAIL_BYTES = 1 << 20
+_LAST_LINES = 15
+_ENOUGH = 200
+"""The last lines of a log among which its reason is looked for: a stack has many."""
 
 
-def tail(log: Path, lines: int = 15) -> str:
+def failed_with(sentence: str, log: Path) -> EnvironmentFailed:
+    """The error of a program that failed as the sentence says, with its last words and its log."""
+    said = tail(log, _ENOUGH)
+    words = last_words(said)
+    quoted = f'; it last said "{words}"' if words else ""
+    detail = "\n".join(said.splitlines()[-_LAST_LINES:])
+    return EnvironmentFailed(f"{sentence}{quoted} ({log})", detail, log)
+
+
+def tail(log: Path, lines: int = _LAST_LINES) -> str:
     """The last lines of a log, without those of the levels DEBUG and TRACE; empty if there is no
     log."""
     try:

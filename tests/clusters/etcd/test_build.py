@@ -36,7 +36,9 @@ def test_a_failed_build_says_why_and_leaves_nothing(
     go.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     cache = tmp_path / "cache"
-    with pytest.raises(EnvironmentFailed, match=r"could not be built by Go\nno such module$"):
+    with pytest.raises(
+        EnvironmentFailed, match=r"could not be built by Go: no such module\nno such module$"
+    ):
         build.binary(cache)
     assert [path.name for path in cache.iterdir()] == [".etcd.lock"]
 

@@ -297,11 +297,13 @@ def test_a_node_that_dies_at_start_is_named_within_seconds(make: Make) -> None:
         advance(runtime, NEVER, 60)
     noticed_ns = now_ns()
     assert noticed_ns - runtime.view.latest["harness", "process.exited"].at_ns < 5 * SECOND
-    first, *log = str(failed.value).splitlines()
-    assert (
-        first == f"broker-1#1 (process {process.pid}) ended with exit code 3, but should be running"
+    log = runtime.folder.log_of("broker-1#1")
+    assert str(failed.value) == (
+        f"broker-1#1 (process {process.pid}) ended with exit code 3, but should be running; "
+        f'it last said "line 29 of my last words" ({log})'
     )
-    assert log == [f"line {n} of my last words" for n in range(15, 30)]
+    assert failed.value.log == log
+    assert failed.value.detail.splitlines() == [f"line {n} of my last words" for n in range(15, 30)]
     assert runtime.view.latest["harness", "process.exited"].body == ProcessExited(
         ended="broker-1#1", exit_code=3, signal=0, expected=False
     )

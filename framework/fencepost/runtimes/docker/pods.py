@@ -33,7 +33,7 @@ from fencepost.model.system.capabilities import System
 from fencepost.model.system.topology import CLIENT, Layout, Link, Slot
 from fencepost.runtimes.docker.engine import Container, Engine, Network
 from fencepost.runtimes.docker.pod_agent import NAMED, unpack
-from fencepost.supervision.launcher import tail
+from fencepost.supervision.launcher import failed_with, tail
 
 T = TypeVar("T")
 
@@ -126,9 +126,8 @@ class Pod:
                 if answer["id"] == self._last_id:
                     break
         if "error" in answer:
-            raise EnvironmentFailed(
-                f"the pod of {self.slot.name} could not {do}: {answer['error']}", tail(self.log)
-            )
+            why = f"the pod of {self.slot.name} could not {do}: {answer['error']}"
+            raise EnvironmentFailed(why, tail(self.log), self.log)
         return answer
 
     def pack(self) -> bytes:
@@ -141,7 +140,7 @@ class Pod:
         self.ask("unpack", 60, folder=DATA, tar=base64.b64encode(packed).decode())
 
     def _lost(self, why: str) -> EnvironmentFailed:
-        return EnvironmentFailed(f"the pod of {self.slot.name} {why}", tail(self.log))
+        return failed_with(f"the pod of {self.slot.name} {why}", self.log)
 
 
 @final
@@ -223,9 +222,9 @@ class Pods:
         """See `Toxiproxies.upstream`."""
         return self._addresses.own(self._layout.slot(link.target)), link.port
 
-    def log(self, process: str) -> str:
+    def log(self, process: str) -> Path:
         """See `Toxiproxies.log`."""
-        return tail(self._folder.log_of(process))
+        return self._folder.log_of(process)
 
     # -------------------------------------------------------------------------------- workings
 

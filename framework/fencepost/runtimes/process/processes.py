@@ -11,10 +11,11 @@ from signal import Signals
 from typing import final
 
 from fencepost.model.clock import MS, now_ns, poll
+from fencepost.model.errors import EnvironmentFailed
 from fencepost.model.runtime import Process, Receipt, Signal
 from fencepost.model.system.topology import Slot
 from fencepost.runtimes.process.backend import Launching
-from fencepost.supervision.launcher import Child, Exit, tail
+from fencepost.supervision.launcher import Child, Exit, failed_with
 
 EXIT_LIMIT_S = 5.0
 STATE_LIMIT_S = 2.0
@@ -144,7 +145,6 @@ class Processes:
         return Receipt(reached and bool(state), f"{tracked} is in state {state or 'gone'}")
 
 
-def exit_message(tracked: Tracked) -> tuple[str, str]:
-    """A sentence about a process that should be alive and has died, and the last lines of its
-    log."""
-    return f"{tracked} {tracked.exit}, but should be running", tail(tracked.log)
+def died(tracked: Tracked) -> EnvironmentFailed:
+    """The error of a process that should be alive and has ended."""
+    return failed_with(f"{tracked} {tracked.exit}, but should be running", tracked.log)

@@ -71,10 +71,10 @@ from fencepost.model.view import View
 from fencepost.runtimes.process.backend import BackendKind
 from fencepost.runtimes.process.host import host_backend
 from fencepost.runtimes.process.log_following import ParsedLog, ParsedLogs
-from fencepost.runtimes.process.processes import Processes, Tracked, exit_message
+from fencepost.runtimes.process.processes import Processes, Tracked, died
 from fencepost.runtimes.process.worker_session import WorkerSession, write_worker_config
 from fencepost.supervision.addresses import check_layout
-from fencepost.supervision.launcher import Child, Exit, tail
+from fencepost.supervision.launcher import Child, Exit, failed_with
 
 
 @final
@@ -105,7 +105,7 @@ class ProcessRuntime:
         self._view = View(system.folds, self._layout.roles)
         self._pending: deque[Event] = deque()
         self._starts: Counter[str] = Counter()
-        self._dead: dict[str, tuple[str, str]] = {}
+        self._dead: dict[str, EnvironmentFailed] = {}
         self._may_die: set[str] = set()
         self._clean_exits: set[str] = set()
         self._closed = False
@@ -195,8 +195,8 @@ class ProcessRuntime:
     def advance(self, until: Condition, deadline_ns: int) -> Event | None:
         """See `Runtime.advance`.
 
-        The error names the process and ends with the last lines of its log; it is raised again
-        until another process was started in its slot.
+        The error names the process, its last words and its log; it is raised again until another
+        process was started in its slot.
         """
         self._take_in()
         self._apply_pending()
@@ -206,8 +206,9 @@ class ProcessRuntime:
         woke_ns = now_ns()
         while True:
             if self._dead:
-                message, detail = next(iter(self._dead.values()))
-                raise EnvironmentFailed(message + if_full(self._folder.path), detail)
+                died = next(iter(self._dead.values()))
+                full = if_full(self._folder.path)
+                raise EnvironmentFailed(f"{died}{full}", died.detail, died.log)
             left = deadline_ns - now_ns()
             if left <= 0:
                 return None
@@ -443,7 +444,7 @@ class ProcessRuntime:
     def _note_end(self, end: Exit) -> None:
         if end.name in self._links.processes:
             log = self._folder.log_of(end.name)
-            self._dead[end.name] = f"{end.name} {end}, but should be running", tail(log)
+            self._dead[end.name] = failed_with(f"{end.name} {end}, but should be running", log)
         tracked = self._processes.ended(end)
         if tracked is None:
             return
@@ -458,7 +459,7 @@ class ProcessRuntime:
             if slot.role == CLIENT:
                 self._record(ClientFailed(error=f"{end.name} {end}", fatal=True))
             if end.name not in self._may_die or not end.signal:
-                self._dead[end.name if slot.role == CLIENT else slot.name] = exit_message(tracked)
+                self._dead[end.name if slot.role == CLIENT else slot.name] = died(tracked)
 
     def _lives(self, slot: str) -> bool:
         return self.living(self._layout.slot(slot)) is not None

@@ -1,0 +1,59 @@
+"""What a program said when it ended: the one line of its log that tells the most.
+
+A log rarely ends with its reason. A stack follows the error that it belongs to, a runtime adds
+hints that are the same for every failure, and a server that stops goes on to log what it closes.
+"""
+
+from __future__ import annotations
+
+import re
+
+_MOST = 300
+"""The most characters that are quoted of a line."""
+_NOISE = re.compile(
+    r"""
+    \s* $                                                   # nothing
+    | \s* at \s .* \) $                                     # a frame of Java
+    | \s* \.\.\. \s \d+ \s (more | common \s frames)        # frames of Java that are left out
+    | Picked \s up \s | NOTE: \s Picked \s up \s            # a JVM names its variables
+    | Error: \s Could \s not \s create \s the \s Java
+    | Error: \s A \s fatal \s exception \s has \s occurred
+    | FATAL \s ERROR \s in \s native \s method
+    | \*\*\* \s java\.lang\.instrument
+    | OpenJDK \s .* warning: \s
+    | \[ERROR\] \s* ( $ | -> \s | \[Help | To \s see \s the | Re-run \s Maven | For \s more )
+    | goroutine \s \d+ \s | created \s by \s | exit \s status \s
+    | \s+ \S+ \.(go|s) : \d+                                # a frame of Go, and its function
+    | [\w./*()-]+ \( [^()]* \) $
+    | r[a-z0-9]+ \s+ 0x[0-9a-f]+ $ | [cfg]s \s+ 0x[0-9a-f]+ $
+    | note: \s run \s with \s `RUST_BACKTRACE
+    """,
+    re.VERBOSE,
+)
+_INFORMATION = re.compile(r'\b(TRACE|DEBUG|INFO|NOTICE)\b|"level":"(debug|info)"')
+_WARNING = re.compile(r'\b(WARN|WARNING)\b|"level":"warn(ing)?"')
+_HEAD = 80
+"""Where in a line its level is looked for, in characters from its beginning."""
+_ENCODED_BREAK = re.compile(r"(?:\\r)?\\n(?=\t|Caused by: |Suppressed: |$)")
+"""A line break within a stack that a logger has written as one line."""
+_STAMP = re.compile(r"@\d+ ")
+
+
+def last_words(text: str) -> str:
+    """The last meaningful line of what a program printed, shortened; empty if there is none.
+
+    Blank lines, frames of stacks and hints of a runtime mean nothing. A line of the level INFO or
+    lower, or else a warning, is taken only if there is nothing but those.
+    """
+    best, rank = "", -1
+    for line in _ENCODED_BREAK.sub("\n", text).splitlines():
+        if not _NOISE.match(line) and (of_it := _rank(line[:_HEAD])) >= rank:
+            best, rank = line, of_it
+    words = " ".join(_STAMP.sub("", best, count=1).split())
+    return words if len(words) <= _MOST else f"{words[: _MOST - 3]}..."
+
+
+def _rank(head: str) -> int:
+    if _INFORMATION.search(head):
+        return 0
+    return 1 if _WARNING.search(head) else 2
