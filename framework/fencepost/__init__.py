@@ -63,6 +63,7 @@ from fencepost.judging.known_findings import (
     Spread,
     Trigger,
 )
+from fencepost.judging.owed import Owed
 from fencepost.judging.rules import (
     Applicability,
     Clause,
@@ -267,6 +268,7 @@ __all__ = [
     "OperationEvent",
     "OperationOutcome",
     "Origin",
+    "Owed",
     "ParsedEvent",
     "ParsesLogs",
     "Passing",

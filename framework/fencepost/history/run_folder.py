@@ -78,6 +78,12 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     started_at: str
     clock_origin_ns: int
 
+    @property
+    def release(self) -> str:
+        """The system with its version, if it has one, for people."""
+        family = self.system.partition("@")[0]
+        return f"{family} {self.versions[family]}" if family in self.versions else self.system
+
 
 REDACTED = "<redacted>"
 _SECRET = re.compile(r"passw|passphrase|secret|token|credential|private|jaas|(^|[._-])(users|key)$")

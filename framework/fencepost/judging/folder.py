@@ -217,6 +217,7 @@ def judged_run(folder: RunFolder, promises: Promises, *, keep: bool = True) -> J
             lambda: reading.end,
             plane,
             found=columns.finding,
+            release=info.release,
         )
         if judgement.of(Outcome.VIOLATED):
             verdicts = explained(judgement.verdicts, merge.read(folder, codec))

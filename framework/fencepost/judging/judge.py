@@ -21,6 +21,7 @@ from fencepost.events import (
     kind_name,
 )
 from fencepost.history.run_end import RunEnd
+from fencepost.judging.owed import Owed, Unprinted
 from fencepost.judging.rules import (
     Clause,
     Evidence,
@@ -32,6 +33,7 @@ from fencepost.judging.rules import (
     Rule,
     Shared,
     Undecided,
+    applied,
 )
 from fencepost.judging.states import Forfeiture, Held, Keeper
 from fencepost.judging.verdicts import (
@@ -86,6 +88,17 @@ class _Rule:
         """The state of a key before its first event."""
         sharing = getattr(self.judging, "start_shared", None)
         return self.judging.start(key) if sharing is None else sharing(key, shared)
+
+    @property
+    def absence(self) -> tuple[Owed, ...]:
+        """The kinds of which it reads the absence."""
+        found: tuple[Owed, ...] = getattr(applied(self.rule), "absence", ())
+        return found
+
+    def unseen(self, lacks: str) -> None:
+        """Drops what it concluded from events that were never printed."""
+        self.tally = Tally(crashed=self.tally.crashed, lacks=lacks)
+        self._by_client = self._by_peer = self._by_self = 0
 
     def crash(self, error: Exception, where: str) -> None:
         """Stops the rule; only its first error is reported."""
@@ -184,7 +197,8 @@ class Judge:
     """Judges one history: `take` its events in happens-before order, then ask for the `end`.
 
     `found` is called with each finding, its clause, and the position of the event at which it was
-    made, or `AT_END`. Raises UsageError for a rule whose clause is not among `clauses`.
+    made, or `AT_END`. `release` names what was judged, for `Owed`. Raises UsageError for a rule
+    whose clause is not among `clauses`.
     """
 
     def __init__(
@@ -193,8 +207,10 @@ class Judge:
         clauses: Mapping[str, Clause],
         plane: str,
         found: OnFinding | None = None,
+        release: str = "the system",
     ) -> None:
         self._found = found
+        self._release = release
         for rule in rules:
             if rule.clause not in clauses:
                 raise no_such("clause", rule.clause, clauses)
@@ -206,6 +222,7 @@ class Judge:
         self._position = 0
         self._turn = 0
         self._watched = _watched(self._rules)
+        self._unprinted = Unprinted(kind for one in self._rules for kind in one.absence)
         self._forfeited: tuple[Event, str] | None = None
         """The event from which on nothing is judged, and why."""
         self._stopped: set[str] = set()
@@ -229,11 +246,14 @@ class Judge:
         """Judges these events too. An exception of a rule stops that rule, never the judge."""
         dispatch = self._dispatch
         position = self._position
+        owed = self._unprinted.watched
         coming = iter(events)
         for event in coming if self._forfeited is None else ():
             body = event.body
             if type(body) in self._watched and self._forfeits(event):
                 break
+            if type(body) in owed:
+                self._unprinted.take(event)
             for route in dispatch.get(type(body), _NO_ROUTES):
                 try:
                     by_keys = route.by_keys
@@ -341,6 +361,9 @@ class Judge:
         for one in self._rules:
             seen = ends[id(one)]
             one.tally.lacks = seen.lacks if seen is not until else ""
+            unseen = self._unprinted.lacks(one.absence, self._release)
+            if unseen:
+                one.unseen(unseen)
             tallies.setdefault(one.rule.clause, Tally()).merge(one.settled())
         return conclude(
             self._judged,
@@ -411,12 +434,13 @@ def judge(
     end: RunEnd | Callable[[], RunEnd],
     plane: str,
     found: OnFinding | None = None,
+    release: str = "the system",
 ) -> Judgement:
-    """Judges one history of a system of that plane; `found` is called as by `Judge`.
+    """Judges one history of a system of that plane; `found` and `release` are as in `Judge`.
 
     `end` may be a function, which is called once all events were read
     (`fencepost.history.merge.Reading.end`).
     """
-    judging = Judge(rules, clauses, plane, found)
+    judging = Judge(rules, clauses, plane, found, release)
     judging.take(events)
     return judging.end(end() if callable(end) else end)

@@ -94,6 +94,9 @@ class Rule(Protocol[S]):
       brings it first.
     * `keeper`: `fencepost.Keeper`.
     * `forfeiture`: `fencepost.Forfeiture`.
+    * `absence`: the kinds of which it reads that no node said so, a tuple of `fencepost.Owed`. If a
+      node owed one, and none printed it, all that the rule found counts for nothing, and its clause
+      is unknown.
     """
 
     @property

@@ -8,8 +8,9 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Finding, Key, RunEnd, Violated
+from fencepost import Cause, Event, Evidence, Finding, Key, Owed, RunEnd, Violated
 from fencepost_kafka import MetadataCommitted, SegmentFound
+from fencepost_kafka.judging.owed import STARTS
 from fencepost_kafka.voter_sets import VOTER_KINDS, VoterSets
 from fencepost_suites.common.keys import NONE, NOTHING, RUN, Keys
 
@@ -63,6 +64,7 @@ class CommittedRecordsAreStored(Struct, frozen=True):
 
     clause: str = "QC-07"
     kinds: frozenset[type[Struct]] = VOTER_KINDS | {MetadataCommitted, SegmentFound}
+    absence: tuple[Owed, ...] = (STARTS,)
     keys = staticmethod(by_metadata_log)
 
     def start(self, key: Key) -> _Stored:

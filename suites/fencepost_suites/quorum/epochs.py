@@ -19,6 +19,7 @@ from fencepost import (
     Forfeiture,
     Key,
     NodeStarted,
+    Owed,
     RunEnd,
     Violated,
 )
@@ -38,6 +39,7 @@ from fencepost_kafka import (
     VoteAnswered,
 )
 from fencepost_kafka.active_faults import slot_of
+from fencepost_kafka.judging.owed import STARTS
 from fencepost_suites.common.keys import HARMS_DISK, NOTHING, RUN, Keys, by_writer, whole_run
 
 
@@ -122,6 +124,7 @@ class OneControllerAnEpoch(Struct, frozen=True):
             FaultInjected,
         }
     )
+    absence: tuple[Owed, ...] = (STARTS,)
     keys = staticmethod(whole_run)
 
     @staticmethod

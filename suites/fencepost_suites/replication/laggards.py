@@ -17,6 +17,7 @@ from fencepost import (
     Handlers,
     Key,
     NodeStopped,
+    Owed,
     ProcessExited,
     RunEnd,
     Violated,
@@ -35,6 +36,7 @@ from fencepost_kafka import (
     ProduceAnswered,
     TopicCommitted,
 )
+from fencepost_kafka.judging.owed import HIGH_WATERMARKS
 from fencepost_suites.brokers.leases import MS, Late, judge_late
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import span
@@ -201,6 +203,7 @@ class LaggardIsDropped(Struct, frozen=True):
             *(IsrChangeAnswered, TopicCommitted, LeaseGranted, ProcessExited, NodeStopped),
         }
     )
+    absence: tuple[Owed, ...] = (HIGH_WATERMARKS,)
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _Leaders:

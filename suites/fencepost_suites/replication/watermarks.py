@@ -16,6 +16,7 @@ from fencepost import (
     Finding,
     Handlers,
     Key,
+    Owed,
     RunEnd,
     Violated,
     by_handlers,
@@ -32,6 +33,7 @@ from fencepost_kafka import (
     PartitionCommitted,
     Polled,
 )
+from fencepost_kafka.judging.owed import APPENDS, HIGH_WATERMARKS
 from fencepost_suites.common.keys import NOTHING, by_partition
 from fencepost_suites.common.words import span
 
@@ -164,6 +166,7 @@ class FollowersLearnWatermark(Struct, frozen=True):
             LeadershipStarted,
         }
     )
+    absence: tuple[Owed, ...] = (APPENDS, HIGH_WATERMARKS)
     keys = staticmethod(by_partition)
 
     def start(self, key: Key) -> _Marks:

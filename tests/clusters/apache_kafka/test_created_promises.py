@@ -4,7 +4,7 @@ histories."""
 from __future__ import annotations
 
 import pytest
-from tests.clusters.apache_kafka.kraft_histories import FIRST, OBSERVER, ended, verdict
+from tests.clusters.apache_kafka.kraft_histories import FIRST, OBSERVER, PEER, ended, verdict
 
 from fencepost import Evidence, Stalled
 from fencepost.testing import HistoryBuilder, Outcome
@@ -75,7 +75,12 @@ def test_a_partition_of_an_unknown_topic_decides_nothing_for_kr_33() -> None:
 
 
 def running() -> HistoryBuilder:
+    """Broker 1 runs. Broker 2 follows a partition, so such lines are printed."""
     h = HistoryBuilder()
+    elsewhere = FollowingStarted(
+        topic="payments", partition=0, leader=3, leader_epoch=0, log_end=0, high_watermark=0
+    )
+    h.add(PEER, elsewhere)
     body = BrokerStateChanged(
         broker_id=1, old="FENCED", new="ACTIVE", broker_epoch=5, reason="unfenced"
     )

@@ -286,6 +286,7 @@ def test_either_is_right_during_an_election_or_a_resignation() -> None:
 def running(unfenced: bool | None) -> HistoryBuilder:
     """A broker that reports RUNNING; its record, if any, is committed afterwards."""
     h = HistoryBuilder()
+    h.add(CONTROLLER, ControllerElected(epoch=1, log_end=1, last_epoch=-1))
     h.add(
         BROKER,
         NodeStarted(role="broker", node_id=1, incarnation="incarnation-1", log_end=-1),

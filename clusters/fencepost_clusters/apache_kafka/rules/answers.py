@@ -8,7 +8,18 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    NodeStarted,
+    Owed,
+    RunEnd,
+    Violated,
+)
 from fencepost_clusters.apache_kafka.rules.keys import MS, NOTHING, by_partition, whole_run
 from fencepost_kafka import (
     BrokerStateChanged,
@@ -20,6 +31,7 @@ from fencepost_kafka import (
     ProduceAnswered,
 )
 from fencepost_kafka.active_faults import slot_of
+from fencepost_kafka.judging.owed import HIGH_WATERMARKS, LEADERSHIPS
 
 _LOGGED_WITHIN_NS = 500 * MS
 """A leader logs a high watermark this soon after it has raised it: another thread may answer the
@@ -53,6 +65,7 @@ class OwesNoCommit:
             *(HighWatermarkAdvanced, ProduceAnswered),
         }
     )
+    absence: tuple[Owed, ...] = (LEADERSHIPS, HIGH_WATERMARKS)
     keys = staticmethod(by_partition)
 
     def start(self, key: Key) -> _SteppedDown:

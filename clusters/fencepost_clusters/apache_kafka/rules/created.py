@@ -17,6 +17,7 @@ from fencepost import (
     Finding,
     Key,
     NodeStarted,
+    Owed,
     ProcessExited,
     RunEnd,
     Violated,
@@ -39,6 +40,7 @@ from fencepost_kafka import (
     TopicPartition,
 )
 from fencepost_kafka.active_faults import DUPLICATES, slot_of
+from fencepost_kafka.judging.owed import FOLLOWINGS, LEADERSHIPS
 
 _NEVER = 1 << 62
 BEGINS_WITHIN_NS = 5 * SECOND
@@ -131,6 +133,7 @@ class NoticesNewPartitions:
             *(PartitionCommitted, TopicCommitted, LeadershipStarted, FollowingStarted),
         }
     )
+    absence: tuple[Owed, ...] = (LEADERSHIPS, FOLLOWINGS)
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _Noticing:

@@ -18,6 +18,7 @@ from fencepost import (
     FaultInjected,
     Finding,
     Key,
+    Owed,
     ProcessExited,
     RunEnd,
     Violated,
@@ -36,6 +37,7 @@ from fencepost_kafka import (
     PartitionCommitted,
 )
 from fencepost_kafka.active_faults import ActiveFault, slot_of
+from fencepost_kafka.judging.owed import STARTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,7 @@ class WithoutMajorityResigns:
 
     clause: str = "KR-09"
     kinds: frozenset[type[Struct]] = QUORUM_KINDS
+    absence: tuple[Owed, ...] = (STARTS,)
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _Starved:

@@ -19,6 +19,7 @@ from fencepost import (
     Exercised,
     Finding,
     Key,
+    Owed,
     ProcessExited,
     RunEnd,
     Undecided,
@@ -41,6 +42,7 @@ from fencepost_kafka import (
     MetadataApplied,
     MetadataCommitted,
 )
+from fencepost_kafka.judging.owed import HEARTBEATS, IMAGES, TERMS
 
 LOGGED_WITHIN_NS = SECOND
 """A controller that lives on logs an answer this soon after it is sent."""
@@ -83,6 +85,7 @@ class RunsOnceTold:
     kinds: frozenset[type[Struct]] = frozenset(
         {BrokerStateChanged, HeartbeatAnswered, ProcessExited}
     )
+    absence: tuple[Owed, ...] = (HEARTBEATS,)
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _Unfenced:
@@ -152,6 +155,7 @@ class RunsOnceCaughtUp:
     kinds: frozenset[type[Struct]] = frozenset(
         {BrokerStateChanged, HeartbeatAnswered, MetadataApplied}
     )
+    absence: tuple[Owed, ...] = (IMAGES,)
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _CaughtUp:
@@ -334,6 +338,7 @@ class OnlyActiveAccepts:
     kinds: frozenset[type[Struct]] = frozenset(
         {HeartbeatAnswered, ControllerElected, ControllerResigned}
     )
+    absence: tuple[Owed, ...] = (TERMS,)
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _Terms:

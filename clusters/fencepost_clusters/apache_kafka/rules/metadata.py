@@ -9,7 +9,18 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Undecided, Violated
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    Owed,
+    RunEnd,
+    Undecided,
+    Violated,
+)
 from fencepost_clusters.apache_kafka.metadata.on_disk import MetadataStateFound
 from fencepost_clusters.apache_kafka.metadata.snapshot import METADATA_TOPIC
 from fencepost_clusters.apache_kafka.rules.keys import NOTHING, SECOND, whole_run
@@ -27,6 +38,7 @@ from fencepost_kafka import (
     TopicPartition,
 )
 from fencepost_kafka.active_faults import slot_of
+from fencepost_kafka.judging.owed import STARTS
 from fencepost_kafka.voter_sets import VOTER_KINDS, VoterSets
 
 READ_WITHIN_NS = 5 * SECOND
@@ -65,6 +77,7 @@ class VisibleIsCommitted:
             *(PartitionCommitted, BrokerCommitted),
         }
     )
+    absence: tuple[Owed, ...] = (STARTS,)
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _Visible:

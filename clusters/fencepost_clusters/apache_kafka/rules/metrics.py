@@ -19,6 +19,7 @@ from fencepost import (
     Finding,
     Key,
     NodeStarted,
+    Owed,
     RunEnd,
     Violated,
 )
@@ -36,6 +37,7 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.active_faults import slot_of
 from fencepost_kafka.committed import Partitions
+from fencepost_kafka.judging.owed import TERMS
 
 SETTLED_NS = 2 * SECOND
 """How long a page must have been readable and unchanged before it is judged. A node that answered
@@ -220,6 +222,7 @@ class ReportsItsState:
     kinds: frozenset[type[Struct]] = frozenset(
         {NodeStarted, ControllerElected, ControllerResigned, BrokerCommitted, MetricsObserved}
     )
+    absence: tuple[Owed, ...] = (TERMS,)
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _States:

@@ -1,0 +1,106 @@
+"""A rule that reads absence concludes nothing of a kind that nodes owed and none has printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pytest
+from msgspec import Struct
+
+from fencepost import (
+    Clause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    Owed,
+    RunEnd,
+    Undecided,
+    Violated,
+)
+from fencepost.judging.judge import judge
+from fencepost.judging.verdicts import Verdict
+from fencepost.testing import HistoryBuilder, Outcome
+
+CLAUSE = {"X-1": Clause("X-1", "test", (), "What is acknowledged is stored.")}
+
+
+class Acknowledged(Struct, frozen=True, tag="test.owed.acknowledged"):
+    """A client's word; `certain`: something must have been stored for it."""
+
+    certain: bool = True
+
+
+class Stored(Struct, frozen=True, tag="test.owed.stored"):
+    """A node's word."""
+
+
+STORED = Owed(Stored, "a write was acknowledged", {Acknowledged: lambda body: body.certain})
+
+
+@dataclass(frozen=True)
+class IsStored:
+    """Each acknowledgement breaks the promise, unless something was stored before."""
+
+    clause: str = "X-1"
+    absence: tuple[Owed, ...] = (STORED,)
+    kinds: frozenset[type[Struct]] = frozenset({Acknowledged, Stored})
+
+    @staticmethod
+    def keys(event: Event) -> Iterable[Key]:
+        return ((),)
+
+    def start(self, key: Key) -> bool:
+        return False
+
+    def step(self, state: bool, event: Event) -> tuple[bool, Sequence[Finding]]:
+        if isinstance(event.body, Stored):
+            return True, ()
+        if state:
+            return state, (Exercised(event.ref, Evidence.CLIENT),)
+        return state, (Violated(event.ref, Evidence.CLIENT, "it is not stored"),)
+
+    def end(self, state: bool, end: RunEnd) -> Sequence[Finding]:
+        return () if state else (Undecided("nothing was stored yet"),)
+
+
+def verdict(h: HistoryBuilder, *rules: IsStored) -> Verdict:
+    judged = judge(h.events(), rules or [IsStored()], CLAUSE, h.end(), "any", release="acme 1.2")
+    return judged.verdicts["X-1"]
+
+
+def test_a_kind_that_is_owed_and_that_no_node_prints_makes_its_rules_unknown() -> None:
+    h = HistoryBuilder()
+    h.add("client-1", Acknowledged())
+    found = verdict(h)
+    assert (found.verdict, found.violated) == (Outcome.UNKNOWN, 0)
+    assert found.reason.endswith(
+        "acme 1.2 printed no test.owed.stored, though a write was acknowledged"
+    )
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_kind_that_any_node_prints_is_heard(first: bool) -> None:
+    """Then its absence elsewhere says what it says, whichever came first."""
+    h = HistoryBuilder()
+    if first:
+        h.add("node-2", Stored())
+    h.add("client-1", Acknowledged())
+    h.add("node-2", Stored())
+    assert verdict(h).verdict is (Outcome.HOLDS if first else Outcome.VIOLATED)
+
+
+def test_a_kind_that_nothing_obliges_is_not_owed() -> None:
+    h = HistoryBuilder()
+    h.add("client-1", Acknowledged(certain=False))
+    assert verdict(h).verdict is Outcome.VIOLATED
+
+
+def test_a_rule_that_does_not_read_the_absence_stays_certain() -> None:
+    h = HistoryBuilder()
+    h.add("client-1", Acknowledged())
+    assert verdict(h, IsStored(absence=())).verdict is Outcome.VIOLATED
+    both = verdict(h, IsStored(absence=()), IsStored())
+    assert (both.verdict, both.violated) == (Outcome.VIOLATED, 1)
