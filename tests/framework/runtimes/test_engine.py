@@ -17,7 +17,15 @@ from tests import docker_bench
 
 from fencepost import EnvironmentFailed
 from fencepost.model.clock import poll
-from fencepost.runtimes.docker.engine import Leftover, connect, is_gone, owner, places
+from fencepost.runtimes.docker.engine import (
+    Leftover,
+    check_client,
+    connect,
+    is_gone,
+    open_client,
+    owner,
+    places,
+)
 
 FENCEPOST = str(Path(sys.executable).with_name("fencepost"))
 OWNER = Path(__file__).parents[2] / "deaths" / "docker_owner.py"
@@ -105,6 +113,15 @@ def test_a_doctor_without_an_engine_is_content(tmp_path: Path) -> None:
     found = {one["what"]: one for one in json.loads(done.stdout)}
     assert found["container engine"]["good"]
     assert "only the docker runtime needs" in found["container engine"]["message"]
+
+
+def test_a_client_that_is_too_old_is_named_before_any_socket(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("docker.__version__", "7.0.0")
+    with pytest.raises(EnvironmentFailed, match=r"docker 7\.0\.0 is too old .*docker>=7\.1"):
+        open_client({"DOCKER_HOST": f"unix://{tmp_path}/docker.sock"})
+    check_client("7.1.0")
 
 
 # ---------------------------------------------------------------------------------------- owners

@@ -31,6 +31,7 @@ from fencepost.model.errors import EnvironmentFailed
 RUN_LABEL = "fencepost.run"
 OWNER_LABEL = "fencepost.owner"
 JOINS_LABEL = "fencepost.joins"
+_OLDEST_CLIENT = (7, 1)
 CALL_LIMIT_S = 60
 """How long a call of the engine may take; a busy engine starts a container in seconds, not in
 minutes."""
@@ -344,8 +345,9 @@ def connect(environment: Mapping[str, str], run: str = "") -> Engine:
 def open_client(environment: Mapping[str, str]) -> docker.APIClient:
     """The engine that DOCKER_HOST or CONTAINER_HOST names, otherwise the first socket found.
 
-    Raises EnvironmentFailed, in one sentence, if there is none.
+    Raises EnvironmentFailed, in one sentence, if there is none, or for a client that is too old.
     """
+    check_client(docker.__version__)
     tried = []
     for url in places(environment):
         why = _closed(url)
@@ -365,6 +367,16 @@ def open_client(environment: Mapping[str, str]) -> docker.APIClient:
         else "there is no container engine: neither DOCKER_HOST nor CONTAINER_HOST is set, and "
         "there is no socket of Docker or Podman in its usual place"
     )
+
+
+def check_client(version: str) -> None:
+    """Raises EnvironmentFailed for a package `docker` before 7.1: together with `requests` 2.32 and
+    newer it opens no socket, and its error speaks of a URL scheme."""
+    if tuple(map(int, version.split(".")[:2])) < _OLDEST_CLIENT:
+        raise EnvironmentFailed(
+            f"the Python package docker {version} is too old to talk to a container engine: "
+            "pip install 'docker>=7.1'"
+        )
 
 
 def places(environment: Mapping[str, str]) -> Iterator[str]:
