@@ -24,7 +24,7 @@ from pathlib import Path
 from threading import Timer
 from xml.sax.saxutils import escape
 
-from fencepost import EnvironmentFailed, Place, last_words
+from fencepost import EnvironmentFailed, Place, java_program, last_words
 
 JAVA_LEAST = 17
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
@@ -35,6 +35,7 @@ _SUMS = "jars.sha256"
 _NO_ARTIFACT = re.compile(r"Could not find artifact (\S+)|(\S+) was not found in ")
 """What Maven prints the first time, and what it prints from then on."""
 _NEWER_JAVA = re.compile(r"UnsupportedClassVersionError.* \(class file version (\d+)")
+_OF_THE_JVM = re.compile(r"VM warning: |^\[[0-9.,]+s\]\[(warning|error) *\]")
 _JAVA_OF_CLASS_FILES = 44
 """Java 17 has class files of version 61, Java 21 those of 65."""
 NODE_OPTIONS = (
@@ -65,12 +66,6 @@ class Artifact:
     def jar(self) -> str:
         """The name of its file."""
         return f"{self.name}-{self.version}.jar"
-
-
-def cache_folder(environment: Mapping[str, str]) -> Path:
-    """The folder that has one folder per program."""
-    root = environment.get("XDG_CACHE_HOME") or Path(environment.get("HOME", "/")) / ".cache"
-    return Path(root) / "fencepost"
 
 
 def properties(values: Mapping[str, str]) -> str:
@@ -111,6 +106,16 @@ def disk_of(place: Place) -> str:
     return os.path.relpath(place.data_dir, place.work_dir)
 
 
+def make_cache(folder: Path) -> None:
+    """Makes a folder of the cache, unless it is there; raises EnvironmentFailed if it cannot."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as refused:
+        raise EnvironmentFailed(
+            f"{folder} cannot be made: {refused.strerror}; name another folder in XDG_CACHE_HOME"
+        ) from refused
+
+
 def check_class_path(folder: Path) -> None:
     """Raises EnvironmentFailed if a JVM loads no jars from this folder: a colon separates the
     entries of a class path, and the path of an agent ends at its first equals sign."""
@@ -143,8 +148,7 @@ def find_java(environment: Mapping[str, str], program: str) -> tuple[str, str]:
     Raises EnvironmentFailed, which names the program, if there is none or only one older than 17.
     """
     needed = f"{program} needs Java {JAVA_LEAST} or newer"
-    wanted = environment.get("JAVA_HOME")
-    java = f"{wanted}/bin/java" if wanted else shutil.which("java", path=environment.get("PATH"))
+    java = java_program(environment)
     if java is None or not os.access(java, os.X_OK):
         where = f"{java} is no program" if java else "there is no java in the PATH"
         raise EnvironmentFailed(f"{needed}, and {where}")
@@ -325,9 +329,12 @@ def run(
 
 def run_until(
     argv: Sequence[str], folder: Path, started: re.Pattern[str], limit_s: int, failure: str
-) -> None:
-    """Runs a JVM in a folder until it prints a line with this pattern, and stops it in order;
-    raises EnvironmentFailed with its last lines if it ends before, or prints none in time."""
+) -> Sequence[str]:
+    """Runs a JVM in a folder until it prints a line with this pattern, and stops it in order.
+
+    Returns what it printed. Raises EnvironmentFailed with its last lines if it ends before, or
+    prints no such line in time.
+    """
     said: list[str] = []
     with subprocess.Popen(
         argv, cwd=folder, env=jvm_environment(os.environ), stdout=subprocess.PIPE,
@@ -346,6 +353,15 @@ def run_until(
             server.kill()
     if not any(map(started.search, said)):
         raise _failed(failure, said)
+    return said
+
+
+def no_archive(java: str, what: str, said: Sequence[str]) -> EnvironmentFailed:
+    """The error of a JVM that printed this and archived no classes, as one may that came without an
+    archive of its own: with the JVM's own last words, not those of its program."""
+    own = [line for line in said if _OF_THE_JVM.search(line)]
+    words = last_words("\n".join(own or said))
+    return EnvironmentFailed(f"{java} made no class data archive of {what}: {words}")
 
 
 def _failed(failure: str, said: Sequence[str]) -> EnvironmentFailed:

@@ -104,7 +104,8 @@ from fencepost.model.faults.random_faults import (
     NamesStates,
     Planned,
 )
-from fencepost.model.last_words import last_words
+from fencepost.model.last_words import last_words, telling_lines
+from fencepost.model.machine import cache_folder, java_program
 from fencepost.model.runtime import (
     HEALTHY,
     ClientSession,
@@ -327,11 +328,13 @@ __all__ = [
     "because",
     "bridge",
     "by_handlers",
+    "cache_folder",
     "counted",
     "describe",
     "halves",
     "hookimpl",
     "isolate",
+    "java_program",
     "kind_name",
     "last_words",
     "let_pass_until",
@@ -342,6 +345,7 @@ __all__ = [
     "plain",
     "run_worker",
     "span",
+    "telling_lines",
     "torn",
     "torn_files",
     "two_way",

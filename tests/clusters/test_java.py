@@ -14,12 +14,13 @@ from fencepost import EnvironmentFailed
 from fencepost_clusters.java import (
     NODE_OPTIONS,
     Artifact,
-    cache_folder,
     check_class_path,
     check_jars,
     class_path,
     find_java,
     known_jars,
+    make_cache,
+    no_archive,
     pom,
     properties,
     resolver_files,
@@ -75,11 +76,6 @@ def test_a_class_path_has_the_jars_of_a_folder_in_order(tmp_path: Path) -> None:
     for name in ("b.jar", "a.jar", "notes.txt"):
         (tmp_path / name).touch()
     assert class_path(tmp_path) == f"{tmp_path}/a.jar:{tmp_path}/b.jar"
-
-
-def test_the_cache_is_the_users() -> None:
-    assert cache_folder({"XDG_CACHE_HOME": "/c"}) == Path("/c/fencepost")
-    assert cache_folder({"HOME": "/h"}) == Path("/h/.cache/fencepost")
 
 
 def put_jar(jar: Path, text: str) -> None:
@@ -218,6 +214,24 @@ def test_ordinary_properties_stay_readable() -> None:
     assert properties(listens) == (
         "listeners=CLIENT://127.9.5.5:9092\nlog.dirs=../../data/broker-1\n"
     )
+
+
+def test_a_jvm_that_archives_no_classes_is_quoted_and_not_its_program() -> None:
+    said = [
+        "OpenJDK 64-Bit Server VM warning: Sharing is only supported for boot loader classes",
+        "[0.005s][warning][cds] -XX:ArchiveClassesAtExit is unsupported without a base archive",
+        "@12 ERROR kafka.Kafka$ a line of the program",
+    ]
+    assert str(no_archive("/j/bin/java", "Kafka", said)) == (
+        "/j/bin/java made no class data archive of Kafka: "
+        "[0.005s][warning][cds] -XX:ArchiveClassesAtExit is unsupported without a base archive"
+    )
+
+
+def test_a_cache_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(EnvironmentFailed, match=r"file/kafka cannot be made: .*XDG_CACHE_HOME"):
+        make_cache(tmp_path / "file" / "kafka")
 
 
 @pytest.mark.parametrize("name", ["label=linux", "co:lon"])

@@ -16,7 +16,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from tests import browser_bench
 
-from fencepost_clusters.java import cache_folder
+from fencepost import cache_folder
 
 pytestmark = pytest.mark.tool
 pytest_plugins = ["pytester"]

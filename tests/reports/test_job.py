@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from py4j.protocol import Py4JError
+from pyspark import SparkConf
+from pyspark.errors import PySparkRuntimeError
 
 from fencepost import EnvironmentFailed, FencepostError, UsageError
 from fencepost.reporting import (
@@ -21,6 +25,7 @@ from fencepost.reporting import (
 )
 from fencepost_reports import report
 from fencepost_reports.many_runs import java as javas
+from fencepost_reports.many_runs import session as sessions
 from fencepost_reports.many_runs.session import (
     failures_named,
     session,
@@ -69,6 +74,26 @@ def test_a_java_that_hangs_is_not_waited_for(
     monkeypatch.setattr(javas, "LIMIT_S", 0.2)
     with pytest.raises(EnvironmentFailed, match="does not run"):
         javas.check_java()
+
+
+def test_a_spark_that_does_not_start_is_named_with_its_reason_and_no_frames(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    why = 'Exception in thread "main" java.lang.IllegalArgumentException: basedir must be absolute'
+    frames = [f"\tat org.apache.spark.Submit.step{n}(Submit.scala:{n})" for n in range(20)]
+
+    def ends(conf: SparkConf, started: Mapping[str, BinaryIO]) -> None:
+        started["stdout"].write("\n".join([why, *frames, ""]).encode())
+        started["stdout"].flush()
+        raise PySparkRuntimeError("Java gateway process exited before sending its port number.")
+
+    monkeypatch.setattr(sessions, "launch_gateway", ends)
+    with pytest.raises(EnvironmentFailed) as failed, session():
+        pass
+    assert str(failed.value) == (
+        "Spark did not start: Java gateway process exited before sending its port number: " + why
+    )
+    assert failed.value.detail == why
 
 
 @pytest.mark.parametrize("home", ["", "nowhere"])

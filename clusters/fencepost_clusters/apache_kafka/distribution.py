@@ -21,12 +21,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from fencepost import EnvironmentFailed
+from fencepost import EnvironmentFailed, cache_folder
 from fencepost_clusters.apache_kafka.metadata.first_snapshot import FILE as FIRST_SNAPSHOT
 from fencepost_clusters.java import (
     Artifact,
     alone,
-    cache_folder,
     check_class_path,
     check_jars,
     class_path,
@@ -35,6 +34,8 @@ from fencepost_clusters.java import (
     find_java,
     jvm_environment,
     known_jars,
+    make_cache,
+    no_archive,
     run,
     run_until,
 )
@@ -95,7 +96,7 @@ def installed(version: str, environment: Mapping[str, str], logging: str) -> Dis
     archive = home / f"classes-{java_version}.jsa"
     agent = home.parent / f"jmx_prometheus_javaagent-{AGENT}.jar"
     found = Distribution(version, home, java, archive, agent)
-    home.parent.mkdir(parents=True, exist_ok=True)
+    make_cache(home.parent)
     if not home.exists():
         with alone(home.parent / f"{version}.lock"):
             if not home.exists():
@@ -205,7 +206,7 @@ def _prepare(kafka: Distribution, logging: str) -> None:
             )
             after.callback(server.kill)
         partial = kafka.archive.with_suffix(".partial")
-        run_until(
+        said = run_until(
             [*java, f"-XX:ArchiveClassesAtExit={partial}", *classes, MAIN, settings.name],
             folder,
             STARTED,
@@ -213,7 +214,7 @@ def _prepare(kafka: Distribution, logging: str) -> None:
             f"a node of Kafka {kafka.version} did not start",
         )
         if not partial.exists():
-            raise EnvironmentFailed(f"{kafka.java} made no class data archive of Kafka")
+            raise no_archive(kafka.java, "Kafka", said)
         partial.rename(kafka.archive)
 
 

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from fencepost import EnvironmentFailed, last_words
+from fencepost import EnvironmentFailed, cache_folder, last_words
 
 SOURCES = Path(__file__).parent / "server"
 CACHE = "FENCEPOST_ETCD_CACHE"
@@ -25,9 +25,9 @@ _LAST_LINES = 15
 
 
 def default_cache() -> Path:
-    """FENCEPOST_ETCD_CACHE, or else `$XDG_CACHE_HOME/fencepost/etcd` (`~/.cache` unless set)."""
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get(CACHE) or Path(root) / "fencepost" / "etcd")
+    """FENCEPOST_ETCD_CACHE, or else a folder of `cache_folder`, which may raise."""
+    named = os.environ.get(CACHE)
+    return Path(named) if named else cache_folder(os.environ) / "etcd"
 
 
 def digest(sources: Path = SOURCES) -> str:

@@ -16,16 +16,17 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from fencepost import EnvironmentFailed
+from fencepost import EnvironmentFailed, cache_folder
 from fencepost_clusters.java import (
     Artifact,
     alone,
-    cache_folder,
     check_class_path,
     check_jars,
     class_path,
     download,
     find_java,
+    make_cache,
+    no_archive,
     run_until,
     sha256,
 )
@@ -80,7 +81,7 @@ def installed(environment: Mapping[str, str]) -> Distribution:
     home = cache(environment) / VERSION
     check_class_path(home)
     if not home.exists():
-        home.parent.mkdir(parents=True, exist_ok=True)
+        make_cache(home.parent)
         with alone(home.parent / f"{VERSION}.lock"):
             if not home.exists():
                 _bring(home, environment)
@@ -135,7 +136,7 @@ def _archive_classes(zookeeper: Distribution) -> None:
             "admin.enableServer=false\n4lw.commands.whitelist=srvr\n"
         )
         (folder / "logback.xml").write_text(resource("logback.xml"))
-        run_until(
+        said = run_until(
             [zookeeper.java, "-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
              f"-XX:ArchiveClassesAtExit={partial}", "-Dlogback.configurationFile=logback.xml",
              "-cp", class_path(zookeeper.home / "lib"), MAIN, "zoo.cfg"],
@@ -145,5 +146,5 @@ def _archive_classes(zookeeper: Distribution) -> None:
             f"a server of ZooKeeper {VERSION} did not start",
         )  # fmt: skip
         if not partial.exists():
-            raise EnvironmentFailed(f"{zookeeper.java} made no class data archive of ZooKeeper")
+            raise no_archive(zookeeper.java, "ZooKeeper", said)
         partial.rename(zookeeper.archive)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -21,7 +19,9 @@ from fencepost.commands.terminal import errors, output, print_json, show
 from fencepost.injection.toxiproxies import find_toxiproxy, toxiproxy_version
 from fencepost.model.errors import EXIT_CLEAN, EXIT_ENVIRONMENT, EnvironmentFailed
 from fencepost.model.extras import check_extra
+from fencepost.model.machine import cache_folder, java_program
 from fencepost.supervision import supervisor
+from fencepost.supervision.addresses import check_loopback
 
 JAVA_LEAST = 17
 _LIMIT_S = 20
@@ -77,6 +77,7 @@ def examine() -> Sequence[Finding]:
         ("toxiproxy", _toxiproxy),
         ("Java", _java),
         ("loopback", _loopback),
+        ("folder for software", _cache),
         ("leftovers", _leftovers),
     )
     return [Finding(what, *look()) for what, look in looks]
@@ -95,9 +96,10 @@ def _toxiproxy() -> tuple[bool, str]:
 
 
 def _java() -> tuple[bool, str]:
-    java = shutil.which("java")
-    if java is None:
-        return False, f"not found; the Spark report needs {JAVA_LEAST} or newer"
+    java = java_program(os.environ)
+    if java is None or not os.access(java, os.X_OK):
+        where = f"{java}, by JAVA_HOME, is no program" if java else "not found"
+        return False, f"{where}; the Spark report needs {JAVA_LEAST} or newer"
     said = subprocess.run(
         [java, "-version"], capture_output=True, text=True, timeout=_LIMIT_S, check=False
     )
@@ -108,13 +110,19 @@ def _java() -> tuple[bool, str]:
 
 
 def _loopback() -> tuple[bool, str]:
-    """Slots use addresses all over 127.0.0.0/8, which some systems do not offer."""
     try:
-        with socket.socket() as probe:
-            probe.bind(("127.222.1.1", 0))
-    except OSError as refused:
-        return False, f"127.222.1.1 cannot be bound: {refused.strerror}"
-    return True, "any address of 127.0.0.0/8 can be bound"
+        check_loopback()
+    except EnvironmentFailed as refused:
+        return False, str(refused)
+    return True, "any address of 127.0.0.0/8 can be bound and reached"
+
+
+def _cache() -> tuple[bool, str]:
+    """Only software that is fetched needs a folder, so a user without one is not at fault."""
+    try:
+        return True, str(cache_folder(os.environ))
+    except EnvironmentFailed as lacking:
+        return True, f"none, which only software that is fetched needs: {lacking}"
 
 
 def is_supervisor(words: Sequence[bytes]) -> bool:

@@ -14,6 +14,7 @@ from fencepost.injection.toxiproxies import PROGRAM
 from fencepost.model.disk import written_to
 from fencepost.model.errors import EnvironmentFailed
 from fencepost.model.last_words import last_words
+from fencepost.model.machine import home_folder
 
 SOURCES = Path(__file__).with_name("toxiproxy")
 LIMIT_S = 600
@@ -23,13 +24,24 @@ _LAST_LINES = 15
 def places(environment: Mapping[str, str]) -> Sequence[Path]:
     """The folders in which runs find the program, the best first: beside this Python, or one for
     the user's own programs that is on the PATH."""
-    own = Path.home() / ".local" / "bin"
+    home = home_folder(environment)
+    own = [] if home is None else [home / ".local" / "bin"]
     on_path = environment.get("PATH", "").split(os.pathsep)
-    return [Path(sys.executable).parent, *([own] if str(own) in on_path else [])]
+    return [Path(sys.executable).parent, *(one for one in own if str(one) in on_path)]
+
+
+def _first_writable(environment: Mapping[str, str]) -> Path:
+    folders = places(environment)
+    for folder in folders:
+        if os.access(folder, os.W_OK):
+            return folder
+    named = " and ".join(map(str, folders))
+    raise EnvironmentFailed(f"{named} cannot be written: name a folder by --into")
 
 
 def build_toxiproxy(into: Path | None, environment: Mapping[str, str]) -> Path:
-    """Builds the program into a folder, by default the first of `places` that can be written.
+    """Builds the program into a folder, which is made if it is missing; by default into the first
+    of `places` that can be written.
 
     Without C it stands alone, in any container; the same sources make the same bytes anywhere. The
     modules that it is made of are pinned by go.sum. Raises EnvironmentFailed if Go is missing or
@@ -38,11 +50,9 @@ def build_toxiproxy(into: Path | None, environment: Mapping[str, str]) -> Path:
     go = shutil.which("go", path=environment.get("PATH"))
     if go is None:
         raise EnvironmentFailed("Go is missing: toxiproxy is built with it (1.23 or newer)")
-    folders = [into.absolute()] if into is not None else places(environment)
-    folder = next((one for one in folders if os.access(one, os.W_OK)), None)
-    if folder is None:
-        named = " nor ".join(map(str, folders))
-        raise EnvironmentFailed(f"neither {named} can be written: name a folder by --into")
+    folder = _first_writable(environment) if into is None else into.absolute()
+    with written_to(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     with written_to(folder), tempfile.TemporaryDirectory(dir=folder) as beside:
         made = Path(beside, PROGRAM)
         words = ["build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", str(made), "."]

@@ -7,6 +7,7 @@ hints that are the same for every failure, and a server that stops goes on to lo
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _MOST = 300
 """The most characters that are quoted of a line."""
@@ -20,7 +21,6 @@ _NOISE = re.compile(
     | Error: \s A \s fatal \s exception \s has \s occurred
     | FATAL \s ERROR \s in \s native \s method
     | \*\*\* \s java\.lang\.instrument
-    | OpenJDK \s .* warning: \s
     | \[ERROR\] \s* ( $ | -> \s | \[Help | To \s see \s the | Re-run \s Maven | For \s more )
     | goroutine \s \d+ \s | created \s by \s | exit \s status \s
     | \s+ \S+ \.(go|s) : \d+                                # a frame of Go, and its function
@@ -31,7 +31,7 @@ _NOISE = re.compile(
     re.VERBOSE,
 )
 _INFORMATION = re.compile(r'\b(TRACE|DEBUG|INFO|NOTICE)\b|"level":"(debug|info)"')
-_WARNING = re.compile(r'\b(WARN|WARNING)\b|"level":"warn(ing)?"')
+_WARNING = re.compile(r'\b(WARN|WARNING)\b|VM warning: |"level":"warn(ing)?"')
 _HEAD = 80
 """Where in a line its level is looked for, in characters from its beginning."""
 _ENCODED_BREAK = re.compile(r"(?:\\r)?\\n(?=\t|Caused by: |Suppressed: |$)")
@@ -46,11 +46,17 @@ def last_words(text: str) -> str:
     lower, or else a warning, is taken only if there is nothing but those.
     """
     best, rank = "", -1
-    for line in _ENCODED_BREAK.sub("\n", text).splitlines():
-        if not _NOISE.match(line) and (of_it := _rank(line[:_HEAD])) >= rank:
+    for line in telling_lines(text):
+        of_it = _rank(line[:_HEAD])
+        if of_it >= rank:
             best, rank = line, of_it
     words = " ".join(_STAMP.sub("", best, count=1).split())
     return words if len(words) <= _MOST else f"{words[: _MOST - 3]}..."
+
+
+def telling_lines(text: str) -> Sequence[str]:
+    """The lines that are not blank, no frame of a stack, and no hint of a runtime."""
+    return [line for line in _ENCODED_BREAK.sub("\n", text).splitlines() if not _NOISE.match(line)]
 
 
 def _rank(head: str) -> int:

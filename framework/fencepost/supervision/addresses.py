@@ -25,6 +25,8 @@ FIRST_EPHEMERAL_PORT = 32768
 _CLAIM_PEER = 254
 _LAST_SLOT = 250
 _CLAIM_PORT = 8473
+_ANY_LOOPBACK = "127.222.1.1"
+_CONNECT_S = 2.0
 RUNS = range(1, 240)
 """The numbers of runs. 0 is left out, since resolvers listen there; the last few are for tests of
 this module."""
@@ -68,12 +70,36 @@ class Claim:
         self._held.close()
 
 
+def check_loopback() -> None:
+    """Raises EnvironmentFailed unless programs reach each other at any address of 127.0.0.0/8.
+
+    Some systems do not offer all of them. Where the interface `lo` is down, as in a new network
+    namespace, an address can be bound all the same, and no connection to it succeeds.
+    """
+    done = "bound"
+    try:
+        with socket.socket() as listener, socket.socket() as dialler:
+            listener.bind((_ANY_LOOPBACK, 0))
+            listener.listen(1)
+            done = "reached"
+            dialler.settimeout(_CONNECT_S)
+            dialler.connect(listener.getsockname())
+    except OSError as refused:
+        up = "; is the interface lo up?" if done == "reached" else ""
+        why = refused.strerror or "no answer"
+        raise EnvironmentFailed(
+            f"the loopback address {_ANY_LOOPBACK} cannot be {done}: {why}{up}"
+        ) from refused
+
+
 def claim(first: int | None = None, runs: range = RUNS) -> Claim:
-    """Claims one of `runs` that is not in use; raises EnvironmentFailed when all are taken.
+    """Claims one of `runs` that is not in use; raises EnvironmentFailed when all are taken, and as
+    `check_loopback` does.
 
     The search starts at `first`, or at a number made from the clock: so successive runs differ, and
     a client that still retries the last run's addresses finds no listener there.
     """
+    check_loopback()
     start = now_ns() // MS if first is None else first
     for step in range(len(runs)):
         run = runs[(start + step - runs.start) % len(runs)]

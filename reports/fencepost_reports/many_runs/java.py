@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
-from fencepost import EnvironmentFailed
+from fencepost import EnvironmentFailed, java_program
 
 JAVA = 17
 """The oldest Java that Spark 4 runs on."""
@@ -18,8 +17,7 @@ LIMIT_S = 20
 def check_java() -> str:
     """The version of the Java that Spark will find, such as `17.0.12`; raises EnvironmentFailed if
     there is none, or it is too old."""
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    java = java_program(os.environ)
     needed = f"the report needs Java {JAVA} or newer"
     if java is None or not Path(java).exists():
         raise EnvironmentFailed(f"Java is missing: {needed}, as JAVA_HOME or on the path")

@@ -29,7 +29,7 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from fencepost import EnvironmentFailed, UsageError
+from fencepost import EnvironmentFailed, UsageError, last_words, telling_lines
 from fencepost.reporting import ANY_ENGINE, Engine
 from fencepost_reports.many_runs.java import archive_place, check_java
 
@@ -158,9 +158,11 @@ def _own(engine: Engine, ends_in_s: float) -> Iterator[SparkSession]:
             ending.callback(_ends_quietly)
             started = SparkSession(context)
         except Exception as failed:  # py4j's own errors, or pyspark's when the process ended
-            last = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])
+            said = log.read_text(errors="replace")
+            words, last = last_words(said), "\n".join(telling_lines(said)[-LOG_LINES:])
+            why = ": ".join(filter(None, (cause(failed).rstrip("."), words)))
             # An error of py4j cannot be shown once Java has ended, so it is no cause.
-            raise EnvironmentFailed(f"Spark did not start: {cause(failed)}", last) from None
+            raise EnvironmentFailed(f"Spark did not start: {why}", last) from None
         if "PYSPARK_PYTHON" not in os.environ:  # PySpark itself reads nothing but this
             context.pythonExec = context.getConf().get("spark.pyspark.python", context.pythonExec)
         yield started
