@@ -10,6 +10,7 @@ from fencepost_kafka.events import (
     ControllerElected,
     ControllerFollowed,
     HeartbeatRefused,
+    NodeWarned,
     QuorumLearned,
 )
 from fencepost_kafka.facade.node import serving
@@ -23,6 +24,14 @@ _IN_QUORUM = (kind_name(ControllerElected), kind_name(ControllerFollowed))
 def in_quorum(view: View, process: str) -> bool:
     """Whether a controller's process has led the quorum, or has learned its leader."""
     return any((process, kind) in view.latest for kind in _IN_QUORUM)
+
+
+def _complaint(view: View, process: str) -> str:
+    """What a process warned of last while it had not joined, as the end of a sentence."""
+    event = view.latest.get((process, kind_name(NodeWarned)))
+    if event is None or not isinstance(event.body, NodeWarned):
+        return ""
+    return f"; its last warning: {event.body.message}"
 
 
 def voters(view: View) -> tuple[int, ...]:
@@ -75,14 +84,19 @@ def missing(view: View, layout: Layout) -> tuple[str, ...]:
         votes = not quorum or slot.id_as(Role.CONTROLLER) in quorum
         controls = slot.role is Role.CONTROLLER and process in view.alive and votes
         if controls and not in_quorum(view, process):
-            lacks.append(f"{slot.name} does not know the active controller yet")
+            lacks.append(
+                f"{slot.name} does not know the active controller yet{_complaint(view, process)}"
+            )
     for slot in brokers:
         process = view.newest.get(slot.name, "")
         if kafka.has_left(slot.name, view) or (slot.spare and process not in kafka.state):
             continue  # not expected to run, or never registered
-        state = kafka.state.get(process, "not started") if process in view.alive else "dead"
-        if state != "ACTIVE":
-            lacks.append(f"{slot.name} is {state}")
+        if process not in view.alive:
+            lacks.append(f"{slot.name} is dead")
+        elif process not in kafka.state:
+            lacks.append(f"{slot.name} runs, but has not registered{_complaint(view, process)}")
+        elif kafka.state[process] != "ACTIVE":
+            lacks.append(f"{slot.name} is {kafka.state[process]}")
         elif kafka.fenced.get(slot.node_id, False):
             lacks.append(f"{slot.name} is fenced in the metadata")
     for slot in layout.slots:

@@ -29,6 +29,7 @@ from fencepost_kafka import (
     ControllerResigned,
     HeartbeatRefused,
     KafkaView,
+    NodeWarned,
     PartitionView,
     Role,
     Timing,
@@ -80,6 +81,31 @@ def restarted(view: View) -> None:
     view.alive.add("broker-2#2")
 
 
+TIMED_OUT = "Unable to register the broker because the RPC got timed out before it could be sent."
+
+
+def warned(view: View, process: str) -> None:
+    view.apply(
+        Event(
+            "run",
+            process,
+            1,
+            1,
+            NodeWarned(level="WARN", logger="BrokerLifecycleManager", message=TIMED_OUT),
+        )
+    )
+
+
+def cannot_register(view: View) -> None:
+    restarted(view)
+    warned(view, "broker-2#2")
+
+
+def controller_complains(view: View) -> None:
+    controller_restarted(view)
+    warned(view, "controller-1#2")
+
+
 def fenced(view: View) -> None:
     view.of(KafkaView).state["broker-2#1"] = "FENCED"
 
@@ -111,7 +137,12 @@ def shrunk(view: View) -> None:
         (no_controller, "no controller is active"),
         (controller_restarted, "controller-1 does not know the active controller yet"),
         (dead, "broker-2 is dead"),
-        (restarted, "broker-2 is not started"),
+        (restarted, "broker-2 runs, but has not registered"),
+        (cannot_register, f"broker-2 runs, but has not registered; its last warning: {TIMED_OUT}"),
+        (
+            controller_complains,
+            f"controller-1 does not know the active controller yet; its last warning: {TIMED_OUT}",
+        ),
         (fenced, "broker-2 is FENCED"),
         (fenced_by_controller, "broker-2 is fenced in the metadata"),
         (duplicate_lives, "broker-2-duplicate lives"),

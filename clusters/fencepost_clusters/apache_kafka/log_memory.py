@@ -48,6 +48,20 @@ class ControllerFailed(Struct, frozen=True, tag="apache_kafka.controller_failed"
         return (f"term {self.epoch}",)
 
 
+class FaultReported(Struct, frozen=True, tag="apache_kafka.fault_reported", kw_only=True):
+    """A node's own handler of faults was called: something failed that Kafka has no answer for.
+
+    `what` is its name there, such as `metadata loading` or `fatal`, after which the process ends.
+    An active controller that gives its leadership up for it is `ControllerFailed` instead.
+    """
+
+    what: str
+    error: str
+
+    def sentence(self) -> str:
+        return f"met a {self.what} fault: {self.error}"
+
+
 class IsrRequestForgotten(
     Struct, frozen=True, tag="apache_kafka.isr_request_forgotten", kw_only=True
 ):
@@ -98,6 +112,10 @@ class Memory:
     """Whether the node is a broker."""
     at_ns: int = 0
     """The time of the present line."""
+    joined: bool = False
+    """Whether it is registered, or, as a controller, knows the active one."""
+    warned_ns: int | None = None
+    """When it last printed a warning of which there is an event."""
     state: BrokerStateName = "INITIAL"
     broker_epoch: int = -1
     active_epoch: int = -1

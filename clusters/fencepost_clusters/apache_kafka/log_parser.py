@@ -20,6 +20,7 @@ from fencepost_clusters.apache_kafka.log_lines import PLACE, Bodies, LogPattern,
 from fencepost_clusters.apache_kafka.log_memory import (
     Configured,
     ControllerFailed,
+    FaultReported,
     Memory,
     QuorumConfigured,
     SessionConfigured,
@@ -41,6 +42,7 @@ from fencepost_kafka import (
     HeartbeatRefused,
     LeaseExpired,
     MetadataApplied,
+    NodeWarned,
     QuorumLearned,
     RecoveryEnded,
     RecoveryStarted,
@@ -57,6 +59,9 @@ LINE = re.compile(r"@(\d+) [A-Z]+ (\S+) (.*)")
 """A line as the layout in log4j2.properties prints it."""
 _VOTER = re.compile(r"ReplicaKey\(id=(\d+),.*?=([\w.-]+)/[^:]*:(\d+)\}")
 """A voter in the text of a VoterSet, with the address of its one listener."""
+_WARNINGS = frozenset({"WARN", "ERROR", "FATAL"})
+_WARNED_EACH_NS = 1_000_000_000
+_WORDS_KEPT = 300
 CONTROLLED_SHUTDOWN_MS = 300_000
 """How long a broker waits for its shutdown to be granted; Kafka has no setting for it."""
 
@@ -72,8 +77,14 @@ class KafkaLogParser:
         *,
         table: Sequence[LogPattern] | None = None,
     ) -> None:
-        """`table` are the kinds of line, those of KRaft mode unless given."""
-        self._memory = Memory(slot.node_id, configured, registers=slot.role is Role.BROKER)
+        """`table` are the kinds of line, those of KRaft mode unless given. Only these say that a
+        node has joined, until which its warnings are events."""
+        self._memory = Memory(
+            slot.node_id,
+            configured,
+            registers=slot.role is Role.BROKER,
+            joined=table is not None,
+        )
         self._rows = _by_logger(tuple(TABLE if table is None else table))
 
     def parse(self, line: str) -> Sequence[ParsedEvent]:
@@ -87,7 +98,19 @@ class KafkaLogParser:
             if found is not None:
                 self._memory.at_ns = at_ns
                 return [ParsedEvent(at_ns, body) for body in one.make_events(self._memory, found)]
-        return ()
+        return self._warning(at_ns, line.split(" ", 2)[1], logger, message)
+
+    def _warning(self, at_ns: int, level: str, logger: str, message: str) -> Sequence[ParsedEvent]:
+        """Why a node does not join, by its own word. Each attempt may fail in the same way, many
+        times a second."""
+        now = self._memory
+        soon = now.warned_ns is not None and at_ns - now.warned_ns < _WARNED_EACH_NS
+        if now.joined or soon or level not in _WARNINGS:
+            return ()
+        now.warned_ns = at_ns
+        first = message.partition("\\n")[0][:_WORDS_KEPT]
+        name = logger.rpartition(".")[2]
+        return (ParsedEvent(at_ns, NodeWarned(level=level, logger=name, message=first)),)
 
 
 # ------------------------------------------------------------------------------- a broker's life
@@ -99,7 +122,7 @@ def _broker_started(now: Memory, said: Match[str]) -> Bodies:
 
 
 def _registered(now: Memory, said: Match[str]) -> Bodies:
-    now.broker_epoch = int(said[2])
+    now.broker_epoch, now.joined = int(said[2]), True
     yield becomes(now, "FENCED", "registered")
 
 
@@ -194,7 +217,7 @@ def _won(now: Memory, said: Match[str]) -> Bodies:
 
 
 def _elected(now: Memory, said: Match[str]) -> Bodies:
-    now.active_epoch, now.majority_lost = int(said[1]), False
+    now.active_epoch, now.majority_lost, now.joined = int(said[1]), False, True
     # Before Kafka 3.4, only the line of the won election says where the log ends.
     end = now.elected_at if said[2] is None else int(said[2])
     yield ControllerElected(epoch=int(said[1]), log_end=end, last_epoch=-1)
@@ -229,19 +252,37 @@ def _ends_itself(now: Memory, said: Match[str]) -> Bodies:
     """A process ends since one of its threads failed. If it leads, its leadership ends with it."""
     epoch, now.active_epoch, now.majority_lost = now.active_epoch, -1, False
     if epoch >= 0:
-        doing, error = f"the {said['doing']}", said["error"].strip()
+        doing, error = f"the {said['doing'] or 'process'}", said["error"].strip()
         yield ControllerFailed(epoch=epoch, doing=doing, error=error)
         yield ControllerResigned(epoch=epoch, reason="failed")
+    else:
+        yield from _reported(now, said)
+
+
+def _reported(now: Memory, said: Match[str]) -> Bodies:
+    yield FaultReported(what=said["what"], error=said["error"].strip())
 
 
 def _followed(now: Memory, said: Match[str]) -> Bodies:
-    yield ControllerFollowed(epoch=int(said[1]), leader=int(said[2]))
+    # By the layer that knows. A QuorumController of Kafka 3.3 that registers its listener after
+    # this learns no leader until the next epoch.
+    if not now.registers:
+        now.joined = True
+        yield ControllerFollowed(epoch=int(said[1]), leader=int(said[2]))
 
 
 def _applied(now: Memory, said: Match[str]) -> Bodies:
     now.image = MetadataApplied(offset=int(said[1]), epoch=int(said[2]))
     if now.registers or now.counts:
         yield now.image
+
+
+def _published(now: Memory, said: Match[str]) -> Bodies:
+    """A broker begins to apply an image. From 3.5 on, its loader has said so before."""
+    image = MetadataApplied(offset=int(said[1]), epoch=int(said[2]))
+    if image != now.image:
+        now.image = image
+        yield image
 
 
 def _counts(now: Memory, said: Match[str]) -> Bodies:
@@ -351,21 +392,34 @@ TABLE: Sequence[LogPattern] = (
          r"(?P<epoch>\d+) in \d+ microseconds\. Renouncing leadership"
          r"(?: and reverting to the last committed offset (?P<stable>-?\d+))?\. *"
          r"(?P<error>.*?)(?:\\n|$)", _gave_up),
+    row("LoggingFaultHandler",
+         r"Encountered (?P<what>(?!quorum controller fault: \w+: event failed).+?) fault: "
+         r"(?P<error>.*?)(?:\\n|$)", _reported),
     row("ProcessTerminatingFaultHandler",
-         r"Encountered fatal fault: Unexpected error in (?P<doing>[^:]+?) +"
-         r"(?P<error>[\w.]+: .*?)(?:\\n|$)", _ends_itself),
-    row("QuorumController", r"In the new epoch (\d+), the leader is (\d+)\.", _followed),
+         r"Encountered (?P<what>.+?) fault: (?:Unexpected error in (?P<doing>[^:]+?)  )?"
+         r"(?P<error>.*?)(?:\\n|$)", _ends_itself),
+    row("QuorumController",
+         # Up to 3.5, in which a fault handler says no more of it.
+         r"(?P<doing>\w+): failed with unknown server exception (?P<error>\w+) at epoch "
+         r"(?P<epoch>\d+) in \d+ us\. +Renouncing leadership and reverting to the last committed "
+         r"offset (?P<stable>-?\d+)", _gave_up),
+    row("QuorumState",
+         r"Completed transition to FollowerState\(.*?\bepoch=(\d+), leader(?:Id)?=(\d+)",
+         _followed),
     row("MetadataLoader",
          r"publishing new image with provenance .*lastContainedOffset=(\d+), "
          r"lastContainedEpoch=(\d+)", _applied),
+    row("BrokerMetadataPublisher",
+         r"Publishing (?:initial )?metadata at offset OffsetAndEpoch\(offset=(\d+), epoch=(\d+)\)",
+         _published),
     row("MetadataLoader",
          r"initializing ControllerMetadataMetricsPublisher with a snapshot at offset \d+", _counts),
     row("ReplicationControlManager",
          r"Fencing broker (\d+)(?: at epoch (\d+))? because its session has timed out",
          _session_over),
-    row("QuorumController", r"registerBroker: event failed with (\w+?)Exception in",
+    row("QuorumController", r"registerBroker: (?:event )?failed with (\w+?)Exception in",
          _failed("BrokerRegistration")),
-    row("QuorumController", r"processBrokerHeartbeat: event failed with (\w+?)Exception in",
+    row("QuorumController", r"processBrokerHeartbeat: (?:event )?failed with (\w+?)Exception in",
          _failed("BrokerHeartbeat")),
     row("ReplicationControlManager", rf"{_REJECTING} it specified ineligible replicas",
          _rejected("INELIGIBLE_REPLICA", "ineligible_replica")),

@@ -13,6 +13,7 @@ from fencepost_clusters.apache_kafka.cluster import METRICS_READER, OBSERVER, KR
 from fencepost_clusters.apache_kafka.findings import known_findings
 from fencepost_clusters.apache_kafka.log_memory import (
     ControllerFailed,
+    FaultReported,
     IsrRequestForgotten,
     QuorumConfigured,
     SessionConfigured,
@@ -27,10 +28,13 @@ from fencepost_clusters.apache_kafka.zookeeper_mode.cluster import ZooKeeperMode
 
 @hookimpl
 def fencepost_event_kinds() -> Sequence[type[Struct]]:
-    """The kinds about a broker's session, a controller's quorum and its failures, what a leader
+    """The kinds about a broker's session, a controller's quorum and failures, faults, what a leader
     forgets, a node's metrics page, misplaced replicas, and the metadata, leader epochs and
     producers on disks."""
-    of_logs = (SessionConfigured, QuorumConfigured, ControllerFailed, IsrRequestForgotten)
+    of_logs = (
+        *(SessionConfigured, QuorumConfigured, ControllerFailed, FaultReported),
+        IsrRequestForgotten,
+    )
     of_disks = (MetadataStateFound, LeaderEpochsFound, ProducersFound)
     return (*of_logs, MetricsObserved, ReplicaMisplaced, *of_disks)
 

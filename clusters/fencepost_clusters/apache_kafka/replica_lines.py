@@ -79,7 +79,7 @@ def _expands(now: Memory, said: Match[str]) -> Bodies:
         return
     now.joining[place] = int(said["partition_epoch"]), int(said["joining"])
     own = now.ends.known.get(place, -1)
-    new = tuple(map(int, _MEMBER.findall(said["new"])))
+    new = tuple(int(found[1] or found[2]) for found in _MEMBER.finditer(said["new"]))
     yield IsrChangeAsked(
         topic=place[0],
         partition=place[1],
@@ -240,7 +240,8 @@ def _metadata_truncated(now: Memory, said: Match[str]) -> Bodies:
 _PREFIXED = rf"\[Partition {PLACE} broker=\d+\] "
 _LOG = rf"^\[UnifiedLog partition=(?!__cluster_metadata){PLACE}, [^\]]*\] "
 _METADATA = r"^\[UnifiedLog partition=__cluster_metadata-0, [^\]]*\] "
-_MEMBER = re.compile(r"brokerId=(\d+)")
+_MEMBER = re.compile(r"brokerId=(\d+)|(?<=[(\s])(\d+)(?=[,)])")
+"""A member of an ISR: with its broker epoch, or a number alone in a list."""
 
 REPLICA_ROWS: Sequence[LogPattern] = (
     row("logger",
@@ -272,22 +273,25 @@ REPLICA_ROWS: Sequence[LogPattern] = (
 
 STORED_ROWS: Sequence[LogPattern] = (
     row("UnifiedLog",
-        rf"{_LOG}Appended message set with last offset: \d+, first offset: (?P<base>\d+), "
-        r"next offset: (?P<next>\d+),", _appended),
-    row("UnifiedLog", rf"{_LOG}Setting high watermark \(offset=(?P<mark>\d+),", _marked),
+        rf"{_LOG}Appended message set with last offset: \d+, first offset: "
+        # `Some((offset=0 segment=[0:0]))` in 3.3, `Optional[(offset=0, segment=[0:0])]` in 3.6.
+        r"(?:\w+[(\[]\(offset=)?(?P<base>\d+).*?, next offset: (?P<next>\d+),", _appended),
+    # `(offset=0 segment=[0:0])` in 3.3, `(offset=0segment=[0:0])` in 3.5, with a comma from 3.6 on.
+    row("UnifiedLog", rf"{_LOG}Setting high watermark \(offset=(?P<mark>\d+)", _marked),
     row("Partition",
         rf"{_PREFIXED}Recorded replica (?P<replica>\d+) log end offset \(LEO\) position "
         r"(?P<end>\d+)", _counted),
     row("Partition",
         rf"{_PREFIXED}Submitting ISR state change PendingExpandIsr\("
         r"newInSyncReplicaId=(?P<joining>\d+), .*?leaderEpoch=(?P<epoch>\d+), "
-        r"isrWithBrokerEpoch=(?P<new>.*?), leaderRecoveryState.*?"
+        # `isr=List(1, 2)` up to 3.4, without broker epochs (KIP-903).
+        r"isr(?:WithBrokerEpoch)?=(?P<new>.*?), leaderRecoveryState.*?"
         r"partitionEpoch=(?P<partition_epoch>\d+).*"
         r"lastCommittedState=CommittedPartitionState[\[(]isr=(?:\[|Set\()(?P<old>[\d, ]*)",
         _expands),
     row("UnifiedLog", rf"{_METADATA}Appended message set with .*, next offset: (?P<next>\d+),",
         _metadata_appended),
-    row("UnifiedLog", rf"{_METADATA}Setting high watermark \(offset=(?P<mark>\d+),",
+    row("UnifiedLog", rf"{_METADATA}Setting high watermark \(offset=(?P<mark>\d+)",
         _metadata_marked),
     row("UnifiedLog", rf"{_METADATA}Truncating to offset (?P<to>\d+)", _metadata_truncated),
 )  # fmt: skip

@@ -71,6 +71,7 @@ from fencepost_kafka.events.registration import (
     HeartbeatSent,
     LeaseExpired,
     LeaseGranted,
+    NodeWarned,
 )
 from fencepost_kafka.events.replicas import (
     FollowerFetched,
@@ -132,6 +133,7 @@ KINDS: tuple[type[Struct], ...] = (
     HeartbeatSent,
     LeaseGranted,
     HeartbeatRefused,
+    NodeWarned,
     RecoveryStarted,
     RecoveryEnded,
     LeadershipStarted,
@@ -230,6 +232,7 @@ __all__ = [
     "MetadataHeartbeatSent",
     "MetadataTruncated",
     "MetricsReported",
+    "NodeWarned",
     "PartitionCommitted",
     "Polled",
     "ProbeCompleted",

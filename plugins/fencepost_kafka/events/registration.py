@@ -257,3 +257,18 @@ class HeartbeatRefused(Struct, frozen=True, gc=False, tag="broker.heartbeat_refu
 
     def came_from(self, process: str) -> Sequence[Origin]:
         return (Origin(("answer", process)),)
+
+
+class NodeWarned(Struct, frozen=True, gc=False, tag="node.warned", kw_only=True):
+    """A node that has not joined its cluster yet logged a warning or an error, in its own words.
+
+    It has joined once it is registered, or, as a controller, knows the active one.
+    """
+
+    level: str
+    """As the node names it, such as WARN; an open set."""
+    logger: str
+    message: str
+
+    def sentence(self) -> str:
+        return f"logged {self.level} {self.logger}: {self.message}"

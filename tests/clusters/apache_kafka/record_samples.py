@@ -3,7 +3,8 @@
     .venv/bin/python tests/clusters/apache_kafka/record_samples.py 4.1.0 [RUN]
 
 Faults make the nodes of a cluster print and store nearly all that the tables know; or RUN, the
-folder of a run of that version that is over, such as a soak's, is searched for further rows. Rows
+folder of a run of that version that is over, such as a soak's, is searched for further rows; of a
+version that is not pinned in full, such as an old one, only for lines of its nodes' logs. Rows
 that samples of the version pin already are kept: to record one again, remove its sample first. The
 events below the lines are those that the tables make now: read them before a commit.
 """
@@ -22,7 +23,16 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
-from kafka_samples import RECORDS, SAMPLES, record_of, recorded, rows_of, slot_of, unpinned
+from kafka_samples import (
+    RECORDS,
+    SAMPLES,
+    VERSIONS,
+    record_of,
+    recorded,
+    rows_of,
+    slot_of,
+    unpinned,
+)
 from msgspec import Struct
 
 from fencepost import Shape
@@ -83,7 +93,8 @@ def inject_faults(run: Run) -> dict[str, bytes]:
         until(away.fenced_by_controller)
         clients.delete_broker(away)
     until(cluster.recovered)
-    clients.drain()
+    writes.stop()
+    until(writes.settled)
     clients.alter_settings("orders", {"min.insync.replicas": "1"})
     clients.delete_topic("orders")
     return pages
@@ -146,7 +157,10 @@ def place_of(line: str) -> tuple[str, str] | None:
 
 def glean_records(folder: Path, version: str, home: Path) -> None:
     """The records about brokers, features and one partition, and the schemas they are read by."""
-    log = next((folder / "data").glob("controller-*/__cluster_metadata-0/*0.log"))
+    log = next((folder / "data").glob("controller-*/__cluster_metadata-0/*0.log"), None)
+    if log is None:
+        print(f"{folder} has no metadata log any more")
+        return
     known = schemas_in(home)
     kinds: set[str] = set()
     metadata = Metadata()
@@ -240,7 +254,7 @@ def main(argv: list[str]) -> int:
     for run in map(Path, runs):
         lacks = missing(version)
         glean_logs(run, version, lacks["log"])
-        if lacks["metadata log"]:
+        if lacks["metadata log"] and version in VERSIONS:
             glean_records(run, version, cache(os.environ) / version)
     if not runs:
         record(version)

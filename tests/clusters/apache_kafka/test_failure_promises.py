@@ -1,13 +1,14 @@
-"""The rule about failures of an active controller (KR-36)."""
+"""The rules about failures of an active controller (KR-36), and faults of any node (KR-39)."""
 
 from __future__ import annotations
 
 import pytest
-from tests.clusters.apache_kafka.kraft_histories import CONTROLLER, verdict
+from msgspec import structs
+from tests.clusters.apache_kafka.kraft_histories import CONTROLLER, FIRST, PEER, verdict
 
-from fencepost import Evidence
+from fencepost import Evidence, NodeStarted
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_clusters.apache_kafka.log_memory import ControllerFailed
+from fencepost_clusters.apache_kafka.log_memory import ControllerFailed, FaultReported
 from fencepost_kafka import ControllerElected, ControllerResigned, ResignReason
 
 ERROR = "java.lang.RuntimeException: Topic ID x existed in isrMembers, but not in the topics map."
@@ -51,3 +52,41 @@ def test_without_an_end_of_a_leadership_kr_36_is_not_exercised() -> None:
     h = HistoryBuilder()
     h.add(CONTROLLER, ControllerElected(epoch=4, log_end=9, last_epoch=-1))
     assert verdict(h, "KR-36").verdict is Outcome.NOT_EXERCISED
+
+
+# ------------------------------------------------------------------------------------------ KR-39
+
+FAULT = FaultReported(what="metadata application", error="Error applying topics delta")
+
+
+def started(h: HistoryBuilder, process: str) -> None:
+    h.add(process, NodeStarted(role="broker", node_id=int(process[7]), incarnation="", log_end=-1))
+
+
+def test_a_node_that_reports_a_fault_breaks_kr_39_once_for_each_kind_of_fault() -> None:
+    h = HistoryBuilder()
+    for process in (FIRST, PEER):
+        started(h, process)
+        h.add(process, FAULT)
+        h.add(process, structs.replace(FAULT, error="what follows from it"))
+    h.add(PEER, structs.replace(FAULT, what="metadata loading"))
+    found = verdict(h, "KR-39")
+    assert (found.violated, found.evidence) == (3, Evidence.SELF)
+    assert found.violations[0].message == (
+        f"{FIRST} met a metadata application fault: Error applying topics delta"
+    )
+
+
+def test_each_process_that_meets_no_fault_exercises_kr_39() -> None:
+    h = HistoryBuilder()
+    assert verdict(h, "KR-39").verdict is Outcome.NOT_EXERCISED
+    for process in (FIRST, PEER):
+        started(h, process)
+    found = verdict(h, "KR-39")
+    assert (found.verdict, found.exercised) == (Outcome.HOLDS, 2)
+
+
+def test_whether_a_node_meets_a_fault_later_is_unknown_if_the_history_is_cut_short() -> None:
+    h = HistoryBuilder()
+    started(h, FIRST)
+    assert verdict(h, "KR-39", complete=False).verdict is Outcome.UNKNOWN

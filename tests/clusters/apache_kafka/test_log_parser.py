@@ -13,6 +13,7 @@ from fencepost.events import Codec, Event
 from fencepost_clusters.apache_kafka.log_memory import (
     Configured,
     ControllerFailed,
+    FaultReported,
     IsrRequestForgotten,
     QuorumConfigured,
     SessionConfigured,
@@ -20,10 +21,12 @@ from fencepost_clusters.apache_kafka.log_memory import (
 from fencepost_clusters.apache_kafka.log_parser import KafkaLogParser
 from fencepost_kafka import (
     KINDS,
+    ControllerFollowed,
     FollowingStarted,
     LeadershipEnded,
     LeadershipStarted,
     LogAppended,
+    NodeWarned,
     Role,
 )
 
@@ -34,7 +37,10 @@ BROKER = Slot("broker-1", Role.BROKER, 1, 4)
 def test_the_events_of_a_nodes_log(sample: Path) -> None:
     log_parser = KafkaLogParser(slot_of(sample), Configured(3_000, fetch_timeout_ms=1_500))
     codec = Codec(
-        (SessionConfigured, QuorumConfigured, ControllerFailed, IsrRequestForgotten, *KINDS)
+        (
+            *(SessionConfigured, QuorumConfigured, ControllerFailed, FaultReported),
+            *(IsrRequestForgotten, *KINDS),
+        )
     )
     for line, expected in blocks(sample):
         heard = log_parser.parse(line)
@@ -219,3 +225,61 @@ def test_a_leader_forgets_what_it_asked_for_as_it_reads(
     ]
     found = [one for one in heard if isinstance(one, IsrRequestForgotten)]
     assert found == ([FORGOTTEN] if forgotten else [])
+
+
+UNSENT = "Unable to register the broker because the RPC got timed out before it could be sent."
+LIFECYCLE = "kafka.server.BrokerLifecycleManager"
+
+
+def test_a_broker_that_cannot_register_has_its_warnings_once_a_second() -> None:
+    log_parser = KafkaLogParser(BROKER, Configured(3_000))
+    lines = [
+        (0, "INFO", "is quite well"),
+        (1_000_000_000, "WARN", f"{UNSENT}\\n\tat x"),
+        (1_999_999_999, "ERROR", "again"),
+        (2_000_000_000, "ERROR", "again"),
+    ]
+    heard = [
+        one
+        for at_ns, level, message in lines
+        for one in log_parser.parse(f"@{at_ns} {level} {LIFECYCLE} {message}")
+    ]
+    assert [(one.at_ns, one.body) for one in heard] == [
+        (at_ns, NodeWarned(level=level, logger="BrokerLifecycleManager", message=words))
+        for at_ns, level, words in (
+            (1_000_000_000, "WARN", UNSENT),
+            (2_000_000_000, "ERROR", "again"),
+        )
+    ]
+
+
+REGISTERED = (
+    "@5 INFO kafka.server.BrokerLifecycleManager [BrokerLifecycleManager id=1] Successfully "
+    "registered broker 1 with broker epoch 7"
+)
+LEARNS = (
+    "@5 INFO org.apache.kafka.raft.QuorumState [RaftManager nodeId=101] Completed transition to "
+    "FollowerState(fetchTimeoutMs=1500, epoch=3, leaderId=103, voters=[101, 102, 103])"
+)
+CONTROLLER = Slot("controller-1", Role.CONTROLLER, 101, 1)
+
+
+@pytest.mark.parametrize(
+    ("slot", "line", "joined"),
+    [
+        (BROKER, REGISTERED, True),
+        (BROKER, LEARNS, False),
+        (CONTROLLER, LEARNS, True),
+    ],
+    ids=["registered", "a broker that follows", "a controller that follows"],
+)
+def test_a_node_that_has_joined_has_no_warnings(slot: Slot, line: str, joined: bool) -> None:
+    log_parser = KafkaLogParser(slot, Configured(3_000))
+    log_parser.parse(line)
+    assert bool(log_parser.parse(f"@9 WARN {LIFECYCLE} {UNSENT}")) is not joined
+
+
+def test_a_controller_knows_the_leader_once_its_quorum_does() -> None:
+    """A QuorumController of 3.3 that registers its listener later says nothing of that leader."""
+    (heard,) = KafkaLogParser(CONTROLLER, Configured(3_000)).parse(LEARNS)
+    assert heard.body == ControllerFollowed(epoch=3, leader=103)

@@ -4,27 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
 import pytest
-from kafka_samples import VERSIONS, recorded, rows_of, unpinned
+from kafka_samples import LOGS, VERSIONS, blocks, recorded, rows_of, unpinned
 
+from fencepost import kind_name
 from fencepost_clusters.apache_kafka import log_parser, metrics
 from fencepost_clusters.apache_kafka.cluster import DEFAULT_VERSION
 from fencepost_clusters.apache_kafka.metadata import records as metadata_log
+from fencepost_kafka.judging.owed import EVERY
 
-INELIGIBLE = {
-    row.message.pattern for row in log_parser.TABLE if "ineligible" in row.message.pattern
-}
-FAILED = {
-    row.message.pattern for row in log_parser.TABLE if "controller fault" in row.message.pattern
-}
-FATAL = {row.message.pattern for row in log_parser.TABLE if "fatal fault" in row.message.pattern}
+
+def having(logger: str, words: str) -> set[str]:
+    """The rows of a logger with these words."""
+    return {
+        row.message.pattern
+        for row in log_parser.TABLE
+        if row.logger == logger and words in row.message.pattern
+    }
+
+
+INELIGIBLE = having("ReplicationControlManager", "ineligible")
+FAILED = having("LoggingFaultHandler", "fault: (?P<doing>")
+FAULT = having("LoggingFaultHandler", "failed).+?")
+FATAL = having("ProcessTerminatingFaultHandler", "")
+RENOUNCED = having("QuorumController", "unknown server")
+PUBLISHED = having("BrokerMetadataPublisher", "")
 NOT_SEEN: Mapping[str, Mapping[str, set[str]]] = {
-    "3.9.2": {"log": INELIGIBLE | FAILED, "metadata log": {"ClearElrRecord"}},
-    "4.1.0": {"log": INELIGIBLE},
-    "4.3.1": {"log": FATAL},
+    "3.9.2": {"log": RENOUNCED | FAULT | INELIGIBLE | FAILED, "metadata log": {"ClearElrRecord"}},
+    "4.1.0": {"log": RENOUNCED | PUBLISHED | FAULT | INELIGIBLE},
+    "4.3.1": {"log": RENOUNCED | PUBLISHED | FAULT | FATAL},
 }
-"""Messages that these versions have not printed in any run yet, and a record that Kafka 4 brought:
-other versions pin them."""
+"""Messages that these versions have not printed in any run yet, or print no more, and a record that
+Kafka 4 brought: other versions pin them."""
+OLDER = ("3.3.2", "3.4.1", "3.5.2", "3.6.2")
+"""The releases that print in other words what replicas store and what brokers apply."""
 ROWS = {
     "log": [row.message.pattern for row in log_parser.TABLE],
     "metadata log": list(metadata_log.TABLE),
@@ -32,10 +46,29 @@ ROWS = {
 }
 
 
+class Tagged(msgspec.Struct, frozen=True):
+    """The kind of an event."""
+
+    type: str
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_row_is_pinned_by_a_sample_of_each_version(version: str) -> None:
     lacks = {table: rows for table, rows in unpinned(*recorded(version)).items() if rows}
     assert lacks == NOT_SEEN.get(version, {})
+
+
+@pytest.mark.parametrize("version", [*OLDER, *VERSIONS])
+def test_each_kind_that_nodes_owe_is_pinned_by_a_sample_of_each_release(version: str) -> None:
+    """A rule that reads its absence accuses a healthy cluster of a release that has other words."""
+    made = {
+        msgspec.json.decode(event, type=Tagged).type
+        for log in LOGS
+        if log.stem.startswith(f"{version}-")
+        for _, events in blocks(log)
+        for event in events
+    }
+    assert {kind_name(one.kind) for one in EVERY} - made == set()
 
 
 @pytest.mark.parametrize(("table", "row"), [(t, row) for t in ROWS for row in ROWS[t]])

@@ -1,4 +1,4 @@
-"""A rule about what makes an active controller fail (KR-36)."""
+"""Rules about what makes an active controller fail (KR-36), and any node (KR-39)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
-from fencepost_clusters.apache_kafka.log_memory import ControllerFailed
+from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
+from fencepost_clusters.apache_kafka.log_memory import ControllerFailed, FaultReported
 from fencepost_clusters.apache_kafka.rules.keys import NOTHING, whole_run
 from fencepost_kafka import ControllerResigned
 
@@ -48,3 +48,40 @@ class CarriesOn:
 
     def end(self, state: _Failures, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
+
+
+@dataclass(slots=True)
+class _Faults:
+    sound: dict[str, Cause] = field(default_factory=dict)
+    """The processes of nodes that have met no fault, each with its start."""
+    known: set[tuple[str, str]] = field(default_factory=set)
+    """Processes, and which faults they met. More of a kind usually follow from the first."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class MeetsNoFault:
+    """KR-39. By the node's own word, once for each process and kind of fault. Exercised by each
+    process that met none."""
+
+    clause: str = "KR-39"
+    kinds: frozenset[type[Struct]] = frozenset({FaultReported, NodeStarted})
+    keys = staticmethod(whole_run)
+
+    def start(self, key: Key) -> _Faults:
+        return _Faults()
+
+    def step(self, state: _Faults, event: Event) -> tuple[_Faults, Sequence[Finding]]:
+        match event.body:
+            case NodeStarted():
+                state.sound[event.process] = event.ref
+            case FaultReported() as body:
+                state.sound.pop(event.process, None)
+                if (event.process, body.what) not in state.known:
+                    state.known.add((event.process, body.what))
+                    message = f"{event.process} met a {body.what} fault: {body.error}"
+                    return state, (Violated(event.ref, Evidence.SELF, message),)
+        return state, NOTHING
+
+    def end(self, state: _Faults, end: RunEnd) -> Sequence[Finding]:
+        return [Exercised(at, Evidence.SELF) for at in state.sound.values()]

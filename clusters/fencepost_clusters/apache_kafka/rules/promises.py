@@ -10,7 +10,8 @@ as controllers answer them, `KR-21`, `KR-22` and `KR-29` about records, `KR-23` 
 `KR-30` about the metadata that nodes apply and hold, `KR-26` about disks, `KR-27` and
 `KR-28` about answers, and `KR-31` and `KR-32` about replicas that restart or follow another leader.
 `KR-33` and `KR-34` are about new partitions, `KR-35` is about new voters, `KR-36` about
-failures of a controller, and `KR-37` and `KR-38` about the files beside a replica's segments.
+failures of a controller, `KR-37` and `KR-38` about the files beside a replica's segments, and
+`KR-39` about the faults that nodes report of themselves.
 """
 
 from __future__ import annotations
@@ -222,6 +223,11 @@ CLAUSES: Sequence[Clause] = tuple(
             "What a replica stores of producers as of an offset is what the batches below that "
             "offset say of them.",
         ),
+        (
+            "KR-39",
+            "A node meets no fault that it has no answer for: it loads, applies and publishes all "
+            "metadata, and none of its threads fails.",
+        ),
     )
 )
 
@@ -264,4 +270,5 @@ RULES: Sequence[Rule[Any]] = (
     rules_failures.CarriesOn(),
     rules_beside.EpochsAreThoseOfBatches(),
     rules_beside.ProducersAreThoseOfBatches(),
+    rules_failures.MeetsNoFault(),
 )
