@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import random  # noqa: TID251 - hypothesis draws it
 import resource
@@ -9,12 +11,15 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from foreign_folders import Foreign
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from fencepost.history import files, merge
+from fencepost.judging.columnar import TABLES
 from fencepost.judging.folder import judge_folder
 from fencepost.model.errors import UsageError
 from fencepost.reporting import RunFolder
@@ -185,6 +190,58 @@ def test_a_spare_of_an_unknown_role_is_refused(foreign: Foreign, folder: Path) -
     path.write_bytes(changed[:at] + changed[at:].replace(b'"spare": false', b'"spare": true', 1))
     with pytest.raises(UsageError, match="no role named 'brokr'; did you mean 'broker'"):
         replay.read(RunFolder(folder), foreign.plugins)
+
+
+def other_schema(path: Path) -> None:
+    parquet.write_table(pa.table({"x": [1, 2, 3]}), path)
+
+
+def many_columns(path: Path) -> None:
+    parquet.write_table(pa.table({f"c{n}": [n] for n in range(5000)}), path)
+
+
+def no_footer(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-40])
+
+
+def odd_values(path: Path) -> None:
+    schema = parquet.read_schema(path)
+    columns = [pa.array([_odd(one.type, n) for n in range(3)], one.type) for one in schema]
+    parquet.write_table(pa.table(columns, schema=schema), path)
+
+
+def _odd(kind: pa.DataType, number: int) -> object:
+    """The least, a middle and the greatest value of a column."""
+    if pa.types.is_integer(kind):
+        most = 1 << kind.bit_width - 1
+        return (-most, 0, most - 1)[number]
+    if pa.types.is_list(kind):
+        return [_odd(kind.value_type, number)] * number
+    if pa.types.is_boolean(kind):
+        return number == 1
+    return ("", "x", "broker-1#1")[number] if pa.types.is_string(kind) else None
+
+
+def broken_pages(path: Path) -> None:
+    content = path.read_bytes()
+    middle = len(content) // 3
+    path.write_bytes(content[:4] + os.urandom(middle) + content[4 + middle :])
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize(
+    "damage", [other_schema, many_columns, no_footer, odd_values, broken_pages]
+)
+def test_columns_with_a_digest_that_fits_are_not_believed_for_it(
+    foreign: Foreign, folder: Path, tmp_path: Path, table: str, damage: Callable[[Path], None]
+) -> None:
+    """The digest is of the same folder, so that anybody may have written it."""
+    path = folder / "columns" / f"{table}.parquet"
+    damage(path)
+    judged = json.loads((folder / "judged.json").read_bytes())
+    judged["columns"][table] = hashlib.sha256(path.read_bytes()).hexdigest()
+    (folder / "judged.json").write_text(json.dumps(judged))
+    foreign.read(folder)
 
 
 def test_an_absurd_length_makes_no_endless_page(

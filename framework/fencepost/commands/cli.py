@@ -121,7 +121,7 @@ def _main() -> int:
     except SystemExit as error:  # rich ends a program so whose output nothing reads
         unread = isinstance(error.__context__, BrokenPipeError)
         return _unread() if unread else _unforeseen(error)
-    except Exception as error:
+    except BaseException as error:  # Python would end with 1, which stands for a violation
         return _unforeseen(error)
 
 

@@ -239,7 +239,10 @@ def _check(info: RunInfo) -> None:
             raise ValueError(f"{name} has the number {number}, not 0 to {_MOST_OF_A_KIND}")
     if not 0 <= info.clock_origin_ns <= _LATEST_NS:
         raise ValueError(f"clock_origin_ns is {info.clock_origin_ns}, not 0 to {_LATEST_NS}")
-    datetime.fromisoformat(info.started_at)
+    try:
+        datetime.fromisoformat(info.started_at).astimezone(UTC)
+    except (ValueError, OverflowError) as wrong:
+        raise ValueError(f"started_at is no time in UTC: {wrong}") from wrong
 
 
 @final

@@ -98,6 +98,17 @@ class ClauseRow(Struct, frozen=True, kw_only=True):
     known: tuple[str, ...]
 
 
+def _schemas(events: EventTable) -> Mapping[str, pa.Schema]:
+    """table -> its columns."""
+    return {
+        EVENTS: events.schema,
+        CHANGES: schema_of(ChangeRow),
+        OPERATIONS: schema_of(OperationRow),
+        FINDINGS: schema_of(FindingRow),
+        VERDICTS: schema_of(ClauseRow),
+    }
+
+
 @final
 class ColumnsWriter:
     """Writes the columnar part of a run below its folder, whole or not at all.
@@ -121,14 +132,7 @@ class ColumnsWriter:
     def __enter__(self) -> Self:
         _remove(self._path)
         self._path.mkdir()
-        schemas = {
-            EVENTS: self._table.schema,
-            CHANGES: schema_of(ChangeRow),
-            OPERATIONS: schema_of(OperationRow),
-            FINDINGS: schema_of(FindingRow),
-            VERDICTS: schema_of(ClauseRow),
-        }
-        for name, schema in schemas.items():
+        for name, schema in _schemas(self._table).items():
             self._files[name] = TableFile(self._path / f"{name}.parquet", schema)
         return self
 
@@ -271,7 +275,11 @@ def _digest(folder: Path, name: str) -> str:
 
 @final
 class Columns:
-    """The columnar part of a run folder, whose digests `judged.json` has confirmed."""
+    """The columnar part of a run folder, whose digests `judged.json` has confirmed.
+
+    The digests tell that the files belong to that judgement, and nothing of the author of both. So
+    all methods raise UsageError for a file that cannot be read as what a judge writes.
+    """
 
     def __init__(self, folder: Path, table: EventTable) -> None:
         self._folder = folder / FOLDER
@@ -281,6 +289,17 @@ class Columns:
     def path(self, name: str) -> Path:
         """The Parquet file of a table: one of `TABLES`."""
         return self._folder / f"{name}.parquet"
+
+    def well_formed(self) -> bool:
+        """Whether each file has a footer, and the columns of its table and no others."""
+        try:
+            for name, schema in _schemas(self._table).items():
+                with self._opened(name) as found:
+                    if not found.schema_arrow.equals(schema):
+                        return False
+        except UsageError:
+            return False
+        return True
 
     def __len__(self) -> int:
         """How many events there are."""
@@ -379,14 +398,24 @@ class Columns:
 
     @contextmanager
     def _opened(self, name: str, words: Sequence[str] = ()) -> Iterator[parquet.ParquetFile]:
-        with (
-            opened(self._folder.parent, self.path(name), MOST_EVENTS_BYTES) as file,
-            parquet.ParquetFile(
-                file, metadata=self._metadata.get(name), read_dictionary=list(words)
-            ) as found,
-        ):
-            self._metadata[name] = found.metadata  # of a long run it takes long to read
-            yield found
+        path = self.path(name)
+        try:
+            with (
+                opened(self._folder.parent, path, MOST_EVENTS_BYTES) as file,
+                parquet.ParquetFile(
+                    file, metadata=self._metadata.get(name), read_dictionary=list(words)
+                ) as found,
+            ):
+                self._metadata[name] = found.metadata  # of a long run it takes long to read
+                yield found
+        except UsageError:
+            raise
+        except Exception as broken:
+            # Only reading happens here. For hostile bytes pyarrow raises any of its errors, or an
+            # OSError without a number.
+            if isinstance(broken, OSError) and broken.errno is not None:
+                raise
+            raise UsageError(f"{path} is no table of a judged run: {broken!r}") from broken
 
 
 @final
@@ -459,11 +488,13 @@ def _named(group: pa.Table, refs: Collection[Ref]) -> Iterator[int]:
 def confirmed(
     folder: Path, digests: Mapping[str, str], kinds: Sequence[type[Struct]]
 ) -> Columns | None:
-    """The columnar part of a run folder, if each of its files has the recorded digest."""
+    """The columnar part of a run folder, if each of its files has the recorded digest and the
+    columns that a judge writes."""
     try:
         for name in TABLES:
             if _digest(folder, name) != digests.get(name):
                 return None
     except (FileNotFoundError, UsageError):
         return None
-    return Columns(folder, EventTable.of(kinds))
+    columns = Columns(folder, EventTable.of(kinds))
+    return columns if columns.well_formed() else None

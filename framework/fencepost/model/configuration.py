@@ -95,6 +95,10 @@ def configured(text: str) -> Mapping[str, Any]:
         found = msgspec.convert(table, Configuration)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise UsageError(f"it has no valid [{TABLE}]: {error}") from error
+    except RecursionError:
+        raise UsageError("it is nested too deeply") from None
+    if "\0" in found.out:
+        raise UsageError(f"[{TABLE}]: `out` is no path: it has a NUL")
     return {name: getattr(found, name) for name in table}
 
 
@@ -107,8 +111,17 @@ def configured_for(folder: Path) -> Mapping[str, Any]:
     for file in (above / FILE for above in (folder, *folder.parents)):
         if file.is_file():
             try:
-                found = configured(file.read_text())
+                found = configured(_text(file))
             except UsageError as wrong:
                 raise UsageError(f"{file}: {wrong}") from wrong
             return {**found, "out": str(file.parent / found["out"])} if "out" in found else found
     return {}
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text("utf-8")
+    except UnicodeDecodeError as wrong:
+        raise UsageError(f"it is not UTF-8: {wrong.reason}") from wrong
+    except OSError as wrong:
+        raise UsageError(f"it cannot be read: {wrong.strerror}") from wrong

@@ -106,7 +106,7 @@ class Plugins:
         """The workload of that name; raises UsageError as `system` does."""
         return self._get("workload", name, self.workloads)
 
-    def fault(self, name: str, *args: object, **arguments: object) -> Fault:
+    def fault(self, name: str, /, *args: object, **arguments: object) -> Fault:
         """A fault of that name; raises UsageError for an unknown name or arguments it refuses."""
         factory = self._get("fault", name, self.faults)
         try:
@@ -123,7 +123,9 @@ class Plugins:
         for impl in self._manager.hook.fencepost_run_judged.get_hookimpls():
             try:
                 _call(impl, run_folder=run_folder, make_report=make_report)
-            except Exception as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
                 _warn(impl.plugin_name, f"failed on {run_folder.name}: {_why(error)}")
 
     def check_report(self, runs: int, engine: Engine = ANY_ENGINE) -> None:
@@ -177,8 +179,11 @@ def load_from(found: Iterable[EntryPoint], extra: Mapping[str, object]) -> Plugi
             manager.register(module(), name)
             manager.check_pending()
             offers.append(_ask(manager, name))
-        except Exception as error:
-            # A plugin's own code may raise anything, and the other plugins must still load.
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            # A plugin's own code may raise anything, and the other plugins must still load: a
+            # module that reads the command line calls sys.exit.
             if manager.has_plugin(name):
                 manager.unregister(name=name)
             broken[name] = _why(error)
@@ -401,7 +406,7 @@ def _get(what: str, name: str, known: Mapping[str, T]) -> T:
     return known[name]
 
 
-def _why(error: Exception) -> str:
+def _why(error: BaseException) -> str:
     """Why a plugin failed. An error of Fencepost is a sentence; any other exception is shown with
     its type."""
     return str(error) if isinstance(error, FencepostError) else f"{type(error).__name__}: {error}"

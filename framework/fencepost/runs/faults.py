@@ -299,7 +299,7 @@ class Faults:
         found = schedule.resolve(injection.arguments, self._runtime.view, self._select)
         return found or injection.arguments
 
-    def _inject_nodes(self, name: str, *args: object, **arguments: object) -> Active:
+    def _inject_nodes(self, name: str, /, *args: object, **arguments: object) -> Active:
         plain = {key: _plain(value) for key, value in arguments.items()}
         return self.inject(self._plugins.fault(name, *map(_plain, args), **plain))
 

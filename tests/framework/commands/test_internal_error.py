@@ -39,6 +39,7 @@ def test_an_unforeseen_error_is_internal_and_says_what_to_do(
         ),
         (OSError(errno.EIO, "Input/output error", "/mnt/x"), 4, "/mnt/x cannot be written: Input"),
         (PermissionError(errno.EACCES, "Permission denied", "/x"), 70, "internal error: Permiss"),
+        (BaseException("odd"), 70, "internal error: BaseException: odd. This is no verdict"),
         (SystemExit(1), 70, "internal error: SystemExit: 1. This is no verdict"),
         (BrokenPipeError(), 4, "the standard output was closed before its end"),
     ],

@@ -8,6 +8,7 @@ import stat
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from fencepost import EnvironmentFailed, UsageError
@@ -56,6 +57,16 @@ def test_a_damaged_run_json_is_named(tmp_path: Path, text: str) -> None:
     folder = RunFolder.create(tmp_path / "run-1")
     (folder.path / "run.json").write_text(text)
     with pytest.raises(UsageError, match=r"run\.json cannot be read"):
+        folder.info()
+
+
+@pytest.mark.parametrize(
+    "started_at", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "yesterday"]
+)
+def test_a_start_that_is_no_time_in_utc_is_named(tmp_path: Path, started_at: str) -> None:
+    folder = RunFolder.create(tmp_path / "run-1")
+    folder.write_info(msgspec.structs.replace(INFO, started_at=started_at))
+    with pytest.raises(UsageError, match=r"run\.json cannot be read: .*started_at"):
         folder.info()
 
 

@@ -34,6 +34,8 @@ def test_only_settings_that_are_set_are_returned() -> None:
         ("[tool.fencepost]\nseed = 'x'", "Expected `int | null`, got `str` - at `$.seed`"),
         ("[tool]\nfencepost = 3", "Expected `object`, got `int` - at `$.tool.fencepost`"),
         ("[tool.fencepost", "no valid [tool.fencepost]"),
+        (f"a = {'[' * 5000}{']' * 5000}", "it is nested too deeply"),
+        ('[tool.fencepost]\nout = "a\\u0000b"', "`out` is no path: it has a NUL"),
     ],
 )
 def test_bad_settings_are_refused_in_one_line(text: str, says: str) -> None:
@@ -53,6 +55,12 @@ def test_the_nearest_file_decides_and_its_folder_is_where_out_begins(tmp_path: P
     (tmp_path / "inner" / "pyproject.toml").write_text("[tool.fencepost]\nsedd = 2\n")
     with pytest.raises(UsageError, match=r"inner/pyproject.toml: no key .* did you mean 'seed'"):
         configured_for(below)
+
+
+def test_a_file_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_bytes(b"[project]\nname = '\xff'\n")
+    with pytest.raises(UsageError, match=r"pyproject\.toml: it is not UTF-8"):
+        configured_for(tmp_path)
 
 
 def test_the_schema_that_editors_find_names_every_key_and_no_other() -> None:

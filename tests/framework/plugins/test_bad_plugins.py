@@ -94,6 +94,22 @@ def test_a_system_of_a_broken_plugin_is_refused_with_the_reason(tmp_path: Path) 
     assert "the plugin 'lamps' is disabled: the system acme/lamps lacks workload" in error
 
 
+@pytest.mark.tool
+@pytest.mark.parametrize("raises", ["SystemExit(0)", "BaseException('odd')", "RuntimeError('odd')"])
+def test_whatever_a_plugin_raises_at_import_disables_it(tmp_path: Path, raises: str) -> None:
+    shown = fencepost(installed(tmp_path, evil=f"raise {raises}", eyes=BLINK), "plugins")
+    assert shown.returncode == 4
+    assert "evil  disabled: " in shown.stdout
+    assert "eyes  faults: blink" in shown.stdout
+    assert "Traceback" not in shown.stderr
+
+
+@pytest.mark.tool
+def test_an_interrupt_while_a_plugin_is_imported_is_one(tmp_path: Path) -> None:
+    shown = fencepost(installed(tmp_path, slow="raise KeyboardInterrupt"), "plugins")
+    assert shown.returncode == 130
+
+
 # ----------------------------------------------------------------------- a role that no slot has
 
 

@@ -326,6 +326,13 @@ def test_an_unknown_name_gets_the_nearest_right_one() -> None:
     assert str(no_such("fault", "xyz", [])) == "no fault named 'xyz'; none is known"
 
 
+@pytest.mark.parametrize("name", ["self", "name"])
+def test_an_argument_of_a_fault_may_have_any_name(name: str) -> None:
+    """A schedule may come from anybody."""
+    with pytest.raises(UsageError, match="'kill' was given wrong arguments"):
+        load().fault("kill", **{name: 1})
+
+
 def test_wrong_arguments_of_a_fault_are_the_callers_mistake() -> None:
     def partition(left: str, right: str) -> SimpleNamespace:
         return SimpleNamespace()

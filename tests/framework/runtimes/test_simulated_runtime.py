@@ -56,6 +56,15 @@ def run(plugins: Plugins, tmp_path: Path) -> Iterator[Run]:
         yield started
 
 
+def test_a_history_that_would_fill_the_memory_is_refused(plugins: Plugins, tmp_path: Path) -> None:
+    subject = Subject(plugins.system("reference/quorum"), Shape(), 7, plugins.event_kinds)
+    with SimulatedRuntime(subject, RunFolder.create(tmp_path / "run"), most_events=50) as runtime:
+        for slot in runtime.layout.nodes():
+            runtime.start(slot)
+        with pytest.raises(UsageError, match=r"keeps its events in memory, at most 50 .* after"):
+            runtime.advance(NEVER, runtime.now_ns() + 600 * SECOND)
+
+
 def history(seed: int, folder: Path, python: str, environment: Mapping[str, str]) -> bytes:
     """The history as another process makes it; the folder's name is part of it."""
     done = subprocess.run(

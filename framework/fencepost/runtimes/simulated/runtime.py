@@ -63,6 +63,7 @@ from fencepost.model.system.subject import Subject
 from fencepost.model.system.topology import CLIENT, Cut, Layout, Link, Slot
 from fencepost.model.system.worker_config import WorkerConfig
 from fencepost.model.view import View
+from fencepost.runtimes.simulated.bounds import MOST_EVENTS, check_size
 from fencepost.runtimes.simulated.machine import Clock, Machine, Surroundings
 from fencepost.runtimes.simulated.network import NetworkProfile, SimulatedNetwork
 from fencepost.runtimes.simulated.prober import SimulatedProber
@@ -86,6 +87,7 @@ class SimulatedRuntime:
         *,
         profile: NetworkProfile | None = None,
         watch: Callable[[Mapping[str, SimulatedProcess]], None] | None = None,
+        most_events: int = MOST_EVENTS,
     ) -> None:
         """`watch` is called after every step with the live processes of nodes, by name.
 
@@ -101,6 +103,7 @@ class SimulatedRuntime:
         self._agenda = Agenda()
         self._view = View(system.folds, self._layout.roles)
         self._events: list[Event] = []
+        self._most_events = most_events
         self._applied = 0
         self._numbers: dict[str, int] = {}
         """process -> the number of its next event."""
@@ -369,6 +372,7 @@ class SimulatedRuntime:
     # --------------------------------------------------------------------------------- workings
 
     def _step(self) -> None:
+        check_size(len(self._events), self._most_events, self._agenda.now_ns)
         self._agenda.step()
         if self._watch is not None:
             self._watch(self._nodes())
@@ -398,14 +402,7 @@ class SimulatedRuntime:
     def _record(self, process: str, body: Struct, cause: Cause | None = None) -> Event:
         number = self._numbers.get(process, 0)
         self._numbers[process] = number + 1
-        event = Event(
-            run=self._run,
-            process=process,
-            node_seq=number,
-            at_ns=self._agenda.now_ns,
-            body=body,
-            cause=cause,
-        )
+        event = Event(self._run, process, number, self._agenda.now_ns, body, cause=cause)
         self._events.append(event)
         if type(body) is NodeStopped:
             self._stopped[process] = body.reason
