@@ -26,6 +26,7 @@ from fencepost.events import (
     NodeStarted,
     NodeStopped,
     PhaseStarted,
+    ProcessAsked,
     ProcessExited,
     ProcessSpawned,
     PromiseObserved,
@@ -108,6 +109,7 @@ from fencepost.model.last_words import last_words, telling_lines
 from fencepost.model.machine import cache_folder, java_program
 from fencepost.model.runtime import (
     HEALTHY,
+    ORDERLY,
     ClientSession,
     ClientSpec,
     Condition,
@@ -179,6 +181,7 @@ from fencepost.workloads.workers import Administers, Clients, MakeClients, Worke
 __all__ = [
     "CLIENT",
     "HEALTHY",
+    "ORDERLY",
     "OWN",
     "SCHEMA_VERSION",
     "Administered",
@@ -280,6 +283,7 @@ __all__ = [
     "Probe",
     "Probed",
     "Process",
+    "ProcessAsked",
     "ProcessExited",
     "ProcessSpawned",
     "Promise",

@@ -71,6 +71,11 @@ def once_in_use(
 def end(runtime: Runtime, process: Process, signal: Signal, limit_ms: int) -> bool:
     """Signals a process and waits for its end; returns whether it ended within the limit."""
     runtime.signal(process, signal)
+    return ends(runtime, process, limit_ms)
+
+
+def ends(runtime: Runtime, process: Process, limit_ms: int) -> bool:
+    """Waits for the end of a process; returns whether it ended within the limit."""
     ended = Condition(f"{process.name} to end", lambda view: process.name not in view.alive)
     return runtime.advance(ended, runtime.now_ns() + limit_ms * 1_000_000) is not None
 

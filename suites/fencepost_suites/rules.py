@@ -9,6 +9,7 @@ from fencepost import Rule
 from fencepost_kafka.judging.generations import of_clients, of_replicas
 from fencepost_suites.availability import fencing as availability
 from fencepost_suites.availability import reading, recovery, writing
+from fencepost_suites.availability import stopping as ends
 from fencepost_suites.brokers import (
     active_controllers,
     fencing,
@@ -205,4 +206,5 @@ ALL: tuple[Rule[Any], ...] = (
     reading.ReadableAgain(),
     availability.DeadIsFenced(),
     recovery.RecoversInTime(),
+    ends.EndsWhenAsked(),
 )

@@ -14,6 +14,7 @@ from fencepost import (
     Condition,
     FaultHealed,
     FaultInjected,
+    ProcessAsked,
     ProcessExited,
     ProcessSpawned,
     Runtime,
@@ -230,9 +231,23 @@ def test_a_process_that_ignores_the_signal_gives_no_receipt(
     paused = faults.pause("broker-1")
     terminated = faults.terminate("broker-1")
     assert not terminated.receipt.true
-    assert "did not end" in terminated.receipt.evidence
+    assert "is stopped" in terminated.receipt.evidence
     paused.heal()
     assert wait(runtime, KafkaNode(runtime.layout.slot("broker-1")).dead.holds)
+    terminated.heal()
+
+
+def test_a_process_that_takes_its_time_to_end_was_struck_all_the_same(
+    runtime: Runtime, faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How long it takes is the system's own promise, and no miss of the fault."""
+    monkeypatch.setitem(bounce.END_BOUND_MS, Signal.TERM, 0)
+    terminated = faults.terminate("broker-1")
+    asked = runtime.view.latest["harness", "process.asked"].body
+    assert isinstance(asked, ProcessAsked)
+    assert terminated.targets == (asked.asked,)
+    assert terminated.receipt.true
+    assert "had not ended 0 ms later" in terminated.receipt.evidence
     terminated.heal()
 
 

@@ -26,6 +26,20 @@ class ProcessSpawned(Struct, frozen=True, gc=False, tag="process.spawned", kw_on
         return (f"process {self.started}",)
 
 
+class ProcessAsked(Struct, frozen=True, gc=False, tag="process.asked", kw_only=True):
+    """The harness asked a process to end in order, by SIGTERM or SIGINT (`signal`), and the process
+    ran."""
+
+    asked: str
+    signal: str
+
+    def sentence(self) -> str:
+        return f"asked {self.asked} to end, by {self.signal}"
+
+    def concerns(self) -> Sequence[str]:
+        return (f"process {self.asked}",)
+
+
 class ProcessExited(Struct, frozen=True, gc=False, tag="process.exited", kw_only=True):
     """The harness saw a process end. `signal` is 0 if it exited; `expected` if the run caused the
     end."""

@@ -34,6 +34,10 @@ class Signal(StrEnum):
     CONT = "SIGCONT"
 
 
+ORDERLY = frozenset({Signal.TERM, Signal.INT})
+"""The signals that ask a process to end in order, in its own time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Process:
     """A process that was started: its name (`broker-2#3`), its slot and its id on the host."""

@@ -11,6 +11,7 @@ from fencepost import (
     FaultHealed,
     FaultInjected,
     PhaseStarted,
+    ProcessAsked,
     ProcessExited,
     ProcessSpawned,
 )
@@ -88,6 +89,10 @@ class Story:
     def die(self, slot: str) -> None:
         ended = f"{slot}#{self._number[slot]}"
         self.h.add(HARNESS, ProcessExited(ended=ended, exit_code=-9, signal=9, expected=True))
+
+    def ask_to_end(self, slot: str, signal: str = "SIGTERM") -> None:
+        process = f"{slot}#{self._number[slot]}"
+        self.h.add(HARNESS, ProcessAsked(asked=process, signal=signal))
 
     def elect(self, controller: int) -> None:
         """A controller says that it acts now."""
@@ -271,6 +276,7 @@ readable = functools.partial(verdict, clause="AVAIL-readable")
 writable = functools.partial(verdict, clause="AVAIL-writable")
 fenced = functools.partial(verdict, clause="AVAIL-fenced")
 recovered = functools.partial(verdict, clause="AVAIL-recovered")
+stopped = functools.partial(verdict, clause="AVAIL-stopped")
 
 
 def ended(process: str) -> ProcessExited:

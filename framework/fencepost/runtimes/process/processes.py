@@ -106,6 +106,8 @@ class Processes:
             return Receipt(True, f"{tracked} {exit_} within {took_ms:.1f} ms")
         if what in (Signal.STOP, Signal.CONT):
             return self._stop_or_go(tracked, what is Signal.STOP)
+        if tracked.stopped:
+            return Receipt(False, f"{what} is pending: {tracked} is stopped")
         return Receipt(True, f"{what} was delivered to {tracked}, which was alive")
 
     def kill_all(self) -> None:

@@ -35,6 +35,7 @@ from fencepost.events import (
     Codec,
     Event,
     NodeStopped,
+    ProcessAsked,
     ProcessExited,
     ProcessSpawned,
     RunEnded,
@@ -55,6 +56,7 @@ from fencepost.model.disk import if_full
 from fencepost.model.errors import EnvironmentFailed, UsageError, no_such
 from fencepost.model.faults.hold import Hold, HoldCounts
 from fencepost.model.runtime import (
+    ORDERLY,
     ClientSpec,
     Condition,
     LinkState,
@@ -270,6 +272,8 @@ class ProcessRuntime:
     def signal(self, process: Process, what: Signal) -> Receipt:
         """See `Processes.signal`."""
         receipt = self._processes.signal(process, what)
+        if receipt.true and what in ORDERLY:
+            self._record(ProcessAsked(asked=process.name, signal=what))
         self._take_in()
         return receipt
 

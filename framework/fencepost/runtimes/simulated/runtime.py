@@ -29,6 +29,7 @@ from fencepost.events import (
     Codec,
     Event,
     NodeStopped,
+    ProcessAsked,
     ProcessExited,
     ProcessSpawned,
     RunEnded,
@@ -249,8 +250,12 @@ class SimulatedRuntime:
                 return Receipt(not machine.stopped, f"{process.name} goes on")
             case _:
                 machine.expected = True
+                runs = not machine.stopped
+                if runs:
+                    self.record(ProcessAsked(asked=process.name, signal=what))
                 machine.signalled(what)
-                return Receipt(True, f"{what} was delivered to {process.name}, which was alive")
+                how = "was delivered to" if runs else "is pending, for it is stopped:"
+                return Receipt(runs, f"{what} {how} {process.name}")
 
     def lose_power(self, process: Process) -> Receipt:
         """Ends a process together with its machine: its disk loses some of what was never
@@ -438,8 +443,7 @@ class SimulatedRuntime:
         )
 
     def _spawned(self, machine: Machine) -> None:
-        process = machine.process
-        slot = process.slot
+        process, slot = machine.process, machine.process.slot
         self.record(
             ProcessSpawned(
                 started=process.name,
@@ -456,8 +460,8 @@ class SimulatedRuntime:
         self._record_exit(machine, code, 0)
         client = process.slot.role == CLIENT
         in_order = process.name in self._stopped
-        chose = code == 0 and (client or in_order)
-        if machine.expected or chose or (in_order and self._shares_id(process.slot)):
+        chose = (code == 0 and (client or in_order)) or (in_order and self._shares_id(process.slot))
+        if machine.expected or chose:
             return
         why = why or self._stopped.get(process.name, "")
         exit_message = f"{process.name} exited with code {code}, but should be running: {why}"
@@ -472,11 +476,8 @@ class SimulatedRuntime:
         return slot.duplicate or any(map(self.living, self._layout.rivals(slot)))
 
     def _record_exit(self, machine: Machine, code: int, signal: int) -> None:
-        self.record(
-            ProcessExited(
-                ended=machine.process.name, exit_code=code, signal=signal, expected=machine.expected
-            )
-        )
+        ended, expected = machine.process.name, machine.expected
+        self.record(ProcessExited(ended=ended, exit_code=code, signal=signal, expected=expected))
 
     def _disk(self, slot: str) -> SimulatedDisk:
         if slot not in self._disks:
@@ -484,10 +485,9 @@ class SimulatedRuntime:
         return self._disks[slot]
 
     def _end_in(self, slot: str) -> Machine | None:
-        machine = self._machines.get(slot)
-        if machine is not None and machine.alive:
-            return machine
-        clients = reversed(self._clients.values())
+        node, clients = self._machines.get(slot), reversed(self._clients.values())
+        if node is not None and node.alive:
+            return node
         return next((m for m in clients if m.alive and m.slot_name == slot), None)
 
     def _found(self, process: Process) -> Machine | None:
