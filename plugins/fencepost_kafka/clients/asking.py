@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from fencepost import Condition, Runtime, Violation, let_pass_until
+from fencepost import Condition, Runtime, Violation, because, let_pass_until
 from fencepost_kafka.clients.commands import AdminCommand
 from fencepost_kafka.events import AdminCompleted
 
@@ -55,5 +55,6 @@ def administer(
     if completed.outcome != "ok":
         raise Violation(
             f"{completed.api} {completed.subject} ended as {completed.outcome}: {completed.error}"
+            f"{because(completed.reason)}"
         )
     return completed

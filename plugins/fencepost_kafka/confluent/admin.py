@@ -108,7 +108,9 @@ class AdminWork:
             call()
         except KafkaException as failed:
             error: KafkaError = failed.args[0]
-            ended = Ended(api, subject, outcomes.of_admin(error), error.name())
+            ended = Ended(
+                api, subject, outcomes.of_admin(error), error.name(), reason=outcomes.reason(error)
+            )
         except TimeoutError:
             ended = Ended(api, subject, "unknown", "_TIMED_OUT")
         else:
@@ -124,6 +126,7 @@ class AdminWork:
                 outcome=ended.outcome,
                 error=ended.error,
                 details=ended.details,
+                reason=ended.reason,
             )
         )
 

@@ -36,6 +36,13 @@ ADMIN_IN_DOUBT = frozenset(
 """A broker's answers to an administrative request after which its effect is unknown."""
 
 
+def reason(error: KafkaError) -> str:
+    """What was said about an error beyond its name: a broker's own sentence, such as why a request
+    is invalid. Empty if there is only the sentence that librdkafka has for every such error."""
+    said = error.str()
+    return "" if said == KafkaError(error.code()).str() else said
+
+
 def of_produce(acks: int, error: KafkaError | None) -> CallOutcome:
     """The outcome of a message that was handed over, from its delivery report."""
     if error is None:

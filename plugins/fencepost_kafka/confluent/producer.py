@@ -144,9 +144,14 @@ class ProducerWork:
         outcome = outcomes.of_produce(self._options.acks, error)
         offset = message.offset()
         stored_at = offset if outcome == "ok" and offset is not None else -1
-        self._complete(operation, outcome, stored_at, "" if error is None else error.name())
+        if error is None:
+            self._complete(operation, outcome, stored_at, "")
+        else:
+            self._complete(operation, outcome, stored_at, error.name(), outcomes.reason(error))
 
-    def _complete(self, operation: str, outcome: CallOutcome, offset: int, error: str) -> None:
+    def _complete(
+        self, operation: str, outcome: CallOutcome, offset: int, error: str, reason: str = ""
+    ) -> None:
         # A report may come after a flush gave up: the first result counts.
         place = self._open.pop(operation, None)
         if place is not None:
@@ -160,6 +165,7 @@ class ProducerWork:
                     outcome=outcome,
                     offset=offset,
                     error=error,
+                    reason=reason,
                 )
             )
 

@@ -85,6 +85,7 @@ class Ended:
     outcome: CallOutcome
     error: str = ""
     details: tuple[str, ...] = ()
+    reason: str = ""
 
 
 def carry_out(
@@ -95,17 +96,17 @@ def carry_out(
     deadline = time.monotonic() + limit_s
     frame = frame_request(client, 1, request)
     found: list[tuple[str, ...]] = []
+    reasons: list[str] = []
 
     def read(body: bytes) -> ExchangeResult:
         _, at = entity_reader(response.__header_schema__)(body, 0)
         answer, _ = entity_reader(response)(body, at)
         found.append(details(answer))
-        error = next((e for e in _errors(answer) if e is not ErrorCode.none), None)
-        return (
-            ExchangeResult("answered")
-            if error is None
-            else ExchangeResult("refused", error.name.upper())
-        )
+        refused = next((e for e in _errors(answer) if e[0] is not ErrorCode.none), None)
+        if refused is None:
+            return ExchangeResult("answered")
+        reasons.append(refused[1])
+        return ExchangeResult("refused", refused[0].name.upper())
 
     result = ExchangeResult("timeout")
     for address in brokers:
@@ -118,17 +119,18 @@ def carry_out(
     if result.outcome == "answered":
         return Ended(api, subject, "ok", details=found[-1])
     if result.outcome == "refused" and result.error not in _IN_DOUBT:
-        return Ended(api, subject, "failed", result.error)
-    return Ended(api, subject, "unknown", result.error or "_TIMED_OUT")
+        return Ended(api, subject, "failed", result.error, reason=reasons[-1])
+    why = reasons[-1] if result.outcome == "refused" else ""
+    return Ended(api, subject, "unknown", result.error or "_TIMED_OUT", reason=why)
 
 
-def _errors(answer: Any) -> list[ErrorCode]:
-    """Every error code in an answer, outermost first."""
-    found: list[ErrorCode] = []
+def _errors(answer: Any) -> list[tuple[ErrorCode, str]]:
+    """Every error code in an answer, with the message beside it, outermost first."""
+    found: list[tuple[ErrorCode, str]] = []
     for name in answer.__dataclass_fields__:
         value = getattr(answer, name)
         if name == "error_code":
-            found.append(value)
+            found.append((value, getattr(answer, "error_message", None) or ""))
         elif isinstance(value, tuple):
             found += [e for one in value if hasattr(one, "__flexible__") for e in _errors(one)]
     return found

@@ -45,12 +45,14 @@ class ProduceCompleted(Struct, frozen=True, gc=False, kw_only=True, tag="client.
     offset: int
     error: str
     """Kafka's name of the error, or the words of the client library; empty: none. An open set."""
+    reason: str = ""
+    """What the broker, or the library, said about the error beyond its name; empty: nothing."""
 
     def sentence(self) -> str:
         if self.outcome == "ok":
             return f"{self.operation} was acknowledged at offset {self.offset} of {at(self)}"
         how = "failed" if self.outcome == "failed" else "has an unknown outcome"
-        return f"{self.operation} to {at(self)} {how}{because(self.error)}"
+        return f"{self.operation} to {at(self)} {how}{because(self.error)}{because(self.reason)}"
 
     def client_operations(self) -> Sequence[Operation]:
         return (
@@ -232,9 +234,12 @@ class AdminCompleted(Struct, frozen=True, gc=False, tag="client.admin_completed"
     error: str
     """Kafka's name of the error, or the words of the client library; empty: none. An open set."""
     details: tuple[str, ...] = ()
+    reason: str = ""
+    """What the broker, or the library, said about the error beyond its name; empty: nothing."""
 
     def sentence(self) -> str:
-        return f"{self.api} {self.subject}: {self.outcome}{because(self.error, ', ')}"
+        why = f"{because(self.error, ', ')}{because(self.reason)}"
+        return f"{self.api} {self.subject}: {self.outcome}{why}"
 
     def client_operations(self) -> Sequence[Operation]:
         return (
