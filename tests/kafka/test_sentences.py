@@ -97,7 +97,7 @@ def test_every_kind_has_a_sentence(kind: type[Struct]) -> None:
                 receipt=False,
                 evidence="no answer before",
             ),
-            "fault cut-1 was injected into broker-1: without a receipt (no answer before)",
+            "cut broker-1 began (cut-1): without a receipt (no answer before)",
         ),
     ],
 )

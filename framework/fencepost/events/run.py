@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from msgspec import Struct
 
-from fencepost.events.words import because
+from fencepost.events.words import because, fault_in_words
 
 RunPhase = Literal["start", "load", "inject", "heal", "drain", "read", "end"]
 """The phases of a run, in their order."""
@@ -72,6 +72,19 @@ WAS = ": "
 """Between a slot and a state that it was in."""
 
 
+class FaultIntended(Struct, frozen=True, gc=False, tag="fault.intended", kw_only=True):
+    """A fault is about to be injected: written before its first effect, so that a run which dies of
+    it shows it. `arguments` are a JSON object. A `fault.injected` with the same id follows, unless
+    the injection failed."""
+
+    fault_id: str
+    fault: str
+    arguments: str
+
+    def sentence(self) -> str:
+        return f"{fault_in_words(self.fault, self.arguments, ())} begins ({self.fault_id})"
+
+
 class FaultInjected(Struct, frozen=True, gc=False, tag="fault.injected", kw_only=True):
     """A fault was injected. `receipt` is true only if `evidence`, a measurement, shows its effect.
 
@@ -100,7 +113,8 @@ class FaultInjected(Struct, frozen=True, gc=False, tag="fault.injected", kw_only
 
     def sentence(self) -> str:
         proof = self.evidence if self.receipt else f"without a receipt ({self.evidence})"
-        return f"fault {self.fault_id} was injected into {', '.join(self.targets)}: {proof}"
+        what = fault_in_words(self.fault, self.arguments, self.targets)
+        return f"{what} began ({self.fault_id}): {proof}"
 
 
 class FaultTookEffect(Struct, frozen=True, gc=False, tag="fault.took_effect", kw_only=True):
@@ -111,7 +125,7 @@ class FaultTookEffect(Struct, frozen=True, gc=False, tag="fault.took_effect", kw
     evidence: str
 
     def sentence(self) -> str:
-        return f"fault {self.fault_id} took effect: {self.evidence}"
+        return f"{self.fault_id} took effect: {self.evidence}"
 
 
 class FaultHealed(Struct, frozen=True, gc=False, tag="fault.healed", kw_only=True):
@@ -123,7 +137,7 @@ class FaultHealed(Struct, frozen=True, gc=False, tag="fault.healed", kw_only=Tru
     began_at_ns: int = 0
 
     def sentence(self) -> str:
-        return f"fault {self.fault_id} healed{because(self.evidence)}"
+        return f"{self.fault_id} was healed{because(self.evidence)}"
 
 
 class Administered(Struct, frozen=True, gc=False, tag="schedule.administered", kw_only=True):

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+_BETWEEN = (("sources", "targets", " -> "), ("left", "right", " | "))
+"""The arguments of a fault that stand on two sides of something, and what is between them."""
 
 
 def numbers(values: Sequence[int]) -> str:
@@ -21,3 +27,40 @@ def span(ns: int) -> str:
 def because(text: str, joint: str = ": ") -> str:
     """A colon and the text; nothing for no text."""
     return f"{joint}{text}" if text else ""
+
+
+def fault_in_words(fault: str, arguments: str, targets: Sequence[str]) -> str:
+    """What a fault does: `isolate redis-3`, `cut broker-1 -> broker-2`, `partition a, b | c`,
+    `slow_link a -> b (latency_ms 900)`. `arguments` are its own, as a JSON object; where they are
+    not known, its targets stand for them."""
+    given = _object(arguments)
+    struck: list[str] = []
+    for one, other, between in _BETWEEN:
+        if one in given and other in given:
+            struck.append(f"{_listed(given.pop(one))}{between}{_listed(given.pop(other))}")
+    slots = {target.partition("#")[0] for target in targets}
+    named = [key for key, value in given.items() if slots.issuperset(_texts(value))]
+    struck += [_listed(given.pop(key)) for key in named]
+    how = ", ".join(f"{key} {_listed(value)}" for key, value in given.items() if value)
+    what = " ".join(struck) or ("" if given else ", ".join(targets))
+    return f"{fault}{because(what, ' ')}{because(f'({how})' if how else '', ' ')}"
+
+
+def _object(text: str) -> dict[str, Any]:
+    """A JSON object; empty if the text is none, as in a history that was damaged."""
+    try:
+        found: object = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _texts(value: object) -> Sequence[object]:
+    """The parts of an argument that may be names; None stands for what is none."""
+    if isinstance(value, list):
+        return value or [None]
+    return [None] if isinstance(value, Mapping) else [value]
+
+
+def _listed(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -13,7 +13,14 @@ from typing import Self, final
 import msgspec
 from msgspec.structs import replace
 
-from fencepost.events import Administered, Event, FaultHealed, FaultInjected, FaultTookEffect
+from fencepost.events import (
+    Administered,
+    Event,
+    FaultHealed,
+    FaultInjected,
+    FaultIntended,
+    FaultTookEffect,
+)
 from fencepost.events.run import TO, WAS
 from fencepost.model.clock import MS
 from fencepost.model.cluster import InSlot
@@ -136,14 +143,34 @@ class Faults:
     def inject(self, fault: Fault) -> Active:
         """Injects a fault; a fault that ends by itself is healed when this returns.
 
-        Raises UsageError if its target does not exist.
+        It is in the history and in schedule.json before its first effect: a run that dies of it
+        shows it, and a replay repeats it. Raises UsageError if its target does not exist; then
+        nothing was injected, and the schedule is as before.
         """
-        number = len(self._active) + 1
-        fault_id = f"{fault.name}-{number}"
+        number = len(self._injections)
+        fault_id = f"{fault.name}-{number + 1}"
         began_ns = self._runtime.now_ns()
         layout = self._runtime.layout
         before = {slot.name: self.states_of(slot) for slot in layout.nodes(spares=True)}
-        injected = fault.inject(self._runtime)
+        arguments = msgspec.json.encode(dict(fault.arguments()), order="sorted").decode()
+        self._runtime.record(
+            FaultIntended(fault_id=fault_id, fault=fault.name, arguments=arguments)
+        )
+        planned = Injection(
+            at_ms=self._ms(began_ns),
+            fault=fault.name,
+            arguments=fault.arguments(),
+            fault_id=fault_id,
+            receipt=False,
+        )
+        self._injections.append(planned)
+        self._write()
+        try:
+            injected = fault.inject(self._runtime)
+        except UsageError:
+            self._injections.pop()
+            self._write()
+            raise
         receipt = injected.receipt
         victims = [
             slot.name
@@ -159,27 +186,18 @@ class Faults:
                 receipt=receipt.true,
                 evidence=receipt.evidence,
                 began_at_ns=began_ns,
-                arguments=msgspec.json.encode(dict(fault.arguments()), order="sorted").decode(),
+                arguments=arguments,
                 directions=tuple(sorted(map(TO.join, injected.directions))),
                 states=_written(before, victims),
             )
         )
-        self._injections.append(
-            Injection(
-                at_ms=self._ms(began_ns),
-                fault=fault.name,
-                arguments=fault.arguments(),
-                fault_id=fault_id,
-                targets=injected.targets,
-                receipt=receipt.true,
-            )
-        )
+        self._injections[number] = replace(planned, targets=injected.targets, receipt=receipt.true)
         self._write()
         active = Active(
             fault_id,
             injected,
-            lambda: self._heal(number - 1, injected),
-            lambda limit_ms: self._measure(number - 1, injected, limit_ms),
+            lambda: self._heal(number, injected),
+            lambda limit_ms: self._measure(number, injected, limit_ms),
             victims,
         )
         self._active.append(active)
