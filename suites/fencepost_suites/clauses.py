@@ -22,6 +22,7 @@ def clauses() -> tuple[Clause, ...]:
             says=entry["says"],
             defect=entry["defect"],
             note=entry.get("note", ""),
+            judges=entry.get("judges", ""),
         )
         for name in ("clauses.toml", "availability.toml")
         for entry in tomllib.loads(_text(name))["clause"]

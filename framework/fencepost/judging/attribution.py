@@ -369,10 +369,14 @@ def _in_wake(finding: KnownFinding, place: _Place) -> set[str]:
 
 
 def _marked(verdict: Verdict, clause: str, attribution: _Attribution) -> Verdict:
+    if verdict.verdict is not Outcome.VIOLATED:
+        return verdict
+    violations = tuple(
+        msgspec.structs.replace(broken, known=attribution.finding(clause, broken))
+        for broken in verdict.violations
+    )
+    ids = {broken.known for broken in violations}
     # Violations that were counted but not kept may be new, so they are not treated as known.
-    if verdict.verdict is not Outcome.VIOLATED or verdict.violated > len(verdict.violations):
-        return verdict
-    ids = {attribution.finding(clause, broken) for broken in verdict.violations}
-    if "" in ids:
-        return verdict
-    return msgspec.structs.replace(verdict, known=tuple(sorted(ids)))
+    all_known = "" not in ids and verdict.violated == len(violations)
+    known = tuple(sorted(ids)) if all_known else ()
+    return msgspec.structs.replace(verdict, violations=violations, known=known)

@@ -203,13 +203,13 @@ def explain(
 
 
 def explained(verdicts: Mapping[str, Verdict], events: Iterable[Event]) -> Mapping[str, Verdict]:
-    """The verdicts with the first violations of each clause explained; reads the events only if
-    there is a violation."""
+    """The verdicts with the first violations of each clause explained, new ones before known ones;
+    reads the events only if there is a violation."""
     chosen = [
         (clause, number)
         for clause, verdict in verdicts.items()
         if verdict.verdict is Outcome.VIOLATED
-        for number in range(min(EXPLAINED, len(verdict.violations)))
+        for number in _to_explain(verdict)
     ]
     if not chosen:
         return verdicts
@@ -224,6 +224,13 @@ def explained(verdicts: Mapping[str, Verdict], events: Iterable[Event]) -> Mappi
         )
         result[clause] = msgspec.structs.replace(result[clause], violations=tuple(violations))
     return result
+
+
+def _to_explain(verdict: Verdict) -> Sequence[int]:
+    """The numbers of the violations of a clause that are explained."""
+    numbers = range(len(verdict.violations))
+    chosen = sorted(numbers, key=lambda number: bool(verdict.violations[number].known))
+    return sorted(chosen[:EXPLAINED])
 
 
 def _explain(violation: Broken, chronicle: _Chronicle) -> Explanation:

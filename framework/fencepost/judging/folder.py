@@ -220,10 +220,10 @@ def judged_run(folder: RunFolder, promises: Promises, *, keep: bool = True) -> J
             release=info.release,
         )
         if judgement.of(Outcome.VIOLATED):
-            verdicts = explained(judgement.verdicts, merge.read(folder, codec))
-            judgement = replace(judgement, verdicts=verdicts)
             known = bearing_on(promises.known_findings, info.system, info.versions)
             judgement = attributed(judgement, known, merge.read(folder, codec))
+            verdicts = explained(judgement.verdicts, merge.read(folder, codec))
+            judgement = replace(judgement, verdicts=verdicts)
         if not keep:
             return JudgedRun(judgement, reading.end, {})
         digests = columns.close(judgement.verdicts, reading.end.ended_at_ns)

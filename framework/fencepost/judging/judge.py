@@ -351,7 +351,7 @@ class Judge:
         forfeited: Forfeited | None = None
         if self._forfeited is not None:  # what waited for an event is excused, and not undecided
             event, reason = self._forfeited
-            forfeited = Forfeited(reason, tuple(self._ended))
+            forfeited = Forfeited(reason, tuple(self._ended), event.at_ns)
             message = f"not judged from then on: {reason}"
             for one in self._excused.values():
                 self._add(one, (Excused(event.ref, message),), AT_END, until.ended_at_ns)

@@ -50,10 +50,15 @@ class Violated(Struct, frozen=True, gc=False):
 
 
 class Undecided(Struct, frozen=True, gc=False):
-    """The evidence ends before the promise can be judged; `message` says why, in one sentence."""
+    """The evidence ends before the promise can be judged; `message` says why, in one sentence.
+
+    `follows` is a clause that explains it, if that is violated: what could not be read, since the
+    cluster had not recovered, is undecided because of that.
+    """
 
     message: str
     at: Cause | None = None
+    follows: str = ""
 
 
 class Excused(Struct, frozen=True, gc=False):
@@ -186,6 +191,9 @@ class Clause:
     says: str
     defect: str = ""
     note: str = field(default="", compare=False)
+    judges: str = ""
+    """The kind of an event by which the harness itself reports that the promise was not kept, such
+    as `cluster.recovered`. Where the clause is violated, that event is no failure beside it."""
     applicability: tuple[Applicability, ...] = field(default=(), compare=False)
 
     def applies_on(self, plane: str) -> Applicability | None:

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fencepost.events import Cause
 from fencepost.history.files import content, decoded, write_whole
@@ -49,7 +50,8 @@ class Broken(Struct, frozen=True):
     """One violation: the event, the kind of evidence, what happened, and the events that prove it.
 
     `explanation` holds the lines that lead from changes of epochs and fencing to the violation. It
-    is empty until the explainer has filled it in.
+    is empty until the explainer has filled it in. `known` is the id of the known finding that the
+    violation is, or follows from; empty: it is new.
     """
 
     at: Cause
@@ -57,6 +59,7 @@ class Broken(Struct, frozen=True):
     message: str
     because: tuple[Cause, ...] = ()
     explanation: tuple[str, ...] = ()
+    known: str = ""
 
 
 class Verdict(Struct, frozen=True):
@@ -68,7 +71,9 @@ class Verdict(Struct, frozen=True):
     of other verdicts what was excused. `excused` counts what faults excused.
     `violated` counts all violations; `violations` keeps the first `VIOLATIONS_KEPT`. `known` are
     the ids of known findings (`fencepost.judging.known_findings`); it is empty if any violation is
-    new.
+    new. `follows`: the verdict is unknown only because of another clause, which is violated.
+    `held`: it is unknown only since the run was cut short; until then the clause was exercised,
+    and nothing waited.
     """
 
     verdict: Outcome
@@ -80,6 +85,21 @@ class Verdict(Struct, frozen=True):
     violations: tuple[Broken, ...] = ()
     known: tuple[str, ...] = ()
     excused: int = 0
+    follows: str = ""
+    held: bool = False
+
+    @property
+    def first_new(self) -> Broken | None:
+        """The first violation that is not known, or else the first one that was kept: those that
+        were counted only may be new. None if there is no violation, or all are known."""
+        if self.known or not self.violations:
+            return None
+        return next((one for one in self.violations if not one.known), self.violations[0])
+
+    @property
+    def new(self) -> int:
+        """How many violations are not known."""
+        return self.violated - sum(1 for one in self.violations if one.known)
 
 
 @dataclass(slots=True)
@@ -95,6 +115,8 @@ class Tally:
     first_ns: int = NEVER_NS
     """When the first violation was found."""
     undecided: int = 0
+    follow: set[str] = field(default_factory=set)
+    """The clauses that explain undecided findings; empty text: nothing explains one of them."""
     messages: list[str] = field(default_factory=list)
     excused: int = 0
     excuses: list[str] = field(default_factory=list)
@@ -119,6 +141,7 @@ class Tally:
                 self.excuses.append(finding.message)
         else:
             self.undecided += 1
+            self.follow.add(finding.follows)
             if len(self.messages) < MESSAGES_KEPT:
                 self.messages.append(finding.message)
 
@@ -131,6 +154,7 @@ class Tally:
         both = sorted([*self.violations, *other.violations], key=_place)
         self.violations = both[:VIOLATIONS_KEPT]
         self.undecided += other.undecided
+        self.follow |= other.follow
         self.messages = sorted({*self.messages, *other.messages})[:MESSAGES_KEPT]
         self.excused += other.excused
         self.excuses = sorted({*self.excuses, *other.excuses})[:MESSAGES_KEPT]
@@ -144,11 +168,13 @@ def _place(kept: tuple[int, Broken]) -> tuple[int, str, int, str]:
 
 
 class Forfeited(Struct, frozen=True):
-    """From an event on, a run was promised nothing any more: the reason, and the nodes that ended
-    themselves after it and said why, in the order of their ends."""
+    """From an event on, a run was promised nothing any more: the reason, the nodes that ended
+    themselves after it and said why, in the order of their ends, and when that was (0: not
+    known)."""
 
     reason: str
     ended: tuple[str, ...] = ()
+    at_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +218,23 @@ def verdict_of(clause: Clause, tally: Tally, end: RunEnd, missed: Sequence[str])
         violated=tally.violated if violations else 0,
         violations=violations,
         excused=tally.excused,
+        held=outcome is Outcome.UNKNOWN and _held(tally, end),
     )
+
+
+def _held(tally: Tally, end: RunEnd) -> bool:
+    """Whether only the end of the run is lacking."""
+    whole = not (end.complete or end.damage or tally.lacks or tally.crashed)
+    return whole and bool(tally.exercised) and not (tally.violated or tally.undecided)
+
+
+def _follows(tally: Tally, verdicts: Mapping[str, Verdict]) -> str:
+    """The violated clause that explains all that is undecided of another one; empty if none
+    does."""
+    explaining = {*tally.follow}
+    clause = explaining.pop() if len(explaining) == 1 else ""
+    known = verdicts.get(clause)
+    return clause if known is not None and known.verdict is Outcome.VIOLATED else ""
 
 
 def _excuses(tally: Tally) -> str:
@@ -245,6 +287,11 @@ def conclude(
         else:
             why = clause.unbound(plane) if clause.applies_on(plane) else ""
             verdicts[clause_id] = Verdict(Outcome.NOT_APPLICABLE, 0, None, clause.says, why)
+    for clause_id, verdict in verdicts.items():
+        tally = tallies.get(clause_id)
+        if tally is not None and tally.undecided and verdict.verdict is Outcome.UNKNOWN:
+            follows = _follows(tally, verdicts) if end.complete and not tally.crashed else ""
+            verdicts[clause_id] = replace(verdict, follows=follows)
     return Judgement(verdicts, forfeited)
 
 

@@ -23,7 +23,7 @@ from typing import Self, final
 
 from msgspec import Struct
 
-from fencepost.events import ClusterRecovered, Event, PhaseStarted
+from fencepost.events import ClusterRecovered, Event, PhaseStarted, kind_name
 from fencepost.events.run import RunPhase
 from fencepost.history.run_end import NEVER_NS, RunEnd
 from fencepost.history.run_folder import RunFolder
@@ -189,6 +189,8 @@ class RunResult:
     """How many faults were injected."""
     silent: tuple[str, ...] = ()
     """The client processes that did not end when they were asked to, and had to be ended."""
+    recovery_judged_by: frozenset[str] = frozenset()
+    """The clauses that judge whether the cluster recovered (`Clause.judges`)."""
 
     def check(self, marked: Sequence[str] = ()) -> None:
         """Returns if no clause was violated and every marked one holds.
@@ -222,11 +224,13 @@ class RunResult:
         return "" if trouble is None or self._is_excused(trouble) else str(trouble)
 
     def _stuck(self) -> ClusterRecovered | None:
-        """The recovery that failed, if one was promised still."""
+        """The recovery that failed, if one was promised still, and no violated clause says so: that
+        one may be known, and then fails nothing."""
         recovered = self.recovered
         if recovered is None or recovered.recovered or self.judgement.forfeited is not None:
             return None
-        return recovered
+        judged = self.recovery_judged_by.intersection(self.judgement.of(Outcome.VIOLATED))
+        return None if judged else recovered
 
     def _is_excused(self, trouble: FencepostError | Violation) -> bool:
         """Whether it is the end of a node that was promised nothing any more."""
@@ -256,18 +260,33 @@ class RunResult:
                 raise Violation(f"the test is marked {clause}, which nothing in it exercised")
 
 
+RECOVERED = kind_name(ClusterRecovered)
+
+
 def explain_violations(verdicts: Mapping[str, Verdict]) -> str:
-    """The violated clauses: each with its sentence, and its first violation explained."""
+    """The violated clauses: each with its sentence, and its first violation explained, which is one
+    that is not known, if there is any. Clauses with such a violation come first."""
     lines: list[str] = []
-    for clause, verdict in verdicts.items():
-        if verdict.verdict is Outcome.VIOLATED:
-            first = verdict.violations[0]
-            times = f" ({verdict.violated} times)" if verdict.violated > 1 else ""
-            known = f", as known: {', '.join(verdict.known)}" if verdict.known else ""
-            lines.append(f"{clause} is violated{times}{known}: {verdict.sentence}")
+    violated = [(c, v) for c, v in verdicts.items() if v.verdict is Outcome.VIOLATED]
+    for new in (True, False):
+        for clause, verdict in violated:
+            if (verdict.first_new is not None) is not new:
+                continue
+            first = verdict.first_new or verdict.violations[0]
+            lines.append(f"{clause} is violated{_how_often(verdict)}: {verdict.sentence}")
             lines.append(f"  {first.message} ({first.at}, evidence: {first.evidence})")
             lines += (f"  {line}" for line in first.explanation)
     return printable("\n".join(lines))
+
+
+def _how_often(verdict: Verdict) -> str:
+    """How many violations of a clause there were, and which known findings are among them."""
+    findings = sorted({one.known for one in verdict.violations if one.known})
+    known = f", as known: {', '.join(findings)}" if findings else ""
+    if findings and verdict.first_new is not None:
+        return f" ({verdict.new} of {verdict.violated} are new{known})"
+    times = f" ({verdict.violated} times)" if verdict.violated > 1 else ""
+    return f"{times}{known}"
 
 
 def new_folder(out: Path, label: str) -> RunFolder:
@@ -420,6 +439,9 @@ class Run:
             trouble=trouble,
             injected=len(injected),
             silent=tuple(self.workers.silent),
+            recovery_judged_by=frozenset(
+                one.id for one in self.plugins.clauses.values() if one.judges == RECOVERED
+            ),
         )
 
     def _start_nodes(self) -> None:

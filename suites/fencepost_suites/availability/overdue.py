@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from fencepost import Finding, RunEnd, Undecided, Violated
 from fencepost_kafka.active_faults import slot_of
-from fencepost_suites.common.keys import NOTHING
 from fencepost_suites.common.words import span
 
 HARNESS = "harness"
@@ -34,14 +33,12 @@ class Overdue(Struct, frozen=True):
 def judged(suspects: Sequence[Overdue], end: RunEnd) -> Sequence[Finding]:
     """The suspects as findings. One is undecided if a process that it needs, the harness, or each
     client that waited stalled for more than a tenth of the bound. A history that lacks events shows
-    no omission: then nothing is found, and the clause is unknown."""
-    if not end.complete:
-        return NOTHING
+    no omission."""
     found: list[Finding] = []
     for one in suspects:
-        stalled = _stalled(one, end)
-        if stalled:
-            found.append(Undecided(f"{one.violated.message}; but {stalled}", one.violated.at))
+        why = _stalled(one, end) if end.complete else "the history is not complete"
+        if why:
+            found.append(Undecided(f"{one.violated.message}; but {why}", one.violated.at))
         else:
             found.append(one.violated)
     return found

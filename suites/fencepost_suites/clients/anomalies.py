@@ -30,9 +30,11 @@ from fencepost_kafka import (
     ProduceCompleted,
     ReadCompleted,
 )
-from fencepost_suites.common.keys import NOTHING, by_partition
+from fencepost_suites.common.keys import NOTHING, by_partition, place_of
 
 CLIENT = Evidence.CLIENT
+RECOVERED = "AVAIL-recovered"
+"""What cannot be read is undecided because the cluster has not recovered, if that is so."""
 
 
 _Write = tuple[str, Event]
@@ -54,6 +56,8 @@ class Unread:
     confirmed: bool = False
     """Whether the current reading has returned an acknowledged write."""
     error: str = ""
+    of: str = ""
+    """The partition, by its name."""
 
 
 @final
@@ -68,7 +72,7 @@ class LostWrite(Struct, frozen=True):
     keys = staticmethod(by_partition)
 
     def start(self, key: Key) -> Unread:
-        return Unread()
+        return Unread(of=place_of(key))
 
     @property
     def handlers(self) -> Handlers:
@@ -146,8 +150,8 @@ class LostWrite(Struct, frozen=True):
     def end(self, state: Unread, end: RunEnd) -> Sequence[Finding]:
         unread = len(state.waiting) + len(state.unplaced)
         if unread and state.error:
-            message = f"{unread} acknowledged writes could not be read back: {state.error}"
-            return (Undecided(message),)
+            message = f"{unread} acknowledged writes of {state.of} could not be read back"
+            return (Undecided(f"{message}: {state.error}", follows=RECOVERED),)
         return NOTHING
 
 
@@ -180,6 +184,7 @@ class _Unseen:
     """The waiting offsets that were acknowledged before that reading."""
     seen: bool = False
     """Whether a consumer has seen an acknowledged write."""
+    of: str = ""
 
 
 @final
@@ -192,7 +197,7 @@ class Unseen(Struct, frozen=True):
     keys = staticmethod(by_partition)
 
     def start(self, key: Key) -> _Unseen:
-        return _Unseen()
+        return _Unseen(of=place_of(key))
 
     @property
     def handlers(self) -> Handlers:
@@ -238,14 +243,14 @@ class Unseen(Struct, frozen=True):
         for offset, (operation, at) in state.waiting.items():
             if offset in state.before:
                 message = (
-                    f"{operation}, acknowledged at offset {offset}, was never seen: the partition "
-                    f"was read up to {state.read_end}"
+                    f"{operation}, acknowledged at offset {offset} of {state.of}, was never seen: "
+                    f"the partition was read up to {state.read_end}"
                 )
                 found.append(Violated(at.ref, CLIENT, message))
         late = len(state.waiting) - len(found)
         if late:
-            message = f"nothing was read after {late} writes had been acknowledged"
-            found.append(Undecided(message))
+            message = f"nothing of {state.of} was read after {late} writes had been acknowledged"
+            found.append(Undecided(message, follows=RECOVERED))
         return found
 
 
@@ -259,6 +264,7 @@ class _Contents:
     clashed: set[int] = field(default_factory=set)
     """The offsets at which two different messages were seen."""
     error: str = ""
+    of: str = ""
 
 
 @final
@@ -273,7 +279,7 @@ class InconsistentOffsets(Struct, frozen=True):
     keys = staticmethod(by_partition)
 
     def start(self, key: Key) -> _Contents:
-        return _Contents()
+        return _Contents(of=place_of(key))
 
     @property
     def handlers(self) -> Handlers:
@@ -333,8 +339,8 @@ class InconsistentOffsets(Struct, frozen=True):
 
     def end(self, state: _Contents, end: RunEnd) -> Sequence[Finding]:
         if state.got and state.error:
-            message = f"{len(state.got)} messages were not read again: {state.error}"
-            return (Undecided(message),)
+            message = f"{len(state.got)} messages of {state.of} were not read again"
+            return (Undecided(f"{message}: {state.error}", follows=RECOVERED),)
         return NOTHING
 
 

@@ -28,7 +28,8 @@ from fencepost_kafka import (
     Polled,
     ReadCompleted,
 )
-from fencepost_suites.common.keys import NOTHING, by_partition
+from fencepost_suites.clients.anomalies import RECOVERED
+from fencepost_suites.common.keys import NOTHING, by_partition, place_of
 
 CLIENT = Evidence.CLIENT
 
@@ -151,6 +152,8 @@ class _Skips:
     refused: dict[str, int] = field(default_factory=dict)
     """consumer -> the offset at which it was when a broker refused it as out of range."""
     gaps: list[tuple[int, int, str, Cause]] = field(default_factory=list)
+    of: str = ""
+    """The partition, by its name."""
 
 
 @final
@@ -164,7 +167,7 @@ class PollSkip(Struct, frozen=True):
     keys = staticmethod(by_partition)
 
     def start(self, key: Key) -> _Skips:
-        return _Skips()
+        return _Skips(of=place_of(key))
 
     @property
     def handlers(self) -> Handlers:
@@ -217,8 +220,8 @@ class PollSkip(Struct, frozen=True):
         if not state.gaps:
             return NOTHING
         start, stop, process, ref = state.gaps[0]
-        message = f"{process} jumped from {start} to {stop}, and nothing was read afterwards"
-        return (Undecided(message, ref),)
+        message = f"{process} jumped from {start} to {stop} of {state.of}"
+        return (Undecided(f"{message}, and nothing was read afterwards", ref, RECOVERED),)
 
 
 def _met(state: _Skips, body: Polled) -> list[Finding]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from fencepost import Event, FaultInjected, Finding, ProcessExited
+from fencepost import Event, FaultInjected, Finding, Key, ProcessExited
 from fencepost_kafka import HeartbeatAnswered, LogAppended, ProbeCompleted
 from fencepost_kafka.active_faults import slot_of
 
@@ -32,6 +32,11 @@ def by_partition(event: Event) -> Keys:
     need."""
     body: Any = event.body
     return ((body.topic, body.partition),)
+
+
+def place_of(key: Key) -> str:
+    """The name of the partition that `by_partition` has made a key of: `orders-0`."""
+    return f"{key[0]}-{key[1]}"
 
 
 def by_topic(event: Event) -> Keys:

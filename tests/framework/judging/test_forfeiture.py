@@ -138,7 +138,7 @@ def exited(process: str = "broker-1#1", *, expected: bool = False) -> ProcessExi
 def test_a_run_that_is_cut_short_after_all_was_lost_is_decided() -> None:
     found = judgement(Said("kept"), Said("lost"), NodeStopped(reason="x"), exited())
     assert [one.verdict for one in found.verdicts.values()] == [Outcome.HOLDS] * 2
-    assert found.forfeited == Forfeited("its disks were lost", ("broker-1#1",))
+    assert found.forfeited == Forfeited("its disks were lost", ("broker-1#1",), 1_001_000_000)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,9 @@ def test_a_damaged_history_decides_nothing_though_all_was_lost(end: RunEnd) -> N
 def test_only_a_node_that_says_why_it_ends_once_all_was_lost_is_excused(
     bodies: tuple[Struct, ...],
 ) -> None:
-    assert judgement(*bodies).forfeited == Forfeited("its disks were lost")
+    forfeited = judgement(*bodies).forfeited
+    assert forfeited is not None
+    assert (forfeited.reason, forfeited.ended) == ("its disks were lost", ())
 
 
 def test_a_run_of_which_nothing_was_lost_is_not_forfeited() -> None:

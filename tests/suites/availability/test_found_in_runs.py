@@ -30,8 +30,8 @@ def _standby(cluster: KafkaCluster) -> str:
 def outcomes(
     folder: Path, system: str, *defects: str, bounced: bool = False
 ) -> Mapping[str, Outcome]:
-    """The verdicts on availability, after a broker was dead for long under load. A standby may be
-    bounced all that time."""
+    """The verdicts on availability, after a broker was dead for long under load, and another one was
+    asked to end. A standby may be bounced all that time."""
     plugins = load()
     spec = RunSpec(
         plugins.system(system), kafka_shape(defects=defects), runtime="simulated", seed=3
@@ -50,6 +50,7 @@ def outcomes(
                 let_pass_until(run.runtime, from_ns + (at_ms - 1_000) * 1_000_000)
             let_pass_until(run.runtime, from_ns + at_ms * 1_000_000)
         let_pass_until(run.runtime, from_ns + DEAD_MS * 1_000_000)
+        run.faults.terminate(cluster.leader("orders", 0)).heal()
         verdicts = run.finish().judgement.verdicts
     return {c: v.verdict for c, v in verdicts.items() if c.startswith("AVAIL")}
 

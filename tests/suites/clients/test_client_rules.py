@@ -35,7 +35,7 @@ def test_an_acknowledged_write_beyond_the_last_reading_is_unseen() -> None:
     acked(h, 5)
     poll(h, READER, 0)
     read(h, 1)
-    assert "offset 5, was never seen" in verdict(h, "unseen").violations[0].message
+    assert "offset 5 of orders-0, was never seen" in verdict(h, "unseen").violations[0].message
 
 
 def test_a_write_seen_by_any_consumer_is_not_unseen() -> None:
@@ -53,7 +53,7 @@ def test_a_write_acknowledged_after_the_last_reading_leaves_unseen_undecided() -
     acked(h, 1)
     found = verdict(h, "unseen")
     assert found.verdict is Outcome.UNKNOWN
-    assert "nothing was read after" in found.reason
+    assert "nothing of orders-0 was read after" in found.reason
 
 
 # -------------------------------------------------------------------------- inconsistent-offsets
@@ -186,7 +186,7 @@ def test_a_reading_that_did_not_complete_leaves_open_whether_offsets_are_consist
     read(h, 2, "unknown")
     found = verdict(h, "inconsistent-offsets")
     assert found.verdict is Outcome.UNKNOWN
-    assert "1 messages were not read again" in found.reason
+    assert "1 messages of orders-0 were not read again" in found.reason
 
 
 def test_consumed_messages_of_a_deleted_topic_may_be_gone() -> None:
