@@ -9,17 +9,27 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import final
 
 from msgspec import Struct, to_builtins
 
+from fencepost.campaigns import endings
 from fencepost.campaigns.jobs import done
+from fencepost.events.words import because
 from fencepost.judging.verdicts import Outcome, Verdict
+from fencepost.model.clock import MS
+from fencepost.model.errors import (
+    EXIT_CLEAN,
+    EXIT_ENVIRONMENT,
+    EXIT_INCONCLUSIVE,
+    EXIT_VIOLATED,
+)
 from fencepost.plugins.manager import Plugins
-from fencepost.runs.coverage import Counts, Met, counted, counts, states_named
+from fencepost.runs.coverage import Counts, Met, counted, counts, in_words, states_named
 from fencepost.runs.random_schedule import Conducted, Preference, run_one
 from fencepost.runs.run import RunSpec, new_folder
 
@@ -47,48 +57,78 @@ class Soak:
     weights: Mapping[str, float] = field(default_factory=dict)
 
 
+class Status(StrEnum):
+    """What a run of a soak comes to: the first of these that is so."""
+
+    NOT_STARTED = "NOT STARTED"
+    NEW = "NEW"
+    CUT_SHORT = "CUT SHORT"
+    UNDECIDED = "UNDECIDED"
+    KNOWN = "known only"
+    IN_PART = "in part"
+    CLEAN = "clean"
+
+
 class SoakRun(Struct, frozen=True, kw_only=True):
-    """The result of one run. `run` is its folder, which is always kept if anything was found."""
+    """The result of one run. `run` is its folder, which is always kept unless the run is clean."""
 
     seed: int
     run: str
-    violated: Mapping[str, str]
-    """Clause -> the first violation, unless it is known."""
-    known: Mapping[str, Sequence[str]]
-    """Known finding -> the clauses that it violated."""
-    unknown: Mapping[str, str]
-    """Clause -> why it is undecided."""
-    faults: int
-    without_receipt: int
-    trouble: str
+    verdicts: Mapping[str, Outcome] = {}
+    """Of each clause that applies to the system."""
+    violated: Mapping[str, str] = {}
+    """Clause -> the first violation that is not known."""
+    new: Mapping[str, tuple[int, int]] = {}
+    """Such a clause -> how many of its violations are not known, and how many there are."""
+    known: Mapping[str, Mapping[str, int]] = {}
+    """Known finding -> clause -> how many of its violations are that finding."""
+    unknown: Mapping[str, str] = {}
+    """Clause -> why it is undecided, unless another clause that is violated explains it."""
+    follows: Mapping[str, tuple[str, str]] = {}
+    """Clause that is undecided because of another one -> that one, and why."""
+    held: Sequence[str] = ()
+    """The clauses that were exercised and held: to the end, or until the run was cut short."""
+    faults: int = 0
+    operations: int = 0
+    """How often an administrator asked for something."""
+    without_receipt: int = 0
+    trouble: str = ""
+    """The failure that is not a violation, in one sentence."""
     lost: Sequence[str] = ()
     """Clients that failed, a sentence each; the events of the others were judged."""
     stalled: str = ""
     """Which processes did not run for a while, in words; empty if none is worth a word."""
     started: bool = True
     """Whether the cluster got ready at all; if not, `trouble` says why."""
+    whole: bool = True
+    """Whether the run reached its planned end."""
+    complete: bool = True
+    """Whether its history is whole, so that what is undecided has a reason of its own."""
     met: Counts = {}
     """Which operations met their victims in which states: operation -> state -> how often."""
     forfeited: str = ""
     """Why the run was not judged to its end; empty if it was."""
+    drawn_ms: int = 0
+    """For how long operations were drawn."""
+    ran_ms: int = 0
+    """How long the run lasted, from its first event to its last."""
+    judged_ms: int = 0
+    """For how long of that it was judged."""
 
     @property
-    def clean(self) -> bool:
-        """Whether every exercised clause holds and the run reached its end."""
-        return not self.violated and not self.unknown and not self.trouble
-
-    def why_not_clean(self) -> Sequence[str]:
-        """What keeps the run from being clean, a sentence each, and its folder; empty if the run
-        is clean. The clauses that are undecided for one reason share a sentence."""
-        if self.clean:
-            return ()
-        reasons: dict[str, list[str]] = {}
-        for clause, reason in self.unknown.items():
-            reasons.setdefault(reason, []).append(clause)
-        found = [f"{clause} violated: {message}" for clause, message in self.violated.items()]
-        found += [f"{_few(clauses)} undecided: {why}" for why, clauses in reasons.items()]
-        found += [self.trouble] if self.trouble else []
-        return [f"seed {self.seed}: {one}" for one in (*found, f"its run is {self.run}")]
+    def status(self) -> Status:
+        """What the run comes to."""
+        if not self.started:
+            return Status.NOT_STARTED
+        if self.violated:
+            return Status.NEW
+        if not self.whole:
+            return Status.CUT_SHORT
+        if self.unknown or self.trouble:
+            return Status.UNDECIDED
+        if self.known:
+            return Status.KNOWN
+        return Status.IN_PART if self.forfeited else Status.CLEAN
 
 
 @final
@@ -103,7 +143,7 @@ class Soaked:
     runs: list[SoakRun] = field(default_factory=list)
 
     def violated(self) -> Sequence[str]:
-        """The clauses that any run violated."""
+        """The clauses that any run violated anew."""
         return sorted({clause for run in self.runs for clause in run.violated})
 
     def known(self) -> Mapping[str, int]:
@@ -111,16 +151,33 @@ class Soaked:
         return Counter(one for run in self.runs for one in run.known)
 
     def undecided(self) -> Sequence[str]:
-        """The clauses that were unknown in any run, the runs that had trouble, and `NO_FAULT` if
-        that is so."""
-        clauses = {clause for run in self.runs for clause in run.unknown}
-        troubled = [f"seed {run.seed}" for run in self.runs if run.trouble]
-        unbroken = self.with_faults and not any(run.faults for run in self.runs)
-        return [*sorted(clauses), *troubled, *([NO_FAULT] if unbroken else [])]
+        """The clauses that were unknown in any run of which the history is complete. Those of a
+        run that was cut short are undecided because of that."""
+        return sorted({clause for run in self.runs if run.complete for clause in run.unknown})
+
+    def of(self, status: Status) -> Sequence[SoakRun]:
+        """The runs of that status."""
+        return [run for run in self.runs if run.status is status]
+
+    def unbroken(self) -> bool:
+        """Whether faults were wanted, and no run had one."""
+        return self.with_faults and not any(run.faults for run in self.runs)
 
     def never_started(self) -> str:
         """Why no cluster ever got ready; empty if one did."""
         return "" if any(run.started for run in self.runs) else self.runs[0].trouble
+
+    def exit_code(self) -> int:
+        """1 for a new violation; 4 if no cluster ever got ready; 3 if anything is undecided, a run
+        was cut short, or no fault was injected though faults were wanted; else 0."""
+        if self.violated():
+            return EXIT_VIOLATED
+        if self.runs and self.never_started():
+            return EXIT_ENVIRONMENT
+        unsure = (Status.NOT_STARTED, Status.CUT_SHORT, Status.UNDECIDED)
+        if self.unbroken() or any(run.status in unsure for run in self.runs):
+            return EXIT_INCONCLUSIVE
+        return EXIT_CLEAN
 
     def met(self) -> Counts:
         """Which operations met their victims in which states, in all runs."""
@@ -132,11 +189,13 @@ class Soaked:
     def as_json(self) -> Mapping[str, object]:
         """The object that `fencepost soak --json` prints."""
         return {
-            "runs": [to_builtins(run) for run in self.runs],
-            "clean": sum(run.clean for run in self.runs),
+            "runs": [{**to_builtins(run), "status": run.status} for run in self.runs],
+            "clean": len(self.of(Status.CLEAN)),
             "violated": self.violated(),
             "known": self.known(),
             "unknown": self.undecided(),
+            "cut_short": [run.seed for run in self.of(Status.CUT_SHORT)],
+            "exit_code": self.exit_code(),
             "coverage": {"states": self.states, "met": self.met()},
         }
 
@@ -165,7 +224,7 @@ def soak(
             spec, plugins, folder, wanted.span_ms, wanted.offered, preference=preference
         )
         one = _result_of(conducted, spec.seed)
-        if one.clean and not one.known and not one.lost and not wanted.keep:
+        if one.status is Status.CLEAN and not one.lost and not wanted.keep:
             shutil.rmtree(folder.path)
         return one
 
@@ -180,60 +239,171 @@ def soak(
 
 
 def _result_of(conducted: Conducted, seed: int) -> SoakRun:
-    result = conducted.result
+    result, path = conducted.result, str(conducted.folder.path)
     if result is None:
-        path, trouble = str(conducted.folder.path), conducted.trouble
         return SoakRun(
             seed=seed,
             run=path,
-            violated={},
-            known={},
-            unknown={},
-            faults=0,
-            without_receipt=0,
-            trouble=trouble,
+            trouble=conducted.trouble,
             started=False,
+            whole=False,
+            complete=False,
             met=conducted.met,
         )
-    verdicts = result.judgement.verdicts
+    verdicts, end = result.judgement.verdicts, result.end
+    unknown = {c: verdicts[c] for c in result.judgement.of(Outcome.UNKNOWN)}
+    anew = {c: one for c, one in verdicts.items() if one.first_new is not None}
+    forfeited = result.judgement.forfeited
+    until_ns = end.ended_at_ns if forfeited is None else forfeited.at_ns
     return SoakRun(
         seed=seed,
-        run=str(conducted.folder.path),
-        violated={c: verdicts[c].violations[0].message for c in result.judgement.broken},
+        run=path,
+        verdicts={
+            c: one.verdict
+            for c, one in verdicts.items()
+            if one.verdict is not Outcome.NOT_APPLICABLE
+        },
+        violated={c: one.first_new.message for c, one in anew.items() if one.first_new},
+        new={c: (one.new, one.violated) for c, one in anew.items()},
         known=_known(verdicts),
-        unknown={c: verdicts[c].reason for c in result.judgement.of(Outcome.UNKNOWN)},
+        unknown={c: one.reason for c, one in unknown.items() if not one.follows},
+        follows={c: (one.follows, one.reason) for c, one in unknown.items() if one.follows},
+        held=tuple(c for c, v in verdicts.items() if v.held or v.verdict is Outcome.HOLDS),
         faults=result.injected,
+        operations=conducted.operations,
         without_receipt=len(result.missed),
         trouble=conducted.trouble,
         lost=conducted.lost,
-        stalled=result.end.stalled_in_words,
+        stalled=end.stalled_in_words,
+        whole=conducted.whole,
+        complete=end.complete or forfeited is not None,
         met=conducted.met,
         forfeited=result.judgement.not_to_the_end,
+        drawn_ms=conducted.drawn_ms,
+        ran_ms=(end.ended_at_ns - end.began_at_ns) // MS,
+        judged_ms=(until_ns - end.began_at_ns) // MS,
     )
 
 
-def _few(clauses: Sequence[str]) -> str:
-    """The first three, and how many more."""
-    more = f" and {len(clauses) - 3} more" if len(clauses) > 3 else ""
-    return f"{', '.join(clauses[:3])}{more}"
-
-
-def _known(verdicts: Mapping[str, Verdict]) -> Mapping[str, Sequence[str]]:
-    clauses_of: dict[str, list[str]] = {}
+def _known(verdicts: Mapping[str, Verdict]) -> Mapping[str, Mapping[str, int]]:
+    found: dict[str, Counter[str]] = {}
     for clause, verdict in verdicts.items():
-        for one in verdict.known:
-            clauses_of.setdefault(one, []).append(clause)
-    return clauses_of
+        for broken in verdict.violations:
+            if broken.known:
+                found.setdefault(broken.known, Counter())[clause] += 1
+    return found
+
+
+# --------------------------------------------------------------------------------------- in words
+
+_STATUS_WIDTH = max(map(len, Status)) + 2
+
+
+def run_in_words(run: SoakRun) -> Sequence[str]:
+    """One run: its verdict, what is new, what is known, and what could not be decided."""
+    said = [
+        *_new(run),
+        *_cut_short(run),
+        *_known_in_words(run),
+        *_undecided(run),
+        *run.lost,
+    ]
+    if run.forfeited:
+        whole, judged = run.ran_ms / 1000, run.judged_ms / 1000
+        said.append(f"judged for {judged:.1f} s of {whole:.1f} s: {run.forfeited}")
+    if run.stalled:
+        said.append(run.stalled)
+    first = f"  {run.seed}  {run.status:{_STATUS_WIDTH}}"
+    return [(first if at == 0 else " " * len(first)) + line for at, line in enumerate(said or [""])]
+
+
+def _new(run: SoakRun) -> Iterator[str]:
+    for clause, message in run.violated.items():
+        new, every = run.new[clause]
+        share = f"{new} of " if new < every else ""
+        yield f"{clause}: {share}{endings.counted(every, 'violation')}, first: {message}"
+
+
+def _cut_short(run: SoakRun) -> Iterator[str]:
+    if not run.started:
+        yield run.trouble
+    elif not run.whole:
+        yield f"at {run.ran_ms / 1000:.1f} s: {run.trouble}"
+        yield f"{endings.counted(len(run.held), 'clause')} held until then"
+
+
+def _known_in_words(run: SoakRun) -> Iterator[str]:
+    for finding, clauses in run.known.items():
+        times = ", ".join(f"{clause} {number}" for clause, number in clauses.items())
+        yield f"known: {finding} ({times})"
+
+
+def _undecided(run: SoakRun) -> Iterator[str]:
+    if run.whole and run.trouble:
+        yield run.trouble
+    because: dict[tuple[str, str], list[str]] = {}
+    for clause, (cause, why) in run.follows.items():
+        because.setdefault((cause, why), []).append(clause)
+    for (cause, why), clauses in because.items():
+        yield f"because of {cause}, undecided: {endings.few(clauses)}: {why}"
+    reasons: dict[str, list[str]] = {}
+    for clause, why in run.unknown.items() if run.complete else ():
+        reasons.setdefault(why, []).append(clause)
+    for why, clauses in reasons.items():
+        yield f"undecided: {endings.few(clauses)}: {why}"
+
+
+def ending(soaked: Soaked, wanted: Soak, took_s: float, *, coverage: bool) -> Sequence[str]:
+    """What `fencepost soak` prints at its end: one verdict a seed, what held, the coverage, the
+    commands to go on with, and the reason for the exit code."""
+    runs = soaked.runs
+    clean = [run.seed for run in runs if run.status is Status.CLEAN and not _speaks(run)]
+    lines = [_heading(soaked, wanted, took_s)]
+    lines += [line for run in runs if run.seed not in clean for line in run_in_words(run)]
+    if clean:
+        lines.append(f"  {endings.in_ranges(clean)}  clean ({len(clean)} of {len(runs)} runs)")
+    whole = [run.verdicts for run in runs if run.started and run.whole]
+    lines += filter(None, [endings.what_held(whole, " in the whole runs")])
+    said = in_words(soaked.met(), soaked.states)
+    lines += said if coverage else [f"{one} (--coverage lists them)" for one in said[:1]]
+    worst = min(runs, key=lambda run: list(Status).index(run.status))
+    if worst.status not in (Status.CLEAN, Status.NOT_STARTED):
+        lines.append(endings.go_on(worst.run))
+    cut = len(soaked.of(Status.CUT_SHORT)) + len(soaked.of(Status.NOT_STARTED))
+    violated, undecided = len(soaked.violated()), len(soaked.undecided())
+    lines.append(
+        endings.exit_reason(
+            soaked.exit_code(),
+            f"{endings.counted(violated, 'clause')} violated anew" if violated else "",
+            f"{undecided} undecided" if undecided else "",
+            f"{endings.counted(cut, 'run')} cut short" if cut else "",
+            NO_FAULT if soaked.unbroken() else "",
+        )
+    )
+    return lines
+
+
+def _speaks(run: SoakRun) -> bool:
+    """Whether there is something to say of a run that is clean."""
+    return bool(run.lost or run.stalled)
+
+
+def _heading(soaked: Soaked, wanted: Soak, took_s: float) -> str:
+    runs = soaked.runs
+    seeds = endings.in_ranges([run.seed for run in runs])
+    drawn = sum(run.drawn_ms for run in runs) / 60_000
+    planned = len(runs) * wanted.span_ms / 60_000
+    name = f"{endings.counted(len(runs), 'run')} of {wanted.spec.system.name}"
+    faults = endings.counted(sum(run.faults for run in runs), "fault")
+    operations = endings.counted(sum(run.operations for run in runs), "operation")
+    return (
+        f"{name} ({'seed' if len(runs) == 1 else 'seeds'} {seeds}): {faults} and {operations} in "
+        f"{drawn:.1f} of {planned:.1f} minutes; {took_s / 60:.1f} minutes in all"
+    )
 
 
 def _sentence(run: SoakRun) -> str:
-    found = [f"{clause} violated" for clause in run.violated]
-    found += [f"{one}, which is known" for one in run.known]
-    found += [f"{clause} unknown" for clause in run.unknown]
-    found += run.lost
-    found += [run.trouble] if run.trouble else []
-    found = found or ["clean"]
-    found += [f"not judged to its end: {run.forfeited}"] if run.forfeited else []
-    found += [run.stalled] if run.stalled else []
-    what = f"seed {run.seed}, {run.faults} faults"
-    return f"{what}: {'; '.join(found)}"
+    """One run in one line, while others go on."""
+    what = f"seed {run.seed}, {endings.counted(run.faults, 'fault')}: {run.status}"
+    first = next((line for line in (*run.violated, *_cut_short(run), *run.known)), "")
+    return f"{what}{because(first)}"

@@ -22,23 +22,14 @@ from fencepost.commands.options import (
     Workload,
 )
 from fencepost.commands.terminal import (
-    errors,
     load_plugins,
     print_failure,
     print_json,
     print_line,
     progress,
-    show,
 )
-from fencepost.model.errors import (
-    EXIT_CLEAN,
-    EXIT_ENVIRONMENT,
-    EXIT_INCONCLUSIVE,
-    EXIT_VIOLATED,
-    UsageError,
-    no_such,
-)
-from fencepost.runs.coverage import in_words
+from fencepost.model.clock import SECOND, now_ns
+from fencepost.model.errors import UsageError, no_such
 from fencepost.runs.run import RunSpec, check_runtime
 
 MOST_WEIGHT = 1_000
@@ -65,6 +56,9 @@ def soak(
     seed: Seed = 1,
     jobs: Jobs = None,
     keep: Keep = False,
+    coverage: Annotated[
+        bool, typer.Option("--coverage", help="List which operations met which states.")
+    ] = False,
     out: Out = DEFAULT_OUT,
     json: Json = False,
 ) -> None:
@@ -83,17 +77,19 @@ def soak(
         keep=keep,
         weights=_weights(weight or (), [*loaded.faults, *loaded.workload(spec.clients).operations]),
     )
-    soaked = soaks.Soaked(with_faults=faults)
+    soaked, began_ns = soaks.Soaked(with_faults=faults), now_ns()
     try:
-        soaks.soak(wanted, loaded, out / "soak", progress(), soaked)
+        soaks.soak(wanted, loaded, out / "soak", progress(everywhere=True), soaked)
     finally:  # an error or an interrupt, too: what was found cost hours
-        if soaked.runs:
-            _show(soaked, json)
-    violated, undecided = soaked.violated(), soaked.undecided()
+        if soaked.runs and json:
+            print_json(soaked.as_json())
+        elif soaked.runs:
+            took_s = (now_ns() - began_ns) / SECOND
+            for line in soaks.ending(soaked, wanted, took_s, coverage=coverage):
+                print_line(line)
     if failure := soaked.never_started():
         print_failure(failure)
-        raise typer.Exit(EXIT_ENVIRONMENT)
-    raise typer.Exit(EXIT_VIOLATED if violated else EXIT_INCONCLUSIVE if undecided else EXIT_CLEAN)
+    raise typer.Exit(soaked.exit_code())
 
 
 def _weights(given: Sequence[str], names: Sequence[str]) -> Mapping[str, float]:
@@ -110,22 +106,3 @@ def _weights(given: Sequence[str], names: Sequence[str]) -> Mapping[str, float]:
         if not 0 <= found[name] <= MOST_WEIGHT:
             raise UsageError(f"the factor of {name} is from 0 to {MOST_WEIGHT}, not {factor}")
     return found
-
-
-def _show(soaked: soaks.Soaked, json: bool) -> None:
-    """Prints the findings of all runs so far."""
-    if json:
-        print_json(soaked.as_json())
-        return
-    violated, undecided = soaked.violated(), soaked.undecided()
-    for line in (line for run in soaked.runs for line in run.why_not_clean()):
-        print_line(line)
-    for one, count in soaked.known().items():
-        print_line(f"known finding {one}: in {count} of {len(soaked.runs)} runs")
-    for line in in_words(soaked.met(), soaked.states):
-        print_line(line)
-    print_line(f"{len(violated)} clauses violated: {', '.join(violated) or 'none'}")
-    print_line(f"{len(undecided)} undecided: {', '.join(undecided) or 'none'}")
-    for run in soaked.runs:
-        if run.stalled:
-            show(errors(), f"seed {run.seed}: {run.stalled}")

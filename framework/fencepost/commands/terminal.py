@@ -79,12 +79,13 @@ def print_json(value: object) -> None:
     sys.stdout.write(printable_json(msgspec.json.encode(value).decode()) + "\n")
 
 
-def progress() -> Callable[[str], None]:
-    """Prints a line of progress with the time since the command began, on a terminal only."""
+def progress(*, everywhere: bool = False) -> Callable[[str], None]:
+    """Prints a line of progress with the time since the command began, to standard error: on a
+    terminal only, unless `everywhere`, for lines that come seldom in a command that takes hours."""
     console, began = errors(), wall_clock()
 
     def show_line(line: str) -> None:
-        if not sys.stderr.isatty():
+        if not everywhere and not sys.stderr.isatty():
             return
         seconds = (wall_clock() - began).total_seconds()
         show(console, (f"{seconds:6.1f} s", "dim"), f"  {line}")

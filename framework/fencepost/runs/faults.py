@@ -140,6 +140,11 @@ class Faults:
         """Every fault so far, in order."""
         return tuple(self._active)
 
+    @property
+    def asked(self) -> int:
+        """How often an administrator was asked for something so far."""
+        return len(self._asked)
+
     def inject(self, fault: Fault) -> Active:
         """Injects a fault; a fault that ends by itself is healed when this returns.
 

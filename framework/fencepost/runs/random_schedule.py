@@ -82,6 +82,12 @@ class Conducted:
     lost: tuple[str, ...] = ()
     met: coverage.Counts = field(default_factory=dict)
     """Which operations met their victims in which states."""
+    drawn_ms: int = 0
+    """For how long operations were drawn, or followed."""
+    operations: int = 0
+    """How often an administrator asked for something."""
+    whole: bool = False
+    """Whether the run reached its planned end."""
 
 
 def run_one(
@@ -130,15 +136,26 @@ def _conducted(
     try:
         with Run.start(spec, plugins, folder) as run:
             trouble: FencepostError | Violation | None = None
+            began_ns = run.runtime.now_ns()
             try:
                 strike(run)
             except (FencepostError, Violation) as went_wrong:
                 trouble = went_wrong
+            drawn_ms = (run.runtime.now_ns() - began_ns) // MS
             result = run.finish()
             failed = (e.body for e in run.runtime.events() if isinstance(e.body, ClientFailed))
             lost = tuple(body.error for body in failed if body.fatal)
             why = result.what_went_wrong(trouble)
-            return Conducted(folder, result, why, lost, run.faults.met())
+            return Conducted(
+                folder,
+                result,
+                why,
+                lost,
+                run.faults.met(),
+                drawn_ms=drawn_ms,
+                operations=run.faults.asked,
+                whole=result.whole and not isinstance(trouble, FencepostError),
+            )
     except FencepostError as not_started:
         return Conducted(folder, None, str(not_started))
 

@@ -192,6 +192,11 @@ class RunResult:
     recovery_judged_by: frozenset[str] = frozenset()
     """The clauses that judge whether the cluster recovered (`Clause.judges`)."""
 
+    @property
+    def whole(self) -> bool:
+        """Whether the run reached its planned end, or an end after which nothing was promised."""
+        return self.trouble is None or self._is_excused(self.trouble)
+
     def check(self, marked: Sequence[str] = ()) -> None:
         """Returns if no clause was violated and every marked one holds.
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from fencepost.campaigns import soak as soaks
-from fencepost.campaigns.soak import NO_FAULT, Soaked, SoakRun
+from fencepost.campaigns.soak import NO_FAULT, Soak, Soaked, SoakRun, Status
 from fencepost.commands import soak as command
-from fencepost.model.errors import UsageError
+from fencepost.judging.verdicts import Outcome
+from fencepost.model.errors import EXIT_CLEAN, EXIT_INCONCLUSIVE, UsageError
 from fencepost.plugins.manager import load
 from fencepost.runs.random_schedule import Conducted, Preference
 from fencepost.runs.run import RunSpec
@@ -19,46 +21,122 @@ from fencepost.runs.run import RunSpec
 
 def run_of(seed: int, faults: int, trouble: str = "") -> SoakRun:
     return SoakRun(
-        seed=seed,
-        run=f"run-{seed}",
-        violated={},
-        known={},
-        unknown={},
-        faults=faults,
-        without_receipt=0,
-        trouble=trouble,
+        seed=seed, run=f"run-{seed}", faults=faults, trouble=trouble, drawn_ms=60_000, ran_ms=90_000
     )
+
+
+def ended(*runs: SoakRun, coverage: bool = False) -> list[str]:
+    wanted = Soak(RunSpec(load().system("reference/quorum")), len(runs), 60_000, ())
+    soaked = Soaked(with_faults=True, states=("holder", "down"), runs=list(runs))
+    return list(soaks.ending(soaked, wanted, 600, coverage=coverage))
 
 
 def test_faults_that_were_wanted_and_never_injected_leave_a_soak_undecided() -> None:
     quiet = [run_of(1, 0), run_of(2, 0)]
-    assert Soaked(with_faults=True, runs=quiet).undecided() == [NO_FAULT]
-    assert Soaked(with_faults=False, runs=quiet).undecided() == []
-    assert Soaked(with_faults=True, runs=[*quiet, run_of(3, 1)]).undecided() == []
+    assert Soaked(with_faults=True, runs=quiet).exit_code() == EXIT_INCONCLUSIVE
+    assert ended(*quiet)[-1] == f"{NO_FAULT}: exit code 3"
+    assert Soaked(with_faults=False, runs=quiet).exit_code() == EXIT_CLEAN
+    assert Soaked(with_faults=True, runs=[*quiet, run_of(3, 1)]).exit_code() == EXIT_CLEAN
     troubled = [run_of(1, 0, "its disk was full")]
-    assert Soaked(with_faults=True, runs=troubled).undecided() == ["seed 1", NO_FAULT]
+    assert Soaked(with_faults=True, runs=troubled).exit_code() == EXIT_INCONCLUSIVE
 
 
-def test_a_run_that_is_not_clean_says_why_and_where_it_is() -> None:
-    assert run_of(1, 3).why_not_clean() == ()
-    reason = "the history is not complete"
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ({}, Status.CLEAN),
+        ({"forfeited": "its disks were lost"}, Status.IN_PART),
+        ({"known": {"a-finding": {"RP-06": 1}}}, Status.KNOWN),
+        ({"unknown": {"RP-06": "nothing was read"}}, Status.UNDECIDED),
+        ({"trouble": "not recovered"}, Status.UNDECIDED),
+        ({"whole": False, "complete": False}, Status.CUT_SHORT),
+        ({"violated": {"RP-06": "lost"}, "new": {"RP-06": (1, 1)}, "whole": False}, Status.NEW),
+        ({"started": False}, Status.NOT_STARTED),
+    ],
+)
+def test_a_run_comes_to_one_verdict(changes: dict[str, Any], status: Status) -> None:
+    assert replace(run_of(1, 3), **changes).status is status
+
+
+def test_clauses_that_are_undecided_because_of_a_known_one_leave_a_soak_clean() -> None:
     run = replace(
-        run_of(7, 3),
-        violated={"RP-06": "broker-1 leads"},
-        unknown={**dict.fromkeys(["RP-01", "RP-02", "RP-03", "RP-04", "RP-05"], reason)},
+        run_of(9102, 60),
+        known={"config-clears": {"AVAIL-recovered": 1}},
+        follows={"JEPSEN-lost-write": ("AVAIL-recovered", "240 writes could not be read back")},
     )
-    assert run.why_not_clean() == [
-        "seed 7: RP-06 violated: broker-1 leads",
-        f"seed 7: RP-01, RP-02, RP-03 and 2 more undecided: {reason}",
-        "seed 7: its run is run-7",
+    soaked = Soaked(with_faults=True, runs=[run])
+    assert (soaked.undecided(), soaked.exit_code()) == ([], EXIT_CLEAN)
+
+
+def test_a_soak_ends_with_one_verdict_a_seed_and_the_reason_for_its_exit_code() -> None:
+    """As a nightly reader needs it: what is new, what held, and what to do next."""
+    outcomes = {"RP-06": Outcome.HOLDS, "RP-07": Outcome.NOT_EXERCISED, "KR-06": Outcome.HOLDS}
+    runs = [
+        replace(run_of(seed, 50), verdicts=outcomes, met={"kill": {"holder": 2}}, operations=3)
+        for seed in (9101, 9102, 9105, 9106, 9107)
+    ]
+    runs[0] = replace(runs[0], known={"refused-duplicate": {"KR-06": 28}})
+    runs[1] = replace(
+        runs[1],
+        known={"config-clears": {"AVAIL-recovered": 1}},
+        follows={"JEPSEN-lost-write": ("AVAIL-recovered", "240 of orders-0 were not read")},
+    )
+    runs.append(
+        replace(
+            run_of(9103, 61),
+            violated={"KR-06": "broker 1 lost storm-4-0 at offset 574"},
+            new={"KR-06": (4, 75)},
+            known={"refused-duplicate": {"KR-06": 71}},
+            verdicts={**outcomes, "KR-06": Outcome.VIOLATED},
+        )
+    )
+    runs.append(
+        replace(
+            run_of(9104, 20, "broker-1 ended"),
+            whole=False,
+            complete=False,
+            held=["RP-06"] * 56,
+            unknown={"RP-06": "the history is not complete"},
+            ran_ms=87_800,
+        )
+    )
+    assert ended(*runs) == [
+        "7 runs of reference/quorum (seeds 9101 to 9107): 331 faults and 15 operations in 7.0 of "
+        "7.0 minutes; 10.0 minutes in all",
+        "  9101  known only   known: refused-duplicate (KR-06 28)",
+        "  9102  known only   known: config-clears (AVAIL-recovered 1)",
+        "                     because of AVAIL-recovered, undecided: JEPSEN-lost-write: 240 of "
+        "orders-0 were not read",
+        "  9103  NEW          KR-06: 4 of 75 violations, first: broker 1 lost storm-4-0 at offset "
+        "574",
+        "                     known: refused-duplicate (KR-06 71)",
+        "  9104  CUT SHORT    at 87.8 s: broker-1 ended",
+        "                     56 clauses held until then",
+        "  9105 to 9107  clean (3 of 7 runs)",
+        "1 of 3 clauses held in the whole runs, 1 was never exercised",
+        "1 of 2 pairs of an operation and a state of its victim were reached (--coverage lists "
+        "them)",
+        "why: fencepost report run-9103      again: fencepost replay run-9103",
+        "1 clause violated anew, 1 run cut short: exit code 1",
+    ]
+    assert "  kill  holder 10; not down" in ended(*runs, coverage=True)
+
+
+def test_a_run_that_was_not_judged_to_its_end_says_for_how_long_it_was() -> None:
+    run = replace(run_of(7, 3), forfeited="its disks were lost", judged_ms=33_100)
+    assert ended(run)[1:] == [
+        "  7  in part      judged for 33.1 s of 90.0 s: its disks were lost",
+        "why: fencepost report run-7      again: fencepost replay run-7",
+        "nothing new: exit code 0",
     ]
 
 
-def test_a_run_that_was_not_judged_to_its_end_says_so() -> None:
-    run = replace(run_of(7, 3), forfeited="its disks were lost")
-    assert run.clean
-    sentence = "seed 7, 3 faults: clean; not judged to its end: its disks were lost"
-    assert soaks._sentence(run) == sentence
+def test_a_client_that_failed_and_a_stall_are_named_though_the_run_is_clean() -> None:
+    run = replace(run_of(7, 3), lost=["clients/a#1 ended"], stalled="this machine stalled")
+    assert ended(run)[1:3] == [
+        "  7  clean        clients/a#1 ended",
+        "                  this machine stalled",
+    ]
 
 
 def test_what_a_soak_found_is_printed_though_a_later_run_crashes(
@@ -72,13 +150,12 @@ def test_what_a_soak_found_is_printed_though_a_later_run_crashes(
     monkeypatch.setattr(soaks, "run_one", lambda *given, **named: next(each))
     with pytest.raises(RuntimeError, match="a bug"):
         command.soak(runtime="simulated", runs=3, out=tmp_path, seed=1, jobs=1)
-    *first, last, violated, undecided = capsys.readouterr().out.splitlines()
-    assert first == ["seed 1: it was not ready"]
-    assert last.startswith(f"seed 1: its run is {tmp_path}")
-    assert [violated, undecided] == [
-        "0 clauses violated: none",
-        f"2 undecided: seed 1, {NO_FAULT}",
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[1:] == [
+        "  1  NOT STARTED  it was not ready",
+        f"1 run cut short, {NO_FAULT}: exit code 4",
     ]
+    assert "1 of 3: seed 1, 0 faults: NOT STARTED: it was not ready" in printed.err
 
 
 def test_runs_of_a_round_know_the_coverage_of_the_rounds_before(

@@ -30,8 +30,8 @@ def _standby(cluster: KafkaCluster) -> str:
 def outcomes(
     folder: Path, system: str, *defects: str, bounced: bool = False
 ) -> Mapping[str, Outcome]:
-    """The verdicts on availability, after a broker was dead for long under load, and another one was
-    asked to end. A standby may be bounced all that time."""
+    """The verdicts on availability, after a broker was dead for long under load, and another one
+    was asked to end. A standby may be bounced all that time."""
     plugins = load()
     spec = RunSpec(
         plugins.system(system), kafka_shape(defects=defects), runtime="simulated", seed=3

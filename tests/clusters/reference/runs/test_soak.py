@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from fencepost import Shape
-from fencepost.campaigns.soak import Soak, Soaked, soak
+from fencepost.campaigns.soak import Soak, Soaked, Status, soak
+from fencepost.model.errors import EXIT_ENVIRONMENT
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.run import RunSpec
 from fencepost_kafka import kafka_shape
@@ -50,7 +51,7 @@ def test_the_folder_of_a_clean_run_is_kept_if_that_is_asked_for(
     plugins: Plugins, tmp_path: Path
 ) -> None:
     (run,) = soaked(plugins, tmp_path, runs=1, quiet=True, keep=True).runs
-    assert run.clean
+    assert run.status is Status.CLEAN
     assert (Path(run.run) / "verdicts.json").exists()
 
 
@@ -69,6 +70,6 @@ def test_a_cluster_that_does_not_start_is_undecided(plugins: Plugins, tmp_path: 
     spec = RunSpec(plugins.system("reference/quorum"), shape, "simulated", seed=5)
     found = soak(Soak(spec, 1, 1_000, ()), plugins, tmp_path, lambda line: None)
     assert found.violated() == []
-    assert found.undecided() == ["seed 5"]
+    assert (found.undecided(), found.exit_code()) == ([], EXIT_ENVIRONMENT)
     assert "was not ready" in found.runs[0].trouble
     assert found.never_started() == found.runs[0].trouble

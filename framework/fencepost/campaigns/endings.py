@@ -1,0 +1,70 @@
+"""How commands about many runs end: what held in one line, the commands to go on with, and the
+reason for the exit code. The same words everywhere, so that a nightly reader finds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from fencepost.judging.verdicts import Outcome
+
+
+def counted(number: int, one: str, several: str = "") -> str:
+    """`1 clause`, `3 clauses`."""
+    return f"{number} {one if number == 1 else several or one + 's'}"
+
+
+def what_held(verdicts: Iterable[Mapping[str, Outcome]], where: str = "") -> str:
+    """How many clauses held wherever they were exercised, in one line; empty if there is no clause.
+
+    `verdicts` are those of the runs that count, clause -> outcome; clauses that do not apply are
+    left out.
+    """
+    outcomes: dict[str, set[Outcome]] = {}
+    for one in verdicts:
+        for clause, outcome in one.items():
+            outcomes.setdefault(clause, set()).add(outcome)
+    applying = [found for found in outcomes.values() if found != {Outcome.NOT_APPLICABLE}]
+    if not applying:
+        return ""
+    against = {Outcome.VIOLATED, Outcome.UNKNOWN}
+    held = sum(Outcome.HOLDS in found and not found & against for found in applying)
+    never = sum(found <= {Outcome.NOT_EXERCISED, Outcome.NOT_APPLICABLE} for found in applying)
+    rest = f", {never} {'was' if never == 1 else 'were'} never exercised" if never else ""
+    return f"{held} of {len(applying)} clauses held{where}{rest}"
+
+
+def exit_reason(code: int, *reasons: str) -> str:
+    """Why a command ends with its exit code: `1 clause is violated anew, 2 undecided: exit code
+    1`. Empty reasons are left out."""
+    said = ", ".join(filter(None, reasons)) or "nothing new"
+    return f"{said}: exit code {code}"
+
+
+def go_on(run: str) -> str:
+    """The commands that say why a run ended as it did, and that try it again."""
+    return f"why: fencepost report {run}      again: fencepost replay {run}"
+
+
+def in_ranges(numbers: Collection[int]) -> str:
+    """`3 to 5, 9` of 3, 4, 5 and 9."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    return ", ".join(
+        str(one[0])
+        if len(one) == 1
+        else f"{one[0]} to {one[-1]}"
+        if len(one) > 2
+        else f"{one[0]}, {one[-1]}"
+        for one in parts
+    )
+
+
+def few(names: Sequence[str], most: int = 3) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
