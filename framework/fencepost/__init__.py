@@ -103,6 +103,7 @@ from fencepost.model.faults.random_faults import (
     FaultChooser,
     Grows,
     Moment,
+    NamesDraws,
     NamesStates,
     Planned,
 )
@@ -263,6 +264,7 @@ __all__ = [
     "Mark",
     "Moment",
     "Mutable",
+    "NamesDraws",
     "NamesStates",
     "Nearest",
     "Node",

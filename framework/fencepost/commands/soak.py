@@ -30,6 +30,8 @@ from fencepost.commands.terminal import (
 )
 from fencepost.model.clock import SECOND, now_ns
 from fencepost.model.errors import UsageError, no_such
+from fencepost.model.faults.random_faults import FaultChooser, NamesDraws
+from fencepost.runs.random_schedule import chooser_of
 from fencepost.runs.run import RunSpec, check_runtime
 
 MOST_WEIGHT = 1_000
@@ -75,7 +77,12 @@ def soak(
         loaded.faults if faults else (),
         jobs=jobs or jobs_for(runtime),
         keep=keep,
-        weights=_weights(weight or (), [*loaded.faults, *loaded.workload(spec.clients).operations]),
+        weights=_weights(
+            weight or (),
+            [*loaded.faults, *loaded.workload(spec.clients).operations],
+            chooser_of(spec),
+            spec.system.name,
+        ),
     )
     soaked, began_ns = soaks.Soaked(with_faults=faults), now_ns()
     try:
@@ -92,13 +99,19 @@ def soak(
     raise typer.Exit(soaked.exit_code())
 
 
-def _weights(given: Sequence[str], names: Sequence[str]) -> Mapping[str, float]:
-    """The factors; raises UsageError for a name that does not exist, or a wrong factor."""
+def _weights(
+    given: Sequence[str], names: Sequence[str], chooser: FaultChooser, system: str
+) -> Mapping[str, float]:
+    """The factors; raises UsageError for a name that does not exist or is never drawn, or a wrong
+    factor."""
     found: dict[str, float] = {}
+    drawn = sorted(chooser.draws) if isinstance(chooser, NamesDraws) else names
     for one in given:
         name, _, factor = one.partition("=")
         if name not in names:
             raise no_such("operation", name, names)
+        if name not in drawn:
+            raise UsageError(f"{name!r} is never drawn for {system}, but {', '.join(drawn)} are")
         try:
             found[name] = float(factor)
         except ValueError:

@@ -2,17 +2,20 @@
 authority.
 
 Which process holds authority is known by the system's events (`AuthorityChange`). With probability
-0.7 a victim is a node that holds authority.
+0.7 a victim is a node that holds authority. `cut` and `slow_link` take a second node to which a
+link of the layout leads, if there is one through which a process has a connection open now: a fault
+of an idle link has no receipt, and its run no verdict.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from random import Random  # noqa: TID251 - a seeded stream is passed in
 from typing import final
 
 from fencepost.model.faults.random_faults import Moment, Planned
+from fencepost.model.system.topology import Layout, Link
 from fencepost.model.view import Holders
 
 LEAST_MS = 50
@@ -31,6 +34,11 @@ class DefaultFaultChooser:
         """A quarter of the recovery bound."""
         return self.recovery_bound_ms // 4
 
+    @property
+    def draws(self) -> Collection[str]:
+        """See `NamesDraws`."""
+        return [name for name, _ in _MENU]
+
     def draw(self, random: Random, moment: Moment) -> Planned | None:
         """See `FaultChooser.draw`."""
         menu = [make for name, make in _MENU if name in moment.offered]
@@ -38,9 +46,10 @@ class DefaultFaultChooser:
         if not menu or len(nodes) < 2:
             return None
         victim = _victim(random, moment, nodes)
-        others = [name for name in nodes if name != victim]
         for_ms = random.randint(LEAST_MS, max(LEAST_MS, self.recovery_bound_ms // 2))
-        planned = menu[random.randrange(len(menu))](random, victim, others, for_ms)
+        planned = menu[random.randrange(len(menu))](random, victim, moment, for_ms)
+        if planned is None:
+            return None
         taken = moment.affected | (moment.mending if planned.ends else frozenset())
         if planned.alone and moment.affected:
             return None
@@ -57,39 +66,69 @@ def _victim(random: Random, moment: Moment, nodes: Sequence[str]) -> str:
     return nodes[random.randrange(len(nodes))]
 
 
-def _kill(random: Random, victim: str, others: Sequence[str], for_ms: int) -> Planned:
+def _links(layout: Layout, one: str, other: str) -> Sequence[Link]:
+    """Every link between two slots, whichever of them dials."""
+    both = {one, other}
+    return [link for link in layout.links if {link.source, link.target} == both]
+
+
+def _neighbours(layout: Layout, victim: str) -> Sequence[str]:
+    """The other nodes that a link joins with a node, in the order of the layout."""
+    names = (slot.name for slot in layout.nodes())
+    return [name for name in names if _links(layout, victim, name)]
+
+
+def _other(random: Random, victim: str, moment: Moment) -> str | None:
+    """A neighbour, if possible one with a connection; None if no link leads to any."""
+    near = _neighbours(moment.layout, victim)
+    used = [name for name in near if moment.in_use(_links(moment.layout, victim, name))]
+    among = used or near
+    return among[random.randrange(len(among))] if among else None
+
+
+def _kill(random: Random, victim: str, moment: Moment, for_ms: int) -> Planned:
     return Planned("kill", {"node": victim}, for_ms, frozenset([victim]))
 
 
-def _terminate(random: Random, victim: str, others: Sequence[str], for_ms: int) -> Planned:
+def _terminate(random: Random, victim: str, moment: Moment, for_ms: int) -> Planned:
     return Planned("terminate", {"node": victim}, for_ms, frozenset([victim]))
 
 
-def _pause(random: Random, victim: str, others: Sequence[str], for_ms: int) -> Planned:
+def _pause(random: Random, victim: str, moment: Moment, for_ms: int) -> Planned:
     return Planned("pause", {"node": victim}, for_ms, frozenset([victim]))
 
 
-def _isolate(random: Random, victim: str, others: Sequence[str], for_ms: int) -> Planned:
-    ends = frozenset([victim, *others])
+def _isolate(random: Random, victim: str, moment: Moment, for_ms: int) -> Planned | None:
+    near = _neighbours(moment.layout, victim)
+    if not near:
+        return None
+    ends = frozenset([victim, *near])
     return Planned("isolate", {"node": victim}, for_ms, frozenset([victim]), ends=ends)
 
 
-def _cut_one_way(random: Random, victim: str, others: Sequence[str], for_ms: int) -> Planned:
-    both = [victim, others[random.randrange(len(others))]]
+def _cut_one_way(random: Random, victim: str, moment: Moment, for_ms: int) -> Planned | None:
+    other = _other(random, victim, moment)
+    if other is None:
+        return None
+    both = [victim, other]
     if random.random() < 0.5:
         both.reverse()
     arguments = {"sources": both[0], "targets": both[1]}
     return Planned("cut", arguments, for_ms, frozenset([victim]), ends=frozenset(both))
 
 
-def _slow(random: Random, victim: str, others: Sequence[str], for_ms: int) -> Planned:
-    other = others[random.randrange(len(others))]
-    arguments = {"sources": victim, "targets": other, "latency_ms": random.randint(20, 200)}
+def _slow(random: Random, victim: str, moment: Moment, for_ms: int) -> Planned | None:
+    other = _other(random, victim, moment)
+    if other is None:
+        return None
+    dials = any(link.source == victim for link in _links(moment.layout, victim, other))
+    source, target = (victim, other) if dials else (other, victim)
+    arguments = {"sources": source, "targets": target, "latency_ms": random.randint(20, 200)}
     ends = frozenset([victim, other])
     return Planned("slow_link", arguments, for_ms, frozenset([victim]), ends=ends)
 
 
-_MENU: Sequence[tuple[str, Callable[[Random, str, Sequence[str], int], Planned]]] = (
+_MENU: Sequence[tuple[str, Callable[[Random, str, Moment, int], Planned | None]]] = (
     ("kill", _kill),
     ("terminate", _terminate),
     ("pause", _pause),

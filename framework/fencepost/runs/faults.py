@@ -31,7 +31,7 @@ from fencepost.model.system.topology import Slot
 from fencepost.model.view import View
 from fencepost.plugins.manager import Plugins
 from fencepost.runs import coverage, schedule
-from fencepost.runs.schedule import Asked, Injection, Kind, Schedule, Select
+from fencepost.runs.schedule import Asked, Injection, Kind, Schedule, Select, Skipped
 from fencepost.workloads.workers import Administers
 
 States = Callable[[Slot, Collection[str]], Sequence[str]]
@@ -121,6 +121,7 @@ class Faults:
         self._origin_ns = runtime.now_ns()
         self._injections: list[Injection] = []
         self._asked: list[Asked] = []
+        self._skipped: list[Skipped] = []
         self._met: Mapping[str, Mapping[str, int]] = {}
         self._active: list[Active] = []
         self._events: list[Event] = []
@@ -214,6 +215,12 @@ class Faults:
     def inject_named(self, name: str, arguments: Mapping[str, object]) -> Active:
         """Applies a fault by name with plain arguments; raises UsageError as `inject` does."""
         return self.inject(self._plugins.fault(name, **arguments))
+
+    def skip(self, name: str, arguments: Mapping[str, object], why: str) -> None:
+        """Records a fault that was drawn and could not be injected."""
+        at_ms = self._ms(self._runtime.now_ns())
+        self._skipped.append(Skipped(at_ms=at_ms, fault=name, arguments=arguments, why=why))
+        self._write()
 
     def administer(self, operation: str, arguments: Mapping[str, object]) -> None:
         """Has the run's clients ask the cluster for an operation; waits for no answer.
@@ -362,7 +369,10 @@ class Faults:
 
     def _write(self) -> None:
         recorded = Schedule(
-            injections=tuple(self._injections), administration=tuple(self._asked), met=self._met
+            injections=tuple(self._injections),
+            administration=tuple(self._asked),
+            met=self._met,
+            skipped=tuple(self._skipped),
         )
         schedule.write(self._record, recorded)
 

@@ -17,7 +17,7 @@ from typing import final
 from fencepost.events import ClientFailed
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import MS
-from fencepost.model.errors import FencepostError, Violation
+from fencepost.model.errors import FencepostError, UsageError, Violation
 from fencepost.model.faults.random_faults import (
     Administration,
     ChoosesFaults,
@@ -177,12 +177,7 @@ def conduct(
     if offered:
         offered = frozenset(offered).union(operations)
     offered = frozenset(offered) - {name for name, w in preference.weights.items() if w <= 0}
-    system = run.spec.system
-    chooser = (
-        system.fault_chooser(run.spec.shape)
-        if isinstance(system, ChoosesFaults)
-        else DefaultFaultChooser(run.base.recovery_bound_ms)
-    )
+    chooser = chooser_of(run.spec)
     run.faults.prefer(preference.met)
     conductor = _Conductor(
         run=run,
@@ -194,6 +189,14 @@ def conduct(
         operations=operations,
     )
     conductor.conduct(span_ms)
+
+
+def chooser_of(spec: RunSpec) -> FaultChooser:
+    """What draws the operations of a run's random schedule: the system's own, or the default."""
+    system, shape = spec.system, spec.shape
+    if isinstance(system, ChoosesFaults):
+        return system.fault_chooser(shape)
+    return DefaultFaultChooser(system.recovery_bound_ms(shape))
 
 
 @final
@@ -279,6 +282,7 @@ class _Conductor:
             mending=still,
             under=faults.under(),
             upon=faults.upon(),
+            in_use=lambda links: runtime.in_use(links).true,
         )
         found = [self.chooser.draw(self.random, moment) for _ in range(CANDIDATES)]
         able = [one for one in found if one is not None and self._may(one)]
@@ -309,8 +313,14 @@ class _Conductor:
         return self.preference.weights.get(name, 1.0) / (1 + least) ** 2
 
     def _inject(self, planned: Planned) -> None:
-        runtime = self.run.runtime
-        active = self.run.faults.inject_named(planned.fault, planned.arguments)
+        """Injects a fault, and what follows it. One that does not fit the cluster is skipped, with
+        what would follow: a schedule must not end for a draw of its own."""
+        runtime, faults = self.run.runtime, self.run.faults
+        try:
+            active = faults.inject_named(planned.fault, planned.arguments)
+        except UsageError as misfit:
+            faults.skip(planned.fault, planned.arguments, str(misfit))
+            return
         if any(one.planned.alone for one in self.lasting):
             # Whatever strikes the victim of a fault that is alone, is alone as well.
             planned = replace(planned, alone=True)

@@ -54,6 +54,16 @@ class Asked(Struct, frozen=True, kw_only=True):
     targets: tuple[str, ...] = ()
 
 
+class Skipped(Struct, frozen=True, kw_only=True):
+    """A fault that a random schedule drew, `at_ms` after the cluster was ready, and that could not
+    be injected then: why, in one sentence."""
+
+    at_ms: int
+    fault: str
+    arguments: Mapping[str, object]
+    why: str
+
+
 class Schedule(Struct, frozen=True, kw_only=True):
     """The injections and the administration, each in the order of their times; at the same time,
     administration comes first. `version` is the version of this layout.
@@ -65,6 +75,8 @@ class Schedule(Struct, frozen=True, kw_only=True):
     injections: tuple[Injection, ...] = ()
     administration: tuple[Asked, ...] = ()
     met: Mapping[str, Mapping[str, int]] = {}
+    skipped: tuple[Skipped, ...] = ()
+    """No part of what is followed."""
     version: int = SCHEDULE_VERSION
 
     @property

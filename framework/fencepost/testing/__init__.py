@@ -15,7 +15,7 @@ from fencepost.model.cluster import Cluster, Node
 from fencepost.runs.demonstration import Demonstrable, Demonstration, Scene
 from fencepost.runs.faults import Active, Faults
 from fencepost.runs.run import Run, RunResult, RunSpec
-from fencepost.runs.schedule import Asked, Injection, Schedule
+from fencepost.runs.schedule import Asked, Injection, Schedule, Skipped
 from fencepost.testing.event_log import EventLog
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "RunSpec",
     "Scene",
     "Schedule",
+    "Skipped",
     "Verdict",
     "judge",
 ]

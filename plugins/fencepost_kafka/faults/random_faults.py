@@ -354,17 +354,26 @@ class KafkaFaultChooser:
         """One lease."""
         return self.timing.lease_ms
 
+    @property
+    def draws(self) -> Collection[str]:
+        """See `NamesDraws`."""
+        return {name for _, name, _ in self._rows} - self.without | self.administration
+
+    @property
+    def _rows(self) -> Sequence[Row]:
+        """The faults of this cluster."""
+        return (
+            *_MENU,
+            *(_OF_SERVERS if self.servers else ()),
+            *(_OF_CONTROL_REQUESTS if self.control_requests else ()),
+        )
+
     def draw(self, random: Random, moment: Moment) -> Planned | Administration | None:
         """See `FaultChooser.draw`."""
         layout = administration.present(moment.view, moment.layout)
         moment = replace(moment, layout=layout)
         offered = {*moment.offered} - self.without
-        every: Sequence[Row] = (
-            *_MENU,
-            *(_OF_SERVERS if self.servers else ()),
-            *(_OF_CONTROL_REQUESTS if self.control_requests else ()),
-        )
-        faults = [row for row in every if row[1] in offered]
+        faults = [row for row in self._rows if row[1] in offered]
         asked = [row for row in administration.MENU if offered & self.administration & {*row[1]}]
         weights = sum(weight for weight, _, _ in faults), sum(weight for weight, _, _ in asked)
         if not any(weights):

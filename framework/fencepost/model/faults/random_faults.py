@@ -8,13 +8,13 @@ authority.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random  # noqa: TID251 - a seeded stream is passed in
 from typing import Protocol, runtime_checkable
 
 from fencepost.model.system.shape import Shape
-from fencepost.model.system.topology import Cut, Layout, Slot
+from fencepost.model.system.topology import Cut, Layout, Link, Slot
 from fencepost.model.view import View
 
 
@@ -70,6 +70,9 @@ class Moment:
     mending: frozenset[str] = frozenset()
     under: Mapping[str, Collection[str]] = field(default_factory=dict)
     upon: Mapping[tuple[str, str], Collection[str]] = field(default_factory=dict)
+    in_use: Callable[[Sequence[Link]], bool] = lambda links: True
+    """Whether a process has a connection open through any of these links, measured when it is
+    called."""
 
 
 class FaultChooser(Protocol):
@@ -82,6 +85,16 @@ class FaultChooser(Protocol):
 
     def draw(self, random: Random, moment: Moment) -> Planned | Administration | None:
         """The next operation; None if the one that was drawn would miss."""
+        ...
+
+
+@runtime_checkable
+class NamesDraws(Protocol):
+    """A chooser that says what it may draw, so that a weight of anything else is refused."""
+
+    @property
+    def draws(self) -> Collection[str]:
+        """The names of the operations that it may draw: faults and administration."""
         ...
 
 
