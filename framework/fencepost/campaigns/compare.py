@@ -73,6 +73,12 @@ class Trial(Struct, frozen=True, kw_only=True):
     started: bool = True
 
     @property
+    def new(self) -> Sequence[str]:
+        """The clauses that the run violated in a way that is not known."""
+        violated = [c for c, one in self.verdicts.items() if one is Outcome.VIOLATED]
+        return [clause for clause in violated if clause not in self.known]
+
+    @property
     def clean(self) -> bool:
         """Whether every exercised clause holds, and the run and its clients reached their end."""
         broken = (Outcome.VIOLATED, Outcome.UNKNOWN)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 
 from fencepost.campaigns import compare as comparisons
+from fencepost.campaigns import endings
 from fencepost.campaigns.compare import Compared, Row, Share
 from fencepost.campaigns.jobs import jobs_for
 from fencepost.commands.options import DEFAULT_OUT, Jobs, Json, Keep, Out, Runtime, Seed, Workload
@@ -71,17 +72,22 @@ def compare(
     )
     compared = Compared([spec.system.name for spec in wanted.specs])
     try:
-        comparisons.compare(wanted, loaded, out / "compare", progress(), compared)
+        comparisons.compare(wanted, loaded, out / "compare", progress(everywhere=True), compared)
     finally:  # an error or an interrupt, too: what was found cost hours
         if compared.trials:
             _show(compared, json)
     if failure := compared.never_started():
         print_failure(failure)
-        raise typer.Exit(EXIT_ENVIRONMENT)
+    raise typer.Exit(_code(compared))
+
+
+def _code(compared: Compared) -> int:
+    if compared.never_started():
+        return EXIT_ENVIRONMENT
     if compared.rows():
-        raise typer.Exit(EXIT_VIOLATED)
+        return EXIT_VIOLATED
     unsure = compared.troubled() or compared.undecided()
-    raise typer.Exit(EXIT_INCONCLUSIVE if unsure else EXIT_CLEAN)
+    return EXIT_INCONCLUSIVE if unsure else EXIT_CLEAN
 
 
 def _show(compared: Compared, json: bool) -> None:
@@ -96,7 +102,8 @@ def _show(compared: Compared, json: bool) -> None:
         print_line(f"not counted as planned: {sentence}")
     if undecided := compared.undecided():
         print_line(f"undecided in at least one run: {', '.join(undecided)}")
-    print_line(_summary([row.clause for row in rows if row.differs], len(rows)))
+    for line in ending(compared):
+        print_line(line)
 
 
 def table_of(rows: Sequence[Row], systems: Sequence[str]) -> Table:
@@ -119,9 +126,26 @@ def _words(one: Share) -> str:
     return f"{one.violated} of {one.of} ({one.low:.0%} to {one.high:.0%})"
 
 
-def _summary(differing: Sequence[str], violated: int) -> str:
-    found = ", ".join(differing) or "none"
-    return (
-        f"{violated} clauses violated; the systems differ (*: their intervals of "
-        f"{CONFIDENCE:.0%} have nothing in common) in {found}"
+def ending(compared: Compared) -> Iterator[str]:
+    """Where the systems differ, what held on each, where to go on, and the reason for the exit
+    code, a line each."""
+    rows, undecided = compared.rows(), compared.undecided()
+    differing = ", ".join(row.clause for row in rows if row.differs) or "none"
+    yield (
+        f"the systems differ (*: their intervals of {CONFIDENCE:.0%} have nothing in common) in "
+        f"{differing}"
+    )
+    for system in compared.systems:
+        own = [one.verdicts for one in compared.trials if one.system == system and one.started]
+        if held := endings.what_held(own, f" on {system}"):
+            yield held
+    broken = (one for one in compared.trials if one.new or one.trouble)
+    if worst := next(broken, None):
+        yield endings.go_on(worst.run)
+    cut = len(compared.troubled())
+    yield endings.exit_reason(
+        _code(compared),
+        f"{endings.counted(len(rows), 'clause')} violated" if rows else "",
+        f"{len(undecided)} undecided" if undecided else "",
+        f"{endings.counted(cut, 'run')} cut short" if cut else "",
     )

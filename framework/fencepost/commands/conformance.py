@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
 
+from fencepost.campaigns import endings
+from fencepost.campaigns.conformance import MatrixRow
 from fencepost.campaigns.conformance import conformance as run_conformance
 from fencepost.commands.options import DEFAULT_OUT, DEFAULT_SYSTEM, Json, Out, SeedOrLast
 from fencepost.commands.terminal import (
@@ -15,6 +18,7 @@ from fencepost.commands.terminal import (
     output,
     print_failure,
     print_json,
+    print_line,
     print_matrix,
     progress,
     show,
@@ -25,6 +29,7 @@ from fencepost.model.errors import (
     EXIT_INCONCLUSIVE,
     EXIT_VIOLATED,
     EnvironmentFailed,
+    FencepostError,
 )
 from fencepost.model.system.capabilities import System
 from fencepost.runs.run import check_runtime, runtimes_of
@@ -79,14 +84,50 @@ def conformance(
     failed = [test for matrix in matrices if matrix.failure is None for test in matrix.failed]
     if failed:
         print_failure(f"{len(failed)} failed: {', '.join(failed)}")
+    code = _code(rows, failures, failed)
+    if not json:
+        for line in ending(rows, failed, code):
+            print_line(line)
+    raise typer.Exit(code)
+
+
+def _code(rows: Sequence[MatrixRow], failures: Sequence[FencepostError], failed: object) -> int:
     outcomes = {row.verdict for row in rows if not row.known}
     if Outcome.VIOLATED in outcomes:
-        raise typer.Exit(EXIT_VIOLATED)
+        return EXIT_VIOLATED
     if failures:
-        raise typer.Exit(failures[0].exit_code)
+        return failures[0].exit_code
     if Outcome.UNKNOWN in outcomes:
-        raise typer.Exit(EXIT_INCONCLUSIVE)
-    raise typer.Exit(EXIT_VIOLATED if failed else EXIT_CLEAN)
+        return EXIT_INCONCLUSIVE
+    return EXIT_VIOLATED if failed else EXIT_CLEAN
+
+
+def ending(rows: Sequence[MatrixRow], failed: Sequence[str], code: int) -> Iterator[str]:
+    """What is new, what held, where to go on, and the reason for the exit code, a line each."""
+    new = [row for row in rows if row.verdict is Outcome.VIOLATED and not row.known]
+    unknown = [row for row in rows if row.verdict is Outcome.UNKNOWN]
+    known = [row for row in rows if row.known]
+    for row in new:
+        where = f"{row.system} on {row.runtime}"
+        yield f"NEW: {row.clause} is violated by {where} in {endings.few(row.tests)}"
+    columns: dict[tuple[str, str], dict[str, Outcome]] = {}
+    for row in rows:
+        columns.setdefault((row.system, row.runtime), {})[row.clause] = row.verdict
+    for (system, runtime), outcomes in columns.items():
+        yield endings.what_held([outcomes], f" on {system}, {runtime}")
+    tests = [test for row in new for test in row.tests] or failed
+    if tests:
+        row = new[0] if new else rows[0]
+        where = f"--system {row.system} --runtime {row.runtime}"
+        yield f"again: fencepost run {where} {shlex.quote(tests[0])}"
+    yield endings.exit_reason(
+        code,
+        "" if rows else "nothing was judged",
+        f"{endings.counted(len(new), 'clause')} violated anew" if new else "",
+        f"{endings.counted(len(known), 'clause')} violated as known" if known else "",
+        f"{len(unknown)} undecided" if unknown else "",
+        f"{endings.counted(len(failed), 'test')} failed" if failed else "",
+    )
 
 
 def _runtimes_here(system: System) -> Sequence[str]:

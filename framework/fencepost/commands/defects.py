@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from fencepost.campaigns.defects import BUDGETS, Searcher, search_all
+from fencepost.campaigns import endings
+from fencepost.campaigns.defects import BUDGETS, Results, Searcher, search_all
 from fencepost.campaigns.jobs import jobs_for
 from fencepost.commands.options import DEFAULT_OUT, DEFAULT_SYSTEM, Jobs, Json, Out, Runtime, System
 from fencepost.commands.terminal import (
@@ -48,12 +50,28 @@ def defects(
         report=progress(),
     )
     results = search_all(searcher, only or (), jobs or jobs_for(runtime))
+    failure = results.never_started()
+    wrong = results.lost or results.false_alarms
+    code = EXIT_ENVIRONMENT if failure else EXIT_VIOLATED if wrong else EXIT_CLEAN
     if json:
         print_json(results.as_json())
     else:
-        for line in results.lines():
+        for line in (*results.lines(), *_ending(results, system, code)):
             print_line(line)
-    if failure := results.never_started():
+    if failure:
         print_failure(failure)
-        raise typer.Exit(EXIT_ENVIRONMENT)
-    raise typer.Exit(EXIT_VIOLATED if results.lost or results.false_alarms else EXIT_CLEAN)
+    raise typer.Exit(code)
+
+
+def _ending(results: Results, system: str, code: int) -> Iterator[str]:
+    """Where to go on, and the reason for the exit code."""
+    lost, alarms = results.lost, results.false_alarms
+    if alarms:
+        yield endings.go_on(alarms[0].run)
+    elif lost:
+        yield f"again: fencepost defects --system {system} --only {lost[0]} --clean 0"
+    yield endings.exit_reason(
+        code,
+        f"{endings.counted(len(lost), 'defect')} not found" if lost else "",
+        endings.counted(len(alarms), "false alarm") if alarms else "",
+    )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from fencepost.campaigns import endings
 from fencepost.commands.options import DEFAULT_OUT, DEFAULT_SYSTEM, Json, Out, Seed
 from fencepost.commands.terminal import (
     load_plugins,
@@ -56,7 +58,26 @@ def demo(
         show(console, f"\n{result.elapsed_s:.0f} s.{page}")
     if result.trouble is not None:
         raise result.trouble
-    raise typer.Exit(EXIT_CLEAN if result.clean else _demo_code(result))
+    code = EXIT_CLEAN if result.clean else _demo_code(result)
+    if not json:
+        for line in _ending(result, code):
+            show(console, line)
+    raise typer.Exit(code)
+
+
+def _ending(result: demos.DemoResult, code: int) -> Iterator[str]:
+    """Where to go on, and the reason for the exit code."""
+    acts = result.acts
+    found = sum(bool(set(act.planted) & set(act.found)) for act in acts)
+    broken = [one for act in acts for one in act.healthy.result.judgement.broken]
+    yield endings.go_on(str(acts[-1].broken.result.folder.path))
+    yield endings.exit_reason(
+        code,
+        f"{endings.counted(len(broken), 'clause')} violated by a healthy cluster" if broken else "",
+        f"{found} of {endings.counted(len(acts), 'planted defect')} found, as it should be"
+        if found == len(acts)
+        else f"{found} of {endings.counted(len(acts), 'planted defect')} found",
+    )
 
 
 def _show_act(act: demos.Act, console: Console) -> None:

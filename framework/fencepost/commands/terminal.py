@@ -21,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fencepost.campaigns.conformance import MatrixRow
+from fencepost.campaigns.endings import counted, what_held
 from fencepost.history.run_end import RunEnd
 from fencepost.judging.verdicts import Judgement, Outcome
 from fencepost.model.clock import wall_clock
@@ -124,28 +125,31 @@ def print_others(outcomes: Iterable[Outcome], console: Console) -> None:
     counts = Counter(outcomes)
     show(
         console,
-        f"{counts[Outcome.NOT_EXERCISED]} clauses were not exercised; "
-        f"{counts[Outcome.NOT_APPLICABLE]} do not apply to this system",
+        f"{counted(counts[Outcome.NOT_EXERCISED], 'clause')} not exercised; "
+        f"{counts[Outcome.NOT_APPLICABLE]} not of this system",
     )
 
 
 def print_verdicts(judgement: Judgement, console: Console) -> None:
-    """A table with one line for each clause that has one: the verdict, how often exercised, the
-    evidence, the sentence. Then how many clauses have none."""
+    """A table with one line for each clause that is violated or undecided: the verdict, how often
+    exercised, the evidence, the sentence. Then, in a line each, how many clauses hold, and how many
+    have nothing to show: what holds needs no reading."""
     table = Table(box=None, pad_edge=False, expand=True)
     for name, width in (("clause", 27), ("verdict", 14), ("exercised", 9), ("evidence", 8)):
         align: Literal["left", "right"] = "right" if name == "exercised" else "left"
         table.add_column(name, justify=align, no_wrap=True, min_width=width)
     table.add_column("promise", no_wrap=True, overflow="ellipsis", ratio=1)
     for clause, verdict in judgement.verdicts.items():
-        if not has_line(verdict.verdict):
+        if not has_line(verdict.verdict) or verdict.verdict is Outcome.HOLDS:
             continue
         word = Text(verdict.verdict, _STYLE[verdict.verdict])
         known = f"known: {', '.join(verdict.known)}" if verdict.known else ""
         says = known or verdict.reason or verdict.sentence
         count = str(verdict.exercised)
         table.add_row(printable(clause), word, count, verdict.evidence or "", printable(says))
-    console.print(table)
+    if table.rows:
+        console.print(table)
+    show(console, what_held([{c: one.verdict for c, one in judgement.verdicts.items()}]))
     print_others((one.verdict for one in judgement.verdicts.values()), console)
 
 

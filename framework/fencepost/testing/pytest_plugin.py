@@ -110,6 +110,25 @@ class _Attempt:
 
 
 _ATTEMPT = pytest.StashKey[_Attempt]()
+MOST_FAILED_STARTS = 2
+
+
+@final
+@dataclass(slots=True)
+class _Starts:
+    """Whether any cluster of this session has got ready. If none has, twice, the others will not
+    either: each would take its time, and say the same."""
+
+    succeeded: bool = False
+    failed: int = 0
+
+    def give_up(self) -> bool:
+        """Counts a cluster that did not get ready; returns whether that was enough."""
+        self.failed += 1
+        return self.failed >= MOST_FAILED_STARTS and not self.succeeded
+
+
+_STARTS = pytest.StashKey[_Starts]()
 SUITE = pytest.StashKey[str]()
 """The package of tests that takes the place of those that the command line named."""
 _STALLED = "fencepost_stalled"
@@ -327,10 +346,16 @@ def fencepost_run(request: pytest.FixtureRequest, fencepost_shape: Shape) -> Ite
         (_RAN, str(folder.path)),
         ("fencepost_again", settings.replay(request.node.nodeid)),
     ]
+    starts = request.config.stash.setdefault(_STARTS, _Starts())
     try:
         started = Run.start(spec, plugins, folder)
     except NotApplicable as lacking:
         pytest.skip(str(lacking))
+    except EnvironmentFailed:
+        if starts.give_up():
+            request.session.shouldfail = f"{settings.system} did not start {starts.failed} times"
+        raise
+    starts.succeeded = True
     with started as run:
         run.record(TestStarted(nodeid=request.node.nodeid, clauses=marked))
         request.node.stash[_ATTEMPT].run = run

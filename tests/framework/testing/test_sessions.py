@@ -57,3 +57,27 @@ def test_a_stall_of_the_harness_is_named_in_the_summary(pytester: pytest.Pyteste
     result.stdout.fnmatch_lines(
         ["fencepost: *::test_it: this machine stalled: the harness did not run for 10.0 s*"]
     )
+
+
+def test_a_system_that_does_not_start_says_so_once_and_not_for_each_test(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+        from fencepost_kafka import kafka_shape
+
+        @pytest.fixture
+        def fencepost_shape():
+            never = {"controller.quorum.election.timeout.ms": "600000"}
+            return kafka_shape(brokers=1, settings=never)
+
+        @pytest.mark.parametrize("number", range(9))
+        def test_one(cluster, number):
+            pass
+        """
+    )
+    result = pytester.runpytest_inprocess("--fencepost-runtime=simulated", "-q")
+    result.assert_outcomes(errors=2)
+    result.stdout.fnmatch_lines(["*reference/quorum did not start 2 times*"])
+    assert result.ret == 4

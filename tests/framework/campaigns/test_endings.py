@@ -1,0 +1,96 @@
+"""How commands about many runs end: what is new, what held, where to go on, and why."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.campaigns import endings
+from fencepost.campaigns.compare import Compared, Trial
+from fencepost.campaigns.conformance import MatrixRow
+from fencepost.campaigns.defects import FalseAlarm, Results
+from fencepost.commands import compare, conformance, defects
+from fencepost.judging.verdicts import Outcome
+
+HELD, BROKEN, OPEN = Outcome.HOLDS, Outcome.VIOLATED, Outcome.UNKNOWN
+IDLE, OTHER = Outcome.NOT_EXERCISED, Outcome.NOT_APPLICABLE
+
+
+def test_a_clause_held_if_it_held_wherever_it_was_exercised() -> None:
+    runs = [
+        {"A": HELD, "B": HELD, "C": HELD, "D": IDLE, "E": OTHER},
+        {"A": IDLE, "B": BROKEN, "C": OPEN, "D": IDLE, "E": OTHER},
+    ]
+    assert endings.what_held(runs) == "1 of 4 clauses held, 1 was never exercised"
+    assert endings.what_held(runs[:1], " here") == "3 of 4 clauses held here, 1 was never exercised"
+    assert endings.what_held([{"E": OTHER}]) == ""
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"), [([3, 4, 5, 9], "3 to 5, 9"), ([1, 2], "1, 2"), ([7], "7"), ([], "")]
+)
+def test_numbers_in_ranges(numbers: list[int], words: str) -> None:
+    assert endings.in_ranges(numbers) == words
+
+
+def row(clause: str, verdict: Outcome, known: tuple[str, ...] = ()) -> MatrixRow:
+    return MatrixRow(
+        clause=clause,
+        system="apache/kraft@4.3.1",
+        runtime="process",
+        verdict=verdict,
+        exercised=1,
+        evidence=None,
+        tests=("suites/test_a.py::test_one",),
+        known=known,
+    )
+
+
+def test_the_end_of_a_conformance() -> None:
+    rows = [row("A", HELD), row("B", BROKEN), row("C", BROKEN, ("a-finding",)), row("D", OPEN)]
+    assert list(conformance.ending(rows, ["t::two"], 1)) == [
+        "NEW: B is violated by apache/kraft@4.3.1 on process in suites/test_a.py::test_one",
+        "1 of 4 clauses held on apache/kraft@4.3.1, process",
+        "again: fencepost run --system apache/kraft@4.3.1 --runtime process "
+        "suites/test_a.py::test_one",
+        "1 clause violated anew, 1 clause violated as known, 1 undecided, 1 test failed: exit "
+        "code 1",
+    ]
+    assert list(conformance.ending([row("A", HELD)], (), 0)) == [
+        "1 of 1 clauses held on apache/kraft@4.3.1, process",
+        "nothing new: exit code 0",
+    ]
+    assert list(conformance.ending((), (), 4)) == ["nothing was judged: exit code 4"]
+
+
+def trial(system: str, verdicts: dict[str, Outcome], **more: str) -> Trial:
+    return Trial(
+        system=system,
+        number=0,
+        run=f"run-{system}",
+        verdicts=verdicts,
+        known={},
+        faults=3,
+        without_receipt=0,
+        **more,
+    )
+
+
+def test_the_end_of_a_comparison() -> None:
+    trials = [trial("old", {"A": BROKEN, "B": HELD}), trial("new", {"A": HELD, "B": HELD})]
+    assert list(compare.ending(Compared(["old", "new"], trials))) == [
+        "the systems differ (*: their intervals of 95% have nothing in common) in none",
+        "1 of 2 clauses held on old",
+        "2 of 2 clauses held on new",
+        "why: fencepost report run-old      again: fencepost replay run-old",
+        "1 clause violated: exit code 1",
+    ]
+
+
+def test_the_end_of_a_search_for_defects() -> None:
+    results = Results(clean_seeds=10)
+    assert list(defects._ending(results, "reference/quorum", 0)) == ["nothing new: exit code 0"]
+    results.false_alarms.append(FalseAlarm(seed=7, clause="A", message="it broke", run="run-7"))
+    assert list(defects._ending(results, "reference/quorum", 1)) == [
+        "why: fencepost report run-7      again: fencepost replay run-7",
+        "1 false alarm: exit code 1",
+    ]
