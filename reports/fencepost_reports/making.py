@@ -224,6 +224,7 @@ def summary(tables: RunTables, row: str, page: str) -> RunSummary:
         broken=any(not one.known for one in violated),
         lacks=lacks if about.events else "it has no events",
         stalled=about.stalled,
+        in_part=about.in_part,
     )
     return RunSummary(
         outcome=outcome,

@@ -223,7 +223,7 @@ class Searcher:
             shutil.rmtree(folder.path)
         if conducted.result is None:
             return Clean(conducted.trouble, tuple(alarms))
-        return Clean("", tuple(alarms), conducted.result.judgement.not_to_the_end)
+        return Clean("", tuple(alarms), conducted.result.judgement.in_part(conducted.result.end))
 
     # ---------------------------------------------------------------------------------- workings
 

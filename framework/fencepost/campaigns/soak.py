@@ -107,13 +107,11 @@ class SoakRun(Struct, frozen=True, kw_only=True):
     met: Counts = {}
     """Which operations met their victims in which states: operation -> state -> how often."""
     forfeited: str = ""
-    """Why the run was not judged to its end; empty if it was."""
+    """For how long the run was judged, and why no longer; empty if it was to its end."""
     drawn_ms: int = 0
     """For how long operations were drawn."""
     ran_ms: int = 0
     """How long the run lasted, from its first event to its last."""
-    judged_ms: int = 0
-    """For how long of that it was judged."""
 
     @property
     def status(self) -> Status:
@@ -253,8 +251,6 @@ def _result_of(conducted: Conducted, seed: int) -> SoakRun:
     verdicts, end = result.judgement.verdicts, result.end
     unknown = {c: verdicts[c] for c in result.judgement.of(Outcome.UNKNOWN)}
     anew = {c: one for c, one in verdicts.items() if one.first_new is not None}
-    forfeited = result.judgement.forfeited
-    until_ns = end.ended_at_ns if forfeited is None else forfeited.at_ns
     return SoakRun(
         seed=seed,
         run=path,
@@ -276,12 +272,11 @@ def _result_of(conducted: Conducted, seed: int) -> SoakRun:
         lost=conducted.lost,
         stalled=end.stalled_in_words,
         whole=conducted.whole,
-        complete=end.complete or forfeited is not None,
+        complete=result.judgement.whole(end),
         met=conducted.met,
-        forfeited=result.judgement.not_to_the_end,
+        forfeited=result.judgement.in_part(end),
         drawn_ms=conducted.drawn_ms,
         ran_ms=(end.ended_at_ns - end.began_at_ns) // MS,
-        judged_ms=(until_ns - end.began_at_ns) // MS,
     )
 
 
@@ -308,9 +303,7 @@ def run_in_words(run: SoakRun) -> Sequence[str]:
         *_undecided(run),
         *run.lost,
     ]
-    if run.forfeited:
-        whole, judged = run.ran_ms / 1000, run.judged_ms / 1000
-        said.append(f"judged for {judged:.1f} s of {whole:.1f} s: {run.forfeited}")
+    said += [run.forfeited] if run.forfeited else []
     if run.stalled:
         said.append(run.stalled)
     first = f"  {run.seed}  {run.status:{_STATUS_WIDTH}}"

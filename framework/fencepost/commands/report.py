@@ -151,6 +151,8 @@ def _show(run: ReportedRun) -> None:
         show(errors(), f"{run.run} is left out: {run.refused}")
     if run.stalled:
         show(errors(), (f"{run.run}: {run.stalled}", "yellow"))
+    if run.in_part:
+        show(errors(), (f"{run.run}: {run.in_part}", "yellow"))
     if run.violated:
         show(errors(), f"{run.run} violates {', '.join(run.violated)}")
     if run.lacks:

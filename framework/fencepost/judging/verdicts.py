@@ -22,6 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fencepost.events import Cause
+from fencepost.events.words import span
 from fencepost.history.files import content, decoded, write_whole
 from fencepost.history.run_end import NEVER_NS, RunEnd
 from fencepost.judging.rules import Clause, Evidence, Excused, Exercised, Finding, Violated
@@ -185,10 +186,19 @@ class Judgement:
     verdicts: Mapping[str, Verdict]
     forfeited: Forfeited | None = None
 
-    @property
-    def not_to_the_end(self) -> str:
-        """Why the run was not judged to its end; empty if it was."""
-        return "" if self.forfeited is None else self.forfeited.reason
+    def in_part(self, end: RunEnd) -> str:
+        """For how long the run was judged, and why no longer; empty if it was to its end."""
+        if self.forfeited is None:
+            return ""
+        judged_ns = max(0, self.forfeited.at_ns - end.began_at_ns)
+        whole = f"of {span(end.ended_at_ns - end.began_at_ns)}"
+        return f"judged for {span(judged_ns)} {whole}: {self.forfeited.reason}"
+
+    def whole(self, end: RunEnd) -> bool:
+        """Whether nothing is lacking that would be judged: a run that was forfeited may be cut
+        short after that."""
+        lost = self.forfeited is not None and not (end.damage or end.gaps)
+        return end.complete or lost
 
     def of(self, outcome: Outcome) -> tuple[str, ...]:
         """The clauses with that outcome."""

@@ -14,8 +14,9 @@ class ReportedRun(Struct, frozen=True, kw_only=True):
     """What became of one run in a report.
 
     `violated` are its violated clauses; `broken`: one of their violations is not known. `lacks`
-    says why its history is not complete, `stalled` how long its machine stood still. `refused` says
-    why the run is not in the report. Each is empty where there is nothing to say.
+    says why its history is not complete, `stalled` how long its machine stood still, `in_part` for
+    how long the run was judged. `refused` says why the run is not in the report. Each is empty
+    where there is nothing to say.
     """
 
     run: str
@@ -23,6 +24,7 @@ class ReportedRun(Struct, frozen=True, kw_only=True):
     broken: bool = False
     lacks: str = ""
     stalled: str = ""
+    in_part: str = ""
     refused: str = ""
 
 

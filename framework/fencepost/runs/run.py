@@ -244,7 +244,7 @@ class RunResult:
         return ended and isinstance(trouble, EnvironmentFailed)
 
     def _check_evidence(self) -> None:
-        if not self.end.complete:
+        if not self.judgement.whole(self.end):
             raise Inconclusive(f"the history is not complete: {self.end.lacks}")
         if self.silent:
             names = ", ".join(self.silent)

