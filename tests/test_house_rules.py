@@ -54,7 +54,7 @@ LONG_FUNCTIONS: dict[str, tuple[int, str]] = {}
 MOST_BY_POSITION = 5
 MOST_TO_CONSTRUCT = 6
 TAKE_ANY_NUMBER = {
-    *("pack", "pack_into", "datetime", "one_of", "select", "add_row"),
+    *("pack", "pack_into", "datetime", "one_of", "select", "add_row", "exit_reason"),
     # helpers of tests, and one of the simulator's network, that take a list of values
     *("run", "play", "poll", "led", "ran", "asks", "_schedule"),
 }

@@ -19,9 +19,11 @@ from fencepost_kafka.faults.situation import Servers
 FORGETFUL = KafkaFaultChooser(TIMING, voters_forget=True)
 
 
-def wiped(moment: Moment, chooser: KafkaFaultChooser = FORGETFUL) -> list[Planned]:
+def wiped(
+    moment: Moment, chooser: KafkaFaultChooser = FORGETFUL, seeds: int = 400
+) -> list[Planned]:
     """The plans that empty a controller's disk."""
-    drawn = drawn_at(moment, chooser, 400)
+    drawn = drawn_at(moment, chooser, seeds)
     return [one for one in drawn if any(name.startswith("controller") for name in one.victims)]
 
 
@@ -38,3 +40,14 @@ def test_a_controllers_disk_is_emptied_only_where_rules_know_what_is_forfeited()
     assert wiped(moment, KafkaFaultChooser(TIMING)) == []
     servers = Servers("zookeeper", lambda view, layout: ())
     assert wiped(replace(moment, layout=WITH_SERVER), replace(FORGETFUL, servers=servers)) == []
+
+
+def test_what_may_forfeit_the_rest_of_a_run_is_drawn_seldom() -> None:
+    """A voter forgets while another one may lack what is committed."""
+    free = Moment(begun(), LAYOUT, ("wipe_disk",))
+    often = len(wiped(free, seeds=2_000))
+    for one in (
+        Moment(begun(), LAYOUT, ("wipe_disk",), mending=frozenset({"controller-2"})),
+        Moment(begun("controller-2"), LAYOUT, ("wipe_disk",)),
+    ):
+        assert 0 < len(wiped(one, seeds=2_000)) < often / 2

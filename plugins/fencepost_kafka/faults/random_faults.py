@@ -131,6 +131,8 @@ def _wipe_voter(d: Draw) -> Planned | None:
     if d.situation.servers or not d.names(Role.CONTROLLER):
         return None
     node = d.controller()
+    if not d.situation.others_hold(node) and d.random.random() >= _MAY_FORFEIT:
+        return None
     return _planned("wipe_disk", {"node": node}, d.around_lease(), node)
 
 
@@ -140,6 +142,9 @@ def _damage_disk(d: Draw) -> Planned:
     return _planned("damage_disk", arguments, d.around_lease(), broker)
 
 
+_MAY_FORFEIT = 0.1
+"""How often a voter's disk is emptied though the others may not hold what is committed: from such a
+loss on nothing is promised any more, and the rest of the run is wasted."""
 _PARTITION_LOGS, _TORN_BYTES = "[!_]*/*.log", (64, 8192)
 """Not the logs of the metadata and of internal topics: their names begin with an underscore."""
 

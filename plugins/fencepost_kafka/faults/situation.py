@@ -115,6 +115,13 @@ class Situation:
         controllers = {slot.name for slot in self.layout.of(Role.CONTROLLER)}
         return planned.fault == "wipe_disk" and bool(planned.victims & controllers)
 
+    def others_hold(self, node: str) -> bool:
+        """Whether all other controllers run, and no fault affects them or did so just now: then
+        they hold what is committed, and this one may forget it without a loss for good."""
+        disturbed = self.moment.affected | self.moment.mending | self.starting
+        others = {slot.name for slot in self.layout.of(Role.CONTROLLER)} - {node}
+        return disturbed.isdisjoint(others) and all(map(self.runs, others))
+
     @property
     def gives_leave(self) -> bool:
         """Whether the active controller decides now: it and a majority of the voters run, and no
