@@ -259,7 +259,7 @@ def _result_of(conducted: Conducted, seed: int) -> SoakRun:
             for c, one in verdicts.items()
             if one.verdict is not Outcome.NOT_APPLICABLE
         },
-        violated={c: one.first_new.message for c, one in anew.items() if one.first_new},
+        violated={c: one.first_new.says for c, one in anew.items() if one.first_new},
         new={c: (one.new, one.violated) for c, one in anew.items()},
         known=_known(verdicts),
         unknown={c: one.reason for c, one in unknown.items() if not one.follows},

@@ -29,7 +29,7 @@ from fencepost.judging.known_findings import (
     joined,
     matched,
 )
-from fencepost.judging.verdicts import Broken, Judgement, Outcome, Verdict
+from fencepost.judging.verdicts import AsKnown, Broken, Judgement, Outcome, Verdict
 from fencepost.model.clock import MS
 
 
@@ -149,21 +149,43 @@ class _Scenes:
 
 
 def attributed(
-    judgement: Judgement, findings: Sequence[KnownFinding], events: Iterable[Event]
+    judgement: Judgement,
+    findings: Sequence[KnownFinding],
+    events: Iterable[Event],
+    elsewhere: Sequence[KnownFinding] = (),
 ) -> Judgement:
     """The same verdicts. A verdict whose violations are all known findings gets their ids.
 
-    `events` are the run's, in the order of its history.
+    `events` are the run's, in the order of its history. `elsewhere` are findings that other
+    versions have: a violation that would be one of them is new, and names it.
     """
-    if not findings:
+    if not findings and not elsewhere:
         return judgement
-    attribution = _Attribution(findings, _scenes(judgement, findings, events))
+    scenes = _scenes(judgement, [*findings, *elsewhere], events)
+    here, there = (_attribution(judgement, some, scenes) for some in (findings, elsewhere))
+    versions = {finding.id: finding.versions for finding in elsewhere}
+    marked = {}
+    for clause, verdict in judgement.verdicts.items():
+        known = _marked(verdict, clause, here)
+        violations = tuple(
+            msgspec.structs.replace(one, as_known=AsKnown(found, versions[found]))
+            if not one.known and (found := there.finding(clause, one))
+            else one
+            for one in known.violations
+        )
+        marked[clause] = msgspec.structs.replace(known, violations=violations)
+    return replace(judgement, verdicts=marked)
+
+
+def _attribution(
+    judgement: Judgement, findings: Sequence[KnownFinding], scenes: _Scenes
+) -> _Attribution:
+    attribution = _Attribution(findings, scenes)
     for clause, verdict in judgement.verdicts.items():
         for broken in verdict.violations:
             attribution.note(clause, broken)
     attribution.spread()
-    marked = {c: _marked(v, c, attribution) for c, v in judgement.verdicts.items()}
-    return replace(judgement, verdicts=marked)
+    return attribution
 
 
 def _scenes(

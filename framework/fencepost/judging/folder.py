@@ -32,7 +32,7 @@ from fencepost.history.run_folder import RunFolder
 from fencepost.judging.attribution import attributed
 from fencepost.judging.explanation import explained
 from fencepost.judging.judge import OnFinding, judge
-from fencepost.judging.known_findings import KnownFinding, bearing_on
+from fencepost.judging.known_findings import KnownFinding, bearing_on, elsewhere
 from fencepost.judging.rules import Clause, Rule
 from fencepost.judging.verdicts import (
     Forfeited,
@@ -220,8 +220,10 @@ def judged_run(folder: RunFolder, promises: Promises, *, keep: bool = True) -> J
             release=info.release,
         )
         if judgement.of(Outcome.VIOLATED):
-            known = bearing_on(promises.known_findings, info.system, info.versions)
-            judgement = attributed(judgement, known, merge.read(folder, codec))
+            about = promises.known_findings, info.system, info.versions
+            judgement = attributed(
+                judgement, bearing_on(*about), merge.read(folder, codec), elsewhere(*about)
+            )
             verdicts = explained(judgement.verdicts, merge.read(folder, codec))
             judgement = replace(judgement, verdicts=verdicts)
         if not keep:

@@ -218,6 +218,16 @@ def _entries_fit(
                 yield from _entries_fit(wanted[1:], given, both)
 
 
+def elsewhere(
+    findings: Sequence[KnownFinding], system: str, versions: Mapping[str, str]
+) -> Sequence[KnownFinding]:
+    """The findings of a system that were seen in other versions only than that of a run; the
+    arguments are those of `bearing_on`."""
+    family = system.partition("@")[0]
+    here = bearing_on(findings, system, versions)
+    return [f for f in findings if f.system == family and f.versions and f not in here]
+
+
 def bearing_on(
     findings: Sequence[KnownFinding], system: str, versions: Mapping[str, str]
 ) -> Sequence[KnownFinding]:

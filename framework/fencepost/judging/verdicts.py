@@ -47,6 +47,14 @@ class Outcome(StrEnum):
     NOT_APPLICABLE = "not-applicable"
 
 
+class AsKnown(Struct, frozen=True):
+    """What a new violation would be in other versions of the system: a known finding, and the
+    versions in which that was seen."""
+
+    finding: str
+    versions: tuple[str, ...]
+
+
 class Broken(Struct, frozen=True):
     """One violation: the event, the kind of evidence, what happened, and the events that prove it.
 
@@ -61,6 +69,18 @@ class Broken(Struct, frozen=True):
     because: tuple[Cause, ...] = ()
     explanation: tuple[str, ...] = ()
     known: str = ""
+    as_known: AsKnown | None = None
+    """Of a new violation: it has the words and the cause of a finding that was not seen in this
+    version. It stays new."""
+
+    @property
+    def says(self) -> str:
+        """What happened, for people; of a new violation also what it would be elsewhere."""
+        if self.as_known is None:
+            return self.message
+        *others, last = self.as_known.versions
+        versions = f"{', '.join(others)} and {last}" if others else last
+        return f"{self.message} (as {self.as_known.finding}, known in {versions})"
 
 
 class Verdict(Struct, frozen=True):

@@ -279,7 +279,7 @@ def explain_violations(verdicts: Mapping[str, Verdict]) -> str:
                 continue
             first = verdict.first_new or verdict.violations[0]
             lines.append(f"{clause} is violated{_how_often(verdict)}: {verdict.sentence}")
-            lines.append(f"  {first.message} ({first.at}, evidence: {first.evidence})")
+            lines.append(f"  {first.says} ({first.at}, evidence: {first.evidence})")
             lines += (f"  {line}" for line in first.explanation)
     return printable("\n".join(lines))
 

@@ -276,7 +276,7 @@ class _Rows:
             clause=failure.clause,
             evidence=str(failure.broken.evidence),
             outcome=failure.outcome,
-            says=failure.broken.message,
+            says=failure.broken.says,
             subject=failure.subject or _subject(event),
             process=at.process,
             position=position,
@@ -303,7 +303,7 @@ class _Rows:
             Failed(
                 position=position,
                 at_ns=event.at_ns,
-                says=failure.broken.message,
+                says=failure.broken.says,
                 event=event,
                 because=tuple(one for one in named if one is not None),
                 reads=self.reads.get(failure.clause) if failure.clause else None,

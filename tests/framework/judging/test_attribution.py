@@ -8,11 +8,13 @@ from msgspec import structs
 
 from fencepost import (
     Mark,
+    Seen,
     Spread,
 )
 from fencepost.judging.attribution import attributed
-from fencepost.judging.known_findings import bearing_on
-from fencepost.judging.verdicts import Judgement, Outcome
+from fencepost.judging.known_findings import bearing_on, elsewhere
+from fencepost.judging.verdicts import AsKnown, Judgement, Outcome
+from fencepost.runs.run import explain_violations
 
 
 def test_a_known_finding_turns_nothing_red() -> None:
@@ -22,6 +24,48 @@ def test_a_known_finding_turns_nothing_red() -> None:
     assert judgement.verdicts["QC-17"].known == ("serves-late",)
     assert judgement.of(Outcome.VIOLATED) == ("QC-17",)
     assert judgement.broken == ()
+
+
+def test_a_finding_of_other_versions_is_named_and_the_violation_stays_new() -> None:
+    scene = caused()
+    scene.violate(scene.truncate(21, to=3), "it lost 3 to 8")
+    scene.violate(scene.truncate(22.1, to=3), "it lost 3 to 8")
+    seen = tuple(Seen(version=version, runs=1, of=1) for version in ("4.1.0", "4.3.1"))
+    other = structs.replace(KNOWN, seen=(*seen, Seen(version="4.4.0", runs=0, of=2)))
+    judgement = attributed(Judgement(scene.verdicts), [], scene.events, [other])
+    assert judgement.broken == ("QC-17",)
+    first, late = judgement.verdicts["QC-17"].violations
+    assert (first.known, first.as_known) == ("", AsKnown("serves-late", ("4.1.0", "4.3.1")))
+    assert first.says == "it lost 3 to 8 (as serves-late, known in 4.1.0 and 4.3.1)"
+    assert (late.as_known, late.says) == (None, "it lost 3 to 8")
+    assert first.says in explain_violations(judgement.verdicts)
+
+
+def test_a_violation_that_is_known_here_is_not_as_one_elsewhere() -> None:
+    scene = caused()
+    scene.violate(scene.truncate(21, to=3), "it lost 3 to 8")
+    judgement = attributed(Judgement(scene.verdicts), [KNOWN], scene.events, [KNOWN])
+    (broken,) = judgement.verdicts["QC-17"].violations
+    assert (broken.known, broken.as_known) == ("serves-late", None)
+
+
+@pytest.mark.parametrize(
+    ("system", "version", "names"),
+    [
+        ("acme/lamps", "1.0", False),
+        ("acme/lamps@2.0", "2.0", True),
+        ("acme/lamps@2.0", "3.0", True),
+        ("acme/bulbs", "1.0", False),
+    ],
+    ids=["this version", "one that was tried in vain", "another version", "another system"],
+)
+def test_a_finding_is_one_of_elsewhere_in_other_versions_of_its_system(
+    system: str, version: str, names: bool
+) -> None:
+    seen = (Seen(version="1.0", runs=1, of=1), Seen(version="2.0", runs=0, of=1))
+    finding = structs.replace(KNOWN, system="acme/lamps", seen=seen)
+    family = system.partition("@")[0]
+    assert bool(elsewhere([finding], system, {family: version})) is names
 
 
 def test_a_violation_long_after_the_fault_was_healed_is_new() -> None:
