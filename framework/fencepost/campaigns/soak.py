@@ -92,6 +92,8 @@ class SoakRun(Struct, frozen=True, kw_only=True):
     operations: int = 0
     """How often an administrator asked for something."""
     without_receipt: int = 0
+    missed: Sequence[str] = ()
+    """The same, a sentence each: what was measured, and what to look at."""
     trouble: str = ""
     """The failure that is not a violation, in one sentence."""
     lost: Sequence[str] = ()
@@ -268,6 +270,7 @@ def _result_of(conducted: Conducted, seed: int) -> SoakRun:
         faults=result.injected,
         operations=conducted.operations,
         without_receipt=len(result.missed),
+        missed=tuple(result.why_missed()),
         trouble=conducted.trouble,
         lost=conducted.lost,
         stalled=end.stalled_in_words,
@@ -301,6 +304,7 @@ def run_in_words(run: SoakRun) -> Sequence[str]:
         *_cut_short(run),
         *_known_in_words(run),
         *_undecided(run),
+        *(f"without a receipt: {one}" for one in run.missed if run.unknown),
         *run.lost,
     ]
     said += [run.forfeited] if run.forfeited else []

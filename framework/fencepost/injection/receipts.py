@@ -46,7 +46,7 @@ class Trial:
     def unseen(self) -> str:
         """The stream that this change cut and in which no byte was counted as dropped. Empty if
         there is none, or if the probe was not answered before, or is answered now."""
-        if self.after.came or (self.before is not None and not self.before.came):
+        if self.after.came or self.unanswered_before:
             return ""
         if self.new.cut_upstream:
             newly, stream = not self.old.cut_upstream, UPSTREAM
@@ -54,11 +54,16 @@ class Trial:
             newly, stream = self.new.cut_downstream and not self.old.cut_downstream, DOWNSTREAM
         return stream if newly and not self.vanished[stream] else ""
 
+    @property
+    def unanswered_before(self) -> bool:
+        """Whether a probe before the change had no answer."""
+        return self.before is not None and not self.before.came
+
     def fails(self) -> str:
         """Why the measurements do not show the new state; empty if they show it."""
         if self.new == HEALTHY:
             return "" if self.after.came else "no answer after healing"
-        if self.before is not None and not self.before.came:
+        if self.unanswered_before:
             return "nothing answered before"
         return self._fails_as_cut() if is_cut(self.new) else self._fails_as_slow()
 
@@ -107,7 +112,9 @@ def judge(
     if unused:
         problems.append(UNUSED)
     if problems:
-        return Receipt(False, "; ".join([*problems, *notes]), only_unused)
+        unanswered = bool(worsened) and all(trial.unanswered_before for trial in worsened)
+        evidence = "; ".join([*problems, *notes])
+        return Receipt(False, evidence, only_unused, idle=unused, unanswered=unanswered)
     return Receipt(True, "; ".join([*_evidence(trials), *notes, *_beside(unasked)]))
 
 
@@ -115,7 +122,7 @@ def judge_use(connections: Mapping[Link, int]) -> Receipt:
     """The receipt for links that are in use, by the number of connections open through each."""
     if count := sum(connections.values()):
         return Receipt(True, f"open connections through these links now: {count}")
-    return Receipt(False, UNUSED, unused=True)
+    return Receipt(False, UNUSED, unused=True, idle=bool(connections))
 
 
 def judge_release(counts: HoldCounts) -> Receipt:

@@ -53,12 +53,25 @@ class Receipt:
     set.
 
     `unused`: applied, but not verifiable, because the link was idle, or no process ran at both of
-    its ends; `true` is false then.
+    its ends; `true` is false then. `idle`: processes ran at both ends, and had no connection open.
+    `unanswered`: nothing answered through any of the links before they were changed, either.
     """
 
     true: bool
     evidence: str
     unused: bool = False
+    idle: bool = False
+    unanswered: bool = False
+
+    @property
+    def question(self) -> str:
+        """What to look at if a fault of links misses in run after run; empty if nothing is likely.
+
+        A system whose nodes pass the links by, or whose probe no node answers, never has a receipt.
+        """
+        if self.unanswered:
+            return "does the system's probe ask what its nodes answer, at `place.address`?"
+        return "do the nodes dial the addresses of `place.hosts`?" if self.idle else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ from fencepost.model.errors import (
 )
 from fencepost.model.extras import check_extra
 from fencepost.model.machine import check_platform
-from fencepost.model.runtime import Runtime
+from fencepost.model.runtime import Receipt, Runtime
 from fencepost.model.system.capabilities import (
     Command,
     Contained,
@@ -174,14 +174,15 @@ def runtimes_of(system: System) -> Sequence[str]:
 class RunResult:
     """The result of a run: the verdict of every clause, and the facts that qualify it.
 
-    `missed` are the ids of faults without a receipt, `unread` names what could not be read to its
-    end, `trouble` is the error that kept the run from its planned end.
+    `missed` has the faults without a receipt by their ids, each with its measurement, `unread`
+    names what could not be read to its end, `trouble` is the error that kept the run from its
+    planned end.
     """
 
     folder: RunFolder
     judgement: Judgement
     end: RunEnd
-    missed: tuple[str, ...] = ()
+    missed: Mapping[str, Receipt] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
     recovered: ClusterRecovered | None = None
     trouble: FencepostError | Violation | None = None
@@ -228,6 +229,13 @@ class RunResult:
         trouble = before or self.trouble
         return "" if trouble is None or self._is_excused(trouble) else str(trouble)
 
+    def why_missed(self) -> Sequence[str]:
+        """Each fault without a receipt: what was measured, and what to look at."""
+        return [
+            f"{fault_id} ({receipt.evidence}{receipt.question and f': {receipt.question}'})"
+            for fault_id, receipt in self.missed.items()
+        ]
+
     def _stuck(self) -> ClusterRecovered | None:
         """The recovery that failed, if one was promised still, and no violated clause says so: that
         one may be known, and then fails nothing."""
@@ -250,7 +258,7 @@ class RunResult:
             names = ", ".join(self.silent)
             raise Inconclusive(f"clients that did not answer, and had to be ended: {names}")
         if self.missed:
-            raise Inconclusive(f"without a receipt: {', '.join(self.missed)}")
+            raise Inconclusive(f"without a receipt: {'; '.join(self.why_missed())}")
         if self.unread:
             raise Inconclusive(f"not read to the end: {', '.join(self.unread)}")
 
@@ -433,7 +441,7 @@ class Run:
         judgement, end = judge_folder(self.folder, self.plugins.promises)
         self.plugins.run_judged(self.folder.path)
         injected = self.faults.injected
-        missed = tuple(a.fault_id for a in injected if not a.receipt.true)
+        missed = {a.fault_id: a.receipt for a in injected if not a.receipt.true}
         return RunResult(
             folder=self.folder,
             judgement=judgement,

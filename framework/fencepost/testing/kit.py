@@ -348,7 +348,7 @@ def check_history(run: Run) -> RunResult:
     assert result.end.complete, f"the history has gaps: {result.end.lacks}"
     assert result.recovered is not None
     assert result.recovered.recovered, "; ".join(result.recovered.missing)
-    assert not result.missed, f"without a receipt: {', '.join(result.missed)}"
+    assert not result.missed, f"without a receipt: {'; '.join(result.why_missed())}"
     assert not result.unread, f"not read to the end: {', '.join(result.unread)}"
     return result
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from fencepost import HEALTHY, Link, LinkState
 from fencepost.injection.probes import ProbeAnswer
-from fencepost.injection.receipts import Trial, added_ms, bulk, judge
+from fencepost.injection.receipts import Trial, added_ms, bulk, judge, judge_use
 
 LINK = Link("broker-1", "broker-2", 9092)
 QUICK = ProbeAnswer(True, 1.0)
@@ -61,6 +62,32 @@ def test_one_missed_link_spoils_the_receipt_and_is_named() -> None:
     assert not receipt.true
     assert "broker-1 -> broker-3:9092: it still answers" in receipt.evidence
     assert "broker-2" not in receipt.evidence
+
+
+@pytest.mark.parametrize(
+    ("trials", "question"),
+    [
+        ([replace(GOOD_CUT, open_before=0)], "do the nodes dial the addresses of `place.hosts`?"),
+        (
+            [replace(GOOD_CUT, before=ProbeAnswer(False, 5), open_before=0)],
+            "does the system's probe ask what its nodes answer, at `place.address`?",
+        ),
+        ([GOOD_CUT, replace(GOOD_CUT, before=ProbeAnswer(False, 5))], ""),
+        ([replace(GOOD_CUT, after=QUICK)], ""),
+    ],
+    ids=["idle", "unanswered", "only one unanswered", "answers still"],
+)
+def test_a_miss_asks_what_a_plugin_s_author_may_have_forgotten(
+    trials: Sequence[Trial], question: str
+) -> None:
+    receipt = judge(trials, [], [], unasked=0)
+    assert not receipt.true
+    assert receipt.question == question
+
+
+def test_links_without_processes_are_not_idle() -> None:
+    assert judge_use({}).question == ""
+    assert judge_use({GOOD_CUT.link: 0}).idle
 
 
 def test_one_idle_link_among_busy_ones_is_not_a_miss() -> None:

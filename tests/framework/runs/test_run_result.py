@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from fencepost import (
     FencepostError,
     Inconclusive,
     Injected,
+    Receipt,
     RunEnd,
     Runtime,
     UsageError,
@@ -97,7 +99,7 @@ def test_a_violation_is_reported_first_with_its_explanation() -> None:
         GOOD,
         judgement=Judgement({**VERDICTS, **VIOLATED}),
         end=RunEnd(False, 0, ("cut short",)),
-        missed=("cut-1",),
+        missed={"cut-1": Receipt(False, "it still answers")},
         trouble=EnvironmentFailed("broker-3 died"),
     )
     with pytest.raises(Violation) as caught:
@@ -159,7 +161,22 @@ def test_a_cluster_that_did_not_recover_breaks_a_promise() -> None:
             replace(GOOD, end=RunEnd(False, 0, tuple("abcdefg"))),
             "not complete: a; b; c; d; e; and 2 more",
         ),
-        (replace(GOOD, missed=("cut-1", "kill-2")), "without a receipt: cut-1, kill-2"),
+        (
+            replace(
+                GOOD,
+                missed={
+                    "cut-1": Receipt(False, "it still answers"),
+                    "isolate-2": Receipt(False, "none was open", unused=True, idle=True),
+                    "isolate-3": Receipt(False, "nothing answered", idle=True, unanswered=True),
+                },
+            ),
+            re.escape(
+                "without a receipt: cut-1 (it still answers); "
+                "isolate-2 (none was open: do the nodes dial the addresses of `place.hosts`?); "
+                "isolate-3 (nothing answered: does the system's probe ask what its nodes answer, "
+                "at `place.address`?)"
+            ),
+        ),
         (replace(GOOD, unread=("orders-0",)), "not read to the end: orders-0"),
     ],
 )

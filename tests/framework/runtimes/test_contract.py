@@ -305,7 +305,7 @@ def test_a_cut_of_a_link_without_a_connection_has_missed(pair: Runtime) -> None:
     assert busy.true, busy.evidence
     idle = pair.apply_cut(two_way(["clients"], ["broker-2"]))
     missed = "no connection was open through any of these links"
-    assert idle == Receipt(False, missed, unused=True)
+    assert idle == Receipt(False, missed, unused=True, idle=True)
     client.stop()
 
 
