@@ -1,7 +1,11 @@
 """A second live process with a node's id, in that node's duplicate slot.
 
 It has addresses and links of its own, like a second machine with a cloned configuration. Its disk
-is empty, or a copy of the first one's at that moment, like a restored snapshot.
+is empty, or a copy of the first one's at that moment, like a restored snapshot. A node that has
+started says so by the event `node.started`, with its role and its id: the receipt needs it.
+
+Healing ends the duplicate. It also ends the original, and starts it again, if the duplicate held
+authority then; an original that has ended meanwhile is started again, too.
 """
 
 from __future__ import annotations
@@ -43,12 +47,20 @@ class DuplicateId:
     def inject(self, runtime: Runtime) -> Injected:
         """Returns once the duplicate has reported its id; the receipt names both processes.
 
-        Raises UsageError if the node has no duplicate slot, or its duplicate runs already.
+        Raises UsageError if the node has no duplicate slot, if its duplicate runs already, or if no
+        process of its role has recorded `node.started`: then no receipt could ever come.
         """
         slot = find_slot(runtime.layout, self.node)
         duplicate_slot = find_slot(runtime.layout, f"{self.node}-duplicate")
         if runtime.living(duplicate_slot) is not None:
             raise UsageError(f"the duplicate of {self.node} runs already")
+        seen = runtime.view.node_of.values()
+        if all(role != slot.role and node_id != slot.node_id for role, node_id in seen):
+            raise UsageError(
+                f"'duplicate_id' needs the event node.started, and no {slot.role} of this run has "
+                "recorded one: have the log parser make a fencepost.NodeStarted when a process "
+                "has started"
+            )
         first = runtime.living(slot)
         runtime.copy_disk(slot if self.disk == "copy" else None, duplicate_slot)
         duplicate = runtime.start(duplicate_slot)

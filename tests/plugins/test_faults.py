@@ -301,6 +301,15 @@ def test_a_duplicate_runs_beside_its_node(runtime: Runtime, faults: Faults, disk
     assert living_pid(runtime, "broker-1") != -1
 
 
+def test_a_duplicate_is_refused_at_once_where_no_process_says_that_it_started(
+    runtime: Runtime, faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime.view, "node_of", {"controller-1#1": ("controller", 101)})
+    with pytest.raises(UsageError, match=r"node\.started, and no broker of this run"):
+        faults.duplicate_id("broker-1")
+    assert living_pid(runtime, "broker-1-duplicate") == -1
+
+
 def test_the_duplicate_of_a_dead_node_doubles_nothing(runtime: Runtime, faults: Faults) -> None:
     faults.kill("broker-1")
     doubled = faults.duplicate_id("broker-1")

@@ -140,7 +140,9 @@ _REFUSED = pytest.StashKey[str]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     # For each session: the command line imports this module before pytest can rewrite anything.
-    pytest.register_assert_rewrite("fencepost.testing.kit", "fencepost_suites")
+    pytest.register_assert_rewrite(
+        "fencepost.testing.kit", "fencepost.testing.pure_checks", "fencepost_suites"
+    )
     group = parser.getgroup("fencepost", "fault injection by Fencepost")
     for name, text in _HELP.items():
         group.addoption(f"--fencepost-{name}", metavar=name.upper(), help=text)

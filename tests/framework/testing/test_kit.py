@@ -116,6 +116,22 @@ def test_a_rule_meets_its_three_histories() -> None:
     kit.check_rule(Calm(), *histories())
 
 
+class Hasty(Calm):
+    """The same, and it never waits."""
+
+    def end(self, state: Any, end: Any) -> Any:
+        return []
+
+
+def test_only_a_rule_that_waits_for_nothing_needs_no_undecided_history() -> None:
+    violation, near_miss, _ = histories()
+    kit.check_rule(Hasty(), violation, near_miss)
+    with pytest.raises(
+        AssertionError, match="Calm waits for an event after 1 of 1: it needs an un"
+    ):
+        kit.check_rule(Calm(), violation, near_miss)
+
+
 def test_a_rule_that_fails_one_of_them_is_named() -> None:
     with pytest.raises(AssertionError, match="Calm misses its violation"):
         kit.check_rule(Calm(limit_ns=20_000_000), *histories())
@@ -321,6 +337,19 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     folder = tmp_path_factory.mktemp("shared")
     with kit.started("reference/quorum", folder, runtime="simulated") as run:
         yield run
+
+
+def test_a_node_that_can_be_duplicated_says_that_it_has_started(
+    simulated: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kit.check_starts(simulated)
+    view = simulated.runtime.view
+    monkeypatch.setattr(view, "node_of", {})
+    with pytest.raises(AssertionError, match=r"broker-1#1 has recorded no fencepost\.Node"):
+        kit.check_starts(simulated)
+    monkeypatch.setattr(view, "node_of", {"broker-1#1": ("broker", 9)})
+    with pytest.raises(AssertionError, match="broker-1#1 says that it is node 9, not 1"):
+        kit.check_starts(simulated)
 
 
 def test_a_fault_that_is_healed_twice_conforms(simulated: Run) -> None:

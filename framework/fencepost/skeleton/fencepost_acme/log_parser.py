@@ -8,7 +8,7 @@ from typing import final
 import msgspec
 from msgspec import Struct
 
-from fencepost import ParsedEvent
+from fencepost import NodeStarted, ParsedEvent, Slot
 from fencepost_acme.events import PeerChanged, ServerStarted
 
 
@@ -27,8 +27,8 @@ class _Peer(Struct, tag="peer"):
 class AcmeLogParser:
     """The parser of one process's log; see `fencepost.LogParser`."""
 
-    def __init__(self, server: str) -> None:
-        self._server = server
+    def __init__(self, slot: Slot) -> None:
+        self._slot = slot
 
     def parse(self, line: str) -> Sequence[ParsedEvent]:
         """The event of a line; none for a line without information."""
@@ -37,7 +37,9 @@ class AcmeLogParser:
         except msgspec.DecodeError:
             return ()
         if isinstance(logged, _Started):
-            started = ServerStarted(server=self._server, token=logged.token)
-            return (ParsedEvent(logged.at, started, wall=True),)
-        changed = PeerChanged(server=self._server, peer=logged.peer, answers=logged.answers)
+            # The first says which node the process is: `duplicate_id` needs it.
+            node = NodeStarted(role=self._slot.role, node_id=self._slot.node_id)
+            started = ServerStarted(server=self._slot.name, token=logged.token)
+            return tuple(ParsedEvent(logged.at, one, wall=True) for one in (node, started))
+        changed = PeerChanged(server=self._slot.name, peer=logged.peer, answers=logged.answers)
         return (ParsedEvent(logged.at, changed, wall=True),)

@@ -83,7 +83,7 @@ class Acme:
 
     def log_parser(self, slot: Slot, shape: Shape) -> LogParser:
         """See `fencepost.ParsesLogs`."""
-        return AcmeLogParser(slot.name)
+        return AcmeLogParser(slot)
 
     def defects(self) -> Sequence[Defect]:
         """See `fencepost.HasDefects`."""

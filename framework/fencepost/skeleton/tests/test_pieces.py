@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec import Struct
 
-from fencepost import Event, RunEnd, Slot
+from fencepost import Event, NodeStarted, RunEnd, Slot
 from fencepost.testing import HistoryBuilder, kit
 from fencepost_acme.events import PeerChanged, ServerStarted, TakeBegan, TakeEnded
 from fencepost_acme.log_parser import AcmeLogParser
@@ -38,12 +38,13 @@ def test_an_event_kind_conforms(sample: Struct) -> None:
 
 def test_the_log_parser_conforms() -> None:
     expected = (
+        NodeStarted(role="server", node_id=1),
         ServerStarted(server=SERVER, token=7),
         PeerChanged(server=SERVER, peer=OTHER, answers=False),
     )
-    kinds = (ServerStarted, PeerChanged)
-    kit.check_log_parser(Acme(), Slot(SERVER, "server", 1, 1), LOG, expected, kinds=kinds)
-    assert AcmeLogParser(SERVER).parse("Traceback (most recent call last):") == ()
+    kinds, slot = (NodeStarted, ServerStarted, PeerChanged), Slot(SERVER, "server", 1, 1)
+    kit.check_log_parser(Acme(), slot, LOG, expected, kinds=kinds)
+    assert AcmeLogParser(slot).parse("Traceback (most recent call last):") == ()
 
 
 def history(*tokens: int, taken_after_restart: bool = True) -> tuple[Sequence[Event], RunEnd]:
