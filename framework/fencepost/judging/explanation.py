@@ -4,7 +4,11 @@ An event of authority (`AuthorityChange`) is part of an explanation for one of t
 in time is not one of them. Either it happened before the offending event: it is reached from there
 by the numbers of a process, by causes, or by names that two events share (`Sourced`). Or it is
 about the same scope or the same slot: then the offending process may not have known of it, and the
-explanation says that.
+explanation says that, unless no event of the run says what it came from: then nothing can tell.
+
+A fault is shown if it acts still, and also if it struck a process of a slot that the violation is
+about: what a killed process had not written, or a paused one does once it goes on, comes after the
+healing, which is shown, too.
 """
 
 from __future__ import annotations
@@ -17,22 +21,25 @@ from typing import final
 import msgspec
 from msgspec import Struct
 
-from fencepost.events import Event, FaultHealed, FaultInjected, NodeStarted, ProcessExited
+from fencepost.events import (
+    Event,
+    FaultHealed,
+    FaultInjected,
+    NodeStarted,
+    ProcessExited,
+    ProcessSpawned,
+)
 from fencepost.events.traits import (
-    OWN,
     Change,
     Nearest,
     changes_authority,
-    has_concerns,
     is_sourced,
-    shared_record,
 )
 from fencepost.judging.event_formatter import sentence
+from fencepost.judging.relevance import Ref, choose, subjects_of
 from fencepost.judging.verdicts import Broken, Outcome, Verdict
+from fencepost.model.system.topology import CLIENT
 
-LINES = 12
-"""The most lines of an explanation: a clause, its sentence, the violation and what led to it."""
-STEPS = LINES - 3
 WORDS = 160
 """The most characters of one event's sentence; a fault's evidence may be longer."""
 BROKE = "this broke it"
@@ -44,10 +51,6 @@ HORIZON = 30_000
 least. Before them it knows faults, restarts, and the last holder of each scope, so that memory does
 not grow with the run."""
 
-Ref = tuple[str, int]
-
-_PROCESS = "process "
-_SLOT = "slot "
 _OURS = (FaultInjected, FaultHealed, ProcessExited)
 """Events of the harness: an explanation does not ask whether a node knew of them."""
 _RESTARTS = (ProcessExited, NodeStarted)
@@ -112,7 +115,9 @@ class _Chronicle:
     first: dict[Hashable, Ref] = field(default_factory=dict)
     """A shared name -> its first source."""
     nodes: dict[str, str] = field(default_factory=dict)
-    """The process of a node -> the scope of its own id (`broker 2`)."""
+    """The process of a node -> the scope of its own id (`broker 2`), once it has given it."""
+    linked: bool = False
+    """Whether any event says what other process's event it came from."""
     found: dict[int, Explanation] = field(default_factory=dict)
 
     def take(self, events: Iterable[Event]) -> None:
@@ -145,10 +150,15 @@ class _Chronicle:
         if sourced or changes or isinstance(body, (FaultInjected, FaultHealed, *_RESTARTS)):
             self.kept.append(event)
         if is_sourced(body):
+            self.linked = True
             for name in body.source_of(event.process):
                 self.first.setdefault(name, (event.process, event.node_seq))
+        if event.cause is not None and event.cause.process != event.process:
+            self.linked = True
         if isinstance(body, NodeStarted):
             self.nodes[event.process] = f"{body.role} {body.node_id}"
+        elif isinstance(body, ProcessSpawned) and body.role != CLIENT:
+            self.nodes.setdefault(body.started, "")
 
     def _forget(self) -> None:
         """Drops what lies beyond the horizon."""
@@ -185,7 +195,7 @@ def _names(event: Event) -> Iterable[Hashable]:
 
 def bears_on_explanations(kind: type[Struct]) -> bool:
     """Whether `explain` needs all events of this kind."""
-    own = (FaultInjected, FaultHealed, *_RESTARTS)
+    own = (FaultInjected, FaultHealed, ProcessSpawned, *_RESTARTS)
     return issubclass(kind, own) or hasattr(kind, "authority") or hasattr(kind, "source_of")
 
 
@@ -243,11 +253,21 @@ def _explain(violation: Broken, chronicle: _Chronicle) -> Explanation:
     ]
     before = chronicle.kept[: chronicle.place[at]]
     past = _past(offending, because, before, chronicle)
-    subjects = _subjects(offending, because, before, chronicle)
-    steps = _choose(offending, because, before, past, subjects)
+    subjects = subjects_of(offending, because, before, chronicle.nodes)
     nodes = [one.process for one in (offending, *because) if one.process in chronicle.nodes]
     offender = next(iter(nodes), offending.process)
+    steps = [
+        Step(one, not chronicle.linked or _knew(one, offender, past))
+        for one in choose(offending, because, before, past, subjects)
+    ]
     return Explanation(chronicle.began_ns, tuple(steps), offending, offender)
+
+
+def _knew(event: Event, offender: str, past: Mapping[str, int]) -> bool:
+    """Whether an event is the offender's own or happened before what it did, or is one that the
+    question is not asked of."""
+    own = event.process == offender or isinstance(event.body, _OURS)
+    return own or event.node_seq <= past.get(event.process, -1)
 
 
 # -------------------------------------------------------------------------------- happens-before
@@ -289,183 +309,3 @@ def _past(
         if event.node_seq <= past.get(event.process, -1):
             follow(event)
     return past
-
-
-# --------------------------------------------------------------------------------------- subjects
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class _Subjects:
-    """Scopes of authority, and `slot NAME`, that bear on a violation.
-
-    `own`: the scopes that the violation is about. `holders`: the nodes that hold authority over
-    these scopes. Of a holder only a loss matters: a node that loses its own authority also loses
-    its authority over what it leads.
-    """
-
-    own: frozenset[str]
-    holders: frozenset[str]
-
-    def of_slot(self, process: str) -> bool:
-        """Whether it is about the slot of a process."""
-        return _SLOT + _slot(process) in self.own
-
-    def affected(self, process: str) -> bool:
-        """Whether an event that ends or hinders a process bears on the violation."""
-        return self.of_slot(process) or _SLOT + _slot(process) in self.holders
-
-
-def _subjects(
-    offending: Event, because: Sequence[Event], before: Sequence[Event], chronicle: _Chronicle
-) -> _Subjects:
-    own: set[str] = set()
-    processes: set[str] = set()
-    for event in (offending, *because):
-        concerned = list(_scopes(event))
-        processes.update((event.process, *_named_processes(concerned)))
-        own.update(scope for scope in concerned if not scope.startswith(_PROCESS))
-    for process in processes & chronicle.nodes.keys():
-        own.update((_SLOT + _slot(process), chronicle.nodes[process]))
-    holders: set[str] = set()
-    for process, node in _holders(own, before):
-        holders.add(node or chronicle.nodes.get(process, ""))
-        holders.add(_SLOT + _slot(process) if process else "")
-    return _Subjects(frozenset(own), frozenset(holders - own - {""}))
-
-
-def _holders(scopes: Iterable[str], before: Sequence[Event]) -> Iterable[tuple[str, str]]:
-    """The newest holder of each scope, as a process, a node or both, where an event names one."""
-    wanted = set(scopes)
-    for event in reversed(before):
-        if wanted and changes_authority(event.body):
-            for one in event.body.authority():
-                named = bool(one.node) or one.holder is not None
-                if one.scope in wanted and one.change is Change.GAINED and named:
-                    wanted.discard(one.scope)
-                    yield (event.process if one.holder == "" else one.holder or ""), one.node
-
-
-def _scopes(event: Event) -> Iterable[str]:
-    body = event.body
-    if changes_authority(body):
-        yield from (one.scope for one in body.authority())
-    if has_concerns(body):
-        yield from body.concerns()
-
-
-def _named_processes(scopes: Iterable[str]) -> Sequence[str]:
-    return [scope.removeprefix(_PROCESS) for scope in scopes if scope.startswith(_PROCESS)]
-
-
-def _slot(process: str) -> str:
-    return process.partition("#")[0]
-
-
-def _concerns(event: Event, subjects: _Subjects) -> bool:
-    """Whether an event of authority is about the subject of the violation."""
-    body = event.body
-    if isinstance(body, FaultInjected):
-        return any(subjects.affected(target) for target in body.targets)
-    if isinstance(body, ProcessExited):
-        return subjects.affected(body.ended)
-    if isinstance(body, NodeStarted):
-        return subjects.of_slot(event.process)
-    if not changes_authority(body):
-        return False
-    return any(
-        one.wide
-        or one.scope in subjects.own
-        or (one.change is Change.LOST and one.scope in subjects.holders)
-        or (one.scope == OWN and subjects.of_slot(event.process))
-        for one in body.authority()
-    )
-
-
-def _wide(event: Event) -> bool:
-    body = event.body
-    return changes_authority(body) and any(one.wide for one in body.authority())
-
-
-# ----------------------------------------------------------------------------------------- choice
-
-
-def _choose(
-    offending: Event,
-    because: Sequence[Event],
-    before: Sequence[Event],
-    past: Mapping[str, int],
-    subjects: _Subjects,
-) -> list[Step]:
-    """The most relevant events before the offending one, in order: at most `STEPS`.
-
-    Chosen first are the events that prove the violation, then the newest fault still active, then
-    the newest other events: those about its own scopes before those about the cluster.
-    """
-    healed = {event.body.fault_id for event in before if isinstance(event.body, FaultHealed)}
-    chosen: dict[Ref, Event] = {}
-
-    def take(events: Iterable[Event], most: int) -> None:
-        for event in events:
-            if len(chosen) >= STEPS or most <= 0:
-                return
-            ref = (event.process, event.node_seq)
-            if ref not in chosen and event is not offending:
-                chosen[ref] = event
-                most -= 1
-
-    relevant = _newest_first(before, offending, past, subjects)
-    faults = [event for event in relevant if isinstance(event.body, FaultInjected)]
-    on = [f for f in faults if isinstance(f.body, FaultInjected) and f.body.fault_id not in healed]
-    others = [event for event in relevant if not isinstance(event.body, FaultInjected)]
-    close = [event for event in others if not _wide(event)]
-    distant = [event for event in others if _wide(event)]
-    take(because, STEPS)
-    take(on or faults, 1)
-    take(distant, 2)
-    take(close, STEPS)
-    take(distant, STEPS)
-    ordered = sorted(chosen.values(), key=lambda event: (event.at_ns, event.node_seq))
-    return [
-        Step(event, isinstance(event.body, _OURS) or event.node_seq <= past.get(event.process, -1))
-        for event in ordered
-    ]
-
-
-def _newest_first(
-    before: Sequence[Event], offending: Event, past: Mapping[str, int], subjects: _Subjects
-) -> list[Event]:
-    """The events that concern the violation, newest first, each matter once.
-
-    If several processes report one source (a replayed record), the first report is shown. Of
-    consecutive changes with one matter, the newest is shown.
-    """
-    found: list[Event] = []
-    shown: set[tuple[object, ...]] = set()
-    records: dict[Hashable, int] = {}
-    for event in reversed(before):
-        if not _concerns(event, subjects):
-            continue
-        record = shared_record(event)
-        if record is not None:
-            # Going backwards, the first report comes last: it replaces the others.
-            if record in records:
-                found[records[record]] = event
-            else:
-                records[record] = len(found)
-                found.append(event)
-            continue
-        matter = _matter(event)
-        if matter not in shown:
-            shown.add(matter)
-            found.append(event)
-    return found
-
-
-def _matter(event: Event) -> tuple[object, ...]:
-    body = event.body
-    if changes_authority(body):
-        for one in body.authority():
-            if one.matter:
-                return one.matter, event.process
-    return event.process, event.node_seq

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fencepost import Cause, Event, Evidence, FaultHealed, FaultInjected, NodeStarted
-from fencepost.judging.explanation import LINES, STEPS, Explanation, explain, explained
+from fencepost.judging.explanation import Explanation, explain, explained
+from fencepost.judging.relevance import LINES, STEPS
 from fencepost.judging.verdicts import Broken, Outcome, Verdict
 from fencepost.testing import HistoryBuilder
 from fencepost_kafka import (

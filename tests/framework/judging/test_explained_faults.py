@@ -1,0 +1,112 @@
+"""Faults in explanations: what they did, their heals, and those that struck an earlier process."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from tests.framework.judging.test_explain import why
+
+from fencepost import (
+    Authority,
+    Cause,
+    Change,
+    FaultHealed,
+    FaultInjected,
+    ProcessSpawned,
+)
+from fencepost.testing import HistoryBuilder
+
+
+class BecameMaster(Struct, frozen=True, tag="redis.became_master"):
+    """A program that writes no events of ours is observed by its log."""
+
+    node: str
+
+    def authority(self) -> tuple[Authority, ...]:
+        return (Authority("master", Change.GAINED, node=self.node),)
+
+    def sentence(self) -> str:
+        return f"{self.node} becomes a master"
+
+
+class Appended(Struct, frozen=True, tag="redis.appended"):
+    number: int
+
+    def sentence(self) -> str:
+        return f"has appended {self.number}"
+
+
+def spawn(h: HistoryBuilder, process: str) -> None:
+    slot = process.partition("#")[0]
+    h.add("harness", ProcessSpawned(started=process, slot=slot, role="redis", node_id=3, pid=1))
+
+
+def strike(h: HistoryBuilder, fault_id: str, target: str) -> None:
+    fault, node = fault_id.partition("-")[0], target.partition("#")[0]
+    body = FaultInjected(
+        fault_id=fault_id,
+        fault=fault,
+        targets=(target,),
+        receipt=True,
+        evidence="it stopped",
+        arguments=f'{{"node":"{node}"}}',
+    )
+    h.add("harness", body)
+
+
+def heal(h: HistoryBuilder, fault_id: str) -> None:
+    h.add("harness", FaultHealed(fault_id=fault_id, receipt=True, evidence="it goes on"))
+
+
+def test_a_process_that_was_resumed_and_acts_again_is_explained_by_the_heal() -> None:
+    h = HistoryBuilder()
+    spawn(h, "redis-1#1")
+    strike(h, "pause-1", "redis-1#1")
+    heal(h, "pause-1")
+    lines = why(h, h.add("redis-1#1", Appended(7))).lines()
+    assert [line.split("s  ", 1)[1] for line in lines] == [
+        "harness: pause redis-1 began (pause-1): it stopped",
+        "harness: pause-1 was healed: it goes on",
+        "redis-1#1: has appended 7  <- this broke it",
+    ]
+
+
+def test_a_fault_that_struck_an_earlier_process_of_the_slot_is_shown() -> None:
+    """It was killed before what it had taken was stored, and another one was killed later."""
+    h = HistoryBuilder()
+    spawn(h, "redis-3#2")
+    spawn(h, "redis-2#1")
+    taken = h.add("redis-3#2", Appended(7))
+    strike(h, "kill-11", "redis-3#2")
+    heal(h, "kill-11")
+    spawn(h, "redis-3#3")
+    strike(h, "kill-12", "redis-2#1")
+    read = h.add("redis-2#1", Appended(8))
+    lines = why(h, read, taken).lines()
+    assert [number for number in ("kill-11", "kill-12") if any(number in one for one in lines)] == [
+        "kill-11",
+        "kill-12",
+    ]
+
+
+def test_where_nothing_says_what_it_came_from_nothing_may_not_have_been_known() -> None:
+    h = HistoryBuilder()
+    spawn(h, "redis-1#1")
+    spawn(h, "redis-3#1")
+    h.add("sentinel-2#1", BecameMaster("redis-3"))
+    promoted = h.add("redis-3#1", BecameMaster("redis-3"))
+    found = why(h, h.add("redis-1#1", Appended(7)), promoted)
+    assert not any("may not have known" in line for line in found.lines())
+
+
+def test_a_process_knows_its_own_events_though_others_are_linked() -> None:
+    h = HistoryBuilder()
+    spawn(h, "redis-1#1")
+    asked = h.add("clients/a#1", Appended(1))
+    proof = h.add("redis-1#1", Appended(2), Cause(asked.process, asked.node_seq))
+    own = h.add("redis-1#1", BecameMaster("redis-1"))
+    other = h.add("redis-3#1", BecameMaster("redis-3"))
+    read = h.add("clients/reader#1", BecameMaster("redis-3"))
+    found = why(h, read, proof, own, other)
+    assert found.offender == "redis-1#1"
+    known = {step.event.ref: step.known for step in found.steps}
+    assert known[own.ref]
