@@ -10,6 +10,7 @@ from fencepost.events.traits import (
     shared_record,
     tells_operations,
 )
+from fencepost.events.words import fault_in_words
 from fencepost.history.files import (
     MOST_EVENTS_BYTES,
     MOST_FILES,
@@ -90,6 +91,7 @@ __all__ = [
     "docstring",
     "event_files",
     "explain",
+    "fault_in_words",
     "has_concerns",
     "interval",
     "is_merged",

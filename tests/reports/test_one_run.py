@@ -17,7 +17,7 @@ import fencepost as f
 from fencepost.columns import schema_of
 from fencepost.judging.verdicts import write_verdicts
 from fencepost.reporting import Promises, RunFolder, judge_folder, read, sentence
-from fencepost_reports.one_run.causes import NAMED, NOTHING
+from fencepost_reports.one_run.causes import NAMED, NOTHING, UNSEEN
 from fencepost_reports.one_run.faults import FaultFold
 from fencepost_reports.one_run.run import RunSource, run_tables
 from fencepost_reports.one_run.tables import BINS, Effect, RunTables
@@ -194,7 +194,7 @@ def test_without_a_loss_of_authority_no_loss_explains_a_violation(made: Made) ->
     found = [row for row in made.of["broken"].failures if row.what == "violation"]
     assert found
     assert {row.explained_by for row in found} == {-1}
-    assert {row.how for row in found} == {NOTHING}
+    assert {row.how for row in found} == {UNSEEN}
 
 
 def test_a_failed_test_and_a_time_without_a_success_have_ranked_candidates(

@@ -12,11 +12,13 @@ from xml.etree import ElementTree
 import pytest
 import sample_runs
 from msgspec import structs
+from msgspec.structs import replace
 
 from fencepost.reporting import Promises, ReportedRun
 from fencepost_reports.making import summary
+from fencepost_reports.one_run.causes import UNSEEN
 from fencepost_reports.one_run.run import RunSource, run_tables
-from fencepost_reports.one_run.tables import LatencyRow, RunSummary, RunTables
+from fencepost_reports.one_run.tables import LatencyRow, ProcessRow, RunSummary, RunTables
 from fencepost_reports.pages import lanes
 from fencepost_reports.pages.render import VERDICTS, report_pages, run_pages
 from fencepost_reports.pages.statistics import Statistics
@@ -221,7 +223,7 @@ def test_states_of_a_run_are_named_in_its_legend(written: Written) -> None:
 
 
 def test_a_failure_that_no_loss_explains_says_so(written: Written) -> None:
-    assert "no loss of authority explains this" in written.pages["broken"].read_text()
+    assert UNSEEN in written.pages["broken"].read_text()
 
 
 def test_a_known_finding_is_distinguished_from_a_new_one(written: Written) -> None:
@@ -275,3 +277,27 @@ def test_a_long_run_draws_the_states_of_nodes_and_the_longest_and_says_how_many_
     monkeypatch.setattr(lanes, "STATES", len(own) + 1)
     assert {*lanes.drawn(run)} == {*own, longest}
     assert f"{len(others) - 1} further states are not drawn" in run_pages(run).page
+
+
+def test_many_clients_of_one_kind_share_a_lane_and_few_do_not() -> None:
+    def client(name: str) -> ProcessRow:
+        return ProcessRow(
+            process=f"clients/{name}#1",
+            slot="clients",
+            role="client",
+            node_id=-1,
+            from_ns=0,
+            to_ns=1,
+            events=1,
+        )
+
+    probes = [client(f"probe-{number}") for number in range(1, lanes.CLIENTS_APART + 2)]
+    readers = [client("reader-1"), client("reader-2")]
+    node = replace(client("x"), process="broker-1#1", slot="broker-1", role="broker")
+    assert list(lanes._grouped([node, *probes, *readers])) == [
+        "broker-1#1",
+        "clients/probe-* (7)",
+        "clients/reader-1#1",
+        "clients/reader-2#1",
+    ]
+    assert len(lanes._grouped(probes[1:])) == lanes.CLIENTS_APART

@@ -19,14 +19,21 @@ from fencepost.events.envelope import Event
 
 
 class Change(StrEnum):
-    """What happened to an authority."""
+    """What happened to an authority. What explanations and pages make of each is in the
+    documentation, "How a failure is explained"."""
 
     GAINED = "gained"
+    """The holder has it from now on: it begins a band on the page's timeline, and ends that of the
+    former holder of the scope, which is a loss that may explain a failure."""
     LOST = "lost"
+    """The holder has it no more: it ends the band, and may explain a failure."""
     REFUSED = "refused"
+    """The holder asked for it, or acted by it, and was refused: a mark, and no loss. It is a step
+    of explanations."""
     NOTED = "noted"
     """The event bears on the authority but does not change it (a new leader made a log
-    truncate)."""
+    truncate): a step of explanations. It neither begins nor ends a band, and no page takes it for
+    the cause of a failure."""
 
 
 OWN = "own state"
@@ -39,12 +46,14 @@ class Authority:
 
     `scope` is what the authority is over, with the same words in all events about it (`partition
     orders-0`, `leader`, `lease 7`, `broker 2`). `holder` is the process that gained, lost or
-    was refused it (empty: the process that wrote the event; None: not known). `node` is the holder
-    in the words of a scope (`broker 2`), if only that is known. `epoch` orders the holders of one
-    scope (-1: not recorded). `state` names the state that the holder is in from now on (`active`,
-    `leader`), for a band on a page. `wide` is true if anything in the cluster may depend on this
-    authority, as on the leader. Of consecutive changes with the same `matter` (renewals of a
-    lease), an explanation shows the newest; without a matter each is shown.
+    was refused it (empty: the process that wrote the event; None: not known). `node` is the
+    holder in the words of a scope (`broker 2`), if only that is known: a third party reports
+    the holder, such as a sentinel that promotes a server. The process that has given itself
+    that name by `node.started` (its role and id) is the holder then. `epoch` orders the holders
+    of one scope (-1: not recorded). `state` names the state that the holder is in from now on
+    (`active`, `leader`), for a band on a page. `wide` is true if anything in the cluster may
+    depend on this authority, as on the leader. Of consecutive changes with the same `matter`
+    (renewals of a lease), an explanation shows the newest; without a matter each is shown.
     """
 
     scope: str

@@ -10,7 +10,7 @@ from msgspec import Struct
 from fencepost.events import Cause, Event, LinkFailed, Stalled
 from fencepost.history.run_end import NEVER_NS, RunEnd
 from fencepost.judging.judge import judge
-from fencepost.judging.verdicts import Broken, Forfeited, Judgement, Outcome, Verdict
+from fencepost.judging.verdicts import AsKnown, Broken, Forfeited, Judgement, Outcome, Verdict
 from fencepost.model.cluster import Cluster, Node
 from fencepost.runs.demonstration import Demonstrable, Demonstration, Scene
 from fencepost.runs.faults import Active, Faults
@@ -20,6 +20,7 @@ from fencepost.testing.event_log import EventLog
 
 __all__ = [
     "Active",
+    "AsKnown",
     "Asked",
     "Broken",
     "Cluster",

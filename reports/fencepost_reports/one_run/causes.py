@@ -38,6 +38,8 @@ GAVE_UP = "its holder gave it up, and had lost nothing before"
 UNPROVEN = "the rule proves the failure by other events, which report nothing of this"
 RESTARTED = "a process started anew and had it again, and the new one failed"
 NOTHING = "no loss of authority explains this"
+UNSEEN = "no event of this run gives authority to a process or takes it, so none can explain this"
+"""Where the events of a system only note changes (`Change.NOTED`), or have no authority at all."""
 
 CANDIDATES = 5
 """How many candidates of a failure are kept."""
@@ -193,8 +195,9 @@ class Causes:
             for incident in incidents:
                 made = self._candidate(incident, failed, parties, incident in named)
                 found.setdefault((scope, made.position), made)
+        how = NOTHING if self._scopes else UNSEEN
         nothing = CandidateRow(
-            position=-1, type="", scope="", at_ns=-1, how=NOTHING, sure=nothing_sure, chance=0.0
+            position=-1, type="", scope="", at_ns=-1, how=how, sure=nothing_sure, chance=0.0
         )
         ranked = sorted((*found.values(), nothing), key=lambda one: (-one.sure, -one.position))
         kept = ranked[:CANDIDATES]

@@ -62,6 +62,7 @@ class FaultFold:
                 to_ns=self._healed.get(body.fault_id, (ended_ns, False))[0],
                 healed=body.fault_id in self._healed,
                 heal_receipt=self._healed.get(body.fault_id, (0, False))[1],
+                arguments=body.arguments,
             )
             for from_ns, body in self._injected
         ]

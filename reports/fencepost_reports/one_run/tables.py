@@ -18,7 +18,7 @@ from typing import Literal, final
 
 from msgspec import Struct
 
-from fencepost.reporting import ReportedRun
+from fencepost.reporting import ReportedRun, fault_in_words
 
 
 class Count(Struct, frozen=True, kw_only=True):
@@ -96,7 +96,8 @@ class FaultRow(Struct, frozen=True, kw_only=True):
     """A fault, from when injecting it began until it was healed, or until the run's end.
 
     `receipt`: whether its effect was measured. `healed`: whether it was undone at all, and
-    `heal_receipt` whether that was measured too.
+    `heal_receipt` whether that was measured too. `arguments` are its own, as a JSON object (empty:
+    not known).
     """
 
     fault_id: str
@@ -108,6 +109,12 @@ class FaultRow(Struct, frozen=True, kw_only=True):
     to_ns: int
     healed: bool
     heal_receipt: bool
+    arguments: str = ""
+
+    @property
+    def words(self) -> str:
+        """What it does: `isolate redis-3`, `cut broker-1 -> broker-2`."""
+        return fault_in_words(self.fault, self.arguments, self.targets)
 
 
 class PhaseRow(Struct, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
+from textwrap import shorten
 
 from fencepost import FaultInjected
 from fencepost.reporting import sentence_of
@@ -20,8 +21,10 @@ from fencepost_reports.one_run.tables import (
 )
 from fencepost_reports.pages.drawing import Lane, Mark, Span, Timeline, Window, seconds
 
-TARGETS = 2
-"""How many targets of a fault its label names."""
+LABEL = 40
+"""The most characters of what a fault does in its label; its tooltip has all of it."""
+CLIENTS_APART = 6
+"""How many clients of one kind have lanes of their own; more than these share one."""
 STATES = 5_000
 """How many states a timeline draws at most: those of nodes first, then the longest."""
 LOOKS = 5
@@ -89,18 +92,45 @@ def timeline(run: RunTables) -> Timeline:
     bars = _bars(run.density)
     lanes = [
         Lane(
-            name=process.process,
-            role=process.role,
-            t0=ms(run, process.from_ns),
-            t1=ms(run, process.to_ns),
-            spans=spans.get(process.process, ()),
-            marks=marks.get(process.process, ()),
-            bars={} if process.process == HARNESS else bars.get(process.process, {}),
+            name=name,
+            role=several[0].role,
+            t0=min(ms(run, one.from_ns) for one in several),
+            t1=max(ms(run, one.to_ns) for one in several),
+            spans=[span for one in several for span in spans.get(one.process, ())],
+            marks=[mark for one in several for mark in marks.get(one.process, ())],
+            bars={} if name == HARNESS else _sum(bars.get(one.process, {}) for one in several),
         )
-        for process in sorted(run.processes, key=_Order(run))
+        for name, several in _grouped(sorted(run.processes, key=_Order(run))).items()
     ]
     windows = [_window(run, row) for row in sorted(run.faults, key=lambda row: row.from_ns)]
     return Timeline(run.about.run, length, lanes, windows, BINS)
+
+
+def _grouped(processes: Sequence[ProcessRow]) -> Mapping[str, Sequence[ProcessRow]]:
+    """The processes of each lane, by its name. Clients of one kind share a lane if there are many:
+    a probe starts a worker for each few requests, and hides the nodes among them."""
+    of_kind: dict[str, list[ProcessRow]] = {}
+    for one in processes:
+        kind = one.process.partition("#")[0].rstrip("0123456789") if one.role == CLIENT else ""
+        of_kind.setdefault(kind or one.process, []).append(one)
+    lanes: dict[str, list[ProcessRow]] = {}
+    for kind, several in of_kind.items():
+        if len(several) > CLIENTS_APART:
+            lanes[f"{kind}* ({len(several)})"] = several
+        else:
+            lanes.update((one.process, [one]) for one in several)
+    return lanes
+
+
+def _sum(bars: Iterable[dict[str, dict[int, int]]]) -> dict[str, dict[int, int]]:
+    """The bars of several processes as those of one."""
+    found: dict[str, dict[int, int]] = {}
+    for of_one in bars:
+        for sort, counts in of_one.items():
+            known = found.setdefault(sort, {})
+            for place, count in counts.items():
+                known[place] = known.get(place, 0) + count
+    return found
 
 
 class _Order:
@@ -166,8 +196,6 @@ def _bars(density: Iterable[DensityRow]) -> dict[str, dict[str, dict[int, int]]]
 
 def _window(run: RunTables, row: FaultRow) -> Window:
     t0, t1 = ms(run, row.from_ns), ms(run, row.to_ns)
-    few = ", ".join(row.targets[:TARGETS])
-    more = f" +{len(row.targets) - TARGETS}" if len(row.targets) > TARGETS else ""
     receipt = "✓" if row.receipt else "✕ no receipt"
     body = FaultInjected(
         fault_id=row.fault_id,
@@ -175,12 +203,13 @@ def _window(run: RunTables, row: FaultRow) -> Window:
         targets=row.targets,
         receipt=row.receipt,
         evidence=row.evidence,
+        arguments=row.arguments,
     )
     until = "healed" if row.healed else "never healed; the run ended"
     return Window(
         t0=t0,
         t1=t1,
-        label=f"{row.fault} {few}{more} {receipt}",
+        label=f"{shorten(row.words, LABEL, placeholder=' ...')} {receipt}",
         title=f"{sentence_of(body)}; {seconds(t0)} to {seconds(t1)} ({until})",
         receipt=row.receipt,
         slots=frozenset(target.partition("#")[0] for target in row.targets),
