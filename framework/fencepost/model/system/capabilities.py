@@ -64,12 +64,18 @@ class Command:
     `preload` lets local processes start sooner, if `argv` is `(sys.executable, "-m", module, ...)`:
     one process of the run imports the module (of a package, its `__main__`), and the processes are
     forks of it. Importing the module must have no effect and start no thread.
+
+    `hosts`: the program resolves the names of slots to the addresses of `Place.hosts`. They are in
+    the file `hosts` of the work folder, from which libc answers by nss_wrapper, and a JVM by
+    itself; in a container they are in /etc/hosts. A static program, such as most of Go's, asks
+    neither.
     """
 
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     preload: bool = False
+    hosts: bool = False
 
 
 @runtime_checkable

@@ -73,6 +73,7 @@ from fencepost.model.view import View
 from fencepost.runtimes.process.backend import BackendKind
 from fencepost.runtimes.process.host import host_backend
 from fencepost.runtimes.process.log_following import ParsedLog, ParsedLogs
+from fencepost.runtimes.process.name_service import resolving
 from fencepost.runtimes.process.processes import Processes, Tracked, died
 from fencepost.runtimes.process.worker_session import WorkerSession, write_worker_config
 from fencepost.supervision.addresses import check_layout
@@ -126,8 +127,8 @@ class ProcessRuntime:
         folder.write_info(info)
         self._recorder = Recorder.open(own_events, folder.run, HARNESS, subject.kinds)
         finish.callback(self._recorder.close)
-        system = subject.system.name
-        self.record(RunStarted(system=system, runtime=backend.runtime, seed=subject.seed))
+        name = subject.system.name
+        self.record(RunStarted(system=name, runtime=backend.runtime, seed=subject.seed))
         self._feed = Feed(folder.events, self._codec, own_events)
         finish.callback(self._feed.close)
         self._parsed_logs = ParsedLogs()
@@ -197,8 +198,7 @@ class ProcessRuntime:
     def advance(self, until: Condition, deadline_ns: int) -> Event | None:
         """See `Runtime.advance`.
 
-        The error names the process, its last words and its log; it is raised again until another
-        process was started in its slot.
+        The error of a process that ended is raised again until another was started in its slot.
         """
         self._take_in()
         self._apply_pending()
@@ -209,10 +209,9 @@ class ProcessRuntime:
         while True:
             if self._dead:
                 died = next(iter(self._dead.values()))
-                full = if_full(self._folder.path)
-                raise EnvironmentFailed(f"{died}{full}", died.detail, died.log)
-            left = deadline_ns - now_ns()
-            if left <= 0:
+                message = f"{died}{if_full(self._folder.path)}"
+                raise EnvironmentFailed(message, died.detail, died.log)
+            if (left := deadline_ns - now_ns()) <= 0:
                 return None
             woke_ns = self._wait(left / SECOND, woke_ns)
             while self._pending:
@@ -244,7 +243,7 @@ class ProcessRuntime:
         if occupant is not None:
             raise UsageError(f"{occupant.name} is alive in {slot.name}: it holds one process")
         place = self.place(slot)
-        command = self._launchable.command(place, self._subject.shape)
+        command = resolving(self._launchable.command(place, self._subject.shape), place)
         child = Child(
             place.process,
             command.argv,
@@ -260,9 +259,8 @@ class ProcessRuntime:
         self._dead.pop(slot.name, None)
         self._starts[slot.name] += 1
         process = self._spawn(child, slot)
-        parser = None
-        if isinstance(self._launchable, ParsesLogs):
-            parser = self._launchable.log_parser(slot, self._subject.shape)
+        system, shape = self._launchable, self._subject.shape
+        parser = system.log_parser(slot, shape) if isinstance(system, ParsesLogs) else None
         if parser is not None:
             events = self._folder.events_of(place.process)
             recorder = Recorder.open(events, self._folder.run, place.process, self._subject.kinds)

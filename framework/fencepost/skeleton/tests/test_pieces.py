@@ -42,7 +42,7 @@ def test_the_log_parser_conforms() -> None:
         ServerStarted(server=SERVER, token=7),
         PeerChanged(server=SERVER, peer=OTHER, answers=False),
     )
-    kinds, slot = (NodeStarted, ServerStarted, PeerChanged), Slot(SERVER, "server", 1, 1)
+    kinds, slot = (ServerStarted, PeerChanged), Slot(SERVER, "server", 1, 1)
     kit.check_log_parser(Acme(), slot, LOG, expected, kinds=kinds)
     assert AcmeLogParser(slot).parse("Traceback (most recent call last):") == ()
 
