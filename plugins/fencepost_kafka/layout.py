@@ -1,7 +1,8 @@
 """The layout of a cluster of controllers and brokers: slots and links.
 
-Controllers have ids from 101 on, brokers from 1: one space. Each broker has a duplicate slot, so
-that a second live process with its id has addresses and links of its own.
+Brokers have ids from 1 on, controllers from 101: one space. Where brokers reach as far,
+controllers begin at the next hundred. Each broker has a duplicate slot, so that a second live
+process with its id has addresses and links of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from fencepost import Layout, Link, Shape, Slot, Spare, UsageError, no_such
 from fencepost_kafka.vocabulary import CLIENTS, COMBINED, COUNTS, Role
 
 FIRST_CONTROLLER_ID = 101
-MAX_NODES = 60
+"""That of clusters with less than a hundred brokers."""
+MOST_CONTROLLERS = 60
+MOST_BROKERS = 400
+"""Of a layout. A runtime may have room for less: see `check_layout`."""
 SPARE_ROLES = (Role.CONTROLLER, Role.BROKER)
 
 
@@ -42,17 +46,19 @@ def lay_out(shape: Shape, ports: Ports) -> Layout:
     counts = {**COUNTS, **shape.counts}
     controllers_wanted, brokers_wanted = counts[Role.CONTROLLER], counts[Role.BROKER]
     combined = counts[COMBINED]
-    if not 1 <= controllers_wanted <= MAX_NODES or not 1 <= brokers_wanted <= MAX_NODES:
-        raise UsageError(f"a cluster has 1 to {MAX_NODES} controllers and as many brokers")
+    if not 1 <= controllers_wanted <= MOST_CONTROLLERS:
+        raise UsageError(f"a cluster has 1 to {MOST_CONTROLLERS} controllers")
+    _check_brokers(brokers_wanted)
     if not 0 <= combined <= min(controllers_wanted, brokers_wanted):
         raise UsageError("no more processes can be both than there are controllers and brokers")
     index = count(1)
+    first = first_controller_id(brokers_wanted)
     controllers = [
-        Slot(f"controller-{n}", Role.CONTROLLER, FIRST_CONTROLLER_ID + n - 1, next(index))
+        Slot(f"controller-{n}", Role.CONTROLLER, first + n - 1, next(index))
         for n in range(combined + 1, controllers_wanted + 1)
     ]
     brokers = [
-        Slot(f"broker-{n}", Role.BROKER, n, next(index), also=_also(n, combined))
+        Slot(f"broker-{n}", Role.BROKER, n, next(index), also=_also(n, combined, first))
         for n in range(1, brokers_wanted + 1)
     ]
     duplicates = [
@@ -60,7 +66,7 @@ def lay_out(shape: Shape, ports: Ports) -> Layout:
         for b in brokers
     ]
     spares = [
-        Slot(_spare_name(spare), _spare_role(spare), spare.node_id, next(index), spare=True)
+        Slot(_spare_name(spare, first), _spare_role(spare), spare.node_id, next(index), spare=True)
         for spare in shape.spares
     ]
     clients = Slot(CLIENTS, Role.CLIENT, -1, next(index))
@@ -86,8 +92,7 @@ def lay_out_beside(
     port, too. Raises UsageError as `lay_out` does.
     """
     wanted = {**COUNTS, **shape.counts}[Role.BROKER]
-    if not 1 <= wanted <= MAX_NODES:
-        raise UsageError(f"a cluster has 1 to {MAX_NODES} brokers")
+    _check_brokers(wanted)
     for spare in shape.spares:
         if spare.role != Role.BROKER:
             raise no_such("role of a spare node", spare.role, (Role.BROKER,))
@@ -100,7 +105,7 @@ def lay_out_beside(
 
     brokers = [broker(f"broker-{n}", n) for n in range(1, wanted + 1)]
     duplicates = [broker(f"{b.name}-duplicate", b.node_id, duplicate=True) for b in brokers]
-    spares = [broker(_spare_name(one), one.node_id, spare=True) for one in shape.spares]
+    spares = [broker(f"broker-{one.node_id}", one.node_id, spare=True) for one in shape.spares]
     clients = Slot(CLIENTS, Role.CLIENT, -1, next(index))
     others = (*brokers, *duplicates, *spares, clients)
     links = (*links_to_servers(others), *_links(others, ports))
@@ -119,11 +124,26 @@ def _framed(ports: Ports) -> frozenset[int]:
     return frozenset({ports.client, ports.controller, ports.replication} - {0})
 
 
-def _also(broker: int, combined: int) -> tuple[tuple[str, int], ...]:
-    """The controller that shares a broker's process, if one does."""
+def first_controller_id(brokers: int) -> int:
+    """The id of the first controller beside so many brokers.
+
+    It is 101 as long as a spare broker has an id below that, so that histories of such clusters
+    stay what they were.
+    """
+    return brokers // 100 * 100 + FIRST_CONTROLLER_ID
+
+
+def _check_brokers(wanted: int) -> None:
+    if not 1 <= wanted <= MOST_BROKERS:
+        raise UsageError(f"a cluster has 1 to {MOST_BROKERS} brokers")
+
+
+def _also(broker: int, combined: int, first: int) -> tuple[tuple[str, int], ...]:
+    """The controller that shares a broker's process, if one does; `first` is the id of the first
+    controller."""
     if broker > combined:
         return ()
-    return ((Role.CONTROLLER, FIRST_CONTROLLER_ID + broker - 1),)
+    return ((Role.CONTROLLER, first + broker - 1),)
 
 
 def _spare_role(spare: Spare) -> Role:
@@ -132,9 +152,9 @@ def _spare_role(spare: Spare) -> Role:
     return Role(spare.role)
 
 
-def _spare_name(spare: Spare) -> str:
-    if spare.role == Role.CONTROLLER and spare.node_id >= FIRST_CONTROLLER_ID:
-        return f"controller-{spare.node_id - FIRST_CONTROLLER_ID + 1}"
+def _spare_name(spare: Spare, first: int) -> str:
+    if spare.role == Role.CONTROLLER and spare.node_id >= first:
+        return f"controller-{spare.node_id - first + 1}"
     return f"{spare.role}-{spare.node_id}"
 
 

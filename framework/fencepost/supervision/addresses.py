@@ -129,7 +129,10 @@ def check_layout(layout: Layout) -> None:
         if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", slot.name):
             raise UsageError(f"the slot name {slot.name!r} is not lower-case words joined by '-'")
         if not 1 <= slot.index <= _LAST_SLOT:
-            raise UsageError(f"slot {slot.name} has index {slot.index}, not 1 to {_LAST_SLOT}")
+            raise UsageError(
+                f"slot {slot.name} has index {slot.index}, and a run on processes or in containers "
+                f"has slots 1 to {_LAST_SLOT}: take fewer nodes, or the simulator"
+            )
         if names[slot.name] > 1:
             raise UsageError(f"two slots are named {slot.name}")
         if indices[slot.index] > 1:
