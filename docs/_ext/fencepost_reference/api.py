@@ -70,17 +70,18 @@ class _Group:
 
     def __init__(self) -> None:
         self.rows: list[tuple[str, str, str, str]] = []
-        self._option = ""
 
     def getgroup(self, name: str, description: str) -> _Group:
         return self
 
     def addoption(self, name: str, **rest: Any) -> None:
-        self._option = name
+        self.rows.append((name, "", "", str(rest["help"])))
 
     def addini(self, name: str, says: str, **rest: Any) -> None:
+        """The setting of the ini file beside the option that was added last."""
         default = getattr(DEFAULTS, name.removeprefix("fencepost_"))
-        self.rows.append((self._option, name, str(default or ""), says))
+        option, *_ = self.rows.pop()
+        self.rows.append((option, name, str(default or ""), says))
 
 
 def _module() -> ast.Module:

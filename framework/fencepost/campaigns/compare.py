@@ -230,10 +230,11 @@ def compare(
 def _followed(
     specs: Sequence[RunSpec], recorded: RunFolder
 ) -> tuple[Sequence[RunSpec], schedule.Schedule]:
-    """The specs, with the shape of a recorded run and their own defects, and its schedule."""
+    """The specs and the schedule of a recorded run. What a spec leaves open of its shape is that of
+    the run, but for its defects."""
     planned = schedule.read(recorded.schedule)
-    shape = recorded_shape(recorded.info())
-    shaped = [replace(one, shape=replace(shape, defects=one.shape.defects)) for one in specs]
+    shape = replace(recorded_shape(recorded.info()), defects=())
+    shaped = [replace(one, shape=one.shape.over(shape)) for one in specs]
     check(shaped)
     return shaped, planned
 

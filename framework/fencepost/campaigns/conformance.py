@@ -24,6 +24,7 @@ from fencepost.model.errors import (
     UsageError,
 )
 from fencepost.model.system.capabilities import System, Versioned
+from fencepost.model.system.shape import DEFAULT_SHAPE, Shape
 from fencepost.plugins.manager import Plugins
 from fencepost.testing import test_run as testrun
 from fencepost.testing.exit_codes import decisive
@@ -68,15 +69,23 @@ def conformance(
     out: Path,
     seed: int | str | None,
     tests: str | None = None,
+    shape: Shape = DEFAULT_SHAPE,
     report: Callable[[str], None] = lambda line: None,
 ) -> Matrix:
-    """Runs the suite of the system, or the tests at a path, and joins their verdicts; `report` gets
-    a line for each test that ended."""
+    """Runs the suite of the system, or the tests at a path, and joins their verdicts. The clusters
+    have the `shape`, but for what a test asks for. `report` gets a line for each test that ended.
+    """
     report(f"{system.name} on {runtime}")
     collected = testrun.ResultCollector(report=report)
     suite = testrun.suite_of(system)
     wanted = testrun.Wanted(
-        system.name, runtime, out, seed=seed, tests=(tests,) if tests else (), suite=suite
+        system.name,
+        runtime,
+        out,
+        seed=seed,
+        shape=shape,
+        tests=(tests,) if tests else (),
+        suite=suite,
     )
     ended = testrun.listen_quietly(wanted, collected)
     ran = collected.runs or ended in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)

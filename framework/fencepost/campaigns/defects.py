@@ -240,7 +240,7 @@ class Searcher:
             self.runtime,
             self.out,
             seed=1,
-            defects=(search.defect.name,),
+            shape=Shape(defects=(search.defect.name,)),
             clauses=clauses,
             suite=testrun.suite_of(self.system),
         )

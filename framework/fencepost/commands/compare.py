@@ -13,7 +13,19 @@ from fencepost.campaigns import compare as comparisons
 from fencepost.campaigns import endings
 from fencepost.campaigns.compare import Compared, Row, Share
 from fencepost.campaigns.jobs import jobs_for
-from fencepost.commands.options import DEFAULT_OUT, Jobs, Json, Keep, Out, Runtime, Seed, Workload
+from fencepost.commands.options import (
+    DEFAULT_OUT,
+    Count,
+    Defects,
+    Jobs,
+    Json,
+    Keep,
+    Out,
+    Runtime,
+    Seed,
+    Setting,
+    Workload,
+)
 from fencepost.commands.terminal import (
     load_plugins,
     output,
@@ -30,8 +42,9 @@ from fencepost.model.errors import (
     EXIT_VIOLATED,
 )
 from fencepost.model.shares import CONFIDENCE
+from fencepost.model.system.shape import shape_of
 from fencepost.model.text import printable
-from fencepost.runs.run import RunSpec, check_runtime
+from fencepost.runs.run import RunSpec, check_runtime, check_spec
 
 
 def compare(
@@ -48,6 +61,9 @@ def compare(
         float, typer.Option(min=0.05, help="How long faults are injected, if they are drawn.")
     ] = 3.0,
     workload: Workload = "",
+    count: Count = None,
+    setting: Setting = None,
+    defects: Defects = None,
     seed: Seed = 1,
     jobs: Jobs = None,
     keep: Keep = False,
@@ -58,11 +74,17 @@ def compare(
     differ."""
     loaded = load_plugins()
     check_runtime(runtime)
+    shape = shape_of(count, setting, defects)
+    specs = [
+        RunSpec(
+            loaded.system(name), shape, runtime=runtime, seed=seed, workload=workload, lossy=True
+        )
+        for name in system
+    ]
+    for spec in specs:
+        check_spec(spec)
     wanted = comparisons.Compare(
-        specs=[
-            RunSpec(loaded.system(name), runtime=runtime, seed=seed, workload=workload, lossy=True)
-            for name in system
-        ],
+        specs=specs,
         runs=runs,
         span_ms=round(minutes * 60_000),
         offered=loaded.faults,

@@ -11,7 +11,16 @@ import typer
 from fencepost.campaigns import endings
 from fencepost.campaigns.conformance import MatrixRow
 from fencepost.campaigns.conformance import conformance as run_conformance
-from fencepost.commands.options import DEFAULT_OUT, DEFAULT_SYSTEM, Json, Out, SeedOrLast
+from fencepost.commands.options import (
+    DEFAULT_OUT,
+    DEFAULT_SYSTEM,
+    Count,
+    Defects,
+    Json,
+    Out,
+    SeedOrLast,
+    Setting,
+)
 from fencepost.commands.terminal import (
     errors,
     load_plugins,
@@ -32,7 +41,8 @@ from fencepost.model.errors import (
     FencepostError,
 )
 from fencepost.model.system.capabilities import System
-from fencepost.runs.run import check_runtime, runtimes_of
+from fencepost.model.system.shape import shape_of
+from fencepost.runs.run import RunSpec, check_runtime, check_spec, runtimes_of
 
 
 def conformance(
@@ -50,6 +60,9 @@ def conformance(
         str | None, typer.Option(help="One runtime; all that can run the system if not given.")
     ] = None,
     seed: SeedOrLast = None,
+    count: Count = None,
+    setting: Setting = None,
+    defects: Defects = None,
     out: Out = DEFAULT_OUT,
     json: Json = False,
 ) -> None:
@@ -59,6 +72,9 @@ def conformance(
     for name in [runtime] if runtime else []:
         check_runtime(name)
     systems = [loaded.system(one) for one in system or [DEFAULT_SYSTEM]]
+    shape = shape_of(count, setting, defects)
+    for one in systems:
+        check_spec(RunSpec(one, shape))
     report = progress()
     matrices = [
         run_conformance(
@@ -68,6 +84,7 @@ def conformance(
             out=out / "conformance",
             seed=seed,
             tests=path,
+            shape=shape,
             report=report,
         )
         for one in systems

@@ -39,6 +39,17 @@ SeedOrLast = Annotated[
         "before; drawn anew if not given."
     ),
 ]
+Count = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=N", help="A count of the system, such as broker=5; repeatable."),
+]
+Setting = Annotated[
+    list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of it; repeatable.")
+]
+Defects = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="A defect to switch on in it, if it has any; repeatable."),
+]
 Jobs = Annotated[
     int | None,
     typer.Option(
@@ -55,7 +66,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to sta
 
 _OWN: Mapping[str, Collection[str]] = {
     "run": NAMES,  # pytest finds the settings itself, those of its ini file too
-    "replay": ("runtime", "workload"),
+    "replay": ("runtime", "workload", "defects"),
     "compare": ("system",),  # each must be named
     "conformance": ("runtime",),
     "up": ("workload",),
@@ -74,7 +85,14 @@ def defaults_of(command: Any, configured: Mapping[str, Any]) -> Mapping[str, Any
     below = getattr(command, "commands", {})
     set_here = configured.keys() - set(_OWN.get(command.name, ()))
     return {name: defaults_of(one, configured) for name, one in below.items()} | {
-        option.name: [configured[option.name]] if option.multiple else configured[option.name]
+        option.name: _several(configured[option.name])
+        if option.multiple
+        else configured[option.name]
         for option in command.params
         if option.param_type_name == "option" and option.name in set_here
     }
+
+
+def _several(value: Any) -> list[Any]:
+    """The default of an option that may be repeated."""
+    return list(value) if isinstance(value, tuple) else [value]

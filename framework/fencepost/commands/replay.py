@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fencepost.commands.options import DEFAULT_OUT, Json, Out, Workload
+from fencepost.commands.options import DEFAULT_OUT, Count, Defects, Json, Out, Setting, Workload
 from fencepost.commands.terminal import (
     load_plugins,
     output,
@@ -18,6 +18,7 @@ from fencepost.commands.terminal import (
     progress,
 )
 from fencepost.history.run_folder import RunFolder
+from fencepost.model.system.shape import shape_of
 from fencepost.runs import replay as replays
 
 
@@ -25,6 +26,9 @@ def replay(
     folder: Annotated[Path, typer.Argument(help="The folder of a run.")],
     runtime: Annotated[str | None, typer.Option(help="By default the run's own.")] = None,
     workload: Workload = "",
+    count: Count = None,
+    setting: Setting = None,
+    defects: Defects = None,
     out: Out = DEFAULT_OUT,
     json: Json = False,
 ) -> None:
@@ -37,6 +41,7 @@ def replay(
         report=progress(),
         runtime=runtime,
         workload=workload,
+        shape=shape_of(count, setting, defects),
     )
     if json:
         verdicts = {c: str(v.verdict) for c, v in result.judgement.verdicts.items()}

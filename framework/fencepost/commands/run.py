@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +10,7 @@ from typing import Annotated
 import typer
 
 from fencepost.campaigns.conformance import rows_of
-from fencepost.commands.options import Json, SeedOrLast, Workload
+from fencepost.commands.options import Count, Defects, Json, SeedOrLast, Setting, Workload
 from fencepost.commands.terminal import (
     errors,
     load_plugins,
@@ -19,6 +20,7 @@ from fencepost.commands.terminal import (
     show,
 )
 from fencepost.model.errors import EXIT_CLEAN
+from fencepost.model.system.shape import shape_of
 from fencepost.runs.schedule import receipts as receipts_of
 from fencepost.testing import test_run as testrun
 
@@ -42,6 +44,9 @@ def run(
         typer.Option(help="process, simulated or docker; by default that of pytest's settings."),
     ] = None,
     workload: Workload = "",
+    count: Count = None,
+    setting: Setting = None,
+    defects: Defects = None,
     seed: SeedOrLast = None,
     out: Annotated[
         Path | None,
@@ -56,18 +61,16 @@ def run(
     json: Json = False,
 ) -> None:
     """Runs tests against a system, by default the suites, and shows verdicts and receipts."""
-    tests = tuple(takewhile(lambda word: not word.startswith("-"), paths or ()))
-    options = (paths or [])[len(tests) :]
-    options += [f"-k={select}"] if select else []
-    options += ["-x"] if exit_first else []
+    tests, options = _words(paths or (), select, exit_first)
     wanted = testrun.Wanted(
         system,
         runtime,
         out,
         seed=seed,
+        shape=shape_of(count, setting, defects),
         workload=workload,
         tests=tests,
-        options=tuple(options),
+        options=options,
     )
     code, collected = testrun.run_tests(wanted, json, load_plugins)
     if (chosen := collected.chosen) is None:
@@ -90,3 +93,12 @@ def run(
     if not collected.runs and code == EXIT_CLEAN:
         show(errors(), "no test had a run of its own, so no clause was judged")
     raise typer.Exit(code)
+
+
+def _words(
+    given: Sequence[str], select: str, exit_first: bool
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The tests, and the options of pytest."""
+    tests = tuple(takewhile(lambda word: not word.startswith("-"), given))
+    selected = (f"-k={select}",) if select else ()
+    return tests, (*given[len(tests) :], *selected, *(("-x",) if exit_first else ()))

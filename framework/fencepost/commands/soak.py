@@ -12,12 +12,15 @@ from fencepost.campaigns.jobs import jobs_for
 from fencepost.commands.options import (
     DEFAULT_OUT,
     DEFAULT_SYSTEM,
+    Count,
+    Defects,
     Jobs,
     Json,
     Keep,
     Out,
     Runtime,
     Seed,
+    Setting,
     System,
     Workload,
 )
@@ -30,9 +33,11 @@ from fencepost.commands.terminal import (
 )
 from fencepost.model.clock import SECOND, now_ns
 from fencepost.model.errors import UsageError, no_such
-from fencepost.model.faults.random_faults import FaultChooser, NamesDraws
+from fencepost.model.faults.random_faults import NamesDraws
+from fencepost.model.system.shape import shape_of
+from fencepost.plugins.manager import Plugins
 from fencepost.runs.random_schedule import chooser_of
-from fencepost.runs.run import RunSpec, check_runtime
+from fencepost.runs.run import RunSpec, check_runtime, check_spec
 
 MOST_WEIGHT = 1_000
 
@@ -55,6 +60,9 @@ def soak(
         ),
     ] = None,
     workload: Workload = "",
+    count: Count = None,
+    setting: Setting = None,
+    defects: Defects = None,
     seed: Seed = 1,
     jobs: Jobs = None,
     keep: Keep = False,
@@ -68,8 +76,14 @@ def soak(
     loaded = load_plugins()
     check_runtime(runtime)
     spec = RunSpec(
-        loaded.system(system), runtime=runtime, seed=seed, workload=workload, lossy=faults
+        loaded.system(system),
+        shape_of(count, setting, defects),
+        runtime=runtime,
+        seed=seed,
+        workload=workload,
+        lossy=faults,
     )
+    check_spec(spec)
     wanted = soaks.Soak(
         spec,
         runs,
@@ -77,12 +91,7 @@ def soak(
         loaded.faults if faults else (),
         jobs=jobs or jobs_for(runtime),
         keep=keep,
-        weights=_weights(
-            weight or (),
-            [*loaded.faults, *loaded.workload(spec.clients).operations],
-            chooser_of(spec),
-            spec.system.name,
-        ),
+        weights=_weights(weight or (), loaded, spec),
     )
     soaked, began_ns = soaks.Soaked(with_faults=faults), now_ns()
     try:
@@ -99,19 +108,21 @@ def soak(
     raise typer.Exit(soaked.exit_code())
 
 
-def _weights(
-    given: Sequence[str], names: Sequence[str], chooser: FaultChooser, system: str
-) -> Mapping[str, float]:
+def _weights(given: Sequence[str], loaded: Plugins, spec: RunSpec) -> Mapping[str, float]:
     """The factors; raises UsageError for a name that does not exist or is never drawn, or a wrong
     factor."""
     found: dict[str, float] = {}
+    names = [*loaded.faults, *loaded.workload(spec.clients).operations]
+    chooser = chooser_of(spec)
     drawn = sorted(chooser.draws) if isinstance(chooser, NamesDraws) else names
     for one in given:
         name, _, factor = one.partition("=")
         if name not in names:
             raise no_such("operation", name, names)
         if name not in drawn:
-            raise UsageError(f"{name!r} is never drawn for {system}, but {', '.join(drawn)} are")
+            raise UsageError(
+                f"{name!r} is never drawn for {spec.system.name}, but {', '.join(drawn)} are"
+            )
         try:
             found[name] = float(factor)
         except ValueError:

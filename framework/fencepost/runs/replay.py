@@ -8,26 +8,32 @@ from pathlib import Path
 
 from fencepost.history.run_folder import REDACTED, RunFolder, RunInfo
 from fencepost.model.errors import UsageError, no_such
-from fencepost.model.system.capabilities import counted
-from fencepost.model.system.shape import Shape, Spare
+from fencepost.model.system.capabilities import check_shape
+from fencepost.model.system.shape import DEFAULT_SHAPE, Shape, Spare
 from fencepost.plugins.manager import Plugins
 from fencepost.runs import schedule
 from fencepost.runs.run import Run, RunResult, RunSpec, new_folder
 
 
 def read(
-    recorded: RunFolder, plugins: Plugins, *, runtime: str | None = None, workload: str = ""
+    recorded: RunFolder,
+    plugins: Plugins,
+    *,
+    runtime: str | None = None,
+    workload: str = "",
+    shape: Shape = DEFAULT_SHAPE,
 ) -> tuple[RunSpec, schedule.Schedule]:
-    """What to run for a replay, and the schedule of the recorded run.
+    """What to run for a replay, and the schedule of the recorded run. What `shape` leaves open is
+    that of the run.
 
     Raises UsageError for a folder without a run or a schedule, or one that no system could have
     recorded.
     """
     info = recorded.info()
     planned = schedule.read(recorded.schedule)
-    shape = recorded_shape(info)
+    shape = shape.over(recorded_shape(info))
     system = plugins.system(info.system)
-    counted(system, shape)
+    check_shape(system, shape)
     laid_out = system.layout(replace(shape, spares=())).slots
     roles = {role for slot in laid_out for role in (slot.role, *(role for role, _ in slot.also))}
     for spare in shape.spares:
@@ -53,13 +59,15 @@ def replay(
     report: Callable[[str], None],
     runtime: str | None = None,
     workload: str = "",
+    shape: Shape = DEFAULT_SHAPE,
 ) -> RunResult:
     """Runs the schedule of a run against a new cluster, with clients that write and read.
 
-    It uses the same runtime and the system's workload unless others are named. Raises UsageError
+    It uses the same runtime, the same shape and the system's workload unless others are named.
+    Raises UsageError
     for a folder without a run or a schedule; otherwise as `Run.start` does.
     """
-    spec, planned = read(recorded, plugins, runtime=runtime, workload=workload)
+    spec, planned = read(recorded, plugins, runtime=runtime, workload=workload, shape=shape)
     folder = new_folder(out, f"replay-{recorded.run}"[:80])
     with Run.start(spec, plugins, folder, report) as run:
         run.clients.load(planned.selectors)

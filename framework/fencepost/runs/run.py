@@ -51,7 +51,7 @@ from fencepost.model.system.capabilities import (
     Observed,
     StatesBounds,
     System,
-    counted,
+    check_shape,
 )
 from fencepost.model.system.shape import Shape
 from fencepost.model.system.simulable import Simulable
@@ -91,6 +91,13 @@ class RunSpec:
     def clients(self) -> str:
         """The name of the workload: the one asked for, or the system's own."""
         return self.workload or self.system.workload
+
+
+def check_spec(spec: RunSpec) -> None:
+    """Raises UsageError for a shape that the system does not have, before anything is started: a
+    command of many runs would take it for a cluster that did not get ready."""
+    check_shape(spec.system, spec.shape)
+    spec.system.layout(spec.shape)
 
 
 def _subject(spec: RunSpec, plugins: Plugins) -> Subject:
@@ -372,7 +379,7 @@ class Run:
         """
         check_runtime(spec.runtime)
         plugins.workload(spec.clients)
-        counted(spec.system, spec.shape)
+        check_shape(spec.system, spec.shape)
         runtime = RUNTIMES[spec.runtime](spec, plugins, folder)
         try:
             run = cls(runtime, spec, plugins, folder)

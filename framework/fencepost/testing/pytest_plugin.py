@@ -7,26 +7,17 @@ the test failed, not an error of its teardown.
 
 from __future__ import annotations
 
-import os
 import re
-import shlex
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
 import pytest
 
 from fencepost.events import TestEnded, TestStarted
-from fencepost.events.integers import MOST
 from fencepost.history.files import write_whole
 from fencepost.history.run_folder import RunFolder
-from fencepost.model.configuration import (
-    Configuration,
-    configured_for,
-    from_environment,
-    seed_of,
-)
 from fencepost.model.errors import (
     EXIT_INCONCLUSIVE,
     EXIT_INTERNAL,
@@ -37,6 +28,7 @@ from fencepost.model.errors import (
     UsageError,
     Violation,
 )
+from fencepost.model.system.capabilities import check_shape
 from fencepost.model.system.shape import Shape
 from fencepost.model.text import printable
 from fencepost.plugins.manager import Plugins, PluginWarning, load
@@ -45,54 +37,15 @@ from fencepost.runs.run import Run, RunSpec, check_runtime, new_folder
 from fencepost.testing.event_log import EventLog
 from fencepost.testing.exit_codes import SessionCode, failure_of, is_timeout, note
 from fencepost.testing.failures import shorten
+from fencepost.testing.settings import LAST_SEED, Settings, add_options, settings_of
 from fencepost.workloads.workers import Clients, Workers
 
 _MOST_OF_AN_ERROR = 300
 """How many characters of a test's error its event has, at most."""
-_HELP = {
-    "system": "system under test, such as reference/quorum or apache/kraft@4.1.0",
-    "workload": "the workload of its clients; the system's own when not given",
-    "runtime": "where its processes live: process, simulated or docker",
-    "seed": "the seed of every random choice, or 'last'; drawn anew when not given",
-    "out": "folder in which each test's run is kept, below the root directory",
-    "defects": "defects of the system to switch on, comma-separated; the tests must find them",
-}
-"""The options `--fencepost-*`. They are also variables of the environment, `FENCEPOST_*`, settings
-of the ini file, `fencepost_*`, and keys of `[tool.fencepost]`: the first of these four that sets a
-value decides."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The values of the options, from the command line, the environment, the ini file,
-    pyproject.toml or the defaults."""
-
-    system: str
-    runtime: str
-    seed: int
-    out: Path
-    defects: tuple[str, ...] = ()
-    workload: str = ""
-
-    def replay(self, nodeid: str) -> str:
-        """The line that runs one test again in the same way."""
-        options = {"system": self.system, "runtime": self.runtime, "seed": str(self.seed)}
-        if self.workload:
-            options["workload"] = self.workload
-        if self.defects:
-            options["defects"] = ",".join(self.defects)
-        words = [f"--fencepost-{name}={value}" for name, value in options.items()]
-        return shlex.join(["pytest", nodeid, *words])
-
-
 TIMED_OUT = (
     "pytest-timeout ended this test. This is no verdict: a slow machine and a cluster that hangs "
     "look the same"
 )
-LAST = "last"
-LAST_SEED = "last-seed"
-"""The file below the output folder that holds the last session's seed."""
 _SETTINGS = pytest.StashKey[Settings]()
 _PLUGINS = pytest.StashKey[Plugins]()
 
@@ -143,10 +96,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     pytest.register_assert_rewrite(
         "fencepost.testing.kit", "fencepost.testing.pure_checks", "fencepost_suites"
     )
-    group = parser.getgroup("fencepost", "fault injection by Fencepost")
-    for name, text in _HELP.items():
-        group.addoption(f"--fencepost-{name}", metavar=name.upper(), help=text)
-        parser.addini(f"fencepost_{name}", text, default=None)
+    add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -164,7 +114,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "signals or clocks; `-m physical` selects what should run on them, too",
     )
     if _SETTINGS not in config.stash:
-        config.stash[_SETTINGS] = _settings(config)
+        config.stash[_SETTINGS] = settings_of(config)
     worker: Mapping[str, str] | None = getattr(config, "workerinput", None)
     if worker is None:
         config.pluginmanager.register(SessionCode(), "fencepost-exit-code")
@@ -178,70 +128,17 @@ def prepare(config: pytest.Config, load: Callable[[], Plugins]) -> tuple[Setting
     Raises UsageError or EnvironmentFailed for a system, a runtime or a workload that does not exist
     or cannot be used here, pytest.UsageError for other bad settings.
     """
-    settings, plugins = _settings(config), load()
+    settings, plugins = settings_of(config), load()
     config.stash[_SETTINGS], config.stash[_PLUGINS] = settings, plugins
     _check_names(settings, plugins)
     return settings, plugins
 
 
 def _check_names(settings: Settings, plugins: Plugins) -> None:
-    plugins.system(settings.system)
+    check_shape(plugins.system(settings.system), settings.shape)
     if settings.workload:
         plugins.workload(settings.workload)
     check_runtime(settings.runtime)
-
-
-def _settings(config: pytest.Config) -> Settings:
-    try:
-        configured = configured_for(config.rootpath)
-    except UsageError as wrong:
-        raise pytest.UsageError(str(wrong)) from wrong
-    variables = from_environment(os.environ)
-    given = {
-        name: config.getoption(f"fencepost_{name}")
-        or variables.get(name)
-        or config.getini(f"fencepost_{name}")
-        for name in _HELP
-    }
-    defects = given.pop("defects")
-    # xdist's workers get the seed that was drawn by the process that started them.
-    seed = getattr(config, "workerinput", {}).get("fencepost_seed", given.pop("seed"))
-    chosen = {**configured, **{name: value for name, value in given.items() if value}}
-    if defects:
-        chosen["defects"] = tuple(name for name in defects.split(",") if name)
-    found = Configuration(**chosen)
-    out = config.rootpath / found.out
-    return Settings(
-        system=found.system,
-        runtime=found.runtime,
-        seed=_seed(seed or "", found.seed, out),
-        out=out,
-        defects=found.defects,
-        workload=found.workload,
-    )
-
-
-def _seed(given: str, configured: int | None, out: Path) -> int:
-    """The seed that was given, or else that of pyproject.toml, or else a new one."""
-    if given == LAST:
-        given = _last_seed(out)
-    if not given:
-        return int.from_bytes(os.urandom(4)) if configured is None else configured
-    seed = seed_of(given)
-    if seed is None:
-        raise pytest.UsageError(
-            f"the seed of Fencepost is 0 to {MOST}, or 'last', not {given!r}: correct "
-            "--fencepost-seed, FENCEPOST_SEED or the ini file"
-        )
-    return seed
-
-
-def _last_seed(out: Path) -> str:
-    """The seed of the last session that started a run below this folder."""
-    try:
-        return (out / LAST_SEED).read_text().strip()
-    except OSError:
-        raise pytest.UsageError(f"the seed 'last': no session has run below {out}") from None
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -318,7 +215,10 @@ def _check(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
 
 @pytest.fixture
 def fencepost_shape() -> Shape:
-    """The cluster that a test runs against: the system's default. Override it for another."""
+    """The cluster that a test runs against: the system's default. Override it for another.
+
+    What it leaves open, `--fencepost-count`, `--fencepost-setting` and `--fencepost-defects` set.
+    """
     return Shape()
 
 
@@ -335,7 +235,7 @@ def fencepost_run(request: pytest.FixtureRequest, fencepost_shape: Shape) -> Ite
     bound = [plugins.clause(clause) for clause in marked]
     if bound and not any(clause.binds(system.plane) for clause in bound):
         pytest.skip(f"{', '.join(marked)}: {bound[0].unbound(system.plane)}")
-    shape = replace(fencepost_shape, defects=settings.defects)
+    shape = fencepost_shape.over(settings.shape)
     spec = RunSpec(system, shape, settings.runtime, settings.seed, settings.workload)
     folder = new_folder(settings.out, _label(request.node.name))
     write_whole(settings.out / LAST_SEED, f"{settings.seed}\n".encode())

@@ -22,6 +22,7 @@ from fencepost.model.errors import (
     EXIT_USAGE,
 )
 from fencepost.model.system.capabilities import HasSuite, System
+from fencepost.model.system.shape import DEFAULT_SHAPE, Shape, options_of
 from fencepost.plugins.manager import Plugins
 from fencepost.testing.exit_codes import decisive, failure_in
 from fencepost.testing.pytest_plugin import SUITE, clauses_of, folder_in, prepare
@@ -42,7 +43,8 @@ class Wanted:
     _: KW_ONLY
     seed: int | str | None = None
     """A number, or `last`."""
-    defects: tuple[str, ...] = ()
+    shape: Shape = DEFAULT_SHAPE
+    """Of the clusters, but for what a test asks for itself."""
     clauses: frozenset[str] = frozenset()
     """Only tests marked with one of them; empty: all."""
     workload: str = ""
@@ -216,7 +218,6 @@ def listen(
         "runtime": wanted.runtime,
         "out": wanted.out and wanted.out.absolute(),
         "seed": wanted.seed,
-        "defects": ",".join(wanted.defects) or None,
         "workload": wanted.workload or None,
     }
     arguments = [
@@ -227,6 +228,7 @@ def listen(
         # about a test.
         "-Wignore::pytest.PytestAssertRewriteWarning",
         *(f"--fencepost-{name}={value}" for name, value in given.items() if value is not None),
+        *(f"--fencepost-{name}={value}" for name, value in options_of(wanted.shape)),
         *options,
         *wanted.options,
     ]

@@ -163,7 +163,7 @@ def _by_suites(plan: Plan, plugins: Plugins, out: Path) -> Iterator[tuple[RunFol
         "simulated",
         out,
         seed=plan.seed,
-        defects=(plan.defect.name,),
+        shape=Shape(defects=(plan.defect.name,)),
         clauses=clauses,
         suite=testrun.suite_of(plugins.system(plan.system)),
     )

@@ -134,7 +134,7 @@ def test_tests_run_beside_a_conftest_that_is_not_theirs(tmp_path: Path) -> None:
         (("cluster", "up", "--workload", "kafka_client"), "did you mean 'kafka_clients'?"),
         (("cluster", "up", "--setting", "lease"), "NAME=VALUE"),
         (("cluster", "up", "--setting", "no.such=1"), "no.such"),
-        (("cluster", "up", "--count", "broker=0"), "as many brokers"),
+        (("cluster", "up", "--count", "broker=0"), "a cluster has 1 to 400 brokers"),
         (("replay", "no-such-folder"), "no run"),
         (("report", "no-such-folder"), "no run"),
         (("report",), "name the runs to report, or with --follow"),

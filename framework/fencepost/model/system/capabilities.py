@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from fencepost.events import Cause, Event
 from fencepost.model.cluster import Cluster
-from fencepost.model.errors import no_such
+from fencepost.model.errors import UsageError, no_such
 from fencepost.model.runtime import ClientSpec
 from fencepost.model.system.probe import Probe
 from fencepost.model.system.shape import Shape
@@ -123,6 +123,20 @@ class System(Protocol):
         """How long, by its configuration, a cluster may take to recover after everything was
         healed."""
         ...
+
+
+def check_shape(system: System, shape: Shape) -> None:
+    """Raises UsageError for a count that the system does not declare, and for a defect that it does
+    not plant."""
+    counted(system, shape)
+    if not shape.defects:
+        return
+    if not isinstance(system, HasDefects):
+        raise UsageError(f"{system.name} has no defects to switch on")
+    names = [defect.name for defect in system.defects()]
+    for name in shape.defects:
+        if name not in names:
+            raise no_such("defect", name, names)
 
 
 def counted(system: System, shape: Shape) -> Mapping[str, int]:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+
+from fencepost.model.errors import UsageError
+
+_DIGITS = 6
+"""How many digits a count may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +38,59 @@ class Shape:
     def own_of(self, slot: str, process: str) -> Mapping[str, str]:
         """The settings of this process alone: those of its slot, overridden by its own."""
         return {**self.own.get(slot, {}), **self.own.get(process, {})}
+
+    def over(self, other: Shape) -> Shape:
+        """This shape, and from `other` what this one leaves open: a count or a setting by its name,
+        defects and spares as a whole."""
+        names = {**other.own, **self.own}
+        return Shape(
+            counts={**other.counts, **self.counts},
+            settings={**other.settings, **self.settings},
+            defects=self.defects or other.defects,
+            spares=self.spares or other.spares,
+            own={one: {**other.own.get(one, {}), **self.own.get(one, {})} for one in names},
+        )
+
+
+DEFAULT_SHAPE = Shape()
+"""That of the system."""
+
+
+def shape_of(
+    counts: Iterable[str] | None = None,
+    settings: Iterable[str] | None = None,
+    defects: Iterable[str] | None = None,
+) -> Shape:
+    """The shape that options give: counts `NAME=N`, settings `NAME=VALUE`, and defects, of which
+    one text may name several, with commas between them. Raises UsageError."""
+    return Shape(
+        counts={
+            name: _number(name, text) for name, text in _pairs("count", "N", counts or ()).items()
+        },
+        settings=_pairs("setting", "VALUE", settings or ()),
+        defects=tuple(name for one in defects or () for name in one.split(",") if name),
+    )
+
+
+def options_of(shape: Shape) -> Iterable[tuple[str, str]]:
+    """The options that `shape_of` makes this shape of, each with its value."""
+    yield from (("count", f"{name}={number}") for name, number in shape.counts.items())
+    yield from (("setting", f"{name}={value}") for name, value in shape.settings.items())
+    if shape.defects:
+        yield "defects", ",".join(shape.defects)
+
+
+def _pairs(what: str, value: str, given: Iterable[str]) -> Mapping[str, str]:
+    pairs = {}
+    for one in given:
+        name, equals, text = one.partition("=")
+        if not name or not equals:
+            raise UsageError(f"a {what} is NAME={value}, not {one!r}")
+        pairs[name] = text
+    return pairs
+
+
+def _number(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS):
+        raise UsageError(f"a count is NAME=N with a number, not {f'{name}={text}'!r}")
+    return int(text)
