@@ -41,7 +41,7 @@ SeedOrLast = Annotated[
 ]
 Count = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME=N", help="A count of the system, such as broker=5; repeatable."),
+    typer.Option(metavar="NAME=N", help="One of the counts of the system; repeatable."),
 ]
 Setting = Annotated[
     list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of it; repeatable.")

@@ -33,7 +33,7 @@ _HELP = {
 of the ini file, `fencepost_*`, and keys of `[tool.fencepost]`: the first of these four that sets a
 value decides."""
 _SHAPE = {
-    "count": ("NAME=N", "a count of the system, such as broker=5; repeatable"),
+    "count": ("NAME=N", "one of the counts of the system; repeatable"),
     "setting": ("NAME=VALUE", "a setting of the system; repeatable"),
 }
 """The options `--fencepost-*` that may be repeated, and are options only. What a test's own
