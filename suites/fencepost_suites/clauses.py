@@ -23,6 +23,7 @@ def clauses() -> tuple[Clause, ...]:
             defect=entry["defect"],
             note=entry.get("note", ""),
             judges=entry.get("judges", ""),
+            vocabulary=entry.get("vocabulary", ""),
         )
         for name in ("clauses.toml", "availability.toml")
         for entry in tomllib.loads(_text(name))["clause"]

@@ -15,6 +15,7 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from fencepost.reporting import Promises, ReportedRun
+from fencepost.testing import Outcome
 from fencepost_reports.making import summary
 from fencepost_reports.one_run.causes import UNSEEN
 from fencepost_reports.one_run.run import RunSource, run_tables
@@ -124,8 +125,12 @@ def test_the_index_leads_to_each_run(written: Written) -> None:
 
 def test_the_index_leads_to_the_page_of_each_clause(written: Written) -> None:
     hrefs = {a.get("href") for tag, a in Elements(written.index.read_text()).found if tag == "a"}
-    clauses = {row.clause for run in written.runs for row in run.verdicts}
+    verdicts = [row for run in written.runs for row in run.verdicts]
+    clauses = {row.clause for row in verdicts if row.verdict != Outcome.NOT_APPLICABLE}
     assert {f"clauses/{clause}.html" for clause in clauses} <= hrefs
+    foreign = {row.clause for row in verdicts} - clauses
+    assert foreign
+    assert hrefs.isdisjoint({f"clauses/{clause}.html" for clause in foreign})
     page = (written.index.parent / "clauses" / "ACME-1.html").read_text()
     assert '<h2 id="clause">ACME-1</h2>' in page
     assert "acme_lamps." in page
@@ -140,7 +145,8 @@ def test_the_page_of_a_run_shows_its_clauses_and_failures(written: Written) -> N
     for run in written.runs:
         text = written.pages[run.about.run].read_text()
         assert f'<h2 id="run">{run.about.run}</h2>' in text
-        assert all(row.clause in text for row in run.verdicts)
+        shown = [row for row in run.verdicts if row.verdict != Outcome.NOT_APPLICABLE or row.reason]
+        assert all(row.clause in text for row in shown)
         violations = [row for row in run.failures if row.what == "violation"]
         assert text.count('<div class="failure">') == len(violations)
         assert text.count('class="mark violation" href="#m-violation" data-t') == len(violations)

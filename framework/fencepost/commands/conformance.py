@@ -22,6 +22,7 @@ from fencepost.commands.options import (
     Setting,
 )
 from fencepost.commands.terminal import (
+    applying,
     errors,
     load_plugins,
     output,
@@ -95,6 +96,10 @@ def conformance(
         print_json(rows)
     elif rows:
         print_matrix(rows, loaded, output())
+        foreign = {row.clause for row in rows} - {row.clause for row in applying(rows)}
+        if foreign:
+            clauses = endings.counted(len(foreign), "clause")
+            show(output(), f"{clauses} of other systems left out")
     failures = [matrix.failure for matrix in matrices if matrix.failure is not None]
     for failure in failures:
         print_failure(str(failure))

@@ -159,8 +159,16 @@ def print_stalls(end: RunEnd, where: str = "") -> None:
         show(errors(), (where + stalled, "yellow"))
 
 
+def applying(rows: Sequence[MatrixRow]) -> Sequence[MatrixRow]:
+    """The rows of the clauses that apply to one of the systems at least."""
+    clauses = {row.clause for row in rows if row.verdict is not Outcome.NOT_APPLICABLE}
+    return [row for row in rows if row.clause in clauses]
+
+
 def print_matrix(rows: Sequence[MatrixRow], loaded: Plugins, console: Console) -> None:
-    """A table with one line per clause, system and runtime; the lines of a clause are together."""
+    """A table with one line per clause, system and runtime; the lines of a clause are together. A
+    clause that applies to none of these systems has none."""
+    rows = applying(rows)
     table = Table(box=None, pad_edge=False, expand=True)
     widths = {
         "clause": 27,

@@ -191,6 +191,10 @@ class Clause:
     says: str
     defect: str = ""
     note: str = field(default="", compare=False)
+    vocabulary: str = ""
+    """The package of the events that the clause is about, such as one about the logs of partitions.
+    Without planes of its own, it binds the systems whose folds come from that package, for these
+    record such events; with neither, it binds every system."""
     judges: str = ""
     """The kind of an event by which the harness itself reports that the promise was not kept, such
     as `cluster.recovered`. Where the clause is violated, that event is no failure beside it."""

@@ -71,9 +71,12 @@ class Plugins:
         self.systems = _joined("system", ((o.plugin, o.systems) for o in offers))
         self.faults = _joined("fault", ((o.plugin, o.faults) for o in offers))
         self.workloads = _joined("workload", ((o.plugin, o.workloads) for o in offers))
-        self.clauses = _marked(
-            _joined("clause", ((o.plugin, o.clauses) for o in offers)),
-            _joined("applicability", ((o.plugin, o.applicability) for o in offers)),
+        self.clauses = _bound(
+            _marked(
+                _joined("clause", ((o.plugin, o.clauses) for o in offers)),
+                _joined("applicability", ((o.plugin, o.applicability) for o in offers)),
+            ),
+            self.systems.values(),
         )
         self.rules = tuple(rule for offer in offers for rule in offer.rules)
         findings = _joined("known finding", ((o.plugin, o.known_findings) for o in offers))
@@ -398,6 +401,24 @@ def _marked(
         name: replace(clause, applicability=tuple(of.get(name, ())))
         for name, clause in clauses.items()
     }
+
+
+def _bound(clauses: Mapping[str, Clause], systems: Iterable[System]) -> Mapping[str, Clause]:
+    """The clauses; those of a vocabulary with the planes of the systems that record its events."""
+    planes: dict[str, set[str]] = {}
+    for system in systems:
+        for fold in system.folds:
+            planes.setdefault(fold.__module__.partition(".")[0], set()).add(system.plane)
+    return {
+        name: replace(clause, planes=tuple(sorted(planes.get(clause.vocabulary, ()))) or NO_PLANE)
+        if clause.vocabulary and not clause.planes
+        else clause
+        for name, clause in clauses.items()
+    }
+
+
+NO_PLANE = ("",)
+"""The planes of a clause about events that no loaded system records."""
 
 
 def _get(what: str, name: str, known: Mapping[str, T]) -> T:

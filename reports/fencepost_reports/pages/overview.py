@@ -145,6 +145,7 @@ def _clauses(
             new=before is not None and clause in violated and clause not in before.violated,
         )
         for clause, found in counts.items()
+        if any(verdict != Outcome.NOT_APPLICABLE for one in found.values() for verdict in one)
     ]
     return sorted(clauses, key=lambda one: (_badness(one.worst), not one.new, one.id))
 

@@ -57,7 +57,6 @@ def test_a_matrix_has_every_column_and_a_clauses_lines_together() -> None:
     assert [(line[0], line[1]) for line in lines] == [
         ("QC-30", "apache/kraft@4.3.1"),
         ("QC-30", "apache/kraft@3.9.2"),
-        ("QC-34", "apache/kraft@4.3.1"),
         ("RP-29", "apache/kraft@4.3.1"),
         ("RP-29", "apache/kraft@3.9.2"),
     ]
