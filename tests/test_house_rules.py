@@ -25,15 +25,15 @@ PACKAGES = (
     *("fencepost", "fencepost_plugins", "fencepost_kafka"),
     *("fencepost_clusters", "fencepost_suites", "fencepost_reports"),
 )
-SKELETON = ROOT / "framework" / "fencepost" / "skeleton"
-EXAMPLES = sorted(SKELETON.rglob("*.py"))
+SKELETONS = [ROOT / "framework" / "fencepost" / name for name in ("skeleton", "skeleton_program")]
+EXAMPLES = sorted(path for folder in SKELETONS for path in folder.rglob("*.py"))
 """What `fencepost new-system` writes: third-party code, which is imported only where it was written
 to."""
 SOURCES = sorted(
     path
     for folder in FOLDERS
     for path in (ROOT / folder).rglob("*.py")
-    if not path.is_relative_to(SKELETON)
+    if not any(path.is_relative_to(folder) for folder in SKELETONS)
 )
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 JUDGES = [path for path in SOURCES if path.is_relative_to(ROOT / "suites") or "rules" in path.parts]

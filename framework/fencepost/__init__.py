@@ -177,7 +177,7 @@ from fencepost.model.system.worker_config import WorkerConfig, plain
 from fencepost.model.torn_files import torn, torn_files
 from fencepost.model.view import Fold, Holders, View
 from fencepost.plugins.hookspecs import hookimpl
-from fencepost.workloads.worker import run_worker
+from fencepost.workloads.worker import run_worker, stop_requested
 from fencepost.workloads.workers import Administers, Clients, MakeClients, Workers, Workload
 
 __all__ = [
@@ -353,6 +353,7 @@ __all__ = [
     "plain",
     "run_worker",
     "span",
+    "stop_requested",
     "telling_lines",
     "torn",
     "torn_files",

@@ -33,6 +33,7 @@ TESTED = (
     *(TUTORIAL / name for name in ("test_orders.py", "explanation.txt")),
     *(ROOT / "clusters" / "fencepost_clusters" / "etcd", ROOT / "tests", ROOT / "pyproject.toml"),
     ROOT / "framework" / "fencepost" / "skeleton",
+    ROOT / "framework" / "fencepost" / "skeleton_program",
 )
 """Files that other tests import or run, and folders of them."""
 FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)

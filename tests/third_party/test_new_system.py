@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,20 +18,28 @@ PYTEST = ("python", "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:hypothes
 
 
 @pytest.mark.real
+@pytest.mark.parametrize(
+    ("words", "system", "passes"),
+    [(("my_db",), "my_db/servers", 11), (("redis/sentinel", "--program"), "redis/sentinel", 13)],
+    ids=["a server of its own", "an existing program"],
+)
 def test_a_new_plugin_passes_its_own_tests_and_finds_its_planted_defect(
-    environment: Environment, tmp_path: Path
+    environment: Environment, tmp_path: Path, words: Sequence[str], system: str, passes: int
 ) -> None:
-    made = environment.run(tmp_path, "fencepost", "new-system", "my_db", "--into", "plugin")
+    made = environment.run(tmp_path, "fencepost", "new-system", *words, "--into", "plugin")
     assert made.returncode == 0, made.stderr
+    assert f"a plugin for {system}." in made.stdout
     project = tmp_path / "plugin"
     environment.install(build(project, tmp_path / "wheel"))
     done = environment.run(project, *PYTEST, "-W", "error")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "11 passed" in done.stdout
+    assert f"{passes} passed" in done.stdout
+    assert f"fencepost: system={system} " in done.stdout
     broken = environment.run(project, *PYTEST, "-k", "killed", "--fencepost-defects=forgets-tokens")
     assert broken.returncode == 1, broken.stdout + broken.stderr
-    assert "MY_DB-1 is violated" in broken.stdout
-    typed = environment.run(project, "python", "-m", "mypy", "--strict", "fencepost_my_db")
+    plugin = system.partition("/")[0]
+    assert f"{plugin.upper()}-1 is violated" in broken.stdout
+    typed = environment.run(project, "python", "-m", "mypy", "--strict", f"fencepost_{plugin}")
     assert typed.returncode == 0, typed.stdout
 
 
@@ -39,13 +48,20 @@ def test_a_new_plugin_passes_its_own_tests_and_finds_its_planted_defect(
 )
 def test_a_name_that_no_module_can_have_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="cannot be the name of a plugin"):
-        check_name(name, load())
+        check_name(name, "servers", load())
+
+
+@pytest.mark.parametrize("name", ["redis/", "redis/Sentinel", "redis/a/b", "/sentinel", "/"])
+def test_a_name_of_two_parts_is_checked_in_both(name: str, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["new-system", name, "--into", str(tmp_path / "plugin")])
+    assert isinstance(done.exception, UsageError)
+    assert "cannot be the name of a" in str(done.exception)
 
 
 @pytest.mark.parametrize("name", ["etcd", "partition", "reference", "apache", "fault"])
 def test_a_name_that_is_taken_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="take another name"):
-        check_name(name, load())
+        check_name(name, "servers", load())
 
 
 def test_a_folder_that_exists_is_left_as_it_is(tmp_path: Path) -> None:
@@ -60,3 +76,6 @@ def test_a_folder_that_exists_is_left_as_it_is(tmp_path: Path) -> None:
 
 def test_each_spelling_of_the_name_is_replaced() -> None:
     assert renamed("acme/servers, Acme(), ACME-1", "my_db") == "my_db/servers, MyDb(), MY_DB-1"
+    assert renamed("acme/servers of fencepost_acme", "redis", "sentinel") == (
+        "redis/sentinel of fencepost_redis"
+    )

@@ -7,6 +7,7 @@ own.
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -60,6 +61,27 @@ def run_worker(
         raise
     recorder.record(NodeStopped(reason=why))
     return 0
+
+
+def stop_requested() -> Signal:
+    """An event that is set once the run asks this worker to stop: at the end of its standard input,
+    or by SIGTERM. For a worker that takes no commands; called once, in its main thread.
+
+    An interrupt is ignored from now on: it is for the harness, which shares the terminal, and asks
+    its workers to stop.
+    """
+    stopping = Signal()
+
+    def await_end_of_input() -> None:
+        # Not sys.stdin: at exit the interpreter needs its lock, which this reading thread holds.
+        with open(0, "rb", closefd=False) as stream:
+            stream.read()
+        stopping.set()
+
+    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=await_end_of_input, name="standard input", daemon=True).start()
+    return stopping
 
 
 @contextmanager

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Sequence
 from itertools import count
-from threading import Event, Thread
 
 from msgspec import Struct
 
-from fencepost import ClientStarted, Recorder, WorkerConfig, run_worker
+from fencepost import ClientStarted, Recorder, WorkerConfig, run_worker, stop_requested
 from fencepost_acme.events import KINDS, TakeBegan, TakeEnded
 from fencepost_acme.protocol import ask
 
@@ -41,10 +39,7 @@ def take(address: str, port: int, operation: str, server: str) -> TakeEnded:
 
 def work(config: WorkerConfig, options: TakerOptions, recorder: Recorder) -> str:
     """The client's work, until it is done or asked to end."""
-    stopping = Event()
-    # An interrupt is for the harness, which shares the terminal and asks clients to stop.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    Thread(target=_await_end_of_input, args=(stopping,), daemon=True).start()
+    stopping = stop_requested()
     for number in count():
         if number == options.count > 0:
             return "done"
@@ -55,12 +50,6 @@ def work(config: WorkerConfig, options: TakerOptions, recorder: Recorder) -> str
         if stopping.wait(1 / options.rate):
             break
     return "stopped"
-
-
-def _await_end_of_input(stopping: Event) -> None:
-    with open(0, "rb", closefd=False) as stream:
-        stream.read()
-    stopping.set()
 
 
 def main(argv: Sequence[str]) -> int:

@@ -1,0 +1,29 @@
+"""A weakness that a project knows: an expected failure, which must go on failing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.tool
+pytest_plugins = ["pytester"]
+
+SOURCE = Path(__file__).with_name("known_weakness.py")
+
+
+@pytest.mark.parametrize(
+    ("defects", "outcome", "code"),
+    [("serves-without-lease", {"xfailed": 1}, 0), ("", {"failed": 1}, 1)],
+    ids=["still there", "mended"],
+)
+def test_a_known_weakness_is_expected_until_it_is_mended(
+    pytester: pytest.Pytester, defects: str, outcome: dict[str, int], code: int
+) -> None:
+    pytester.makepyfile(test_it=SOURCE.read_text())
+    pytester.makeconftest("import sys; sys.modules['hypothesis'] = None")
+    left_out = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
+    options = ("--fencepost-runtime=simulated", "--fencepost-seed=7")
+    ran = pytester.runpytest_subprocess(*left_out, *options, f"--fencepost-defects={defects}")
+    ran.assert_outcomes(**outcome)
+    assert ran.ret == code
