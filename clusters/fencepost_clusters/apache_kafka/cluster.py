@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -63,6 +64,8 @@ from fencepost_kafka.vocabulary import with_spare_broker
 
 DEFAULT_VERSION = "4.3.1"
 OLDEST = (3, 3)
+NEWEST = (4, 4)
+"""The newest release that was tried: see the record of `docs/_ext/record_releases.py`."""
 CHANGEABLE = (3, 9)
 """The first release whose voters can change, and whose controllers advertise an address
 (KIP-853)."""
@@ -77,6 +80,10 @@ _RESTART_MS = 40_000
 """How long a node may take from its start until it is unfenced, on a busy machine."""
 
 
+class UntriedRelease(UserWarning):
+    """A run is of a release that was not tried yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class KRaft:
     """`apache/kraft`: one version of Kafka, unpatched, with separate controllers and brokers."""
@@ -86,7 +93,10 @@ class KRaft:
     plane: str = "kraft"
 
     def at(self, version: str) -> KRaft:
-        """Another version of Kafka; raises UsageError for one that is older than 3.3."""
+        """Another version of Kafka; raises UsageError for one that is older than 3.3.
+
+        Warns of one that is newer than those that were tried (`UntriedRelease`).
+        """
         numbers = version.split(".")
         if not all(number.isdigit() for number in numbers) or len(numbers) != 3:
             raise UsageError(f"{version!r} is not a version of Kafka, such as {DEFAULT_VERSION}")
@@ -94,6 +104,14 @@ class KRaft:
         if other._release < OLDEST:
             oldest = ".".join(map(str, OLDEST))
             raise UsageError(f"{self.name} knows Kafka {oldest} and newer, not {version}")
+        if other._release > NEWEST:
+            newest = ".".join(map(str, NEWEST))
+            warnings.warn(
+                f"{other.name} is newer than {newest}, the last release that was tried: where its "
+                "nodes log in other words, clauses are unknown, and say so",
+                UntriedRelease,
+                stacklevel=2,
+            )
         return other
 
     @property

@@ -60,6 +60,8 @@ LINE = re.compile(r"@(\d+) [A-Z]+ (\S+) (.*)")
 _VOTER = re.compile(r"ReplicaKey\(id=(\d+),.*?=([\w.-]+)/[^:]*:(\d+)\}")
 """A voter in the text of a VoterSet, with the address of its one listener."""
 _WARNINGS = frozenset({"WARN", "ERROR", "FATAL"})
+_UNREGISTERED = "Unable to register the broker because"
+"""What a broker says at INFO that finds no controller to register with."""
 _WARNED_EACH_NS = 1_000_000_000
 _WORDS_KEPT = 300
 CONTROLLED_SHUTDOWN_MS = 300_000
@@ -105,7 +107,8 @@ class KafkaLogParser:
         times a second."""
         now = self._memory
         soon = now.warned_ns is not None and at_ns - now.warned_ns < _WARNED_EACH_NS
-        if now.joined or soon or level not in _WARNINGS:
+        warns = level in _WARNINGS or _UNREGISTERED in message
+        if now.joined or soon or not warns:
             return ()
         now.warned_ns = at_ns
         first = message.partition("\\n")[0][:_WORDS_KEPT]
@@ -404,7 +407,9 @@ TABLE: Sequence[LogPattern] = (
          r"(?P<epoch>\d+) in \d+ us\. +Renouncing leadership and reverting to the last committed "
          r"offset (?P<stable>-?\d+)", _gave_up),
     row("QuorumState",
-         r"Completed transition to FollowerState\(.*?\bepoch=(\d+), leader(?:Id)?=(\d+)",
+         # `leaderId=101` up to 3.7, `leader=controller-1:9093 (id: 101 rack: null)` in 3.8.
+         r"Completed transition to FollowerState\(.*?\bepoch=(\d+), "
+         r"leader(?:Id)?=(?:[^ ,]+ \(id: )?(\d+)\b",
          _followed),
     row("MetadataLoader",
          r"publishing new image with provenance .*lastContainedOffset=(\d+), "

@@ -10,13 +10,14 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from fencepost_reference import api, commands, events, judged, matrix, offered, stable
+from fencepost_reference import api, commands, events, judged, matrix, offered, releases, stable
 
 GENERATORS: dict[str, Callable[[], str]] = {
     "events": events.kinds,
     "clauses": judged.clauses,
     "applicability": judged.applicability,
     "conformance": matrix.conformance,
+    "releases": releases.releases,
     "faults": offered.faults,
     "systems": offered.systems,
     "workloads": offered.workloads,

@@ -27,7 +27,7 @@ from fencepost_clusters.apache_kafka.metadata.records import StoredRecord
 from fencepost_kafka import Role
 
 SAMPLES = Path(__file__).parent / "samples"
-VERSIONS = ("4.3.1", "4.1.0", "3.9.2")
+VERSIONS = ("4.4.0", "4.3.1", "4.1.0", "3.9.2")
 ROLES = ("controller", "broker")
 LOGS = sorted(SAMPLES.glob("*-*-*-*.txt"))
 RECORDS = sorted(SAMPLES.glob("records-*-*.txt"))

@@ -67,7 +67,10 @@ def test_before_voters_could_change_every_node_has_a_list_of_them() -> None:
         old.layout(own)
 
 
-def test_the_first_controllers_are_formatted_with_the_voters_and_no_other_node() -> None:
+def test_the_first_controllers_are_formatted_with_the_voters_and_no_other_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(distribution, "first_metadata", lambda *_: b"")
     shape = kafka_shape(spares=(Spare(Role.CONTROLLER, 104),))
     files = {
         name: KRaft().command(replace(placed(name, shape), image="an image"), shape).files

@@ -12,7 +12,7 @@ import pytest
 
 from fencepost import EnvironmentFailed, UsageError
 from fencepost_clusters.apache_kafka import distribution
-from fencepost_clusters.apache_kafka.cluster import KRaft, resource
+from fencepost_clusters.apache_kafka.cluster import NEWEST, KRaft, UntriedRelease, resource
 from fencepost_clusters.apache_kafka.distribution import cache, installed
 from fencepost_clusters.zookeeper import distribution as zookeeper
 
@@ -294,6 +294,16 @@ def test_a_version_is_named_after_the_system() -> None:
     ):
         with pytest.raises(UsageError, match=why):
             KRaft().at(version)
+
+
+def test_a_release_that_was_not_tried_runs_and_says_so(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    major, minor = NEWEST
+    KRaft().at(f"{major}.{minor}.9")
+    assert not recwarn.list
+    with pytest.warns(UntriedRelease, match=rf"{major}\.{minor + 1}\.0 is newer than {major}"):
+        assert KRaft().at(f"{major}.{minor + 1}.0").version == f"{major}.{minor + 1}.0"
 
 
 def test_nodes_log_one_unbuffered_line_per_event_on_the_runs_clock() -> None:
