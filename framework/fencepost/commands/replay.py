@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -18,8 +19,12 @@ from fencepost.commands.terminal import (
     progress,
 )
 from fencepost.history.run_folder import RunFolder
+from fencepost.judging.folder import judge_folder
+from fencepost.judging.verdicts import Outcome
 from fencepost.model.system.shape import shape_of
+from fencepost.plugins.manager import Plugins
 from fencepost.runs import replay as replays
+from fencepost.runs.run import RunResult
 
 
 def replay(
@@ -29,25 +34,61 @@ def replay(
     count: Count = None,
     setting: Setting = None,
     defects: Defects = None,
+    times: Annotated[int, typer.Option(min=1, help="How often, each time in a new cluster.")] = 1,
     out: Out = DEFAULT_OUT,
     json: Json = False,
 ) -> None:
-    """Injects the faults of a recorded run into a new cluster: the same targets and times."""
-    plugins = load_plugins()
-    result = replays.replay(
-        RunFolder(folder.absolute()),
-        plugins,
-        out=out,
-        report=progress(),
-        runtime=runtime,
-        workload=workload,
-        shape=shape_of(count, setting, defects),
-    )
+    """Injects the faults of a recorded run into a new cluster: the same targets and times. Says
+    what was violated then, and what is now."""
+    plugins, recorded = load_plugins(), RunFolder(folder.absolute())
+    results: list[RunResult] = []
+    try:
+        for _ in range(times):
+            results.append(
+                replays.replay(
+                    recorded,
+                    plugins,
+                    out=out,
+                    report=progress(),
+                    runtime=runtime,
+                    workload=workload,
+                    shape=shape_of(count, setting, defects),
+                )
+            )
+            if times > 1 and not json:
+                broken = ", ".join(results[-1].judgement.of(Outcome.VIOLATED)) or "nothing"
+                print_line(
+                    f"{len(results)} of {times}: {broken} violated, {results[-1].folder.path}"
+                )
+    finally:  # an error or an interrupt, too
+        if results:
+            _show(recorded, plugins, results, json)
+    for result in results:
+        result.check()
+
+
+def _show(recorded: RunFolder, plugins: Plugins, results: Sequence[RunResult], json: bool) -> None:
+    """Prints the verdicts of the newest run, and those of all beside the recorded ones."""
+    judged, _ = judge_folder(recorded, plugins.promises, keep=False)
+    then = {clause: one.verdict for clause, one in judged.verdicts.items()}
+    now = [{c: v.verdict for c, v in one.judgement.verdicts.items()} for one in results]
+    last = results[-1]
     if json:
-        verdicts = {c: str(v.verdict) for c, v in result.judgement.verdicts.items()}
-        print_json({"path": str(result.folder.path), "verdicts": verdicts})
-    else:
-        print_verdicts(result.judgement, output())
-        print_stalls(result.end)
-        print_line(str(result.folder.path))
-    result.check()
+        print_json(
+            {
+                "path": str(last.folder.path),
+                "verdicts": now[-1],
+                "then": then,
+                "runs": [
+                    {"path": str(one.folder.path), "violated": one.judgement.of(Outcome.VIOLATED)}
+                    for one in results
+                ],
+            }
+        )
+        return
+    if len(results) == 1:
+        print_verdicts(last.judgement, output())
+    print_stalls(last.end)
+    for line in replays.then_and_now(then, now):
+        print_line(line)
+    print_line(str(last.folder.path))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from fencepost.history.run_folder import REDACTED, RunFolder, RunInfo
+from fencepost.judging.verdicts import Outcome
 from fencepost.model.errors import UsageError, no_such
 from fencepost.model.system.capabilities import check_shape
 from fencepost.model.system.shape import DEFAULT_SHAPE, Shape, Spare
@@ -74,3 +75,23 @@ def replay(
         run.enter("inject")
         run.faults.follow(planned)
         return run.finish()
+
+
+def then_and_now(
+    then: Mapping[str, Outcome], now: Sequence[Mapping[str, Outcome]]
+) -> Sequence[str]:
+    """Which clauses the recorded run violated, and in how many of the replays they are violated,
+    decided or not; then those that only replays violate. One line each, or one for none."""
+    lines = []
+    broken = [clause for clause, outcome in then.items() if outcome is Outcome.VIOLATED]
+    broken += sorted(
+        {c for one in now for c, outcome in one.items() if outcome is Outcome.VIOLATED} - {*broken}
+    )
+    for clause in broken:
+        outcomes = [one.get(clause, Outcome.NOT_EXERCISED) for one in now]
+        times = outcomes.count(Outcome.VIOLATED)
+        unsure = sum(one not in (Outcome.VIOLATED, Outcome.HOLDS) for one in outcomes)
+        open_ = f"; {unsure} decide nothing" if unsure else ""
+        was = then.get(clause, Outcome.NOT_EXERCISED)
+        lines.append(f"{clause}: {was} then, violated in {times} of {len(now)} now{open_}")
+    return lines or ["nothing was violated then, and nothing is now"]
