@@ -40,7 +40,7 @@ def up(
 
     A script's background commands ignore Ctrl-C's SIGINT: end those with SIGTERM.
     """
-    plugins = load_plugins()
+    plugins = load_plugins(system)
     shape = shape_of(count, setting, defects)
     spec = RunSpec(plugins.system(system), shape, runtime, seed, workload)
     folder = new_folder(out, "cluster")

@@ -36,7 +36,7 @@ def defects(
 ) -> None:
     """Switches on each defect in turn and searches for it; then looks for false alarms without
     one."""
-    loaded = load_plugins()
+    loaded = load_plugins(system)
     check_runtime(runtime)
     budget = BUDGETS[runtime]
     if clean is not None:

@@ -73,7 +73,7 @@ def soak(
     json: Json = False,
 ) -> None:
     """Keeps a system under load with random schedules, run after run, and joins the findings."""
-    loaded = load_plugins()
+    loaded = load_plugins(system)
     check_runtime(runtime)
     spec = RunSpec(
         loaded.system(system),

@@ -60,11 +60,12 @@ def print_line(line: str) -> None:
     typer.echo(printable(line))
 
 
-def load_plugins() -> Plugins:
-    """The loaded plugins. Prints one line for each that was disabled."""
+def load_plugins(system: str = "") -> Plugins:
+    """The loaded plugins; for a command about one `system`, as `load` says. Prints one line for
+    each that was disabled."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", PluginWarning)
-        plugins = load()
+        plugins = load(system=system)
     for warning in caught:
         show(errors(), ("warning:", "yellow"), f" {warning.message}")
     return plugins

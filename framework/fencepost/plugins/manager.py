@@ -7,6 +7,7 @@ Each hook is called once, and its result is checked here, so that no other modul
 from __future__ import annotations
 
 import re
+import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,9 @@ from fencepost.plugins.reports import ANY_ENGINE, Engine, ReportRequest
 from fencepost.workloads.workers import Workload
 
 GROUP = "fencepost"
+"""The group of the entry points of plugins."""
+SYSTEMS = "fencepost.systems"
+"""The group of those of the systems that come with Fencepost."""
 T = TypeVar("T")
 
 
@@ -157,8 +161,11 @@ class Plugins:
         return _get(what, name, known)
 
 
-def load(extra: Mapping[str, object] | None = None) -> Plugins:
+def load(extra: Mapping[str, object] | None = None, *, system: str = "") -> Plugins:
     """Loads every installed plugin, then `extra` (name -> module) ones, in order of their names.
+
+    Those of `SYSTEMS` are left out if `system` is named, another plugin brings it, and none builds
+    on theirs: a run of that system needs none of their events, clauses and packages.
 
     A plugin that cannot be imported, names an unknown hook, offers a bad value, or refers to a
     clause or a workload that no plugin offers is disabled with a `PluginWarning`; the others load.
@@ -167,7 +174,17 @@ def load(extra: Mapping[str, object] | None = None) -> Plugins:
     which one is meant. If one were chosen, a foreign plugin could replace a fault or a promise. If
     both were disabled, it could remove one, unnoticed by a run that asks for neither.
     """
-    return load_from(entry_points(group=GROUP), extra or {})
+    found, own = entry_points(group=GROUP), entry_points(group=SYSTEMS)
+    if system:
+        with warnings.catch_warnings():  # what is loaded again warns again
+            warnings.simplefilter("ignore", PluginWarning)
+            others = load_from(found, extra or {})
+        packages = {one.module.partition(".")[0] for one in own} - {
+            one.module.partition(".")[0] for one in found
+        }
+        if system.partition("@")[0] in others.systems and packages.isdisjoint(sys.modules):
+            return load_from(found, extra or {})
+    return load_from([*found, *own], extra or {})
 
 
 def load_from(found: Iterable[EntryPoint], extra: Mapping[str, object]) -> Plugins:

@@ -122,13 +122,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.args = [worker["fencepost_suite"]]
 
 
-def prepare(config: pytest.Config, load: Callable[[], Plugins]) -> tuple[Settings, Plugins]:
+def prepare(config: pytest.Config, load: Callable[[str], Plugins]) -> tuple[Settings, Plugins]:
     """Decides the settings of a session and loads its plugins, before the session begins.
 
     Raises UsageError or EnvironmentFailed for a system, a runtime or a workload that does not exist
     or cannot be used here, pytest.UsageError for other bad settings.
     """
-    settings, plugins = settings_of(config), load()
+    settings = settings_of(config)
+    plugins = load(settings.system)
     config.stash[_SETTINGS], config.stash[_PLUGINS] = settings, plugins
     _check_names(settings, plugins)
     return settings, plugins
@@ -376,7 +377,7 @@ def _plugins(config: pytest.Config) -> Plugins:
     """The loaded plugins, loaded when the first test needs them."""
     if _PLUGINS not in config.stash:
         try:
-            config.stash[_PLUGINS] = load()
+            config.stash[_PLUGINS] = load(system=config.stash[_SETTINGS].system)
         except (UsageError, PluginWarning) as wrong:  # a warning is raised under `-W error`
             raise pytest.UsageError(str(wrong)) from wrong
     return config.stash[_PLUGINS]

@@ -95,7 +95,7 @@ class ResultCollector:
     clauses: frozenset[str] = frozenset()
     stop_when: Callable[[Ran], bool] = lambda ran: False
     report: Callable[[str], None] = lambda line: None
-    load: Callable[[], Plugins] | None = None
+    load: Callable[[str], Plugins] | None = None
     """Loads the plugins within the session, so that pytest rewrites the assertions of modules that
     they import. None: they are loaded already."""
     chosen: Chosen | None = None
@@ -191,7 +191,7 @@ def listen_quietly(
 
 
 def run_tests(
-    wanted: Wanted, quiet: bool, load: Callable[[], Plugins]
+    wanted: Wanted, quiet: bool, load: Callable[[str], Plugins]
 ) -> tuple[int, ResultCollector]:
     """Runs the tests; returns the exit code and the outcome of each test.
 

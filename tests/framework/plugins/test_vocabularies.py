@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from fencepost.judging.rules import Clause
@@ -44,3 +48,60 @@ def test_no_clause_about_partitions_binds_a_system_that_has_none() -> None:
     """A stranger's tables were full of Kafka's rows."""
     binding = [name for name, clause in load().clauses.items() if clause.binds("redis-sentinel")]
     assert binding == ["AVAIL-stopped"]
+
+
+FOREIGN = """
+import sys
+from fencepost import Layout, Workload, hookimpl
+from fencepost.plugins.manager import load
+
+class Swarm:
+    name, plane, workload = "acme/swarm", "swarm", "acme"
+    counts, folds = {}, ()
+
+    def layout(self, shape):
+        return Layout((), ())
+
+    def missing(self, view, layout):
+        return ()
+
+    def recovery_bound_ms(self, shape):
+        return 1_000
+
+    def command(self, place, shape):
+        raise NotImplementedError
+
+class Plugin:
+    @staticmethod
+    @hookimpl
+    def fencepost_systems():
+        return [Swarm()]
+
+    @staticmethod
+    @hookimpl
+    def fencepost_workloads():
+        return {"acme": Workload(("-m", "acme"))}
+
+plugins = load({"acme": Plugin}, system=sys.argv[1])
+print(sorted({name.partition(".")[0] for name in sys.modules if name.startswith("fencepost_")}))
+print(sorted(plugins.systems))
+print(sorted(plugins.clauses))
+"""
+
+
+@pytest.mark.tool
+@pytest.mark.parametrize(("system", "kafka"), [("acme/swarm", False), ("reference/quorum", True)])
+def test_a_run_of_another_system_loads_nothing_of_kafka(system: str, kafka: bool) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ran = subprocess.run(
+        [sys.executable, "-c", FOREIGN, system],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    packages, systems, clauses = ran.stdout.splitlines()
+    assert (clauses == "['AVAIL-stopped']") is not kafka
+    assert ("fencepost_kafka" in packages) is kafka
+    assert ("reference/quorum" in systems) is kafka
+    assert "acme/swarm" in systems

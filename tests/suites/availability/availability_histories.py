@@ -31,10 +31,11 @@ from fencepost_kafka import (
     TopicCommitted,
     TopicMarked,
 )
+from fencepost_plugins import stopping
 from fencepost_suites import rules
 from fencepost_suites.clauses import clauses
 
-CLAUSES = {clause.id: clause for clause in clauses()}
+CLAUSES = {clause.id: clause for clause in (*clauses(), *stopping.fencepost_clauses())}
 FENCED_MS, WRITABLE_MS, RECOVERED_MS = 8_000, 18_000, 20_000
 STUCK_MS = WRITABLE_MS + 1_000
 """Longer than that bound."""

@@ -6,7 +6,8 @@ import pytest
 from tests.suites.availability.availability_histories import HARNESS, Story, ended, stopped
 
 from fencepost import Stalled
-from fencepost.testing import Outcome
+from fencepost.testing import Outcome, judge
+from fencepost_plugins.stopping import EndsWhenAsked, fencepost_clauses
 
 BOUND_MS = 20_000
 BROKER = "broker-1#1"
@@ -115,3 +116,44 @@ def test_an_incomplete_history_decides_nothing() -> None:
     story = asked(30_000)
     story.die("broker-1")
     assert stopped(story, complete=False).verdict is Outcome.UNKNOWN
+
+
+# --------------------------------------------------------------------------------- of any system
+
+
+def of_any_system(story: Story, complete: bool = True) -> Outcome:
+    """By the rule that knows no roles."""
+    clauses = {one.id: one for one in fencepost_clauses()}
+    end = story.h.end(complete)
+    judged = judge(story.h.events(), [EndsWhenAsked()], clauses, end, "redis-sentinel")
+    return judged.verdicts["AVAIL-stopped"].verdict
+
+
+def test_a_node_of_any_system_that_hangs_breaks_it_and_one_that_ends_keeps_it() -> None:
+    hanging = asked(79_000)
+    hanging.fault("terminate-1", BROKER, ago_ms=79_000)
+    assert of_any_system(hanging) is Outcome.VIOLATED
+    hanging.die("broker-1")
+    assert of_any_system(hanging) is Outcome.VIOLATED
+    ending = asked(BOUND_MS)
+    ending.h.add(HARNESS, ended(BROKER))
+    assert of_any_system(ending) is Outcome.HOLDS
+
+
+def test_of_an_unknown_system_any_fault_and_any_dead_node_may_be_the_reason() -> None:
+    faulty = cut_for(60_000, "broker-2 -> controller-1")
+    faulty.die("broker-1")
+    assert of_any_system(faulty) is Outcome.NOT_EXERCISED
+    lonely = Story()
+    lonely.die("controller-2")
+    lonely.ask_to_end("broker-1")
+    lonely.after(60_000).die("broker-1")
+    assert of_any_system(lonely) is Outcome.NOT_EXERCISED
+
+
+def test_of_an_unknown_system_a_stall_or_a_missing_event_decides_nothing() -> None:
+    story = asked(30_000)
+    story.die("broker-1")
+    assert of_any_system(story, complete=False) is Outcome.UNKNOWN
+    story.h.add(BROKER, Stalled(stalled_ns=30_000_000_000))
+    assert of_any_system(story) is Outcome.UNKNOWN
