@@ -74,8 +74,11 @@ def conformance(
         check_runtime(name)
     systems = [loaded.system(one) for one in system or [DEFAULT_SYSTEM]]
     shape = shape_of(count, setting, defects)
-    for one in systems:
-        check_spec(RunSpec(one, shape))
+    tried = [
+        (one, name) for one in systems for name in ([runtime] if runtime else _runtimes_here(one))
+    ]
+    for one, name in tried:
+        check_spec(RunSpec(one, shape, name))
     report = progress()
     matrices = [
         run_conformance(
@@ -88,8 +91,7 @@ def conformance(
             shape=shape,
             report=report,
         )
-        for one in systems
-        for name in ([runtime] if runtime else _runtimes_here(one))
+        for one, name in tried
     ]
     rows = [row for matrix in matrices for row in matrix.rows]
     if json:

@@ -93,13 +93,6 @@ class RunSpec:
         return self.workload or self.system.workload
 
 
-def check_spec(spec: RunSpec) -> None:
-    """Raises UsageError for a shape that the system does not have, before anything is started: a
-    command of many runs would take it for a cluster that did not get ready."""
-    check_shape(spec.system, spec.shape)
-    spec.system.layout(spec.shape)
-
-
 def _subject(spec: RunSpec, plugins: Plugins) -> Subject:
     return Subject(spec.system, spec.shape, spec.seed, plugins.event_kinds)
 
@@ -174,6 +167,21 @@ def runtimes_of(system: System) -> Sequence[str]:
         "docker": isinstance(system, Contained),
     }
     return [name for name in RUNTIMES if able[name]]
+
+
+def check_spec(spec: RunSpec) -> None:
+    """Raises UsageError for a shape that the system, or a system that the runtime, does not have,
+    before anything is started: a command of many runs would take it for a failed start."""
+    check_shape(spec.system, spec.shape)
+    layout = spec.system.layout(spec.shape)
+    able = runtimes_of(spec.system)
+    if spec.runtime not in able:
+        runtimes = " and ".join(able)
+        raise UsageError(f"{spec.system.name} runs on {runtimes}, and not on {spec.runtime}")
+    if spec.runtime != "simulated":
+        from fencepost.supervision.addresses import check_layout  # noqa: PLC0415
+
+        check_layout(layout)
 
 
 @final

@@ -157,6 +157,27 @@ def test_a_shape_that_the_system_does_not_have_is_refused(
     assert not list(tmp_path.glob("**/run.json"))
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("soak", "--count", "broker=200"), "has slots 1 to 250: take fewer nodes, or the"),
+        (("conformance", "--runtime", "process", "--count", "broker=200"), "has slots 1 to 250"),
+        (
+            ("soak", "--system", "apache/kraft", "--runtime", "simulated"),
+            "apache/kraft runs on process and docker, and not on simulated",
+        ),
+    ],
+    ids=["soak", "conformance", "kraft"],
+)
+def test_what_a_runtime_does_not_have_is_refused_before_the_first_run(
+    words: tuple[str, ...], says: str, tmp_path: Path
+) -> None:
+    ended = fencepost(tmp_path, *words)
+    assert ended.returncode == 2, ended.stderr
+    assert says in ended.stderr
+    assert not list(tmp_path.glob("**/run.json"))
+
+
 def test_options_make_a_shape_and_a_shape_options() -> None:
     shape = Shape({"broker": 4}, {"a": "b=c,d"}, ("x", "y"))
     options = list(options_of(shape))
