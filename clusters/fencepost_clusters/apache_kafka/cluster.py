@@ -62,7 +62,7 @@ from fencepost_kafka.probe import kafka_probe
 from fencepost_kafka.recovery import missing, superseded
 from fencepost_kafka.vocabulary import with_spare_broker
 
-DEFAULT_VERSION = "4.3.1"
+DEFAULT_VERSION = "4.4.0"
 OLDEST = (3, 3)
 NEWEST = (4, 4)
 """The newest release that was tried: see the record of `docs/_ext/record_releases.py`."""

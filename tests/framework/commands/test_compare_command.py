@@ -78,7 +78,7 @@ def test_the_table_shows_every_system_however_many_there_are() -> None:
         ),
         (
             ("--system", "apache/kraft@0.1", "--system", "apache/kraft"),
-            "'0.1' is not a version of Kafka, such as 4.3.1",
+            "'0.1' is not a version of Kafka, such as 4.4.0",
         ),
         (("none", *BOTH), "there is no schedule"),
         ((), "Missing option '--system'."),
