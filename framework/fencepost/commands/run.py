@@ -15,6 +15,7 @@ from fencepost.commands.terminal import (
     errors,
     load_plugins,
     output,
+    print_failure,
     print_json,
     print_run_table,
     show,
@@ -77,6 +78,8 @@ def run(
         raise typer.Exit(code)
     rows = rows_of(chosen.system, chosen.runtime, chosen.plugins, collected.runs)
     receipts = [receipts_of(ran.folder.schedule) for ran in collected.runs]
+    if json and collected.refused:
+        print_failure(collected.refused)
     if json:
         verdicts = {row.clause: row.verdict for row in rows}
         without = [fault for one in receipts for fault, true in one.items() if not true]

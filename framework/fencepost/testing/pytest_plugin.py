@@ -87,7 +87,7 @@ SUITE = pytest.StashKey[str]()
 _STALLED = "fencepost_stalled"
 _RAN = "fencepost_run"
 """The property of a report that names the folder of the test's run."""
-_REFUSED = pytest.StashKey[str]()
+REFUSED = pytest.StashKey[str]()
 """Why no test was run, as a worker of xdist reported it."""
 
 
@@ -155,20 +155,20 @@ def pytest_testnodedown(node: Any) -> None:
     """Xdist's hook: takes the report of a worker that ended."""
     refused = getattr(node, "workeroutput", {}).get("fencepost_refused")
     if refused is not None:
-        node.config.stash[_REFUSED] = str(refused)
+        node.config.stash[REFUSED] = str(refused)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A refusal by a worker ends this session with an error, too."""
-    if _REFUSED in session.config.stash:
+    if REFUSED in session.config.stash:
         session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    refused = config.stash.get(_REFUSED, None)
+    refused = config.stash.get(REFUSED, None)
     if refused is not None:
         terminalreporter.write_line(f"ERROR: {refused}", red=True)
     for report in (one for several in terminalreporter.stats.values() for one in several):

@@ -25,7 +25,7 @@ from fencepost.model.system.capabilities import HasSuite, System
 from fencepost.model.system.shape import DEFAULT_SHAPE, Shape, options_of
 from fencepost.plugins.manager import Plugins
 from fencepost.testing.exit_codes import decisive, failure_in
-from fencepost.testing.pytest_plugin import SUITE, clauses_of, folder_in, prepare
+from fencepost.testing.pytest_plugin import REFUSED, SUITE, clauses_of, folder_in, prepare
 
 SUITES = "fencepost_suites"
 """The tests of a system that has none of its own."""
@@ -106,6 +106,8 @@ class ResultCollector:
     runs: list[Ran] = field(default_factory=list)
     interrupted: bool = False
     """Whether the session was interrupted, other than by `stop_when`."""
+    refused: str = ""
+    """Why workers of xdist ran no test, in words that the session's own output has, too."""
     ended: int | None = None
     """Pytest's own exit code, once the session has ended."""
     _session: pytest.Session | None = None
@@ -128,8 +130,10 @@ class ResultCollector:
         if self.clauses:
             items[:] = [item for item in items if self.clauses & set(clauses_of(item))]
 
-    def pytest_sessionfinish(self, exitstatus: int) -> None:
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         self.ended = int(exitstatus)
+        self.refused = session.config.stash.get(REFUSED, "")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:

@@ -97,6 +97,17 @@ def test_a_worker_of_xdist_that_dies_is_a_failed_environment(tmp_path: Path) -> 
     assert [one["outcome"] for one in json.loads(ended.stdout)["tests"]] == ["failed"]
 
 
+@pytest.mark.parametrize("ini", ["[pytest]\n", DISTRIBUTED], ids=["alone", "xdist"])
+def test_a_refusal_is_said_in_a_worker_too(ini: str, tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text(ini)
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n@pytest.mark.clause('NO-SUCH-1')\ndef test_it(cluster): pass\n"
+    )
+    ended = fencepost(tmp_path, "run", "test_it.py", *SIMULATED, "--json")
+    assert ended.returncode == 2
+    assert "no clause named 'NO-SUCH-1'" in ended.stderr
+
+
 def test_workers_of_xdist_run_the_suite_of_the_system(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text(DISTRIBUTED + "fencepost_system = etcd/cluster\n")
     words = ("run", "--runtime", "simulated", "--json", "-k")
