@@ -155,17 +155,24 @@ def choose(
     distant = [event for event in others if _wide(event)]
     take(because, STEPS)
     take(on or faults, 1)
-    take([event for event in faults if _struck(event, subjects)], _STRUCK)
-    shown = [event.body for event in chosen.values() if isinstance(event.body, FaultInjected)]
-    take([healed[body.fault_id] for body in shown if body.fault_id in healed], STEPS)
+    struck = [event for event in faults if _struck(event, subjects)][:_STRUCK]
+    take(struck, _STRUCK)
+    take(_heals(struck, healed), STEPS)
     take(distant, 2)
     take(close, STEPS)
     take(distant, STEPS)
+    take(_heals(chosen.values(), healed), STEPS)
     return sorted(chosen.values(), key=lambda event: (event.at_ns, event.node_seq))
 
 
 _STRUCK = 2
 """How many faults are shown that struck a process of the violation's own slots."""
+
+
+def _heals(events: Iterable[Event], healed: Mapping[str, Event]) -> list[Event]:
+    """The heals of the faults among these events."""
+    injected = [event.body for event in events if isinstance(event.body, FaultInjected)]
+    return [healed[body.fault_id] for body in injected if body.fault_id in healed]
 
 
 def _struck(event: Event, subjects: Subjects) -> bool:
