@@ -19,7 +19,7 @@ from fencepost import (
     UsageError,
     View,
 )
-from fencepost.commands.soak import _weights
+from fencepost.commands import soak
 from fencepost.history.run_folder import RunFolder
 from fencepost.plugins.manager import load
 from fencepost.runs import random_schedule, schedule
@@ -103,13 +103,16 @@ def test_a_node_without_links_is_not_isolated_but_killed() -> None:
     assert "alone-1" in {one.arguments["node"] for one in drawn(of=["kill"])}
 
 
-def test_a_weight_of_what_is_never_drawn_is_refused() -> None:
-    names = ["kill", "slow_link", "duplicate_id"]
-    assert _weights(["slow_link=0", "kill=3"], names, CHOOSER, "a/b") == {"slow_link": 0, "kill": 3}
+def test_a_weight_of_what_is_never_drawn_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(soak, "chooser_of", lambda spec: CHOOSER)
+    loaded = load()
+    spec = RunSpec(loaded.system("etcd/cluster"))
+    given = ["slow_link=0", "kill=3"]
+    assert soak._weights(given, loaded, spec) == {"slow_link": 0, "kill": 3}
     with pytest.raises(UsageError) as refused:
-        _weights(["duplicate_id=5"], names, CHOOSER, "a/b")
+        soak._weights(["duplicate_id=5"], loaded, spec)
     assert str(refused.value) == (
-        "'duplicate_id' is never drawn for a/b, "
+        "'duplicate_id' is never drawn for etcd/cluster, "
         "but cut, isolate, kill, pause, slow_link, terminate are"
     )
 

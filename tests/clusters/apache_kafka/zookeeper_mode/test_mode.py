@@ -101,7 +101,7 @@ def test_a_server_of_zookeeper_is_started_in_its_slot() -> None:
     ("shape", "why"),
     [
         (Shape({"zookeeper": 2}), "an ensemble of 3 or 5, not 2"),
-        (Shape({"broker": 0}), "1 to 60 brokers"),
+        (Shape({"broker": 0}), "1 to 400 brokers"),
         (Shape({"controller": 3}), "controller"),
         (Shape(settings={"zookeeper.session.timeout.ms": "90000"}), "grant 1000 to 60000 ms"),
         (Shape(defects=("any",)), "no defects"),
