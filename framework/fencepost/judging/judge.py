@@ -222,7 +222,7 @@ class Judge:
         self._position = 0
         self._turn = 0
         self._watched = _watched(self._rules)
-        self._unprinted = Unprinted(kind for one in self._rules for kind in one.absence)
+        self._unprinted = Unprinted((kind for one in self._rules for kind in one.absence), plane)
         self._forfeited: tuple[Event, str] | None = None
         """The event from which on nothing is judged, and why."""
         self._stopped: set[str] = set()

@@ -26,7 +26,8 @@ class Owed:
     """A kind of event that some node prints once something has happened that others have seen.
 
     `since` says what happened, such as `a write was acknowledged`. `by` has the kinds of event
-    that show it, each with what of its bodies must hold for that.
+    that show it, each with what of its bodies must hold for that. `silent_on` are the planes whose
+    nodes never print it: there nothing is owed, and a clause is judged by its other rules.
 
     A rule names what it reads the absence of by an attribute `absence`: a tuple of these.
     """
@@ -34,14 +35,15 @@ class Owed:
     kind: type[Struct]
     since: str
     by: Mapping[type[Struct], Callable[[Any], bool]]
+    silent_on: tuple[str, ...] = ()
 
 
 @final
 class Unprinted:
     """Which owed kinds no node has printed, as far as events were taken."""
 
-    def __init__(self, owed: Iterable[Owed]) -> None:
-        self._owed = tuple(dict.fromkeys(owed))
+    def __init__(self, owed: Iterable[Owed], plane: str) -> None:
+        self._owed = tuple(one for one in dict.fromkeys(owed) if plane not in one.silent_on)
         self._obliged: set[Owed] = set()
         self.watched: set[type[Struct]] = set()
         """The kinds that may still change the answer; most runs have none left soon."""

@@ -48,9 +48,14 @@ _PRODUCE: _By = {ProduceCompleted: _acknowledged}
 _COMMIT: _By = {ProduceCompleted: _by_all}
 _BROKER: _By = {BrokerCommitted: _unfenced}
 
-APPENDS = Owed(LogAppended, "a produce was acknowledged", _PRODUCE)
+_IN_ZOOKEEPER_MODE = ("zookeeper",)
+"""Its brokers log neither appends nor high watermarks: their disks are read instead."""
+
+APPENDS = Owed(LogAppended, "a produce was acknowledged", _PRODUCE, _IN_ZOOKEEPER_MODE)
 LEADERSHIPS = Owed(LeadershipStarted, "a produce was acknowledged", _PRODUCE)
-HIGH_WATERMARKS = Owed(HighWatermarkAdvanced, "a produce with acks=all was acknowledged", _COMMIT)
+HIGH_WATERMARKS = Owed(
+    HighWatermarkAdvanced, "a produce with acks=all was acknowledged", _COMMIT, _IN_ZOOKEEPER_MODE
+)
 FOLLOWINGS = Owed(
     FollowingStarted, "a partition has an ISR of several", {PartitionCommitted: _replicated}
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from msgspec import Struct
@@ -66,8 +66,8 @@ class IsStored:
         return () if state else (Undecided("nothing was stored yet"),)
 
 
-def verdict(h: HistoryBuilder, *rules: IsStored) -> Verdict:
-    judged = judge(h.events(), rules or [IsStored()], CLAUSE, h.end(), "any", release="acme 1.2")
+def verdict(h: HistoryBuilder, *rules: IsStored, plane: str = "any") -> Verdict:
+    judged = judge(h.events(), rules or [IsStored()], CLAUSE, h.end(), plane, release="acme 1.2")
     return judged.verdicts["X-1"]
 
 
@@ -96,6 +96,16 @@ def test_a_kind_that_nothing_obliges_is_not_owed() -> None:
     h = HistoryBuilder()
     h.add("client-1", Acknowledged(certain=False))
     assert verdict(h).verdict is Outcome.VIOLATED
+
+
+def test_where_nodes_never_print_a_kind_it_is_not_owed() -> None:
+    """There other rules of the clause judge, such as by the disks."""
+    h = HistoryBuilder()
+    h.add("client-1", Acknowledged())
+    silent = replace(STORED, silent_on=("legacy",))
+    rule = IsStored(absence=(silent,))
+    assert verdict(h, rule, plane="legacy").verdict is Outcome.VIOLATED
+    assert verdict(h, rule, plane="any").verdict is Outcome.UNKNOWN
 
 
 def test_a_rule_that_does_not_read_the_absence_stays_certain() -> None:
