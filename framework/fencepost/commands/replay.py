@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -69,8 +69,7 @@ def replay(
 
 def _show(recorded: RunFolder, plugins: Plugins, results: Sequence[RunResult], json: bool) -> None:
     """Prints the verdicts of the newest run, and those of all beside the recorded ones."""
-    judged, _ = judge_folder(recorded, plugins.promises, keep=False)
-    then = {clause: one.verdict for clause, one in judged.verdicts.items()}
+    then = _outcomes(recorded, plugins)
     now = [{c: v.verdict for c, v in one.judgement.verdicts.items()} for one in results]
     last = results[-1]
     if json:
@@ -89,6 +88,15 @@ def _show(recorded: RunFolder, plugins: Plugins, results: Sequence[RunResult], j
     if len(results) == 1:
         print_verdicts(last.judgement, output())
     print_stalls(last.end)
-    for line in replays.then_and_now(then, now):
+    for line in replays.then_and_now(then, now) if then else ():
         print_line(line)
     print_line(str(last.folder.path))
+
+
+def _outcomes(recorded: RunFolder, plugins: Plugins) -> Mapping[str, Outcome]:
+    """The verdicts of a recorded run; none where only its schedule is at hand, as in the folder
+    that a plugin keeps with a known finding, whose history is packed."""
+    if not (recorded.history.exists() or recorded.events.is_dir()):
+        return {}
+    judged, _ = judge_folder(recorded, plugins.promises, keep=False)
+    return {clause: one.verdict for clause, one in judged.verdicts.items()}

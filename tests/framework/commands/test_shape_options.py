@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -96,6 +97,13 @@ def test_a_replay_repeats_the_shape_unless_an_option_says_another(tmp_path: Path
     )
     assert other.counts == {**first.counts, "controller": 1}
     assert (other.settings, other.defects) == (first.settings, ("votes-twice",))
+    # The folder that is kept with a known finding has a packed history, or none.
+    for name in ("history.ndjson", "verdicts.json", "judged.json"):
+        (recorded.parent / name).unlink()
+    shutil.rmtree(recorded.parent / "events", ignore_errors=True)
+    kept = fencepost(tmp_path, *replay, "kept")
+    assert kept.returncode in (0, 1, 3), kept.stderr
+    assert json.loads(kept.stdout)["then"] == {}
 
 
 def test_what_a_test_says_of_its_shape_is_stronger(tmp_path: Path) -> None:
