@@ -27,7 +27,8 @@ class UsageError(FencepostError):
 class EnvironmentFailed(FencepostError):
     """The machine, a tool or a node failed, not a promise of the system (exit code 4).
 
-    The message is one sentence. `detail` holds the last lines that a program printed, or nothing,
+    The message is one sentence, on one line: the rest of a longer one, as the error of a library
+    may be, is taken for detail. `detail` holds the last lines that a program printed, or nothing,
     and `log` is the file that has all of them. What is in no file is a note of the error, so that
     it is printed below the sentence.
     """
@@ -35,11 +36,12 @@ class EnvironmentFailed(FencepostError):
     exit_code: ClassVar[int] = 4
 
     def __init__(self, sentence: str, detail: str = "", log: Path | None = None) -> None:
-        super().__init__(sentence)
-        self.detail = detail
+        first, _, rest = sentence.partition("\n")
+        super().__init__(first)
+        self.detail = detail or rest.strip("\n")
         self.log = log
-        if detail and log is None:
-            self.add_note(detail)
+        if self.detail and log is None:
+            self.add_note(self.detail)
 
 
 class Inconclusive(FencepostError):
