@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 from msgspec import structs
-from tests.clusters.apache_kafka.kraft_histories import CONTROLLER, FIRST, PEER, verdict
+from tests.clusters.apache_kafka.kraft_histories import (
+    CONTROLLER,
+    FIRST,
+    PEER,
+    injected,
+    verdict,
+)
 
 from fencepost import Evidence, NodeStarted
 from fencepost.testing import HistoryBuilder, Outcome
@@ -75,6 +81,24 @@ def test_a_node_that_reports_a_fault_breaks_kr_39_once_for_each_kind_of_fault() 
     assert found.violations[0].message == (
         f"{FIRST} met a metadata application fault: Error applying topics delta"
     )
+
+
+@pytest.mark.parametrize(
+    ("fault", "target", "broken"),
+    [
+        ("damage_disk", FIRST, 0),
+        ("wipe_disk", "broker-1", 0),
+        ("damage_disk", PEER, 1),
+        ("kill", FIRST, 1),
+    ],
+)
+def test_a_node_whose_disk_lost_data_may_meet_a_fault(fault: str, target: str, broken: int) -> None:
+    h = HistoryBuilder()
+    started(h, FIRST)
+    injected(h, fault, target)
+    h.add("broker-1#2", FAULT)
+    found = verdict(h, "KR-39")
+    assert (found.violated, found.excused) == (broken, 1 - broken)
 
 
 def test_each_process_that_meets_no_fault_exercises_kr_39() -> None:

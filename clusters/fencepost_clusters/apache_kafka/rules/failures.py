@@ -8,10 +8,23 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Excused,
+    Exercised,
+    FaultInjected,
+    Finding,
+    Key,
+    NodeStarted,
+    RunEnd,
+    Violated,
+)
 from fencepost_clusters.apache_kafka.log_memory import ControllerFailed, FaultReported
 from fencepost_clusters.apache_kafka.rules.keys import NOTHING, whole_run
 from fencepost_kafka import ControllerResigned
+from fencepost_kafka.active_faults import LOSES_DATA, slot_of
 
 
 @dataclass(slots=True)
@@ -56,16 +69,18 @@ class _Faults:
     """The processes of nodes that have met no fault, each with its start."""
     known: set[tuple[str, str]] = field(default_factory=set)
     """Processes, and which faults they met. More of a kind usually follow from the first."""
+    harmed: dict[str, str] = field(default_factory=dict)
+    """slot -> the fault that took data from its disk. What a node makes of that is its own word."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class MeetsNoFault:
-    """KR-39. By the node's own word, once for each process and kind of fault. Exercised by each
-    process that met none."""
+    """KR-39. By the node's own word, once for each process and kind of fault. A node whose disk
+    lost data is excused: it may find no other answer. Exercised by each process that met none."""
 
     clause: str = "KR-39"
-    kinds: frozenset[type[Struct]] = frozenset({FaultReported, NodeStarted})
+    kinds: frozenset[type[Struct]] = frozenset({FaultReported, NodeStarted, FaultInjected})
     keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _Faults:
@@ -75,11 +90,17 @@ class MeetsNoFault:
         match event.body:
             case NodeStarted():
                 state.sound[event.process] = event.ref
+            case FaultInjected() as body if body.fault in LOSES_DATA:
+                state.harmed |= {slot_of(one): body.fault_id for one in body.targets}
             case FaultReported() as body:
                 state.sound.pop(event.process, None)
                 if (event.process, body.what) not in state.known:
                     state.known.add((event.process, body.what))
                     message = f"{event.process} met a {body.what} fault: {body.error}"
+                    fault = state.harmed.get(slot_of(event.process), "")
+                    if fault:
+                        message = f"{message}; its disk was harmed by {fault}"
+                        return state, (Excused(event.ref, message),)
                     return state, (Violated(event.ref, Evidence.SELF, message),)
         return state, NOTHING
 
