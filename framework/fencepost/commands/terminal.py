@@ -133,8 +133,8 @@ def print_others(outcomes: Iterable[Outcome], console: Console) -> None:
 
 def print_verdicts(judgement: Judgement, console: Console) -> None:
     """A table with one line for each clause that is violated or undecided: the verdict, how often
-    exercised, the evidence, the sentence. Then, in a line each, how many clauses hold, and how many
-    have nothing to show: what holds needs no reading."""
+    exercised, the evidence, the sentence. Then one line for those that hold and those that have
+    nothing to show: what holds needs no reading."""
     table = Table(box=None, pad_edge=False, expand=True)
     for name, width in (("clause", 27), ("verdict", 14), ("exercised", 9), ("evidence", 8)):
         align: Literal["left", "right"] = "right" if name == "exercised" else "left"
@@ -151,7 +151,6 @@ def print_verdicts(judgement: Judgement, console: Console) -> None:
     if table.rows:
         console.print(table)
     show(console, what_held([{c: one.verdict for c, one in judgement.verdicts.items()}]))
-    print_others((one.verdict for one in judgement.verdicts.values()), console)
 
 
 def print_stalls(end: RunEnd, where: str = "") -> None:
