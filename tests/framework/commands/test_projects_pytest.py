@@ -169,7 +169,7 @@ def test_the_plugin_is_there_without_being_loaded_by_itself(
 def test_no_matrix_is_shown_of_suites_that_could_not_be_run(tmp_path: Path) -> None:
     ended = fencepost(tmp_path, "conformance", "no_such_test.py", "--runtime", "simulated")
     assert ended.returncode == 2
-    assert ended.stdout == ""
+    assert "not-exercised" not in ended.stdout
     assert "the suites could not be run" in ended.stderr
 
 
