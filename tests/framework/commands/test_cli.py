@@ -474,7 +474,7 @@ def test_a_run_ends_with_its_verdicts_and_receipts(tmp_path: Path) -> None:
     (killed,) = [line for line in lines if line.startswith("RP-13 ")]
     assert killed.split()[1:4] == ["reference/quorum", "simulated", "holds"]
     assert not [line for line in lines if " not-exercised " in line]
-    assert lines[-2].endswith("do not apply to this system")
+    assert lines[-2].endswith("not of this system")
     assert lines[-1] == "1 faults were injected, each with a receipt"
 
 
