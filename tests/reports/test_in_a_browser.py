@@ -109,7 +109,7 @@ def written(root: Path, made: Sequence[RunTables], promises: Promises) -> Mappin
         summaries[0], about=None, outcome=ReportedRun(run=BITES[2], refused=BITES[1])
     )
     of_all = report_pages([*summaries, refused], Statistics(), promises)
-    for clause in ("ACME-1", "QC-17", "HB-01"):
+    for clause in ("ACME-1", "QC-17", "RP-06"):
         place = f"clauses/{clause}.html"
         found[place] = root / place
         found[place].write_text(of_all.clauses[place])

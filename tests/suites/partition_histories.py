@@ -11,10 +11,11 @@ from fencepost_kafka import (
     MetadataCommitted,
     PartitionCommitted,
 )
+from fencepost_plugins import stopping
 from fencepost_suites import rules
 from fencepost_suites.clauses import clauses
 
-CLAUSES = {clause.id: clause for clause in clauses()}
+CLAUSES = {clause.id: clause for clause in (*clauses(), *stopping.fencepost_clauses())}
 B1, B2, B3 = "broker-1#1", "broker-2#1", "broker-3#1"
 CONTROLLER = "controller-1#1"
 CLIENT = "clients/producer#1"

@@ -77,7 +77,7 @@ def test_a_system_that_does_not_start_says_so_once_and_not_for_each_test(
             pass
         """
     )
-    result = pytester.runpytest_inprocess("--fencepost-runtime=simulated", "-q")
+    result = run(pytester, SIMULATED)
     result.assert_outcomes(errors=2)
     result.stdout.fnmatch_lines(["*reference/quorum did not start 2 times*"])
     assert result.ret == 4
