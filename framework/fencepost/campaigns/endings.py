@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from fencepost.judging.verdicts import Outcome
+from fencepost.model.errors import EXIT_CLEAN
 
 
 def counted(number: int, one: str, several: str = "") -> str:
@@ -35,10 +36,11 @@ def what_held(verdicts: Iterable[Mapping[str, Outcome]], where: str = "") -> str
 
 
 def exit_reason(code: int, *reasons: str) -> str:
-    """Why a command ends with its exit code: `1 clause is violated anew, 2 undecided: exit code
-    1`. Empty reasons are left out."""
-    said = ", ".join(filter(None, reasons)) or "nothing new"
-    return f"{said}: exit code {code}"
+    """Why a command ends with its exit code: `1 clause violated anew, 2 undecided: exit code 1`.
+    Empty reasons are left out; only a command that ends with 0 may have none."""
+    given = ", ".join(filter(None, reasons))
+    assert given or code == EXIT_CLEAN, f"exit code {code} has no reason"
+    return f"{given or 'nothing new'}: exit code {code}"
 
 
 def go_on(run: str) -> str:
@@ -55,12 +57,7 @@ def in_ranges(numbers: Collection[int]) -> str:
         else:
             parts.append([number])
     return ", ".join(
-        str(one[0])
-        if len(one) == 1
-        else f"{one[0]} to {one[-1]}"
-        if len(one) > 2
-        else f"{one[0]}, {one[-1]}"
-        for one in parts
+        f"{one[0]} to {one[-1]}" if len(one) > 2 else ", ".join(map(str, one)) for one in parts
     )
 
 

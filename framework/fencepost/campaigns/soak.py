@@ -366,7 +366,8 @@ def ending(soaked: Soaked, wanted: Soak, took_s: float, *, coverage: bool) -> Se
     worst = min(runs, key=lambda run: list(Status).index(run.status))
     if worst.status not in (Status.CLEAN, Status.NOT_STARTED):
         lines.append(endings.go_on(worst.run))
-    cut = len(soaked.of(Status.CUT_SHORT)) + len(soaked.of(Status.NOT_STARTED))
+    cut = sum(not run.whole for run in runs)
+    troubled = sum(bool(run.whole and run.trouble) for run in runs)
     violated, undecided = len(soaked.violated()), len(soaked.undecided())
     lines.append(
         endings.exit_reason(
@@ -374,6 +375,7 @@ def ending(soaked: Soaked, wanted: Soak, took_s: float, *, coverage: bool) -> Se
             f"{endings.counted(violated, 'clause')} violated anew" if violated else "",
             f"{undecided} undecided" if undecided else "",
             f"{endings.counted(cut, 'run')} cut short" if cut else "",
+            f"{endings.counted(troubled, 'run')} with trouble" if troubled else "",
             NO_FAULT if soaked.unbroken() else "",
         )
     )

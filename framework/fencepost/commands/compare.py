@@ -170,4 +170,5 @@ def ending(compared: Compared) -> Iterator[str]:
         f"{endings.counted(len(rows), 'clause')} violated" if rows else "",
         f"{len(undecided)} undecided" if undecided else "",
         f"{endings.counted(cut, 'run')} cut short" if cut else "",
+        "a system never got ready" if compared.never_started() else "",
     )

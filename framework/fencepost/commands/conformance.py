@@ -110,7 +110,7 @@ def conformance(
         print_failure(f"{len(failed)} failed: {', '.join(failed)}")
     code = _code(rows, failures, failed)
     if not json:
-        for line in ending(rows, failed, code):
+        for line in ending(rows, failed, failures, code):
             print_line(line)
     raise typer.Exit(code)
 
@@ -126,7 +126,9 @@ def _code(rows: Sequence[MatrixRow], failures: Sequence[FencepostError], failed:
     return EXIT_VIOLATED if failed else EXIT_CLEAN
 
 
-def ending(rows: Sequence[MatrixRow], failed: Sequence[str], code: int) -> Iterator[str]:
+def ending(
+    rows: Sequence[MatrixRow], failed: Sequence[str], failures: Sequence[FencepostError], code: int
+) -> Iterator[str]:
     """What is new, what held, where to go on, and the reason for the exit code, a line each."""
     new = [row for row in rows if row.verdict is Outcome.VIOLATED and not row.known]
     unknown = [row for row in rows if row.verdict is Outcome.UNKNOWN]
@@ -147,6 +149,7 @@ def ending(rows: Sequence[MatrixRow], failed: Sequence[str], code: int) -> Itera
     yield endings.exit_reason(
         code,
         "" if rows else "nothing was judged",
+        f"{endings.counted(len(failures), 'suite')} not judged whole" if failures else "",
         f"{endings.counted(len(new), 'clause')} violated anew" if new else "",
         f"{endings.counted(len(known), 'clause')} violated as known" if known else "",
         f"{len(unknown)} undecided" if unknown else "",

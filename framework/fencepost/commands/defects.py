@@ -74,4 +74,5 @@ def _ending(results: Results, system: str, code: int) -> Iterator[str]:
         code,
         f"{endings.counted(len(lost), 'defect')} not found" if lost else "",
         endings.counted(len(alarms), "false alarm") if alarms else "",
+        "no cluster got ready" if results.never_started() else "",
     )

@@ -70,13 +70,17 @@ def _ending(result: demos.DemoResult, code: int) -> Iterator[str]:
     acts = result.acts
     found = sum(bool(set(act.planted) & set(act.found)) for act in acts)
     broken = [one for act in acts for one in act.healthy.result.judgement.broken]
+    unknown = [one for act in acts for one in act.healthy.result.judgement.of(Outcome.UNKNOWN)]
+    missed = sum(not one.receipt for act in acts for run in act.runs for one in run.receipts)
+    cut = sum(act.healthy.result.trouble is not None for act in acts)
     yield endings.go_on(str(acts[-1].broken.result.folder.path))
     yield endings.exit_reason(
         code,
         f"{endings.counted(len(broken), 'clause')} violated by a healthy cluster" if broken else "",
-        f"{found} of {endings.counted(len(acts), 'planted defect')} found, as it should be"
-        if found == len(acts)
-        else f"{found} of {endings.counted(len(acts), 'planted defect')} found",
+        f"{len(unknown)} undecided of a healthy cluster" if unknown else "",
+        f"{endings.counted(missed, 'fault')} without a receipt" if missed else "",
+        f"{endings.counted(cut, 'run')} cut short" if cut else "",
+        f"{found} of {endings.counted(len(acts), 'planted defect')} found",
     )
 
 

@@ -10,6 +10,7 @@ from fencepost.campaigns.conformance import MatrixRow
 from fencepost.campaigns.defects import FalseAlarm, Results
 from fencepost.commands import compare, conformance, defects
 from fencepost.judging.verdicts import Outcome
+from fencepost.model.errors import EnvironmentFailed, Inconclusive
 
 HELD, BROKEN, OPEN = Outcome.HOLDS, Outcome.VIOLATED, Outcome.UNKNOWN
 IDLE, OTHER = Outcome.NOT_EXERCISED, Outcome.NOT_APPLICABLE
@@ -47,7 +48,7 @@ def row(clause: str, verdict: Outcome, known: tuple[str, ...] = ()) -> MatrixRow
 
 def test_the_end_of_a_conformance() -> None:
     rows = [row("A", HELD), row("B", BROKEN), row("C", BROKEN, ("a-finding",)), row("D", OPEN)]
-    assert list(conformance.ending(rows, ["t::two"], 1)) == [
+    assert list(conformance.ending(rows, ["t::two"], (), 1)) == [
         "NEW: B is violated by apache/kraft@4.3.1 on process in suites/test_a.py::test_one",
         "1 of 4 clauses held on apache/kraft@4.3.1, process",
         "again: fencepost run --system apache/kraft@4.3.1 --runtime process "
@@ -55,11 +56,17 @@ def test_the_end_of_a_conformance() -> None:
         "1 clause violated anew, 1 clause violated as known, 1 undecided, 1 test failed: exit "
         "code 1",
     ]
-    assert list(conformance.ending([row("A", HELD)], (), 0)) == [
+    assert list(conformance.ending([row("A", HELD)], (), (), 0)) == [
         "1 of 1 clauses held on apache/kraft@4.3.1, process",
         "nothing new: exit code 0",
     ]
-    assert list(conformance.ending((), (), 4)) == ["nothing was judged: exit code 4"]
+    assert list(conformance.ending((), (), [EnvironmentFailed("no disk")], 4)) == [
+        "nothing was judged, 1 suite not judged whole: exit code 4"
+    ]
+    inconclusive = [Inconclusive("a fault missed")]
+    assert list(conformance.ending([row("A", HELD)], (), inconclusive, 3))[-1] == (
+        "1 suite not judged whole: exit code 3"
+    )
 
 
 def trial(system: str, verdicts: dict[str, Outcome], **more: str) -> Trial:

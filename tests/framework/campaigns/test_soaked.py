@@ -131,6 +131,14 @@ def test_a_run_that_was_not_judged_to_its_end_says_for_how_long_it_was() -> None
     ]
 
 
+def test_an_exit_code_that_is_not_0_has_its_reason() -> None:
+    assert ended(run_of(1, 3, "not recovered"))[-1] == "1 run with trouble: exit code 3"
+    new = {"violated": {"RP-06": "lost"}, "new": {"RP-06": (1, 1)}}
+    assert ended(replace(run_of(1, 3), whole=False, **new))[-1] == (
+        "1 clause violated anew, 1 run cut short: exit code 1"
+    )
+
+
 def test_a_client_that_failed_and_a_stall_are_named_though_the_run_is_clean() -> None:
     run = replace(run_of(7, 3), lost=["clients/a#1 ended"], stalled="this machine stalled")
     assert ended(run)[1:3] == [
