@@ -1,15 +1,16 @@
 """A promise of every system: a node that is asked to end does so in time.
 
 Of a system that it does not know, the framework cannot say which nodes another one must tell before
-it ends. So the clock stands still here while any fault acts, or any other node is dead. A package
-that knows better adds a rule of its own for the clause, as that of Kafka's clusters does.
+it ends. So the clock stands still while any fault acts, or any other node is dead (`AnyNode`). A
+package that knows better has the same rule with surroundings of its own, as that of
+Kafka's clusters does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any, Protocol, final
 
 from msgspec import Struct
 
@@ -98,33 +99,83 @@ def asked_by(event: Event, waiting: Mapping[str, Stop]) -> Iterable[str]:
                 yield one
 
 
+class Around(Protocol):
+    """What is known of the nodes and the faults around a process that was asked to end."""
+
+    def take(self, event: Event) -> object:
+        """Applies an event."""
+        ...
+
+    def keeps(self, process: str) -> str:
+        """What keeps a process from ending, in words; empty if nothing does."""
+        ...
+
+    def needs(self, process: str) -> Collection[str]:
+        """The slots whose processes must run for it to end."""
+        ...
+
+
 @dataclass(slots=True)
-class _Stops:
-    waiting: dict[str, Stop] = field(default_factory=dict)
+class AnyNode:
+    """What is around a node of which nothing is known: any fault, and any other node that is dead,
+    may be the reason."""
+
     faults: set[str] = field(default_factory=set)
     """The ids of the faults that act."""
     newest: dict[str, str] = field(default_factory=dict)
     """The slot of a node -> its newest process."""
     dead: set[str] = field(default_factory=set)
     """Those of them that have ended."""
-    suspects: list[tuple[str, int, int, Violated]] = field(default_factory=list)
-    """A process, when it was asked to end, when it did, and the violation: judged at the end, when
-    all stalls are known."""
+
+    def take(self, event: Event) -> None:
+        """See `Around`."""
+        match event.body:
+            case ProcessSpawned(role=role, slot=slot, started=started) if role != CLIENT:
+                self.newest[slot] = started
+                self.dead.discard(slot)
+            case ProcessExited(ended=ended) if self.newest.get(_slot(ended)) == ended:
+                self.dead.add(_slot(ended))
+            case FaultInjected(fault_id=fault_id):
+                self.faults.add(fault_id)
+            case FaultHealed(fault_id=fault_id):
+                self.faults.discard(fault_id)
+
+    def keeps(self, process: str) -> str:
+        """See `Around`."""
+        acting = [f"{one} acted" for one in sorted(self.faults)]
+        others = [f"{one} was dead" for one in sorted(self.dead - {_slot(process)})]
+        return next(iter([*acting, *others]), "")
+
+    def needs(self, process: str) -> Collection[str]:
+        """See `Around`."""
+        return (_slot(process),)
+
+
+class _Suspect(Struct, frozen=True):
+    """A process that ended too late, or not at all: from when to when it was waited for, and the
+    slots whose stalls would explain that."""
+
+    violated: Violated
+    from_ns: int
+    to_ns: int
+    slots: frozenset[str]
+
+
+@dataclass(slots=True)
+class _Stops:
+    around: Around
+    waiting: dict[str, Stop] = field(default_factory=dict)
+    suspects: list[_Suspect] = field(default_factory=list)
+    """Judged at the end, when all stalls are known."""
 
     def overdue(self, process: str, stop: Stop, at_ns: int) -> Sequence[Finding]:
         """Takes note of a process that has ended too late, or not; returns what is excused."""
         late = stop.late(process, at_ns)
         if isinstance(late, Violated):
-            self.suspects.append((process, stop.asked_ns, at_ns, late))
+            slots = frozenset(self.around.needs(process))
+            self.suspects.append(_Suspect(late, stop.asked_ns, at_ns, slots))
             return ()
         return () if late is None else (late,)
-
-    def keeps(self, process: str) -> str:
-        """What may keep a process from ending, in words; empty if nothing does."""
-        slot = process.partition("#")[0]
-        others = sorted(self.dead - {slot})
-        acting = [f"{one} acted" for one in sorted(self.faults)]
-        return next(iter([*acting, *(f"{one} was dead" for one in others)]), "")
 
 
 @final
@@ -136,43 +187,36 @@ class EndsWhenAsked(Struct, frozen=True):
     kinds: frozenset[type[Struct]] = frozenset(
         {ProcessAsked, ProcessExited, ProcessSpawned, FaultInjected, FaultHealed}
     )
+    around: Callable[[], Around] = AnyNode
+    """Makes what knows the surroundings; `kinds` has the events that it takes."""
 
     def keys(self, event: Event) -> Iterable[Key]:
-        return ((),)
+        return _RUN
 
     def start(self, key: Key) -> _Stops:
-        return _Stops()
+        return _Stops(self.around())
 
     def step(self, state: _Stops, event: Event) -> tuple[_Stops, Sequence[Finding]]:
-        at_ns = getattr(event.body, "began_at_ns", 0) or event.at_ns
+        body = event.body
+        began_ns = getattr(body, "began_at_ns", 0) or event.at_ns
         for one in state.waiting.values():
-            one.passes(min(at_ns, event.at_ns))
+            one.passes(min(began_ns, event.at_ns))
         found: Sequence[Finding] = ()
-        match event.body:
-            case ProcessAsked(asked=asked, signal=signal):
-                stop = Stop(event.ref, signal, event.at_ns, seen_ns=event.at_ns)
-                state.waiting.setdefault(asked, stop)
-            case ProcessSpawned(role=role, slot=slot, started=started) if role != CLIENT:
-                state.newest[slot] = started
-                state.dead.discard(slot)
-            case ProcessExited() as body:
+        if isinstance(body, ProcessAsked):
+            asked = Stop(event.ref, body.signal, event.at_ns, seen_ns=event.at_ns)
+            state.waiting.setdefault(body.asked, asked)
+        else:
+            if isinstance(body, ProcessExited) and body.ended in state.waiting:
                 found = self._ended(state, event, body)
-            case FaultInjected(fault_id=fault_id) if not any(asked_by(event, state.waiting)):
-                state.faults.add(fault_id)
-            case FaultHealed(fault_id=fault_id):
-                state.faults.discard(fault_id)
+            if not any(asked_by(event, state.waiting)):
+                state.around.take(event)
         for process, one in state.waiting.items():
-            one.look(state.keeps(process))
+            one.look(state.around.keeps(process))
         return state, found
 
     @staticmethod
     def _ended(state: _Stops, event: Event, body: ProcessExited) -> Sequence[Finding]:
-        slot = body.ended.partition("#")[0]
-        if state.newest.get(slot) == body.ended:
-            state.dead.add(slot)
-        stop = state.waiting.pop(body.ended, None)
-        if stop is None:
-            return ()
+        stop = state.waiting.pop(body.ended)
         stop.passes(event.at_ns)
         if event.at_ns - stop.asked_ns > STOP_BOUND_NS:
             return state.overdue(body.ended, stop, event.at_ns)
@@ -186,14 +230,30 @@ class EndsWhenAsked(Struct, frozen=True):
                 found += state.overdue(process, stop, end.ended_at_ns)
             else:
                 found.append(Undecided(f"the run ended before {process}, which was asked to"))
-        for process, from_ns, to_ns, violated in state.suspects:
-            stalled_ns = max(end.stalled_ns(from_ns, to_ns, p) for p in (process, HARNESS))
-            if end.complete and stalled_ns * 10 <= STOP_BOUND_NS:
-                found.append(violated)
-            else:
-                why = f"stalled for {span(stalled_ns)}" if end.complete else "events are missing"
-                found.append(Undecided(f"{violated.message}; but {why}", violated.at))
+        for one in state.suspects:
+            why = _stalled(one, end) if end.complete else "the history is not complete"
+            message = f"{one.violated.message}; but {why}"
+            found.append(Undecided(message, one.violated.at) if why else one.violated)
         return found
+
+
+_RUN: tuple[Key, ...] = ((),)
+"""The same object for each event, so that the judge finds the state at once."""
+
+
+def _stalled(one: _Suspect, end: RunEnd) -> str:
+    """Which process that it needs stalled for more than a tenth of the bound, or the harness did;
+    empty if none."""
+    for process in sorted({name for name, _, _ in end.stalls}):
+        stalled_ns = end.stalled_ns(one.from_ns, one.to_ns, process)
+        counts = process == HARNESS or _slot(process) in one.slots
+        if counts and stalled_ns * 10 > STOP_BOUND_NS:
+            return f"{process} stalled for {span(stalled_ns)} of that time"
+    return ""
+
+
+def _slot(process: str) -> str:
+    return process.partition("#")[0]
 
 
 @hookimpl

@@ -206,5 +206,5 @@ ALL: tuple[Rule[Any], ...] = (
     reading.ReadableAgain(),
     availability.DeadIsFenced(),
     recovery.RecoversInTime(),
-    ends.EndsWhenAsked(),
+    ends.ends_when_asked(),
 )
