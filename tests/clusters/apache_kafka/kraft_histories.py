@@ -65,13 +65,14 @@ def injected(
     *targets: str,
     cut: Iterable[tuple[str, str]] = (),
     arguments: str = "",
+    receipt: bool = True,
 ) -> None:
     """A fault; `cut` are its directions, if it is one of links."""
     body = FaultInjected(
         fault_id=f"{fault}-1",
         fault=fault,
         targets=targets,
-        receipt=True,
+        receipt=receipt,
         evidence="seen",
         directions=tuple(map(" -> ".join, cut)),
         arguments=arguments,

@@ -101,6 +101,14 @@ def test_a_node_whose_disk_lost_data_may_meet_a_fault(fault: str, target: str, b
     assert (found.violated, found.excused) == (broken, 1 - broken)
 
 
+def test_a_disk_that_no_receipt_shows_to_be_harmed_excuses_no_fault() -> None:
+    h = HistoryBuilder()
+    started(h, FIRST)
+    injected(h, "damage_disk", FIRST, receipt=False)
+    h.add("broker-1#2", FAULT)
+    assert verdict(h, "KR-39").violated == 1
+
+
 def test_each_process_that_meets_no_fault_exercises_kr_39() -> None:
     h = HistoryBuilder()
     assert verdict(h, "KR-39").verdict is Outcome.NOT_EXERCISED

@@ -90,7 +90,7 @@ class MeetsNoFault:
         match event.body:
             case NodeStarted():
                 state.sound[event.process] = event.ref
-            case FaultInjected() as body if body.fault in LOSES_DATA:
+            case FaultInjected(receipt=True) as body if body.fault in LOSES_DATA:
                 state.harmed |= {slot_of(one): body.fault_id for one in body.targets}
             case FaultReported() as body:
                 state.sound.pop(event.process, None)
