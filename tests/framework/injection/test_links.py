@@ -11,7 +11,6 @@ import os
 import signal
 import socket
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,12 +35,6 @@ from tests.link_bench import (
 from fencepost import HEALTHY, EnvironmentFailed, LinkState, UsageError
 from fencepost.injection.toxiproxies import find_toxiproxy, toxiproxy_version
 from fencepost.model.clock import now_ns, poll
-
-
-@pytest.fixture
-def bench(tmp_path: Path, real: None) -> Iterator[Bench]:
-    with open_bench(tmp_path) as bench:
-        yield bench
 
 
 def test_every_link_leads_to_its_target(bench: Bench) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,22 +22,13 @@ from tests.link_bench import (
     answers,
     echoes,
     mute,
-    open_bench,
-    process_of,
     program,
 )
 
 from fencepost import HEALTHY, EnvironmentFailed, Layout, Link, LinkState
 from fencepost.injection import toxiproxies as module
-from fencepost.injection.toxiproxies import HostToxiproxies, Reply, find_toxiproxy
+from fencepost.injection.toxiproxies import find_toxiproxy
 from fencepost.model.clock import SECOND, now_ns, poll
-from fencepost.supervision.launcher import state_of
-
-
-@pytest.fixture
-def bench(tmp_path: Path, real: None) -> Iterator[Bench]:
-    with open_bench(tmp_path) as bench:
-        yield bench
 
 
 def limit_start(bench: Bench, monkeypatch: pytest.MonkeyPatch, limit_s: float, says: str) -> None:
@@ -53,32 +43,6 @@ def limit_start(bench: Bench, monkeypatch: pytest.MonkeyPatch, limit_s: float, s
 
     monkeypatch.setattr(module, "poll", poll_later)
     monkeypatch.setattr(module, "START_LIMIT_S", limit_s)
-
-
-@pytest.fixture
-def hang(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Stops a slot's toxiproxy, which is then given up soon; a toxiproxy that is merely slow is
-    not."""
-    stopped: set[int] = set()
-    ask = HostToxiproxies.ask
-
-    def ask_patiently(
-        self: HostToxiproxies, process: str, method: str, path: str, body: object = None
-    ) -> Reply:
-        hangs = bench.launcher._pids[process] in stopped
-        monkeypatch.setattr(module, "API_LIMIT_S", 0.3 if hangs else 30)
-        return ask(self, process, method, path, body)
-
-    def stop(slot: str) -> None:
-        pid = process_of(bench, slot)
-        stopped.add(pid)
-        os.kill(pid, signal.SIGSTOP)
-        # A thread that has not been scheduled since still answers.
-        threads = Path(f"/proc/{pid}/task")
-        assert poll(lambda: {state_of(int(one.name)) for one in threads.iterdir()} == {"T"}, 10)
-
-    monkeypatch.setattr(HostToxiproxies, "ask", ask_patiently)
-    return stop
 
 
 def test_a_hung_server_is_killed_and_built_anew_as_wanted(

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from tests.link_bench import CUT, LAYOUT, ONE_TWO, SLOTS, Bench, open_bench, process_of
+from tests.link_bench import CUT, LAYOUT, ONE_TWO, Bench
 
 from fencepost import HEALTHY, Hold, HoldCounts, UsageError
-from fencepost.injection import toxiproxies as module
 from fencepost.injection.links import Links
 from fencepost.injection.receipts import judge_release
 from fencepost.model.clock import poll
 
 FRAMED = replace(LAYOUT, framed=frozenset(link.port for link in LAYOUT.links))
 FIVES = Hold((b"5",))
-
-
-@pytest.fixture
-def bench(tmp_path: Path, real: None) -> Iterator[Bench]:
-    with open_bench(tmp_path) as bench:
-        yield bench
 
 
 def send(connection: socket.socket, *bodies: bytes) -> None:
@@ -80,14 +72,12 @@ def test_a_hold_stays_beside_cuts_and_healing_them(bench: Bench) -> None:
 
 
 def test_a_toxiproxy_that_is_built_anew_holds_as_before(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, hang: Callable[[str], None]
 ) -> None:
     links = bench.links(FRAMED)
     links.hold(ONE_TWO, FIVES)
-    with monkeypatch.context() as impatient:
-        impatient.setattr(module, "API_LIMIT_S", 0.3)
-        bench.launcher.signal(_toxiproxy(bench), 19)
-        assert links.apply({ONE_TWO: CUT}) == ["the toxiproxy of broker-1 hung and was replaced"]
+    hang("broker-1")
+    assert links.apply({ONE_TWO: CUT}) == ["the toxiproxy of broker-1 hung and was replaced"]
     links.apply({ONE_TWO: HEALTHY})
     send(bench.dial(links, ONE_TWO), b"5 held by")
     lost = "its toxiproxy hung and was replaced: the messages that it held are lost"
@@ -115,8 +105,3 @@ def test_links_without_messages_hold_nothing(bench: Bench) -> None:
     with pytest.raises(UsageError, match="carry no framed messages"):
         links.hold(ONE_TWO, FIVES)
     assert links.held(ONE_TWO) == HoldCounts()
-
-
-def _toxiproxy(bench: Bench) -> str:
-    pid = process_of(bench, SLOTS[0].name)
-    return next(name for name, started in bench.launcher._pids.items() if started == pid)
