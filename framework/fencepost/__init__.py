@@ -57,6 +57,7 @@ from fencepost.events.traits import (
 from fencepost.events.words import because, numbers, span
 from fencepost.history.recorder import Recorder
 from fencepost.history.run_end import RunEnd
+from fencepost.judging.about import Fact, Facts, Scope, process_scope, slot_scope
 from fencepost.judging.known_findings import (
     Consequence,
     KnownFinding,
@@ -83,6 +84,7 @@ from fencepost.judging.rules import (
     Undecided,
     Violated,
     by_handlers,
+    violated,
 )
 from fencepost.judging.states import Forfeiture, Held, Keeper
 from fencepost.model.cluster import Cluster, Configured, InSlot, Node, Supersedes
@@ -223,6 +225,8 @@ __all__ = [
     "Excused",
     "Exercised",
     "Faceted",
+    "Fact",
+    "Facts",
     "Fault",
     "FaultChooser",
     "FaultFactory",
@@ -302,6 +306,7 @@ __all__ = [
     "RunPhase",
     "RunStarted",
     "Runtime",
+    "Scope",
     "Seen",
     "Selecting",
     "Shape",
@@ -351,11 +356,14 @@ __all__ = [
     "numbers",
     "one_way",
     "plain",
+    "process_scope",
     "run_worker",
+    "slot_scope",
     "span",
     "stop_requested",
     "telling_lines",
     "torn",
     "torn_files",
     "two_way",
+    "violated",
 ]

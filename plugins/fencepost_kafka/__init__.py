@@ -138,6 +138,7 @@ from fencepost_kafka.events.values import (
     TruncationReason,
     VoteReason,
 )
+from fencepost_kafka.events.words import broker_of, partition_at, partition_of, topic_of
 from fencepost_kafka.view import KafkaView, PartitionView, TopicPartition
 from fencepost_kafka.vocabulary import COMBINED, COUNTS, Role, Timing, kafka_shape
 
@@ -273,5 +274,9 @@ __all__ = [
     "VoteAnswered",
     "VoteReason",
     "ZnodeUnreadable",
+    "broker_of",
     "kafka_shape",
+    "partition_at",
+    "partition_of",
+    "topic_of",
 ]

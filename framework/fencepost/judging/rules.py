@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from fencepost.events import Cause, Event
 from fencepost.history.run_end import RunEnd
+from fencepost.judging.about import Fact, Facts, sentence_of
 
 S = TypeVar("S")
 Key = tuple[str | int, ...]
@@ -40,13 +41,26 @@ class Exercised(Struct, frozen=True, gc=False):
 class Violated(Struct, frozen=True, gc=False):
     """The event `at` broke the promise; `because` are the earlier events that prove it.
 
-    `message` is one sentence that includes the figures.
+    `facts` say what it is about. `message` is one sentence, made of them for people (`violated`).
     """
 
     at: Cause
     evidence: Evidence
     message: str
     because: tuple[Cause, ...] = ()
+    facts: Facts = {}
+
+
+def violated(
+    at: Cause,
+    evidence: Evidence,
+    template: str,
+    because: tuple[Cause, ...] = (),
+    /,
+    **facts: Fact,
+) -> Violated:
+    """A violation with these facts; each `{name}` of the template is the fact of that name."""
+    return Violated(at, evidence, sentence_of(template, facts), because, facts)
 
 
 class Undecided(Struct, frozen=True, gc=False):

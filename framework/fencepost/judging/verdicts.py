@@ -25,6 +25,7 @@ from fencepost.events import Cause
 from fencepost.events.words import span
 from fencepost.history.files import content, decoded, write_whole
 from fencepost.history.run_end import NEVER_NS, RunEnd
+from fencepost.judging.about import Facts
 from fencepost.judging.rules import Clause, Evidence, Excused, Exercised, Finding, Violated
 from fencepost.model.errors import UsageError
 
@@ -56,7 +57,8 @@ class AsKnown(Struct, frozen=True):
 
 
 class Broken(Struct, frozen=True):
-    """One violation: the event, the kind of evidence, what happened, and the events that prove it.
+    """One violation: the event, the kind of evidence, what happened, the events that prove it, and
+    the facts that say what it is about (`fencepost.judging.about`).
 
     `explanation` holds the lines that lead from changes of epochs and fencing to the violation. It
     is empty until the explainer has filled it in. `known` is the id of the known finding that the
@@ -70,8 +72,9 @@ class Broken(Struct, frozen=True):
     explanation: tuple[str, ...] = ()
     known: str = ""
     as_known: AsKnown | None = None
-    """Of a new violation: it has the words and the cause of a finding that was not seen in this
+    """Of a new violation: it has the facts and the cause of a finding that was not seen in this
     version. It stays new."""
+    facts: Facts = {}
 
     @property
     def says(self) -> str:
@@ -154,7 +157,13 @@ class Tally:
             self.violated += 1
             self.first_ns = min(self.first_ns, at_ns)
             if len(self.violations) < VIOLATIONS_KEPT:
-                broken = Broken(finding.at, finding.evidence, finding.message, finding.because)
+                broken = Broken(
+                    finding.at,
+                    finding.evidence,
+                    finding.message,
+                    finding.because,
+                    facts=finding.facts,
+                )
                 self.violations.append((position, broken))
         elif isinstance(finding, Excused):
             self.excused += 1

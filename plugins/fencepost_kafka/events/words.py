@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from fencepost import Scope
+
 
 class OfPartition(Protocol):
     """A body that names a partition."""
@@ -49,6 +51,26 @@ def term_scope(epoch: int) -> str:
 
 
 CONTROLLER_SCOPE = "controller"
+
+
+def partition_of(body: OfPartition) -> Scope:
+    """The partition that a body names, as a fact."""
+    return Scope("partition", at(body))
+
+
+def partition_at(topic: str, partition: int) -> Scope:
+    """A partition, as a fact."""
+    return Scope("partition", f"{topic}-{partition}")
+
+
+def broker_of(broker: int) -> Scope:
+    """A broker, by its id, as a fact."""
+    return Scope("broker", str(broker))
+
+
+def topic_of(topic: str) -> Scope:
+    """A topic, as a fact."""
+    return Scope("topic", topic)
 
 
 def scopes(body: Any) -> Sequence[str]:

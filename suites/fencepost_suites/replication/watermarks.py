@@ -18,8 +18,9 @@ from fencepost import (
     Key,
     Owed,
     RunEnd,
-    Violated,
     by_handlers,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     ConsumerPositioned,
@@ -32,10 +33,11 @@ from fencepost_kafka import (
     LogAppended,
     PartitionCommitted,
     Polled,
+    broker_of,
+    partition_of,
 )
 from fencepost_kafka.judging.owed import APPENDS, HIGH_WATERMARKS
 from fencepost_suites.common.keys import NOTHING, by_partition
-from fencepost_suites.common.words import span
 
 LEARNT_WITH_NS = 500_000_000
 """How much later than the first message after a silence the high watermark may be reported."""
@@ -94,11 +96,17 @@ class ReadsStayBelowWatermark(Struct, frozen=True):
     @staticmethod
     def _served(state: _Readable, event: Event, body: FetchServed) -> Sequence[Finding]:
         if body.to_offset > body.high_watermark:
-            message = (
-                f"{event.process} served {body.topic}-{body.partition} up to offset "
-                f"{body.to_offset} with a high watermark of {body.high_watermark}"
+            broken = violated(
+                event.ref,
+                Evidence.SELF,
+                "{process} served {partition} up to offset {offset} with a high watermark of "
+                "{high_watermark}",
+                process=process_scope(event.process),
+                partition=partition_of(body),
+                offset=body.to_offset,
+                high_watermark=body.high_watermark,
             )
-            return (Violated(event.ref, Evidence.SELF, message),)
+            return (broken,)
         if body.to_offset == body.high_watermark < max(state.log_end, body.log_end):
             state.withheld = True
             return (Exercised(event.ref, Evidence.SELF),)
@@ -107,11 +115,17 @@ class ReadsStayBelowWatermark(Struct, frozen=True):
     @staticmethod
     def _polled(state: _Readable, event: Event, body: Polled) -> Sequence[Finding]:
         if body.offsets and body.offsets[-1] >= state.high_watermark >= 0:
-            message = (
-                f"{event.process} read offset {body.offsets[-1]} of {body.topic}-"
-                f"{body.partition}, of which only {state.high_watermark} was committed"
+            broken = violated(
+                event.ref,
+                Evidence.CLIENT,
+                "{client} read offset {offset} of {partition}, of which only {high_watermark} was "
+                "committed",
+                client=process_scope(event.process),
+                offset=body.offsets[-1],
+                partition=partition_of(body),
+                high_watermark=state.high_watermark,
             )
-            return (Violated(event.ref, Evidence.CLIENT, message),)
+            return (broken,)
         if state.withheld:
             state.withheld = False
             return (Exercised(event.ref, Evidence.CLIENT),)
@@ -209,11 +223,17 @@ class FollowersLearnWatermark(Struct, frozen=True):
     def _advanced(state: _Marks, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
         high_watermark, log_end = body.high_watermark, body.log_end
         if high_watermark > log_end:
-            message = (
-                f"{event.process} holds a high watermark of {high_watermark} for "
-                f"{body.topic}-{body.partition}, above its log end {log_end}"
+            broken = violated(
+                event.ref,
+                Evidence.SELF,
+                "{process} holds a high watermark of {high_watermark} for {partition}, above its "
+                "log end {log_end}",
+                process=process_scope(event.process),
+                high_watermark=high_watermark,
+                partition=partition_of(body),
+                log_end=log_end,
             )
-            return (Violated(event.ref, Evidence.SELF, message),)
+            return (broken,)
         if body.as_leader:
             state.reported(body.leader_epoch, high_watermark)
             return NOTHING
@@ -236,13 +256,19 @@ class FollowersLearnWatermark(Struct, frozen=True):
             one.late_ns = event.at_ns
         if event.at_ns - one.late_ns < LEARNT_WITH_NS:
             return NOTHING
-        message = (
-            f"{event.process} has stored {body.topic}-{body.partition} from its leader for "
-            f"{span(event.at_ns - one.due_since_ns)} and still has a high watermark of {one.own}, "
-            f"though the leader had reported {one.due}"
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} has stored {partition} from its leader for {since_ns} and still has a high "
+            "watermark of {high_watermark}, though the leader had reported {reported}",
+            process=process_scope(event.process),
+            partition=partition_of(body),
+            since_ns=event.at_ns - one.due_since_ns,
+            high_watermark=one.own,
+            reported=one.due,
         )
         one.own = one.due  # reported once
-        return (Violated(event.ref, Evidence.PEER, message),)
+        return (broken,)
 
     def end(self, state: _Marks, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -318,12 +344,18 @@ class StoredIsrCounts(Struct, frozen=True):
         evidence = Evidence.SELF if known is None else Evidence.PEER
         isr = body.isr if known is None else known[1]
         if isr != counted and (missing := {*isr} - {*counted}):
-            message = (
-                f"{event.process} committed {body.topic}-{body.partition} up to offset "
-                f"{body.high_watermark} over {sorted({*counted})}, without {sorted(missing)} of "
-                f"the stored ISR"
+            broken = violated(
+                event.ref,
+                evidence,
+                "{process} committed {partition} up to offset {high_watermark} over {counted}, "
+                "without {missing} of the stored ISR",
+                process=process_scope(event.process),
+                partition=partition_of(body),
+                high_watermark=body.high_watermark,
+                counted=tuple(map(broker_of, sorted({*counted}))),
+                missing=tuple(map(broker_of, sorted(missing))),
             )
-            return (Violated(event.ref, evidence, message),)
+            return (broken,)
         if state.shrink is not None and body.leader_epoch > state.shrink[1]:
             state.shrink = None
             return (Exercised(event.ref, evidence),)

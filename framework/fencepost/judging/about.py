@@ -1,0 +1,82 @@
+"""What a violation is about: facts by name, from which its sentence is made.
+
+A rule states facts, and a template that names them. The sentence is made of both, for people only:
+no code reads it. Whoever asks what a violation is about (known findings, explanations, the report's
+candidates) reads the facts. So a sentence can be reworded, and nothing else changes.
+
+    violated(
+        event.ref,
+        Evidence.SELF,
+        "{process} served {partition} up to offset {offset}",
+        process=process_scope("broker-1#2"),
+        partition=Scope("partition", "orders-0"),
+        offset=17,
+    )
+
+A fact that is part of the cluster is a `Scope`, in the words of `Authority.scope` and
+`Concerning.concerns`: of these a violation is *about*. Anything else is a figure or a text: an
+offset, an epoch, a time, the error that a client got.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import final
+
+from msgspec import Struct
+
+from fencepost.events.words import span
+
+
+@final
+class Scope(Struct, frozen=True, gc=False, order=True):
+    """Something that authority is held over, or that takes part: `partition orders-0`, `broker 2`,
+    `process broker-2#1`, `slot broker-2`."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        """As a sentence names it: `orders-0`, `2`, `broker-2#1`."""
+        return self.name
+
+    @property
+    def words(self) -> str:
+        """As events name it: `partition orders-0` (see `Authority.scope`)."""
+        return f"{self.kind} {self.name}"
+
+
+def process_scope(name: str) -> Scope:
+    """The process of this name, such as `broker-2#1`."""
+    return Scope("process", name)
+
+
+def slot_scope(name: str) -> Scope:
+    """The slot of this name, such as `broker-2`."""
+    return Scope("slot", name)
+
+
+Fact = int | float | str | Scope | tuple[int | str | Scope, ...]
+"""What a violation states under a name."""
+Facts = Mapping[str, Fact]
+
+
+def sentence_of(template: str, facts: Facts) -> str:
+    """The template with its facts. A fact whose name ends with `_ns` is a time, and written as
+    `5.2 s`; a tuple is written as a list. Raises KeyError for a name that no fact has, so that a
+    misspelt one is found by the first test that breaks the promise."""
+    return template.format_map({name: _word(name, fact) for name, fact in facts.items()})
+
+
+def _word(name: str, fact: Fact) -> object:
+    if isinstance(fact, tuple):
+        return f"[{', '.join(map(str, fact))}]"
+    return span(fact) if name.endswith("_ns") and isinstance(fact, int) else fact
+
+
+def scopes_of(facts: Facts) -> Iterator[Scope]:
+    """The scopes among the facts, in their order."""
+    for fact in facts.values():
+        for one in fact if isinstance(fact, tuple) else (fact,):
+            if isinstance(one, Scope):
+                yield one
