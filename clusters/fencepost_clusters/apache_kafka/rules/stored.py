@@ -8,16 +8,18 @@ may come after others that are later.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import final
 
 from msgspec import Struct
 
 from fencepost import (
+    Cause,
     Event,
     Evidence,
     Exercised,
+    Fact,
     Finding,
     Key,
     NodeStarted,
@@ -25,6 +27,8 @@ from fencepost import (
     RunEnd,
     Undecided,
     Violated,
+    process_scope,
+    violated,
 )
 from fencepost_clusters.apache_kafka.rules.keys import NOTHING, SECOND, whole_run
 from fencepost_kafka import (
@@ -39,6 +43,8 @@ from fencepost_kafka import (
     ProduceCompleted,
     TopicCommitted,
     TopicPartition,
+    broker_of,
+    partition_at,
 )
 from fencepost_kafka.active_faults import DUPLICATES, slot_of
 
@@ -154,11 +160,37 @@ class Stored:
         known = [end for slot, end in ends.items() if self.ids.get(slot) == replica]
         return max(known, default=None)
 
-    def before(self, place: TopicPartition, replica: int, end: int) -> str:
-        """Which second process with a broker's id had stored a partition up to that end before it
-        ended, in words; empty: none had."""
-        process, had, _ = self.ended.get(place, {}).get(replica, ("", -1, 0))
-        return f", and {process} up to {had} before it ended" if had >= end else ""
+    def short(
+        self,
+        at: Cause,
+        place: TopicPartition,
+        needed: int,
+        had: Mapping[int, int | None],
+        did: str,
+        **facts: Fact,
+    ) -> Violated:
+        """What a leader or a client did, though these brokers had not stored a partition up to that
+        end: broker id -> the end of its log (None: it has not said).
+
+        `ended` are second processes with their ids that had, before they ended.
+        """
+        gone = {one: self.ended.get(place, {}).get(one, ("", -1, 0)) for one in sorted(had)}
+        stored = [
+            f"broker {one} up to {had[one]}"
+            + (f", and {process} up to {end} before it ended" if end >= needed else "")
+            for one, (process, end, _) in gone.items()
+        ]
+        return violated(
+            at,
+            Evidence.PEER,
+            did + " there had stored: {stored}",
+            **facts,
+            stored=", ".join(stored),
+            partition=partition_at(*place),
+            lacking=tuple(map(broker_of, gone)),
+            ends=tuple(end for _, end in sorted(had.items()) if end is not None),
+            ended=tuple(process_scope(name) for name, end, _ in gone.values() if end >= needed),
+        )
 
     def had_since(self, place: TopicPartition, replica: int, since_ns: int) -> int:
         """How far a second process with a broker's id that ended since then had stored a partition;
@@ -166,23 +198,22 @@ class Stored:
         _, had, at_ns = self.ended.get(place, {}).get(replica, ("", -1, 0))
         return had if at_ns >= since_ns else -1
 
-    def judge(self, event: Event, place: TopicPartition, end: int, did: str) -> Sequence[Finding]:
-        """Whether each member of the ISR has stored a partition up to that end."""
+    def judge(
+        self, event: Event, place: TopicPartition, end: int, did: str, **facts: Fact
+    ) -> Sequence[Finding]:
+        """Whether each member of the ISR has stored a partition up to that end. `did` says what
+        else the event did, as a template with facts."""
         record = self.records.get(place)
         if record is None or place[0] in self.deleted or len(record.isr) < 2 or not self.telling:
             return NOTHING
         known = {one: self.end_of(place, one) for one in record.isr}
         short = {one: has for one, has in known.items() if has is not None and has < end}
         if short:
-            ends = ", ".join(
-                f"broker {one} up to {has}{self.before(place, one, end)}"
-                for one, has in sorted(short.items())
-            )
-            message = f"{did}, while of the ISR {list(record.isr)} there had stored: {ends}"
-            violated = Violated(event.ref, Evidence.PEER, message)
+            did += ", while of the ISR {isr}"
+            isr = tuple(map(broker_of, record.isr))
             self.suspects.append(
                 _Suspect(
-                    violated,
+                    self.short(event.ref, place, end, short, did, isr=isr, **facts),
                     place,
                     end,
                     lacking=frozenset(short),
@@ -235,11 +266,16 @@ class AcknowledgedIsStored:
             return state, NOTHING
         if body.outcome != "ok" or body.acks != -1 or body.offset < 0:
             return state, NOTHING
-        did = (
-            f"{body.operation} of {event.process} with acks=all was acknowledged at offset "
-            f"{body.offset} of {body.topic}-{body.partition}"
+        return state, state.judge(
+            event,
+            (body.topic, body.partition),
+            body.offset + 1,
+            "{operation} of {client} with acks=all was acknowledged at offset {offset} of "
+            "{partition}",
+            operation=body.operation,
+            client=process_scope(event.process),
+            offset=body.offset,
         )
-        return state, state.judge(event, (body.topic, body.partition), body.offset + 1, did)
 
     def end(self, state: Stored, end: RunEnd) -> Sequence[Finding]:
         return state.findings(end)
@@ -275,8 +311,14 @@ class ReadIsStored:
         if not body.offsets or body.final:
             return state, NOTHING
         place, last = (body.topic, body.partition), body.offsets[-1]
-        did = f"{event.process} read offset {last} of {body.topic}-{body.partition}"
-        found = state.stored.judge(event, place, last + 1, did)
+        found = state.stored.judge(
+            event,
+            place,
+            last + 1,
+            "{client} read offset {offset} of {partition}",
+            client=process_scope(event.process),
+            offset=last,
+        )
         return state, found if state.led.get(place, 0) > last + 1 else NOTHING
 
     def end(self, state: _Read, end: RunEnd) -> Sequence[Finding]:
@@ -304,11 +346,14 @@ class CommitsOnStoredIsr:
         if not body.as_leader:
             return state, NOTHING
         place = body.topic, body.partition
-        did = (
-            f"{event.process} committed {body.topic}-{body.partition} up to offset "
-            f"{body.high_watermark}"
+        found = state.judge(
+            event,
+            place,
+            body.high_watermark,
+            "{process} committed {partition} up to offset {high_watermark}",
+            process=process_scope(event.process),
+            high_watermark=body.high_watermark,
         )
-        found = state.judge(event, place, body.high_watermark, did)
         record = state.records.get(place)
         shrunk = record is not None and set(record.isr) < set(record.replicas)
         return state, found if shrunk else NOTHING
@@ -336,20 +381,22 @@ class _Entering:
     def suspect(
         self,
         event: Event,
-        did: str,
         place: TopicPartition,
         needed: int,
         replica: int,
-        *,
-        offset: int = _NO_RECORD,
+        offset: int,
+        did: str,
+        **facts: Fact,
     ) -> None:
-        """A replica enters that lacks something, unless a line of before shows that it had it."""
-        end = f"broker {replica} up to {self.stored.end_of(place, replica)}"
-        before = self.stored.before(place, replica, needed)
-        message = f"{did}, while there had stored: {end}{before}"
+        """A replica enters by the record at that offset, and lacks something, unless a line of
+        before shows that it had it. `did` says who took it in, as a template with facts."""
+        had = {replica: self.stored.end_of(place, replica)}
+        joining = broker_of(replica)
         self.stored.suspects.append(
             _Suspect(
-                Violated(event.ref, Evidence.PEER, message),
+                self.stored.short(
+                    event.ref, place, needed, had, did + ", while", joining=joining, **facts
+                ),
                 place,
                 needed,
                 lacking=frozenset({replica}),
@@ -424,12 +471,19 @@ class EntersCaughtUp:
             if had >= needed:
                 found.append(Exercised(event.ref, Evidence.PEER))
             else:
-                did = (
-                    f"{event.process} asked to take broker {replica} into the ISR, with a high "
-                    f"watermark at offset {mark} of {body.topic}-{body.partition} and an epoch "
-                    f"that began at {body.epoch_start}"
+                state.suspect(
+                    event,
+                    place,
+                    needed,
+                    replica,
+                    _NO_RECORD,
+                    "{process} asked to take broker {joining} into the ISR, with a high watermark "
+                    "at offset {high_watermark} of {partition} and an epoch that began at "
+                    "{epoch_start}",
+                    process=process_scope(event.process),
+                    high_watermark=mark,
+                    epoch_start=body.epoch_start,
                 )
-                state.suspect(event, did, place, needed, replica)
         return found
 
     @staticmethod
@@ -446,12 +500,18 @@ class EntersCaughtUp:
         for replica in sorted(set(body.isr) - set(known.isr)):
             had = state.had(place, replica, event.at_ns)
             if had is not None and had < mark:
-                did = (
-                    f"record {body.offset} took broker {replica} into the ISR of "
-                    f"{body.topic}-{body.partition}, when {process} had committed up to offset "
-                    f"{mark}"
+                state.suspect(
+                    event,
+                    place,
+                    mark,
+                    replica,
+                    body.offset,
+                    "record {record} took broker {joining} into the ISR of {partition}, when "
+                    "{process} had committed up to offset {high_watermark}",
+                    record=body.offset,
+                    process=process_scope(process),
+                    high_watermark=mark,
                 )
-                state.suspect(event, did, place, mark, replica, offset=body.offset)
 
     def end(self, state: _Entering, end: RunEnd) -> Sequence[Finding]:
         return state.stored.findings(end)
