@@ -19,6 +19,8 @@ from fencepost import (
     Owed,
     RunEnd,
     Violated,
+    process_scope,
+    violated,
 )
 from fencepost_clusters.apache_kafka.rules.keys import MS, NOTHING, by_partition, whole_run
 from fencepost_kafka import (
@@ -29,6 +31,7 @@ from fencepost_kafka import (
     LeadershipStarted,
     ProbeCompleted,
     ProduceAnswered,
+    partition_of,
 )
 from fencepost_kafka.active_faults import slot_of
 from fencepost_kafka.judging.owed import HIGH_WATERMARKS, LEADERSHIPS
@@ -113,17 +116,22 @@ class OwesNoCommit:
         if mark is None or mark > body.base_offset:
             return
         down = state.at.get(event.process)
-        when = " after it had stepped down" if down else ""
-        message = (
-            f"{event.process} acknowledged offset {body.base_offset} of {body.topic}-"
-            f"{body.partition}{when}, with a high watermark of {mark}"
+        early = violated(
+            event.ref,
+            Evidence.SELF,
+            "{process} acknowledged offset {offset} of {partition}{when}, with a high watermark of "
+            "{high_watermark}",
+            (down[1],) if down else (),
+            process=process_scope(event.process),
+            offset=body.base_offset,
+            partition=partition_of(body),
+            when=" after it had stepped down" if down else "",
+            high_watermark=mark,
         )
-        because = (down[1],) if down else ()
-        violated = Violated(event.ref, Evidence.SELF, message, because)
-        state.early.append((body.base_offset, event, violated))
+        state.early.append((body.base_offset, event, early))
 
     def end(self, state: _SteppedDown, end: RunEnd) -> Sequence[Finding]:
-        return [violated for _, _, violated in state.early]
+        return [early for _, _, early in state.early]
 
 
 @dataclass(slots=True)
@@ -159,10 +167,16 @@ class UnregisteredAnswersNone:
                     return state, NOTHING
                 if body.outcome != "answered":
                     return state, (Exercised(event.ref, Evidence.CLIENT),)
-                message = (
-                    f"{process} answered a {body.api} of {event.process} before it was registered"
+                answered = violated(
+                    event.ref,
+                    Evidence.CLIENT,
+                    "{process} answered a {api} of {client} before it was registered",
+                    (ref,),
+                    process=process_scope(process),
+                    api=body.api,
+                    client=process_scope(event.process),
                 )
-                return state, (Violated(event.ref, Evidence.CLIENT, message, (ref,)),)
+                return state, (answered,)
         return state, NOTHING
 
     def end(self, state: _Starting, end: RunEnd) -> Sequence[Finding]:

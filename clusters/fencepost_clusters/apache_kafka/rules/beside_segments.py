@@ -24,12 +24,17 @@ from fencepost import (
     Finding,
     Key,
     RunEnd,
-    Violated,
+    slot_scope,
+    violated,
 )
 from fencepost_clusters.apache_kafka.beside_segments import LeaderEpochsFound, ProducersFound
 from fencepost_clusters.apache_kafka.metadata.snapshot import METADATA_TOPIC
 from fencepost_clusters.apache_kafka.rules.keys import NOTHING, whole_run
-from fencepost_kafka import SegmentFound, StoredBatch
+from fencepost_kafka import (
+    SegmentFound,
+    StoredBatch,
+    partition_of,
+)
 from fencepost_kafka.active_faults import LOSES_DATA, second_of, slot_of
 from fencepost_kafka.judging.takeovers import TAKING, Takeovers
 
@@ -143,17 +148,20 @@ def _judged(folder: _Folder, disks: _Disks) -> Iterator[Finding]:
             continue  # -1: of a format without epochs
         stored = _epoch_at(body, batch.base_offset)
         if stored != batch.leader_epoch:
-            says = f"epoch {stored}" if stored >= 0 else "no epoch"
-            message = (
-                f"the disk of {body.slot} has a batch of epoch {batch.leader_epoch} at offset "
-                f"{batch.base_offset} of {body.topic}-{body.partition}, and beside it {says} "
-                "for that offset"
+            differs = violated(
+                ref,
+                Evidence.SELF,
+                "the disk of {slot} has a batch of epoch {epoch} at offset {offset} of "
+                "{partition}, and beside it {beside} for that offset",
+                slot=slot_scope(body.slot),
+                epoch=batch.leader_epoch,
+                offset=batch.base_offset,
+                partition=partition_of(body),
+                beside=f"epoch {stored}" if stored >= 0 else "no epoch",
+                stored=stored,
             )
             excuse = disks.excuse(body)
-            if excuse:
-                yield Excused(ref, f"{message}; {excuse}")
-            else:
-                yield Violated(ref, Evidence.SELF, message)
+            yield Excused(ref, f"{differs.message}; {excuse}") if excuse else differs
             return
     if len({batch.leader_epoch for batch in folder.batches}) > 1:
         yield Exercised(ref, Evidence.SELF)
@@ -194,11 +202,16 @@ class ProducersAreThoseOfBatches:
             }
             wrong = next(_differences(body, last), "")
             if wrong:
-                message = (
-                    f"the disk of {body.slot} says at offset {body.offset} of "
-                    f"{body.topic}-{body.partition} that {wrong}"
+                differs = violated(
+                    ref,
+                    Evidence.SELF,
+                    "the disk of {slot} says at offset {offset} of {partition} that {wrong}",
+                    slot=slot_scope(body.slot),
+                    offset=body.offset,
+                    partition=partition_of(body),
+                    wrong=wrong,
                 )
-                found.append(Violated(ref, Evidence.SELF, message))
+                found.append(differs)
             elif last:
                 found.append(Exercised(ref, Evidence.SELF))
         return found

@@ -21,6 +21,8 @@ from fencepost import (
     ProcessExited,
     RunEnd,
     Violated,
+    process_scope,
+    violated,
 )
 from fencepost_clusters.apache_kafka.rules.keys import (
     NOTHING,
@@ -38,6 +40,9 @@ from fencepost_kafka import (
     PartitionCommitted,
     TopicCommitted,
     TopicPartition,
+    broker_of,
+    partition_at,
+    partition_of,
 )
 from fencepost_kafka.active_faults import DUPLICATES, slot_of
 from fencepost_kafka.judging.owed import FOLLOWINGS, LEADERSHIPS
@@ -81,11 +86,17 @@ class LedFromTheFirst:
         state.seen.add(one)
         if body.leader in body.isr and set(body.isr) <= set(body.replicas):
             return state, (Exercised(event.ref, Evidence.PEER),)
-        message = (
-            f"the first record of {body.topic}-{body.partition} has leader {body.leader} and ISR "
-            f"{list(body.isr)}, of replicas {list(body.replicas)}"
+        wrong = violated(
+            event.ref,
+            Evidence.PEER,
+            "the first record of {partition} has leader {leader} and ISR {isr}, of replicas "
+            "{replicas}",
+            partition=partition_of(body),
+            leader=broker_of(body.leader),
+            isr=tuple(map(broker_of, body.isr)),
+            replicas=tuple(map(broker_of, body.replicas)),
         )
-        return state, (Violated(event.ref, Evidence.PEER, message),)
+        return state, (wrong,)
 
     def end(self, state: _Firsts, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -186,12 +197,17 @@ class NoticesNewPartitions:
             took_ns = event.at_ns - owed.since_ns
             if took_ns > BEGINS_WITHIN_NS:
                 del state.owed[process, place]
-                message = (
-                    f"{process} applied the new partition {place[0]}-{place[1]} "
-                    f"{took_ns / SECOND:.1f} s before, and neither leads nor follows it"
+                idle = violated(
+                    event.ref,
+                    Evidence.SELF,
+                    "{process} applied the new partition {partition} {since_ns} before, and "
+                    "neither leads nor follows it",
+                    (owed.at,),
+                    process=process_scope(process),
+                    partition=partition_at(*place),
+                    since_ns=took_ns,
                 )
-                violated = Violated(event.ref, Evidence.SELF, message, (owed.at,))
-                state.late.append((violated, owed.since_ns, event.at_ns, BEGINS_WITHIN_NS))
+                state.late.append((idle, owed.since_ns, event.at_ns, BEGINS_WITHIN_NS))
 
     def end(self, state: _Noticing, end: RunEnd) -> Sequence[Finding]:
         return [unless_stalled(end, *one) for one in state.late]

@@ -8,9 +8,26 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    NodeStarted,
+    RunEnd,
+    slot_scope,
+    violated,
+)
 from fencepost_clusters.apache_kafka.rules.keys import NOTHING, SECOND, unless_stalled, whole_run
-from fencepost_kafka import MetadataApplied, PartitionCommitted, SegmentFound, TopicCommitted
+from fencepost_kafka import (
+    MetadataApplied,
+    PartitionCommitted,
+    SegmentFound,
+    TopicCommitted,
+    partition_at,
+)
 from fencepost_kafka.active_faults import DUPLICATES, slot_of
 
 REMOVED_WITHIN_NS = 10 * SECOND
@@ -93,14 +110,19 @@ class DeletedIsRemoved:
                 lived_ns = state.last[slot] - knew_ns
                 held = state.held.get((slot, topic_id))
                 if held is not None and lived_ns > REMOVED_WITHIN_NS:
-                    message = (
-                        f"the disk of {slot} has {deletion.topic}-{held[0].partition}, though it "
-                        f"applied the topic's deletion {lived_ns // SECOND} s before its last event"
+                    late = violated(
+                        held[1],
+                        Evidence.PEER,
+                        "the disk of {slot} has {partition}, though it applied the topic's "
+                        "deletion {after_s} s before its last event",
+                        (deletion.ref,),
+                        slot=slot_scope(slot),
+                        partition=partition_at(deletion.topic, held[0].partition),
+                        after_s=lived_ns // SECOND,
                     )
-                    violated = Violated(held[1], Evidence.PEER, message, (deletion.ref,))
                     until_ns = state.last[slot]
                     bound = REMOVED_WITHIN_NS
-                    found.append(unless_stalled(end, violated, knew_ns, until_ns, bound))
+                    found.append(unless_stalled(end, late, knew_ns, until_ns, bound))
                 elif held is None and self._returned(state, slot, node_id, deletion):
                     found.append(Exercised(deletion.ref, Evidence.PEER))
         return found

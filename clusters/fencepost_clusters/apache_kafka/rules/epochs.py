@@ -22,6 +22,9 @@ from fencepost import (
     ProcessExited,
     RunEnd,
     Violated,
+    process_scope,
+    slot_scope,
+    violated,
 )
 from fencepost_clusters.apache_kafka.rules.keys import (
     NOTHING,
@@ -35,6 +38,8 @@ from fencepost_kafka import (
     ControllerElected,
     ControllerResigned,
     PartitionCommitted,
+    broker_of,
+    partition_of,
 )
 from fencepost_kafka.active_faults import ActiveFault, slot_of
 from fencepost_kafka.judging.owed import STARTS
@@ -69,12 +74,18 @@ class _Starved:
             took_ns = at_ns - since_ns
             if not self.voters.fetch_timeout_ns or took_ns <= self.bound_ns:
                 continue
-            message = (
-                f"{process} was active in epoch {epoch} for {took_ns / SECOND:.1f} s though no "
-                f"majority of the voters reached it; it may be for {self.bound_ns / SECOND:.1f} s"
+            late = violated(
+                at or by,
+                Evidence.SELF,
+                "{process} was active in epoch {epoch} for {active_ns} though no majority of the "
+                "voters reached it; it may be for {bound_ns}",
+                (by,),
+                process=process_scope(process),
+                epoch=epoch,
+                active_ns=took_ns,
+                bound_ns=self.bound_ns,
             )
-            violated = Violated(at or by, Evidence.SELF, message, (by,))
-            self.late.append(_Excess(violated, since_ns, at_ns))
+            self.late.append(_Excess(late, since_ns, at_ns))
             self.reported.add((process, epoch))
             del self.since[process, epoch]
 
@@ -151,13 +162,23 @@ class IsrBeginsNoEpoch:
         stays = now.leader == state.leader >= 0 and set(state.replicas) <= set(now.replicas)
         gone = sorted(set(state.isr) - set(now.isr))
         if stays and now.leader_epoch == state.leader_epoch + 1:
-            message = (
-                f"leader epoch {now.leader_epoch} of {now.topic}-{now.partition} began at offset "
-                f"{now.offset}, though broker {now.leader} goes on as the leader: its ISR became "
-                f"{list(now.isr)}, from {list(state.isr)}"
+            began = (
+                "leader epoch {epoch} of {partition} began at offset {offset}, though broker "
+                "{leader} goes on as the leader: its ISR became {isr}, from {former_isr}"
             )
-            message += f", without brokers {gone}" if gone else ""
-            return now, (Violated(event.ref, Evidence.PEER, message),)
+            begun = violated(
+                event.ref,
+                Evidence.PEER,
+                began + (", without brokers {gone}" if gone else ""),
+                epoch=now.leader_epoch,
+                partition=partition_of(now),
+                offset=now.offset,
+                leader=broker_of(now.leader),
+                isr=tuple(map(broker_of, now.isr)),
+                former_isr=tuple(map(broker_of, state.isr)),
+                gone=tuple(map(broker_of, gone)),
+            )
+            return now, (begun,)
         if stays and gone and now.leader_epoch == state.leader_epoch:
             return now, (Exercised(event.ref, Evidence.PEER),)
         return now, NOTHING
@@ -236,12 +257,17 @@ class _Returns:
         if gone is None or gone[0] > back.until_ns:
             return (Exercised(back.by, Evidence.SELF),)
         if gone[1].reason == "higher_epoch":
-            message = (
-                f"{back.active} lost the leadership of epoch {back.epoch} when {back.voter} "
-                "returned, which had been cut off from all other voters"
+            deposed = violated(
+                gone[2],
+                Evidence.SELF,
+                "{process} lost the leadership of epoch {epoch} when {slot} returned, which had "
+                "been cut off from all other voters",
+                (back.by,),
+                process=process_scope(back.active),
+                epoch=back.epoch,
+                slot=slot_scope(back.voter),
             )
-            violated = Violated(gone[2], Evidence.SELF, message, (back.by,))
-            self.found.append((violated, back.began_ns, gone[0]))
+            self.found.append((deposed, back.began_ns, gone[0]))
         return NOTHING
 
 

@@ -19,7 +19,8 @@ from fencepost import (
     Key,
     NodeStarted,
     RunEnd,
-    Violated,
+    process_scope,
+    violated,
 )
 from fencepost_clusters.apache_kafka.log_memory import ControllerFailed, FaultReported
 from fencepost_clusters.apache_kafka.rules.keys import NOTHING, whole_run
@@ -50,11 +51,16 @@ class CarriesOn:
         match event.body:
             case ControllerFailed() as body if (body.doing, body.error) not in state.known:
                 state.known.add((body.doing, body.error))
-                message = (
-                    f"{event.process} gave epoch {body.epoch} up, since {body.doing} failed: "
-                    f"{body.error}"
+                failed = violated(
+                    event.ref,
+                    Evidence.SELF,
+                    "{process} gave epoch {epoch} up, since {doing} failed: {error}",
+                    process=process_scope(event.process),
+                    epoch=body.epoch,
+                    doing=body.doing,
+                    error=body.error,
                 )
-                return state, (Violated(event.ref, Evidence.SELF, message),)
+                return state, (failed,)
             case ControllerResigned() as body if body.reason != "failed":
                 return state, (Exercised(event.ref, Evidence.SELF),)
         return state, NOTHING
@@ -96,12 +102,19 @@ class MeetsNoFault:
                 state.sound.pop(event.process, None)
                 if (event.process, body.what) not in state.known:
                     state.known.add((event.process, body.what))
-                    message = f"{event.process} met a {body.what} fault: {body.error}"
+                    met = violated(
+                        event.ref,
+                        Evidence.SELF,
+                        "{process} met a {what} fault: {error}",
+                        process=process_scope(event.process),
+                        what=body.what,
+                        error=body.error,
+                    )
                     fault = state.harmed.get(slot_of(event.process), "")
                     if fault:
-                        message = f"{message}; its disk was harmed by {fault}"
+                        message = f"{met.message}; its disk was harmed by {fault}"
                         return state, (Excused(event.ref, message),)
-                    return state, (Violated(event.ref, Evidence.SELF, message),)
+                    return state, (met,)
         return state, NOTHING
 
     def end(self, state: _Faults, end: RunEnd) -> Sequence[Finding]:

@@ -24,6 +24,8 @@ from fencepost import (
     RunEnd,
     Undecided,
     Violated,
+    process_scope,
+    violated,
 )
 from fencepost_clusters.apache_kafka.rules.keys import (
     MS,
@@ -41,6 +43,7 @@ from fencepost_kafka import (
     LeaseExpired,
     MetadataApplied,
     MetadataCommitted,
+    broker_of,
 )
 from fencepost_kafka.judging.owed import HEARTBEATS, IMAGES, TERMS
 
@@ -113,27 +116,36 @@ class RunsOnceTold:
     def _judge(runs: Event, answer: HeartbeatAnswered) -> Sequence[Finding]:
         if answer.received_at_ns <= runs.at_ns + SLACK_NS:
             return (Exercised(runs.ref, Evidence.PEER),)
-        message = (
-            f"{runs.process} ran before the heartbeat came in that the controller answered with "
-            f"unfencing broker {answer.broker_id}"
+        early = violated(
+            runs.ref,
+            Evidence.PEER,
+            "{process} ran before the heartbeat came in that the controller answered with "
+            "unfencing broker {broker}",
+            process=process_scope(runs.process),
+            broker=broker_of(answer.broker_id),
         )
-        return (Violated(runs.ref, Evidence.PEER, message),)
+        return (early,)
 
     def end(self, state: _Unfenced, end: RunEnd) -> Sequence[Finding]:
         found: list[Finding] = []
         for (broker, epoch), runs in state.running.items() if state.open else ():
-            message = (
-                f"{runs.process} ran as broker {broker}, epoch {epoch}, and no controller had "
-                "answered a heartbeat of it with unfencing it"
+            never = violated(
+                runs.ref,
+                Evidence.PEER,
+                "{process} ran as broker {broker}, epoch {epoch}, and no controller had answered a "
+                "heartbeat of it with unfencing it",
+                process=process_scope(runs.process),
+                broker=broker_of(broker),
+                epoch=epoch,
             )
             lost = any(
                 -LOGGED_WITHIN_NS <= at - runs.at_ns <= 2 * LOGGED_WITHIN_NS for at in state.ended
             )
             soon = end.ended_at_ns - runs.at_ns <= LOGGED_WITHIN_NS
             if lost or soon or not end.complete:
-                found.append(Undecided(message, runs.ref))
+                found.append(Undecided(never.message, runs.ref))
             else:
-                found.append(Violated(runs.ref, Evidence.PEER, message))
+                found.append(never)
         return found
 
 
@@ -174,11 +186,16 @@ class RunsOnceCaughtUp:
                 key = body.broker_id, body.broker_epoch
                 applied = state.applied.get(event.process, -1)
                 if applied < body.broker_epoch:
-                    message = (
-                        f"{event.process} runs with the metadata up to offset {applied}, and its "
-                        f"registration is at offset {body.broker_epoch}"
+                    behind = violated(
+                        event.ref,
+                        Evidence.SELF,
+                        "{process} runs with the metadata up to offset {applied}, and its "
+                        "registration is at offset {offset}",
+                        process=process_scope(event.process),
+                        applied=applied,
+                        offset=body.broker_epoch,
                     )
-                    return state, (Violated(event.ref, Evidence.SELF, message),)
+                    return state, (behind,)
                 if key in state.unfenced.unfencing:
                     return state, (Exercised(event.ref, Evidence.PEER),)
                 state.unfenced.running[key] = event
@@ -189,11 +206,17 @@ class RunsOnceCaughtUp:
         if body.error != "NONE" or body.next_state != "ACTIVE":
             return NOTHING
         if body.metadata_offset < body.request_epoch:
-            message = (
-                f"{event.process} unfenced broker {body.broker_id}, which had the metadata up to "
-                f"offset {body.metadata_offset}; its registration is at {body.request_epoch}"
+            behind = violated(
+                event.ref,
+                Evidence.PEER,
+                "{process} unfenced broker {broker}, which had the metadata up to offset "
+                "{applied}; its registration is at {offset}",
+                process=process_scope(event.process),
+                broker=broker_of(body.broker_id),
+                applied=body.metadata_offset,
+                offset=body.request_epoch,
             )
-            return (Violated(event.ref, Evidence.PEER, message),)
+            return (behind,)
         return (Exercised(runs.ref, Evidence.PEER),) if runs is not None else NOTHING
 
     def end(self, state: _CaughtUp, end: RunEnd) -> Sequence[Finding]:
@@ -242,13 +265,18 @@ class SessionLastsItsTime:
         silent_ns, session_ns = event.at_ns - heard_ns, body.lease_period_ms * MS
         if silent_ns + SLACK_NS >= session_ns:
             return (Exercised(event.ref, Evidence.SELF),)
-        message = (
-            f"{event.process} ended the session of broker {body.broker_id} "
-            f"{silent_ns // MS} ms after a heartbeat that it accepted; a session is "
-            f"{body.lease_period_ms} ms"
+        early = violated(
+            event.ref,
+            Evidence.SELF,
+            "{process} ended the session of broker {broker} {silent_ms} ms after a heartbeat that "
+            "it accepted; a session is {session_ms} ms",
+            (at,),
+            process=process_scope(event.process),
+            broker=broker_of(body.broker_id),
+            silent_ms=silent_ns // MS,
+            session_ms=body.lease_period_ms,
         )
-        violated = Violated(event.ref, Evidence.SELF, message, (at,))
-        state.early.append((violated, heard_ns, event.at_ns, session_ns))
+        state.early.append((early, heard_ns, event.at_ns, session_ns))
         return NOTHING
 
     def end(self, state: _Sessions, end: RunEnd) -> Sequence[Finding]:
@@ -310,11 +338,18 @@ class FormerEpochRefused:
         after = body.received_at_ns > read_ns and body.controller_epoch >= writer
         if body.error != "NONE" or not after:
             return NOTHING
-        message = (
-            f"{event.process} accepted a heartbeat of broker {body.broker_id} with epoch "
-            f"{body.request_epoch}, after epoch {newest} had been registered"
+        stale = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} accepted a heartbeat of broker {broker} with epoch {epoch}, after epoch "
+            "{newest} had been registered",
+            (ref,),
+            process=process_scope(event.process),
+            broker=broker_of(body.broker_id),
+            epoch=body.request_epoch,
+            newest=newest,
         )
-        return (Violated(event.ref, Evidence.PEER, message, (ref,)),)
+        return (stale,)
 
     def end(self, state: _Registered, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -364,13 +399,16 @@ class OnlyActiveAccepts:
         resigned_ns, ref = state.resigned.get(event.process, (0, None))
         if body.received_at_ns <= resigned_ns + SLACK_NS:
             return
-        message = (
-            f"{event.process}, not the active controller, accepted a heartbeat of broker "
-            f"{body.broker_id}"
+        accepted = violated(
+            event.ref,
+            Evidence.SELF,
+            "{process}, not the active controller, accepted a heartbeat of broker {broker}",
+            () if ref is None else (ref,),
+            process=process_scope(event.process),
+            broker=broker_of(body.broker_id),
         )
-        violated = Violated(event.ref, Evidence.SELF, message, () if ref is None else (ref,))
         from_ns = body.received_at_ns - SECOND
-        state.suspects.append((violated, from_ns, event.at_ns, SECOND))
+        state.suspects.append((accepted, from_ns, event.at_ns, SECOND))
 
     def end(self, state: _Terms, end: RunEnd) -> Sequence[Finding]:
         return tuple(unless_stalled(end, *one) for one in state.suspects)

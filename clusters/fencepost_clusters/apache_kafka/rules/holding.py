@@ -20,10 +20,18 @@ from fencepost import (
     ProcessExited,
     RunEnd,
     Violated,
+    process_scope,
+    violated,
 )
 from fencepost_clusters.apache_kafka.rules.holders import KINDS, IdHolders
 from fencepost_clusters.apache_kafka.rules.keys import NOTHING, whole_run
-from fencepost_kafka import BrokerCommitted, HeartbeatRefused, PartitionCommitted
+from fencepost_kafka import (
+    BrokerCommitted,
+    HeartbeatRefused,
+    PartitionCommitted,
+    broker_of,
+    partition_of,
+)
 
 
 @dataclass(slots=True)
@@ -129,24 +137,27 @@ class RefusedChangesNothing:
         holder = state.holder(was.leader)
         others = state.others(was.leader, holder)
         if holder and others:
-            lost = (
-                f"broker {was.leader} lost {body.topic}-{body.partition} and its place in the ISR "
-                f"at offset {body.offset}, "
-            )
             excuse = state.holders.excuse(holder, event.at_ns)
-            other = others[0]
-            does = (
-                ", whose id it has taken over, still ran"
-                if other in state.held
-                else " claimed its id"
+            taken_over = others[0] in state.held
+            does = ", whose id it has taken over, still ran" if taken_over else " claimed its id"
+            at_first = (
+                f"broker {was.leader} lost {partition_of(body)} and its place in the ISR at offset "
+                f"{body.offset},"
             )
-            message = f"{lost}unfenced and unaffected by faults, while {other}{does}"
-            because = tuple(state.refused[one] for one in others if one in state.refused)
-            finding = (
-                Excused(event.ref, f"{lost}while {excuse}")
-                if excuse
-                else Violated(event.ref, Evidence.PEER, message, because)
+            lost = violated(
+                event.ref,
+                Evidence.PEER,
+                "broker {broker} lost {partition} and its place in the ISR at offset {offset}, "
+                "unfenced and unaffected by faults, while {other}" + does,
+                tuple(state.refused[one] for one in others if one in state.refused),
+                broker=broker_of(was.leader),
+                partition=partition_of(body),
+                offset=body.offset,
+                other=process_scope(others[0]),
+                holder=process_scope(holder),
+                taken_over=taken_over,
             )
+            finding = Excused(event.ref, f"{at_first} while {excuse}") if excuse else lost
             state.suspects.append((was.leader, finding))
         return found
 

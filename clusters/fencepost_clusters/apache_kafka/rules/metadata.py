@@ -20,6 +20,9 @@ from fencepost import (
     RunEnd,
     Undecided,
     Violated,
+    process_scope,
+    slot_scope,
+    violated,
 )
 from fencepost_clusters.apache_kafka.metadata.on_disk import MetadataStateFound
 from fencepost_clusters.apache_kafka.metadata.snapshot import METADATA_TOPIC
@@ -36,6 +39,8 @@ from fencepost_kafka import (
     SegmentFound,
     StateReverted,
     TopicPartition,
+    broker_of,
+    partition_at,
 )
 from fencepost_kafka.active_faults import slot_of
 from fencepost_kafka.judging.owed import STARTS
@@ -111,19 +116,30 @@ class VisibleIsCommitted:
     def end(self, state: _Visible, end: RunEnd) -> Sequence[Finding]:
         found = [*self._applied(state)]
         for place, epoch, isr, event in state.granted:
-            message = (
-                f"{event.process} was granted the ISR {sorted(isr)} of {place[0]}-{place[1]} in "
-                f"leader epoch {epoch}, which no record has"
+            granted = violated(
+                event.ref,
+                Evidence.PEER,
+                "{process} was granted the ISR {isr} of {partition} in leader epoch {epoch}, which "
+                "no record has",
+                process=process_scope(event.process),
+                isr=tuple(map(broker_of, sorted(isr))),
+                partition=partition_at(*place),
+                epoch=epoch,
             )
             kept = (epoch, isr) in state.isrs.get(place, ())
-            found.append(self._answered(event, end, message, kept=kept))
+            found.append(self._answered(event, end, granted, kept=kept))
         for broker, epoch, event in state.registered:
-            message = (
-                f"{event.process} was registered as broker {broker} with epoch {epoch}, which no "
-                "record has"
+            registered = violated(
+                event.ref,
+                Evidence.PEER,
+                "{process} was registered as broker {broker} with epoch {epoch}, which no record "
+                "has",
+                process=process_scope(event.process),
+                broker=broker_of(broker),
+                epoch=epoch,
             )
             kept = (broker, epoch) in state.epochs
-            found.append(self._answered(event, end, message, kept=kept))
+            found.append(self._answered(event, end, registered, kept=kept))
         return found
 
     @staticmethod
@@ -138,21 +154,29 @@ class VisibleIsCommitted:
             # Those whose log begins later may have had it.
             may_have = having | (state.logs.keys() - logs)
             if not state.sets.may_decide(may_have, state.logs.keys()):
-                message = (
-                    f"{ref.process} applied the metadata record of epoch {epoch} at offset "
-                    f"{offset}, and {len(having)} of {len(state.logs)} controllers have it on disk"
+                lost = violated(
+                    ref,
+                    Evidence.PEER,
+                    "{process} applied the metadata record of epoch {epoch} at offset {offset}, "
+                    "and {have} of {controllers} controllers have it on disk",
+                    process=process_scope(ref.process),
+                    epoch=epoch,
+                    offset=offset,
+                    have=len(having),
+                    controllers=len(state.logs),
+                    slots=tuple(map(slot_scope, sorted(having))),
                 )
-                return (Violated(ref, Evidence.PEER, message),)
+                return (lost,)
             found.append(Exercised(ref, Evidence.PEER))
         return found
 
     @staticmethod
-    def _answered(event: Event, end: RunEnd, message: str, *, kept: bool) -> Finding:
+    def _answered(event: Event, end: RunEnd, unseen: Violated, *, kept: bool) -> Finding:
         if kept:
             return Exercised(event.ref, Evidence.PEER)
         if not end.complete or end.ended_at_ns - event.at_ns <= READ_WITHIN_NS:
-            return Undecided(f"{message}; it may not have been read", event.ref)
-        return Violated(event.ref, Evidence.PEER, message)
+            return Undecided(f"{unseen.message}; it may not have been read", event.ref)
+        return unseen
 
 
 @dataclass(slots=True)
@@ -179,19 +203,36 @@ class _States:
         ]
         wrong = [one for one in others if one.digest != snapshot.digest]
         if wrong:
-            at = f"{snapshot.slot} {what} at metadata offset {snapshot.offset}"
-            message = (
-                f"{at} {snapshot.entities} entities that differ from the {wrong[0].entities} that "
-                f"the log of {wrong[0].slot} leads to"
-            )
+            other = slot_scope(wrong[0].slot)
+            slot, offset = slot_scope(snapshot.slot), snapshot.offset
             if snapshot.orphans and all(one.digest == snapshot.sound for one in wrong):
-                orphaned = (
-                    f"{at} the settings of deleted topics, and otherwise what the log of "
-                    f"{wrong[0].slot} leads to: {orphan}"
+                return tuple(
+                    violated(
+                        ref,
+                        Evidence.PEER,
+                        "{slot} {did} at metadata offset {offset} the settings of deleted topics, "
+                        "and otherwise what the log of {other} leads to: {orphan}",
+                        slot=slot,
+                        did=what,
+                        offset=offset,
+                        other=other,
+                        orphan=orphan,
+                    )
                     for orphan in snapshot.orphans
                 )
-                return tuple(Violated(ref, Evidence.PEER, one) for one in orphaned)
-            return (Violated(ref, Evidence.PEER, message),)
+            differs = violated(
+                ref,
+                Evidence.PEER,
+                "{slot} {did} at metadata offset {offset} {entities} entities that differ from the "
+                "{expected} that the log of {other} leads to",
+                slot=slot,
+                did=what,
+                offset=offset,
+                entities=snapshot.entities,
+                expected=wrong[0].entities,
+                other=other,
+            )
+            return (differs,)
         return (Exercised(ref, Evidence.PEER),) if others else NOTHING
 
 
@@ -246,11 +287,17 @@ class SnapshotsHoldTheState:
         for snapshot, ref in state.snapshots:
             found += state.judge(snapshot, ref, "stored")
             if snapshot.records != snapshot.entities:
-                message = (
-                    f"the snapshot of {snapshot.slot} at metadata offset {snapshot.offset} has "
-                    f"{snapshot.records} records for {snapshot.entities} entities"
+                twice = violated(
+                    ref,
+                    Evidence.SELF,
+                    "the snapshot of {slot} at metadata offset {offset} has {records} records for "
+                    "{entities} entities",
+                    slot=slot_scope(snapshot.slot),
+                    offset=snapshot.offset,
+                    records=snapshot.records,
+                    entities=snapshot.entities,
                 )
-                found.append(Violated(ref, Evidence.SELF, message))
+                found.append(twice)
         return found
 
 
@@ -283,19 +330,31 @@ class DeposedReverts:
             case ControllerResigned():
                 state.resigned[event.process] = event.ref
             case StateReverted() as body if body.offset > body.high_watermark:
-                message = (
-                    f"{event.process} gave up epoch {body.epoch} and reverted to the state before "
-                    f"offset {body.offset}, of which only {body.high_watermark} is committed"
+                reverted = violated(
+                    event.ref,
+                    Evidence.SELF,
+                    "{process} gave up epoch {epoch} and reverted to the state before offset "
+                    "{offset}, of which only {high_watermark} is committed",
+                    process=process_scope(event.process),
+                    epoch=body.epoch,
+                    offset=body.offset,
+                    high_watermark=body.high_watermark,
                 )
-                return state, (Violated(event.ref, Evidence.SELF, message),)
+                return state, (reverted,)
             case MetadataTruncated() as body if event.process in state.resigned:
                 resigned = state.resigned.pop(event.process)
                 if body.from_offset < body.high_watermark:
-                    message = (
-                        f"{event.process} dropped metadata from offset {body.from_offset} on, "
-                        f"though {body.high_watermark} was committed"
+                    dropped = violated(
+                        event.ref,
+                        Evidence.SELF,
+                        "{process} dropped metadata from offset {offset} on, though "
+                        "{high_watermark} was committed",
+                        (resigned,),
+                        process=process_scope(event.process),
+                        offset=body.from_offset,
+                        high_watermark=body.high_watermark,
                     )
-                    return state, (Violated(event.ref, Evidence.SELF, message, (resigned,)),)
+                    return state, (dropped,)
                 if body.from_offset < body.log_end:
                     return state, (Exercised(event.ref, Evidence.SELF),)
         return state, NOTHING

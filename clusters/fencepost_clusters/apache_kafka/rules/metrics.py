@@ -22,6 +22,8 @@ from fencepost import (
     Owed,
     RunEnd,
     Violated,
+    process_scope,
+    violated,
 )
 from fencepost_clusters.apache_kafka.metrics import MetricsObserved
 from fencepost_clusters.apache_kafka.rules.keys import NOTHING, SECOND, unless_stalled, whole_run
@@ -174,12 +176,19 @@ class CountsTheMetadata:
         low, high = before[-1], recent[-1][1]
         known = state.within(low, high)
         if counts not in known:
-            message = (
-                f"{process} counts {counts.active} active and {counts.fenced} fenced brokers and "
-                f"{counts.offline} partitions without a leader, as the metadata has them at no "
-                f"offset from {low} to {high}"
+            suspect = violated(
+                event.ref,
+                Evidence.CLIENT,
+                "{process} counts {active} active and {fenced} fenced brokers and {offline} "
+                "partitions without a leader, as the metadata has them at no offset from {low} to "
+                "{high}",
+                process=process_scope(process),
+                active=counts.active,
+                fenced=counts.fenced,
+                offline=counts.offline,
+                low=low,
+                high=high,
             )
-            suspect = Violated(event.ref, Evidence.CLIENT, message)
             state.suspects[process, counts] = _Suspect(low, high, counts, suspect, event.at_ns)
         elif len(known) == 1 and state.agreed.get(process) != counts:
             state.agreed[process] = counts
@@ -261,9 +270,15 @@ class ReportsItsState:
             return NOTHING
         if (body.active_controllers and not ever) or (not body.active_controllers and throughout):
             is_in = "is the active controller" if throughout else "is not the active controller"
-            message = f"{process} {is_in}, and its ActiveControllerCount is "
-            violated = Violated(event.ref, Evidence.CLIENT, f"{message}{body.active_controllers}")
-            state.suspects.setdefault(process, (violated, event.at_ns))
+            wrong = violated(
+                event.ref,
+                Evidence.CLIENT,
+                "{process} {state}, and its ActiveControllerCount is {count}",
+                process=process_scope(process),
+                state=is_in,
+                count=body.active_controllers,
+            )
+            state.suspects.setdefault(process, (wrong, event.at_ns))
         elif throughout and state.confirmed.get(process) != began_ns:
             state.confirmed[process] = began_ns
             return (Exercised(event.ref, Evidence.CLIENT),)
@@ -275,6 +290,11 @@ class ReportsItsState:
             if state.incarnations[process] in state.unfenced:
                 found.append(Exercised(event.ref, Evidence.CLIENT))
             elif end.complete:
-                message = f"{process} reports that it is RUNNING, and was never unfenced"
-                found.append(Violated(event.ref, Evidence.CLIENT, message))
+                never = violated(
+                    event.ref,
+                    Evidence.CLIENT,
+                    "{process} reports that it is RUNNING, and was never unfenced",
+                    process=process_scope(process),
+                )
+                found.append(never)
         return found

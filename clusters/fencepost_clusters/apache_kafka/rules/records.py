@@ -19,7 +19,7 @@ from fencepost import (
     Finding,
     Key,
     RunEnd,
-    Violated,
+    violated,
 )
 from fencepost_clusters.apache_kafka.rules.keys import NOTHING, whole_run
 from fencepost_clusters.apache_kafka.rules.news import Newest
@@ -30,6 +30,9 @@ from fencepost_kafka import (
     PartitionCommitted,
     TopicCommitted,
     TopicPartition,
+    broker_of,
+    partition_at,
+    partition_of,
 )
 from fencepost_kafka.committed import Partitions
 
@@ -97,36 +100,53 @@ class SwitchCoversNewReplicas:
         ended = before is not None and bool(before.adding or before.removing)
         if not news or before is None or not ended or body.adding or body.removing:
             return state, NOTHING
-        replicas, place = set(body.replicas), f"{body.topic}-{body.partition}"
+        replicas = set(body.replicas)
         newest = state.wanted.get((body.topic, body.partition))
         if newest is not None and replicas == newest <= set(before.replicas):
-            return state, self._covers(event, body, before, place)
+            return state, self._covers(event, body, before)
         if replicas == set(before.replicas) - set(before.adding):
             return state, NOTHING  # it is called off
         if replicas != set(before.replicas) - set(before.removing):
-            message = (
-                f"the reassignment of {place} ended with replicas {list(body.replicas)}; it was "
-                f"to remove {list(before.removing)} from {list(before.replicas)}"
+            wrong = violated(
+                event.ref,
+                Evidence.PEER,
+                "the reassignment of {partition} ended with replicas {replicas}; it was to remove "
+                "{removing} from {before}",
+                partition=partition_of(body),
+                replicas=tuple(map(broker_of, body.replicas)),
+                removing=tuple(map(broker_of, before.removing)),
+                before=tuple(map(broker_of, before.replicas)),
             )
-            return state, (Violated(event.ref, Evidence.PEER, message),)
-        return state, self._covers(event, body, before, place)
+            return state, (wrong,)
+        return state, self._covers(event, body, before)
 
     @staticmethod
     def _covers(
-        event: Event, body: PartitionCommitted, before: PartitionCommitted, place: str
+        event: Event, body: PartitionCommitted, before: PartitionCommitted
     ) -> Sequence[Finding]:
         """Whether the new replicas that the partition keeps are in sync, and one of the ISR
         leads."""
         early = sorted(set(before.adding) & set(body.replicas) - set(body.isr))
         if early:
-            message = (
-                f"the reassignment of {place} ended while brokers {early} were not in the ISR "
-                f"{list(body.isr)}"
+            wrong = violated(
+                event.ref,
+                Evidence.PEER,
+                "the reassignment of {partition} ended while brokers {early} were not in the ISR "
+                "{isr}",
+                partition=partition_of(body),
+                early=tuple(map(broker_of, early)),
+                isr=tuple(map(broker_of, body.isr)),
             )
-            return (Violated(event.ref, Evidence.PEER, message),)
+            return (wrong,)
         if body.leader >= 0 and body.leader not in body.isr:
-            message = f"broker {body.leader} leads {place} after its reassignment, outside the ISR"
-            return (Violated(event.ref, Evidence.PEER, message),)
+            outside = violated(
+                event.ref,
+                Evidence.PEER,
+                "broker {leader} leads {partition} after its reassignment, outside the ISR",
+                leader=broker_of(body.leader),
+                partition=partition_of(body),
+            )
+            return (outside,)
         took = set(before.adding) & set(body.replicas)
         return (Exercised(event.ref, Evidence.PEER),) if took else NOTHING
 
@@ -170,11 +190,18 @@ class UnregisteredHoldsNothing:
     def _given(state: _Records, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
         for broker, offset in state.gone.items():
             if body.offset > offset and _holds(body, broker):
-                message = (
-                    f"broker {broker}, unregistered at offset {offset}, was given a place in "
-                    f"{body.topic}-{body.partition}: leader {body.leader}, ISR {list(body.isr)}"
+                given = violated(
+                    event.ref,
+                    Evidence.PEER,
+                    "broker {broker}, unregistered at offset {offset}, was given a place in "
+                    "{partition}: leader {leader}, ISR {isr}",
+                    broker=broker_of(broker),
+                    offset=offset,
+                    partition=partition_of(body),
+                    leader=broker_of(body.leader),
+                    isr=tuple(map(broker_of, body.isr)),
                 )
-                return (Violated(event.ref, Evidence.PEER, message),)
+                return (given,)
         return NOTHING
 
     @staticmethod
@@ -182,13 +209,20 @@ class UnregisteredHoldsNothing:
         was = state.brokers.pop(body.broker_id, None)
         state.gone[body.broker_id] = body.offset
         kept = [
-            f"{topic}-{number}"
+            partition_at(topic, number)
             for (topic, number), one in sorted(state.partitions.newest.items())
             if _holds(one, body.broker_id)
         ]
         if kept:
-            message = f"broker {body.broker_id} was unregistered with its place in {kept[0]}"
-            return (Violated(event.ref, Evidence.PEER, message),)
+            gone = violated(
+                event.ref,
+                Evidence.PEER,
+                "broker {broker} was unregistered with its place in {partition}",
+                broker=broker_of(body.broker_id),
+                partition=kept[0],
+                partitions=tuple(kept),
+            )
+            return (gone,)
         return (Exercised(event.ref, Evidence.PEER),) if was and not was.fenced else NOTHING
 
     def end(self, state: _Records, end: RunEnd) -> Sequence[Finding]:
@@ -275,12 +309,19 @@ class NextInOrderLeads:
             if now.leader == due:
                 found.append(Exercised(ref, Evidence.PEER))
                 continue
-            message = (
-                f"{now.topic}-{now.partition}, which broker {body.broker_id} led, went to broker "
-                f"{now.leader}; of its replicas {list(before.replicas)}, broker {due} is the first "
-                f"live member of its ISR {list(before.isr)}"
+            wrong = violated(
+                ref,
+                Evidence.PEER,
+                "{partition}, which broker {former} led, went to broker {leader}; of its replicas "
+                "{replicas}, broker {due} is the first live member of its ISR {isr}",
+                partition=partition_of(now),
+                former=broker_of(body.broker_id),
+                leader=broker_of(now.leader),
+                replicas=tuple(map(broker_of, before.replicas)),
+                due=broker_of(due),
+                isr=tuple(map(broker_of, before.isr)),
             )
-            found.append(Violated(ref, Evidence.PEER, message))
+            found.append(wrong)
         return found
 
     def end(self, state: _Moves, end: RunEnd) -> Sequence[Finding]:

@@ -8,13 +8,23 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost import (
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    RunEnd,
+    process_scope,
+    violated,
+)
 from fencepost_clusters.apache_kafka.rules.keys import NOTHING, by_partition
 from fencepost_kafka import (
     FollowingStarted,
     HighWatermarkAdvanced,
     LeadershipStarted,
     LogTruncated,
+    partition_of,
 )
 from fencepost_kafka.active_faults import slot_of
 
@@ -56,19 +66,31 @@ class RestartsCommitted:
         slot = slot_of(event.process)
         again = slot in state.slots
         state.slots.add(slot)
-        mark, place = body.high_watermark, f"{body.topic}-{body.partition}"
+        mark = body.high_watermark
         if mark > body.log_end:
-            message = (
-                f"{event.process} begins with a high watermark of {mark} for {place}, above its "
-                f"log end {body.log_end}"
+            above = violated(
+                event.ref,
+                Evidence.SELF,
+                "{process} begins with a high watermark of {high_watermark} for {partition}, above "
+                "its log end {log_end}",
+                process=process_scope(event.process),
+                high_watermark=mark,
+                partition=partition_of(body),
+                log_end=body.log_end,
             )
-            return state, (Violated(event.ref, Evidence.SELF, message),)
+            return state, (above,)
         if 0 <= state.highest < mark:
-            message = (
-                f"{event.process} begins with a high watermark of {mark} for {place}, and no "
-                f"replica had one above {state.highest}"
+            higher = violated(
+                event.ref,
+                Evidence.PEER,
+                "{process} begins with a high watermark of {high_watermark} for {partition}, and "
+                "no replica had one above {highest}",
+                process=process_scope(event.process),
+                high_watermark=mark,
+                partition=partition_of(body),
+                highest=state.highest,
             )
-            return state, (Violated(event.ref, Evidence.PEER, message),)
+            return state, (higher,)
         beyond = again and 0 < mark <= state.highest and mark < body.log_end
         return state, (Exercised(event.ref, Evidence.PEER),) if beyond else NOTHING
 
@@ -111,11 +133,17 @@ class DropsNothingCommitted:
                 mark = state.marks.get(event.process, 0)
                 if body.to_offset >= mark:
                     return state, (Exercised(event.ref, Evidence.SELF),)
-                message = (
-                    f"{event.process} dropped {body.topic}-{body.partition} from offset "
-                    f"{body.to_offset} on, below its high watermark {mark}"
+                dropped = violated(
+                    event.ref,
+                    Evidence.SELF,
+                    "{process} dropped {partition} from offset {offset} on, below its high "
+                    "watermark {high_watermark}",
+                    process=process_scope(event.process),
+                    partition=partition_of(body),
+                    offset=body.to_offset,
+                    high_watermark=mark,
                 )
-                return state, (Violated(event.ref, Evidence.SELF, message),)
+                return state, (dropped,)
         return state, NOTHING
 
     def end(self, state: _Truncating, end: RunEnd) -> Sequence[Finding]:

@@ -8,7 +8,20 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    NodeStarted,
+    RunEnd,
+    Violated,
+    process_scope,
+    slot_scope,
+    violated,
+)
 from fencepost_clusters.apache_kafka.rules.keys import NOTHING, SECOND, by_partition, whole_run
 from fencepost_clusters.apache_kafka.rules.news import Newest
 from fencepost_kafka import (
@@ -21,6 +34,8 @@ from fencepost_kafka import (
     PartitionCommitted,
     ProbeCompleted,
     TopicCommitted,
+    broker_of,
+    partition_at,
 )
 from fencepost_kafka.active_faults import slot_of
 from fencepost_kafka.committed import Partitions
@@ -103,16 +118,22 @@ class FencedIsLeftOut:
             if since_ns + APPLIED_WITHIN_NS > body.sent_at_ns:
                 continue
             if broker in body.brokers:
-                message = f"{body.slot} named broker {broker}, which is fenced, to {event.process}"
-                because = (state.fenced[broker][1],)
-                violated = Violated(event.ref, Evidence.CLIENT, message, because)
-                state.suspects.append((broker, state.applied[body.slot][0], violated))
+                named = violated(
+                    event.ref,
+                    Evidence.CLIENT,
+                    "{slot} named broker {broker}, which is fenced, to {client}",
+                    (state.fenced[broker][1],),
+                    slot=slot_scope(body.slot),
+                    broker=broker_of(broker),
+                    client=process_scope(event.process),
+                )
+                state.suspects.append((broker, state.applied[body.slot][0], named))
             else:
                 found.append(Exercised(event.ref, Evidence.CLIENT))
         return found
 
     def end(self, state: _Applied, end: RunEnd) -> Sequence[Finding]:
-        return tuple(violated for _, _, violated in state.suspects)
+        return tuple(named for _, _, named in state.suspects)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -200,9 +221,17 @@ class LeavesLeadingNothing:
         found: list[Finding] = []
         for left in state.left:
             if left.places:
-                names = ", ".join(f"{topic}-{number}" for topic, number in sorted(left.places))
-                message = f"{left.process} left the cluster leading {names}"
-                found.append(Violated(left.at, Evidence.PEER, message, (left.asked,)))
+                places = sorted(left.places)
+                leading = violated(
+                    left.at,
+                    Evidence.PEER,
+                    "{process} left the cluster leading {names}",
+                    (left.asked,),
+                    process=process_scope(left.process),
+                    names=", ".join(f"{topic}-{number}" for topic, number in places),
+                    partitions=tuple(partition_at(*place) for place in places),
+                )
+                found.append(leading)
         return found
 
 
@@ -249,10 +278,15 @@ class FollowerStoresNothing:
         if ref is None or body.sent_at_ns <= since_ns:
             return NOTHING
         if body.outcome == "answered":
-            message = (
-                f"{process} stored a message of {event.process} sent after it had begun to follow"
+            stored = violated(
+                event.ref,
+                Evidence.CLIENT,
+                "{process} stored a message of {client} sent after it had begun to follow",
+                (ref,),
+                process=process_scope(process),
+                client=process_scope(event.process),
             )
-            return (Violated(event.ref, Evidence.CLIENT, message, (ref,)),)
+            return (stored,)
         return (Exercised(event.ref, Evidence.CLIENT),) if "NOT_LEADER" in body.error else NOTHING
 
     def end(self, state: _Following, end: RunEnd) -> Sequence[Finding]:

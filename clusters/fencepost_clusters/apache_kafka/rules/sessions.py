@@ -22,6 +22,8 @@ from fencepost import (
     ProcessExited,
     RunEnd,
     Violated,
+    process_scope,
+    violated,
 )
 from fencepost_clusters.apache_kafka.log_memory import SessionConfigured
 from fencepost_clusters.apache_kafka.rules.holders import KINDS, IdHolders
@@ -39,6 +41,7 @@ from fencepost_kafka import (
     ControllerElected,
     ControllerResigned,
     HeartbeatRefused,
+    broker_of,
 )
 from fencepost_kafka.active_faults import ActiveFault, ActiveFaults, slot_of
 
@@ -81,13 +84,23 @@ class HolderKeepsId:
         holder = state.process(was)
         if not state.alive(holder):
             return NOTHING
-        newcomer = state.process(body) or "another process"
-        given = f"broker {body.broker_id} was given to {newcomer} at offset {body.offset}, while "
+        newcomer = state.process(body)
+        taken = violated(
+            event.ref,
+            Evidence.PEER,
+            "broker {broker} was given to {process} at offset {offset}, while {holder} held it, "
+            "unfenced and unaffected by faults",
+            broker=broker_of(body.broker_id),
+            process=process_scope(newcomer) if newcomer else "another process",
+            offset=body.offset,
+            holder=process_scope(holder),
+        )
         excuse = state.excuse(holder, event.at_ns)
         if excuse:
-            return (Excused(event.ref, f"{given}{excuse}, which held it"),)
-        message = f"{given}{holder} held it, unfenced and unaffected by faults"
-        return (Violated(event.ref, Evidence.PEER, message),)
+            given = f"broker {body.broker_id} was given to {newcomer or 'another process'}"
+            held = f"{given} at offset {body.offset}, while {excuse}, which held it"
+            return (Excused(event.ref, held),)
+        return (taken,)
 
     def end(self, state: IdHolders, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -337,12 +350,18 @@ class SilentIsFenced:
         took_ns = at_ns - silence.since_ns
         if not state.acting or not session_ns or took_ns <= bound_ns:
             return False
-        message = (
-            f"broker {broker} was silent for {took_ns / SECOND:.1f} s ({silence.why}) before it "
-            f"was fenced; its session timeout is {session_ns / SECOND:.1f} s"
+        late = violated(
+            at,
+            Evidence.PEER,
+            "broker {broker} was silent for {silent_ns} ({why}) before it was fenced; its session "
+            "timeout is {session_ns}",
+            (silence.ref,),
+            broker=broker_of(broker),
+            silent_ns=took_ns,
+            why=silence.why,
+            session_ns=session_ns,
         )
-        violated = Violated(at, Evidence.PEER, message, (silence.ref,))
-        state.suspects.append(_Late(violated, broker, replace(silence), at_ns, bound_ns))
+        state.suspects.append(_Late(late, broker, replace(silence), at_ns, bound_ns))
         return True
 
     def end(self, state: _Sessions, end: RunEnd) -> Sequence[Finding]:

@@ -20,7 +20,10 @@ from fencepost import (
     NodeStarted,
     ProcessExited,
     RunEnd,
+    Scope,
     Violated,
+    process_scope,
+    violated,
 )
 from fencepost_clusters.apache_kafka.rules.keys import MS, NOTHING, unless_stalled, whole_run
 from fencepost_kafka import HeartbeatAnswered, LeaseExpired, QuorumLearned
@@ -159,15 +162,20 @@ class FollowsNewVoters:
             return NOTHING
         process, node = pair
         period_ns = body.lease_period_ms * MS
-        message = (
-            f"{event.process} heard nothing from {process} for {body.lease_period_ms} ms; "
-            f"{process} was configured without the address of controller {node}"
+        unheard = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} heard nothing from {other} for {lease_ms} ms; {other} was configured "
+            "without the address of controller {controller}",
+            process=process_scope(event.process),
+            other=process_scope(process),
+            lease_ms=body.lease_period_ms,
+            controller=Scope("controller", str(node)),
         )
         excuse = state.excuse(process, event.at_ns - period_ns)
         if excuse:
-            return (Excused(event.ref, f"{message}; {excuse}"),)
-        violated = Violated(event.ref, Evidence.PEER, message)
-        state.ended.append(_Ended(violated, event.at_ns, period_ns))
+            return (Excused(event.ref, f"{unheard.message}; {excuse}"),)
+        state.ended.append(_Ended(unheard, event.at_ns, period_ns))
         return NOTHING
 
     def end(self, state: _Known, end: RunEnd) -> Sequence[Finding]:
