@@ -8,16 +8,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import (
-    Event,
-    Evidence,
-    Exercised,
-    Finding,
-    Key,
-    PromiseObserved,
-    RunEnd,
-    Violated,
-)
+from fencepost import Event, Evidence, Exercised, Finding, Key, PromiseObserved, RunEnd, violated
 from fencepost_suites.common.keys import NOTHING, whole_run
 
 
@@ -29,7 +20,7 @@ def observed(event: Event, clause: str) -> Sequence[Finding]:
     source = Evidence(body.seen_by)
     if body.held:
         return (Exercised(event.ref, source),)
-    return (Violated(event.ref, source, body.evidence),)
+    return (violated(event.ref, source, "{seen}", seen=body.evidence),)
 
 
 @final
