@@ -16,7 +16,8 @@ from fencepost import (
     Finding,
     Key,
     RunEnd,
-    Violated,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     ControllerElected,
@@ -24,10 +25,10 @@ from fencepost_kafka import (
     HeartbeatAnswered,
     HeartbeatRefused,
     LeaseGranted,
+    broker_of,
 )
 from fencepost_suites.brokers.leases import Late, judge_late, period_ns_of
 from fencepost_suites.common.keys import NOTHING, by_writer, whole_run
-from fencepost_suites.common.words import span
 
 MS = 1_000_000
 
@@ -65,12 +66,20 @@ class OnlyActiveControllerAnswers(Struct, frozen=True):
             case HeartbeatAnswered(error="NOT_CONTROLLER") if not state.is_active:
                 return state, (Exercised(event.ref, Evidence.SELF),)
             case HeartbeatAnswered() if not (state.is_active and body.active):
-                message = (
-                    f"{event.process}, not the active controller, answered {body.client} with "
-                    f"{body.error}, next state {body.next_state}"
-                )
                 because = () if state.lost is None else (state.lost,)
-                return state, (Violated(event.ref, Evidence.SELF, message, because),)
+                broken = violated(
+                    event.ref,
+                    Evidence.SELF,
+                    "{process}, not the active controller, answered {client} with {error}, next "
+                    "state {state}",
+                    because,
+                    process=process_scope(event.process),
+                    client=process_scope(body.client),
+                    error=body.error,
+                    state=body.next_state,
+                    broker=broker_of(body.broker_id),
+                )
+                return state, (broken,)
         return state, NOTHING
 
     def end(self, state: _Active, end: RunEnd) -> Sequence[Finding]:
@@ -137,14 +146,20 @@ class IsolatedControllerResigns(Struct, frozen=True):
         period_ns = body.lease_period_ms * MS
         if successor is None or event.at_ns <= successor[0] + period_ns // 10:
             return
-        message = (
-            f"{event.process} still renewed the lease of {body.client} in controller epoch "
-            f"{body.controller_epoch}, {span(event.at_ns - successor[0])} after a "
-            f"successor had been elected"
+        broken = violated(
+            event.ref,
+            Evidence.SELF,
+            "{process} still renewed the lease of {client} in controller epoch {epoch}, "
+            "{after_ns} after a successor had been elected",
+            (successor[1],),
+            process=process_scope(event.process),
+            client=process_scope(body.client),
+            epoch=body.controller_epoch,
+            after_ns=event.at_ns - successor[0],
+            broker=broker_of(body.broker_id),
         )
-        violated = Violated(event.ref, Evidence.SELF, message, (successor[1],))
         from_ns = successor[0] - period_ns
-        state.suspects.append(Late(violated, event.process, from_ns, event.at_ns, period_ns))
+        state.suspects.append(Late(broken, event.process, from_ns, event.at_ns, period_ns))
 
     @staticmethod
     def _granted(state: _Terms, event: Event, body: LeaseGranted) -> None:
@@ -153,14 +168,21 @@ class IsolatedControllerResigns(Struct, frozen=True):
         if successor is None or body.ends_at_ns <= successor[0] + period_ns + period_ns // 10:
             return
         over_ns = body.ends_at_ns - successor[0] - period_ns
-        message = (
-            f"{event.process} holds a lease of controller epoch {body.controller_epoch} that ends "
-            f"{span(over_ns)} after its successor may have fenced it"
-        )
-        violated = Violated(event.ref, Evidence.PEER, message, (successor[1],))
         granter = state.processes.get(body.controller_epoch, event.process)
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} holds a lease of controller epoch {epoch} that ends {after_ns} after its "
+            "successor may have fenced it",
+            (successor[1],),
+            process=process_scope(event.process),
+            epoch=body.controller_epoch,
+            after_ns=over_ns,
+            broker=broker_of(body.broker_id),
+            controller=process_scope(granter),
+        )
         from_ns = successor[0] - period_ns
-        state.suspects.append(Late(violated, granter, from_ns, event.at_ns, period_ns))
+        state.suspects.append(Late(broken, granter, from_ns, event.at_ns, period_ns))
 
     def end(self, state: _Terms, end: RunEnd) -> Sequence[Finding]:
         return judge_late(state.suspects, end)

@@ -19,8 +19,10 @@ from fencepost import (
     Key,
     NodeStarted,
     RunEnd,
-    Violated,
+    Scope,
     by_handlers,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -35,10 +37,11 @@ from fencepost_kafka import (
     LogAppended,
     ProbeCompleted,
     RequestRefused,
+    broker_of,
+    partition_of,
 )
 from fencepost_suites.brokers.leases import MS, Late, judge_late
 from fencepost_suites.common.keys import NOTHING, by_slot_serving, whole_run
-from fencepost_suites.common.words import span
 
 FETCH_WAIT_NS = 1_000 * MS
 """How long before its answer a fetch may have arrived; a produce is stored at once."""
@@ -161,14 +164,21 @@ class FencedBrokerServesNoClient(Struct, frozen=True):
             return NOTHING
         over_ns = event.at_ns - since_ns
         done = "stored a client's write to" if stored else "served a fetch of"
-        message = (
-            f"{event.process} {done} {body.topic}-{body.partition} {span(over_ns)} after {what}"
+        broken = violated(
+            event.ref,
+            Evidence.SELF,
+            "{process} {done} {partition} {after_ns} after {what}",
+            (ref,),
+            process=process_scope(event.process),
+            done=done,
+            partition=partition_of(body),
+            after_ns=over_ns,
+            what=what,
         )
-        violated = Violated(event.ref, Evidence.SELF, message, (ref,))
         if stored and state.lost is not None:
-            return (violated,)
+            return (broken,)
         # Only a stall of nearly the length of the delay excuses it: a fetch may have come before.
-        late = Late(violated, event.process, since_ns, event.at_ns, over_ns * 9)
+        late = Late(broken, event.process, since_ns, event.at_ns, over_ns * 9)
         state.suspects.append(late)
         return NOTHING
 
@@ -177,11 +187,17 @@ class FencedBrokerServesNoClient(Struct, frozen=True):
         if state.lost is None or body.sent_at_ns <= state.lost_ns:
             return NOTHING
         if body.outcome == "answered":
-            message = (
-                f"{state.process} answered a {body.api} of {event.process} sent "
-                f"{span(body.sent_at_ns - state.lost_ns)} after it had been fenced"
+            broken = violated(
+                event.ref,
+                Evidence.CLIENT,
+                "{process} answered a {api} of {client} sent {after_ns} after it had been fenced",
+                (state.lost,),
+                process=process_scope(state.process),
+                api=body.api,
+                client=process_scope(event.process),
+                after_ns=body.sent_at_ns - state.lost_ns,
             )
-            return (Violated(event.ref, Evidence.CLIENT, message, (state.lost,)),)
+            return (broken,)
         if state.refused_probe(event, body):
             return (Exercised(event.ref, Evidence.CLIENT),)
         return NOTHING
@@ -238,10 +254,15 @@ class StartingBrokerServesNoClient(Struct, frozen=True):
         if state.was_active:
             return NOTHING
         done = "stored a write to" if isinstance(body, LogAppended) else "served"
-        message = (
-            f"{event.process} {done} {body.topic}-{body.partition} before it had ever been active"
+        broken = violated(
+            event.ref,
+            Evidence.SELF,
+            "{process} {done} {partition} before it had ever been active",
+            process=process_scope(event.process),
+            done=done,
+            partition=partition_of(body),
         )
-        return (Violated(event.ref, Evidence.SELF, message),)
+        return (broken,)
 
     @staticmethod
     def _refused(state: Serving, event: Event, body: RequestRefused) -> Sequence[Finding]:
@@ -254,11 +275,15 @@ class StartingBrokerServesNoClient(Struct, frozen=True):
         if state.was_active or body.sent_at_ns <= state.started_ns:
             return NOTHING
         if body.outcome == "answered":
-            message = (
-                f"{state.process} answered a {body.api} of {event.process} before it had ever "
-                f"been active"
+            broken = violated(
+                event.ref,
+                Evidence.CLIENT,
+                "{process} answered a {api} of {client} before it had ever been active",
+                process=process_scope(state.process),
+                api=body.api,
+                client=process_scope(event.process),
             )
-            return (Violated(event.ref, Evidence.CLIENT, message),)
+            return (broken,)
         if state.refused_probe(event, body):
             return (Exercised(event.ref, Evidence.CLIENT),)
         return NOTHING
@@ -292,6 +317,15 @@ class _Claimed:
             return False
         order = self.order[broker]
         return order.get(incarnation, 1 << 62) < order[newest]
+
+    def winner(self, node: tuple[str, str], broker: int) -> Scope | str:
+        """The process that has the id, by the records that a node has replayed; its incarnation if
+        the process is not known."""
+        newest = self.known[node][broker]
+        for process, identity in self.identities.items():
+            if identity == (broker, newest):
+                return process_scope(process)
+        return newest
 
     def lost(self, process: str) -> bool:
         """Whether any node has replayed a newer registration of the id than this process's."""
@@ -345,8 +379,19 @@ class LoserOfIdCountsForNothing(Struct, frozen=True):
         node = (event.process, "broker")
         if identity is None or not state.lost_at(node, follower, identity[1]):
             return NOTHING
-        what = f"counted a fetch of {body.topic}-{body.partition} by {body.client}"
-        return self._accepted(state, node, event, follower, what)
+        broken = violated(
+            event.ref,
+            Evidence.SELF,
+            "{process} counted a fetch of {partition} by {client}, which had lost broker id "
+            "{broker} to {other}",
+            (state.takeover[*node, follower],),
+            process=process_scope(event.process),
+            partition=partition_of(body),
+            client=process_scope(body.client),
+            broker=broker_of(follower),
+            other=state.winner(node, follower),
+        )
+        return (broken,)
 
     @staticmethod
     def _changed(state: _Claimed, event: Event, body: Struct) -> Sequence[Finding]:
@@ -381,11 +426,17 @@ class LoserOfIdCountsForNothing(Struct, frozen=True):
         if not winners or (body.broker_id, body.incarnation) in state.given_back:
             return NOTHING
         state.given_back.add((body.broker_id, body.incarnation))
-        message = (
-            f"the record at {body.offset} gives broker id {body.broker_id} back to incarnation "
-            f"{body.incarnation}, which had lost it to {winners[-1]}"
+        broken = violated(
+            event.ref,
+            Evidence.SELF,
+            "the record at {offset} gives broker id {broker} back to incarnation {incarnation}, "
+            "which had lost it to {other_incarnation}",
+            offset=body.offset,
+            broker=broker_of(body.broker_id),
+            incarnation=body.incarnation,
+            other_incarnation=winners[-1],
         )
-        return (Violated(event.ref, Evidence.SELF, message),)
+        return (broken,)
 
     def _answered(
         self, state: _Claimed, event: Event, body: HeartbeatAnswered | ChangeAnswered
@@ -407,25 +458,33 @@ class LoserOfIdCountsForNothing(Struct, frozen=True):
             newest = state.order[broker][state.known[node][broker]]
             if 0 <= body.offset < newest:
                 return NOTHING  # the change came first; only its answer came later
-        return self._accepted(state, node, event, broker, f"accepted a {api} of {body.client}")
-
-    @staticmethod
-    def _accepted(
-        state: _Claimed, node: tuple[str, str], event: Event, broker: int, what: str
-    ) -> Sequence[Finding]:
-        newer = state.known[node][broker]
-        winner = next((p for p, one in state.identities.items() if one == (broker, newer)), newer)
-        message = f"{event.process} {what}, which had lost broker id {broker} to {winner}"
-        because = (state.takeover[*node, broker],)
-        return (Violated(event.ref, Evidence.SELF, message, because),)
+        broken = violated(
+            event.ref,
+            Evidence.SELF,
+            "{process} accepted a {api} of {client}, which had lost broker id {broker} to {other}",
+            (state.takeover[*node, broker],),
+            process=process_scope(event.process),
+            api=api,
+            client=process_scope(body.client),
+            broker=broker_of(broker),
+            other=state.winner(node, broker),
+        )
+        return (broken,)
 
     @staticmethod
     def _goes_on(state: _Claimed, event: Event, body: HeartbeatSent) -> Sequence[Finding]:
         informed = state.informed.pop(event.process, None)
         if informed is None or event.process not in state.active:
             return NOTHING
-        message = f"{event.process} learned that it had lost its id and stays active"
-        return (Violated(event.ref, Evidence.SELF, message, (informed,)),)
+        broken = violated(
+            event.ref,
+            Evidence.SELF,
+            "{process} learned that it had lost its id and stays active",
+            (informed,),
+            process=process_scope(event.process),
+            broker=broker_of(body.broker_id),
+        )
+        return (broken,)
 
     def end(self, state: _Claimed, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

@@ -8,13 +8,26 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    NodeStarted,
+    RunEnd,
+    process_scope,
+    slot_scope,
+    violated,
+)
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
     BrokerStopping,
     ProbeCompleted,
     SnapshotLoaded,
+    broker_of,
 )
 from fencepost_suites.common.keys import NOTHING, by_broker, by_slot_serving
 
@@ -74,8 +87,16 @@ class OneGlobalState(Struct, frozen=True):
         if wanted == reported:
             return NOTHING
         wish = " and wants to stop" if stopping else ""
-        message = f"{event.process} is {state}{wish} and reports that as {reported or 'nothing'}"
-        return (Violated(event.ref, Evidence.SELF, message),)
+        broken = violated(
+            event.ref,
+            Evidence.SELF,
+            "{process} is {state}{wish} and reports that as {reported}",
+            process=process_scope(event.process),
+            state=state,
+            wish=wish,
+            reported=reported or "nothing",
+        )
+        return (broken,)
 
     @staticmethod
     def _online(state: _State, event: Event, body: BrokerStateChanged) -> Sequence[Finding]:
@@ -83,11 +104,17 @@ class OneGlobalState(Struct, frozen=True):
             return NOTHING
         if body.broker_epoch in state.epochs:
             return (Exercised(event.ref, Evidence.PEER),)
-        message = (
-            f"{event.process} reports that it is {body.global_state} under broker epoch "
-            f"{body.broker_epoch}, under which no node has it active"
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} reports that it is {state} under broker epoch {epoch}, under which no node "
+            "has it active",
+            process=process_scope(event.process),
+            state=body.global_state,
+            epoch=body.broker_epoch,
+            broker=broker_of(body.broker_id),
         )
-        return (Violated(event.ref, Evidence.PEER, message),)
+        return (broken,)
 
     def end(self, state: _State, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -138,8 +165,16 @@ class FencedBrokersLeftOut(Struct, frozen=True):
             if since_ns > body.sent_at_ns:
                 continue
             if broker in body.brokers:
-                message = f"{body.slot} named broker {broker}, which is fenced, to {event.process}"
-                found.append(Violated(event.ref, Evidence.CLIENT, message, (ref,)))
+                broken = violated(
+                    event.ref,
+                    Evidence.CLIENT,
+                    "{slot} named broker {broker}, which is fenced, to {client}",
+                    (ref,),
+                    slot=slot_scope(body.slot),
+                    broker=broker_of(broker),
+                    client=process_scope(event.process),
+                )
+                found.append(broken)
             else:
                 found.append(Exercised(event.ref, Evidence.CLIENT))
         return found

@@ -25,6 +25,8 @@ from fencepost import (
     RunEnd,
     Undecided,
     Violated,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -35,6 +37,7 @@ from fencepost_kafka import (
     HeartbeatAnswered,
     LeaseExpired,
     LeaseGranted,
+    broker_of,
 )
 from fencepost_suites.common.keys import NOTHING, by_broker, whole_run
 from fencepost_suites.common.words import span
@@ -115,22 +118,35 @@ class LeaseFromBrokersStart(Struct, frozen=True):
                 silent_ms = (body.now_ns - body.last_heard_ns) / MS
                 if silent_ms >= body.lease_period_ms:
                     return state, (Exercised(event.ref, Evidence.SELF),)
-                message = (
-                    f"{event.process} expired the lease of broker {body.broker_id} {silent_ms:.0f} "
-                    f"ms after its last heartbeat, though the lease is {body.lease_period_ms} ms"
+                broken = violated(
+                    event.ref,
+                    Evidence.SELF,
+                    "{process} expired the lease of broker {broker} {after_ms} ms after its last "
+                    "heartbeat, though the lease is {bound_ms} ms",
+                    process=process_scope(event.process),
+                    broker=broker_of(body.broker_id),
+                    after_ms=round(silent_ms),
+                    bound_ms=body.lease_period_ms,
                 )
-                return state, (Violated(event.ref, Evidence.SELF, message),)
+                return state, (broken,)
         return state, NOTHING
 
     @staticmethod
     def _answered(state: _Lengths, event: Event, body: HeartbeatAnswered) -> Sequence[Finding]:
         length = body.lease_end_ms - body.lease_start_ms
         if length != body.lease_period_ms:
-            message = (
-                f"{event.process} answered {body.client} a lease of {length} ms from the start the "
-                f"broker had named; the period is {body.lease_period_ms} ms"
+            broken = violated(
+                event.ref,
+                Evidence.SELF,
+                "{process} answered {client} a lease of {length_ms} ms from the start the broker "
+                "had named; the period is {bound_ms} ms",
+                process=process_scope(event.process),
+                client=process_scope(body.client),
+                length_ms=length,
+                bound_ms=body.lease_period_ms,
+                broker=broker_of(body.broker_id),
             )
-            return (Violated(event.ref, Evidence.SELF, message),)
+            return (broken,)
         while len(state.granted) >= UNMATCHED_KEPT:
             del state.granted[next(iter(state.granted))]
         state.granted[body.lease_start_ms] = body.lease_period_ms
@@ -144,8 +160,16 @@ class LeaseFromBrokersStart(Struct, frozen=True):
         length = body.lease_end_ms - body.lease_start_ms
         if length == period:
             return (Exercised(event.ref, Evidence.PEER),)
-        message = f"{event.process} was answered a lease of {length} ms; the period is {period} ms"
-        return (Violated(event.ref, Evidence.PEER, message),)
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} was answered a lease of {length_ms} ms; the period is {bound_ms} ms",
+            process=process_scope(event.process),
+            length_ms=length,
+            bound_ms=period,
+            broker=broker_of(body.broker_id),
+        )
+        return (broken,)
 
     def end(self, state: _Lengths, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -286,14 +310,19 @@ class LostLeaseIsFenced(Struct, frozen=True):
         over_ns = at_ns - held.ends_ns
         if held.granted is None or over_ns <= held.period_ns // 10 + 100 * MS:
             return False
-        message = f"{process} was active {span(over_ns)} after the end of its lease"
         start_ns = held.ends_ns - held.period_ns
         expired_ns, expiry = state.expiries.get(held.broker_id, (start_ns, held.granted))
         because = (held.granted, expiry) if expired_ns > start_ns else (held.granted,)
-        violated = Violated(at or held.granted, Evidence.SELF, message, because)
-        late = Late(
-            violated, process, start_ns, at_ns, period_ns=held.period_ns, due_ns=held.ends_ns
+        broken = violated(
+            at or held.granted,
+            Evidence.SELF,
+            "{process} was active {after_ns} after the end of its lease",
+            because,
+            process=process_scope(process),
+            after_ns=over_ns,
+            broker=broker_of(held.broker_id),
         )
+        late = Late(broken, process, start_ns, at_ns, period_ns=held.period_ns, due_ns=held.ends_ns)
         state.suspects.append(late)
         return True
 
@@ -338,12 +367,18 @@ class LostLeaseIsFenced(Struct, frozen=True):
         if known.beat is None or over_ns <= state.period_ns // 4 + 500 * MS + more_ns:
             return
         known.watched = False
-        silent = f"{span(over_ns + state.period_ns)} without a heartbeat"
-        message = f"{state.controller} left broker {broker} unfenced for {silent}"
         # An election from which its silence counts is no reason to leave it unfenced.
         because = () if known.heard is None else (known.heard,)
-        violated = Violated(event.ref, Evidence.PEER, message, because)
-        state.unfenced(known, violated, event.at_ns)
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} left broker {broker} unfenced for {since_ns} without a heartbeat",
+            because,
+            process=process_scope(state.controller),
+            broker=broker_of(broker),
+            since_ns=over_ns + state.period_ns,
+        )
+        state.unfenced(known, broken, event.at_ns)
 
     def _vacant(self, state: _Leases, event: Event) -> None:
         """There is no active controller: the next one gives every lease a full period. What is late
@@ -365,8 +400,14 @@ class LostLeaseIsFenced(Struct, frozen=True):
         for broker, known in state.brokers.items():
             silent_ns = end.ended_at_ns - known.since_ns
             if known.watched and state.controller and known.beat and silent_ns > over > 500 * MS:
-                silent = f"{span(silent_ns)} without a heartbeat, to the end"
-                message = f"{state.controller} left broker {broker} unfenced for {silent}"
-                violated = Violated(known.beat, Evidence.PEER, message)
-                state.unfenced(known, violated, end.ended_at_ns)
+                broken = violated(
+                    known.beat,
+                    Evidence.PEER,
+                    "{process} left broker {broker} unfenced for {since_ns} without a heartbeat, "
+                    "to the end",
+                    process=process_scope(state.controller),
+                    broker=broker_of(broker),
+                    since_ns=silent_ns,
+                )
+                state.unfenced(known, broken, end.ended_at_ns)
         return judge_late(state.suspects, end)

@@ -9,7 +9,18 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    NodeStarted,
+    RunEnd,
+    process_scope,
+    violated,
+)
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
@@ -18,6 +29,7 @@ from fencepost_kafka import (
     MetadataCommitted,
     SnapshotLoaded,
     SnapshotStored,
+    broker_of,
 )
 from fencepost_suites.common.keys import NOTHING, whole_run
 
@@ -100,9 +112,18 @@ class UnfitBrokersRefused(Struct, frozen=True):
         if not admitted:
             return NOTHING
         what = " and ".join(message for message, _ in against.values())
-        message = f"{event.process} accepted {body.client} as broker {body.broker_id}, {what}"
         because = tuple(ref for _, ref in against.values() if ref is not None)
-        return (Violated(event.ref, Evidence.PEER, message, because),)
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} accepted {client} as broker {broker}, {what}",
+            because,
+            process=process_scope(event.process),
+            client=process_scope(body.client),
+            broker=broker_of(body.broker_id),
+            what=what,
+        )
+        return (broken,)
 
     @staticmethod
     def _against(
@@ -203,14 +224,26 @@ class OnlineOnceCaughtUp(Struct, frozen=True):
             return NOTHING
         offset, ref = known
         if applied < offset:
-            message = (
-                f"{event.process} is Online with the metadata up to offset {applied}, and its own "
-                f"registration is at offset {offset}"
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "{process} is Online with the metadata up to offset {applied}, and its own "
+                "registration is at offset {offset}",
+                (ref,),
+                process=process_scope(event.process),
+                applied=applied,
+                offset=offset,
             )
-            return (Violated(event.ref, Evidence.PEER, message, (ref,)),)
+            return (broken,)
         if event.process not in state.checkpointed:
-            message = f"{event.process} is Online without having checkpointed its metadata"
-            return (Violated(event.ref, Evidence.SELF, message, (ref,)),)
+            broken = violated(
+                event.ref,
+                Evidence.SELF,
+                "{process} is Online without having checkpointed its metadata",
+                (ref,),
+                process=process_scope(event.process),
+            )
+            return (broken,)
         return (Exercised(event.ref, Evidence.PEER),)
 
     def end(self, state: _Joining, end: RunEnd) -> Sequence[Finding]:

@@ -19,6 +19,8 @@ from fencepost import (
     ProcessExited,
     RunEnd,
     Violated,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -28,9 +30,9 @@ from fencepost_kafka import (
     HeartbeatRefused,
     LeaseGranted,
     MetadataCommitted,
+    broker_of,
 )
 from fencepost_suites.common.keys import NOTHING, by_broker, by_process, whole_run
-from fencepost_suites.common.words import span
 
 
 @dataclass(slots=True)
@@ -67,11 +69,17 @@ class ActiveOnlyWhenTold(Struct, frozen=True):
                     return state, (Exercised(event.ref, Evidence.PEER),)
                 if state.by_answer:
                     return state, (Exercised(event.ref, Evidence.SELF),)
-                message = (
-                    f"{event.process} went from {body.old} to ACTIVE ({body.reason}) though no "
-                    "heartbeat answer had allowed it since it was last fenced"
+                broken = violated(
+                    event.ref,
+                    Evidence.PEER,
+                    "{process} went from {former_state} to ACTIVE ({reason}) though no heartbeat "
+                    "answer had allowed it since it was last fenced",
+                    process=process_scope(event.process),
+                    former_state=body.old,
+                    reason=body.reason,
+                    broker=broker_of(body.broker_id),
                 )
-                return state, (Violated(event.ref, Evidence.PEER, message),)
+                return state, (broken,)
             case BrokerStateChanged():
                 return _Allowed(), NOTHING
         return state, NOTHING
@@ -130,17 +138,32 @@ class StatesMoveAsDrawn(Struct, frozen=True):
         state.states[event.process] = body.new
         found: list[Finding] = []
         if (was, body.new) not in _MOVES or was != body.old:
-            message = f"{event.process} went from {was} to {body.new} ({body.reason})"
-            found.append(Violated(event.ref, Evidence.SELF, message))
+            broken = violated(
+                event.ref,
+                Evidence.SELF,
+                "{process} went from {former_state} to {state} ({reason})",
+                process=process_scope(event.process),
+                former_state=was,
+                state=body.new,
+                reason=body.reason,
+                broker=broker_of(body.broker_id),
+            )
+            found.append(broken)
         if body.new == "ACTIVE":
             before = state.active.get(event.process)
             state.active[event.process] = (body.broker_epoch, event.ref)
             if before is not None and body.broker_epoch <= before[0]:
-                message = (
-                    f"{event.process} is active again under broker epoch {body.broker_epoch}, "
-                    f"under which it had lost its lease"
+                broken = violated(
+                    event.ref,
+                    Evidence.SELF,
+                    "{process} is active again under broker epoch {epoch}, under which it had "
+                    "lost its lease",
+                    (before[1],),
+                    process=process_scope(event.process),
+                    epoch=body.broker_epoch,
+                    broker=broker_of(body.broker_id),
                 )
-                found.append(Violated(event.ref, Evidence.SELF, message, (before[1],)))
+                found.append(broken)
             elif before is not None:
                 by_record = state.unfenced is not None and state.unfenced[0] == body.broker_epoch
                 found.append(Exercised(event.ref, Evidence.PEER if by_record else Evidence.SELF))
@@ -162,11 +185,17 @@ class StatesMoveAsDrawn(Struct, frozen=True):
         epoch, incarnation, ref = before
         if incarnation != body.incarnation or body.broker_epoch > epoch:
             return NOTHING
-        message = (
-            f"broker {body.broker_id} was made active again at offset {body.offset} under broker "
-            f"epoch {body.broker_epoch}, under which it had been fenced"
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "broker {broker} was made active again at offset {offset} under broker epoch {epoch}, "
+            "under which it had been fenced",
+            (ref, *fenced),
+            broker=broker_of(body.broker_id),
+            offset=body.offset,
+            epoch=body.broker_epoch,
         )
-        return (Violated(event.ref, Evidence.PEER, message, (ref, *fenced)),)
+        return (broken,)
 
     def end(self, state: _Life, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -242,19 +271,41 @@ class EpochsGrow(Struct, frozen=True):
             return NOTHING
         before = was.largest.epoch
         if after < before or (after == before and body.incarnation != was.incarnation):
-            message = (
-                f"broker {body.broker_id} was given broker epoch {after} at offset {body.offset}, "
-                f"after {before}"
-            )
-            because: tuple[Cause, ...] = (was.largest.ref,)
-            if term > was.largest.term >= 0 and term in state.elected:
-                message += f", by the controller of epoch {term}"
-                because = (was.largest.ref, state.elected[term])
-            return (Violated(event.ref, Evidence.PEER, message, because),)
+            return (_shrunk(state, event, body, was.largest, term),)
         return (Exercised(event.ref, Evidence.PEER),) if after > before else NOTHING
 
     def end(self, state: _Epochs, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
+
+
+def _shrunk(
+    state: _Epochs, event: Event, body: BrokerCommitted, largest: _Given, term: int
+) -> Violated:
+    """A broker epoch that is not larger than the one before, in a record of that term."""
+    if not (term > largest.term >= 0 and term in state.elected):
+        return violated(
+            event.ref,
+            Evidence.PEER,
+            "broker {broker} was given broker epoch {epoch} at offset {offset}, after "
+            "{other_epoch}",
+            (largest.ref,),
+            broker=broker_of(body.broker_id),
+            epoch=body.broker_epoch,
+            offset=body.offset,
+            other_epoch=largest.epoch,
+        )
+    return violated(
+        event.ref,
+        Evidence.PEER,
+        "broker {broker} was given broker epoch {epoch} at offset {offset}, after {other_epoch}, "
+        "by the controller of epoch {controller_epoch}",
+        (largest.ref, state.elected[term]),
+        broker=broker_of(body.broker_id),
+        epoch=body.broker_epoch,
+        offset=body.offset,
+        other_epoch=largest.epoch,
+        controller_epoch=term,
+    )
 
 
 @dataclass(slots=True)
@@ -291,11 +342,16 @@ class RegistersFenced(Struct, frozen=True):
             return state, NOTHING
         if body.incarnation in state.committed:
             return state, NOTHING
-        message = (
-            f"{event.process} answered the registration of broker {body.broker_id} by "
-            f"{body.client} before its entry was committed"
+        broken = violated(
+            event.ref,
+            Evidence.SELF,
+            "{process} answered the registration of broker {broker} by {client} before its entry "
+            "was committed",
+            process=process_scope(event.process),
+            broker=broker_of(body.broker_id),
+            client=process_scope(body.client),
         )
-        return state, (Violated(event.ref, Evidence.SELF, message),)
+        return state, (broken,)
 
     @staticmethod
     def _committed(state: _Entry, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
@@ -311,11 +367,15 @@ class RegistersFenced(Struct, frozen=True):
         if was is not None and was.incarnation == body.incarnation:
             return NOTHING
         if not body.fenced:
-            message = (
-                f"broker {body.broker_id} was registered by a new process at offset {body.offset} "
-                f"and is active at once"
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "broker {broker} was registered by a new process at offset {offset} and is active "
+                "at once",
+                broker=broker_of(body.broker_id),
+                offset=body.offset,
             )
-            return (Violated(event.ref, Evidence.PEER, message),)
+            return (broken,)
         if was is not None and not was.fenced:
             state.decided = (body.offset, event.process)
         return NOTHING
@@ -391,12 +451,19 @@ class RestartedProcessReclaimsId(Struct, frozen=True):
         if old is None:
             return NOTHING
         process, ends_ns, ref = old
-        message = (
-            f"{event.process} was refused broker id {broker} because of {process}, which was dead "
-            f"and had {span(ends_ns - event.at_ns)} of its lease left"
-        )
         because = (ref, state.exited[process])
-        return (Violated(event.ref, Evidence.PEER, message, because),)
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} was refused broker id {broker} because of {other}, which was dead and had "
+            "{left_ns} of its lease left",
+            because,
+            process=process_scope(event.process),
+            broker=broker_of(broker),
+            other=process_scope(process),
+            left_ns=ends_ns - event.at_ns,
+        )
+        return (broken,)
 
     def end(self, state: _Claims, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from fencepost import (
     Cause,
@@ -20,6 +20,8 @@ from fencepost import (
     ProcessExited,
     RunEnd,
     Violated,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -35,12 +37,12 @@ from fencepost_kafka import (
     ProbeCompleted,
     RequestRefused,
     VoteAnswered,
+    broker_of,
 )
 from fencepost_kafka.committed import Brokers
 from fencepost_suites.brokers.fencing import Serving
 from fencepost_suites.brokers.leases import MS, Late, judge_late
 from fencepost_suites.common.keys import NOTHING, by_slot_living, whole_run
-from fencepost_suites.common.words import span
 
 
 @dataclass(slots=True)
@@ -114,12 +116,18 @@ class EndedSessionFences(Struct, frozen=True):
         if not (state.serving.active and over_ns):
             return False
         granted = state.serving.granted
-        message = f"{state.serving.process} was active {span(over_ns)} after its session ran out"
-        violated = Violated(at, Evidence.SELF, message, (granted,) if granted else ())
+        broken = violated(
+            at,
+            Evidence.SELF,
+            "{process} was active {after_ns} after its session ran out",
+            (granted,) if granted else (),
+            process=process_scope(state.serving.process),
+            after_ns=over_ns,
+        )
         ends_ns = state.serving.ends_ns
         state.serving.suspects.append(
             Late(
-                violated=violated,
+                violated=broken,
                 process=state.serving.process,
                 from_ns=ends_ns,
                 to_ns=at_ns,
@@ -138,15 +146,18 @@ class EndedSessionFences(Struct, frozen=True):
         over_ns = state.over_ns(body.sent_at_ns)
         if body.outcome != "answered" or not over_ns:
             return NOTHING
-        message = (
-            f"{serving.process} answered a {body.api} of {event.process} sent {span(over_ns)} "
-            f"after its session ran out"
-        )
-        violated = Violated(
-            event.ref, Evidence.CLIENT, message, (serving.granted,) if serving.granted else ()
+        broken = violated(
+            event.ref,
+            Evidence.CLIENT,
+            "{process} answered a {api} of {client} sent {after_ns} after its session ran out",
+            (serving.granted,) if serving.granted else (),
+            process=process_scope(serving.process),
+            api=body.api,
+            client=process_scope(event.process),
+            after_ns=over_ns,
         )
         serving.suspects.append(
-            Late(violated, serving.process, serving.ends_ns, body.sent_at_ns, over_ns * 9)
+            Late(broken, serving.process, serving.ends_ns, body.sent_at_ns, over_ns * 9)
         )
         return NOTHING
 
@@ -166,8 +177,8 @@ class _Takeover:
     elected_ns: int = 0
     elected: Cause | None = None
     owed: set[int] = field(default_factory=set)
-    early: dict[int, tuple[str, Cause]] = field(default_factory=dict)
-    """broker -> what is wrong with the end of its lease, and the event of that end."""
+    early: dict[int, Violated] = field(default_factory=dict)
+    """broker -> what is wrong with the end of its lease, at the event of that end."""
     written: dict[str, tuple[int, int]] = field(default_factory=dict)
     """process -> the record that it has named last: offset, and epoch of the writer."""
     voted: tuple[int, int, Cause | None] = (-1, 0, None)
@@ -186,15 +197,16 @@ class _Takeover:
     def accused(self, broker: int) -> str:
         """The process that is no witness of the end of that lease: the controller, or the one that
         showed the record first, where it is not known which process is the controller."""
-        return self.process or self.early[broker][1].process
+        return self.process or self.early[broker].at.process
 
     def broken(self, broker: int, at: Cause | None, evidence: Evidence) -> Violated:
         """The finding about a lease that a controller ended too early."""
-        message, expired = self.early.pop(broker)
+        found = self.early.pop(broker)
         because = (self.elected,) if self.elected else ()
-        if at is None or at == expired:
-            return Violated(expired, evidence, message, because)
-        return Violated(at, evidence, message, (*because, expired))
+        if at is None or at == found.at:
+            return structs.replace(found, evidence=evidence, because=because)
+        because = (*because, found.at)
+        return structs.replace(found, at=at, evidence=evidence, because=because)
 
 
 @final
@@ -261,11 +273,17 @@ class FullPeriodAtTakeover(Struct, frozen=True):
         after_ns = event.at_ns - state.elected_ns
         if after_ns >= body.lease_period_ms * MS * 9 // 10:
             return (Exercised(event.ref, Evidence.SELF),)
-        message = (
-            f"{event.process} fenced broker {body.broker_id} {span(after_ns)} after its "
-            f"election, though the lease is {span(body.lease_period_ms * MS)}"
+        state.early[body.broker_id] = violated(
+            event.ref,
+            Evidence.SELF,
+            "{process} fenced broker {broker} {after_ns} after its election, though the lease is "
+            "{bound_ns}",
+            process=process_scope(event.process),
+            broker=broker_of(body.broker_id),
+            after_ns=after_ns,
+            bound_ns=body.lease_period_ms * MS,
+            epoch=state.epoch,
         )
-        state.early[body.broker_id] = (message, event.ref)
         return NOTHING
 
     @staticmethod
@@ -293,12 +311,17 @@ class FullPeriodAtTakeover(Struct, frozen=True):
         after_ns = event.at_ns - state.elected_ns
         by_new = state.written.get(event.process) == (body.offset, state.epoch)
         if by_new and after_ns < state.period_ns * 9 // 10:
-            message = (
-                f"the record at {body.offset} of controller epoch {state.epoch} fences broker "
-                f"{body.broker_id} {span(after_ns)} after the election, though the lease is "
-                f"{span(state.period_ns)}"
+            state.early[body.broker_id] = violated(
+                event.ref,
+                Evidence.PEER,
+                "the record at {offset} of controller epoch {epoch} fences broker {broker} "
+                "{after_ns} after the election, though the lease is {bound_ns}",
+                offset=body.offset,
+                epoch=state.epoch,
+                broker=broker_of(body.broker_id),
+                after_ns=after_ns,
+                bound_ns=state.period_ns,
             )
-            state.early[body.broker_id] = (message, event.ref)
 
     def end(self, state: _Takeover, end: RunEnd) -> Sequence[Finding]:
         return tuple(state.broken(b, None, Evidence.SELF) for b in sorted(state.early))

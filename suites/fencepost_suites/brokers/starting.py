@@ -8,8 +8,24 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
-from fencepost_kafka import HeartbeatAnswered, HeartbeatSent, RecoveryEnded, RecoveryStarted
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    RunEnd,
+    process_scope,
+    violated,
+)
+from fencepost_kafka import (
+    HeartbeatAnswered,
+    HeartbeatSent,
+    RecoveryEnded,
+    RecoveryStarted,
+    broker_of,
+)
 from fencepost_suites.common.keys import NOTHING, by_process
 
 
@@ -46,8 +62,15 @@ class RegistersRecovered(Struct, frozen=True):
             case HeartbeatSent() if state.began is not None and state.logs < 0:
                 if not state.settled:
                     state.settled = True
-                    message = f"{event.process} registers while it still recovers its logs"
-                    return state, (Violated(event.ref, Evidence.SELF, message, (state.began,)),)
+                    broken = violated(
+                        event.ref,
+                        Evidence.SELF,
+                        "{process} registers while it still recovers its logs",
+                        (state.began,),
+                        process=process_scope(event.process),
+                        broker=broker_of(body.broker_id),
+                    )
+                    return state, (broken,)
             case HeartbeatAnswered(request_epoch=-1, error="NONE") if not state.settled:
                 state.settled = True
                 if state.logs > 0:

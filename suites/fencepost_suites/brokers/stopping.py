@@ -17,7 +17,8 @@ from fencepost import (
     Key,
     ProcessExited,
     RunEnd,
-    Violated,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     BrokerStateChanged,
@@ -26,11 +27,13 @@ from fencepost_kafka import (
     HeartbeatRefused,
     PartitionCommitted,
     TopicCommitted,
+    broker_of,
+    partition_at,
 )
 from fencepost_kafka.committed import Partitions, TopicPartition
 from fencepost_suites.brokers.leases import MS, Late, judge_late
 from fencepost_suites.common.keys import NOTHING, by_life, whole_run
-from fencepost_suites.common.words import named, span
+from fencepost_suites.common.words import named
 
 SLACK_NS = 1_000 * MS
 
@@ -100,8 +103,17 @@ class GoesOfflineWhenTold(Struct, frozen=True):
             return (Exercised(event.ref, Evidence.PEER),) if wish.led else NOTHING
         still = tuple(state.partitions.led_by(body.broker_id))
         leading = f", leading {named(still)}," if still else ""
-        message = f"{event.process} went offline{leading} before any answer had allowed it"
-        return (Violated(event.ref, Evidence.PEER, message, (wish.at,)),)
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} went offline{leading} before any answer had allowed it",
+            (wish.at,),
+            process=process_scope(event.process),
+            leading=leading,
+            broker=broker_of(body.broker_id),
+            places=tuple(partition_at(*one) for one in still),
+        )
+        return (broken,)
 
     def end(self, state: _Stopping, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -123,12 +135,17 @@ class _Due:
         took_ns = at_ns - self.asked_ns
         if self.asked is None or took_ns <= self.limit_ns + self.limit_ns // 10 + SLACK_NS:
             return False
-        message = (
-            f"{self.process} was asked to stop and still runs {span(took_ns)} later; "
-            f"the limit it set itself is {span(self.limit_ns)}"
+        broken = violated(
+            at,
+            Evidence.PEER,
+            "{process} was asked to stop and still runs {since_ns} later; the limit it set itself "
+            "is {bound_ns}",
+            (self.asked,),
+            process=process_scope(self.process),
+            since_ns=took_ns,
+            bound_ns=self.limit_ns,
         )
-        violated = Violated(at, Evidence.PEER, message, (self.asked,))
-        self.suspects.append(Late(violated, self.process, self.asked_ns, at_ns, self.limit_ns))
+        self.suspects.append(Late(broken, self.process, self.asked_ns, at_ns, self.limit_ns))
         return True
 
 
