@@ -8,7 +8,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Finding, Key, Owed, RunEnd, Violated
+from fencepost import Cause, Event, Evidence, Finding, Key, Owed, RunEnd, slot_scope, violated
 from fencepost_kafka import MetadataCommitted, SegmentFound
 from fencepost_kafka.judging.owed import STARTS
 from fencepost_kafka.voter_sets import VOTER_KINDS, VoterSets
@@ -84,10 +84,18 @@ class CommittedRecordsAreStored(Struct, frozen=True):
         for offset, (epoch, known_by) in sorted(state.committed.items()):
             having = [slot for slot, log in state.logs.items() if log.has(offset, epoch)]
             if state.logs and not state.sets.may_decide(having, state.logs.keys()):
-                message = (
-                    f"the metadata record of epoch {epoch} at offset {offset} was committed, and "
-                    f"{len(having)} of {len(state.logs)} controllers have it on their disks"
-                )
                 first = next(iter(state.logs.values()))
-                return (Violated(first.ref, Evidence.PEER, message, (known_by,)),)
+                broken = violated(
+                    first.ref,
+                    Evidence.PEER,
+                    "the metadata record of epoch {epoch} at offset {offset} was committed, and "
+                    "{stored} of {controllers} controllers have it on their disks",
+                    (known_by,),
+                    epoch=epoch,
+                    offset=offset,
+                    stored=len(having),
+                    controllers=len(state.logs),
+                    lacking=tuple(slot_scope(slot) for slot in state.logs if slot not in having),
+                )
+                return (broken,)
         return NOTHING

@@ -8,7 +8,19 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    NodeStarted,
+    RunEnd,
+    Scope,
+    process_scope,
+    violated,
+)
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
@@ -18,6 +30,7 @@ from fencepost_kafka import (
     HeartbeatSent,
     LeaseGranted,
     QuorumLearned,
+    broker_of,
 )
 from fencepost_suites.common.keys import NOTHING, by_process, whole_run
 
@@ -62,10 +75,16 @@ class OneSpaceOfIds(Struct, frozen=True):
 
     @staticmethod
     def _shared(state: _Ids, event: Event, node: int, because: Cause) -> Sequence[Finding]:
-        message = (
-            f"broker {node} is registered, and {state.controllers[node][0]} is controller {node}"
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "broker {broker} is registered, and {process} is controller {controller}",
+            (because,),
+            broker=broker_of(node),
+            process=process_scope(state.controllers[node][0]),
+            controller=Scope("controller", str(node)),
         )
-        return (Violated(event.ref, Evidence.PEER, message, (because,)),)
+        return (broken,)
 
     def end(self, state: _Ids, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -98,8 +117,15 @@ class TwoNodesInOneProcess(Struct, frozen=True):
                 other = {r: i for r, i in state.ids.items() if r != body.role}
                 state.ids[body.role] = body.node_id
                 if body.node_id in other.values():
-                    message = f"{event.process} is broker and controller {body.node_id}"
-                    return state, (Violated(event.ref, Evidence.SELF, message),)
+                    broken = violated(
+                        event.ref,
+                        Evidence.SELF,
+                        "{process} is broker and controller {controller}",
+                        process=process_scope(event.process),
+                        controller=Scope("controller", str(body.node_id)),
+                        broker=broker_of(body.node_id),
+                    )
+                    return state, (broken,)
             case HeartbeatAnswered(error="NONE", next_state="ACTIVE", active=True):
                 both = {"broker", "controller"} <= state.ids.keys()
                 if both and state.ids["broker"] == body.broker_id and not state.admitted:
@@ -159,11 +185,15 @@ class LearnsTheQuorum(Struct, frozen=True):
             case QuorumLearned():
                 if state.learned(event, body):
                     return state, NOTHING
-                message = (
-                    f"{event.process} takes {list(body.endpoints)} for the quorum, but no "
-                    "controller does"
+                broken = violated(
+                    event.ref,
+                    Evidence.PEER,
+                    "{process} takes {quorum} for the quorum, but no controller does",
+                    process=process_scope(event.process),
+                    quorum=str(list(body.endpoints)),
+                    endpoints=body.endpoints,
                 )
-                return state, (Violated(event.ref, Evidence.PEER, message),)
+                return state, (broken,)
             case NodeStarted(role="broker"):
                 state.brokers[body.node_id, body.incarnation] = event.process
             case BrokerCommitted():
@@ -251,11 +281,17 @@ class FollowsNewAddresses(Struct, frozen=True):
             return NOTHING
         if not self._strange(state, event.process):
             return NOTHING
-        message = (
-            f"{event.process} lost its lease without having asked controller {state.active}, the "
-            f"active one, whose address it was not configured with, though others answered it"
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} lost its lease without having asked controller {controller}, the active "
+            "one, whose address it was not configured with, though others answered it",
+            (state.elected, refused),
+            process=process_scope(event.process),
+            controller=Scope("controller", str(state.active)),
+            epoch=state.epoch,
         )
-        return (Violated(event.ref, Evidence.PEER, message, (state.elected, refused)),)
+        return (broken,)
 
     def end(self, state: _Followed, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

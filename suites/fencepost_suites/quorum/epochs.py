@@ -21,7 +21,10 @@ from fencepost import (
     NodeStarted,
     Owed,
     RunEnd,
-    Violated,
+    Scope,
+    process_scope,
+    slot_scope,
+    violated,
 )
 from fencepost_kafka import (
     AdminCompleted,
@@ -37,6 +40,9 @@ from fencepost_kafka import (
     ReadCompleted,
     StateReverted,
     VoteAnswered,
+    broker_of,
+    partition_of,
+    topic_of,
 )
 from fencepost_kafka.active_faults import slot_of
 from fencepost_kafka.judging.owed import STARTS
@@ -166,22 +172,39 @@ class OneControllerAnEpoch(Struct, frozen=True):
         epoch, digest, process, seq = known
         if (epoch, digest) == (body.epoch, body.digest):
             return NOTHING
-        message = (
-            f"{event.process} committed another record at metadata offset {body.offset} "
-            f"(epoch {body.epoch}) than {process} had (epoch {epoch})"
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} committed another record at metadata offset {offset} (epoch {epoch}) than "
+            "{other} had (epoch {other_epoch})",
+            (Cause(process, seq),),
+            process=process_scope(event.process),
+            offset=body.offset,
+            epoch=body.epoch,
+            other=process_scope(process),
+            other_epoch=epoch,
         )
-        return (Violated(event.ref, Evidence.PEER, message, (Cause(process, seq),)),)
+        return (broken,)
 
     def _elected(self, state: _Quorum, event: Event, body: ControllerElected) -> Sequence[Finding]:
         found: list[Finding] = []
         known = state.leaders.get(body.epoch)
         if known is not None and known[0] != event.process:
-            message = f"{event.process} and {known[0]} were both elected in epoch {body.epoch}"
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "{process} and {other} were both elected in epoch {epoch}",
+                (known[1],),
+                process=process_scope(event.process),
+                other=process_scope(known[0]),
+                epoch=body.epoch,
+                term=Scope("term", str(body.epoch)),
+            )
             why = state.replaced(body.epoch, event.process, known[0])
             found.append(
-                Excused(event.ref, f"{message}, by votes that {why} had taken")
+                Excused(event.ref, f"{broken.message}, by votes that {why} had taken")
                 if why
-                else Violated(event.ref, Evidence.PEER, message, (known[1],))
+                else broken
             )
         late = any(epoch > body.epoch for epoch in state.leaders)
         before = [offset for epoch, offset in state.highest.items() if late or epoch < body.epoch]
@@ -189,17 +212,26 @@ class OneControllerAnEpoch(Struct, frozen=True):
             top = max(before)
             _, _, process, seq = state.records[top]
             if top >= body.log_end:
-                message = (
-                    f"{event.process} won epoch {body.epoch} with a log that ends at "
-                    f"{body.log_end}, though {process} had committed offset {top}"
+                broken = violated(
+                    event.ref,
+                    Evidence.PEER,
+                    "{process} won epoch {epoch} with a log that ends at {log_end}, though "
+                    "{other} had committed offset {committed}",
+                    (Cause(process, seq),),
+                    process=process_scope(event.process),
+                    epoch=body.epoch,
+                    log_end=body.log_end,
+                    other=process_scope(process),
+                    committed=top,
+                    term=Scope("term", str(body.epoch)),
                 )
                 why = state.forfeited(body.epoch, event.process, top)
                 if why:
-                    found.append(Excused(event.ref, f"{message}; {why} had taken it from voters"))
+                    excuse = f"{broken.message}; {why} had taken it from voters"
+                    found.append(Excused(event.ref, excuse))
                 elif not late:
                     # A candidate that wins late, when later leaders exist, need not have theirs.
-                    cause = Cause(process, seq)
-                    found.append(Violated(event.ref, Evidence.PEER, message, (cause,)))
+                    found.append(broken)
             elif state.leaders and not late:
                 found.append(Exercised(event.ref, Evidence.PEER))
         state.leaders.setdefault(body.epoch, (event.process, event.ref))
@@ -222,10 +254,20 @@ class OneControllerAnEpoch(Struct, frozen=True):
             state.twice.setdefault(epoch, set()).add(voter)
         if known[0] == candidate:
             return NOTHING
-        message = f"{voter} voted for both {known[0]} and {candidate} in epoch {epoch}"
+        broken = violated(
+            event.ref,
+            Evidence.SELF,
+            "{slot} voted for both {other} and {controller} in epoch {epoch}",
+            (known[1],),
+            slot=slot_scope(voter),
+            other=Scope("controller", str(known[0])),
+            controller=Scope("controller", str(candidate)),
+            epoch=epoch,
+            term=Scope("term", str(epoch)),
+        )
         if fault:
-            return (Excused(event.ref, f"{message}; {fault} had taken its first vote"),)
-        return (Violated(event.ref, Evidence.SELF, message, (known[1],)),)
+            return (Excused(event.ref, f"{broken.message}; {fault} had taken its first vote"),)
+        return (broken,)
 
     def end(self, state: _Quorum, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -287,19 +329,30 @@ class VisibleOnceCommitted(Struct, frozen=True):
             case ChangeAnswered() if body.error == "NONE" and body.offset >= 0:
                 if body.offset < body.high_watermark:
                     return state, (Exercised(event.ref, Evidence.SELF),)
-                message = (
-                    f"{event.process} answered {body.api} as done while its record at offset "
-                    f"{body.offset} was not committed (high watermark {body.high_watermark})"
+                broken = violated(
+                    event.ref,
+                    Evidence.SELF,
+                    "{process} answered {api} as done while its record at offset {offset} was not "
+                    "committed (high watermark {high_watermark})",
+                    process=process_scope(event.process),
+                    api=body.api,
+                    offset=body.offset,
+                    high_watermark=body.high_watermark,
                 )
-                return state, (Violated(event.ref, Evidence.SELF, message),)
+                return state, (broken,)
             case IsrChangeAnswered() if body.error == "NONE" and body.isr:
                 if state.isrs.get(frozenset(body.isr), -1) >= body.leader_epoch:
                     return state, (Exercised(event.ref, Evidence.PEER),)
-                message = (
-                    f"{event.process} was granted the ISR {list(body.isr)} of {body.topic}-"
-                    f"{body.partition} before any node had committed it"
+                broken = violated(
+                    event.ref,
+                    Evidence.PEER,
+                    "{process} was granted the ISR {isr} of {partition} before any node had "
+                    "committed it",
+                    process=process_scope(event.process),
+                    isr=tuple(map(broker_of, body.isr)),
+                    partition=partition_of(body),
                 )
-                return state, (Violated(event.ref, Evidence.PEER, message),)
+                return state, (broken,)
         return state, NOTHING
 
     def end(self, state: _Stored, end: RunEnd) -> Sequence[Finding]:
@@ -338,19 +391,32 @@ class DeposedControllerReverts(Struct, frozen=True):
                 because = () if state.resigned is None else (state.resigned,)
                 state.resigned = None
                 if body.offset > body.high_watermark:
-                    message = (
-                        f"{event.process} resigned in epoch {body.epoch} and kept state up to "
-                        f"offset {body.offset}, of which only {body.high_watermark} was committed"
+                    broken = violated(
+                        event.ref,
+                        Evidence.SELF,
+                        "{process} resigned in epoch {epoch} and kept state up to offset "
+                        "{offset}, of which only {high_watermark} was committed",
+                        because,
+                        process=process_scope(event.process),
+                        epoch=body.epoch,
+                        offset=body.offset,
+                        high_watermark=body.high_watermark,
                     )
-                    return state, (Violated(event.ref, Evidence.SELF, message, because),)
+                    return state, (broken,)
             case ControllerElected():
                 was, state.resigned, state.deposed = state.resigned, None, False
                 if was is not None:
-                    message = (
-                        f"{event.process} was elected in epoch {body.epoch} without having "
-                        f"reverted to the committed state after epoch {state.epoch}"
+                    broken = violated(
+                        event.ref,
+                        Evidence.SELF,
+                        "{process} was elected in epoch {epoch} without having reverted to the "
+                        "committed state after epoch {other_epoch}",
+                        (was,),
+                        process=process_scope(event.process),
+                        epoch=body.epoch,
+                        other_epoch=state.epoch,
                     )
-                    return state, (Violated(event.ref, Evidence.SELF, message, (was,)),)
+                    return state, (broken,)
             case MetadataTruncated():
                 dropped = body.from_offset < body.log_end
                 if state.deposed and dropped and body.from_offset >= body.high_watermark:
@@ -418,11 +484,19 @@ class ChangesSurviveFailover(Struct, frozen=True):
             return NOTHING
         if body.log_end > state.offset:
             return (Exercised(event.ref, Evidence.PEER),)
-        message = (
-            f"{event.process} took over in epoch {body.epoch} with a log that ends at "
-            f"{body.log_end}: {state.what} at offset {state.offset} is lost"
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} took over in epoch {epoch} with a log that ends at {log_end}: {what} at "
+            "offset {offset} is lost",
+            (state.by,),
+            process=process_scope(event.process),
+            epoch=body.epoch,
+            log_end=body.log_end,
+            what=state.what,
+            offset=state.offset,
         )
-        return (Violated(event.ref, Evidence.PEER, message, (state.by,)),)
+        return (broken,)
 
     @staticmethod
     def _read(state: _Changes, event: Event, body: ReadCompleted) -> Sequence[Finding]:
@@ -433,8 +507,14 @@ class ChangesSurviveFailover(Struct, frozen=True):
             return (Exercised(event.ref, Evidence.CLIENT),)
         if "UNKNOWN_TOPIC" not in body.error:
             return NOTHING
-        message = f"the topic {body.topic}, which was acknowledged, is unknown after a failover"
-        return (Violated(event.ref, Evidence.CLIENT, message),)
+        broken = violated(
+            event.ref,
+            Evidence.CLIENT,
+            "the topic {topic}, which was acknowledged, is unknown after a failover",
+            topic=topic_of(body.topic),
+            client=process_scope(event.process),
+        )
+        return (broken,)
 
     def end(self, state: _Changes, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

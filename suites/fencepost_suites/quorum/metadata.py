@@ -18,7 +18,9 @@ from fencepost import (
     NodeStarted,
     ProcessExited,
     RunEnd,
-    Violated,
+    Scope,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -86,11 +88,17 @@ class StandbysHoldState(Struct, frozen=True):
             return state, NOTHING
         same, of = compared
         if not same:
-            message = (
-                f"{event.process} holds a state at metadata offset {body.offset} that differs "
-                f"from that of {of.process}"
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "{process} holds a state at metadata offset {offset} that differs from that of "
+                "{other}",
+                (of,),
+                process=process_scope(event.process),
+                offset=body.offset,
+                other=process_scope(of.process),
             )
-            return state, (Violated(event.ref, Evidence.PEER, message, (of,)),)
+            return state, (broken,)
         if slot_of(of.process) == slot_of(event.process):
             return state, NOTHING
         return state, (Exercised(event.ref, Evidence.PEER),)
@@ -142,8 +150,17 @@ class RecordsReadAlike(Struct, frozen=True):
             return _Replayed(record, event.ref), NOTHING
         if record == state.record:
             return state, NOTHING
-        message = f"{event.process} {body.sentence()}; {state.first.process} read another record"
-        return state, (Violated(event.ref, Evidence.PEER, message, (state.first,)),)
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} {read}; {other} read another record",
+            (state.first,),
+            process=process_scope(event.process),
+            read=body.sentence(),
+            other=process_scope(state.first.process),
+            offset=body.offset,
+        )
+        return state, (broken,)
 
     def end(self, state: _Replayed, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -196,11 +213,18 @@ class SnapshotRebuildsState(Struct, frozen=True):
             return NOTHING
         same, of = compared
         if not same:
-            message = (
-                f"{event.process} rebuilt from {what} a state at metadata offset {offset} that "
-                f"differs from that of {of.process}"
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "{process} rebuilt from {source} a state at metadata offset {offset} that differs "
+                "from that of {other}",
+                (of,),
+                process=process_scope(event.process),
+                source=what,
+                offset=offset,
+                other=process_scope(of.process),
             )
-            return (Violated(event.ref, Evidence.PEER, message, (of,)),)
+            return (broken,)
         own = slot_of(of.process) == slot_of(event.process)
         return (Exercised(event.ref, Evidence.SELF if own else Evidence.PEER),)
 
@@ -214,12 +238,19 @@ class SnapshotRebuildsState(Struct, frozen=True):
             return NOTHING
         state_then, of = known
         if body.digest != state_then.digest or body.records != state_then.entities:
-            message = (
-                f"{event.process} stored a snapshot of {body.records} records at metadata offset "
-                f"{body.offset}, which do not make the {state_then.entities} entities that "
-                f"{of.process} had there"
+            broken = violated(
+                event.ref,
+                Evidence.SELF,
+                "{process} stored a snapshot of {records} records at metadata offset {offset}, "
+                "which do not make the {entities} entities that {other} had there",
+                (of,),
+                process=process_scope(event.process),
+                records=body.records,
+                offset=body.offset,
+                entities=state_then.entities,
+                other=process_scope(of.process),
             )
-            return (Violated(event.ref, Evidence.SELF, message, (of,)),)
+            return (broken,)
         own = slot_of(of.process) == slot_of(event.process)
         evidence = Evidence.SELF if own else Evidence.PEER
         return (Exercised(event.ref, evidence),) if changed else NOTHING
@@ -293,11 +324,18 @@ class OneSnapshotAtATime(Struct, frozen=True):
         found: list[Finding] = []
         for other, (_, at_ns, ref) in state.asked.items():
             if other != body.controller and event.at_ns - at_ns < body.patience_ms * 1_000_000:
-                message = (
-                    f"{event.process} asked controller {body.controller} for a snapshot while, as "
-                    f"far as it knew, that of controller {other} was under way"
+                broken = violated(
+                    event.ref,
+                    Evidence.SELF,
+                    "{process} asked controller {controller} for a snapshot while, as far as it "
+                    "knew, that of controller {other} was under way",
+                    (ref,),
+                    process=process_scope(event.process),
+                    controller=Scope("controller", str(body.controller)),
+                    other=Scope("controller", str(other)),
+                    epoch=body.controller_epoch,
                 )
-                found.append(Violated(event.ref, Evidence.SELF, message, (ref,)))
+                found.append(broken)
         state.asked = {body.controller: (body.last_offset, event.at_ns, event.ref)}
         if body.waited:
             state.waited.add(body.controller)
@@ -310,11 +348,17 @@ class OneSnapshotAtATime(Struct, frozen=True):
         found: list[Finding] = []
         for other, (at_ns, ref) in state.started.items():
             if other != event.process and event.at_ns - at_ns < state.patience_ms * 1_000_000:
-                message = (
-                    f"{event.process} began a snapshot while that of {other} was under way, both "
-                    f"requested by the active controller of epoch {body.controller_epoch}"
+                broken = violated(
+                    event.ref,
+                    Evidence.PEER,
+                    "{process} began a snapshot while that of {other} was under way, both "
+                    "requested by the active controller of epoch {epoch}",
+                    (ref,),
+                    process=process_scope(event.process),
+                    other=process_scope(other),
+                    epoch=body.controller_epoch,
                 )
-                found.append(Violated(event.ref, Evidence.PEER, message, (ref,)))
+                found.append(broken)
         state.started[event.process] = (event.at_ns, event.ref)
         mine = state.ids[event.process]
         if mine in state.waited and not found:
@@ -366,24 +410,39 @@ class FormatByLevel(Struct, frozen=True):
                 level, ref = state.at(body.offset)
                 wanted = written_version(body.kind, level)
                 if body.version != wanted:
-                    message = (
-                        f"the {body.kind} record at metadata offset {body.offset} is written in "
-                        f"version {body.version}, and level {level} of metadata.format wants "
-                        f"version {wanted}"
-                    )
                     because = () if ref is None else (ref,)
-                    return state, (Violated(event.ref, Evidence.PEER, message, because),)
+                    broken = violated(
+                        event.ref,
+                        Evidence.PEER,
+                        "the {kind} record at metadata offset {offset} is written in version "
+                        "{version}, and level {level} of metadata.format wants version {expected}",
+                        because,
+                        kind=body.kind,
+                        offset=body.offset,
+                        version=body.version,
+                        level=level,
+                        expected=wanted,
+                        process=process_scope(event.process),
+                    )
+                    return state, (broken,)
                 if body.kind == "Broker" and ref is not None:
                     return state, (Exercised(event.ref, Evidence.PEER),)
             case SnapshotStored():
                 level, ref = state.at(body.offset)
                 if body.level != level:
-                    message = (
-                        f"{event.process} stored a snapshot in the format of level {body.level}, "
-                        f"and at its offset {body.offset} level {level} was enabled"
-                    )
                     because = () if ref is None else (ref,)
-                    return state, (Violated(event.ref, Evidence.SELF, message, because),)
+                    broken = violated(
+                        event.ref,
+                        Evidence.SELF,
+                        "{process} stored a snapshot in the format of level {level}, and at its "
+                        "offset {offset} level {expected} was enabled",
+                        because,
+                        process=process_scope(event.process),
+                        level=body.level,
+                        offset=body.offset,
+                        expected=level,
+                    )
+                    return state, (broken,)
         return state, NOTHING
 
     def end(self, state: _Levels, end: RunEnd) -> Sequence[Finding]:

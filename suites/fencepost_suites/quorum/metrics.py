@@ -19,6 +19,8 @@ from fencepost import (
     PromiseObserved,
     RunEnd,
     Violated,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     ControllerElected,
@@ -32,6 +34,10 @@ from fencepost_suites.common.keys import NOTHING, whole_run
 
 PER_MS = 0.001
 """The rounding error of a rate in a report, per millisecond of the time it covers."""
+
+
+_Proof = tuple[Evidence, tuple[Cause, ...]]
+"""The kind of evidence for what is committed, and the events that prove it."""
 
 
 @dataclass(slots=True)
@@ -117,7 +123,8 @@ class MetricsMatchHistory(Struct, frozen=True):
             return NOTHING
         if body.held:
             return (Exercised(event.ref, Evidence(body.seen_by)),)
-        return (Violated(event.ref, Evidence(body.seen_by), body.evidence),)
+        source = Evidence(body.seen_by)
+        return (violated(event.ref, source, "{seen}", seen=body.evidence),)
 
     def _reported(
         self, state: _Metrics, node: _Node, event: Event, body: MetricsReported
@@ -125,22 +132,27 @@ class MetricsMatchHistory(Struct, frozen=True):
         alone = node.nodes == 1
         replayed = node.replayed if alone else body.replayed
         lag = max(0, body.last_stable - replayed)
-        evidence, because = self._others(state, event, body.last_stable)
-        wrong = self._wrong(node, event, body) if alone else ""
+        evidence, because = proof = self._others(state, event, body.last_stable)
+        wrong = self._wrong(node, event, body, proof) if alone else None
         if body.metadata_lag != lag:
-            wrong = (
-                f"{event.process} reports a MetadataLag of {body.metadata_lag}, with the metadata "
-                f"replayed up to {replayed} and known to be committed up to {body.last_stable}"
+            wrong = violated(
+                event.ref,
+                evidence,
+                "{process} reports a MetadataLag of {lag}, with the metadata replayed up to "
+                "{replayed} and known to be committed up to {committed}",
+                because,
+                process=process_scope(event.process),
+                lag=body.metadata_lag,
+                replayed=replayed,
+                committed=body.last_stable,
             )
         node.report = body
-        if wrong:
-            return (Violated(event.ref, evidence, wrong, because),)
+        if wrong is not None:
+            return (wrong,)
         return (Exercised(event.ref, evidence),) if lag else NOTHING
 
     @staticmethod
-    def _others(
-        state: _Metrics, event: Event, last_stable: int
-    ) -> tuple[Evidence, tuple[Cause, ...]]:
+    def _others(state: _Metrics, event: Event, last_stable: int) -> _Proof:
         """The evidence that this offset was committed: another process, if one has replayed it."""
         for process, other in state.nodes.items():
             if process != event.process and other.last and other.replayed >= last_stable:
@@ -148,42 +160,31 @@ class MetricsMatchHistory(Struct, frozen=True):
         return Evidence.SELF, ()
 
     @staticmethod
-    def _wrong(node: _Node, event: Event, body: MetricsReported) -> str:
-        """Which of the other metrics contradicts what the process did; empty if none."""
-        process, before = (
-            event.process,
-            node.report or MetricsReported(role=body.role, node_id=body.node_id),
-        )
+    def _wrong(node: _Node, event: Event, body: MetricsReported, proof: _Proof) -> Violated | None:
+        """Which of the other metrics contradicts what the process did."""
+        before = node.report or MetricsReported(role=body.role, node_id=body.node_id)
         if body.role == "broker":
-            return ""
+            return None
         snapshot_lag = body.last_stable - node.snapshot if node.snapshot >= 0 else 0
         if body.snapshot_lag != snapshot_lag:
-            return (
-                f"{process} reports a MetadataSnapshotLag of {body.snapshot_lag}, with its last "
-                f"snapshot at {node.snapshot} (-1: none) and {body.last_stable} committed"
+            evidence, because = proof
+            return violated(
+                event.ref,
+                evidence,
+                "{process} reports a MetadataSnapshotLag of {lag}, with its last snapshot at "
+                "{snapshot} (-1: none) and {committed} committed",
+                because,
+                process=process_scope(event.process),
+                lag=body.snapshot_lag,
+                snapshot=node.snapshot,
+                committed=body.last_stable,
             )
         rates = (body.commit_rate, body.requests_rate, body.commits, body.requests)
         if rates == (before.commit_rate, before.requests_rate, before.commits, before.requests):
-            return ""  # the event has offsets only, in the middle of a second
-        for name, rate, count in (
-            ("MetadataCommitRate", body.commit_rate, node.commits - before.commits),
-            ("ControllerRequestsRate", body.requests_rate, body.requests - before.requests),
-        ):
-            if abs(rate * body.over_ms / 1000 - count) > body.over_ms * PER_MS / 1000:
-                return f"{process} reports a {name} of {rate}, for {count} in {body.over_ms} ms"
-        if body.requests < node.answered:
-            return (
-                f"{process} reports {body.requests} requests, with {node.answered} "
-                f"heartbeats answered"
-            )
-        if body.commit_latency_ms > 0:
-            since = node.since_ns
-            if since is None or body.commit_latency_ms > (event.at_ns - since) / 1_000_000:
-                return (
-                    f"{process} reports a MetadataCommitLatencyMs of {body.commit_latency_ms}, "
-                    f"longer than it has been the active controller"
-                )
-        return ""
+            return None  # the event has offsets only, in the middle of a second
+        return _wrong_rate(node, before, event, body, proof) or _wrong_total(
+            node, event, body, proof
+        )
 
     def end(self, state: _Metrics, end: RunEnd) -> Sequence[Finding]:
         """An event that mentions a commit may precede the event of the commit, so this is judged at
@@ -191,8 +192,67 @@ class MetricsMatchHistory(Struct, frozen=True):
         committed = max((node.replayed for node in state.nodes.values()), default=0)
         if not end.complete or state.stable_ref is None or state.stable <= committed:
             return NOTHING
-        message = (
-            f"a node reports lags from a last stable offset of {state.stable}, but no node ever "
-            f"committed more than {committed}"
+        broken = violated(
+            state.stable_ref,
+            Evidence.PEER,
+            "a node reports lags from a last stable offset of {offset}, but no node ever "
+            "committed more than {committed}",
+            offset=state.stable,
+            committed=committed,
+            process=process_scope(state.stable_ref.process),
         )
-        return (Violated(state.stable_ref, Evidence.PEER, message),)
+        return (broken,)
+
+
+def _wrong_rate(
+    node: _Node, before: MetricsReported, event: Event, body: MetricsReported, proof: _Proof
+) -> Violated | None:
+    """A rate that contradicts what the process counted since its report before."""
+    for metric, rate, count in (
+        ("MetadataCommitRate", body.commit_rate, node.commits - before.commits),
+        ("ControllerRequestsRate", body.requests_rate, body.requests - before.requests),
+    ):
+        if abs(rate * body.over_ms / 1000 - count) > body.over_ms * PER_MS / 1000:
+            evidence, because = proof
+            return violated(
+                event.ref,
+                evidence,
+                "{process} reports a {metric} of {rate}, for {count} in {after_ms} ms",
+                because,
+                process=process_scope(event.process),
+                metric=metric,
+                rate=rate,
+                count=count,
+                after_ms=body.over_ms,
+            )
+    return None
+
+
+def _wrong_total(
+    node: _Node, event: Event, body: MetricsReported, proof: _Proof
+) -> Violated | None:
+    """Fewer requests than it answered, or a commit that took longer than its term."""
+    evidence, because = proof
+    if body.requests < node.answered:
+        return violated(
+            event.ref,
+            evidence,
+            "{process} reports {requests} requests, with {answered} heartbeats answered",
+            because,
+            process=process_scope(event.process),
+            requests=body.requests,
+            answered=node.answered,
+        )
+    since = node.since_ns
+    longer = since is None or body.commit_latency_ms > (event.at_ns - since) / 1_000_000
+    if body.commit_latency_ms > 0 and longer:
+        return violated(
+            event.ref,
+            evidence,
+            "{process} reports a MetadataCommitLatencyMs of {after_ms}, longer than it has been "
+            "the active controller",
+            because,
+            process=process_scope(event.process),
+            after_ms=body.commit_latency_ms,
+        )
+    return None

@@ -8,7 +8,19 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    NodeStarted,
+    RunEnd,
+    process_scope,
+    slot_scope,
+    violated,
+)
 from fencepost_kafka import ProbeCompleted, RequestRefused
 from fencepost_suites.common.keys import NOTHING, by_slot_serving
 
@@ -43,12 +55,17 @@ class ControllersWantRights(Struct, frozen=True):
                 state.refused[body.client] = event.at_ns
             case ProbeCompleted(api="CreateTopics") if state.controller is not None:
                 if body.outcome == "answered":
-                    message = (
-                        f"{body.slot} did what {event.process}, which has no rights, asked of it "
-                        f"at its controller's endpoint"
-                    )
                     because = (state.controller,)
-                    return state, (Violated(event.ref, Evidence.CLIENT, message, because),)
+                    broken = violated(
+                        event.ref,
+                        Evidence.CLIENT,
+                        "{slot} did what {client}, which has no rights, asked of it at its "
+                        "controller's endpoint",
+                        because,
+                        slot=slot_scope(body.slot),
+                        client=process_scope(event.process),
+                    )
+                    return state, (broken,)
                 if state.refused.get(event.process, -1) >= body.sent_at_ns:
                     return state, (Exercised(event.ref, Evidence.CLIENT),)
         return state, NOTHING
