@@ -63,11 +63,6 @@ class Conflict(Struct, frozen=True):
     other: str
     other_epoch: int
 
-    @property
-    def epochs(self) -> str:
-        """The leader epochs of both, as a sentence names them."""
-        return f"of leader epochs {self.batch.batch_epoch} and {self.other_epoch}"
-
 
 @final
 @dataclass(slots=True)

@@ -20,6 +20,8 @@ from fencepost import (
     RunEnd,
     Violated,
     by_handlers,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     FollowerFetched,
@@ -29,6 +31,8 @@ from fencepost_kafka import (
     LogTruncated,
     PartitionCommitted,
     ProduceAnswered,
+    broker_of,
+    partition_of,
 )
 from fencepost_kafka.active_faults import DUPLICATES, LOSES_DATA, slot_of
 from fencepost_suites.common.keys import NOTHING, by_partition
@@ -136,12 +140,43 @@ class _Ends:
         return reached + max(0, len(followers) - len(heard))
 
 
-def _lacks(followers: Mapping[str, int], end: int, lost: Mapping[str, _Loss]) -> str:
-    """The first follower whose log never reached that offset, in words."""
+def _behind(followers: Mapping[str, int], end: int, lost: Mapping[str, _Loss]) -> str:
+    """The first follower whose log never reached that offset; empty if there is none."""
     for process, reaches in followers.items():
         if reaches < end and process not in lost:
-            return f"{process}, in the ISR, had stored up to {reaches}"
+            return process
     return ""
+
+
+def _without(event: Event, body: ProduceAnswered, follower: str, reaches: int) -> Violated:
+    """An answer before a follower in the ISR had stored the write."""
+    return violated(
+        event.ref,
+        Evidence.PEER,
+        "{process} acknowledged acks=all of {partition} up to offset {offset} while {other}, in "
+        "the ISR, had stored up to {log_end}",
+        process=process_scope(event.process),
+        partition=partition_of(body),
+        offset=body.log_end,
+        other=process_scope(follower),
+        log_end=reaches,
+    )
+
+
+def _too_few(event: Event, body: ProduceAnswered, most: int, followers: Set[int]) -> Violated:
+    """An answer before so many followers had stored the write as are in the ISR."""
+    return violated(
+        event.ref,
+        Evidence.PEER,
+        "{process} acknowledged acks=all of {partition} up to offset {offset} while no more than "
+        "{most} of the {needed} followers in the ISR had stored it",
+        process=process_scope(event.process),
+        partition=partition_of(body),
+        offset=body.log_end,
+        most=most,
+        needed=len(followers),
+        followers=tuple(map(broker_of, sorted(followers))),
+    )
 
 
 def _excuse(state: _Ends, lost: Mapping[str, _Loss], process: str) -> str:
@@ -251,11 +286,17 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
             return NOTHING
         own = state.ends.get(event.process, end)
         if own < end:
-            message = (
-                f"{event.process} acknowledged {body.topic}-{body.partition} up to offset {end} "
-                f"with a log that ends at {own}"
+            broken = violated(
+                event.ref,
+                Evidence.SELF,
+                "{process} acknowledged {partition} up to offset {offset} with a log that ends at "
+                "{log_end}",
+                process=process_scope(event.process),
+                partition=partition_of(body),
+                offset=end,
+                log_end=own,
             )
-            return (Violated(event.ref, Evidence.SELF, message),)
+            return (broken,)
         if body.acks != -1:
             return NOTHING
         stored = state.stored(event.process, body.leader_epoch)
@@ -269,27 +310,30 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
         known = state.followers(isr, leader)
         lost = state.lost(event.process, end)
         excused = [process for process in known if process in lost]
-        lacks = _lacks(known, end, lost)
-        if not lacks and stored is not None and leader >= 0:
+        behind = _behind(known, end, lost)
+        if behind:
+            return (_without(event, body, behind, known[behind]),)
+        if stored is not None and leader >= 0:
             followers = {*stored.replicas, *isr} - {leader}
-            needed = len({*isr} - {leader})
+            needed = {*isr} - {leader}
             most = state.can_have(event.process, leader, followers, end)
-            if most + len(lost) < needed:
-                lacks = f"no more than {most} of the {needed} followers in the ISR had stored it"
-            elif most < needed:
+            if most + len(lost) < len(needed):
+                return (_too_few(event, body, most, needed),)
+            if most < len(needed):
                 excused = list(lost)
-        if lacks:
-            message = (
-                f"{event.process} acknowledged acks=all of {body.topic}-{body.partition} up to "
-                f"offset {end} while {lacks}"
-            )
-            return (Violated(event.ref, Evidence.PEER, message),)
         if body.high_watermark < end and min(body.ends, default=end) < end:
-            message = (
-                f"{event.process} acknowledged acks=all of {body.topic}-{body.partition} up to "
-                f"offset {end} knowing its ISR {list(body.isr)} only to reach {list(body.ends)}"
+            broken = violated(
+                event.ref,
+                Evidence.SELF,
+                "{process} acknowledged acks=all of {partition} up to offset {offset} knowing its "
+                "ISR {isr} only to reach {ends}",
+                process=process_scope(event.process),
+                partition=partition_of(body),
+                offset=end,
+                isr=tuple(map(broker_of, body.isr)),
+                ends=body.ends,
             )
-            return (Violated(event.ref, Evidence.SELF, message),)
+            return (broken,)
         if excused:
             return [Excused(event.ref, _excuse(state, lost, one)) for one in excused]
         if body.duplicate:

@@ -17,8 +17,9 @@ from fencepost import (
     Key,
     RunEnd,
     Shared,
-    Violated,
     by_handlers,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     FollowingStarted,
@@ -27,6 +28,7 @@ from fencepost_kafka import (
     LogAppended,
     LogTruncated,
     ReplicaRemoved,
+    partition_of,
 )
 from fencepost_kafka.log_ends import LogEnds
 from fencepost_suites.common.keys import NOTHING, by_partition
@@ -95,11 +97,17 @@ class ReplicasAgree(Struct, frozen=True):
             ended = expected
         if base == ended:
             return NOTHING
-        message = (
-            f"{process} stored a batch of {body.topic}-{body.partition} at offset {base} though "
-            f"its log ended at {ended}"
+        broken = violated(
+            event.ref,
+            Evidence.SELF,
+            "{process} stored a batch of {partition} at offset {offset} though its log ended at "
+            "{log_end}",
+            process=process_scope(process),
+            partition=partition_of(body),
+            offset=base,
+            log_end=ended,
         )
-        return (Violated(event.ref, Evidence.SELF, message),)
+        return (broken,)
 
     @staticmethod
     def _truncated(state: _Agreement, event: Event, body: LogTruncated) -> Sequence[Finding]:
@@ -131,13 +139,21 @@ class ReplicasAgree(Struct, frozen=True):
         agreed, conflict = state.logs.commit(process, body.high_watermark)
         if conflict is not None:
             batch = conflict.batch
-            message = (
-                f"{process} and {conflict.other} hold different messages at offset "
-                f"{batch.base_offset} of {body.topic}-{body.partition}, below the high watermark: "
-                f"{conflict.epochs}"
-            )
             because = state.terms.proof(process, conflict)
-            return (Violated(event.ref, Evidence.PEER, message, because),)
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "{process} and {other} hold different messages at offset {offset} of {partition}, "
+                "below the high watermark: of leader epochs {epoch} and {other_epoch}",
+                because,
+                process=process_scope(process),
+                other=process_scope(conflict.other),
+                offset=batch.base_offset,
+                partition=partition_of(body),
+                epoch=batch.batch_epoch,
+                other_epoch=conflict.other_epoch,
+            )
+            return (broken,)
         if agreed and process in state.anew:
             state.anew.discard(process)
             return (Exercised(event.ref, Evidence.PEER),)

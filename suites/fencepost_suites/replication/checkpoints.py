@@ -20,8 +20,10 @@ from fencepost import (
     Handlers,
     Key,
     RunEnd,
-    Violated,
     by_handlers,
+    process_scope,
+    slot_scope,
+    violated,
 )
 from fencepost_kafka import (
     FollowingStarted,
@@ -31,6 +33,7 @@ from fencepost_kafka import (
     LogTruncated,
     ReplicaCheckpointed,
     ReplicaRemoved,
+    partition_of,
 )
 from fencepost_kafka.active_faults import DUPLICATES, slot_of
 from fencepost_suites.common.keys import NOTHING, by_disk, by_partition
@@ -89,22 +92,35 @@ class RestartsFromCheckpoint(Struct, frozen=True):
         if event.process in state.began:
             return NOTHING
         state.began.add(event.process)
-        place = f"{body.topic}-{body.partition}"
         if body.high_watermark > body.log_end:
-            message = (
-                f"{event.process} begins with a high watermark of {body.high_watermark} for "
-                f"{place}, above its log end {body.log_end}"
+            broken = violated(
+                event.ref,
+                Evidence.SELF,
+                "{process} begins with a high watermark of {high_watermark} for {partition}, "
+                "above its log end {log_end}",
+                process=process_scope(event.process),
+                high_watermark=body.high_watermark,
+                partition=partition_of(body),
+                log_end=body.log_end,
             )
-            return (Violated(event.ref, Evidence.SELF, message),)
+            return (broken,)
         node = _node_of(event.process)
         reported, by = state.reported.get(node, (0, None))
         if body.high_watermark > reported:
-            message = (
-                f"{event.process} begins with a high watermark of {body.high_watermark} for "
-                f"{place}, though {node} never reported one above {reported}"
-            )
             because = () if by is None else (by.ref,)
-            return (Violated(event.ref, Evidence.SELF, message, because),)
+            broken = violated(
+                event.ref,
+                Evidence.SELF,
+                "{process} begins with a high watermark of {high_watermark} for {partition}, "
+                "though {slot} never reported one above {reported}",
+                because,
+                process=process_scope(event.process),
+                high_watermark=body.high_watermark,
+                partition=partition_of(body),
+                slot=slot_scope(node),
+                reported=reported,
+            )
+            return (broken,)
         if 0 < body.high_watermark < body.log_end:
             return (Exercised(event.ref, Evidence.SELF),)
         return NOTHING
@@ -200,11 +216,18 @@ class FlushedSurvives(Struct, frozen=True):
         if slot_of(event.process).endswith(DUPLICATES) or ref is None:
             return NOTHING
         if body.log_end < flushed:
-            message = (
-                f"{event.process} finds {body.topic}-{body.partition} up to offset {body.log_end}, "
-                f"of which {flushed} had been flushed"
+            broken = violated(
+                event.ref,
+                Evidence.SELF,
+                "{process} finds {partition} up to offset {log_end}, of which {flushed} had been "
+                "flushed",
+                (ref,),
+                process=process_scope(event.process),
+                partition=partition_of(body),
+                log_end=body.log_end,
+                flushed=flushed,
             )
-            return (Violated(event.ref, Evidence.SELF, message, (ref,)),)
+            return (broken,)
         if body.log_end < end:
             return (Exercised(event.ref, Evidence.SELF),)
         return NOTHING

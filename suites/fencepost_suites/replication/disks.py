@@ -24,9 +24,12 @@ from fencepost import (
     Handlers,
     Key,
     RunEnd,
+    Scope,
     Shared,
     Violated,
     by_handlers,
+    slot_scope,
+    violated,
 )
 from fencepost_kafka import (
     PartitionCommitted,
@@ -35,6 +38,7 @@ from fencepost_kafka import (
     ReadCompleted,
     SegmentFound,
     StoredBatch,
+    broker_of,
 )
 from fencepost_kafka.active_faults import DUPLICATES
 from fencepost_suites.common.keys import NOTHING, by_partition
@@ -220,11 +224,19 @@ class DisksAgree(Struct, frozen=True):
             same, differs = _compared(copy, longest, bound)
             equal += same
             if differs >= 0:
-                message = (
-                    f"the disks of {copy.slot} and {longest.slot} hold different batches at offset "
-                    f"{differs} of {state.name}, though it was committed up to offset {bound - 1}"
+                broken = violated(
+                    copy.ref,
+                    Evidence.PEER,
+                    "the disks of {slot} and {other} hold different batches at offset {offset} of "
+                    "{partition}, though it was committed up to offset {committed}",
+                    (longest.ref,),
+                    slot=slot_scope(copy.slot),
+                    other=slot_scope(longest.slot),
+                    offset=differs,
+                    partition=Scope("partition", state.name),
+                    committed=bound - 1,
                 )
-                found.append(Violated(copy.ref, Evidence.PEER, message, (longest.ref,)))
+                found.append(broken)
         if found:
             return found
         epochs = {batch.leader_epoch for batch in longest.batches}
@@ -235,22 +247,34 @@ class DisksAgree(Struct, frozen=True):
 def _lacking(state: Copies, members: Sequence[Copy]) -> Iterator[Violated]:
     for copy in members:
         if copy.end < state.committed and state.known_by is not None:
-            message = (
-                f"the disk of {copy.slot} has {state.name} up to offset {copy.end - 1}, though "
-                f"its replica is in the ISR and offset {state.committed - 1} was committed"
+            yield violated(
+                copy.ref,
+                Evidence.CLIENT,
+                "the disk of {slot} has {partition} up to offset {offset}, though its replica is "
+                "in the ISR and offset {committed} was committed",
+                (state.known_by.ref,),
+                slot=slot_scope(copy.slot),
+                partition=Scope("partition", state.name),
+                offset=copy.end - 1,
+                committed=state.committed - 1,
+                broker=broker_of(copy.node_id),
             )
-            yield Violated(copy.ref, Evidence.CLIENT, message, (state.known_by.ref,))
 
 
 def _holes(state: Copies) -> Iterator[Violated]:
     for copy in state.of.values():
         hole = copy.hole()
         if hole is not None:
-            message = (
-                f"the disk of {copy.slot} has no batch at offset {hole[0]} of {state.name}, and "
-                f"goes on at offset {hole[1]}"
+            yield violated(
+                copy.ref,
+                Evidence.SELF,
+                "the disk of {slot} has no batch at offset {offset} of {partition}, and goes on "
+                "at offset {next_offset}",
+                slot=slot_scope(copy.slot),
+                offset=hole[0],
+                partition=Scope("partition", state.name),
+                next_offset=hole[1],
             )
-            yield Violated(copy.ref, Evidence.SELF, message)
 
 
 @final
@@ -282,12 +306,19 @@ class StoredOnce(Struct, frozen=True):
             twice = _twice(copy)
             if twice is not None:
                 first, second = twice
-                message = (
-                    f"the disk of {copy.slot} holds sequence {first.base_sequence} of producer "
-                    f"{first.producer_id} twice in {state.name}: at offsets {first.base_offset} "
-                    f"and {second.base_offset}"
+                broken = violated(
+                    copy.ref,
+                    Evidence.SELF,
+                    "the disk of {slot} holds sequence {sequence} of producer {producer} twice in "
+                    "{partition}: at offsets {offset} and {other_offset}",
+                    slot=slot_scope(copy.slot),
+                    sequence=first.base_sequence,
+                    producer=first.producer_id,
+                    partition=Scope("partition", state.name),
+                    offset=first.base_offset,
+                    other_offset=second.base_offset,
                 )
-                return (Violated(copy.ref, Evidence.SELF, message),)
+                return (broken,)
         stored = [copy for copy in members if 0 <= state.resent < copy.end]
         return (Exercised(stored[0].ref, Evidence.PEER),) if len(stored) > 1 else NOTHING
 
@@ -338,11 +369,17 @@ class StoredWatermark(Struct, frozen=True):
             if copy.slot.endswith(DUPLICATES):
                 continue
             if copy.high_watermark > copy.end:
-                message = (
-                    f"the disk of {copy.slot} has the high watermark {copy.high_watermark} of "
-                    f"{state.name}, though its log ends at {copy.end}"
+                broken = violated(
+                    copy.ref,
+                    Evidence.SELF,
+                    "the disk of {slot} has the high watermark {high_watermark} of {partition}, "
+                    "though its log ends at {log_end}",
+                    slot=slot_scope(copy.slot),
+                    high_watermark=copy.high_watermark,
+                    partition=Scope("partition", state.name),
+                    log_end=copy.end,
                 )
-                found.append(Violated(copy.ref, Evidence.SELF, message))
+                found.append(broken)
             elif copy.high_watermark > 0 and copy.node_id != state.leader:
                 found.append(Exercised(copy.ref, Evidence.SELF))
         return found

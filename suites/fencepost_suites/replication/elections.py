@@ -20,6 +20,7 @@ from fencepost import (
     Key,
     RunEnd,
     Violated,
+    violated,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -38,6 +39,9 @@ from fencepost_kafka import (
     ReplicaStood,
     SessionChanged,
     TopicCommitted,
+    broker_of,
+    partition_at,
+    partition_of,
 )
 from fencepost_kafka.committed import (
     BROKER_NEWS,
@@ -50,7 +54,6 @@ from fencepost_kafka.committed import (
 from fencepost_suites.brokers.leases import MS, Late, judge_late
 from fencepost_suites.common.fenced import LOG_KINDS, FencedAt
 from fencepost_suites.common.keys import NOTHING, whole_run
-from fencepost_suites.common.words import span
 
 KNOWN_WITHIN_MS = 10_000
 """How long after a broker has gone a controller that watches its registration may not know it."""
@@ -137,7 +140,7 @@ class DeadIsrHasNoLeader(Struct, frozen=True):
         members = {*before.isr, *before.eligible}
         dead = bool(members) and all(state.brokers.fenced(member) for member in members)
         if dead and body.leader >= 0 and body.leader not in members:
-            return (Violated(event.ref, Evidence.PEER, _made_leader(body, members)),)
+            return (_made_leader(event.ref, body, members),)
         if members and body.leader >= 0 and body.leader != before.leader:
             self._elected(state, event, body, members)
         gone = members and all(state.brokers.fenced(one) for one in members - {before.leader})
@@ -157,9 +160,9 @@ class DeadIsrHasNoLeader(Struct, frozen=True):
         known_ns = max(out_ns, default=event.at_ns)
         if event.at_ns - known_ns <= KNOWN_WITHIN_MS * MS:
             return
-        violated = Violated(event.ref, Evidence.PEER, _made_leader(body, members))
+        broken = _made_leader(event.ref, body, members)
         bound_ns = KNOWN_WITHIN_MS * MS
-        late = Late(violated, event.process, known_ns, event.at_ns, bound_ns)
+        late = Late(broken, event.process, known_ns, event.at_ns, bound_ns)
         state.suspects.append((body.leader, body.offset, late))
 
     def end(self, state: _Cluster, end: RunEnd) -> Sequence[Finding]:
@@ -168,8 +171,7 @@ class DeadIsrHasNoLeader(Struct, frozen=True):
             causes = [state.fenced.by(member, one.body.offset) for member in one.members]
             known = [cause for cause in causes if cause is not None]
             if causes and len(known) == len(causes):
-                message = _made_leader(one.body, one.members)
-                found.append(Violated(one.at, Evidence.PEER, message, tuple(known)))
+                found.append(_made_leader(one.at, one.body, one.members, tuple(known)))
         late = [
             one
             for leader, offset, one in state.suspects
@@ -178,10 +180,17 @@ class DeadIsrHasNoLeader(Struct, frozen=True):
         return (*found, *judge_late(late, end))
 
 
-def _made_leader(body: PartitionCommitted, members: Iterable[int]) -> str:
-    return (
-        f"broker {body.leader} was made leader of {body.topic}-{body.partition} while no "
-        f"member of its ISR {sorted(members)} was live"
+def _made_leader(
+    at: Cause, body: PartitionCommitted, members: Iterable[int], because: tuple[Cause, ...] = ()
+) -> Violated:
+    return violated(
+        at,
+        Evidence.PEER,
+        "broker {leader} was made leader of {partition} while no member of its ISR {isr} was live",
+        because,
+        leader=broker_of(body.leader),
+        partition=partition_of(body),
+        isr=tuple(map(broker_of, sorted(members))),
     )
 
 
@@ -283,13 +292,20 @@ class LeadershipsSpread(Struct, frozen=True):
         if len(failed.eligible_leaders) < len(failed.due):
             return NOTHING
         del state.failed[former]
-        if _uneven(failed.eligible_leaders.values(), failed.survivors):
-            message = (
-                f"of the {len(failed.due)} partitions that broker {former} led, the "
-                f"survivors {list(failed.survivors)} got "
-                f"{[list(failed.eligible_leaders.values()).count(b) for b in failed.survivors]}"
+        led = list(failed.eligible_leaders.values())
+        if _uneven(led, failed.survivors):
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "of the {due} partitions that broker {former} led, the survivors {survivors} got "
+                "{got}",
+                due=len(failed.due),
+                former=broker_of(former),
+                survivors=tuple(map(broker_of, failed.survivors)),
+                got=tuple(led.count(broker) for broker in failed.survivors),
+                places=tuple(partition_at(*one) for one in failed.due),
             )
-            return (Violated(event.ref, Evidence.PEER, message),)
+            return (broken,)
         return (Exercised(event.ref, Evidence.PEER),)
 
     def end(self, state: _Failures, end: RunEnd) -> Sequence[Finding]:
@@ -402,12 +418,17 @@ class PreferredLeadsAgain(Struct, frozen=True):
                 state.owed[place] = event.at_ns
             elif event.at_ns - since_ns > allowed_ns:
                 state.owed[place] = event.at_ns
-                message = (
-                    f"broker {preferred}, the preferred replica of {place[0]}-{place[1]}, has been "
-                    f"in its ISR for {span(event.at_ns - since_ns)}, and broker {one.leader} leads"
+                broken = violated(
+                    event.ref,
+                    Evidence.PEER,
+                    "broker {broker}, the preferred replica of {partition}, has been in its ISR "
+                    "for {since_ns}, and broker {leader} leads",
+                    broker=broker_of(preferred),
+                    partition=partition_at(*place),
+                    since_ns=event.at_ns - since_ns,
+                    leader=broker_of(one.leader),
                 )
-                violated = Violated(event.ref, Evidence.PEER, message)
-                late = Late(violated, event.process, since_ns, event.at_ns, allowed_ns)
+                late = Late(broken, event.process, since_ns, event.at_ns, allowed_ns)
                 state.suspects.append(late)
 
     def end(self, state: _Preferred, end: RunEnd) -> Sequence[Finding]:
@@ -420,10 +441,15 @@ class PreferredLeadsAgain(Struct, frozen=True):
             fenced = state.brokers.fenced(one.replicas[0])
             if ref is None or not balance_ms or fenced or open_ns <= allowed_ns:
                 continue
-            message = (
-                f"broker {one.replicas[0]}, the preferred replica of {place[0]}-{place[1]}, has "
-                f"been in its ISR for {span(open_ns)}, and broker {one.leader} leads at the end"
+            broken = violated(
+                ref,
+                Evidence.PEER,
+                "broker {broker}, the preferred replica of {partition}, has been in its ISR for "
+                "{since_ns}, and broker {leader} leads at the end",
+                broker=broker_of(one.replicas[0]),
+                partition=partition_at(*place),
+                since_ns=open_ns,
+                leader=broker_of(one.leader),
             )
-            violated = Violated(ref, Evidence.PEER, message)
-            late.append(Late(violated, ref.process, since_ns, end.ended_at_ns, allowed_ns))
+            late.append(Late(broken, ref.process, since_ns, end.ended_at_ns, allowed_ns))
         return judge_late(late, end)

@@ -23,6 +23,8 @@ from fencepost import (
     RunEnd,
     Violated,
     by_handlers,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     BrokerStateChanged,
@@ -33,11 +35,11 @@ from fencepost_kafka import (
     ProduceCompleted,
     ProduceInvoked,
     RequestRefused,
+    partition_of,
 )
 from fencepost_kafka.active_faults import ActiveFault, ActiveFaults
 from fencepost_kafka.vocabulary import CLIENTS
 from fencepost_suites.common.keys import NOTHING, whole_run
-from fencepost_suites.common.words import span
 
 FOUND_WITHIN_NS = 8_000_000_000
 """A client gives up on a silent connection within five seconds, and then asks other brokers."""
@@ -251,7 +253,7 @@ class ResendFindsLeader(Struct, frozen=True):
     def _left(self, state: _Searches, event: Event, body: LeadershipEnded) -> Sequence[Finding]:
         one = state.at(body)
         if event.process == one.leader:
-            self._unheard(one, event)
+            self._unheard(one, event, body)
             new = _Search(open=one.open, suspects=one.suspects)
             state.partitions[body.topic, body.partition] = new
             return NOTHING
@@ -261,11 +263,11 @@ class ResendFindsLeader(Struct, frozen=True):
             # A former leader that steps down later may have been dead or cut off for long, so that
             # no client found it proves nothing.
             if event.at_ns - one.since_ns <= HANDOVER_NS:
-                self._unheard(left, event)
+                self._unheard(left, event, body)
         return NOTHING
 
     @staticmethod
-    def _unheard(state: _Search, event: Event) -> None:
+    def _unheard(state: _Search, event: Event, body: LeadershipEnded) -> None:
         """Suspects the write that has been open longest while a leader steps down which its client
         never reached."""
         if state.ref is None:
@@ -275,12 +277,19 @@ class ResendFindsLeader(Struct, frozen=True):
                 continue
             from_ns = max(invoked_ns, state.since_ns)
             until_ns = state.led_until(event.at_ns)
-            message = (
-                f"{operation} of {client} was open for {span(until_ns - from_ns)} while "
-                f"{state.leader} led, and never reached it"
+            broken = violated(
+                event.ref,
+                Evidence.CLIENT,
+                "{operation} of {client} was open for {open_ns} while {leader} led, and never "
+                "reached it",
+                (state.ref,),
+                operation=operation,
+                client=process_scope(client),
+                open_ns=until_ns - from_ns,
+                leader=process_scope(state.leader),
+                partition=partition_of(body),
             )
-            violated = Violated(event.ref, Evidence.CLIENT, message, (state.ref,))
-            state.suspects.append(_Unfound(violated, state.leader, from_ns, until_ns))
+            state.suspects.append(_Unfound(broken, state.leader, from_ns, until_ns))
             return
 
     def _completed(
@@ -303,14 +312,22 @@ class ResendFindsLeader(Struct, frozen=True):
             return NOTHING
         from_ns = max(invoked_ns, state.since_ns)
         until_ns = state.led_until(event.at_ns)
-        message = (
-            f"{body.operation} of {event.process} ended as {body.outcome} ({body.error}); "
-            f"{state.leader} had led {body.topic}-{body.partition} for "
-            f"{span(event.at_ns - state.since_ns)} and was never reached"
-        )
         assert state.ref is not None
-        violated = Violated(event.ref, Evidence.CLIENT, message, (state.ref,))
-        state.suspects.append(_Unfound(violated, state.leader, from_ns, until_ns))
+        broken = violated(
+            event.ref,
+            Evidence.CLIENT,
+            "{operation} of {client} ended as {outcome} ({error}); {leader} had led {partition} "
+            "for {since_ns} and was never reached",
+            (state.ref,),
+            operation=body.operation,
+            client=process_scope(event.process),
+            outcome=body.outcome,
+            error=body.error,
+            leader=process_scope(state.leader),
+            partition=partition_of(body),
+            since_ns=event.at_ns - state.since_ns,
+        )
+        state.suspects.append(_Unfound(broken, state.leader, from_ns, until_ns))
         return NOTHING
 
     def end(self, state: _Searches, end: RunEnd) -> Sequence[Finding]:

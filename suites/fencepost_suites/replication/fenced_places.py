@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Undecided, Violated
-from fencepost_kafka import BrokerCommitted, PartitionCommitted, TopicCommitted
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    RunEnd,
+    Undecided,
+    Violated,
+    violated,
+)
+from fencepost_kafka import (
+    BrokerCommitted,
+    PartitionCommitted,
+    TopicCommitted,
+    broker_of,
+    partition_at,
+    partition_of,
+)
 from fencepost_kafka.committed import Brokers, Partitions, TopicPartition, begins, eligible_leaders
 from fencepost_suites.brokers.leases import Late, judge_late
 from fencepost_suites.common.fenced import LOG_KINDS, FencedAt
@@ -123,12 +141,7 @@ class FencedBrokerLosesLeaderships(Struct, frozen=True):
             if body.leader >= 0 and before is not None and before.leader == broker:
                 dead = state.brokers.fenced(body.leader)
                 if body.leader != broker and (dead or body.leader not in eligible_leaders(before)):
-                    why = "is fenced" if dead else f"was not in the ISR {list(before.isr)}"
-                    message = (
-                        f"{body.topic}-{body.partition} went from the fenced broker {broker} to "
-                        f"broker {body.leader}, which {why}"
-                    )
-                    found.append(Violated(event.ref, Evidence.PEER, message, (owed.at,)))
+                    found.append(_went_to_unfit(event, body, before, owed.at, dead))
             if body.leader != broker and (broker not in body.isr or body.isr == (broker,)):
                 if event.at_ns - owed.at_ns > MOVED_WITHIN_NS:
                     late = _kept(broker, (place,), owed.at)
@@ -155,10 +168,37 @@ class FencedBrokerLosesLeaderships(Struct, frozen=True):
 
 
 def _kept(
-    broker: int, places: Iterable[TopicPartition], fenced: Cause, at: Cause | None = None
+    broker: int, places: Collection[TopicPartition], fenced: Cause, at: Cause | None = None
 ) -> Violated:
-    message = f"broker {broker} was fenced and kept its place in {named(places)}"
-    return Violated(at or fenced, Evidence.PEER, message, (fenced,) if at else ())
+    return violated(
+        at or fenced,
+        Evidence.PEER,
+        "broker {broker} was fenced and kept its place in {kept}",
+        (fenced,) if at else (),
+        broker=broker_of(broker),
+        kept=named(places),
+        places=tuple(partition_at(*place) for place in sorted(places)),
+    )
+
+
+def _went_to_unfit(
+    event: Event, body: PartitionCommitted, before: PartitionCommitted, fenced: Cause, dead: bool
+) -> Violated:
+    """The leadership of a fenced broker went to one that is fenced too (`dead`), or that may not
+    lead."""
+    return violated(
+        event.ref,
+        Evidence.PEER,
+        "{partition} went from the fenced broker {former} to broker {leader}, which is fenced"
+        if dead
+        else "{partition} went from the fenced broker {former} to broker {leader}, which was not "
+        "in the ISR {isr}",
+        (fenced,),
+        partition=partition_of(body),
+        former=broker_of(before.leader),
+        leader=broker_of(body.leader),
+        isr=tuple(map(broker_of, before.isr)),
+    )
 
 
 def _note_taken(
@@ -182,24 +222,40 @@ def _note_taken(
 def _taken_while_fenced(state: _Fencings) -> Sequence[Finding]:
     found: list[Finding] = []
     for one in state.taken:
-        body, place = one.body, f"{one.body.topic}-{one.body.partition}"
-        news = [(broker, f"was taken into the ISR of {place}") for broker in one.joined]
+        body = one.body
+        news = [(broker, "was taken into the ISR") for broker in one.joined]
         if one.leads:
-            news.append((body.leader, f"was made leader of {place}"))
+            news.append((body.leader, "was made leader"))
         for broker, what in news:
             fenced = state.fenced.by(broker, body.offset)
             if fenced is not None:
-                message = f"broker {broker} {what} at offset {body.offset} while it was fenced"
-                found.append(Violated(one.at, Evidence.PEER, message, (fenced,)))
+                broken = violated(
+                    one.at,
+                    Evidence.PEER,
+                    "broker {broker} {what} of {partition} at offset {offset} while it was fenced",
+                    (fenced,),
+                    broker=broker_of(broker),
+                    what=what,
+                    partition=partition_of(body),
+                    offset=body.offset,
+                )
+                found.append(broken)
         former = -1 if one.before is None else one.before.leader
         unclean = _unclean(state, one)
         if unclean is not None:
-            message = (
-                f"broker {body.leader} was made leader of {place} by the record at {body.offset}, "
-                f"which takes it into the ISR; broker {former}, which was fenced, "
-                "cannot have asked for that"
+            broken = violated(
+                one.at,
+                Evidence.PEER,
+                "broker {leader} was made leader of {partition} by the record at {offset}, which "
+                "takes it into the ISR; broker {former}, which was fenced, cannot have asked for "
+                "that",
+                (unclean,),
+                leader=broker_of(body.leader),
+                partition=partition_of(body),
+                offset=body.offset,
+                former=broker_of(former),
             )
-            found.append(Violated(one.at, Evidence.PEER, message, (unclean,)))
+            found.append(broken)
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import final
+from typing import Any, final
 
 from msgspec import Struct
 
@@ -19,8 +19,9 @@ from fencepost import (
     RunEnd,
     Shared,
     Undecided,
-    Violated,
     by_handlers,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     FollowingStarted,
@@ -30,6 +31,7 @@ from fencepost_kafka import (
     LogAppended,
     LogTruncated,
     ProduceAnswered,
+    partition_of,
 )
 from fencepost_suites.common.keys import NOTHING, by_partition
 from fencepost_suites.common.replica_logs import Appends, ReplicaLogs
@@ -143,11 +145,17 @@ class ResendIsStoredOnce(Struct, frozen=True):
         below = [b for b in state.logs.of(process) if b.log_end <= high_watermark]
         _, conflict = state.logs.commit(process, high_watermark)
         if conflict is not None:
-            message = (
-                f"after a failover {event.process} and {conflict.other} hold different writes at "
-                f"offset {conflict.batch.base_offset} of {body.topic}-{body.partition}"
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "after a failover {process} and {other} hold different writes at offset {offset} "
+                "of {partition}",
+                process=process_scope(event.process),
+                other=process_scope(conflict.other),
+                offset=conflict.batch.base_offset,
+                partition=partition_of(body),
             )
-            return (Violated(event.ref, Evidence.PEER, message),)
+            return (broken,)
         for batch in below:
             stored = batch.body
             if stored.producer_id < 0:
@@ -161,13 +169,22 @@ class ResendIsStoredOnce(Struct, frozen=True):
                 and _content(state.logs.committed[offset][0]) == content
             ]  # fmt: skip
             if twice:
-                message = (
-                    f"{process} holds one write of producer {stored.producer_id}, sequence "
-                    f"{stored.base_sequence}, at offset {twice[0]} of "
-                    f"{body.topic}-{body.partition} and again at {batch.base_offset}"
-                )
                 because = _second_leadership(at.get(twice[0]), at.get(batch.base_offset))
-                return (Violated(event.ref, Evidence.PEER, message, because),)
+                broken = violated(
+                    event.ref,
+                    Evidence.PEER,
+                    "{process} holds one write of producer {producer}, sequence {sequence}, at "
+                    "offset {offset} of {partition} and again at {other_offset}",
+                    because,
+                    process=process_scope(process),
+                    producer=stored.producer_id,
+                    sequence=stored.base_sequence,
+                    offset=twice[0],
+                    partition=partition_of(body),
+                    other_offset=batch.base_offset,
+                    former=process_scope(at[twice[0]].leader),
+                )
+                return (broken,)
         return NOTHING
 
     def end(self, state: _Sequences, end: RunEnd) -> Sequence[Finding]:
@@ -252,12 +269,18 @@ class SteppingDownFailsWrites(Struct, frozen=True):
             return (Exercised(event.ref, Evidence.SELF),)
         if body.acks != -1 or body.high_watermark >= body.log_end:
             return NOTHING
-        message = (
-            f"{event.process} acknowledged {body.topic}-{body.partition} up to offset "
-            f"{body.log_end} after it had stopped leading, with a high watermark of "
-            f"{body.high_watermark}"
+        broken = violated(
+            event.ref,
+            Evidence.SELF,
+            "{process} acknowledged {partition} up to offset {offset} after it had stopped "
+            "leading, with a high watermark of {high_watermark}",
+            (ref,),
+            process=process_scope(event.process),
+            partition=partition_of(body),
+            offset=body.log_end,
+            high_watermark=body.high_watermark,
         )
-        return (Violated(event.ref, Evidence.SELF, message, (ref,)),)
+        return (broken,)
 
     def end(self, state: _Queue, end: RunEnd) -> Sequence[Finding]:
         found: list[Finding] = []
@@ -265,11 +288,17 @@ class SteppingDownFailsWrites(Struct, frozen=True):
             waiting = state.waiting.get(process)
             if not waiting:
                 continue
-            message = (
-                f"{process} stopped leading with {len(waiting)} writes and never answered them"
+            first: Any = next(iter(waiting.values())).body
+            broken = violated(
+                ref,
+                Evidence.SELF,
+                "{process} stopped leading with {writes} writes and never answered them",
+                process=process_scope(process),
+                writes=len(waiting),
+                partition=partition_of(first),
             )
             if state.last_ns[process] - at_ns > ANSWERED_WITHIN_NS:
-                found.append(Violated(ref, Evidence.SELF, message))
+                found.append(broken)
             else:
-                found.append(Undecided(f"{message}; its events end soon after", ref))
+                found.append(Undecided(f"{broken.message}; its events end soon after", ref))
         return found

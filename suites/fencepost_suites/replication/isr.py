@@ -16,8 +16,9 @@ from fencepost import (
     Handlers,
     Key,
     RunEnd,
-    Violated,
     by_handlers,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     FollowerFetched,
@@ -26,6 +27,8 @@ from fencepost_kafka import (
     LogAppended,
     PartitionCommitted,
     TopicCommitted,
+    broker_of,
+    partition_of,
 )
 from fencepost_kafka.committed import Partitions
 from fencepost_suites.common.keys import NOTHING, by_partition, by_topic
@@ -90,13 +93,22 @@ class ReturnsOnlyCaughtUp(Struct, frozen=True):
                 continue
             evidence, reached = (Evidence.SELF, end) if end < needed else (Evidence.PEER, own)
             proof = fetch if end < needed or stored is None else stored[1]
-            message = (
-                f"{event.process} asked to take broker {replica} into the ISR of {body.topic}-"
-                f"{body.partition} at offset {reached}; the high watermark was "
-                f"{body.high_watermark}, the start of its epoch {body.epoch_start}"
-            )
             because = () if proof is None else (proof.ref,)
-            found.append(Violated(event.ref, evidence, message, because))
+            broken = violated(
+                event.ref,
+                evidence,
+                "{process} asked to take broker {broker} into the ISR of {partition} at offset "
+                "{offset}; the high watermark was {high_watermark}, the start of its epoch "
+                "{epoch_start}",
+                because,
+                process=process_scope(event.process),
+                broker=broker_of(replica),
+                partition=partition_of(body),
+                offset=reached,
+                high_watermark=body.high_watermark,
+                epoch_start=body.epoch_start,
+            )
+            found.append(broken)
         return found
 
     def end(self, state: _Outside, end: RunEnd) -> Sequence[Finding]:
@@ -129,12 +141,17 @@ class EpochsGuardIsrChanges(Struct, frozen=True):
             case PartitionCommitted():
                 return state, self._changed(state, event, body)
             case IsrChangeAnswered(error="NONE") if body.granted_epoch > body.leader_epoch + 1:
-                message = (
-                    f"the controller applied an AlterIsr that {event.process} had asked for in "
-                    f"leader epoch {body.leader_epoch} of {body.topic}-{body.partition}, though "
-                    f"the epoch was {body.granted_epoch - 1} by then"
+                broken = violated(
+                    event.ref,
+                    Evidence.PEER,
+                    "the controller applied an AlterIsr that {process} had asked for in leader "
+                    "epoch {epoch} of {partition}, though the epoch was {other_epoch} by then",
+                    process=process_scope(event.process),
+                    epoch=body.leader_epoch,
+                    partition=partition_of(body),
+                    other_epoch=body.granted_epoch - 1,
                 )
-                return state, (Violated(event.ref, Evidence.PEER, message),)
+                return state, (broken,)
             case IsrChangeAnswered() if body.error in _STALE:
                 return state, (Exercised(event.ref, Evidence.PEER),)
         return state, NOTHING
@@ -146,12 +163,20 @@ class EpochsGuardIsrChanges(Struct, frozen=True):
             return NOTHING
         if (body.leader, set(body.isr)) == (before.leader, set(before.isr)):
             return NOTHING
-        message = (
-            f"{body.topic}-{body.partition} went from leader {before.leader} and ISR "
-            f"{list(before.isr)} to {body.leader} and {list(body.isr)}, and its leader epoch from "
-            f"{before.leader_epoch} to {body.leader_epoch}"
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{partition} went from leader {former} and ISR {former_isr} to {leader} and {isr}, "
+            "and its leader epoch from {other_epoch} to {epoch}",
+            partition=partition_of(body),
+            former=broker_of(before.leader),
+            former_isr=tuple(map(broker_of, before.isr)),
+            leader=broker_of(body.leader),
+            isr=tuple(map(broker_of, body.isr)),
+            other_epoch=before.leader_epoch,
+            epoch=body.leader_epoch,
         )
-        return (Violated(event.ref, Evidence.PEER, message),)
+        return (broken,)
 
     def end(self, state: Partitions, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -179,17 +204,27 @@ class IsrOfReplicas(Struct, frozen=True):
         news, before = state.take(body)
         if not news:
             return state, NOTHING
-        place = f"{body.topic}-{body.partition}"
         if len(set(body.replicas)) != len(body.replicas):
-            message = f"a broker holds two replicas of {place}: {list(body.replicas)}"
-            return state, (Violated(event.ref, Evidence.PEER, message),)
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "a broker holds two replicas of {partition}: {replicas}",
+                partition=partition_of(body),
+                replicas=tuple(map(broker_of, body.replicas)),
+            )
+            return state, (broken,)
         outside = sorted(set(body.isr) - set(body.replicas))
         if outside:
-            message = (
-                f"{place} has brokers {outside} in its ISR, which are not among its replicas "
-                f"{list(body.replicas)}"
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "{partition} has brokers {outside} in its ISR, which are not among its replicas "
+                "{replicas}",
+                partition=partition_of(body),
+                outside=tuple(map(broker_of, outside)),
+                replicas=tuple(map(broker_of, body.replicas)),
             )
-            return state, (Violated(event.ref, Evidence.PEER, message),)
+            return state, (broken,)
         left = before is not None and set(before.isr) - set(body.replicas)
         return state, (Exercised(event.ref, Evidence.PEER),) if left else NOTHING
 

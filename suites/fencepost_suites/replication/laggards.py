@@ -20,8 +20,10 @@ from fencepost import (
     Owed,
     ProcessExited,
     RunEnd,
-    Violated,
+    Scope,
     by_handlers,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     BrokerStateChanged,
@@ -35,11 +37,12 @@ from fencepost_kafka import (
     PartitionCommitted,
     ProduceAnswered,
     TopicCommitted,
+    partition_at,
+    partition_of,
 )
 from fencepost_kafka.judging.owed import HIGH_WATERMARKS
 from fencepost_suites.brokers.leases import MS, Late, judge_late
 from fencepost_suites.common.keys import NOTHING, whole_run
-from fencepost_suites.common.words import span
 
 KEEP_IN_SYNC_MS = 30_000
 """Kafka's default of replica.lag.time.max.ms, used if a leader does not report its own."""
@@ -262,7 +265,7 @@ class LaggardIsDropped(Struct, frozen=True):
         one = state.of(body)
         if event.process == one.leader:
             if one.waiting:
-                self._overdue(state, one, event.at_ns, event.ref)
+                self._overdue(state, one, partition_of(body), event.at_ns, event.ref)
             else:
                 one.waiting, one.at = True, event.ref
                 one.since_ns = one.began_ns = event.at_ns
@@ -284,7 +287,7 @@ class LaggardIsDropped(Struct, frozen=True):
     def _answered(self, state: _Leaders, event: Event, body: ProduceAnswered) -> Sequence[Finding]:
         one = state.of(body)
         if body.error == "REQUEST_TIMED_OUT" and event.process == one.leader:
-            self._overdue(state, one, event.at_ns, event.ref)
+            self._overdue(state, one, partition_of(body), event.at_ns, event.ref)
         return NOTHING
 
     def _moved(self, state: _Leaders, event: Event, body: Any) -> Sequence[Finding]:
@@ -355,7 +358,7 @@ class LaggardIsDropped(Struct, frozen=True):
             state.unanswered_ns = state.unanswered_ns or event.at_ns
 
     @staticmethod
-    def _overdue(state: _Leaders, one: _Blocked, at_ns: int, at: Cause) -> None:
+    def _overdue(state: _Leaders, one: _Blocked, partition: Scope, at_ns: int, at: Cause) -> None:
         since_ns = state.since(one, at_ns)
         waited_ns = at_ns - since_ns
         if not one.waiting or one.leader in state.fenced:
@@ -372,14 +375,21 @@ class LaggardIsDropped(Struct, frozen=True):
             done = f"was refused {one.refused} times to drop a follower"
         elif one.granted:
             done = f"was granted {one.grants + 1} times to drop a follower, which is not stored"
-        message = (
-            f"{one.leader} has had a write waiting for {span(waited_ns)} and {done}, "
-            f"though {one.keep_ms} ms are allowed"
+        broken = violated(
+            at,
+            Evidence.SELF,
+            "{leader} has had a write waiting for {since_ns} and {done}, though {bound_ms} ms are "
+            "allowed",
+            leader=process_scope(one.leader),
+            since_ns=waited_ns,
+            done=done,
+            bound_ms=one.keep_ms,
+            partition=partition,
         )
         period_ns = one.keep_ms * MS
         one.suspects.append(
             Late(
-                violated=Violated(at, Evidence.SELF, message),
+                violated=broken,
                 process=one.leader,
                 from_ns=since_ns,
                 to_ns=at_ns,
@@ -390,11 +400,11 @@ class LaggardIsDropped(Struct, frozen=True):
 
     def _left_waiting(self, state: _Leaders, end: RunEnd) -> None:
         """Judges the writes that wait at the end."""
-        for one in state.partitions.values():
+        for place, one in state.partitions.items():
             out = one.deposed or one.leader in state.gone
             if end.complete and one.at is not None and not out:
                 until_ns = state.exited.get(one.leader, end.ended_at_ns)
-                self._overdue(state, one, until_ns, one.at)
+                self._overdue(state, one, partition_at(*place), until_ns, one.at)
 
     def end(self, state: _Leaders, end: RunEnd) -> Sequence[Finding]:
         self._left_waiting(state, end)

@@ -17,8 +17,9 @@ from fencepost import (
     Handlers,
     Key,
     RunEnd,
-    Violated,
     by_handlers,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -34,12 +35,15 @@ from fencepost_kafka import (
     ProbeCompleted,
     RequestRefused,
     TopicCommitted,
+    broker_of,
+    partition_at,
+    partition_of,
 )
 from fencepost_kafka.active_faults import slot_of
 from fencepost_kafka.committed import Brokers, Partitions, TopicPartition
 from fencepost_suites.brokers.fencing import FETCH_WAIT_NS
 from fencepost_suites.common.keys import NOTHING, by_partition, by_topic, whole_run
-from fencepost_suites.common.words import named, span
+from fencepost_suites.common.words import named
 
 
 @dataclass(slots=True)
@@ -125,12 +129,22 @@ class ShutdownAfterHandover(Struct, frozen=True):
             del state.asked[body.broker_id]
         if leads or (asked is not None and asked.led):
             still = leads or (asked.led if asked is not None else ())
-            message = f"{event.process} granted {body.client} SHUTDOWN while it led {named(still)}"
             because = () if asked is None else (asked.ref,)
             # The controller grants it by the record that fences the broker.
             fenced = asked.fenced if asked is not None and asked.led else None
             at = fenced or event.ref
-            return (Violated(at, Evidence.SELF, message, because),)
+            broken = violated(
+                at,
+                Evidence.SELF,
+                "{process} granted {client} SHUTDOWN while it led {led}",
+                because,
+                process=process_scope(event.process),
+                client=process_scope(body.client),
+                led=named(still),
+                broker=broker_of(body.broker_id),
+                places=tuple(partition_at(*one) for one in still),
+            )
+            return (broken,)
         if asked is not None and asked.held_back:
             return (Exercised(event.ref, Evidence.SELF),)
         return NOTHING
@@ -191,12 +205,12 @@ class OnlyLeaderServes(Struct, frozen=True):
         process = event.process
         if not body.as_leader or (process in state.epochs and process not in state.deposed):
             return NOTHING
-        return self._served(state, event, "stored a client's write", 0)
+        return self._served(state, event, body, "stored a client's write", 0)
 
     def _fetched(self, state: _Leading, event: Event, body: FetchServed) -> Sequence[Finding]:
         if event.process in state.epochs and event.process not in state.deposed:
             return NOTHING
-        return self._served(state, event, "served a fetch", FETCH_WAIT_NS)
+        return self._served(state, event, body, "served a fetch", FETCH_WAIT_NS)
 
     @staticmethod
     def _refused(state: _Leading, event: Event, body: RequestRefused) -> Sequence[Finding]:
@@ -240,19 +254,34 @@ class OnlyLeaderServes(Struct, frozen=True):
             state.deposed.setdefault(event.process, (event.at_ns, event.ref, Evidence.PEER))
 
     @staticmethod
-    def _served(state: _Leading, event: Event, what: str, waited_ns: int) -> Sequence[Finding]:
+    def _served(
+        state: _Leading, event: Event, body: LogAppended | FetchServed, what: str, waited_ns: int
+    ) -> Sequence[Finding]:
         deposed = state.deposed.get(event.process)
         if deposed is None:
-            message = f"{event.process} {what} though it never began to lead the partition"
-            return (Violated(event.ref, Evidence.SELF, message),)
+            broken = violated(
+                event.ref,
+                Evidence.SELF,
+                "{process} {done} though it never began to lead the partition",
+                process=process_scope(event.process),
+                done=what,
+                partition=partition_of(body),
+            )
+            return (broken,)
         at_ns, ref, evidence = deposed
         if event.at_ns - waited_ns < at_ns:
             return NOTHING
-        message = (
-            f"{event.process} {what} {span(event.at_ns - at_ns)} after it had learnt that "
-            f"it does not lead the partition"
+        broken = violated(
+            event.ref,
+            evidence,
+            "{process} {done} {after_ns} after it had learnt that it does not lead the partition",
+            (ref,),
+            process=process_scope(event.process),
+            done=what,
+            after_ns=event.at_ns - at_ns,
+            partition=partition_of(body),
         )
-        return (Violated(event.ref, evidence, message, (ref,)),)
+        return (broken,)
 
     @staticmethod
     def _probed(state: _Leading, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
@@ -261,11 +290,18 @@ class OnlyLeaderServes(Struct, frozen=True):
         if deposed is None or body.sent_at_ns <= deposed[0]:
             return NOTHING
         if body.outcome == "answered":
-            message = (
-                f"{process} answered a {body.api} of {event.process} sent after it had learnt that "
-                f"it does not lead the partition"
+            broken = violated(
+                event.ref,
+                Evidence.CLIENT,
+                "{process} answered a {api} of {client} sent after it had learnt that it does not "
+                "lead the partition",
+                (deposed[1],),
+                process=process_scope(process),
+                api=body.api,
+                client=process_scope(event.process),
+                partition=partition_of(body),
             )
-            return (Violated(event.ref, Evidence.CLIENT, message, (deposed[1],)),)
+            return (broken,)
         at_ns, for_deposed = state.refused.get(event.process, (-1, True))
         if "NOT_LEADER" in body.error and (for_deposed or at_ns < body.sent_at_ns):
             return (Exercised(event.ref, Evidence.CLIENT),)
@@ -331,18 +367,32 @@ class OneLeaderAnEpoch(Struct, frozen=True):
         if event.process not in state.made and not state.present and body.log_end > 0:
             return NOTHING  # it has not read of the deletion yet
         place = (made, body.partition, body.leader_epoch)
-        name = f"{body.topic}-{body.partition}"
         known = state.leaders.setdefault(place, (event.process, event.ref))
         if known[0] != event.process:
-            message = (
-                f"{event.process} and {known[0]} both lead {name} in epoch {body.leader_epoch}"
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "{process} and {other} both lead {partition} in epoch {epoch}",
+                (known[1],),
+                process=process_scope(event.process),
+                other=process_scope(known[0]),
+                partition=partition_of(body),
+                epoch=body.leader_epoch,
             )
-            return (Violated(event.ref, Evidence.PEER, message, (known[1],)),)
+            return (broken,)
         top, leader = state.tops.get((made, body.partition), (-1, event.process))
         if body.leader_epoch < top:
-            message = f"{event.process} leads {name} in epoch {body.leader_epoch}, after {top}"
             back = leader == event.process
-            return (Violated(event.ref, Evidence.SELF, message),) if back else NOTHING
+            broken = violated(
+                event.ref,
+                Evidence.SELF,
+                "{process} leads {partition} in epoch {epoch}, after {other_epoch}",
+                process=process_scope(event.process),
+                partition=partition_of(body),
+                epoch=body.leader_epoch,
+                other_epoch=top,
+            )
+            return (broken,) if back else NOTHING
         state.tops[made, body.partition] = (body.leader_epoch, event.process)
         return (Exercised(event.ref, Evidence.PEER),) if leader != event.process else NOTHING
 
@@ -358,11 +408,19 @@ class OneLeaderAnEpoch(Struct, frozen=True):
             return NOTHING
         if body.leader_epoch == known.leader_epoch and body.leader in (known.leader, -1):
             return NOTHING  # without a controller, an epoch lasts until the next election
-        message = (
-            f"{body.topic}-{body.partition} went from broker {known.leader} in leader epoch "
-            f"{known.leader_epoch} to broker {body.leader} in {body.leader_epoch}"
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{partition} went from broker {former} in leader epoch {other_epoch} to broker "
+            "{leader} in {epoch}",
+            (ref,),
+            partition=partition_of(body),
+            former=broker_of(known.leader),
+            other_epoch=known.leader_epoch,
+            leader=broker_of(body.leader),
+            epoch=body.leader_epoch,
         )
-        return (Violated(event.ref, Evidence.PEER, message, (ref,)),)
+        return (broken,)
 
     def end(self, state: _Epochs, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

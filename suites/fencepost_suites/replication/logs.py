@@ -18,8 +18,9 @@ from fencepost import (
     Key,
     RunEnd,
     Shared,
-    Violated,
     by_handlers,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     FollowingStarted,
@@ -33,6 +34,8 @@ from fencepost_kafka import (
     ProduceCompleted,
     ProduceInvoked,
     ReadCompleted,
+    broker_of,
+    partition_of,
 )
 from fencepost_kafka.committed import eligible_leaders, leader_joins
 from fencepost_suites.common.keys import NOTHING, by_partition
@@ -145,12 +148,20 @@ class CommittedIsNeverLost(Struct, frozen=True):
         # The new leader's high watermark may lag for a while; that alone is no loss.
         if state.leaders_watermark < state.high_watermark:
             return NOTHING
-        message = (
-            f"{event.process} read {body.topic}-{body.partition} up to offset {body.end}, though "
-            f"{state.high_watermark} had been committed"
-        )
         because = (Cause(state.process, state.seq),)
-        return (Violated(event.ref, Evidence.CLIENT, message, because),)
+        broken = violated(
+            event.ref,
+            Evidence.CLIENT,
+            "{client} read {partition} up to offset {offset}, though {committed} had been "
+            "committed",
+            because,
+            client=process_scope(event.process),
+            partition=partition_of(body),
+            offset=body.end,
+            committed=state.high_watermark,
+            other=process_scope(state.process),
+        )
+        return (broken,)
 
     def _leads(self, state: _Committed, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
         state.terms.setdefault(body.leader_epoch, event.process)
@@ -166,21 +177,35 @@ class CommittedIsNeverLost(Struct, frozen=True):
         before, state.leader = state.leader, event.process
         state.leaders_watermark = body.high_watermark
         if body.log_end < state.high_watermark:
-            message = (
-                f"{event.process} leads {body.topic}-{body.partition} in epoch {body.leader_epoch} "
-                f"with a log that ends at {body.log_end}, though {state.process} had committed up "
-                f"to {state.high_watermark}"
-            )
             because = (Cause(state.process, state.seq),)
-            return (Violated(event.ref, Evidence.PEER, message, because),)
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "{process} leads {partition} in epoch {epoch} with a log that ends at {log_end}, "
+                "though {other} had committed up to {committed}",
+                because,
+                process=process_scope(event.process),
+                partition=partition_of(body),
+                epoch=body.leader_epoch,
+                log_end=body.log_end,
+                other=process_scope(state.process),
+                committed=state.high_watermark,
+            )
+            return (broken,)
         conflict = state.logs.diverging(event.process, min(state.high_watermark, body.log_end))
         if conflict is not None:
-            message = (
-                f"{event.process} leads {body.topic}-{body.partition} in epoch {body.leader_epoch} "
-                f"with another message at offset {conflict.batch.base_offset} than "
-                f"{conflict.other} had committed there"
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "{process} leads {partition} in epoch {epoch} with another message at offset "
+                "{offset} than {other} had committed there",
+                process=process_scope(event.process),
+                partition=partition_of(body),
+                epoch=body.leader_epoch,
+                offset=conflict.batch.base_offset,
+                other=process_scope(conflict.other),
             )
-            return (Violated(event.ref, Evidence.PEER, message),)
+            return (broken,)
         # If no other process has reported a high watermark yet, only a reader can find a loss.
         if before in ("", event.process) or not (state.high_watermark or body.high_watermark):
             return NOTHING
@@ -206,11 +231,18 @@ class CommittedIsNeverLost(Struct, frozen=True):
         asked = body.leader in state.asked.get(known.leader_epoch, ())
         if (asked or silent) and leader_joins(known, body):
             return NOTHING
-        message = (
-            f"broker {body.leader} was made leader of {body.topic}-{body.partition} in epoch "
-            f"{body.leader_epoch} from outside the ISR {list(known.isr)}"
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "broker {leader} was made leader of {partition} in epoch {epoch} from outside the ISR "
+            "{isr}",
+            leader=broker_of(body.leader),
+            partition=partition_of(body),
+            epoch=body.leader_epoch,
+            isr=tuple(map(broker_of, known.isr)),
+            former=broker_of(known.leader),
         )
-        return (Violated(event.ref, Evidence.PEER, message),)
+        return (broken,)
 
     def end(self, state: _Committed, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -332,20 +364,34 @@ class NewLeaderHasTheAcknowledged(Struct, frozen=True):
         if body.log_end <= state.acked:
             top, because, evidence = state.acked + 1, state.acked_by, Evidence.CLIENT
         if body.log_end < top and because is not None:
-            message = (
-                f"{event.process} leads {body.topic}-{body.partition} in epoch {body.leader_epoch} "
-                f"with a log that ends at {body.log_end}, though acks=all was acknowledged up to "
-                f"{top}"
+            broken = violated(
+                event.ref,
+                evidence,
+                "{process} leads {partition} in epoch {epoch} with a log that ends at {log_end}, "
+                "though acks=all was acknowledged up to {acknowledged}",
+                (because,),
+                process=process_scope(event.process),
+                partition=partition_of(body),
+                epoch=body.leader_epoch,
+                log_end=body.log_end,
+                acknowledged=top,
             )
-            return (Violated(event.ref, evidence, message, (because,)),)
+            return (broken,)
         replaced = state.replaced(event.process)
         if replaced is not None:
             offset, answer = replaced
-            message = (
-                f"{event.process} leads {body.topic}-{body.partition} in epoch {body.leader_epoch} "
-                f"with another message at offset {offset} than the one that was acknowledged there"
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "{process} leads {partition} in epoch {epoch} with another message at offset "
+                "{offset} than the one that was acknowledged there",
+                (answer,),
+                process=process_scope(event.process),
+                partition=partition_of(body),
+                epoch=body.leader_epoch,
+                offset=offset,
             )
-            return (Violated(event.ref, Evidence.PEER, message, (answer,)),)
+            return (broken,)
         if before in ("", event.process) or max(top, state.acked + 1) == 0:
             return NOTHING
         state.before_change = state.acked

@@ -17,8 +17,9 @@ from fencepost import (
     Key,
     RunEnd,
     Shared,
-    Violated,
     by_handlers,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     FollowingStarted,
@@ -26,6 +27,7 @@ from fencepost_kafka import (
     LeadershipStarted,
     LogAppended,
     LogTruncated,
+    partition_of,
 )
 from fencepost_suites.common.keys import NOTHING, by_partition
 from fencepost_suites.common.replica_logs import Appends, Batch, ReplicaLogs, Terms
@@ -96,13 +98,21 @@ class FollowerTruncatesByEpoch(Struct, frozen=True):
     ) -> Sequence[Finding]:
         _, conflict = state.logs.commit(event.process, body.high_watermark)
         if conflict is not None:
-            message = (
-                f"{event.process} kept, at offset {conflict.batch.base_offset} of "
-                f"{body.topic}-{body.partition}, a message that no leader confirmed: "
-                f"{conflict.other} has another one, {conflict.epochs}"
-            )
             because = state.terms.proof(event.process, conflict)
-            return (Violated(event.ref, Evidence.PEER, message, because),)
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "{process} kept, at offset {offset} of {partition}, a message that no leader "
+                "confirmed: {other} has another one, of leader epochs {epoch} and {other_epoch}",
+                because,
+                process=process_scope(event.process),
+                offset=conflict.batch.base_offset,
+                partition=partition_of(body),
+                other=process_scope(conflict.other),
+                epoch=conflict.batch.batch_epoch,
+                other_epoch=conflict.other_epoch,
+            )
+            return (broken,)
         if state.dropped and body.as_leader:
             return self._confirmed(state, event, body)
         return NOTHING
@@ -129,13 +139,20 @@ class FollowerTruncatesByEpoch(Struct, frozen=True):
         conflict = state.logs.diverging(event.process, body.base_offset)
         if conflict is not None:
             batch = conflict.batch
-            message = (
-                f"{event.process} fetches {body.topic}-{body.partition} on from offset "
-                f"{body.base_offset} though its message at {batch.base_offset} is not the "
-                f"committed one"
-            )
             because = state.terms.proof(event.process, conflict)
-            return (Violated(event.ref, Evidence.PEER, message, because),)
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "{process} fetches {partition} on from offset {offset} though its message at "
+                "{other_offset} is not the committed one",
+                because,
+                process=process_scope(event.process),
+                partition=partition_of(body),
+                offset=body.base_offset,
+                other_offset=batch.base_offset,
+                other=process_scope(conflict.other),
+            )
+            return (broken,)
         kept = anew and body.base_offset >= began.log_end > began.high_watermark
         return (Exercised(event.ref, Evidence.SELF),) if kept else NOTHING
 
@@ -147,12 +164,21 @@ class FollowerTruncatesByEpoch(Struct, frozen=True):
         committed = [batch for batch in lost if state.logs.is_committed(batch)]
         if committed or body.to_offset < body.high_watermark:
             first = committed[-1].base_offset if committed else body.to_offset
-            message = (
-                f"{event.process} dropped {body.topic}-{body.partition} from offset "
-                f"{body.to_offset} on ({body.reason}), though its message at {first} is committed"
-            )
             because = state.terms.of(body.leader_epoch)
-            return (Violated(event.ref, Evidence.PEER, message, because),)
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "{process} dropped {partition} from offset {offset} on ({reason}), though its "
+                "message at {other_offset} is committed",
+                because,
+                process=process_scope(event.process),
+                partition=partition_of(body),
+                offset=body.to_offset,
+                reason=body.reason,
+                other_offset=first,
+                epoch=body.leader_epoch,
+            )
+            return (broken,)
         for batch in lost:
             state.dropped[batch.base_offset] = event.process, body.leader_epoch, batch
         return (Exercised(event.ref, Evidence.SELF),)
@@ -167,11 +193,18 @@ class FollowerTruncatesByEpoch(Struct, frozen=True):
         for offset in sorted(decided):
             process, epoch, batch = state.dropped.pop(offset)
             if epoch == body.leader_epoch and state.logs.is_committed(batch):
-                message = (
-                    f"{process} dropped {body.topic}-{body.partition} from offset {offset} on, "
-                    f"though the leader it follows since epoch {epoch} has its message"
+                broken = violated(
+                    event.ref,
+                    Evidence.PEER,
+                    "{process} dropped {partition} from offset {offset} on, though the leader it "
+                    "follows since epoch {epoch} has its message",
+                    process=process_scope(process),
+                    partition=partition_of(body),
+                    offset=offset,
+                    epoch=epoch,
+                    leader=process_scope(event.process),
                 )
-                return (Violated(event.ref, Evidence.PEER, message),)
+                return (broken,)
         return NOTHING
 
     def end(self, state: _Following, end: RunEnd) -> Sequence[Finding]:

@@ -21,7 +21,8 @@ from fencepost import (
     Key,
     ProcessExited,
     RunEnd,
-    Violated,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     BrokerStateChanged,
@@ -38,10 +39,13 @@ from fencepost_kafka import (
     SessionChanged,
     StateChangeCarriedOut,
     TopicCommitted,
+    broker_of,
+    partition_at,
+    partition_of,
+    topic_of,
 )
 from fencepost_suites.brokers.leases import MS, Late, judge_late
 from fencepost_suites.common.keys import NOTHING, by_topic, whole_run
-from fencepost_suites.common.words import span
 
 DONE_WITHIN_NS = 10_000_000_000
 """A running broker has noticed a change by then."""
@@ -91,37 +95,63 @@ class FirstOfIsrLeads(Struct, frozen=True):
                     and began.leader_epoch == body.leader_epoch
                     and body.high_watermark < began.log_end
                 ):
-                    message = (
-                        f"{event.process} serves {body.topic}-{body.partition} with the high "
-                        f"watermark {body.high_watermark}; its log ended at {began.log_end} when "
-                        "it was elected"
+                    broken = violated(
+                        event.ref,
+                        Evidence.SELF,
+                        "{process} serves {partition} with the high watermark {high_watermark}; "
+                        "its log ended at {log_end} when it was elected",
+                        process=process_scope(event.process),
+                        partition=partition_of(body),
+                        high_watermark=body.high_watermark,
+                        log_end=began.log_end,
+                        epoch=body.leader_epoch,
                     )
-                    return state, (Violated(event.ref, Evidence.SELF, message),)
+                    return state, (broken,)
         return state, NOTHING
 
     @staticmethod
     def _stood(state: _Elected, event: Event, body: ReplicaStood) -> Sequence[Finding]:
-        name = f"{body.topic}-{body.partition}"
         if body.isr and body.broker_id not in body.isr:
-            message = f"{event.process} stood for {name}, outside its ISR {list(body.isr)}"
-            return (Violated(event.ref, Evidence.SELF, message),)
-        if not body.preferred and body.waited_ms < body.preferred_ms:
-            message = (
-                f"{event.process}, which is not the preferred replica of {name}, stood after "
-                f"{body.waited_ms} ms; it has to wait for {body.preferred_ms} ms"
+            broken = violated(
+                event.ref,
+                Evidence.SELF,
+                "{process} stood for {partition}, outside its ISR {isr}",
+                process=process_scope(event.process),
+                partition=partition_of(body),
+                isr=tuple(map(broker_of, body.isr)),
+                broker=broker_of(body.broker_id),
             )
-            return (Violated(event.ref, Evidence.SELF, message),)
+            return (broken,)
+        if not body.preferred and body.waited_ms < body.preferred_ms:
+            broken = violated(
+                event.ref,
+                Evidence.SELF,
+                "{process}, which is not the preferred replica of {partition}, stood after "
+                "{after_ms} ms; it has to wait for {bound_ms} ms",
+                process=process_scope(event.process),
+                partition=partition_of(body),
+                after_ms=body.waited_ms,
+                bound_ms=body.preferred_ms,
+            )
+            return (broken,)
         if not body.won:
             return NOTHING
         known = state.won.setdefault(
             (body.partition, body.leader_epoch), (event.process, event.ref)
         )
         if known[0] != event.process:
-            message = (
-                f"{event.process} and {known[0]} were both elected to lead {name} in leader epoch "
-                f"{body.leader_epoch}"
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "{process} and {other} were both elected to lead {partition} in leader epoch "
+                "{epoch}",
+                (known[1],),
+                process=process_scope(event.process),
+                other=process_scope(known[0]),
+                partition=partition_of(body),
+                epoch=body.leader_epoch,
             )
-            return (Violated(event.ref, Evidence.PEER, message, (known[1],)),)
+            return (broken,)
         return (Exercised(event.ref, Evidence.SELF),) if body.isr else NOTHING
 
     def end(self, state: _Elected, end: RunEnd) -> Sequence[Finding]:
@@ -156,30 +186,48 @@ class ServesOnceIsrIsStored(Struct, frozen=True):
                 return state, self._prepared(event, body)
             case LeadershipStarted():
                 if state.stored.get((event.process, body.partition)) != body.leader_epoch:
-                    message = (
-                        f"{event.process} serves {body.topic}-{body.partition} in leader epoch "
-                        f"{body.leader_epoch}, and has stored no ISR of it"
+                    broken = violated(
+                        event.ref,
+                        Evidence.SELF,
+                        "{process} serves {partition} in leader epoch {epoch}, and has stored no "
+                        "ISR of it",
+                        process=process_scope(event.process),
+                        partition=partition_of(body),
+                        epoch=body.leader_epoch,
                     )
-                    return state, (Violated(event.ref, Evidence.SELF, message),)
+                    return state, (broken,)
         return state, NOTHING
 
     @staticmethod
     def _prepared(event: Event, body: IsrPrepared) -> Sequence[Finding]:
-        name = f"{body.topic}-{body.partition}"
         short = [b for b, end in zip(body.isr, body.ends, strict=True) if end < body.log_end]
         if short:
-            message = (
-                f"{event.process} stored the ISR {list(body.isr)} of {name}, and brokers {short} "
-                f"have not reached its log end {body.log_end}"
+            broken = violated(
+                event.ref,
+                Evidence.SELF,
+                "{process} stored the ISR {isr} of {partition}, and brokers {brokers} have not "
+                "reached its log end {log_end}",
+                process=process_scope(event.process),
+                isr=tuple(map(broker_of, body.isr)),
+                partition=partition_of(body),
+                brokers=tuple(map(broker_of, short)),
+                log_end=body.log_end,
             )
-            return (Violated(event.ref, Evidence.SELF, message),)
+            return (broken,)
         left = sorted(set(body.awaited) - set(body.isr))
         if left and body.waited_ms < body.most_ms:
-            message = (
-                f"{event.process} left the live brokers {left} out of the ISR of {name} after "
-                f"{body.waited_ms} ms; {body.most_ms} ms are to be waited"
+            broken = violated(
+                event.ref,
+                Evidence.SELF,
+                "{process} left the live brokers {brokers} out of the ISR of {partition} after "
+                "{after_ms} ms; {bound_ms} ms are to be waited",
+                process=process_scope(event.process),
+                brokers=tuple(map(broker_of, left)),
+                partition=partition_of(body),
+                after_ms=body.waited_ms,
+                bound_ms=body.most_ms,
             )
-            return (Violated(event.ref, Evidence.SELF, message),)
+            return (broken,)
         return (Exercised(event.ref, Evidence.SELF),) if len(body.awaited) > 1 else NOTHING
 
     def end(self, state: _Prepared, end: RunEnd) -> Sequence[Finding]:
@@ -217,20 +265,42 @@ class TimesAreObeyed(Struct, frozen=True):
             if body.preferred:
                 return state, NOTHING
             if body.waited_ms < body.preferred_ms:
-                message = f"{event.process} stood after {body.waited_ms} ms, too early"
-                return state, (Violated(event.ref, Evidence.SELF, message),)
+                broken = violated(
+                    event.ref,
+                    Evidence.SELF,
+                    "{process} stood after {after_ms} ms, too early",
+                    process=process_scope(event.process),
+                    after_ms=body.waited_ms,
+                    partition=partition_of(body),
+                    bound_ms=body.preferred_ms,
+                )
+                return state, (broken,)
             return state, (Exercised(event.ref, Evidence.SELF),)
         assert isinstance(body, IsrPrepared)
-        name = f"{body.topic}-{body.partition}"
         if set(body.awaited) - set(body.isr) and body.waited_ms < body.most_ms:
-            message = f"{event.process} waited {body.waited_ms} ms for the ISR of {name}, too short"
-            return state, (Violated(event.ref, Evidence.SELF, message),)
+            broken = violated(
+                event.ref,
+                Evidence.SELF,
+                "{process} waited {after_ms} ms for the ISR of {partition}, too short",
+                process=process_scope(event.process),
+                after_ms=body.waited_ms,
+                partition=partition_of(body),
+                bound_ms=body.most_ms,
+            )
+            return state, (broken,)
         began_ns = event.at_ns - body.waited_ms * MS
         same = state.changed.get(event.process, -1) < began_ns
         if same and body.waited_ms > body.most_ms + 2_000:
-            message = f"{event.process} waited {body.waited_ms} ms for the ISR of {name}, too long"
-            violated = Violated(event.ref, Evidence.SELF, message)
-            late = Late(violated, event.process, began_ns, event.at_ns, body.most_ms * MS)
+            broken = violated(
+                event.ref,
+                Evidence.SELF,
+                "{process} waited {after_ms} ms for the ISR of {partition}, too long",
+                process=process_scope(event.process),
+                after_ms=body.waited_ms,
+                partition=partition_of(body),
+                bound_ms=body.most_ms,
+            )
+            late = Late(broken, event.process, began_ns, event.at_ns, body.most_ms * MS)
             state.suspects.append(late)
         done = body.waited_ms >= body.most_ms
         return state, (Exercised(event.ref, Evidence.SELF),) if done else NOTHING
@@ -281,11 +351,12 @@ class EmptyIsrIsLed(Struct, frozen=True):
 
     def end(self, state: _Unled, end: RunEnd) -> Sequence[Finding]:
         return [
-            Violated(
+            violated(
                 ref,
                 Evidence.PEER,
-                f"{topic}-{partition} has had no leader for {span(end.ended_at_ns - since_ns)} "
-                "since it was created",
+                "{partition} has had no leader for {since_ns} since it was created",
+                partition=partition_at(topic, partition),
+                since_ns=end.ended_at_ns - since_ns,
             )
             for (topic, partition), (since_ns, ref) in state.open.items()
             if end.ended_at_ns - since_ns > DONE_WITHIN_NS
@@ -316,8 +387,15 @@ class PathsAreTheDesigns(Struct, frozen=True):
     def step(self, state: None, event: Event) -> tuple[None, Sequence[Finding]]:
         body: Any = event.body
         if _PATHS[type(body)].fullmatch(body.path) is None:
-            message = f"{event.process} uses {body.path}, which is no path of the design"
-            return None, (Violated(event.ref, Evidence.SELF, message),)
+            broken = violated(
+                event.ref,
+                Evidence.SELF,
+                "{process} uses {path}, which is no path of the design",
+                process=process_scope(event.process),
+                path=body.path,
+                topic=topic_of(body.topic),
+            )
+            return None, (broken,)
         return None, (Exercised(event.ref, Evidence.SELF),)
 
     def end(self, state: None, end: RunEnd) -> Sequence[Finding]:
@@ -380,11 +458,14 @@ class StateChangesCarriedOut(Struct, frozen=True):
 
     def end(self, state: dict[str, _Requests], end: RunEnd) -> Sequence[Finding]:
         return [
-            Violated(
+            violated(
                 ref,
                 Evidence.SELF,
-                f"{process} has not removed its replica of {topic}-{partition}, as a request "
-                f"({change}) says",
+                "{process} has not removed its replica of {partition}, as a request ({change}) "
+                "says",
+                process=process_scope(process),
+                partition=partition_at(topic, partition),
+                change=change,
             )
             for topic, one in state.items()
             for (process, partition), (at_ns, ref, change, held) in one.due.items()
@@ -462,12 +543,15 @@ class NewTopicsAreNoticed(Struct, frozen=True):
 
     def end(self, state: _Topics, end: RunEnd) -> Sequence[Finding]:
         return [
-            Violated(
+            violated(
                 ref,
                 Evidence.PEER,
-                f"{', '.join(sorted(left))} has not noticed a topic in "
-                f"{span(end.ended_at_ns - at_ns)}",
+                "{unaware} has not noticed a topic in {after_ns}",
+                unaware=", ".join(sorted(left)),
+                after_ns=end.ended_at_ns - at_ns,
+                processes=tuple(map(process_scope, sorted(left))),
+                topic_id=topic_id,
             )
-            for at_ns, ref, left in state.owed.values()
+            for topic_id, (at_ns, ref, left) in state.owed.items()
             if left and end.ended_at_ns - at_ns > DONE_WITHIN_NS
         ]
