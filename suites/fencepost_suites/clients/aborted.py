@@ -17,10 +17,11 @@ from fencepost import (
     Handlers,
     Key,
     RunEnd,
-    Violated,
     by_handlers,
+    process_scope,
+    violated,
 )
-from fencepost_kafka import Polled, ProbeCompleted, ProduceCompleted, ReadCompleted
+from fencepost_kafka import Polled, ProbeCompleted, ProduceCompleted, ReadCompleted, partition_of
 from fencepost_suites.common.keys import NOTHING, by_partition
 
 CLIENT = Evidence.CLIENT
@@ -83,12 +84,15 @@ class AbortedRead(Struct, frozen=True):
         if not state.operations:
             return NOTHING
         return [
-            Violated(
+            violated(
                 event.ref,
                 CLIENT,
-                f"{event.process} read {operation}, which had failed, in {body.topic}-"
-                f"{body.partition}",
+                "{reader} read {operation}, which had failed, in {partition}",
                 (state.operations[operation],),
+                reader=process_scope(event.process),
+                operation=operation,
+                partition=partition_of(body),
+                client=process_scope(state.operations[operation].process),
             )
             for operation in body.operations
             if operation in state.operations

@@ -21,14 +21,18 @@ from fencepost import (
     Handlers,
     Key,
     RunEnd,
+    Scope,
     Undecided,
     Violated,
     by_handlers,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     Polled,
     ProduceCompleted,
     ReadCompleted,
+    partition_of,
 )
 from fencepost_suites.common.keys import NOTHING, by_partition, place_of
 
@@ -162,14 +166,25 @@ def _lost(
     if not lost:
         return NOTHING
     offset, (operation, at), what = lost[0]
-    where = f"at offset {offset}" if offset >= 0 else "without an offset"
     last = f", up to offset {lost[-1][0]}" if offset >= 0 else ""
     others = f"; {len(lost) - 1} more are lost{last}" if len(lost) > 1 else ""
-    message = (
-        f"{operation}, acknowledged {where} of {body.topic}-{body.partition}, is lost: "
-        f"{what}{others}"
+    broken = violated(
+        event.ref,
+        CLIENT,
+        "{operation}, acknowledged at offset {offset} of {partition}, is lost: {shown}{others}"
+        if offset >= 0
+        else "{operation}, acknowledged without an offset of {partition}, is lost: {shown}{others}",
+        (at.ref,),
+        operation=operation,
+        offset=offset,
+        partition=partition_of(body),
+        shown=what,
+        others=others,
+        lost=len(lost),
+        client=process_scope(at.process),
+        reader=process_scope(event.process),
     )
-    return (Violated(event.ref, CLIENT, message, (at.ref,)),)
+    return (broken,)
 
 
 @dataclass(slots=True)
@@ -242,11 +257,18 @@ class Unseen(Struct, frozen=True):
         found: list[Finding] = []
         for offset, (operation, at) in state.waiting.items():
             if offset in state.before:
-                message = (
-                    f"{operation}, acknowledged at offset {offset} of {state.of}, was never seen: "
-                    f"the partition was read up to {state.read_end}"
+                broken = violated(
+                    at.ref,
+                    CLIENT,
+                    "{operation}, acknowledged at offset {offset} of {partition}, was never seen: "
+                    "the partition was read up to {read_end}",
+                    operation=operation,
+                    offset=offset,
+                    partition=Scope("partition", state.of),
+                    read_end=state.read_end,
+                    client=process_scope(at.process),
                 )
-                found.append(Violated(at.ref, CLIENT, message))
+                found.append(broken)
         late = len(state.waiting) - len(found)
         if late:
             message = f"nothing of {state.of} was read after {late} writes had been acknowledged"
@@ -353,11 +375,18 @@ def _two(
     state.clashed.add(offset)
     if known:
         return NOTHING
-    message = (
-        f"offset {offset} of {body.topic}-{body.partition} held {state.at[offset]}, and "
-        f"{operation} according to {event.process}"
+    broken = violated(
+        event.ref,
+        CLIENT,
+        "offset {offset} of {partition} held {other_operation}, and {operation} according to "
+        "{client}",
+        offset=offset,
+        partition=partition_of(body),
+        other_operation=state.at[offset],
+        operation=operation,
+        client=process_scope(event.process),
     )
-    return (Violated(event.ref, CLIENT, message),)
+    return (broken,)
 
 
 def _gone(event: Event, body: ReadCompleted, offsets: Sequence[int], state: _Contents) -> Violated:
@@ -365,9 +394,18 @@ def _gone(event: Event, body: ReadCompleted, offsets: Sequence[int], state: _Con
     first = offsets[0]
     _, poll = state.got[first]
     others = f"; {len(offsets) - 1} more are gone, up to offset {offsets[-1]}"
-    message = (
-        f"offset {first} of {body.topic}-{body.partition} held {state.at[first]} when "
-        f"{poll.process} read it, and nothing when {event.process} read everything up to {body.end}"
-        f"{others if len(offsets) > 1 else ''}"
+    return violated(
+        event.ref,
+        CLIENT,
+        "offset {offset} of {partition} held {operation} when {client} read it, and nothing when "
+        "{reader} read everything up to {read_end}{others}",
+        (poll,),
+        offset=first,
+        partition=partition_of(body),
+        operation=state.at[first],
+        client=process_scope(poll.process),
+        reader=process_scope(event.process),
+        read_end=body.end,
+        others=others if len(offsets) > 1 else "",
+        gone=len(offsets),
     )
-    return Violated(event.ref, CLIENT, message, (poll,))

@@ -21,10 +21,11 @@ from fencepost import (
     Handlers,
     Key,
     RunEnd,
-    Violated,
     by_handlers,
+    process_scope,
+    violated,
 )
-from fencepost_kafka import Polled, ProduceCompleted, ProduceInvoked
+from fencepost_kafka import Polled, ProduceCompleted, ProduceInvoked, partition_of
 from fencepost_suites.common.keys import NOTHING, by_partition
 
 CLIENT = Evidence.CLIENT
@@ -97,11 +98,17 @@ class CircularFlow(Struct, frozen=True):
         poll = state.read.get(body.operation)
         if poll is None:
             return NOTHING
-        message = (
-            f"{body.operation} to {body.topic}-{body.partition} was invoked after {poll.process} "
-            "had read it"
+        broken = violated(
+            event.ref,
+            CLIENT,
+            "{operation} to {partition} was invoked after {reader} had read it",
+            (poll,),
+            operation=body.operation,
+            partition=partition_of(body),
+            reader=process_scope(poll.process),
+            client=process_scope(event.process),
         )
-        return (Violated(event.ref, CLIENT, message, (poll,)),)
+        return (broken,)
 
     @staticmethod
     def _placed(
@@ -119,11 +126,21 @@ class CircularFlow(Struct, frozen=True):
                 continue
             state.before.clear()
             state.top = None
-            message = (
-                f"{operation} is at offset {offset} of {body.topic}-{body.partition}, though it "
-                f"was invoked after {before.process} had got {before.operation} at {before.offset}"
+            broken = violated(
+                event.ref,
+                CLIENT,
+                "{operation} is at offset {offset} of {partition}, though it was invoked after "
+                "{reader} had got {other_operation} at {other_offset}",
+                (before.ref,),
+                operation=operation,
+                offset=offset,
+                partition=partition_of(body),
+                reader=process_scope(before.process),
+                other_operation=before.operation,
+                other_offset=before.offset,
+                client=process_scope(event.process),
             )
-            return (Violated(event.ref, CLIENT, message, (before.ref,)),)
+            return (broken,)
         return (Exercised(event.ref, CLIENT),) if len(state.before) < known else NOTHING
 
     @staticmethod

@@ -10,7 +10,6 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
-    Cause,
     Event,
     Evidence,
     Excused,
@@ -21,12 +20,15 @@ from fencepost import (
     RunEnd,
     Violated,
     by_handlers,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     Polled,
     ProduceCompleted,
     ProduceInvoked,
     ProducerEpochChanged,
+    partition_of,
 )
 from fencepost_suites.common.keys import NOTHING, by_partition
 
@@ -38,11 +40,10 @@ changed, which is recorded well within a second, unless the worker stalled."""
 
 
 class _Suspect(Struct, frozen=True):
-    """A message at two offsets: its operation, the event that shows the second one, and both."""
+    """A message at two offsets: its operation, and the violation that it is."""
 
     operation: str
-    at: Cause
-    message: str
+    violated: Violated
 
 
 @dataclass(slots=True)
@@ -73,9 +74,9 @@ class _Places:
         """A suspect as a finding: excused if its producer began an epoch with it in flight."""
         epoch = self.in_two_epochs.get(suspect.operation)
         if epoch is None:
-            return Violated(suspect.at, CLIENT, suspect.message)
+            return suspect.violated
         why = f"its producer began epoch {epoch} with it in flight"
-        return Excused(suspect.at, f"{suspect.message}; {why}")
+        return Excused(suspect.violated.at, f"{suspect.violated.message}; {why}")
 
     def invoked(self, event: Event, body: ProduceInvoked) -> None:
         if body.idempotent:
@@ -177,11 +178,17 @@ class Duplicate(Struct, frozen=True):
     def _suspect(
         state: _Places, event: Event, body: Polled | ProduceCompleted, offset: int, operation: str
     ) -> None:
-        message = (
-            f"{operation} is in {body.topic}-{body.partition} at offset {state.at[operation]} and "
-            f"at offset {offset}"
+        broken = violated(
+            event.ref,
+            CLIENT,
+            "{operation} is in {partition} at offset {other_offset} and at offset {offset}",
+            operation=operation,
+            partition=partition_of(body),
+            other_offset=state.at[operation],
+            offset=offset,
+            client=process_scope(event.process),
         )
-        state.suspects.append(_Suspect(operation, event.ref, message))
+        state.suspects.append(_Suspect(operation, broken))
 
     def end(self, state: _Places, end: RunEnd) -> Sequence[Finding]:
         return tuple(state.judged(one) for one in state.suspects)

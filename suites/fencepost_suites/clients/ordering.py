@@ -18,8 +18,10 @@ from fencepost import (
     RunEnd,
     Violated,
     by_handlers,
+    process_scope,
+    violated,
 )
-from fencepost_kafka import ProduceCompleted, ProduceInvoked, ProducerEpochChanged
+from fencepost_kafka import ProduceCompleted, ProduceInvoked, ProducerEpochChanged, partition_of
 from fencepost_suites.common.keys import NOTHING, by_partition
 
 _NOT_SENT = ("", 0)
@@ -144,11 +146,21 @@ class NonmonotonicSend(Struct, frozen=True):
         state.last = _Acknowledged(body.offset, body.operation, event)
         state.before.clear()
         state.newest.clear()
-        message = (
-            f"{body.operation} is at offset {body.offset} of {body.topic}-{body.partition}, though "
-            f"it was invoked after {before.operation} had been acknowledged at {before.offset}"
+        broken = violated(
+            event.ref,
+            Evidence.CLIENT,
+            "{operation} is at offset {offset} of {partition}, though it was invoked after "
+            "{other_operation} had been acknowledged at {other_offset}",
+            (before.at.ref,),
+            operation=body.operation,
+            offset=body.offset,
+            partition=partition_of(body),
+            other_operation=before.operation,
+            other_offset=before.offset,
+            client=process_scope(event.process),
+            other=process_scope(before.at.process),
         )
-        return (Violated(event.ref, Evidence.CLIENT, message, (before.at.ref,)),)
+        return (broken,)
 
     @staticmethod
     def _sent(state: _Order, event: Event, body: ProduceCompleted, sent: _Sent) -> None:
@@ -158,13 +170,20 @@ class NonmonotonicSend(Struct, frozen=True):
         state.newest[event.process] = second
         if first.write.offset <= second.write.offset:
             return
-        message = (
-            f"{second.write.operation} is at offset {second.write.offset} of "
-            f"{body.topic}-{body.partition}, before {first.write.operation} at "
-            f"{first.write.offset}, which {event.process} had sent first"
+        broken = violated(
+            event.ref,
+            Evidence.CLIENT,
+            "{operation} is at offset {offset} of {partition}, before {other_operation} at "
+            "{other_offset}, which {client} had sent first",
+            (newest.write.at.ref,),
+            operation=second.write.operation,
+            offset=second.write.offset,
+            partition=partition_of(body),
+            other_operation=first.write.operation,
+            other_offset=first.write.offset,
+            client=process_scope(event.process),
         )
-        violated = Violated(event.ref, Evidence.CLIENT, message, (newest.write.at.ref,))
-        state.suspects.append(_Suspect(event.process, event.at_ns, violated))
+        state.suspects.append(_Suspect(event.process, event.at_ns, broken))
 
     def end(self, state: _Order, end: RunEnd) -> Sequence[Finding]:
         return tuple(one.violated for one in state.suspects)

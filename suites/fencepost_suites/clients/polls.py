@@ -14,19 +14,23 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
+    Facts,
     Finding,
     Handlers,
     Key,
     RunEnd,
     Undecided,
-    Violated,
     by_handlers,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     ConsumerPositioned,
     PartitionCommitted,
     Polled,
     ReadCompleted,
+    broker_of,
+    partition_of,
 )
 from fencepost_suites.clients.anomalies import RECOVERED
 from fencepost_suites.common.keys import NOTHING, by_partition, place_of
@@ -46,6 +50,7 @@ class _Refusal(Struct, frozen=True):
 
     message: str
     because: tuple[Cause, ...] = ()
+    facts: Facts = {}
 
 
 @dataclass(slots=True)
@@ -75,10 +80,12 @@ class _Positions:
             return
         says = f"broker {broker}"
         because: tuple[Cause, ...] = ()
+        facts: Facts = {"broker": broker_of(broker)}
         if self.elected is not None and broker != self.leader >= 0:
             says += f", which broker {self.leader} had deposed,"
             because = (self.elected,)
-        self.refused[consumer] = _Refusal(f": {says} refused that as out of range", because)
+            facts = {"former": broker_of(broker), "leader": broker_of(self.leader)}
+        self.refused[consumer] = _Refusal(f": {says} refused that as out of range", because, facts)
 
 
 @final
@@ -132,12 +139,20 @@ class NonmonotonicPoll(Struct, frozen=True):
         back = next(((a, b) for a, b in pairwise((before, *offsets)) if b <= a), None)
         if back is not None:
             got, then = back
-            message = (
-                f"{event.process} got offset {then} of {body.topic}-{body.partition} after "
-                f"{got}{refused.message}"
-            )
             refs = () if because is None else (because,)
-            return (Violated(event.ref, CLIENT, message, (*refs, *refused.because)),)
+            broken = violated(
+                event.ref,
+                CLIENT,
+                "{client} got offset {offset} of {partition} after {other_offset}{refusal}",
+                (*refs, *refused.because),
+                client=process_scope(event.process),
+                offset=then,
+                partition=partition_of(body),
+                other_offset=got,
+                refusal=refused.message,
+                **refused.facts,
+            )
+            return (broken,)
         return (Exercised(event.ref, CLIENT),) if before >= 0 else NOTHING
 
     def end(self, state: _Positions, end: RunEnd) -> Sequence[Finding]:
@@ -233,10 +248,17 @@ def _met(state: _Skips, body: Polled) -> list[Finding]:
         if there is None:
             kept.append((start, stop, process, ref))
             continue
-        message = (
-            f"{process} got offset {stop} of {body.topic}-{body.partition} next after {start - 1}, "
-            f"though there is a message at {there}"
+        broken = violated(
+            ref,
+            CLIENT,
+            "{client} got offset {offset} of {partition} next after {other_offset}, though there "
+            "is a message at {skipped}",
+            client=process_scope(process),
+            offset=stop,
+            partition=partition_of(body),
+            other_offset=start - 1,
+            skipped=there,
         )
-        found.append(Violated(ref, CLIENT, message))
+        found.append(broken)
     state.gaps = kept
     return found
