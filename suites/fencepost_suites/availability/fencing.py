@@ -21,7 +21,7 @@ from fencepost import (
     ProcessExited,
     ProcessSpawned,
     RunEnd,
-    Violated,
+    violated,
 )
 from fencepost_kafka import (
     BoundsStated,
@@ -33,9 +33,11 @@ from fencepost_kafka import (
     PartitionCommitted,
     TopicCommitted,
     TopicMarked,
+    broker_of,
+    partition_at,
 )
 from fencepost_kafka.active_faults import DUPLICATES, slot_of
-from fencepost_kafka.committed import Brokers, Partitions
+from fencepost_kafka.committed import Brokers, Partitions, TopicPartition
 from fencepost_suites.availability.overdue import Overdue, judged
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Surroundings
 from fencepost_suites.common.keys import NOTHING, whole_run
@@ -108,10 +110,15 @@ class _Deaths:
     suspects: list[Overdue] = field(default_factory=list)
     over: bool = False
 
+    def led(self, broker: int) -> Sequence[TopicPartition]:
+        """The partitions that a broker leads by committed metadata, but for those that are being
+        deleted."""
+        return [place for place in self.partitions.led_by(broker) if place[0] not in self.marked]
+
     def left(self, broker: int) -> str:
         """What a dead broker still is by committed metadata, in words; empty if nothing."""
         known = self.brokers.newest.get(broker)
-        led = [place for place in self.partitions.led_by(broker) if place[0] not in self.marked]
+        led = self.led(broker)
         words = ["is not fenced"] if known is not None and not known.fenced else []
         words += [f"leads {named(led)}"] if led else []
         return " and ".join(words)
@@ -249,17 +256,27 @@ class DeadIsFenced(Struct, frozen=True):
             took_ns = at_ns - dead.at_ns
             if dead.done or dead.reported or took_ns <= bound_ns:
                 continue
-            message = f"{span(took_ns)} after its death broker {broker} {state.left(broker)}"
+            left = state.left(broker)
             if dead.calm_ns is None or at_ns - dead.calm_ns <= bound_ns:
                 if dead.excused != dead.excuse:
+                    message = f"{span(took_ns)} after its death broker {broker} {left}"
                     found.append(Excused(at, f"{message}; {dead.excuse}"))
                 dead.excused = dead.excuse
                 continue
-            calm_ns = at_ns - dead.calm_ns
-            message = f"{message}; nothing disturbed what decides for {span(calm_ns)} of that"
-            violated = Violated(at, Evidence.PEER, message, (dead.ref,))
+            broken = violated(
+                at,
+                Evidence.PEER,
+                "{after_ns} after its death broker {broker} {left}; nothing disturbed what decides "
+                "for {calm_ns} of that",
+                (dead.ref,),
+                after_ns=took_ns,
+                broker=broker_of(broker),
+                left=left,
+                calm_ns=at_ns - dead.calm_ns,
+                places=tuple(partition_at(*place) for place in sorted(state.led(broker))),
+            )
             needed = state.around.needed()
-            state.suspects.append(Overdue(violated, dead.calm_ns, at_ns, bound_ns, needed))
+            state.suspects.append(Overdue(broken, dead.calm_ns, at_ns, bound_ns, needed))
             dead.reported = True
         return found
 

@@ -21,8 +21,9 @@ from fencepost import (
     PhaseStarted,
     ProcessExited,
     RunEnd,
-    Violated,
     by_handlers,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     BoundsStated,
@@ -35,6 +36,7 @@ from fencepost_kafka import (
     ProduceInvoked,
     TopicCommitted,
     TopicMarked,
+    partition_at,
 )
 from fencepost_kafka.active_faults import slot_of
 from fencepost_kafka.committed import Partitions, TopicPartition
@@ -42,7 +44,6 @@ from fencepost_kafka.judging.forfeits import FORFEITING, Forfeits
 from fencepost_suites.availability.overdue import Overdue, judged
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Disturbance, Fit, Surroundings
 from fencepost_suites.common.keys import NOTHING, whole_run
-from fencepost_suites.common.words import span
 
 MS = 1_000_000
 BEGINNING = -2
@@ -279,19 +280,25 @@ class ReadableAgain(Struct, frozen=True):
         one = state.read[place]
         reader = one.readers[name]
         since_ns, offset = reader.behind_ns or 0, reader.next or 0
-        message = (
-            f"{name} got nothing of {place[0]}-{place[1]} from offset {offset} on for "
-            f"{span(at_ns - since_ns)}, though {one.acked} was acknowledged"
+        broken = violated(
+            reader.ref,
+            Evidence.CLIENT,
+            "{client} got nothing of {partition} from offset {offset} on for {since_ns}, though "
+            "{acknowledged} was acknowledged",
+            client=process_scope(name),
+            partition=partition_at(*place),
+            offset=offset,
+            since_ns=at_ns - since_ns,
+            acknowledged=one.acked,
         )
         why = state.forfeits.gone.get(place, "")
         if why or one.fit.excuses(since_ns, at_ns, bound_ns):
             was, reader.excuse = reader.excuse, why or one.fit.why_not
-            excused = Excused(reader.ref, f"{message}; {reader.excuse}")
+            excused = Excused(reader.ref, f"{broken.message}; {reader.excuse}")
             return NOTHING if was == reader.excuse else (excused,)
         from_ns = max(since_ns, one.fit.since_ns or 0)
         slots = state.around.needed(state.partitions.newest[place].replicas)
-        violated = Violated(reader.ref, Evidence.CLIENT, message)
-        overdue = Overdue(violated, from_ns, at_ns, bound_ns, slots, clients=frozenset({name}))
+        overdue = Overdue(broken, from_ns, at_ns, bound_ns, slots, clients=frozenset({name}))
         state.suspects.append(_Stuck(place, offset, overdue))
         reader.reported = True
         return NOTHING

@@ -16,6 +16,7 @@ from fencepost import (
     Evidence,
     Excused,
     Exercised,
+    Facts,
     FaultHealed,
     Finding,
     Key,
@@ -24,6 +25,7 @@ from fencepost import (
     ProcessSpawned,
     RunEnd,
     Violated,
+    violated,
 )
 from fencepost_kafka import (
     BoundsStated,
@@ -36,16 +38,26 @@ from fencepost_kafka import (
     PartitionCommitted,
     TopicCommitted,
     TopicMarked,
+    broker_of,
+    partition_of,
 )
 from fencepost_kafka.active_faults import DUPLICATES, slot_of
-from fencepost_kafka.committed import Brokers, Partitions
+from fencepost_kafka.committed import Brokers, Partitions, TopicPartition
 from fencepost_kafka.view import REMOVE_BROKER
 from fencepost_suites.availability.overdue import Overdue, judged
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Surroundings
 from fencepost_suites.common.keys import NOTHING, whole_run
-from fencepost_suites.common.words import span
 
 MS = 1_000_000
+
+
+class _Lack(Struct, frozen=True):
+    """Something that the cluster lacks by committed metadata, and the event that leaves it so, if
+    one is known; empty if the cluster is whole."""
+
+    words: str = ""
+    because: tuple[Cause, ...] = ()
+    facts: Facts = {}
 
 
 @dataclass(slots=True)
@@ -113,32 +125,53 @@ class _Healing:
                 )
         return ""
 
-    def lacks(self) -> tuple[str, tuple[Cause, ...]]:
-        """The first thing that the cluster lacks by committed metadata, and the event that leaves
-        it so, if one is known; empty if the cluster is whole, but for the places of brokers that
-        were removed for good."""
+    def lacks(self) -> _Lack:
+        """The first thing that the cluster lacks, but for the places of brokers that were removed
+        for good."""
         gone = self.gone()
         fenced = (b for b, one in self.brokers.newest.items() if one.fenced)
         for broker in fenced:
             if self.around.slots(broker):
-                error, ref = self.refused.get(broker, ("", None))
-                why = f", and was refused last with {error}" if error else ""
-                return f"broker {broker} is fenced{why}", () if ref is None else (ref,)
+                return self._fenced(broker)
         for place, one in self.partitions.newest.items():
-            name = f"{place[0]}-{place[1]}"
             if one.topic in self.marked or (one.isr and gone.issuperset(one.isr)):
                 continue
-            if not self.around.slots(one.leader) and place in self.cleared:
-                offset, ref = self.cleared[place]
-                why = f"offset {offset} left no replica eligible beside an empty ISR"
-                return f"{name} has no live leader, and none may be elected: {why}", (ref,)
             if not self.around.slots(one.leader):
-                return f"{name} has no live leader", ()
+                return self._leaderless(place, one)
             if one.adding or one.removing:
                 continue  # its replicas change, so the ISR need not have all of them
             if set(one.isr) - gone != set(one.replicas) - gone:
-                return f"the ISR of {name} is {list(one.isr)} of {list(one.replicas)}", ()
-        return "", ()
+                name, isr, all_of = f"{place[0]}-{place[1]}", list(one.isr), list(one.replicas)
+                return _Lack(f"the ISR of {name} is {isr} of {all_of}", (), _places(one))
+        return _Lack()
+
+    def _fenced(self, broker: int) -> _Lack:
+        error, ref = self.refused.get(broker, ("", None))
+        words, facts = f"broker {broker} is fenced", {"broker": broker_of(broker)}
+        if ref is None:
+            return _Lack(words, (), facts)
+        why = f", and was refused last with {error}" if error else ""
+        return _Lack(f"{words}{why}", (ref,), {**facts, "error": error})
+
+    def _leaderless(self, place: TopicPartition, one: PartitionCommitted) -> _Lack:
+        words = f"{place[0]}-{place[1]} has no live leader"
+        if place not in self.cleared:
+            return _Lack(words, (), _places(one))
+        offset, ref = self.cleared[place]
+        why = f"offset {offset} left no replica eligible beside an empty ISR"
+        facts = {**_places(one), "offset": offset}
+        return _Lack(f"{words}, and none may be elected: {why}", (ref,), facts)
+
+
+def _places(one: PartitionCommitted) -> Facts:
+    """A partition, and the brokers that have a place in it."""
+    leader: Facts = {"leader": broker_of(one.leader)} if one.leader >= 0 else {}
+    return {
+        "partition": partition_of(one),
+        "isr": tuple(map(broker_of, one.isr)),
+        "replicas": tuple(map(broker_of, one.replicas)),
+        **leader,
+    }
 
 
 @final
@@ -218,7 +251,7 @@ class RecoversInTime(Struct, frozen=True):
         """Looks whether the cluster is whole, while that is awaited."""
         if state.healed is None and not state.around.faults.now:
             return NOTHING
-        if state.lacks()[0]:
+        if state.lacks().words:
             state.broken = True
             return NOTHING
         if state.quiet_ns is None:
@@ -234,29 +267,42 @@ class RecoversInTime(Struct, frozen=True):
         if state.healed is None or state.quiet_ns is None or state.bounds is None:
             return
         bound_ns, took_ns = state.bounds.recovered_ms * MS, at_ns - state.quiet_ns
-        lacks, because = state.lacks() if took_ns > bound_ns else ("", ())
-        if not lacks:
+        lack = state.lacks() if took_ns > bound_ns else _Lack()
+        if not lack.words:
             return
-        message = f"{span(took_ns)} after the last healing {lacks}"
-        violated = Violated(state.healed, Evidence.PEER, message, because)
-        self._suspect(state, violated, state.quiet_ns, at_ns, bound_ns)
+        broken = violated(
+            state.healed,
+            Evidence.PEER,
+            "{after_ns} after the last healing {lack}",
+            lack.because,
+            after_ns=took_ns,
+            lack=lack.words,
+            **lack.facts,
+        )
+        self._suspect(state, broken, state.quiet_ns, at_ns, bound_ns)
 
     def _reported(self, state: _Healing, event: Event, body: ClusterRecovered) -> None:
         if state.late:
             return  # committed metadata has shown it
-        lacks, why = state.lacks()
-        missing = [*body.missing, lacks] if why else body.missing
-        message = f"{body.bound_ms} ms after everything healed: {'; '.join(missing)}"
-        because = why if state.healed is None else (state.healed, *why)
-        violated = Violated(event.ref, Evidence.PEER, message, because)
+        lack = state.lacks()
+        missing = [*body.missing, lack.words] if lack.because else body.missing
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{bound_ms} ms after everything healed: {missing}",
+            lack.because if state.healed is None else (state.healed, *lack.because),
+            bound_ms=body.bound_ms,
+            missing="; ".join(missing),
+            **lack.facts,
+        )
         bound_ns = body.bound_ms * MS
-        self._suspect(state, violated, event.at_ns - bound_ns, event.at_ns, bound_ns)
+        self._suspect(state, broken, event.at_ns - bound_ns, event.at_ns, bound_ns)
 
     @staticmethod
     def _suspect(
-        state: _Healing, violated: Violated, from_ns: int, to_ns: int, bound_ns: int
+        state: _Healing, broken: Violated, from_ns: int, to_ns: int, bound_ns: int
     ) -> None:
-        state.suspects.append(Overdue(violated, from_ns, to_ns, bound_ns, frozenset(state.known)))
+        state.suspects.append(Overdue(broken, from_ns, to_ns, bound_ns, frozenset(state.known)))
         state.healed, state.broken, state.late = None, False, True
 
     def end(self, state: _Healing, end: RunEnd) -> Sequence[Finding]:

@@ -3,7 +3,7 @@ died."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -16,6 +16,7 @@ from fencepost import (
     Evidence,
     Excused,
     Exercised,
+    Facts,
     Finding,
     Handlers,
     Key,
@@ -24,6 +25,8 @@ from fencepost import (
     RunEnd,
     Violated,
     by_handlers,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     BoundsStated,
@@ -36,6 +39,8 @@ from fencepost_kafka import (
     ProducerEpochChanged,
     TopicCommitted,
     TopicMarked,
+    broker_of,
+    partition_of,
 )
 from fencepost_kafka.active_faults import slot_of
 from fencepost_kafka.committed import Partitions, TopicPartition
@@ -340,32 +345,20 @@ class WritableAgain(Struct, frozen=True):
                 continue
             if not wanted.late(wanted.since_ns, at_ns, bound_ns):
                 continue
-            message = (
-                f"no write to {place[0]}-{place[1]} was acknowledged for {span(waited_ns)}, though "
-                "clients wanted to write"
-            )
             fit_ns = wanted.fit.since_ns
             from_ns = max(wanted.since_ns, fit_ns or 0)
             lost = state.forfeits.gone.get(place, "")
             if lost or fit_ns is None or not wanted.late(from_ns, at_ns, bound_ns):
                 why = lost or wanted.fit.why_not
                 if wanted.excuse != why:
-                    found.append(Excused(at.ref, f"{message}; {why}"))
+                    found.append(Excused(at.ref, f"{_unwritten(place, waited_ns)}; {why}"))
                 wanted.excuse = why
                 continue
             record = state.partitions.newest[place]
-            because = () if wanted.death is None else (wanted.death.ref,)
-            died = "" if wanted.death is None else f" and broker {wanted.death.broker} had died"
-            message = (
-                f"{message}{died}; {span(at_ns - from_ns)} of that its ISR {list(record.isr)} had "
-                "a live, connected majority"
-            )
-            violated = Violated(at.ref, Evidence.CLIENT, message, because)
-            slots = state.around.needed(record.replicas)
             clients = frozenset(client for _, client in wanted.open.values())
-            state.suspects.append(
-                Overdue(violated, from_ns, at_ns, bound_ns, slots, clients=clients)
-            )
+            broken = _unwritable(at, at_ns, wanted, record, fit_ns=from_ns, clients=clients)
+            slots = state.around.needed(record.replicas)
+            state.suspects.append(Overdue(broken, from_ns, at_ns, bound_ns, slots, clients=clients))
             wanted.reported = True
         return found
 
@@ -375,3 +368,44 @@ class WritableAgain(Struct, frozen=True):
             if wanted.asked is not None and not state.over:
                 found += self._late(state, (place,), end.ended_at_ns, wanted.asked)
         return (*found, *judged(state.suspects, end))
+
+
+def _unwritten(place: TopicPartition, waited_ns: int) -> str:
+    return (
+        f"no write to {place[0]}-{place[1]} was acknowledged for {span(waited_ns)}, though clients "
+        "wanted to write"
+    )
+
+
+def _unwritable(
+    at: Event,
+    at_ns: int,
+    wanted: Wanted,
+    record: PartitionCommitted,
+    *,
+    fit_ns: int,
+    clients: Collection[str],
+) -> Violated:
+    """A violation: these clients could not write for too long, though nothing has disturbed the
+    partition since `fit_ns`."""
+    death, leader = wanted.death, record.leader
+    dead: Facts = {} if death is None else {"former": broker_of(death.broker)}
+    leads: Facts = {} if leader < 0 else {"leader": broker_of(leader)}
+    return violated(
+        at.ref,
+        Evidence.CLIENT,
+        "no write to {partition} was acknowledged for {since_ns}, though clients wanted to write; "
+        "{fit_ns} of that its ISR {isr} had a live, connected majority"
+        if death is None
+        else "no write to {partition} was acknowledged for {since_ns}, though clients wanted to "
+        "write and broker {former} had died; {fit_ns} of that its ISR {isr} had a live, connected "
+        "majority",
+        () if death is None else (death.ref,),
+        partition=partition_of(record),
+        since_ns=at_ns - wanted.since_ns,
+        fit_ns=at_ns - fit_ns,
+        isr=tuple(map(broker_of, record.isr)),
+        clients=tuple(map(process_scope, sorted(clients))),
+        **dead,
+        **leads,
+    )
