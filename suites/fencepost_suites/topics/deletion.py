@@ -23,6 +23,8 @@ from fencepost import (
     Undecided,
     Violated,
     by_handlers,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -35,6 +37,9 @@ from fencepost_kafka import (
     SnapshotLoaded,
     TopicCommitted,
     TopicMarked,
+    broker_of,
+    partition_at,
+    topic_of,
 )
 from fencepost_kafka.active_faults import DUPLICATES, slot_of
 from fencepost_kafka.committed import Brokers, Partitions, TopicPartition
@@ -85,9 +90,7 @@ class DeletedIsGone(Struct, frozen=True):
                 news, _ = state.brokers.take(body)
                 if news and body.broker_id in state.owed:
                     ref, places = state.owed.pop(body.broker_id)
-                    message = f"broker {body.broker_id} was deleted and kept its place in "
-                    found = Violated(event.ref, Evidence.PEER, f"{message}{named(places)}", (ref,))
-                    return state, (found,)
+                    return state, (_kept(event.ref, body.broker_id, places, (ref,)),)
             case TopicMarked():
                 if body.topic_id not in state.done:
                     state.marked.setdefault(body.topic_id, (event.at_ns, event.ref, False))
@@ -134,15 +137,34 @@ class DeletedIsGone(Struct, frozen=True):
         found: list[Finding] = []
         for broker, (ref, places) in state.owed.items():
             if places:
-                message = f"broker {broker} was deleted and kept its place in {named(places)}"
-                found.append(Violated(ref, Evidence.PEER, message))
+                found.append(_kept(ref, broker, places))
         for topic, (at_ns, ref, _) in state.marked.items():
-            message = f"the topic {topic} was marked as being deleted, and is still there"
+            broken = violated(
+                ref,
+                Evidence.PEER,
+                "the topic {topic_id} was marked as being deleted, and is still there",
+                topic_id=topic,
+            )
             if end.ended_at_ns - at_ns > DONE_WITHIN_NS:
-                found.append(Violated(ref, Evidence.PEER, message))
+                found.append(broken)
             else:
-                found.append(Undecided(message, ref))
+                found.append(Undecided(broken.message, ref))
         return found
+
+
+def _kept(
+    at: Cause, broker: int, places: Collection[TopicPartition], because: tuple[Cause, ...] = ()
+) -> Violated:
+    """A violation: a deleted broker is still in the ISR of these partitions, or leads them."""
+    return violated(
+        at,
+        Evidence.PEER,
+        "broker {broker} was deleted and kept its place in {kept}",
+        because,
+        broker=broker_of(broker),
+        kept=named(places),
+        places=tuple(partition_at(*place) for place in sorted(places)),
+    )
 
 
 Held = tuple[str, str, int]
@@ -279,11 +301,16 @@ class DeletedReplicasAreRemoved(Struct, frozen=True):
             topic, commanded = state.held[place]
             if commanded and process not in state.exited:
                 state.settle(place)
-                message = (
-                    f"{process} has not removed its log of {topic}-{place[2]}, "
-                    "and the topic's deletion is committed"
+                broken = violated(
+                    event.ref,
+                    Evidence.PEER,
+                    "{process} has not removed its log of {partition}, and the topic's deletion is "
+                    "committed",
+                    process=process_scope(process),
+                    partition=partition_at(topic, place[2]),
+                    topic=topic_of(topic),
                 )
-                found.append(Violated(event.ref, Evidence.PEER, message))
+                found.append(broken)
         return found
 
     @staticmethod
@@ -300,11 +327,17 @@ class DeletedReplicasAreRemoved(Struct, frozen=True):
             knows = at_ns < began_ns or (event.process, place[1]) in state.replayed
             if place[0] == slot and knows:
                 state.settle(place)
-                message = (
-                    f"{event.process} is active and still has its log of {topic}-{place[2]}, a "
-                    "topic that was deleted before"
+                broken = violated(
+                    event.ref,
+                    Evidence.SELF,
+                    "{process} is active and still has its log of {partition}, a topic that was "
+                    "deleted before",
+                    (ref,),
+                    process=process_scope(event.process),
+                    partition=partition_at(topic, place[2]),
+                    topic=topic_of(topic),
                 )
-                found.append(Violated(event.ref, Evidence.SELF, message, (ref,)))
+                found.append(broken)
         return found
 
     def end(self, state: _Replicas, end: RunEnd) -> Sequence[Finding]:
@@ -313,9 +346,16 @@ class DeletedReplicasAreRemoved(Struct, frozen=True):
             process = state.newest.get(slot, "")
             if process in state.exited:
                 continue
-            message = f"{process} has not removed its log of {name}-{partition}, a deleted topic"
+            broken = violated(
+                ref,
+                Evidence.SELF,
+                "{process} has not removed its log of {partition}, a deleted topic",
+                process=process_scope(process),
+                partition=partition_at(name, partition),
+                topic=topic_of(name),
+            )
             if end.ended_at_ns - at_ns > DONE_WITHIN_NS:
-                found.append(Violated(ref, Evidence.SELF, message))
+                found.append(broken)
             else:
-                found.append(Undecided(message, ref))
+                found.append(Undecided(broken.message, ref))
         return found

@@ -9,7 +9,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, violated
 from fencepost_kafka import (
     AdminCompleted,
     BrokerCommitted,
@@ -18,6 +18,9 @@ from fencepost_kafka import (
     BrokersListed,
     PartitionCommitted,
     TopicCommitted,
+    broker_of,
+    partition_at,
+    partition_of,
 )
 from fencepost_kafka.committed import BROKER_NEWS, Brokers, Partitions, TopicPartition
 from fencepost_suites.common.keys import NOTHING, whole_run
@@ -82,11 +85,17 @@ class PlacedByFormula(Struct, frozen=True):
             return state, NOTHING  # judged by another clause
         due = placed(live, one.partition, len(one.replicas))
         if one.replicas != due:
-            message = (
-                f"{one.topic}-{one.partition} was placed on brokers {list(one.replicas)}; over the "
-                f"live ones {live} it belongs on {list(due)}"
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "{partition} was placed on brokers {replicas}; over the live ones {live} it "
+                "belongs on {expected}",
+                partition=partition_of(one),
+                replicas=tuple(map(broker_of, one.replicas)),
+                live=tuple(map(broker_of, live)),
+                expected=tuple(map(broker_of, due)),
             )
-            return state, (Violated(event.ref, Evidence.PEER, message),)
+            return state, (broken,)
         turned = one.partition // len(live) + 1 >= TURNS and len(one.replicas) > 1
         return state, (Exercised(event.ref, Evidence.PEER),) if turned else NOTHING
 
@@ -113,8 +122,15 @@ class PlacedOnLive(Struct, frozen=True):
         fenced = state.brokers.at(one.offset)
         dead = [b for b in one.replicas if fenced.get(b, True)]
         if dead:
-            message = f"{one.topic}-{one.partition} was placed on broker {dead[0]}, which is fenced"
-            return state, (Violated(event.ref, Evidence.PEER, message),)
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "{partition} was placed on broker {broker}, which is fenced",
+                partition=partition_of(one),
+                broker=broker_of(dead[0]),
+                fenced=tuple(map(broker_of, dead)),
+            )
+            return state, (broken,)
         some = any(fenced.values())
         return state, (Exercised(event.ref, Evidence.PEER),) if some else NOTHING
 
@@ -184,19 +200,30 @@ class AddingMovesLittle(Struct, frozen=True):
             after.update(target)
             stray = sorted(set(target) - set(origin) - set(new))
             if stray:
-                message = (
-                    f"when brokers {list(new)} were added, {place[0]}-{place[1]} moved from "
-                    f"{list(origin)} to {list(target)}, to broker {stray[0]} as well"
+                broken = violated(
+                    event.ref,
+                    Evidence.PEER,
+                    "when brokers {added} were added, {partition} moved from {before} to "
+                    "{replicas}, to broker {broker} as well",
+                    added=tuple(map(broker_of, new)),
+                    partition=partition_at(*place),
+                    before=tuple(map(broker_of, origin)),
+                    replicas=tuple(map(broker_of, target)),
+                    broker=broker_of(stray[0]),
                 )
-                return (Violated(event.ref, Evidence.PEER, message),)
+                return (broken,)
         live = state.cluster.brokers.live()
         old = [b for b in live if b not in new]
         if _spread(before, old) <= 1 < _spread(after, live):
-            message = (
-                f"brokers {list(new)} were added, and the brokers {list(live)} are to hold "
-                f"{[after[b] for b in live]} replicas"
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "brokers {added} were added, and the brokers {live} are to hold {counts} replicas",
+                added=tuple(map(broker_of, new)),
+                live=tuple(map(broker_of, live)),
+                counts=tuple(after[b] for b in live),
             )
-            return (Violated(event.ref, Evidence.PEER, message),)
+            return (broken,)
         return (Exercised(event.ref, Evidence.PEER),) if state.since else NOTHING
 
     def end(self, state: _Moves, end: RunEnd) -> Sequence[Finding]:

@@ -7,8 +7,8 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
-from fencepost_kafka import PartitionCommitted, TopicCommitted
+from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, violated
+from fencepost_kafka import PartitionCommitted, TopicCommitted, broker_of, partition_of
 from fencepost_kafka.committed import Partitions
 from fencepost_suites.common.keys import NOTHING, by_topic
 
@@ -34,21 +34,34 @@ class SwitchesWhenCaughtUp(Struct, frozen=True):
         news, before = state.take(body)
         if not news or before is None or body.adding or body.removing:
             return state, NOTHING
-        place = f"{body.topic}-{body.partition}"
         new = set(body.replicas)
         early = sorted(new - set(before.isr))
         moving = bool(before.adding or before.removing)
         called_off = moving and new == set(before.replicas) - set(before.adding)
         ended = (moving or new != set(before.replicas)) and not called_off
         if ended and early:
-            message = (
-                f"{place} switched from {list(before.replicas)} to {list(body.replicas)} while "
-                f"brokers {early} were not in the ISR {list(before.isr)}"
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "{partition} switched from {before} to {replicas} while brokers {early} were not "
+                "in the ISR {isr}",
+                partition=partition_of(body),
+                before=tuple(map(broker_of, before.replicas)),
+                replicas=tuple(map(broker_of, body.replicas)),
+                early=tuple(map(broker_of, early)),
+                isr=tuple(map(broker_of, before.isr)),
             )
-            return state, (Violated(event.ref, Evidence.PEER, message),)
+            return state, (broken,)
         if body.leader >= 0 and body.leader not in new:
-            message = f"broker {body.leader} leads {place}, but is not one of its replicas"
-            return state, (Violated(event.ref, Evidence.PEER, message),)
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "broker {leader} leads {partition}, but is not one of its replicas",
+                leader=broker_of(body.leader),
+                partition=partition_of(body),
+                replicas=tuple(map(broker_of, body.replicas)),
+            )
+            return state, (broken,)
         switched = bool(before.adding) and set(before.adding) <= new
         return state, (Exercised(event.ref, Evidence.PEER),) if switched else NOTHING
 
