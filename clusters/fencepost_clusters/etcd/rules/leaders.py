@@ -12,7 +12,20 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Facts,
+    Finding,
+    Key,
+    RunEnd,
+    Scope,
+    Violated,
+    process_scope,
+    violated,
+)
 from fencepost_clusters.etcd.events import BecameLeader, LeaderElected
 from fencepost_clusters.etcd.rules.keys import NOTHING, by_term
 
@@ -42,7 +55,7 @@ class OneLeaderATerm:
         match event.body:
             case BecameLeader(member=member, term=term):
                 if state.process not in {"", event.process}:
-                    return state, (_broken(state, event, f"{event.process} leads", term),)
+                    return state, (_broken(state, event, "leads", term, member),)
                 led = _Term(state.leader or member, event.process, state.at or event.ref)
                 return led, (self._agrees(state, event, member, term),)
             case LeaderElected(leader=leader, term=term):
@@ -53,7 +66,7 @@ class OneLeaderATerm:
     @staticmethod
     def _agrees(state: _Term, event: Event, leader: str, term: int) -> Finding:
         if state.leader not in {"", leader}:
-            return _broken(state, event, f"{event.process} names {leader} as leader", term)
+            return _broken(state, event, f"names {leader} as leader", term, leader)
         peer = isinstance(event.body, LeaderElected) and event.body.member != leader
         return Exercised(event.ref, Evidence.PEER if peer else Evidence.SELF)
 
@@ -61,8 +74,18 @@ class OneLeaderATerm:
         return NOTHING
 
 
-def _broken(state: _Term, event: Event, what: str, term: int) -> Violated:
-    before = state.process or state.leader
-    because = () if state.at is None else (state.at,)
-    message = f"{what} in term {term}, in which {before} leads"
-    return Violated(event.ref, Evidence.SELF, message, because)
+def _broken(state: _Term, event: Event, did: str, term: int, leader: str) -> Violated:
+    other: Facts = {"other": process_scope(state.process)} if state.process else {}
+    return violated(
+        event.ref,
+        Evidence.SELF,
+        "{process} {did} in term {term}, in which {known} leads",
+        () if state.at is None else (state.at,),
+        process=process_scope(event.process),
+        did=did,
+        term=Scope("term", str(term)),
+        known=state.process or state.leader,
+        leader=leader,
+        other_leader=state.leader,
+        **other,
+    )

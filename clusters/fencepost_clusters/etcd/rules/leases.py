@@ -25,8 +25,11 @@ from fencepost import (
     Finding,
     Key,
     RunEnd,
+    Scope,
     Undecided,
     Violated,
+    process_scope,
+    violated,
 )
 from fencepost_clusters.etcd.events import (
     BecameLeader,
@@ -182,21 +185,36 @@ class ExpiredKeysAreGone:
         if lease is None or lease.at is None:
             return NOTHING
         if asked_ns > lease.revoked_ns:
-            message = f"the key of {body.lock} was there after its lease had been revoked"
-            return (Violated(event.ref, Evidence.CLIENT, message, lease.revoked),)
+            broken = violated(
+                event.ref,
+                Evidence.CLIENT,
+                "the key of {lock} was there after its lease had been revoked",
+                lease.revoked,
+                lock=Scope("lock", body.lock),
+                lease=Scope("lease", f"{body.holder_lease:x}"),
+                client=process_scope(event.process),
+            )
+            return (broken,)
         if lease.open or lease.in_doubt:
             return NOTHING
         since_ns, ttl_ns = max(lease.renewed_ns, state.elected_ns), lease.ttl_s * 1000 * MS
         late_ns = asked_ns - since_ns - ttl_ns
         if late_ns <= SLACK_MS * MS:
             return NOTHING
-        message = (
-            f"the key of {body.lock} was there {late_ns // MS} ms after its lease of "
-            f"{lease.ttl_s} s ran out"
+        broken = violated(
+            event.ref,
+            Evidence.CLIENT,
+            "the key of {lock} was there {late_ms} ms after its lease of {ttl_s} s ran out",
+            (lease.at,),
+            lock=Scope("lock", body.lock),
+            late_ms=late_ns // MS,
+            ttl_s=lease.ttl_s,
+            lease=Scope("lease", f"{body.holder_lease:x}"),
+            client=process_scope(event.process),
         )
         if asked_ns <= state.due_ns(since_ns + ttl_ns):
-            return (Excused(event.ref, f"{message}: {state.leader}, which leads, was paused"),)
-        broken = Violated(event.ref, Evidence.CLIENT, message, (lease.at,))
+            why = f"{state.leader}, which leads, was paused"
+            return (Excused(event.ref, f"{broken.message}: {why}"),)
         remember(state.suspects, event.ref, _Suspect(broken, since_ns, asked_ns, ttl_ns))
         return NOTHING
 

@@ -16,8 +16,10 @@ from fencepost import (
     Finding,
     Key,
     RunEnd,
+    Scope,
     Undecided,
-    Violated,
+    process_scope,
+    violated,
 )
 from fencepost_clusters.etcd.events import LockCompleted, LockInvoked, StoreCompleted
 from fencepost_clusters.etcd.rules.keys import NOTHING, by_lock, by_store, remember
@@ -71,16 +73,35 @@ class TokensGrow:
         taken = _Taken(body.token, event.ref)
         state.greatest = max(state.greatest, taken, key=lambda one: one.token)
         if lease != body.lease:
-            message = f"{event.process} took {body.lock} with token {body.token}, as another did"
-            return (Violated(event.ref, Evidence.CLIENT, message, (other,)),)
+            broken = violated(
+                event.ref,
+                Evidence.CLIENT,
+                "{client} took {lock} with token {token}, as another did",
+                (other,),
+                client=process_scope(event.process),
+                lock=Scope("lock", body.lock),
+                token=body.token,
+                other=process_scope(other.process),
+                lease=Scope("lease", f"{body.lease:x}"),
+                other_lease=Scope("lease", f"{lease:x}"),
+            )
+            return (broken,)
         if before.at is None:
             return NOTHING
         if body.token < before.token:
-            message = (
-                f"{event.process} took {body.lock} with token {body.token}, after token "
-                f"{before.token} had been given"
+            broken = violated(
+                event.ref,
+                Evidence.CLIENT,
+                "{client} took {lock} with token {token}, after token {other_token} had been given",
+                (before.at,),
+                client=process_scope(event.process),
+                lock=Scope("lock", body.lock),
+                token=body.token,
+                other_token=before.token,
+                other=process_scope(before.at.process),
+                lease=Scope("lease", f"{body.lease:x}"),
             )
-            return (Violated(event.ref, Evidence.CLIENT, message, (before.at,)),)
+            return (broken,)
         # The same token again: the client found its own key, since an answer had been lost.
         grew = body.token > before.token
         return (Exercised(event.ref, Evidence.CLIENT),) if grew else NOTHING
@@ -134,20 +155,31 @@ class OldHoldersAreRefused:
             return state, NOTHING
         state.greatest = max(state.greatest, body.token)
         write = _Write(body.token, body.revision, event.ref)
-        found = self._order(state, body.store, write)
+        found = self._order(state, body, write)
         remember(state.taken, event.ref, write)
         return state, found
 
     @staticmethod
-    def _order(state: _Store, store: str, write: _Write) -> Sequence[Finding]:
+    def _order(state: _Store, body: StoreCompleted, write: _Write) -> Sequence[Finding]:
         for other in reversed(state.taken.values()):
             old, new = sorted((other, write), key=lambda one: (one.token, one.revision))
             if old.revision > new.revision:
-                message = (
-                    f"{store} took a write with token {old.token} at revision {old.revision}, "
-                    f"after one with token {new.token} at revision {new.revision}"
+                broken = violated(
+                    old.at,
+                    Evidence.CLIENT,
+                    "{store} took a write with token {token} at revision {revision}, after one "
+                    "with token {other_token} at revision {other_revision}",
+                    (new.at,),
+                    store=Scope("store", body.store),
+                    token=old.token,
+                    revision=old.revision,
+                    other_token=new.token,
+                    other_revision=new.revision,
+                    client=process_scope(old.at.process),
+                    other=process_scope(new.at.process),
+                    lock=Scope("lock", body.lock),
                 )
-                return (Violated(old.at, Evidence.CLIENT, message, (new.at,)),)
+                return (broken,)
         return NOTHING
 
     def end(self, state: _Store, end: RunEnd) -> Sequence[Finding]:

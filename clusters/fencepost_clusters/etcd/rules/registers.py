@@ -18,11 +18,15 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
+    Facts,
     Finding,
     Key,
     RunEnd,
+    Scope,
     Undecided,
     Violated,
+    process_scope,
+    violated,
 )
 from fencepost_clusters.etcd.events import RegisterCompleted, RegisterInvoked
 from fencepost_clusters.etcd.rules.keys import NOTHING, by_register, remember
@@ -93,8 +97,18 @@ class AcknowledgedWritesStay:
         at = body.mod_revision
         other = state.writes.get(at)
         if other is not None:
-            message = f"{body.operation} and {other[0]} were both acknowledged at revision {at}"
-            return (Violated(event.ref, Evidence.CLIENT, message, (other[1],)),)
+            broken = violated(
+                event.ref,
+                Evidence.CLIENT,
+                "{operation} and {other_operation} were both acknowledged at revision {revision}",
+                (other[1],),
+                operation=body.operation,
+                other_operation=other[0],
+                revision=at,
+                key=Scope("key", body.key),
+                client=process_scope(event.process),
+            )
+            return (broken,)
         remember(state.writes, at, (body.operation, event.ref))
         mine = _Newest(at, body.operation, event.ref)
         state.newest = max(state.newest or mine, mine, key=lambda one: one.revision)
@@ -121,11 +135,20 @@ class AcknowledgedWritesStay:
             state.covered = max(state.covered, revision)
         newest = state.newest
         if body.final and newest is not None and revision < newest.revision:
-            message = (
-                f"the last read of {body.key} found the store at revision {revision}, though "
-                f"{newest.operation} was acknowledged at revision {newest.revision}"
+            broken = violated(
+                event.ref,
+                Evidence.CLIENT,
+                "the last read of {key} found the store at revision {store_revision}, though "
+                "{operation} was acknowledged at revision {revision}",
+                (newest.at,),
+                key=Scope("key", body.key),
+                store_revision=revision,
+                operation=newest.operation,
+                revision=newest.revision,
+                reader=process_scope(event.process),
+                client=process_scope(newest.at.process),
             )
-            return (Violated(event.ref, Evidence.CLIENT, message, (newest.at,)),)
+            return (broken,)
         shown = [at for at in state.writes if at <= revision]
         if not shown:
             return NOTHING
@@ -144,11 +167,21 @@ class AcknowledgedWritesStay:
                 ),
             )
         if mod_revision == last and body.value != operation:
-            message = (
-                f"{body.operation} read {body.value!r} at revision {last} of {body.key}, which was "
-                f"acknowledged to {operation}"
+            broken = violated(
+                event.ref,
+                Evidence.CLIENT,
+                "{operation} read {value!r} at revision {revision} of {key}, which was "
+                "acknowledged to {other_operation}",
+                (ref,),
+                operation=body.operation,
+                value=body.value,
+                revision=last,
+                key=Scope("key", body.key),
+                other_operation=operation,
+                reader=process_scope(event.process),
+                client=process_scope(ref.process),
             )
-            return (Violated(event.ref, Evidence.CLIENT, message, (ref,)),)
+            return (broken,)
         return (Exercised(event.ref, Evidence.CLIENT),)
 
     def end(self, state: _Acknowledged, end: RunEnd) -> Sequence[Finding]:
@@ -164,11 +197,20 @@ class AcknowledgedWritesStay:
 def _lost(
     key: str, operation: str, *, at: int, read: Cause, revision: int, mod_revision: int, ack: Cause
 ) -> Violated:
-    message = (
-        f"{operation} was acknowledged at revision {at} of {key}, and a read of the store at "
-        f"revision {revision} showed the key at revision {mod_revision}"
+    return violated(
+        read,
+        Evidence.CLIENT,
+        "{operation} was acknowledged at revision {revision} of {key}, and a read of the store at "
+        "revision {store_revision} showed the key at revision {shown}",
+        (ack,),
+        operation=operation,
+        revision=at,
+        key=Scope("key", key),
+        store_revision=revision,
+        shown=mod_revision,
+        client=process_scope(ack.process),
+        reader=process_scope(read.process),
     )
-    return Violated(read, Evidence.CLIENT, message, (ack,))
 
 
 # ------------------------------------------------------------------------------------------ ETCD-03
@@ -248,22 +290,34 @@ class KeysAreLinearizable:
     @staticmethod
     def _order(event: Event, body: RegisterCompleted, floor: _Floor) -> list[Finding]:
         """Findings: an operation is older than one that had ended when it began."""
-        if _writes(body):
+        writes = _writes(body)
+        if writes:
             wrong = body.mod_revision <= floor.revision
-            what = f"wrote {body.key} at revision {body.mod_revision}"
         else:
             wrong = body.revision < floor.revision or body.mod_revision < floor.mod_revision
-            what = (
-                f"read {body.key} at revision {body.mod_revision} of a store at revision "
-                f"{body.revision}"
-            )
         if not wrong:
             return []
-        message = (
-            f"{body.operation} {what}, after an operation had ended at revision "
-            f"{floor.mod_revision} of the key and {floor.revision} of the store"
+        other: Facts = {"other": process_scope(floor.process)} if floor.process else {}
+        broken = violated(
+            event.ref,
+            Evidence.CLIENT,
+            "{operation} wrote {key} at revision {revision}, after an operation had ended at "
+            "revision {other_revision} of the key and {other_store_revision} of the store"
+            if writes
+            else "{operation} read {key} at revision {revision} of a store at revision "
+            "{store_revision}, after an operation had ended at revision {other_revision} of the "
+            "key and {other_store_revision} of the store",
+            floor.because,
+            operation=body.operation,
+            key=Scope("key", body.key),
+            revision=body.mod_revision,
+            store_revision=body.revision,
+            other_revision=floor.mod_revision,
+            other_store_revision=floor.revision,
+            client=process_scope(event.process),
+            **other,
         )
-        return [Violated(event.ref, Evidence.CLIENT, message, floor.because)]
+        return [broken]
 
     @staticmethod
     def _value(state: _Register, event: Event, body: RegisterCompleted) -> list[Finding]:
@@ -275,15 +329,37 @@ class KeysAreLinearizable:
         value, seen = state.values.get(at, (body.value, event.ref))
         remember(state.values, at, (value, seen))
         if value != body.value:
-            message = f"{body.key} held {value!r} and {body.value!r} at revision {at}"
-            return [Violated(event.ref, Evidence.CLIENT, message, (seen,))]
+            broken = violated(
+                event.ref,
+                Evidence.CLIENT,
+                "{key} held {value!r} and {other_value!r} at revision {revision}",
+                (seen,),
+                key=Scope("key", body.key),
+                value=value,
+                other_value=body.value,
+                revision=at,
+                client=process_scope(event.process),
+                other=process_scope(seen.process),
+            )
+            return [broken]
         if body.value in state.failed:
             return [_ghost(body.key, value, at, event.ref, state.failed[body.value])]
         known = state.revisions.get(value) or remember(state.revisions, value, (at, event.ref))
         if at != known[0]:
             early, late = sorted((at, known[0]))
-            message = f"{body.key} held {value!r} at revisions {early} and {late}, of one write"
-            return [Violated(event.ref, Evidence.CLIENT, message, (known[1],))]
+            broken = violated(
+                event.ref,
+                Evidence.CLIENT,
+                "{key} held {value!r} at revisions {revision} and {other_revision}, of one write",
+                (known[1],),
+                key=Scope("key", body.key),
+                value=value,
+                revision=early,
+                other_revision=late,
+                client=process_scope(event.process),
+                other=process_scope(known[1].process),
+            )
+            return [broken]
         return []
 
     @staticmethod
@@ -296,19 +372,34 @@ class KeysAreLinearizable:
         if body.action == "swap" and invoked is not None and not _writes(body):
             if at != invoked.expected:
                 return []
-            message = f"{body.operation} found revision {at} as it expected, and was refused"
-            return [Violated(event.ref, Evidence.CLIENT, message)]
+            broken = violated(
+                event.ref,
+                Evidence.CLIENT,
+                "{operation} found revision {revision} as it expected, and was refused",
+                operation=body.operation,
+                revision=at,
+                key=Scope("key", body.key),
+                client=process_scope(event.process),
+            )
+            return [broken]
         if body.action == "swap" and invoked is not None:
             remember(state.swaps, at, (invoked.expected, body.operation, event.ref))
             between = _between(state.values, invoked.expected, at)
             if between is not None:
                 value, ref = state.values[between]
-                return [_overwrote(body.operation, value, at=ref, swapped=at, between=between)]
+                mine = body.operation
+                return [_overwrote(body, mine, value, at=ref, swapped=at, between=between)]
         for swapped, (expected, operation, ref) in state.swaps.items():
             if expected < at < swapped:
                 return [
                     _overwrote(
-                        operation, body.value, at=event.ref, swapped=swapped, between=at, swap=ref
+                        body,
+                        operation,
+                        body.value,
+                        at=event.ref,
+                        swapped=swapped,
+                        between=at,
+                        swap=ref,
                     )
                 ]
         return []
@@ -330,15 +421,38 @@ def _between(values: Mapping[int, object], after: int, before: int) -> int | Non
 
 
 def _overwrote(
-    operation: str, lost: str, *, at: Cause, swapped: int, between: int, swap: Cause | None = None
+    body: RegisterCompleted,
+    operation: str,
+    lost: str,
+    *,
+    at: Cause,
+    swapped: int,
+    between: int,
+    swap: Cause | None = None,
 ) -> Violated:
-    message = (
-        f"the swap {operation} took effect at revision {swapped} and overwrote {lost!r} of "
-        f"revision {between}, which it did not expect"
+    return violated(
+        swap or at,
+        Evidence.CLIENT,
+        "the swap {operation} took effect at revision {revision} and overwrote {value!r} of "
+        "revision {other_revision}, which it did not expect",
+        (at,),
+        operation=operation,
+        revision=swapped,
+        value=lost,
+        other_revision=between,
+        key=Scope("key", body.key),
     )
-    return Violated(swap or at, Evidence.CLIENT, message, (at,))
 
 
 def _ghost(key: str, value: str, at: int, event: Cause, because: Cause) -> Violated:
-    message = f"{key} held {value!r} at revision {at}, the value of a write that failed"
-    return Violated(event, Evidence.CLIENT, message, (because,))
+    return violated(
+        event,
+        Evidence.CLIENT,
+        "{key} held {value!r} at revision {revision}, the value of a write that failed",
+        (because,),
+        key=Scope("key", key),
+        value=value,
+        revision=at,
+        client=process_scope(event.process),
+        other=process_scope(because.process),
+    )
