@@ -34,7 +34,9 @@ from fencepost import (
     Undecided,
     Violated,
     hookimpl,
+    process_scope,
     span,
+    violated,
 )
 
 STOPPED = "AVAIL-stopped"
@@ -80,12 +82,20 @@ class Stop:
         waited_ns = at_ns - self.asked_ns
         if waited_ns <= STOP_BOUND_NS:
             return None
-        waited = span(waited_ns)
-        message = f"{process} was asked to end by {self.signal}, and had not {waited} later"
         if self.calm_ns <= STOP_BOUND_NS:
+            waited = span(waited_ns)
+            message = f"{process} was asked to end by {self.signal}, and had not {waited} later"
             return Excused(self.asked, f"{message}; {self.kept}")
-        calm = f"for {span(self.calm_ns)} of that nothing kept it from those that it tells"
-        return Violated(self.asked, Evidence.PEER, f"{message}; {calm}")
+        return violated(
+            self.asked,
+            Evidence.PEER,
+            "{process} was asked to end by {signal}, and had not {after_ns} later; for {calm_ns} "
+            "of that nothing kept it from those that it tells",
+            process=process_scope(process),
+            signal=self.signal,
+            after_ns=waited_ns,
+            calm_ns=self.calm_ns,
+        )
 
 
 def asked_by(event: Event, waiting: Mapping[str, Stop]) -> Iterable[str]:
