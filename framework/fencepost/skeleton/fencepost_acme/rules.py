@@ -17,8 +17,9 @@ from fencepost import (
     Finding,
     Key,
     RunEnd,
+    Scope,
     Undecided,
-    Violated,
+    violated,
 )
 from fencepost_acme.events import ServerStarted, TakeBegan, TakeEnded
 
@@ -88,9 +89,16 @@ class TokensGrow:
             return state, ()
         token = ended.token
         if token <= before:
-            message = f"{ended.server} gave out token {token} after a client had token {before}"
-            because = () if got_by is None else (got_by,)
-            return state, (Violated(event.ref, Evidence.CLIENT, message, because),)
+            broken = violated(
+                event.ref,
+                Evidence.CLIENT,
+                "{server} gave out token {token} after a client had token {before}",
+                () if got_by is None else (got_by,),
+                server=Scope("tokens of", ended.server),
+                token=token,
+                before=before,
+            )
+            return state, (broken,)
         found = [Exercised(event.ref, Evidence.CLIENT)] if state.restarted else []
         if token > state.greatest:
             state = replace(state, greatest=token, at=event.ref)
