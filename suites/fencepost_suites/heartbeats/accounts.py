@@ -7,10 +7,22 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, ProcessExited, Violated
-from fencepost_kafka import BrokerRegistered, MetadataHeartbeatAnswered, MetadataHeartbeatSent
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Facts,
+    ProcessExited,
+    process_scope,
+    violated,
+)
+from fencepost_kafka import (
+    BrokerRegistered,
+    MetadataHeartbeatAnswered,
+    MetadataHeartbeatSent,
+    broker_of,
+)
 from fencepost_suites.brokers.leases import MS, Late
-from fencepost_suites.common.words import span
 from fencepost_suites.heartbeats.terms import Terms
 
 HEARTBEAT_INFO = 5
@@ -117,13 +129,24 @@ class Superseded:
         bound_ns = session_ns + FOUND_WITHIN_NS
         if own.version < HEARTBEAT_INFO or asked_ns <= newest.at_ns + bound_ns:
             return None
-        message = (
-            f"{process} with broker epoch {own.epoch} was accepted {span(asked_ns - newest.at_ns)} "
-            f"after {newest.process} had registered as broker {broker} with {newest.epoch}"
-        )
+        controller = max(self.terms.now, key=lambda one: self.terms.now[one].epoch, default="")
+        decides: Facts = {"controller": process_scope(controller)} if controller else {}
         return Late(
-            violated=Violated(event.ref, Evidence.PEER, message, (newest.ref,)),
-            process=max(self.terms.now, key=lambda one: self.terms.now[one].epoch, default=""),
+            violated=violated(
+                event.ref,
+                Evidence.PEER,
+                "{process} with broker epoch {epoch} was accepted {after_ns} after {other} had "
+                "registered as broker {broker} with {other_epoch}",
+                (newest.ref,),
+                process=process_scope(process),
+                epoch=own.epoch,
+                after_ns=asked_ns - newest.at_ns,
+                other=process_scope(newest.process),
+                broker=broker_of(broker),
+                other_epoch=newest.epoch,
+                **decides,
+            ),
+            process=controller,
             from_ns=newest.at_ns,
             to_ns=asked_ns,
             period_ns=bound_ns,

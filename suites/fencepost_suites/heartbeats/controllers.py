@@ -8,18 +8,30 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Facts,
+    Finding,
+    Key,
+    RunEnd,
+    process_scope,
+    violated,
+)
 from fencepost_clusters.zookeeper.events import SessionExpired, session_name
 from fencepost_kafka import (
     BrokerRegistered,
     ControllerBegan,
+    IsrChangeJudged,
     MetadataHeartbeatAnswered,
     MetadataHeartbeatReceived,
     SessionChanged,
+    broker_of,
 )
 from fencepost_suites.brokers.leases import MS, Late, judge_late
 from fencepost_suites.common.keys import NOTHING, whole_run
-from fencepost_suites.common.words import span
 from fencepost_suites.heartbeats.terms import TERM_KINDS, Term, Terms
 
 KNOWN_WITHIN_NS = 1_000 * MS
@@ -34,6 +46,7 @@ class _Loss(Struct, frozen=True):
     why: str
     at_ns: int
     ref: Cause
+    facts: Facts = {}
 
 
 @final
@@ -65,20 +78,31 @@ class Deposed:
     def _began(self, event: Event, body: ControllerBegan) -> None:
         self.lost.pop(event.process, None)
         self.epochs[event.process] = body.epoch
-        loss = _Loss(f"{event.process} was elected", event.at_ns, event.ref)
+        elected: Facts = {"elected": process_scope(event.process), "epoch": body.epoch}
+        loss = _Loss(f"{event.process} was elected", event.at_ns, event.ref, elected)
         for process, epoch in self.epochs.items():
             if epoch < body.epoch:
                 self.lost.setdefault(process, loss)
 
-    def acted(self, event: Event, did: str) -> Late | None:
+    def acted(self, event: Event, did: str, facts: Facts) -> Late | None:
         """The suspicion that falls on a process which acts as the controller, if its term had
-        ended long enough ago for it to know."""
+        ended long enough ago for it to know. `facts` are about what it `did`."""
         loss = self.lost.get(event.process)
         if loss is None or event.at_ns <= loss.at_ns + KNOWN_WITHIN_NS:
             return None
-        message = f"{event.process} {did} {span(event.at_ns - loss.at_ns)} after {loss.why}"
         return Late(
-            violated=Violated(event.ref, Evidence.PEER, message, (loss.ref,)),
+            violated=violated(
+                event.ref,
+                Evidence.PEER,
+                "{process} {did} {after_ns} after {lost}",
+                (loss.ref,),
+                process=process_scope(event.process),
+                did=did,
+                after_ns=event.at_ns - loss.at_ns,
+                lost=loss.why,
+                **facts,
+                **loss.facts,
+            ),
             process=event.process,
             from_ns=loss.at_ns,
             to_ns=event.at_ns,
@@ -102,21 +126,28 @@ class Controllers:
         return self.terms.take(event)
 
     def judge(
-        self, event: Event, term: Term | None, *, active: bool, did: str
+        self, event: Event, term: Term | None, *, active: bool, did: str, facts: Facts
     ) -> Sequence[Finding]:
         """Judges a process that decided as the controller. It must have a current `term`, and say
-        that it is active."""
+        that it is active. `facts` are about what it `did`."""
         if term is not None and active:
-            self.acted(event, did)
+            self.acted(event, did, facts)
             return NOTHING
-        message = f"{event.process}, which is not the controller, {did}"
         over = self.terms.over.get(event.process)
-        because = () if over is None else (over,)
-        return (Violated(event.ref, Evidence.SELF, message, because),)
+        broken = violated(
+            event.ref,
+            Evidence.SELF,
+            "{process}, which is not the controller, {did}",
+            () if over is None else (over,),
+            process=process_scope(event.process),
+            did=did,
+            **facts,
+        )
+        return (broken,)
 
-    def acted(self, event: Event, did: str) -> None:
+    def acted(self, event: Event, did: str, facts: Facts) -> None:
         """Suspects a process that acts as the controller, if its term had ended."""
-        late = self.deposed.acted(event, did)
+        late = self.deposed.acted(event, did, facts)
         if late is not None:
             self.suspects.append(late)
 
@@ -148,8 +179,18 @@ class OnlyControllerAnswers(Struct, frozen=True):
                     return state, (Exercised(event.ref, Evidence.SELF),)
             case MetadataHeartbeatAnswered():
                 did = f"answered {body.client} with {body.error}, {body.state}"
-                return state, state.judge(event, term, active=body.active, did=did)
+                facts = answer_facts(body)
+                return state, state.judge(event, term, active=body.active, did=did, facts=facts)
         return state, NOTHING
 
     def end(self, state: Controllers, end: RunEnd) -> Sequence[Finding]:
         return judge_late(state.suspects, end)
+
+
+def answer_facts(body: MetadataHeartbeatAnswered | IsrChangeJudged) -> Facts:
+    """The facts of an answer that a process gave as the controller."""
+    return {
+        "other": process_scope(body.client),
+        "broker": broker_of(body.broker_id),
+        "error": body.error,
+    }

@@ -20,7 +20,8 @@ from fencepost import (
     NodeStopped,
     ProcessExited,
     RunEnd,
-    Violated,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     BrokerRegistered,
@@ -31,11 +32,11 @@ from fencepost_kafka import (
     MetadataHeartbeatReceived,
     MetadataHeartbeatSent,
     SessionChanged,
+    broker_of,
 )
 from fencepost_kafka.active_faults import FAULT_KINDS, ActiveFault, ActiveFaults
 from fencepost_suites.brokers.leases import MS, Late, judge_late
 from fencepost_suites.common.keys import NOTHING, whole_run
-from fencepost_suites.common.words import span
 from fencepost_suites.heartbeats.states import TARGETS
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Terms
 
@@ -145,13 +146,19 @@ class SilenceFences(Struct, frozen=True):
         if at_ns <= state.due_ns + state.timeout_ns // 10 + 100 * MS:
             return
         state.judged = True
-        message = (
-            f"{state.contact.process} was active {span(at_ns - state.contact_ns)} after it had "
-            f"sent the last heartbeat that was accepted; its timeout is {span(state.timeout_ns)}"
-        )
         state.suspects.append(
             Late(
-                violated=Violated(at, Evidence.SELF, message, (state.contact,)),
+                violated=violated(
+                    at,
+                    Evidence.SELF,
+                    "{process} was active {after_ns} after it had sent the last heartbeat that was "
+                    "accepted; its timeout is {timeout_ns}",
+                    (state.contact,),
+                    process=process_scope(state.contact.process),
+                    after_ns=at_ns - state.contact_ns,
+                    timeout_ns=state.timeout_ns,
+                    epoch=state.incarnation,
+                ),
                 process=state.contact.process,
                 from_ns=state.contact_ns,
                 to_ns=at_ns,
@@ -282,12 +289,19 @@ class ControllerIsFirst(Struct, frozen=True):
             return NOTHING
         if known.state not in LIVE:
             return (Exercised(event.ref, Evidence.PEER),)
-        message = (
-            f"{event.process} fenced itself {span(event.at_ns - contact.contact_ns)} after its "
-            f"last accepted heartbeat, before {process} had declared it inactive"
-        )
         late = Late(
-            violated=Violated(event.ref, Evidence.PEER, message, (contact.contact,)),
+            violated=violated(
+                event.ref,
+                Evidence.PEER,
+                "{process} fenced itself {after_ns} after its last accepted heartbeat, before "
+                "{other} had declared it inactive",
+                (contact.contact,),
+                process=process_scope(event.process),
+                after_ns=event.at_ns - contact.contact_ns,
+                other=process_scope(process),
+                broker=broker_of(body.broker_id),
+                epoch=contact.incarnation,
+            ),
             process=process,
             from_ns=contact.contact_ns,
             to_ns=event.at_ns,

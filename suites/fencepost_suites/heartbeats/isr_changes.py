@@ -13,11 +13,14 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
+    Facts,
     Finding,
     Key,
     PromiseObserved,
     RunEnd,
-    Violated,
+    Scope,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     BrokerRegistered,
@@ -26,13 +29,15 @@ from fencepost_kafka import (
     IsrChangeJudged,
     PartitionCommitted,
     TopicCommitted,
+    broker_of,
+    partition_of,
 )
 from fencepost_kafka.committed import Partitions
 from fencepost_suites.brokers.leases import Late, judge_late
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.surfaces import observed
 from fencepost_suites.heartbeats.accounts import HEARTBEAT_INFO, Superseded
-from fencepost_suites.heartbeats.controllers import CONTROLLER_KINDS, Controllers
+from fencepost_suites.heartbeats.controllers import CONTROLLER_KINDS, Controllers, answer_facts
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Terms
 
 NOT_LEADER = "NOT_LEADER_OR_FOLLOWER"
@@ -67,12 +72,16 @@ class ControllerWritesIsr(Struct, frozen=True):
                 state.of[event.process] = body.version
             case PartitionCommitted(role="broker"):
                 if state.of.get(event.process, 0) >= HEARTBEAT_INFO:
-                    message = (
-                        f"{event.process} wrote the ISR of {body.topic}-{body.partition} to "
-                        f"ZooKeeper itself, though it is registered with version "
-                        f"{state.of[event.process]}"
+                    broken = violated(
+                        event.ref,
+                        Evidence.SELF,
+                        "{process} wrote the ISR of {partition} to ZooKeeper itself, though it is "
+                        "registered with version {version}",
+                        process=process_scope(event.process),
+                        partition=partition_of(body),
+                        version=state.of[event.process],
                     )
-                    return state, (Violated(event.ref, Evidence.SELF, message),)
+                    return state, (broken,)
             case IsrChangeJudged() if "NONE" in body.results:
                 if state.of.get(body.client, 0) >= HEARTBEAT_INFO:
                     return state, (Exercised(event.ref, Evidence.PEER),)
@@ -106,7 +115,8 @@ class OnlyControllerJudges(Struct, frozen=True):
                     return state, (Exercised(event.ref, Evidence.SELF),)
             case IsrChangeJudged():
                 did = f"judged an IsrChange of {body.client}: {body.error}"
-                return state, state.judge(event, term, active=body.active, did=did)
+                facts = answer_facts(body)
+                return state, state.judge(event, term, active=body.active, did=did, facts=facts)
         return state, NOTHING
 
     def end(self, state: Controllers, end: RunEnd) -> Sequence[Finding]:
@@ -173,11 +183,19 @@ class OverwrittenChangesNoIsr(Struct, frozen=True):
             return state, (Exercised(event.ref, Evidence.SELF),)
         if body.error != "NONE":
             return state, NOTHING
-        message = (
-            f"{event.process} judged an IsrChange of {body.client} with incarnation id "
-            f"{body.incarnation_id}, though broker {body.broker_id} has {known.incarnation}"
+        broken = violated(
+            event.ref,
+            Evidence.SELF,
+            "{process} judged an IsrChange of {other} with incarnation id {epoch}, though broker "
+            "{broker} has {other_epoch}",
+            (known.ref,),
+            process=process_scope(event.process),
+            other=process_scope(body.client),
+            epoch=body.incarnation_id,
+            broker=broker_of(body.broker_id),
+            other_epoch=known.incarnation,
         )
-        return state, (Violated(event.ref, Evidence.SELF, message, (known.ref,)),)
+        return state, (broken,)
 
     def end(self, state: _Overwritten, end: RunEnd) -> Sequence[Finding]:
         return judge_late(state.suspects, end)
@@ -269,11 +287,17 @@ class OnlyLeaderChangesIsr(Struct, frozen=True):
     @staticmethod
     def _judged(state: _Stored, event: Event, body: IsrChangeJudged) -> Iterator[Finding]:
         if len(body.results) != len(body.partitions):
-            message = (
-                f"{event.process} answered an IsrChange of {len(body.partitions)} partitions with "
-                f"{len(body.results)} results"
+            yield violated(
+                event.ref,
+                Evidence.SELF,
+                "{process} answered an IsrChange of {asked} partitions with {results} results",
+                process=process_scope(event.process),
+                asked=len(body.partitions),
+                results=len(body.results),
+                other=process_scope(body.client),
+                broker=broker_of(body.broker_id),
+                places=tuple(Scope("partition", place) for place in body.partitions),
             )
-            yield Violated(event.ref, Evidence.SELF, message)
         for one in _results(body):
             stored = state.partitions.newest.get((one.topic, one.partition))
             if stored is None:
@@ -282,12 +306,19 @@ class OnlyLeaderChangesIsr(Struct, frozen=True):
             if one.error == NOT_LEADER and not leads:
                 yield Exercised(event.ref, Evidence.SELF)
             elif one.error == "NONE" and not leads and not state.was_stored(event.process, one):
-                message = (
-                    f"{event.process} accepted an ISR of {one.topic}-{one.partition} from broker "
-                    f"{body.broker_id} in leader epoch {one.epoch}, though broker {stored.leader} "
-                    f"leads in epoch {stored.leader_epoch}"
+                yield violated(
+                    event.ref,
+                    Evidence.SELF,
+                    "{process} accepted an ISR of {partition} from broker {broker} in leader epoch "
+                    "{epoch}, though broker {leader} leads in epoch {other_epoch}",
+                    process=process_scope(event.process),
+                    partition=partition_of(one),
+                    broker=broker_of(body.broker_id),
+                    epoch=one.epoch,
+                    leader=broker_of(stored.leader),
+                    other_epoch=stored.leader_epoch,
+                    isr=tuple(map(broker_of, one.isr)),
                 )
-                yield Violated(event.ref, Evidence.SELF, message)
 
     def end(self, state: _Stored, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -316,37 +347,45 @@ class UnfitIsrRefused(Struct, frozen=True):
 
     def _judged(self, state: _Stored, event: Event, body: IsrChangeJudged) -> Iterator[Finding]:
         for one in _results(body):
-            wrong = self._wrong(state, event.process, body.broker_id, one)
+            wrong, facts = self._wrong(state, event.process, body.broker_id, one)
             if one.error == "INVALID_REQUEST" and wrong:
                 yield Exercised(event.ref, Evidence.SELF)
             elif one.error == "NONE" and wrong:
-                message = (
-                    f"{event.process} accepted the ISR {list(one.isr)} of {one.topic}-"
-                    f"{one.partition}, which {wrong}"
+                yield violated(
+                    event.ref,
+                    Evidence.SELF,
+                    "{process} accepted the ISR {isr} of {partition}, which {wrong}",
+                    process=process_scope(event.process),
+                    isr=tuple(map(broker_of, one.isr)),
+                    partition=partition_of(one),
+                    wrong=wrong,
+                    leader=broker_of(body.broker_id),
+                    epoch=one.epoch,
+                    **facts,
                 )
-                yield Violated(event.ref, Evidence.SELF, message)
 
     @staticmethod
-    def _wrong(state: _Stored, process: str, leader: int, one: _Result) -> str:
-        """Why an ISR must be refused; empty if it is valid."""
+    def _wrong(state: _Stored, process: str, leader: int, one: _Result) -> tuple[str, Facts]:
+        """Why an ISR must be refused, in words and as facts; empty if it is valid."""
         stored = state.partitions.newest.get((one.topic, one.partition))
         term = state.terms.now.get(process)
         if not one.isr:
-            return "is empty"
+            return "is empty", {}
         if stored is None or term is None:
-            return ""
+            return "", {}
         if leader not in one.isr:
-            return f"lacks its leader, broker {leader}"
+            return f"lacks its leader, broker {leader}", {}
         if not set(one.isr) <= set(stored.replicas):
-            return f"has a broker that is not one of the replicas {list(stored.replicas)}"
+            why = f"has a broker that is not one of the replicas {list(stored.replicas)}"
+            return why, {"replicas": tuple(map(broker_of, stored.replicas))}
         before = stored.isr
         if set(stored.isr) == set(one.isr):
             before = state.before.get((one.topic, one.partition), stored.isr)
         for broker in sorted(set(one.isr) - set(before)):
             known = term.brokers.get(broker)
             if known is None or known.state not in LIVE:
-                return f"adds broker {broker}, which is not active"
-        return ""
+                return f"adds broker {broker}, which is not active", {"broker": broker_of(broker)}
+        return "", {}
 
     def end(self, state: _Stored, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -379,11 +418,19 @@ class _Applied:
             return NOTHING
         if body.offset >= one.state.offset:
             return NOTHING
-        message = (
-            f"{event.process} read the ISR {list(body.isr)} of {body.topic}-{body.partition}, "
-            f"stored before {list(one.state.isr)}, for which {one.ref.process} had answered NONE"
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} read the ISR {isr} of {partition}, stored before {expected}, for which "
+            "{former} had answered NONE",
+            (one.ref,),
+            process=process_scope(event.process),
+            isr=tuple(map(broker_of, body.isr)),
+            partition=partition_of(body),
+            expected=tuple(map(broker_of, one.state.isr)),
+            former=process_scope(one.ref.process),
         )
-        return (Violated(event.ref, Evidence.PEER, message, (one.ref,)),)
+        return (broken,)
 
 
 @final
@@ -423,11 +470,17 @@ class AppliedBeforeAnswered(Struct, frozen=True):
                 continue
             if state.stored.was_stored(event.process, one):
                 continue
-            message = (
-                f"{event.process} answered NONE to the ISR {list(one.isr)} of {one.topic}-"
-                f"{one.partition}, though {list(stored.isr)} is stored"
+            yield violated(
+                event.ref,
+                Evidence.SELF,
+                "{process} answered NONE to the ISR {isr} of {partition}, though {stored} is "
+                "stored",
+                process=process_scope(event.process),
+                isr=tuple(map(broker_of, one.isr)),
+                partition=partition_of(one),
+                stored=tuple(map(broker_of, stored.isr)),
+                other=process_scope(body.client),
             )
-            yield Violated(event.ref, Evidence.SELF, message)
 
     def end(self, state: _Applied, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

@@ -15,11 +15,13 @@ from fencepost import (
     Finding,
     Key,
     RunEnd,
-    Violated,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     BrokerDeclared,
     BrokerRegistered,
+    broker_of,
 )
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.heartbeats.accounts import HEARTBEAT_INFO, Registered
@@ -76,13 +78,20 @@ class LegacyStaysActive(Struct, frozen=True):
             return state, NOTHING
         if body.new in ("Initial", "Inactive"):
             one = state.registered.made.get(of)
-            message = (
-                f"{event.process} declared broker {body.broker_id} {body.new} ({body.reason}), "
-                f"though its registration is of version {version}"
+            broken = violated(
+                event.ref,
+                Evidence.SELF if one is None else Evidence.PEER,
+                "{process} declared broker {broker} {state} ({reason}), though its registration is "
+                "of version {version}",
+                () if one is None else (one.ref,),
+                process=process_scope(event.process),
+                broker=broker_of(body.broker_id),
+                state=body.new,
+                reason=body.reason,
+                version=version,
+                epoch=body.incarnation_id,
             )
-            if one is None:
-                return state, (Violated(event.ref, Evidence.SELF, message),)
-            return state, (Violated(event.ref, Evidence.PEER, message, (one.ref,)),)
+            return state, (broken,)
         if term is None or known is None or event.at_ns < known.since_ns + term.timeout_ns:
             return state, NOTHING
         return state, (Exercised(event.ref, Evidence.SELF),)

@@ -17,7 +17,9 @@ from fencepost import (
     Key,
     PromiseObserved,
     RunEnd,
-    Violated,
+    Scope,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     BrokerDeclared,
@@ -27,6 +29,7 @@ from fencepost_kafka import (
     MetadataHeartbeatAnswered,
     MetadataHeartbeatReceived,
     MetadataHeartbeatSent,
+    broker_of,
 )
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.surfaces import observed
@@ -89,10 +92,17 @@ class MalformedRefused(Struct, frozen=True):
             wrong = "which no valid heartbeat can ask for"
         else:
             return NOTHING
-        declared = f"declared broker {body.broker_id} {body.new} for its heartbeat"
-        message = f"{event.process} {declared}, {wrong}"
-        because = () if registration is None else (registration,)
-        return (Violated(event.ref, Evidence.PEER, message, because),)
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} declared broker {broker} {state} for its heartbeat, {wrong}",
+            () if registration is None else (registration,),
+            process=process_scope(event.process),
+            broker=broker_of(body.broker_id),
+            state=body.new,
+            wrong=wrong,
+        )
+        return (broken,)
 
     @staticmethod
     def _received(
@@ -105,11 +115,18 @@ class MalformedRefused(Struct, frozen=True):
             return (Exercised(event.ref, Evidence.PEER),)
         if body.error != "NONE" or body.state not in TARGETS:
             return NOTHING
-        message = (
-            f"controller {body.controller} answered {event.process} with NONE and state "
-            f"{body.state}, though its registration names no address"
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "controller {controller} answered {process} with NONE and state {state}, though its "
+            "registration names no address",
+            (registration,),
+            controller=broker_of(body.controller),
+            process=process_scope(event.process),
+            state=body.state,
+            broker=broker_of(body.broker_id),
         )
-        return (Violated(event.ref, Evidence.PEER, message, (registration,)),)
+        return (broken,)
 
     @staticmethod
     def _answered(
@@ -126,11 +143,18 @@ class MalformedRefused(Struct, frozen=True):
             return (Exercised(event.ref, Evidence.SELF),)
         if body.error != "NONE":
             return NOTHING
-        message = (
-            f"{event.process} answered NONE to a heartbeat of {body.client} as broker "
-            f"{body.broker_id} that targets state {body.target_state}, which is malformed"
+        broken = violated(
+            event.ref,
+            Evidence.SELF,
+            "{process} answered NONE to a heartbeat of {other} as broker {broker} that targets "
+            "state {state}, which is malformed",
+            because,
+            process=process_scope(event.process),
+            other=process_scope(body.client),
+            broker=broker_of(body.broker_id),
+            state=body.target_state,
         )
-        return (Violated(event.ref, Evidence.SELF, message, because),)
+        return (broken,)
 
     def end(self, state: _Endpoints, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -199,11 +223,19 @@ class FieldsAsWritten(Struct, frozen=True):
         written = (sent.broker_id, sent.incarnation_id, sent.target_state)
         if read == written:
             return NOTHING
-        message = (
-            f"{event.process} read broker, incarnation id and target {read} in the heartbeat that "
-            f"{cause.process} had sent with {written}"
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} read broker, incarnation id and target {read} in the heartbeat that {other} "
+            "had sent with {expected}",
+            (at,),
+            process=process_scope(event.process),
+            read=str(read),
+            other=process_scope(cause.process),
+            expected=str(written),
+            broker=broker_of(sent.broker_id),
         )
-        return (Violated(event.ref, Evidence.PEER, message, (at,)),)
+        return (broken,)
 
     @staticmethod
     def _received(
@@ -216,11 +248,20 @@ class FieldsAsWritten(Struct, frozen=True):
         answers = state.answered.get((event.process, sent.correlation))
         if answers is None or (body.error, body.state) in answers:
             return NOTHING
-        message = (
-            f"{event.process} read error {body.error} and state {body.state} in an answer that the "
-            f"controller had written as {sorted(answers)}"
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} read error {error} and state {state} in an answer that the controller had "
+            "written as {expected}",
+            (at,),
+            process=process_scope(event.process),
+            error=body.error,
+            state=body.state,
+            expected=str(sorted(answers)),
+            broker=broker_of(body.broker_id),
+            controller=broker_of(body.controller),
         )
-        return (Violated(event.ref, Evidence.PEER, message, (at,)),)
+        return (broken,)
 
     @staticmethod
     def _judged(state: _Written, event: Event, body: IsrChangeJudged) -> Sequence[Finding]:
@@ -231,11 +272,20 @@ class FieldsAsWritten(Struct, frozen=True):
         for place, isr, epoch in zip(body.partitions, body.isrs, body.leader_epochs, strict=False):
             members = frozenset(int(one) for one in isr.split(",") if one)
             if (place, epoch, body.incarnation_id, members) not in asked:
-                message = (
-                    f"{event.process} read the ISR [{isr}] of {place} in leader epoch {epoch}, "
-                    f"which {body.client} has not asked for"
+                broken = violated(
+                    event.ref,
+                    Evidence.PEER,
+                    "{process} read the ISR [{read}] of {partition} in leader epoch {epoch}, which "
+                    "{other} has not asked for",
+                    process=process_scope(event.process),
+                    read=isr,
+                    partition=Scope("partition", place),
+                    epoch=epoch,
+                    other=process_scope(body.client),
+                    isr=tuple(map(broker_of, sorted(members))),
+                    leader=broker_of(body.broker_id),
                 )
-                return (Violated(event.ref, Evidence.PEER, message),)
+                return (broken,)
         return NOTHING
 
     def end(self, state: _Written, end: RunEnd) -> Sequence[Finding]:

@@ -8,18 +8,29 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    RunEnd,
+    process_scope,
+    violated,
+)
 from fencepost_kafka import (
     BrokerDeclared,
     ControllerBegan,
     ControlRequestAnswered,
     ControlRequestSent,
     PartitionCommitted,
+    broker_of,
+    partition_of,
 )
 from fencepost_kafka.committed import Partitions
 from fencepost_suites.brokers.leases import MS, Late, judge_late
 from fencepost_suites.common.keys import NOTHING, whole_run
-from fencepost_suites.common.words import span
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Terms
 
 UPDATE_METADATA = "UpdateMetadata"
@@ -109,12 +120,18 @@ class InactiveIsLeftOut(Struct, frozen=True):
             return NOTHING
         named = sorted(out & set(body.brokers))
         if named:
-            message = (
-                f"{event.process} was sent metadata that name broker {named[0]}, which had been "
-                "declared inactive"
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "{process} was sent metadata that name broker {broker}, which had been declared "
+                "inactive",
+                (state.refs[named[0]],) if named[0] in state.refs else (),
+                process=process_scope(event.process),
+                broker=broker_of(named[0]),
+                other=process_scope(event.cause.process),
+                inactive=tuple(map(broker_of, named)),
             )
-            because = (state.refs[named[0]],) if named[0] in state.refs else ()
-            return (Violated(event.ref, Evidence.PEER, message, because),)
+            return (broken,)
         return (Exercised(event.ref, Evidence.PEER),) if out else NOTHING
 
     @staticmethod
@@ -128,11 +145,17 @@ class InactiveIsLeftOut(Struct, frozen=True):
         )
         if not news or known is None or not elected:
             return NOTHING
-        message = (
-            f"broker {body.leader} was made leader of {body.topic}-{body.partition} while it was "
-            "inactive"
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "broker {leader} was made leader of {partition} while it was inactive",
+            (known,),
+            leader=broker_of(body.leader),
+            partition=partition_of(body),
+            epoch=body.leader_epoch,
+            other=process_scope(known.process),
         )
-        return (Violated(event.ref, Evidence.PEER, message, (known,)),)
+        return (broken,)
 
     def end(self, state: _Out, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -235,11 +258,18 @@ class UpdateIsRetried(Struct, frozen=True):
         )
         if before is None or not before.awaits_answer:
             return NOTHING
-        message = (
-            f"{event.process} sent broker {body.broker_id} another request, though its process "
-            f"with broker epoch {body.broker_epoch} has not answered the UpdateMetadata before"
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} sent broker {broker} another request, though its process with broker epoch "
+            "{epoch} has not answered the UpdateMetadata before",
+            (before.first,),
+            process=process_scope(event.process),
+            broker=broker_of(body.broker_id),
+            epoch=body.broker_epoch,
+            operation=body.api,
         )
-        return (Violated(event.ref, Evidence.PEER, message, (before.first,)),)
+        return (broken,)
 
     def _close(self, state: _Queues, places: Sequence[Place], at_ns: int) -> None:
         """Ends queues, and judges what was due in them."""
@@ -253,13 +283,18 @@ class UpdateIsRetried(Struct, frozen=True):
         queue = state.by_process.get(place)
         if queue is None or not queue.awaits_answer or at_ns <= queue.sent_ns + AGAIN_WITHIN_NS:
             return
-        message = (
-            f"{place[0]} did not repeat an UpdateMetadata to broker {place[1]}, which had not "
-            f"answered it, for {span(at_ns - queue.sent_ns)}"
-        )
         state.suspects.append(
             Late(
-                violated=Violated(queue.first, Evidence.PEER, message),
+                violated=violated(
+                    queue.first,
+                    Evidence.PEER,
+                    "{process} did not repeat an UpdateMetadata to broker {broker}, which had not "
+                    "answered it, for {since_ns}",
+                    process=process_scope(place[0]),
+                    broker=broker_of(place[1]),
+                    since_ns=at_ns - queue.sent_ns,
+                    epoch=place[2],
+                ),
                 process=place[0],
                 from_ns=queue.sent_ns,
                 to_ns=at_ns,

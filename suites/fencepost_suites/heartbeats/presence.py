@@ -8,12 +8,27 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    RunEnd,
+    process_scope,
+    violated,
+)
 from fencepost_clusters.zookeeper.events import SessionExpired, session_name
-from fencepost_kafka import BrokerRegistered, FollowerFetched, MetadataHeartbeatSent
+from fencepost_kafka import (
+    BrokerRegistered,
+    FollowerFetched,
+    MetadataHeartbeatSent,
+    broker_of,
+    partition_of,
+)
 from fencepost_suites.brokers.leases import Late, judge_late
 from fencepost_suites.common.keys import NOTHING, whole_run
-from fencepost_suites.common.words import span
 from fencepost_suites.heartbeats.controllers import KNOWN_WITHIN_NS
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Term, Terms
 
@@ -117,11 +132,18 @@ class OnlyWithZnode(Struct, frozen=True):
         *former, newest = state.registrations.get(event.process, [(-1, event.ref)])
         if body.incarnation_id not in {epoch for epoch, _ in former if epoch != newest[0]}:
             return NOTHING
-        message = (
-            f"{event.process} sent a heartbeat with its former incarnation id "
-            f"{body.incarnation_id}, after it had registered with {newest[0]}"
+        broken = violated(
+            event.ref,
+            Evidence.SELF,
+            "{process} sent a heartbeat with its former incarnation id {epoch}, after it had "
+            "registered with {other_epoch}",
+            (newest[1],),
+            process=process_scope(event.process),
+            epoch=body.incarnation_id,
+            other_epoch=newest[0],
+            broker=broker_of(body.broker_id),
         )
-        return (Violated(event.ref, Evidence.SELF, message, (newest[1],)),)
+        return (broken,)
 
     @staticmethod
     def _overdue(state: _Znodes, held: Held, at_ns: int) -> None:
@@ -129,13 +151,18 @@ class OnlyWithZnode(Struct, frozen=True):
         if at_ns <= since_ns + KNOWN_WITHIN_NS:
             return
         gone = state.gone[broker, epoch]
-        message = (
-            f"{process} kept broker {broker} in the cluster for "
-            f"{span(at_ns - since_ns)} after ZooKeeper had ended its session"
-        )
         state.suspects.append(
             Late(
-                violated=Violated(gone.ref, Evidence.PEER, message),
+                violated=violated(
+                    gone.ref,
+                    Evidence.PEER,
+                    "{process} kept broker {broker} in the cluster for {since_ns} after ZooKeeper "
+                    "had ended its session",
+                    process=process_scope(process),
+                    broker=broker_of(broker),
+                    since_ns=at_ns - since_ns,
+                    epoch=epoch,
+                ),
                 process=process,
                 from_ns=since_ns,
                 to_ns=at_ns,
@@ -201,13 +228,21 @@ class NewestCounts(Struct, frozen=True):
             state.former.discard(body.follower)
             return (Exercised(event.ref, Evidence.PEER),) if taken else NOTHING
         if event.at_ns > since_ns + KNOWN_WITHIN_NS:
-            message = (
-                f"{event.process} counted a fetch of {body.client} as broker {body.follower}, "
-                f"{span(event.at_ns - since_ns)} after {process} had registered under that id"
-            )
             state.suspects.append(
                 Late(
-                    violated=Violated(event.ref, Evidence.PEER, message, (ref,)),
+                    violated=violated(
+                        event.ref,
+                        Evidence.PEER,
+                        "{process} counted a fetch of {former} as broker {broker}, {after_ns} "
+                        "after {other} had registered under that id",
+                        (ref,),
+                        process=process_scope(event.process),
+                        former=process_scope(body.client),
+                        broker=broker_of(body.follower),
+                        after_ns=event.at_ns - since_ns,
+                        other=process_scope(process),
+                        partition=partition_of(body),
+                    ),
                     process=event.process,
                     from_ns=since_ns,
                     to_ns=event.at_ns,

@@ -8,7 +8,17 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, RunEnd, Violated
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    RunEnd,
+    process_scope,
+    violated,
+)
 from fencepost_kafka import (
     BrokerDeclared,
     BrokerRegistered,
@@ -16,6 +26,7 @@ from fencepost_kafka import (
     IsrChangeJudged,
     MetadataHeartbeatAnswered,
     PartitionCommitted,
+    broker_of,
 )
 from fencepost_suites.common.keys import NOTHING, whole_run
 
@@ -63,25 +74,39 @@ class OldProtocolKept(Struct, frozen=True):
                 state.written[body.broker_id, body.broker_epoch] = (body.version, event.ref)
                 wanted = 5 if body.protocol >= HEARTBEATS else 4
                 if body.protocol >= 0 and body.version != wanted:
-                    message = (
-                        f"{event.process} has inter.broker.protocol {body.protocol}, but "
-                        f"registered with BrokerInfo {body.version}"
+                    broken = violated(
+                        event.ref,
+                        Evidence.SELF,
+                        "{process} has inter.broker.protocol {protocol}, but registered with "
+                        "BrokerInfo {version}",
+                        process=process_scope(event.process),
+                        protocol=body.protocol,
+                        version=body.version,
+                        broker=broker_of(body.broker_id),
                     )
-                    return state, (Violated(event.ref, Evidence.SELF, message),)
+                    return state, (broken,)
             case BrokerDeclared() if body.version:
                 own, ref = state.written.get((body.broker_id, body.incarnation_id), (0, event.ref))
                 if own and own != body.version:
-                    message = (
-                        f"{event.process} read BrokerInfo {body.version} in the registration of "
-                        f"{ref.process}, which had recorded {own}"
+                    broken = violated(
+                        event.ref,
+                        Evidence.PEER,
+                        "{process} read BrokerInfo {version} in the registration of {other}, which "
+                        "had recorded {expected}",
+                        (ref,),
+                        process=process_scope(event.process),
+                        version=body.version,
+                        other=process_scope(ref.process),
+                        expected=own,
+                        broker=broker_of(body.broker_id),
                     )
-                    return state, (Violated(event.ref, Evidence.PEER, message, (ref,)),)
+                    return state, (broken,)
             case MetadataHeartbeatAnswered() if state.is_old(body.client):
-                return state, _violated(event, body.client, "sent a heartbeat", Evidence.PEER)
+                return state, _broken(event, body.client, "sent a heartbeat", Evidence.PEER)
             case IsrChangeJudged() if state.is_old(body.client):
-                return state, _violated(event, body.client, "sent an IsrChange", Evidence.PEER)
+                return state, _broken(event, body.client, "sent an IsrChange", Evidence.PEER)
             case BrokerStateChanged(reason="controller_silent") if state.is_old(event.process):
-                return state, _violated(event, event.process, "fenced itself", Evidence.SELF)
+                return state, _broken(event, event.process, "fenced itself", Evidence.SELF)
             case PartitionCommitted(role="broker") if state.is_old(event.process):
                 return state, (Exercised(event.ref, Evidence.SELF),)
         return state, NOTHING
@@ -90,6 +115,12 @@ class OldProtocolKept(Struct, frozen=True):
         return NOTHING
 
 
-def _violated(event: Event, process: str, did: str, evidence: Evidence) -> Sequence[Finding]:
-    message = f"{process} {did}, though its inter-broker protocol has no heartbeats"
-    return (Violated(event.ref, evidence, message),)
+def _broken(event: Event, process: str, did: str, evidence: Evidence) -> Sequence[Finding]:
+    broken = violated(
+        event.ref,
+        evidence,
+        "{process} {did}, though its inter-broker protocol has no heartbeats",
+        process=process_scope(process),
+        did=did,
+    )
+    return (broken,)

@@ -22,6 +22,8 @@ from fencepost import (
     ProcessExited,
     RunEnd,
     Violated,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     BrokerStateChanged,
@@ -31,11 +33,11 @@ from fencepost_kafka import (
     MetadataHeartbeatReceived,
     MetadataHeartbeatSent,
     SessionChanged,
+    broker_of,
 )
 from fencepost_kafka.active_faults import FAULT_KINDS, ActiveFaults
 from fencepost_suites.brokers.leases import MS, Late, judge_late
 from fencepost_suites.common.keys import NOTHING, whole_run
-from fencepost_suites.common.words import span
 from fencepost_suites.heartbeats.fencing import LIFE_KINDS, Contact
 from fencepost_suites.heartbeats.states import TARGETS
 from fencepost_suites.heartbeats.terms import LIVE
@@ -100,9 +102,15 @@ class _Reactions:
         about. `did` is what the process did instead."""
         answer, one.open, one.unrecorded = one.open, None, None
         if answer is not None and at_ns > one.open_ns + REACTS_WITHIN_NS:
-            message = f"{name} {did} {span(at_ns - one.open_ns)}"
-            violated = Violated(answer, Evidence.SELF, message)
-            self._suspect(violated, name, one.open_ns, at_ns, REACTS_WITHIN_NS)
+            broken = violated(
+                answer,
+                Evidence.SELF,
+                "{process} {did} {since_ns}",
+                process=process_scope(name),
+                did=did,
+                since_ns=at_ns - one.open_ns,
+            )
+            self._suspect(broken, name, one.open_ns, at_ns, REACTS_WITHIN_NS)
         return answer
 
     def note_answer(self, event: Event, name: str, one: _Reaction, did: str) -> Sequence[Finding]:
@@ -116,18 +124,26 @@ class _Reactions:
         if known.times < UNRECORDED_TIMES or event.at_ns <= known.since_ns + UNRECORDED_FOR_NS:
             return NOTHING
         one.unrecorded = None
-        message = f"{name} {did} at {known.times} heartbeats, and recorded no answer"
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} {did} at {times} heartbeats, and recorded no answer",
+            (known.ref,),
+            process=process_scope(name),
+            did=did,
+            times=known.times,
+            other=process_scope(event.process),
+        )
         if known.excuse:
-            return (Excused(event.ref, f"{message}, while {known.excuse}"),)
-        violated = Violated(event.ref, Evidence.PEER, message, (known.ref,))
-        self._suspect(violated, name, known.since_ns, event.at_ns, UNRECORDED_FOR_NS)
+            return (Excused(event.ref, f"{broken.message}, while {known.excuse}"),)
+        self._suspect(broken, name, known.since_ns, event.at_ns, UNRECORDED_FOR_NS)
         return NOTHING
 
     def _suspect(
-        self, violated: Violated, process: str, from_ns: int, to_ns: int, period_ns: int
+        self, broken: Violated, process: str, from_ns: int, to_ns: int, period_ns: int
     ) -> None:
         self.suspects.append(
-            Late(violated, process, from_ns, to_ns, period_ns=period_ns, due_ns=from_ns)
+            Late(broken, process, from_ns, to_ns, period_ns=period_ns, due_ns=from_ns)
         )
 
 
@@ -165,8 +181,15 @@ class AcceptedUnfences(Struct, frozen=True):
                 if body.error == "NONE" and fenced and in_time and one.contact.counts(body):
                     one.hold(event)
             case MetadataHeartbeatSent() if one.open is not None:
-                message = f"{event.process} stayed fenced, though a heartbeat of it was accepted"
-                found = (Violated(event.ref, Evidence.SELF, message, (one.open,)),)
+                broken = violated(
+                    event.ref,
+                    Evidence.SELF,
+                    "{process} stayed fenced, though a heartbeat of it was accepted",
+                    (one.open,),
+                    process=process_scope(event.process),
+                    broker=broker_of(body.broker_id),
+                )
+                found = (broken,)
                 one.open = None
             case MetadataHeartbeatAnswered():
                 own = body.incarnation_id == one.contact.incarnation
@@ -230,8 +253,14 @@ class RefusedFencesItself(Struct, frozen=True):
                     one.unrecorded = None
                 return state, found
             case MetadataHeartbeatSent() | LogAppended() | FetchServed() if one.open is not None:
-                message = f"{event.process} went on as active after a heartbeat was refused"
-                found = (Violated(event.ref, Evidence.SELF, message, (one.open,)),)
+                broken = violated(
+                    event.ref,
+                    Evidence.SELF,
+                    "{process} went on as active after a heartbeat was refused",
+                    (one.open,),
+                    process=process_scope(event.process),
+                )
+                found = (broken,)
                 one.open = None
         one.contact.take(event)
         return state, found

@@ -13,11 +13,13 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
+    Facts,
     Finding,
     Key,
     NodeStarted,
     RunEnd,
-    Violated,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     BrokerDeclared,
@@ -26,6 +28,7 @@ from fencepost_kafka import (
     MetadataHeartbeatAnswered,
     MetadataHeartbeatReceived,
     MetadataHeartbeatSent,
+    broker_of,
 )
 from fencepost_suites.brokers.leases import MS, Late, judge_late
 from fencepost_suites.common.keys import NOTHING, whole_run
@@ -95,18 +98,28 @@ class IncarnationIsRegistration(Struct, frozen=True):
         own = state.made.setdefault(event.process, {})
         before = state.at_start.get(event.process, {}).get(broker, -1)
         maker = state.maker.setdefault((broker, czxid), event.process)
-        wrong = ""
-        if maker != event.process:
-            wrong = f"which is the czxid of {maker}"
-        elif czxid <= max(before, *own, -1):
-            wrong = f"though an earlier registration has {max(before, *own, -1)}"
+        earlier = max(before, *own, -1)
         own[czxid] = event.ref
         state.newest_of[event.process] = (czxid, event.at_ns)
         state.newest[broker] = max(state.newest.get(broker, -1), czxid)
-        if wrong:
-            message = f"{event.process} registered as broker {broker} with czxid {czxid}, {wrong}"
-            return (Violated(event.ref, Evidence.SELF, message),)
-        return NOTHING
+        taken = maker != event.process
+        if not taken and czxid > earlier:
+            return NOTHING
+        known: Facts = {"other": process_scope(maker)} if taken else {"other_epoch": earlier}
+        broken = violated(
+            event.ref,
+            Evidence.SELF,
+            "{process} registered as broker {broker} with czxid {epoch}, which is the czxid of "
+            "{other}"
+            if taken
+            else "{process} registered as broker {broker} with czxid {epoch}, though an earlier "
+            "registration has {other_epoch}",
+            process=process_scope(event.process),
+            broker=broker_of(broker),
+            epoch=czxid,
+            **known,
+        )
+        return (broken,)
 
     @staticmethod
     def _answered(
@@ -123,11 +136,19 @@ class IncarnationIsRegistration(Struct, frozen=True):
         under_way = event.at_ns <= since_ns + UNDER_WAY_NS if then is None else then != newest
         if body.incarnation_id in own and under_way:
             return NOTHING
-        message = (
-            f"{event.process} got a heartbeat of {body.client} with incarnation id "
-            f"{body.incarnation_id}, though its registration has czxid {newest}"
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} got a heartbeat of {other} with incarnation id {epoch}, though its "
+            "registration has czxid {other_epoch}",
+            (own[newest],),
+            process=process_scope(event.process),
+            other=process_scope(body.client),
+            epoch=body.incarnation_id,
+            other_epoch=newest,
+            broker=broker_of(body.broker_id),
         )
-        return (Violated(event.ref, Evidence.PEER, message, (own[newest],)),)
+        return (broken,)
 
     def end(self, state: _Registrations, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -208,11 +229,19 @@ class OldIncarnationRefused(Struct, frozen=True):
             return (Exercised(event.ref, Evidence.SELF),)
         if body.error != "NONE":
             return NOTHING
-        message = (
-            f"{event.process} accepted a heartbeat of {body.client} with incarnation id "
-            f"{body.incarnation_id}, after it had declared {known[0]} for broker {body.broker_id}"
+        broken = violated(
+            event.ref,
+            Evidence.SELF,
+            "{process} accepted a heartbeat of {other} with incarnation id {epoch}, after it had "
+            "declared {other_epoch} for broker {broker}",
+            (known[1],),
+            process=process_scope(event.process),
+            other=process_scope(body.client),
+            epoch=body.incarnation_id,
+            other_epoch=known[0],
+            broker=broker_of(body.broker_id),
         )
-        return (Violated(event.ref, Evidence.SELF, message, (known[1],)),)
+        return (broken,)
 
     def end(self, state: _Answers, end: RunEnd) -> Sequence[Finding]:
         return judge_late(state.suspects, end)
@@ -298,11 +327,19 @@ class NewIncarnationIsBounce(Struct, frozen=True):
             adopted = body.error == "NONE" and 0 <= body.known < body.incarnation_id
             return (Exercised(event.ref, Evidence.SELF),) if adopted else NOTHING
         if body.error == INVALID_INCARNATION:
-            message = (
-                f"{event.process} refused incarnation id {body.incarnation_id} of {body.client} "
-                f"as old, though it knows only {known[0]}"
+            broken = violated(
+                event.ref,
+                Evidence.SELF,
+                "{process} refused incarnation id {epoch} of {other} as old, though it knows only "
+                "{other_epoch}",
+                (known[1],),
+                process=process_scope(event.process),
+                epoch=body.incarnation_id,
+                other=process_scope(body.client),
+                other_epoch=known[0],
+                broker=broker_of(body.broker_id),
             )
-            return (Violated(event.ref, Evidence.SELF, message, (known[1],)),)
+            return (broken,)
         if body.error == "NONE" and event.process in state.terms.now:
             state.open.setdefault(key, _Adopted(body.incarnation_id, event.at_ns, event.ref))
         return NOTHING
@@ -313,13 +350,17 @@ class NewIncarnationIsBounce(Struct, frozen=True):
         due_ns = adopted.at_ns + _bound_ns(term)
         if at_ns <= due_ns:
             return
-        message = (
-            f"{key[0]} adopted incarnation id {adopted.incarnation} of broker {key[1]} and did not "
-            f"treat it as a bounce"
-        )
         state.suspects.append(
             Late(
-                violated=Violated(adopted.ref, Evidence.SELF, message),
+                violated=violated(
+                    adopted.ref,
+                    Evidence.SELF,
+                    "{process} adopted incarnation id {epoch} of broker {broker} and did not treat "
+                    "it as a bounce",
+                    process=process_scope(key[0]),
+                    epoch=adopted.incarnation,
+                    broker=broker_of(key[1]),
+                ),
                 process=key[0],
                 from_ns=adopted.at_ns,
                 to_ns=at_ns,

@@ -18,7 +18,8 @@ from fencepost import (
     Key,
     ProcessExited,
     RunEnd,
-    Violated,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     BrokerDeclared,
@@ -27,10 +28,10 @@ from fencepost_kafka import (
     MetadataHeartbeatAnswered,
     MetadataHeartbeatReceived,
     MetadataHeartbeatSent,
+    broker_of,
 )
 from fencepost_suites.brokers.leases import MS, Late, judge_late
 from fencepost_suites.common.keys import NOTHING, whole_run
-from fencepost_suites.common.words import span
 from fencepost_suites.heartbeats.accounts import HEARTBEAT_INFO, Registered, SentHeartbeats
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Declared, Terms
 from fencepost_suites.heartbeats.without_servers import SERVER_KINDS, Away, judge_late_but
@@ -73,18 +74,29 @@ class ActiveByHeartbeat(Struct, frozen=True):
         if body.new in LIVE and not found_by_successor:
             if (body.broker_id, body.incarnation_id) in state.sent:
                 return state, (Exercised(event.ref, Evidence.PEER),)
-            message = (
-                f"{event.process} declared broker {body.broker_id} {body.new}, though its process "
-                f"with incarnation id {body.incarnation_id} had sent no heartbeat"
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "{process} declared broker {broker} {state}, though its process with incarnation "
+                "id {epoch} had sent no heartbeat",
+                process=process_scope(event.process),
+                broker=broker_of(body.broker_id),
+                state=body.new,
+                epoch=body.incarnation_id,
             )
-            return state, (Violated(event.ref, Evidence.PEER, message),)
+            return state, (broken,)
         if body.new == "Inactive" and event.at_ns < term.began_ns + term.timeout_ns * 9 // 10:
-            message = (
-                f"{event.process} declared broker {body.broker_id} inactive "
-                f"{span(event.at_ns - term.began_ns)} after it became the controller; the "
-                f"timeout is {span(term.timeout_ns)}"
+            broken = violated(
+                event.ref,
+                Evidence.SELF,
+                "{process} declared broker {broker} inactive {after_ns} after it became the "
+                "controller; the timeout is {timeout_ns}",
+                process=process_scope(event.process),
+                broker=broker_of(body.broker_id),
+                after_ns=event.at_ns - term.began_ns,
+                timeout_ns=term.timeout_ns,
             )
-            return state, (Violated(event.ref, Evidence.SELF, message),)
+            return state, (broken,)
         return state, NOTHING
 
     def end(self, state: _Heartbeats, end: RunEnd) -> Sequence[Finding]:
@@ -196,11 +208,18 @@ class SilentBecomesInactive(Struct, frozen=True):
         term = state.terms.now[event.process]
         silent_ns = state.silent_ns(event, body.broker_id, known.heard_ns)
         if silent_ns < term.timeout_ns * 9 // 10 or body.silent_ms < body.timeout_ms:
-            message = (
-                f"{event.process} declared broker {body.broker_id} inactive {span(silent_ns)} "
-                f"after its last heartbeat; the timeout is {span(term.timeout_ns)}"
+            broken = violated(
+                event.ref,
+                Evidence.SELF,
+                "{process} declared broker {broker} inactive {after_ns} after its last heartbeat; "
+                "the timeout is {timeout_ns}",
+                (known.ref,),
+                process=process_scope(event.process),
+                broker=broker_of(body.broker_id),
+                after_ns=silent_ns,
+                timeout_ns=term.timeout_ns,
             )
-            return (Violated(event.ref, Evidence.SELF, message, (known.ref,)),)
+            return (broken,)
         heard = state.heard_by_broker.get((body.broker_id, known.incarnation), -1)
         peer = heard < event.at_ns - term.timeout_ns // 2
         return (Exercised(event.ref, Evidence.PEER if peer else Evidence.SELF),)
@@ -216,12 +235,18 @@ class SilentBecomesInactive(Struct, frozen=True):
         due_ns = known.heard_ns + term.timeout_ns
         if at_ns <= known.heard_ns + _latest_ns(term.timeout_ns):
             return
-        message = (
-            f"{process} left broker {broker} {known.state} for {span(at_ns - known.heard_ns)} "
-            f"without a heartbeat; the timeout is {span(term.timeout_ns)}"
-        )
         late = Late(
-            violated=Violated(known.ref, Evidence.PEER, message),
+            violated=violated(
+                known.ref,
+                Evidence.PEER,
+                "{process} left broker {broker} {state} for {since_ns} without a heartbeat; the "
+                "timeout is {timeout_ns}",
+                process=process_scope(process),
+                broker=broker_of(broker),
+                state=known.state,
+                since_ns=at_ns - known.heard_ns,
+                timeout_ns=term.timeout_ns,
+            ),
             process=process,
             from_ns=known.heard_ns,
             to_ns=at_ns,
@@ -339,20 +364,30 @@ class InactiveReturns(Struct, frozen=True):
                     return state, (Exercised(event.ref, Evidence.PEER),)
             case MetadataHeartbeatReceived(error="NONE", state=1):  # inactive
                 if state.wanted(event, body) is not None:
-                    message = (
-                        f"controller {body.controller} accepted a heartbeat of {event.process}, "
-                        f"but answered that it is inactive"
+                    broken = violated(
+                        event.ref,
+                        Evidence.PEER,
+                        "controller {controller} accepted a heartbeat of {process}, but answered "
+                        "that it is inactive",
+                        controller=broker_of(body.controller),
+                        process=process_scope(event.process),
+                        broker=broker_of(body.broker_id),
                     )
-                    return state, (Violated(event.ref, Evidence.PEER, message),)
+                    return state, (broken,)
             case MetadataHeartbeatAnswered():
                 known = _is_current(state.terms, event, body)
                 if known is not None and known.state == "Inactive":
-                    message = (
-                        f"{event.process} accepted a heartbeat of {body.client}, but left broker "
-                        f"{body.broker_id} inactive"
+                    broken = violated(
+                        event.ref,
+                        Evidence.SELF,
+                        "{process} accepted a heartbeat of {other}, but left broker {broker} "
+                        "inactive",
+                        (known.ref,),
+                        process=process_scope(event.process),
+                        other=process_scope(body.client),
+                        broker=broker_of(body.broker_id),
                     )
-                    violated = Violated(event.ref, Evidence.SELF, message, (known.ref,))
-                    return state, (violated,)
+                    return state, (broken,)
         return state, NOTHING
 
     def end(self, state: _Targets, end: RunEnd) -> Sequence[Finding]:
@@ -389,11 +424,20 @@ class TargetIsReached(Struct, frozen=True):
                 target = TARGETS[body.target_state]
                 if body.state == target == known.state:
                     return state, (Exercised(event.ref, Evidence.SELF),)
-                message = (
-                    f"{event.process} answered {body.client}, which targets {target}, with state "
-                    f"{body.state}, while broker {body.broker_id} is declared {known.state}"
+                broken = violated(
+                    event.ref,
+                    Evidence.SELF,
+                    "{process} answered {other}, which targets {expected}, with state {state}, "
+                    "while broker {broker} is declared {declared}",
+                    (known.ref,),
+                    process=process_scope(event.process),
+                    other=process_scope(body.client),
+                    expected=target,
+                    state=body.state,
+                    broker=broker_of(body.broker_id),
+                    declared=known.state,
                 )
-                return state, (Violated(event.ref, Evidence.SELF, message, (known.ref,)),)
+                return state, (broken,)
         return state, NOTHING
 
     @staticmethod
@@ -411,11 +455,18 @@ class TargetIsReached(Struct, frozen=True):
         if wanted is None:
             return NOTHING
         if body.state != STATE_NONE:
-            message = (
-                f"controller {body.controller} answered {event.process}, which targets "
-                f"{TARGETS[wanted]}, with state {body.state}"
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "controller {controller} answered {process}, which targets {expected}, with state "
+                "{state}",
+                controller=broker_of(body.controller),
+                process=process_scope(event.process),
+                expected=TARGETS[wanted],
+                state=body.state,
+                broker=broker_of(body.broker_id),
             )
-            return (Violated(event.ref, Evidence.PEER, message),)
+            return (broken,)
         if term is None or found is None:
             return NOTHING
         one = state.unsettled.get(of)
@@ -424,20 +475,19 @@ class TargetIsReached(Struct, frozen=True):
         one.newest_ns = event.at_ns
         bound_ns = term.session_ns + SETTLED_WITHIN_NS
         if event.at_ns > one.since_ns + bound_ns:
-            message = (
-                f"{found} answered the heartbeats of {event.process} without a state for "
-                f"{span(event.at_ns - one.since_ns)}"
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "{process} answered the heartbeats of {other} without a state for {since_ns}",
+                (one.ref,),
+                process=process_scope(found),
+                other=process_scope(event.process),
+                since_ns=event.at_ns - one.since_ns,
+                broker=broker_of(body.broker_id),
             )
-            state.suspects.append(
-                Late(
-                    violated=Violated(event.ref, Evidence.PEER, message, (one.ref,)),
-                    process=found,
-                    from_ns=one.since_ns,
-                    to_ns=event.at_ns,
-                    period_ns=bound_ns,
-                    due_ns=one.since_ns + bound_ns,
-                )
-            )
+            due_ns = one.since_ns + bound_ns
+            late = Late(broken, found, one.since_ns, event.at_ns, period_ns=bound_ns, due_ns=due_ns)
+            state.suspects.append(late)
         return NOTHING
 
     def end(self, state: _Targets, end: RunEnd) -> Sequence[Finding]:

@@ -14,12 +14,15 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
+    Facts,
     Finding,
     Key,
     NodeStopped,
     ProcessExited,
     RunEnd,
     Violated,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     BrokerStateChanged,
@@ -29,11 +32,13 @@ from fencepost_kafka import (
     PartitionCommitted,
     RequestRefused,
     TopicCommitted,
+    broker_of,
+    partition_at,
+    partition_of,
 )
 from fencepost_kafka.committed import Partitions
 from fencepost_suites.brokers.leases import MS
 from fencepost_suites.common.keys import NOTHING, by_life, whole_run
-from fencepost_suites.common.words import span
 
 
 @dataclass(slots=True)
@@ -69,14 +74,30 @@ class StoppingServes(Struct, frozen=True):
                 "Online",
                 "Stopping",
             ):
-                message = f"{event.process} refused {body.client} a {body.api} while it was {now}"
-                return state, (Violated(event.ref, Evidence.SELF, message, (since,)),)
+                return state, (_refused(event, body, now, since),)
             case LogAppended(as_leader=True) | FetchServed() if now == "Stopping":
                 return state, (Exercised(event.ref, Evidence.SELF),)
         return state, NOTHING
 
     def end(self, state: _Serving, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
+
+
+def _refused(event: Event, body: RequestRefused, state: str, since: Cause) -> Violated:
+    """A violation: a process refused a client's request, though it was not fenced."""
+    there = body.topic and body.partition >= 0
+    where: Facts = {"partition": partition_of(body)} if there else {}
+    return violated(
+        event.ref,
+        Evidence.SELF,
+        "{process} refused {client} a {operation} while it was {state}",
+        (since,),
+        process=process_scope(event.process),
+        client=process_scope(body.client),
+        operation=body.api,
+        state=state,
+        **where,
+    )
 
 
 class _Stop(Struct, frozen=True):
@@ -151,12 +172,20 @@ class LeadershipsMoveFirst(Struct, frozen=True):
         took_ns = event.at_ns - stop.at_ns
         if took_ns >= stop.limit_ns * 9 // 10:
             return NOTHING
-        topic, index = left[0]
-        message = (
-            f"{process} ended {span(took_ns)} after it was asked to stop, before its time "
-            f"limit, though it still led {topic}-{index}"
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} ended {after_ns} after it was asked to stop, before its time limit, though "
+            "it still led {partition}",
+            (stop.ref,),
+            process=process_scope(process),
+            after_ns=took_ns,
+            partition=partition_at(*left[0]),
+            broker=broker_of(stop.broker),
+            places=tuple(partition_at(*place) for place in left),
+            bound_ns=stop.limit_ns,
         )
-        return (Violated(event.ref, Evidence.PEER, message, (stop.ref,)),)
+        return (broken,)
 
     def end(self, state: _Stops, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
