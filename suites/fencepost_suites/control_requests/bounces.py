@@ -14,11 +14,14 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
+    Facts,
     Finding,
     Key,
     NodeStarted,
     RunEnd,
-    Violated,
+    Scope,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     BrokerChangeHandled,
@@ -29,6 +32,7 @@ from fencepost_kafka import (
     ReplicaStopped,
     TopicCommitted,
     TopicMarked,
+    partition_of,
 )
 from fencepost_kafka.committed import Partitions
 from fencepost_suites.brokers.leases import judge_late
@@ -61,8 +65,15 @@ class FormerStopReplicaHarmsNot(Struct, frozen=True):
             return state, NOTHING
         if not request.obeyed:
             return state, (Exercised(event.ref, request.evidence),)
-        message = f"{event.process} obeyed a StopReplica of its former process, {request.meant_for}"
-        return state, (Violated(event.ref, request.evidence, message, request.because),)
+        broken = violated(
+            event.ref,
+            request.evidence,
+            "{process} obeyed a StopReplica of its former process, {meant_for}",
+            request.because,
+            process=process_scope(event.process),
+            **request.facts,
+        )
+        return state, (broken,)
 
     @staticmethod
     def _stopped(state: Requests, event: Event, body: ReplicaStopped) -> Sequence[Finding]:
@@ -73,13 +84,20 @@ class FormerStopReplicaHarmsNot(Struct, frozen=True):
         if process is None or asked == NO_EPOCH or asked >= process.own.epoch:
             return NOTHING
         evidence = Evidence.SELF if found is None else Evidence.PEER
-        message = (
-            f"{event.process} with broker epoch {process.own.epoch} took "
-            f"{body.topic}-{body.partition} offline by a StopReplica for {asked}, the epoch of a "
-            f"former process"
+        sender: Facts = {} if found is None else {"other": process_scope(found[1].process)}
+        broken = violated(
+            event.ref,
+            evidence,
+            "{process} with broker epoch {own_epoch} took {partition} offline by a StopReplica for "
+            "{epoch}, the epoch of a former process",
+            (process.own.at,) if process.own.at is not None else (),
+            process=process_scope(event.process),
+            own_epoch=process.own.epoch,
+            partition=partition_of(body),
+            epoch=asked,
+            **sender,
         )
-        because = (process.own.at,) if process.own.at is not None else ()
-        return (Violated(event.ref, evidence, message, because),)
+        return (broken,)
 
     def end(self, state: Requests, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -103,7 +121,8 @@ class BounceDetected(Struct, frozen=True):
     def step(self, state: Owed, event: Event) -> tuple[Owed, Sequence[Finding]]:
         excused = state.overdue(
             event.at_ns,
-            "{controller} did not detect within {span} that {process} had registered{epoch}{error}",
+            "{process} did not detect within {since_ns} that {other} had registered{with_epoch}"
+            "{mistook}",
             needs_broker=False,
         )
         apply_term(state, event)
@@ -199,8 +218,8 @@ class BouncedIsInitialised(Struct, frozen=True):
         term = state.term
         excused = term.overdue(
             event.at_ns,
-            "{controller} declared {process} live, but did not initialise it within {span}: it has "
-            "not received metadata and partitions for its registration{epoch}",
+            "{process} declared {other} live, but did not initialise it within {since_ns}: it has "
+            "not received metadata and partitions for its registration{with_epoch}",
         )
         apply_term(term, event)
         return state, (*excused, *self._applied(state, event))
@@ -320,10 +339,15 @@ class FirstLeaderAndIsrIsWhole(Struct, frozen=True):
         if request.former:
             if not request.obeyed:
                 return (Exercised(event.ref, request.evidence),)
-            message = (
-                f"{event.process} obeyed a LeaderAndIsr of its former process, {request.meant_for}"
+            broken = violated(
+                event.ref,
+                request.evidence,
+                "{process} obeyed a LeaderAndIsr of its former process, {meant_for}",
+                request.because,
+                process=process_scope(event.process),
+                **request.facts,
             )
-            return (Violated(event.ref, request.evidence, message, request.because),)
+            return (broken,)
         due = state.due.get((answer.client, answer.broker_id, request.asked))
         if not request.first or due is None:
             return NOTHING
@@ -331,11 +355,20 @@ class FirstLeaderAndIsrIsWhole(Struct, frozen=True):
         named = answer.partitions if request.sent is None else request.sent.partitions
         missing = sorted((hosted & state.hosted(answer.broker_id)) - set(named))
         if missing:
-            message = (
-                f"the first LeaderAndIsr that {event.process} obeyed lacks {len(missing)} of the "
-                f"{len(hosted)} partitions that it hosts, such as {missing[0]}"
+            broken = violated(
+                event.ref,
+                request.evidence,
+                "the first LeaderAndIsr that {process} obeyed lacks {missing} of the {hosted} "
+                "partitions that it hosts, such as {partition}",
+                (at, *request.because),
+                process=process_scope(event.process),
+                missing=len(missing),
+                hosted=len(hosted),
+                partition=Scope("partition", missing[0]),
+                places=tuple(Scope("partition", place) for place in missing),
+                **request.facts,
             )
-            return (Violated(event.ref, request.evidence, message, (at, *request.because)),)
+            return (broken,)
         return (Exercised(event.ref, request.evidence),) if hosted else NOTHING
 
     def end(self, state: _Hosting, end: RunEnd) -> Sequence[Finding]:

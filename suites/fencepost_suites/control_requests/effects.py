@@ -20,7 +20,10 @@ from fencepost import (
     NodeStopped,
     ProcessExited,
     RunEnd,
+    Scope,
     Violated,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     BrokerDeclared,
@@ -42,7 +45,6 @@ from fencepost_kafka import (
 from fencepost_kafka.active_faults import FAULT_KINDS, ActiveFaults
 from fencepost_kafka.committed import Partitions
 from fencepost_suites.brokers.leases import MS, Late
-from fencepost_suites.common.words import span
 from fencepost_suites.control_requests.requests import NO_EPOCH, Request
 
 EFFECT_WITHIN_NS = 10_000 * MS
@@ -124,7 +126,7 @@ class RefusedRoles:
                 for one in self.waiting.values()
             )
             if refusal is not None and not may_come:
-                return [self._violated(event.process, role, refusal)]
+                return [self._taken(event.process, role, refusal)]
             self.open.setdefault(place, role)
         cause = event.cause
         if cause is not None and cause.request:
@@ -147,7 +149,7 @@ class RefusedRoles:
         cause, roles = self.newest.get(event.process, (None, []))
         if cause is None or cause != event.cause:
             return ()
-        return [self._violated(event.process, one, event.ref) for one in roles]
+        return [self._taken(event.process, one, event.ref) for one in roles]
 
     def _close(self, process: str, at_ns: int) -> Iterator[Violated]:
         """The roles that a refused request alone can have given, when their process ends. A process
@@ -155,12 +157,18 @@ class RefusedRoles:
         for place in [place for place in self.open if place[0] == process]:
             role = self.open.pop(place)
             if place in self.refused and at_ns > role.at_ns + EFFECT_WITHIN_NS:
-                yield self._violated(process, role, self.refused[place][0])
+                yield self._taken(process, role, self.refused[place][0])
 
     @staticmethod
-    def _violated(process: str, role: _Role, refusal: Cause) -> Violated:
-        message = f"{process} took a role for {role.partition} by a LeaderAndIsr that it refused"
-        return Violated(role.ref, Evidence.PEER, message, (refusal,))
+    def _taken(process: str, role: _Role, refusal: Cause) -> Violated:
+        return violated(
+            role.ref,
+            Evidence.PEER,
+            "{process} took a role for {partition} by a LeaderAndIsr that it refused",
+            (refusal,),
+            process=process_scope(process),
+            partition=Scope("partition", role.partition),
+        )
 
     def end(self, end: RunEnd) -> Sequence[Violated]:
         """The roles that are left when the run ends."""
@@ -177,11 +185,43 @@ class _Due:
     process: str
     began_ns: int
     ref: Cause
-    message: str
+    api: str
+    """The request of the controller."""
+    partition: str = ""
+    duty: _Duty | None = None
+    """The role that is due; None: an answer is."""
     since_ns: int = 0
     """Since when no fault excuses it."""
     excuse: str = ""
     """What the newest fault that did so acted upon, in words."""
+
+    def missed(self, waited_ns: int) -> Violated:
+        """A violation: it was not done within that time."""
+        if self.duty is None:
+            return violated(
+                self.ref,
+                Evidence.PEER,
+                "{process} did not answer the {operation} of {other} within {since_ns}",
+                process=process_scope(self.process),
+                operation=self.api,
+                other=process_scope(self.controller),
+                since_ns=waited_ns,
+            )
+        return violated(
+            self.ref,
+            Evidence.PEER,
+            "{process} answered a {operation} with NONE, but did not begin to lead {partition} in "
+            "leader epoch {epoch} within {since_ns}"
+            if self.duty.leads
+            else "{process} answered a {operation} with NONE, but did not begin to follow "
+            "{partition} in leader epoch {epoch} within {since_ns}",
+            process=process_scope(self.process),
+            operation=self.api,
+            partition=Scope("partition", self.partition),
+            epoch=self.duty.epoch,
+            since_ns=waited_ns,
+            other=process_scope(self.controller),
+        )
 
 
 class _Duty(Struct, frozen=True):
@@ -282,8 +322,7 @@ class Effects:
                 given[name] = _Duty(one.leader == body.broker_id, one.leader_epoch)
         self.named[event.process, body.correlation] = (queue, given)
         if queue not in self.queues:
-            message = f"{process} did not answer the {body.api} of {event.process}"
-            self.queues[queue] = _Due(event.process, process, event.at_ns, event.ref, message)
+            self.queues[queue] = _Due(event.process, process, event.at_ns, event.ref, body.api)
 
     def _answered(self, event: Event, body: ControlRequestAnswered, cause: Cause) -> None:
         queue, given = self.named.get((cause.process, cause.seq), (None, {}))
@@ -294,12 +333,15 @@ class Effects:
         for partition, duty in given.items() if body.error == "NONE" else ():
             place = (event.process, partition)
             if not duty.done_by(self.begun.get(place)) and place not in self.roles:
-                message = (
-                    f"{event.process} answered a LeaderAndIsr with NONE, but did not begin to "
+                due = _Due(
+                    controller=cause.process,
+                    process=event.process,
+                    began_ns=event.at_ns,
+                    ref=event.ref,
+                    api="LeaderAndIsr",
+                    partition=partition,
+                    duty=duty,
                 )
-                message += "lead" if duty.leads else "follow"
-                message += f" {partition} in leader epoch {duty.epoch}"
-                due = _Due(cause.process, event.process, event.at_ns, event.ref, message)
                 self.roles[place] = (due, duty)
 
     def _began(self, event: Event, body: LeadershipStarted | FollowingStarted) -> None:
@@ -339,13 +381,12 @@ class Effects:
         due_ns = since_ns + EFFECT_WITHIN_NS
         lasting = self.faults.on(one.process, one.controller)
         if at_ns <= due_ns or lasting:
-            message = f"{one.message} within {span(at_ns - one.began_ns)}"
+            message = one.missed(at_ns - one.began_ns).message
             self.excused.append(Excused(one.ref, f"{message}; but {lasting or one.excuse}"))
             return
-        message = f"{one.message} within {span(at_ns - since_ns)}"
         self.suspects.append(
             Late(
-                violated=Violated(one.ref, Evidence.PEER, message),
+                violated=one.missed(at_ns - since_ns),
                 process=one.process,
                 from_ns=since_ns,
                 to_ns=at_ns,

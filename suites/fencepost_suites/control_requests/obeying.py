@@ -13,12 +13,16 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
+    Facts,
     Finding,
     Key,
     NodeStarted,
     RunEnd,
+    Scope,
     Undecided,
     Violated,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -29,6 +33,7 @@ from fencepost_kafka import (
     ControlRequestSent,
     ReplicaRemoved,
     ReplicaStopped,
+    broker_of,
 )
 from fencepost_suites.brokers.leases import judge_late
 from fencepost_suites.common.keys import NOTHING, by_broker, whole_run
@@ -83,24 +88,33 @@ class FormerGenerationRefused(Struct, frozen=True):
             return state, taken
         if request is None:
             return state, NOTHING
-        answer = request.answer
-        asked, newest = request.asked, request.newest
         if request.former and request.obeyed:
-            message = (
-                f"{event.process} obeyed the {answer.api} of {request.sender}, {request.meant_for}"
+            broken = violated(
+                event.ref,
+                request.evidence,
+                "{process} obeyed the {operation} of {sender}, {meant_for}",
+                request.because,
+                process=process_scope(event.process),
+                **request.facts,
             )
-        elif not request.stale and answer.error == STALE_EPOCH:
-            message = (
-                f"{event.process} refused the {answer.api} of {request.sender} for broker epoch "
-                f"{asked} as stale; its own is {newest}"
-            )
-            if asked == NO_EPOCH:
+        elif not request.stale and request.answer.error == STALE_EPOCH:
+            if request.asked == NO_EPOCH:
                 return state, NOTHING  # BE-10 judges it
+            broken = violated(
+                event.ref,
+                request.evidence,
+                "{process} refused the {operation} of {sender} for broker epoch {epoch} as stale; "
+                "its own is {newest_epoch}",
+                request.because,
+                process=process_scope(event.process),
+                newest_epoch=request.newest,
+                **request.facts,
+            )
         elif request.former:
             return state, (Exercised(event.ref, request.evidence),)
         else:
             return state, NOTHING
-        return state, (Violated(event.ref, request.evidence, message, request.because),)
+        return state, (broken,)
 
     def end(self, state: _Refusals, end: RunEnd) -> Sequence[Finding]:
         return state.roles.end(end)
@@ -127,12 +141,18 @@ class DeposedControllerRefused(Struct, frozen=True):
             if request.answer.error == STALE_CONTROLLER:
                 return state, (Exercised(event.ref, request.evidence),)
             return state, NOTHING
-        message = (
-            f"{event.process} obeyed the {request.answer.api} of {request.sender} with "
-            f"controller epoch {request.controller_epoch}, after a request with {request.seen}"
+        broken = violated(
+            event.ref,
+            request.evidence,
+            "{process} obeyed the {operation} of {sender} with controller epoch "
+            "{controller_epoch}, after a request with {seen_epoch}",
+            tuple(at for at in (request.seen_at, request.sent_at) if at is not None),
+            process=process_scope(event.process),
+            controller_epoch=request.controller_epoch,
+            seen_epoch=request.seen,
+            **request.facts,
         )
-        because = tuple(at for at in (request.seen_at, request.sent_at) if at is not None)
-        return state, (Violated(event.ref, request.evidence, message, because),)
+        return state, (broken,)
 
     def end(self, state: Requests, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -154,24 +174,35 @@ class AcceptsNoEpoch(Struct, frozen=True):
         if isinstance(body, ControlledShutdownAnswered):
             if body.request_epoch != NO_EPOCH or body.error not in ("NONE", STALE_EPOCH):
                 return state, NOTHING
-            return state, self._judged(event, "ControlledShutdown", body.error, Evidence.SELF, ())
+            shutdown: Facts = {
+                "operation": "ControlledShutdown",
+                "broker": broker_of(body.broker_id),
+            }
+            return state, self._judged(event, body.error, Evidence.SELF, (), shutdown)
         request = state.take(event)
         if request is None or request.asked != NO_EPOCH:
             return state, NOTHING
         answer = request.answer
         if answer.error not in ("NONE", STALE_EPOCH):
             return state, NOTHING
-        because = request.because
-        return state, self._judged(event, answer.api, answer.error, request.evidence, because)
+        because, asked = request.because, request.facts
+        return state, self._judged(event, answer.error, request.evidence, because, asked)
 
     @staticmethod
     def _judged(
-        event: Event, api: str, error: str, evidence: Evidence, because: tuple[Cause, ...]
+        event: Event, error: str, evidence: Evidence, because: tuple[Cause, ...], asked: Facts
     ) -> Sequence[Finding]:
         if error == "NONE":
             return (Exercised(event.ref, evidence),)
-        message = f"{event.process} refused a {api} without a broker epoch as stale"
-        return (Violated(event.ref, evidence, message, because),)
+        broken = violated(
+            event.ref,
+            evidence,
+            "{process} refused a {operation} without a broker epoch as stale",
+            because,
+            process=process_scope(event.process),
+            **asked,
+        )
+        return (broken,)
 
     def end(self, state: Requests, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
@@ -248,22 +279,32 @@ class RequestsCarryEpoch(Struct, frozen=True):
             return NOTHING
         known = {e for epochs in state.epochs.get(answer.broker_id, {}).values() for e in epochs}
         if answer.request_epoch != sent.broker_epoch:
-            message = (
-                f"{event.process} read broker epoch {answer.request_epoch} in the {answer.api} "
-                f"that {request.sender} had sent with {sent.broker_epoch}"
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "{process} read broker epoch {read_epoch} in the {operation} that {sender} had "
+                "sent with {epoch}",
+                request.because,
+                process=process_scope(event.process),
+                read_epoch=answer.request_epoch,
+                **request.facts,
             )
-            return (Violated(event.ref, Evidence.PEER, message, request.because),)
+            return (broken,)
         if sent.broker_epoch == NO_EPOCH and request.sender in state.without_epochs:
             return NOTHING
         place = (answer.broker_id, sent.broker_epoch)
         if sent.broker_epoch in known or place in state.stored:
             return (Exercised(event.ref, Evidence.PEER),)
-        message = (
-            f"{request.sender} sent {event.process} a {answer.api} with broker epoch "
-            f"{sent.broker_epoch}, under which broker {answer.broker_id} never registered"
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{sender} sent {process} a {operation} with broker epoch {epoch}, under which broker "
+            "{broker} never registered",
+            request.because,
+            process=process_scope(event.process),
+            **request.facts,
         )
-        violated = Violated(event.ref, Evidence.PEER, message, request.because)
-        state.unregistered.setdefault(place, []).append(violated)
+        state.unregistered.setdefault(place, []).append(broken)
         return NOTHING
 
     @staticmethod
@@ -276,11 +317,17 @@ class RequestsCarryEpoch(Struct, frozen=True):
             return NOTHING
         if body.request_epoch in known:
             return (Exercised(event.ref, Evidence.PEER),)
-        message = (
-            f"{body.client} sent a ControlledShutdown with broker epoch {body.request_epoch}, "
-            f"under which it never registered"
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} sent a ControlledShutdown with broker epoch {epoch}, under which it never "
+            "registered",
+            process=process_scope(body.client),
+            epoch=body.request_epoch,
+            broker=broker_of(body.broker_id),
+            other=process_scope(event.process),
         )
-        return (Violated(event.ref, Evidence.PEER, message),)
+        return (broken,)
 
     def end(self, state: _Written, end: RunEnd) -> Sequence[Finding]:
         never = [one for several in state.unregistered.values() for one in several]
@@ -345,11 +392,19 @@ class CurrentRequestsProcessed(Struct, frozen=True):
         if not request.obeyed:
             if request.asked != request.newest or request.deposed:
                 return NOTHING
-            message = (
-                f"{event.process} refused the {answer.api} of {answer.client} with {answer.error}, "
-                f"though it was meant for its broker epoch {request.newest}"
+            broken = violated(
+                event.ref,
+                request.evidence,
+                "{process} refused the {operation} of {asker} with {error}, though it was meant "
+                "for its broker epoch {newest_epoch}",
+                request.because,
+                process=process_scope(event.process),
+                asker=answer.client,
+                error=answer.error,
+                newest_epoch=request.newest,
+                **request.facts,
             )
-            return (Violated(event.ref, request.evidence, message, request.because),)
+            return (broken,)
         named = set(answer.partitions if request.sent is None else request.sent.partitions)
         missed = sorted((named & hosted) - done) if answer.api == "StopReplica" else []
         if answer.api == "LeaderAndIsr":
@@ -357,11 +412,19 @@ class CurrentRequestsProcessed(Struct, frozen=True):
         elif answer.api == "StopReplica":
             hosted -= named
         if missed:
-            message = (
-                f"{event.process} answered a StopReplica of {', '.join(missed[:3])} with NONE, but "
-                f"did not stop {len(missed)} of its replicas"
+            broken = violated(
+                event.ref,
+                request.evidence,
+                "{process} answered a StopReplica of {first} with NONE, but did not stop {missed} "
+                "of its replicas",
+                request.because,
+                process=process_scope(event.process),
+                first=", ".join(missed[:3]),
+                missed=len(missed),
+                places=tuple(Scope("partition", place) for place in missed),
+                **request.facts,
             )
-            return (Violated(event.ref, request.evidence, message, request.because),)
+            return (broken,)
         return (Exercised(event.ref, request.evidence),)
 
     @staticmethod
@@ -376,11 +439,18 @@ class CurrentRequestsProcessed(Struct, frozen=True):
             return (Exercised(event.ref, Evidence.PEER),)
         if body.known_epoch != epoch:
             return NOTHING  # the controller has not read this registration yet
-        message = (
-            f"{event.process} refused the ControlledShutdown of {process} with {body.error}, "
-            f"though {epoch} is its registered broker epoch"
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} refused the ControlledShutdown of {other} with {error}, though {epoch} is "
+            "its registered broker epoch",
+            process=process_scope(event.process),
+            other=process_scope(process),
+            error=body.error,
+            epoch=epoch,
+            broker=broker_of(body.broker_id),
         )
-        return (Violated(event.ref, Evidence.PEER, message),)
+        return (broken,)
 
     def end(self, state: _Effects, end: RunEnd) -> Sequence[Finding]:
         late = judge_late(state.due.end(end), end)

@@ -20,6 +20,8 @@ from fencepost import (
     NodeStopped,
     ProcessExited,
     Violated,
+    process_scope,
+    violated,
 )
 from fencepost_kafka import (
     BrokerChangeHandled,
@@ -32,11 +34,11 @@ from fencepost_kafka import (
     ControllerEnded,
     ControllerResigned,
     SessionChanged,
+    broker_of,
 )
 from fencepost_kafka.active_faults import ActiveFaults
 from fencepost_suites.brokers.leases import MS, Late
 from fencepost_suites.common.keys import NOTHING
-from fencepost_suites.common.words import span
 
 BOUND_NS = 6_000 * MS
 """How long a controller may take to handle a broker change, and to initialise a broker. The
@@ -95,9 +97,9 @@ class Owed:
         """Begins a controller's term: the time for all that is owed starts now."""
         self.controller, self.began_ns = event.process, event.at_ns
 
-    def overdue(self, now_ns: int, message: str, needs_broker: bool = True) -> Sequence[Finding]:
-        """Adds a suspect for each action that has been due for longer than the bound. Returns the
-        excuses of those that would have been, but for a fault.
+    def overdue(self, now_ns: int, template: str, needs_broker: bool = True) -> Sequence[Finding]:
+        """Adds a suspect for each action that has been due for longer than the bound, with the
+        facts of `_overdue`. Returns the excuses of those that would have been, but for a fault.
 
         `needs_broker`: the action is a request to the broker, and not only a look at ZooKeeper.
         """
@@ -112,26 +114,32 @@ class Owed:
             if now_ns - began_ns <= BOUND_NS:
                 continue
             from_ns = max(began_ns, one.excused_ns)
-            text = message.format(
-                controller=self.controller,
-                process=one.process,
-                epoch=f" with broker epoch {one.epoch}" if one.epoch >= 0 else "",
-                span=span(now_ns - (from_ns if now_ns - from_ns > BOUND_NS else began_ns)),
-                error=", and took it for its former process" if one.overlooked else "",
-            )
+            since_ns = from_ns if now_ns - from_ns > BOUND_NS else began_ns
+            broken = self._overdue(template, broker, one, now_ns - since_ns)
             if now_ns - from_ns <= BOUND_NS:
                 if not one.counted:
                     one.counted = True
-                    found.append(Excused(one.at, f"{text}; but {one.excuse}"))
+                    found.append(Excused(one.at, f"{broken.message}; but {one.excuse}"))
                 continue
-            violated = Violated(one.at, Evidence.PEER, text, ())
             due_ns = from_ns + BOUND_NS
-            late = Late(
-                violated, self.controller, from_ns, now_ns, period_ns=BOUND_NS, due_ns=due_ns
-            )
+            late = Late(broken, self.controller, from_ns, now_ns, period_ns=BOUND_NS, due_ns=due_ns)
             self.suspects.append(late)
             del self.due[broker]
         return found
+
+    def _overdue(self, template: str, broker: int, one: Due, since_ns: int) -> Violated:
+        return violated(
+            one.at,
+            Evidence.PEER,
+            template,
+            process=process_scope(self.controller),
+            other=process_scope(one.process),
+            broker=broker_of(broker),
+            epoch=one.epoch,
+            with_epoch=f" with broker epoch {one.epoch}" if one.epoch >= 0 else "",
+            since_ns=since_ns,
+            mistook=", and took it for its former process" if one.overlooked else "",
+        )
 
     def gone(self, broker: int) -> None:
         """The controller finds no registration of a broker. Nothing is owed to a process whose

@@ -18,12 +18,13 @@ from typing import NamedTuple, final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, NodeStarted
+from fencepost import Cause, Event, Evidence, Facts, NodeStarted, process_scope
 from fencepost_kafka import (
     BrokerRegistered,
     BrokerStateChanged,
     ControlRequestAnswered,
     ControlRequestSent,
+    broker_of,
 )
 
 NO_EPOCH = -1
@@ -91,6 +92,25 @@ class Request(Struct, frozen=True):
         if self.sent_at is not None:
             return self.sent_at.process
         return self.answer.client or f"controller {self.answer.controller_id}"
+
+    @property
+    def facts(self) -> Facts:
+        """Who sent it to which broker, and for which broker epoch."""
+        of, controller = self.answer, self.answer.controller_id
+        sender: Facts = {}
+        if self.sent_at is not None or of.client:
+            sender = {"other": process_scope(self.sender)}
+        elif controller >= 0:
+            sender = {"controller": broker_of(controller)}
+        return {
+            "operation": of.api,
+            "sender": self.sender,
+            "broker": broker_of(of.broker_id),
+            "epoch": self.asked,
+            "own_epoch": self.own,
+            "meant_for": self.meant_for,
+            **sender,
+        }
 
     @property
     def deposed(self) -> bool:

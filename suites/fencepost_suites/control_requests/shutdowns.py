@@ -8,7 +8,20 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Exercised, Finding, Key, NodeStarted, RunEnd, Violated
+from fencepost import (
+    Cause,
+    Event,
+    Evidence,
+    Exercised,
+    Facts,
+    Finding,
+    Key,
+    NodeStarted,
+    RunEnd,
+    Scope,
+    process_scope,
+    violated,
+)
 from fencepost_kafka import (
     BrokerChangeHandled,
     BrokerDeclared,
@@ -16,6 +29,7 @@ from fencepost_kafka import (
     BrokerStopping,
     ControlledShutdownAnswered,
     ControlRequestSent,
+    broker_of,
 )
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.control_requests.requests import NO_EPOCH
@@ -103,31 +117,55 @@ class FormerShutdownRejected(Struct, frozen=True):
         if body.request_epoch == NO_EPOCH:
             if not found or found in state.stopping or body.error != "NONE":
                 return NOTHING
-            message = (
-                f"{event.process} accepted a ControlledShutdown of broker {body.broker_id}, after "
-                f"it had found {found}, which was not asked to stop"
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "{process} accepted a ControlledShutdown of broker {broker}, after it had found "
+                "{other}, which was not asked to stop",
+                (cached[1],),
+                process=process_scope(event.process),
+                broker=broker_of(body.broker_id),
+                other=process_scope(found),
             )
-            return (Violated(event.ref, Evidence.PEER, message, (cached[1],)),)
+            return (broken,)
         if body.request_epoch >= cached[0]:
             return NOTHING
         if body.error != "NONE":
             return (Exercised(event.ref, Evidence.PEER),)
-        message = (
-            f"{event.process} accepted a ControlledShutdown of broker {body.broker_id} with broker "
-            f"epoch {body.request_epoch}, after it had declared {cached[0]}"
+        former: Facts = {"former": process_scope(body.client)} if body.client else {}
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} accepted a ControlledShutdown of broker {broker} with broker epoch {epoch}, "
+            "after it had declared {other_epoch}",
+            (cached[1],),
+            process=process_scope(event.process),
+            broker=broker_of(body.broker_id),
+            epoch=body.request_epoch,
+            other_epoch=cached[0],
+            **former,
         )
-        return (Violated(event.ref, Evidence.PEER, message, (cached[1],)),)
+        return (broken,)
 
     @staticmethod
     def _sent(state: _Shutdowns, event: Event, body: ControlRequestSent) -> Sequence[Finding]:
         holder = state.holders.get((body.broker_id, body.broker_epoch))
         if holder is None or holder[0] in state.stopping:
             return NOTHING
-        message = (
-            f"{event.process} sent {holder[0]} a StopReplica of {len(body.partitions)} partitions "
-            f"for its broker epoch {body.broker_epoch}, but that process was not asked to stop"
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} sent {other} a StopReplica of {count} partitions for its broker epoch "
+            "{epoch}, but that process was not asked to stop",
+            (holder[1],),
+            process=process_scope(event.process),
+            other=process_scope(holder[0]),
+            count=len(body.partitions),
+            epoch=body.broker_epoch,
+            broker=broker_of(body.broker_id),
+            places=tuple(Scope("partition", place) for place in body.partitions),
         )
-        return (Violated(event.ref, Evidence.PEER, message, (holder[1],)),)
+        return (broken,)
 
     def end(self, state: _Shutdowns, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
