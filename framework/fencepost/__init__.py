@@ -58,14 +58,7 @@ from fencepost.events.words import because, numbers, span
 from fencepost.history.recorder import Recorder
 from fencepost.history.run_end import RunEnd
 from fencepost.judging.about import Fact, Facts, Scope, process_scope, slot_scope
-from fencepost.judging.known_findings import (
-    Consequence,
-    KnownFinding,
-    Mark,
-    Seen,
-    Spread,
-    Trigger,
-)
+from fencepost.judging.known_findings import Follows, KnownFinding, Numbers, Seen, Wake
 from fencepost.judging.owed import Owed
 from fencepost.judging.rules import (
     Applicability,
@@ -86,6 +79,7 @@ from fencepost.judging.rules import (
     by_handlers,
     violated,
 )
+from fencepost.judging.scene import Scene, Strike
 from fencepost.judging.states import Forfeiture, Held, Keeper
 from fencepost.model.cluster import Cluster, Configured, InSlot, Node, Supersedes
 from fencepost.model.errors import (
@@ -182,6 +176,18 @@ from fencepost.plugins.hookspecs import hookimpl
 from fencepost.workloads.worker import run_worker, stop_requested
 from fencepost.workloads.workers import Administers, Clients, MakeClients, Workers, Workload
 
+_GONE = frozenset({"Consequence", "Mark", "Spread", "Trigger"})
+
+
+def __getattr__(name: str) -> object:
+    if name in _GONE:
+        raise ImportError(
+            f"fencepost.{name} is gone: a KnownFinding has no regular expressions any more; its "
+            "function `caused` asks a Scene for its cause"
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 __all__ = [
     "CLIENT",
     "HEALTHY",
@@ -212,7 +218,6 @@ __all__ = [
     "Condition",
     "Configured",
     "ConnectionClosed",
-    "Consequence",
     "Contained",
     "Cut",
     "DamageableDisk",
@@ -238,6 +243,7 @@ __all__ = [
     "Fetched",
     "Finding",
     "Fold",
+    "Follows",
     "Forfeiture",
     "Framing",
     "Grows",
@@ -265,7 +271,6 @@ __all__ = [
     "LinkState",
     "LogParser",
     "MakeClients",
-    "Mark",
     "Moment",
     "Mutable",
     "NamesDraws",
@@ -275,6 +280,7 @@ __all__ = [
     "NodeStarted",
     "NodeStopped",
     "NotApplicable",
+    "Numbers",
     "Observed",
     "Operation",
     "OperationEvent",
@@ -306,6 +312,7 @@ __all__ = [
     "RunPhase",
     "RunStarted",
     "Runtime",
+    "Scene",
     "Scope",
     "Seen",
     "Selecting",
@@ -318,15 +325,14 @@ __all__ = [
     "Slot",
     "Sourced",
     "Spare",
-    "Spread",
     "Stalled",
     "StatesBounds",
+    "Strike",
     "Supersedes",
     "Supplied",
     "System",
     "TestEnded",
     "TestStarted",
-    "Trigger",
     "Undecided",
     "Unrecognised",
     "UsageError",
@@ -334,6 +340,7 @@ __all__ = [
     "View",
     "Violated",
     "Violation",
+    "Wake",
     "Worded",
     "WorkerConfig",
     "Workers",

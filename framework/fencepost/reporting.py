@@ -20,6 +20,7 @@ from fencepost.history.files import (
 )
 from fencepost.history.merge import Reading, event_files, is_merged, read
 from fencepost.history.run_folder import RunFolder, RunInfo, RunSlot, mode_below
+from fencepost.judging.about import scopes_of
 from fencepost.judging.event_formatter import sentence, sentence_of
 from fencepost.judging.explanation import (
     BROKE,
@@ -104,6 +105,7 @@ __all__ = [
     "printable",
     "read",
     "read_verdicts",
+    "scopes_of",
     "sentence",
     "sentence_of",
     "shared_record",

@@ -138,7 +138,13 @@ from fencepost_kafka.events.values import (
     TruncationReason,
     VoteReason,
 )
-from fencepost_kafka.events.words import broker_of, partition_at, partition_of, topic_of
+from fencepost_kafka.events.words import (
+    OfPartition,
+    broker_of,
+    partition_at,
+    partition_of,
+    topic_of,
+)
 from fencepost_kafka.view import KafkaView, PartitionView, TopicPartition
 from fencepost_kafka.vocabulary import COMBINED, COUNTS, Role, Timing, kafka_shape
 
@@ -219,6 +225,7 @@ __all__ = [
     "MetricsReported",
     "NodeRole",
     "NodeWarned",
+    "OfPartition",
     "PartitionCommitted",
     "PartitionView",
     "Polled",

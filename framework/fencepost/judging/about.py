@@ -7,15 +7,16 @@ candidates) reads the facts. So a sentence can be reworded, and nothing else cha
     violated(
         event.ref,
         Evidence.SELF,
-        "{process} served {partition} up to offset {offset}",
-        process=process_scope("broker-1#2"),
-        partition=Scope("partition", "orders-0"),
-        offset=17,
+        "{process} granted {lease} to {client} in term {term}, though it had expired",
+        process=process_scope("server-1#2"),
+        lease=Scope("lease", "7"),
+        client=process_scope("clients/writer-1#1"),
+        term=17,
     )
 
 A fact that is part of the cluster is a `Scope`, in the words of `Authority.scope` and
-`Concerning.concerns`: of these a violation is *about*. Anything else is a figure or a text: an
-offset, an epoch, a time, the error that a client got.
+`Concerning.concerns`: the violation is *about* it. Anything else is a figure or a text: an offset,
+an epoch, a time, the error that a client got, the ids of members that are only the background.
 """
 
 from __future__ import annotations
@@ -30,29 +31,30 @@ from fencepost.events.words import span
 
 @final
 class Scope(Struct, frozen=True, gc=False, order=True):
-    """Something that authority is held over, or that takes part: `partition orders-0`, `broker 2`,
-    `process broker-2#1`, `slot broker-2`."""
+    """Something that authority is held over, or that takes part: `lease 7`, `server 2`, `process
+    server-2#1`, `slot server-2`."""
 
     kind: str
     name: str
 
     def __str__(self) -> str:
-        """As a sentence names it: `orders-0`, `2`, `broker-2#1`."""
+        """As a sentence names it: `7`, `2`, `server-2#1`."""
         return self.name
 
     @property
     def words(self) -> str:
-        """As events name it: `partition orders-0` (see `Authority.scope`)."""
-        return f"{self.kind} {self.name}"
+        """As events name it: `lease 7` (see `Authority.scope`); the kind alone where there is only
+        one of it, such as `leader`."""
+        return f"{self.kind} {self.name}".rstrip()
 
 
 def process_scope(name: str) -> Scope:
-    """The process of this name, such as `broker-2#1`."""
+    """The process of this name, such as `server-2#1`."""
     return Scope("process", name)
 
 
 def slot_scope(name: str) -> Scope:
-    """The slot of this name, such as `broker-2`."""
+    """The slot of this name, such as `server-2`."""
     return Scope("slot", name)
 
 

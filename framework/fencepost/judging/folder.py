@@ -76,13 +76,14 @@ class Promises:
         one of them has no source file: then no recorded verdict can be trusted.
         """
         types = {*(type(rule) for rule in self.rules), *self.kinds, type(self)}
+        causes = {one.caused for one in self.known_findings}
         names = sorted({f"{one.__module__}.{one.__qualname__}" for one in types})
-        packages = sorted({one.__module__.partition(".")[0] for one in types})
+        packages = sorted({one.__module__.partition(".")[0] for one in {*types, *causes}})
         digests = [digest_of_package(package) for package in packages]
         if not all(digests):
             return ""
         clauses = msgspec.json.encode(sorted((c.id, repr(c)) for c in self.clauses.values()))
-        findings = msgspec.json.encode([repr(one) for one in self.known_findings])
+        findings = msgspec.json.encode([(f.id, f.versions) for f in self.known_findings])
         return _digest([clauses, findings, *(text.encode() for text in (*names, *digests))])
 
 

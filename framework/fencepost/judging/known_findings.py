@@ -2,19 +2,33 @@
 
 A plugin lists them (`fencepost_known_findings`), each with a schedule that replays it and a history
 that shows it; `fencepost.judging.attribution` separates them from new ones.
+
+A finding is a function over facts: `caused` is asked of each violation of one of its clauses, and
+answers whether the mechanism of the finding was at work. It sees a `Scene`: the facts of the
+violation, the faults and operations that may have caused it, and the events that the mechanism
+leaves. Whatever fits only partly is new, so a function asks for everything that the mechanism
+needs, and for things that agree with each other: the same lease, the same server.
+
+What a finding has broken may break more: a message that a truncation dropped is lost to every
+client. `Wake` says which violations follow, where, and of which numbers.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, final
 
-from msgspec import Struct, field
+from msgspec import Struct
+
+from fencepost.judging.about import Facts
+from fencepost.judging.scene import Scene
+
+Numbers = tuple[int, int] | None
+"""The first and the last number that something is about, such as offsets; None: it states none."""
 
 
-class Seen(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Seen(Struct, frozen=True):
     """A finding appeared in `runs` of `of` runs on a version."""
 
     version: str
@@ -22,149 +36,73 @@ class Seen(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     of: int
 
 
-class Trigger(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What causes a finding: a `fault`, or an `operation` that the schedule asks for, with the
-    arguments that matter. Both are regular expressions for a whole name.
-
-    A violation is caused by a fault only from the time when it was injected until `within_ms` after
-    it was healed, and only if a receipt shows that it took effect; and by an operation from the
-    time when it was asked for until `within_ms` later.
-
-    `at` is a regular expression for one of the targets. Without it, a fault was aimed at the
-    process that the violation names. If it `outlives` that process, the next processes of that
-    slot, which have its disk, are meant as well.
-
-    In `arguments`, names and texts are regular expressions, too; any other value is the argument
-    itself. Raises ValueError unless either `fault` or `operation` is given.
-    """
-
-    fault: str = ""
-    operation: str = ""
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    at: str = ""
-    within_ms: int = 0
-    outlives: bool = False
-
-    def __post_init__(self) -> None:
-        if bool(self.fault) is bool(self.operation):
-            raise ValueError("a trigger is either a fault or an operation")
+def always(facts: Facts) -> bool:
+    """Whatever the facts are."""
+    return True
 
 
-class Mark(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An event that the mechanism of a finding leaves, after the trigger and before the violation,
-    or no later than the last event that the violation names as its evidence.
+@final
+@dataclass(frozen=True, slots=True)
+class Follows:
+    """A violation that a finding has in its wake: of a clause, and of numbers that the finding has
+    affected, all of them; of any if `numbers` is None.
 
-    `kind` is a regular expression for the event's whole tag, `sentence` for its whole sentence,
-    and `by` for the whole name of the process that wrote it. Without `by`, a fault that is the
-    trigger was aimed at that process, and otherwise any process may have written it. If the groups
-    `low` and `high` of the sentence name numbers, some of them are among those that the violation
-    names. With `there`, the event concerns the same thing as the violation: a scope whose first
-    word is the finding's `wake`. `within_ms` is how long before the violation it may be; 0: any
-    time. With `absent`, it is the lack of such an event that the mechanism leaves.
-    """
-
-    kind: str
-    sentence: str = ".*"
-    by: str = ""
-    there: bool = False
-    within_ms: int = 0
-    absent: bool = False
-
-
-class Spread(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An event by which a finding affects more, such as a follower that drops what its new leader
-    lacks: of a kind, by its tag, after a violation of the finding and in its scope.
-
-    `sentence` is a regular expression for its whole sentence; its groups `low` and `high` name what
-    is affected.
-    """
-
-    kind: str
-    sentence: str
-
-
-class Consequence(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A clause that a finding breaks in its wake, and the messages of such violations.
-
-    It comes after a violation that the trigger itself explains. With `earlier`, it stands before
+    It comes after a violation that the finding itself explains. With `earlier`, it stands before
     one: the event is that of something which was lost later.
     """
 
     clause: str
-    message: str
+    numbers: Callable[[Facts], Numbers] | None = None
     earlier: bool = False
+    of: Callable[[Facts], bool] = always
+    """Which violations of the clause follow at all."""
+
+    def affected(self, facts: Facts, numbers: Numbers) -> bool:
+        """Whether a violation is of these numbers."""
+        if self.numbers is None:
+            return self.of(facts)
+        own = self.numbers(facts)
+        inside = own and numbers and numbers[0] <= own[0] <= own[1] <= numbers[1]
+        return bool(inside) and self.of(facts)
 
 
-Names = Mapping[str, str]
-"""What groups of a finding's regular expressions name: group -> text."""
-PROCESS = "process"
-"""The group that names the process which the fault was aimed at."""
-
-
+@final
 @dataclass(frozen=True, slots=True)
-class Match:
-    """A regular expression matches: the numbers `low` to `high` that the text names, such as
-    offsets (None: it names none), and what the other groups name, each as a text."""
+class Wake:
+    """What a finding affects: scopes of a kind (`lease`), and numbers in each of them.
 
-    low: int | None
-    high: int | None
-    names: Names
+    `numbers` are those of a violation that the finding explains, if it affects any. `spreads` are
+    the kinds of event by which it affects more afterwards, such as a follower that drops what its
+    new leader lacks; each with the numbers of such an event.
+    """
 
-    def within(self, low: int | None, high: int | None) -> bool:
-        """Whether all of its numbers are among these."""
-        if self.low is None or self.high is None:
-            return True
-        return low is not None and high is not None and low <= self.low <= self.high <= high
-
-    def meets(self, other: Match) -> bool:
-        """Whether some of its numbers are among those of the other one; it may name none."""
-        if self.low is None or self.high is None:
-            return True
-        if other.low is None or other.high is None:
-            return False
-        return self.low <= other.high and other.low <= self.high
+    scope: str
+    follows: tuple[Follows, ...]
+    numbers: Callable[[Facts], Numbers] | None = None
+    spreads: Mapping[type[Struct], Callable[[Any], Numbers]] = field(default_factory=dict)
 
 
-class KnownFinding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KnownFinding:
     """One known way in which a system breaks a promise.
 
-    `system` is its family (`apache/kraft`), `clauses` are the ones it breaks. `message` is a
-    regular expression that matches the whole message of such a violation. Its groups `low` and
-    `high` name the numbers that are affected, such as offsets, its group `process` the process that
-    the fault was aimed at; without that group, it is the process of the violation's event.
-
-    A violation is this finding only if its cause is there too: its `trigger`, and all its `marks`.
-    Whatever fits only partly is new. Where anything may cause a finding, it has marks only. Raises
-    ValueError if it has neither a trigger nor an event as its mark.
-
-    The message, the trigger and the marks are about the same things: groups of one name must match
-    the same text wherever they occur, such as `key` in the message and in an argument of the
-    trigger. So `by = '(?P<process>.+)'` is the violation's process.
-
-    `then` are violations that follow. Such a violation is known in the same run, in a scope of
-    authority where this finding appeared, for numbers that it affected: by its message, or by the
-    events in `spreads`. `wake` is the kind of these
-    scopes, their first word. `seen` counts the runs of the schedule in `schedule`; `history` is one
-    that shows the finding. Both are paths below the plugin.
+    `system` is its family (`apache/kraft`), `clauses` are the ones it breaks. `caused` says of a
+    violation of these clauses whether it is this finding; `reads` are the kinds of event that it
+    looks for. `seen` counts the runs of the schedule in `schedule`; `history` is one that shows the
+    finding. Both are paths below the plugin.
     """
 
     id: str
     system: str
     clauses: tuple[str, ...]
-    message: str
-    trigger: Trigger | None = None
-    marks: tuple[Mark, ...] = ()
-    spreads: tuple[Spread, ...] = ()
-    then: tuple[Consequence, ...] = ()
-    wake: str = ""
+    caused: Callable[[Scene], bool]
+    reads: tuple[type[Struct], ...] = ()
+    wake: Wake | None = None
     says: str
     seen: tuple[Seen, ...]
     schedule: str
     history: str
-
-    def __post_init__(self) -> None:
-        if self.trigger is None and all(mark.absent for mark in self.marks):
-            raise ValueError(f"the known finding {self.id} has no cause")
 
     @property
     def versions(self) -> tuple[str, ...]:
@@ -172,50 +110,11 @@ class KnownFinding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return tuple(one.version for one in self.seen if one.runs)
 
 
-def matched(pattern: str, message: str) -> Match | None:
-    """What a message names, if the regular expression matches the whole of it."""
-    found = re.fullmatch(pattern, message)
-    if found is None:
-        return None
-    named = {name: text for name, text in found.groupdict().items() if text is not None}
-    low = named.pop("low", "") or named.get("high", "")
-    high = named.pop("high", "") or low
-    return Match(int(low) if low else None, int(high) if high else None, named)
-
-
-def joined(known: Names, more: Names) -> Names | None:
-    """Both, if they agree on what they both name; else None."""
-    if any(known.get(name, text) != text for name, text in more.items()):
-        return None
-    return {**known, **more}
-
-
-def fits(wanted: Any, given: Any, names: Names) -> Iterator[Names]:
-    """What is known if an argument is as a trigger wants it (see `Trigger.arguments`), once for
-    each way in which it is; `names` are known before."""
-    if isinstance(wanted, str):
-        match = matched(wanted, str(given))
-        both = None if match is None else joined(names, match.names)
-        if both is not None:
-            yield both
-    elif isinstance(wanted, Mapping):
-        if isinstance(given, Mapping):
-            yield from _entries_fit(list(wanted.items()), given, names)
-    elif wanted == given:
-        yield names
-
-
-def _entries_fit(
-    wanted: Sequence[tuple[str, Any]], given: Mapping[str, Any], names: Names
-) -> Iterator[Names]:
-    if not wanted:
-        yield names
-        return
-    name, value = wanted[0]
-    for key, one in given.items():
-        for named in fits(name, key, names):
-            for both in fits(value, one, named):
-                yield from _entries_fit(wanted[1:], given, both)
+def both(one: Numbers, other: Numbers) -> Numbers:
+    """The numbers from the lowest to the highest of both."""
+    if one is None or other is None:
+        return one or other
+    return min(one[0], other[0]), max(one[1], other[1])
 
 
 def elsewhere(

@@ -11,7 +11,6 @@ event, the committed record.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,8 +18,8 @@ from dataclasses import dataclass
 from math import exp
 from typing import final
 
-from fencepost import OWN, Change, Event
-from fencepost.reporting import changes_authority, has_concerns
+from fencepost import OWN, Change, Event, Facts
+from fencepost.reporting import changes_authority, has_concerns, scopes_of
 from fencepost_reports.one_run.history import Placed
 from fencepost_reports.one_run.tables import AuthorityRow, CandidateRow, Effect
 
@@ -63,7 +62,6 @@ _NEAR_SURE = 0.7
 _NOTHING_SURE = 0.5
 _NO_OPERATION_SURE = 0.35
 """Of a client's operation: it fails by a loss of authority more often than a promise does."""
-_WORD = re.compile(r"[^\s,;:()\[\]]+")
 _EFFECTIVE = (Effect.TAKES, Effect.GIVES, Effect.RENEWS)
 
 
@@ -95,17 +93,17 @@ class Incident:
         last = self.rows[-1]
         return last.change == Change.GAINED and last.epoch == epoch and not self.by_itself
 
-    def outlived(self, epoch: int, says: str) -> bool:
+    def outlived(self, epoch: int, failed: Failed) -> bool:
         """Whether the former holder's node gained it anew by it, in this epoch, and the failure
-        names the former epoch, too."""
+        states the former epoch, too."""
         gained = any(row.change == Change.GAINED and row.epoch == epoch for row in self.rows)
-        return self.by_itself and gained and str(self.first.was) in _WORD.findall(says)
+        return self.by_itself and gained and self.first.was in failed.numbers
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A failure: its time, the changes of authority that count, and what is said of it.
+    """A failure: its time, the changes of authority that count, and the facts of it.
 
     Those before the `position` count. A time without a success has no `event`; it lies at its
     beginning, and changes until its end count. `because` are the events that prove a violation, and
@@ -114,7 +112,7 @@ class Failed:
 
     position: int
     at_ns: int
-    says: str
+    facts: Facts
     event: Event | None = None
     because: tuple[Placed, ...] = ()
     reads: frozenset[str] | None = None
@@ -130,19 +128,39 @@ class Failed:
         """What its own event is about."""
         return () if self.event is None else _scopes(self.event)
 
+    @property
+    def stated(self) -> frozenset[str]:
+        """The scopes that it states and that only their kind tells apart, such as `broker 2`, in
+        the words of events."""
+        scopes = scopes_of(self.facts)
+        return frozenset(one.words for one in scopes if one.name.isdigit() or not one.name)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the others, such as `orders-0`: more than one kind of scope may be of it.
+        An operation's subject is such a name."""
+        subject = self.facts.get("subject")
+        known = {one.name for one in scopes_of(self.facts) if not one.name.isdigit()}
+        return frozenset(known | ({subject} if isinstance(subject, str) else set()))
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        """The numbers that it states, such as epochs."""
+        return frozenset(one for one in self.facts.values() if type(one) is int)
+
     def loses(self, scope: str) -> bool:
         """Whether its own event reports a loss of the scope."""
         return self.event is not None and _loses(self.event, scope)
 
     def proves_without(self, incident: Incident) -> bool:
         """Whether it has a proof that reports nothing of the scope. A loss that was not made good
-        also counts if the failure's sentence names the scope."""
+        also counts if the failure states the scope."""
         scope = incident.first.scope
         known = {OWN, scope}
         named = (s for _, event in self.because for s in _changed(event))
         if not self.because or not known.isdisjoint(named):
             return False
-        return incident.regained or not _in(scope, self.says)
+        return incident.regained or scope not in self.stated
 
     def reports(self, incident: Incident) -> bool:
         """Whether its own event reports what the incident brought about."""
@@ -212,21 +230,19 @@ class Causes:
             kind, _, name = scope.partition(" ")
             if kind == "process" and name in self._nodes:
                 processes.add(name)
-        words = set(_WORD.findall(failed.says))
-        processes |= words & self._nodes.keys()
+        processes |= failed.names & self._nodes.keys()
         nodes = {node for process in processes for node in self._nodes[process]}
         if failed.reads is None:
             nodes |= self._holders(failed)
-        nodes |= {
-            node for known in self._nodes.values() for node in known if _in(node, failed.says)
-        }
+        nodes |= failed.stated.intersection(
+            node for known in self._nodes.values() for node in known
+        )
         return frozenset(processes | nodes)
 
     def _holders(self, failed: Failed) -> frozenset[str]:
         """The holders of what clients asked for: no event names them."""
         held: set[str] = set()
-        words = set(_WORD.findall(failed.says))
-        about = {scope for scope in self._scopes if _name(scope) in words}
+        about = {scope for scope in self._scopes if _name(scope) in failed.names}
         for scope in about.union(failed.scopes):
             gained = [
                 row
@@ -240,7 +256,7 @@ class Causes:
 
     def _concerned(self, failed: Failed, parties: Collection[str]) -> frozenset[str]:
         """The scopes of which a loss may matter."""
-        words = set(_WORD.findall(failed.says))
+        stated, names = failed.stated, failed.names
         named = {s for event in failed.events for s in _scopes(event)}
         concerned = named.union(parties, self._wide)
         families = None
@@ -250,10 +266,10 @@ class Causes:
         return frozenset(
             scope
             for scope in self._scopes
-            if _in(scope, failed.says)
+            if scope in stated
             or (
                 (families is None or scope.partition(" ")[0] in families)
-                and (scope in concerned or _name(scope) in words)
+                and (scope in concerned or _name(scope) in names)
             )
         )
 
@@ -317,11 +333,11 @@ class Causes:
         if named:
             return ITSELF if failed.loses(incident.first.scope) else NAMED
         former, taker = incident.first, incident.rows[-1]
-        lost = _party(former.former, former.former_node, parties, failed.says)
+        lost = _party(former.former, former.former_node, parties, failed.stated)
         took = (
             taker.change == Change.GAINED
             and not incident.by_itself
-            and _party(taker.holder, taker.node, parties, failed.says)
+            and _party(taker.holder, taker.node, parties, failed.stated)
         )
         broke = failed.reports(incident)
         matters = self._others(parties, former) if incident.by_itself else lost or took
@@ -403,14 +419,12 @@ def _named(
             if one.change is Change.LOST:
                 found += [i for i in before if not (i.by_itself and one.epoch > i.first.was)]
             elif one.change is Change.GAINED:
-                party = _party(holder, one.node, parties, failed.says)
+                party = _party(holder, one.node, parties, failed.stated)
                 if after and party and not failed.loses(scope):
                     found += after
                 else:
                     found += [
-                        i
-                        for i in before
-                        if i.gained_in(one.epoch) or i.outlived(one.epoch, failed.says)
+                        i for i in before if i.gained_in(one.epoch) or i.outlived(one.epoch, failed)
                     ]
     return found
 
@@ -441,9 +455,10 @@ def _same(process: str, node: str, row: AuthorityRow) -> bool:
     return bool(node) and node == row.former_node
 
 
-def _party(process: str, node: str, parties: Collection[str], says: str) -> bool:
-    """Whether a holder took part. Another process of its node did not, unless the node is named."""
-    if process in parties or (node and _in(node, says)):
+def _party(process: str, node: str, parties: Collection[str], stated: Collection[str]) -> bool:
+    """Whether a holder took part. Another process of its node did not, unless the node is
+    stated."""
+    if process in parties or node in stated:
         return True
     return not process and node in parties
 
@@ -470,9 +485,3 @@ def _name(scope: str) -> str:
     """The name of what a scope is about, if it is one by itself: `orders-0`, and not `2`."""
     name = scope.partition(" ")[2]
     return "" if name.isdigit() else name
-
-
-def _in(scope: str, says: str) -> bool:
-    if scope not in says:  # most are not, and this is found out fast
-        return False
-    return re.search(rf"(?<!\w){re.escape(scope)}(?![\w-])", says) is not None

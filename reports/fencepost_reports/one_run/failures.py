@@ -216,7 +216,8 @@ def _silence(row: SilenceRow, causes: Causes, faults: Iterable[FaultRow]) -> Fai
     """A time in which operations were tried and none succeeded, as a failure."""
     subject = row.subject and f" of {row.subject}"
     says = f"no {row.what}{subject} succeeded"
-    failed = Failed(position=causes.position(row.to_ns), at_ns=row.from_ns, says=says)
+    facts = {"subject": row.subject}
+    failed = Failed(position=causes.position(row.to_ns), at_ns=row.from_ns, facts=facts)
     candidates = causes.candidates(failed)
     loss = candidates[0]
     since_ns = row.from_ns if loss.position < 0 else min(loss.at_ns, row.from_ns)
@@ -303,7 +304,7 @@ class _Rows:
             Failed(
                 position=position,
                 at_ns=event.at_ns,
-                says=failure.broken.says,
+                facts=failure.broken.facts,
                 event=event,
                 because=tuple(one for one in named if one is not None),
                 reads=self.reads.get(failure.clause) if failure.clause else None,

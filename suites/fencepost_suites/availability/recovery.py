@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -24,6 +24,7 @@ from fencepost import (
     ProcessExited,
     ProcessSpawned,
     RunEnd,
+    Scope,
     Violated,
     violated,
 )
@@ -58,6 +59,11 @@ class _Lack(Struct, frozen=True):
     words: str = ""
     because: tuple[Cause, ...] = ()
     facts: Facts = {}
+    what: str = ""
+    """`fenced`, `leaderless` or `short`."""
+    of: Scope = Scope("", "")
+    outside: tuple[Scope, ...] = ()
+    """The brokers that the ISR of a short partition lacks."""
 
 
 @dataclass(slots=True)
@@ -126,41 +132,58 @@ class _Healing:
         return ""
 
     def lacks(self) -> _Lack:
-        """The first thing that the cluster lacks, but for the places of brokers that were removed
-        for good."""
+        """The first thing that the cluster lacks."""
+        return next(self.lacking(), _Lack())
+
+    def lacking(self) -> Iterator[_Lack]:
+        """All that the cluster lacks, but for the places of brokers that were removed for good."""
         gone = self.gone()
         fenced = (b for b, one in self.brokers.newest.items() if one.fenced)
         for broker in fenced:
             if self.around.slots(broker):
-                return self._fenced(broker)
+                yield self._fenced(broker)
         for place, one in self.partitions.newest.items():
             if one.topic in self.marked or (one.isr and gone.issuperset(one.isr)):
                 continue
             if not self.around.slots(one.leader):
-                return self._leaderless(place, one)
+                yield self._leaderless(place, one)
+                continue
             if one.adding or one.removing:
                 continue  # its replicas change, so the ISR need not have all of them
             if set(one.isr) - gone != set(one.replicas) - gone:
                 name, isr, all_of = f"{place[0]}-{place[1]}", list(one.isr), list(one.replicas)
-                return _Lack(f"the ISR of {name} is {isr} of {all_of}", (), _places(one))
-        return _Lack()
+                outside = sorted(set(one.replicas) - set(one.isr) - gone)
+                words = f"the ISR of {name} is {isr} of {all_of}"
+                brokers = tuple(map(broker_of, outside))
+                yield _Lack(words, (), _places(one), "short", partition_of(one), outside=brokers)
+
+    def all_lacking(self) -> Facts:
+        """The live brokers that are fenced, the partitions without a live leader, those whose ISR
+        lacks a replica, and the brokers of these replicas."""
+        found: dict[str, list[Scope]] = {"fenced": [], "leaderless": [], "short": []}
+        outside: dict[Scope, None] = {}
+        for one in self.lacking():
+            found[one.what].append(one.of)
+            outside.update(dict.fromkeys(one.outside))
+        return {**{name: tuple(some) for name, some in found.items()}, "outside": tuple(outside)}
 
     def _fenced(self, broker: int) -> _Lack:
         error, ref = self.refused.get(broker, ("", None))
-        words, facts = f"broker {broker} is fenced", {"broker": broker_of(broker)}
+        of, words = broker_of(broker), f"broker {broker} is fenced"
         if ref is None:
-            return _Lack(words, (), facts)
+            return _Lack(words, (), {"broker": of}, "fenced", of)
         why = f", and was refused last with {error}" if error else ""
-        return _Lack(f"{words}{why}", (ref,), {**facts, "error": error})
+        return _Lack(f"{words}{why}", (ref,), {"broker": of, "error": error}, "fenced", of)
 
     def _leaderless(self, place: TopicPartition, one: PartitionCommitted) -> _Lack:
         words = f"{place[0]}-{place[1]} has no live leader"
         if place not in self.cleared:
-            return _Lack(words, (), _places(one))
+            return _Lack(words, (), _places(one), "leaderless", partition_of(one))
         offset, ref = self.cleared[place]
         why = f"offset {offset} left no replica eligible beside an empty ISR"
-        facts = {**_places(one), "offset": offset}
-        return _Lack(f"{words}, and none may be elected: {why}", (ref,), facts)
+        facts = {**_places(one), "cleared_at": offset}
+        says = f"{words}, and none may be elected: {why}"
+        return _Lack(says, (ref,), facts, "leaderless", partition_of(one))
 
 
 def _places(one: PartitionCommitted) -> Facts:
@@ -168,8 +191,8 @@ def _places(one: PartitionCommitted) -> Facts:
     leader: Facts = {"leader": broker_of(one.leader)} if one.leader >= 0 else {}
     return {
         "partition": partition_of(one),
-        "isr": tuple(map(broker_of, one.isr)),
-        "replicas": tuple(map(broker_of, one.replicas)),
+        "isr": tuple(one.isr),
+        "replicas": tuple(one.replicas),
         **leader,
     }
 
@@ -277,7 +300,7 @@ class RecoversInTime(Struct, frozen=True):
             lack.because,
             after_ns=took_ns,
             lack=lack.words,
-            **lack.facts,
+            **{**lack.facts, **state.all_lacking()},
         )
         self._suspect(state, broken, state.quiet_ns, at_ns, bound_ns)
 
@@ -293,7 +316,7 @@ class RecoversInTime(Struct, frozen=True):
             lack.because if state.healed is None else (state.healed, *lack.because),
             bound_ms=body.bound_ms,
             missing="; ".join(missing),
-            **lack.facts,
+            **{**lack.facts, **state.all_lacking()},
         )
         bound_ns = body.bound_ms * MS
         self._suspect(state, broken, event.at_ns - bound_ns, event.at_ns, bound_ns)

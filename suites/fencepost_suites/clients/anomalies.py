@@ -181,6 +181,7 @@ def _lost(
         shown=what,
         others=others,
         lost=len(lost),
+        last_offset=lost[-1][0],
         client=process_scope(at.process),
         reader=process_scope(event.process),
     )
@@ -408,4 +409,5 @@ def _gone(event: Event, body: ReadCompleted, offsets: Sequence[int], state: _Con
         read_end=body.end,
         others=others if len(offsets) > 1 else "",
         gone=len(offsets),
+        last_offset=offsets[-1],
     )

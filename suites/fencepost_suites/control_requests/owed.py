@@ -139,6 +139,7 @@ class Owed:
             with_epoch=f" with broker epoch {one.epoch}" if one.epoch >= 0 else "",
             since_ns=since_ns,
             mistook=", and took it for its former process" if one.overlooked else "",
+            overlooked=one.overlooked,
         )
 
     def gone(self, broker: int) -> None:

@@ -109,6 +109,7 @@ class Request(Struct, frozen=True):
             "epoch": self.asked,
             "own_epoch": self.own,
             "meant_for": self.meant_for,
+            "early": self.early,
             **sender,
         }
 

@@ -126,6 +126,7 @@ class FormerShutdownRejected(Struct, frozen=True):
                 process=process_scope(event.process),
                 broker=broker_of(body.broker_id),
                 other=process_scope(found),
+                bounced=process_scope(found),
             )
             return (broken,)
         if body.request_epoch >= cached[0]:

@@ -40,7 +40,6 @@ from fencepost_kafka import (
     ReadCompleted,
     StateReverted,
     VoteAnswered,
-    broker_of,
     partition_of,
     topic_of,
 )
@@ -349,7 +348,7 @@ class VisibleOnceCommitted(Struct, frozen=True):
                     "{process} was granted the ISR {isr} of {partition} before any node had "
                     "committed it",
                     process=process_scope(event.process),
-                    isr=tuple(map(broker_of, body.isr)),
+                    isr=tuple(body.isr),
                     partition=partition_of(body),
                 )
                 return state, (broken,)

@@ -330,7 +330,7 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
                 process=process_scope(event.process),
                 partition=partition_of(body),
                 offset=end,
-                isr=tuple(map(broker_of, body.isr)),
+                isr=tuple(body.isr),
                 ends=body.ends,
             )
             return (broken,)

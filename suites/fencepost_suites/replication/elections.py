@@ -190,7 +190,7 @@ def _made_leader(
         because,
         leader=broker_of(body.leader),
         partition=partition_of(body),
-        isr=tuple(map(broker_of, sorted(members))),
+        isr=tuple(sorted(members)),
     )
 
 
@@ -301,7 +301,7 @@ class LeadershipsSpread(Struct, frozen=True):
                 "{got}",
                 due=len(failed.due),
                 former=broker_of(former),
-                survivors=tuple(map(broker_of, failed.survivors)),
+                survivors=tuple(failed.survivors),
                 got=tuple(led.count(broker) for broker in failed.survivors),
                 places=tuple(partition_at(*one) for one in failed.due),
             )

@@ -197,7 +197,7 @@ def _went_to_unfit(
         partition=partition_of(body),
         former=broker_of(before.leader),
         leader=broker_of(body.leader),
-        isr=tuple(map(broker_of, before.isr)),
+        isr=tuple(before.isr),
     )
 
 

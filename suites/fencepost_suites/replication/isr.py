@@ -170,9 +170,9 @@ class EpochsGuardIsrChanges(Struct, frozen=True):
             "and its leader epoch from {other_epoch} to {epoch}",
             partition=partition_of(body),
             former=broker_of(before.leader),
-            former_isr=tuple(map(broker_of, before.isr)),
+            former_isr=tuple(before.isr),
             leader=broker_of(body.leader),
-            isr=tuple(map(broker_of, body.isr)),
+            isr=tuple(body.isr),
             other_epoch=before.leader_epoch,
             epoch=body.leader_epoch,
         )
@@ -210,7 +210,7 @@ class IsrOfReplicas(Struct, frozen=True):
                 Evidence.PEER,
                 "a broker holds two replicas of {partition}: {replicas}",
                 partition=partition_of(body),
-                replicas=tuple(map(broker_of, body.replicas)),
+                replicas=tuple(body.replicas),
             )
             return state, (broken,)
         outside = sorted(set(body.isr) - set(body.replicas))
@@ -222,7 +222,7 @@ class IsrOfReplicas(Struct, frozen=True):
                 "{replicas}",
                 partition=partition_of(body),
                 outside=tuple(map(broker_of, outside)),
-                replicas=tuple(map(broker_of, body.replicas)),
+                replicas=tuple(body.replicas),
             )
             return state, (broken,)
         left = before is not None and set(before.isr) - set(body.replicas)

@@ -239,7 +239,7 @@ class CommittedIsNeverLost(Struct, frozen=True):
             leader=broker_of(body.leader),
             partition=partition_of(body),
             epoch=body.leader_epoch,
-            isr=tuple(map(broker_of, known.isr)),
+            isr=tuple(known.isr),
             former=broker_of(known.leader),
         )
         return (broken,)

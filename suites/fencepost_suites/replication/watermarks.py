@@ -33,7 +33,6 @@ from fencepost_kafka import (
     LogAppended,
     PartitionCommitted,
     Polled,
-    broker_of,
     partition_of,
 )
 from fencepost_kafka.judging.owed import APPENDS, HIGH_WATERMARKS
@@ -352,8 +351,8 @@ class StoredIsrCounts(Struct, frozen=True):
                 process=process_scope(event.process),
                 partition=partition_of(body),
                 high_watermark=body.high_watermark,
-                counted=tuple(map(broker_of, sorted({*counted}))),
-                missing=tuple(map(broker_of, sorted(missing))),
+                counted=tuple(sorted({*counted})),
+                missing=tuple(sorted(missing)),
             )
             return (broken,)
         if state.shrink is not None and body.leader_epoch > state.shrink[1]:

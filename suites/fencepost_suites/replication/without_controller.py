@@ -118,7 +118,7 @@ class FirstOfIsrLeads(Struct, frozen=True):
                 "{process} stood for {partition}, outside its ISR {isr}",
                 process=process_scope(event.process),
                 partition=partition_of(body),
-                isr=tuple(map(broker_of, body.isr)),
+                isr=tuple(body.isr),
                 broker=broker_of(body.broker_id),
             )
             return (broken,)
@@ -208,7 +208,7 @@ class ServesOnceIsrIsStored(Struct, frozen=True):
                 "{process} stored the ISR {isr} of {partition}, and brokers {brokers} have not "
                 "reached its log end {log_end}",
                 process=process_scope(event.process),
-                isr=tuple(map(broker_of, body.isr)),
+                isr=tuple(body.isr),
                 partition=partition_of(body),
                 brokers=tuple(map(broker_of, short)),
                 log_end=body.log_end,

@@ -1,81 +1,223 @@
 """The history of a known finding, changed in one point of its cause.
 
-Each change leaves the violations as they are. It takes away one point of the finding's trigger, or
-of one of its marks: it is absent, too long ago, or about something else. Such a violation is new.
+Each change leaves the violations as they are. It takes away one point of what the finding's
+function asks for: a fault or an operation, or an event that the mechanism leaves. It is absent, too
+long ago, or about something else. Such a violation is new.
+
+What a function asks for is found by listening to it. `TRACES` say in which fields of an event it
+must be about the same thing as the violation, or as another part of the cause.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from msgspec import Struct, structs
 
-from fencepost import Administered, Event, FaultHealed, FaultInjected, KnownFinding, Mark, Trigger
+from fencepost import (
+    Administered,
+    Event,
+    FaultHealed,
+    FaultInjected,
+    KnownFinding,
+    NodeStarted,
+    ProcessExited,
+    Scene,
+    Strike,
+)
 from fencepost.events import FaultTookEffect
-from fencepost.judging.event_formatter import sentence
-from fencepost.judging.known_findings import Match, matched
 from fencepost.model.clock import SECOND
+from fencepost_clusters.apache_kafka.log_memory import ControllerFailed, IsrRequestForgotten
+from fencepost_clusters.apache_kafka.metadata.misplaced import ReplicaMisplaced
+from fencepost_kafka import (
+    BrokerStateChanged,
+    BrokerStopping,
+    ConsumerPositioned,
+    ControllerElected,
+    ElectionStarted,
+    FollowingStarted,
+    HeartbeatAnswered,
+    HeartbeatRefused,
+    IsrChangeAsked,
+    LeadershipStarted,
+    LeaseExpired,
+    LogAppended,
+    MetadataCommitted,
+    PartitionCommitted,
+    QuorumLearned,
+    TopicCommitted,
+)
 
 HOUR_NS = 3_600 * SECOND
 ELSEWHERE = ("broker-9#1", "controller-9#1")
 Change = Callable[[Sequence[Event]], Sequence[Event]]
+PROCESS = "process"
+"""The process that wrote an event, beside the fields of its body."""
 
 
 @dataclass(frozen=True, slots=True)
-class Counter:
-    """One change of a finding's history, and that finding without the point that it changes."""
+class Trace:
+    """Events that a mechanism leaves: of some kinds, any of which is enough, and from processes
+    whose name has a part (empty: any)."""
 
-    name: str
-    change: Change
-    without: KnownFinding
+    kinds: tuple[type[Struct], ...]
+    fields: tuple[str, ...] = ()
+    by: str = ""
+
+    def is_one(self, event: Event) -> bool:
+        return type(event.body) in self.kinds and self.by in event.process
 
 
-def counters(finding: KnownFinding) -> Iterator[Counter]:
+_DELETED = Trace((TopicCommitted,), ("topic_id", "topic"))
+_REFUSED = (
+    Trace((HeartbeatRefused,), (PROCESS,)),
+    Trace((FollowingStarted,), ("topic", PROCESS)),
+)
+_SENT_BACK = (
+    Trace((PartitionCommitted,), ("leader", "topic")),
+    Trace((ConsumerPositioned,), ("refused_by", "topic", PROCESS)),
+)
+_LED = ("leader_epoch", "topic", PROCESS)
+TRACES: Mapping[str, Sequence[Trace]] = {
+    "refused-duplicate": (Trace((ReplicaMisplaced,), ("broker_id", "topic")),),
+    "refused-duplicate-follows": (*_REFUSED, Trace((LogAppended,), ("topic", PROCESS))),
+    "forgotten-isr-request": (Trace((IsrRequestForgotten,), ("joining", "topic")),),
+    "no-heartbeat-no-fencing": (Trace((ControllerElected,)),),
+    "superseded-broker-leads": (Trace((BrokerStateChanged,), (PROCESS,)),),
+    "superseded-broker-stays-out": (
+        Trace((LeadershipStarted,), _LED, by="-duplicate#"),
+        Trace((LeadershipStarted,), _LED, by="broker-2#"),
+    ),
+    "no-broker-epochs": (Trace((NodeStarted,), (PROCESS,)),),
+    "bounce-unseen": (Trace((ProcessExited,), ("ended",)),),
+    "deposed-leader-refuses": _SENT_BACK,
+    "deposed-leader-lacks-epoch": _SENT_BACK,
+    "no-check-quorum": (Trace((ElectionStarted,)),),
+    "isr-begins-epoch": (Trace((IsrChangeAsked, LeaseExpired, BrokerStopping)),),
+    "no-pre-vote": (Trace((ElectionStarted,), (PROCESS,)),),
+    "resigned-leader-acts": (
+        Trace((ProcessExited,), ("ended",)),
+        Trace((NodeStarted,), (PROCESS,)),
+    ),
+    "deleted-topic-keeps-settings": (Trace((TopicCommitted,), ("topic",)),),
+    "config-clears-eligible-leaders": (Trace((MetadataCommitted,), ("offset",)),),
+    "cleared-leader-blocks-registration": (Trace((MetadataCommitted,)), _DELETED),
+    "cleared-leader-keeps-broker-out": (
+        Trace((MetadataCommitted,)),
+        _DELETED,
+        Trace((ControllerFailed,), ("error",)),
+    ),
+    "removed-voter-ends-leader": (Trace((QuorumLearned,), (PROCESS,)),),
+    "refused-duplicate-counts": _REFUSED,
+}
+"""Finding -> what its mechanism leaves."""
+ABSENT: Mapping[str, type[Struct]] = {"no-heartbeat-no-fencing": HeartbeatAnswered}
+"""Finding -> the kind of event whose lack its mechanism leaves."""
+
+
+# ------------------------------------------------------------------------- what a function asks for
+
+
+@dataclass(slots=True)
+class Asked:
+    """What a finding's function has asked a scene for."""
+
+    faults: set[str] = field(default_factory=set)
+    operations: set[str] = field(default_factory=set)
+    arguments: set[str] = field(default_factory=set)
+    kinds: dict[type[Struct], int] = field(default_factory=dict)
+    """kind of event -> how long ago it may be (0: any time)."""
+
+    def listening(self, finding: KnownFinding) -> KnownFinding:
+        """The same finding; what its function asks for is noted here."""
+        return replace(finding, caused=lambda scene: finding.caused(_Listening(scene, self)))  # type: ignore[arg-type]
+
+    def is_trigger(self, event: Event) -> bool:
+        """Whether an event is about a fault, or an operation, that was asked for."""
+        match event.body:
+            case FaultInjected(fault=name):
+                return name in self.faults
+            case Administered(operation=name):
+                return name in self.operations
+        return False
+
+
+class _Arguments(dict[str, Any]):
+    """The arguments of a fault or an operation; a name that is asked for is noted."""
+
+    def __init__(self, given: Mapping[str, Any], asked: Asked) -> None:
+        super().__init__(given)
+        self._asked = asked
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self._asked.arguments.add(name)
+        return super().get(name, default)
+
+
+class _Listening:
+    """A scene that notes what it is asked for."""
+
+    def __init__(self, scene: Scene, asked: Asked) -> None:
+        self._scene = scene
+        self._asked = asked
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._scene, name)
+
+    def faults(self, *names: str, within_ms: int = 0) -> Iterator[Strike]:
+        self._asked.faults.update(names)
+        yield from map(self._heard, self._scene.faults(*names, within_ms=within_ms))
+
+    def operations(self, *names: str, within_ms: int) -> Iterator[Strike]:
+        self._asked.operations.update(names)
+        yield from map(self._heard, self._scene.operations(*names, within_ms=within_ms))
+
+    def _heard(self, strike: Strike) -> Strike:
+        return replace(strike, arguments=_Arguments(strike.arguments, self._asked))
+
+    def traces(
+        self, kind: type[Struct], *, within_ms: int = 0, since: Strike | None = None
+    ) -> Iterator[tuple[Event, Struct]]:
+        self._asked.kinds[kind] = within_ms
+        yield from self._scene.traces(kind, within_ms=within_ms, since=since)
+
+
+# ------------------------------------------------------------------------------------- the changes
+
+
+def counters(finding: KnownFinding, asked: Asked) -> Iterator[tuple[str, Change]]:
     """Every change of a finding's history after which its violations are new."""
-    trigger = finding.trigger
-    if trigger is not None:
-        by_anything = structs.replace(finding, trigger=None)
-        for name, change in _of_trigger(trigger):
-            yield Counter(f"{finding.id}: {name}", change, by_anything)
-    for number, mark in enumerate(finding.marks):
-        others = (*finding.marks[:number], *finding.marks[number + 1 :])
-        # A finding has a cause: if nothing else is left, it is what every run has.
-        left = others if others or trigger is not None else (Mark(kind="run.started"),)
-        without = structs.replace(finding, marks=left)
-        for name, change in _of_mark(finding, mark):
-            yield Counter(f"{finding.id}: {mark.kind} {name}", change, without)
+    if asked.faults or asked.operations:
+        yield from _of_trigger(asked)
+    if finding.id in ABSENT:
+        yield "present", partial(_everywhere, ABSENT[finding.id])
+    for trace in TRACES[finding.id]:
+        for name, change in _of_trace(trace, asked):
+            yield f"{' or '.join(kind.__name__ for kind in trace.kinds)} {name}", change
 
 
-# ------------------------------------------------------------------------------------ the trigger
+def _of_trigger(asked: Asked) -> Iterator[tuple[str, Change]]:
+    yield "no trigger", _each(lambda event: None if asked.is_trigger(event) else event)
+    yield "another trigger", _triggers(asked, _of_another_kind)
+    yield "too long ago", partial(_long_ago, asked)
+    for name in sorted(asked.arguments):
+        yield f"another {name}", _triggers(asked, partial(_other_argument, name=name))
+    if asked.faults:
+        yield "no receipt", partial(_without_receipt, asked)
+        yield "elsewhere", _triggers(asked, _elsewhere)
 
 
-def _of_trigger(trigger: Trigger) -> Iterator[tuple[str, Change]]:
-    yield "no trigger", _each(lambda event: None if is_trigger(event, trigger) else event)
-    yield "another trigger", _triggers(trigger, _of_another_kind)
-    yield "too long ago", lambda events: _long_ago(events, trigger)
-    for name in trigger.arguments:
-        yield f"another {name}", _triggers(trigger, partial(_other_argument, pattern=name))
-    if trigger.fault:
-        yield "no receipt", lambda events: _without_receipt(events, trigger)
-        if ".+" not in trigger.at:
-            yield "elsewhere", _triggers(trigger, _elsewhere)
-
-
-def is_trigger(event: Event, trigger: Trigger) -> bool:
-    """Whether an event is about a fault, or an operation, of the trigger's kind."""
-    body = event.body
-    if isinstance(body, FaultInjected):
-        return bool(trigger.fault) and re.fullmatch(trigger.fault, body.fault) is not None
-    if isinstance(body, Administered):
-        return (
-            bool(trigger.operation) and re.fullmatch(trigger.operation, body.operation) is not None
-        )
-    return False
+def _of_trace(trace: Trace, asked: Asked) -> Iterator[tuple[str, Change]]:
+    yield "absent", _traces(trace, lambda event: None)
+    if any(asked.kinds[kind] for kind in trace.kinds if kind in asked.kinds):
+        yield "too long ago", _traces(trace, _an_hour_before)
+    for name in trace.fields:
+        yield f"of another {name}", _traces(trace, partial(_of_another, name=name))
 
 
 def _each(change: Callable[[Event], Event | None]) -> Change:
@@ -85,14 +227,40 @@ def _each(change: Callable[[Event], Event | None]) -> Change:
     return changed
 
 
-def _triggers(trigger: Trigger, change: Callable[[FaultInjected | Administered], Struct]) -> Change:
+def _triggers(asked: Asked, change: Callable[[FaultInjected | Administered], Struct]) -> Change:
     def of(event: Event) -> Event:
         body = event.body
-        if not isinstance(body, FaultInjected | Administered) or not is_trigger(event, trigger):
+        if not isinstance(body, FaultInjected | Administered) or not asked.is_trigger(event):
             return event
         return structs.replace(event, body=change(body))
 
     return _each(of)
+
+
+def _traces(trace: Trace, change: Callable[[Event], Event | None]) -> Change:
+    return _each(lambda event: change(event) if trace.is_one(event) else event)
+
+
+def _an_hour_before(event: Event) -> Event:
+    return structs.replace(event, at_ns=event.at_ns - HOUR_NS)
+
+
+def _of_another(event: Event, name: str) -> Event:
+    if name == PROCESS:
+        slot, _, number = event.process.partition("#")
+        return structs.replace(event, process=f"{_other(slot)}#{number}")
+    body = structs.replace(event.body, **{name: _other(getattr(event.body, name))})
+    return structs.replace(event, body=body)
+
+
+def _everywhere(kind: type[Struct], events: Sequence[Event]) -> Sequence[Event]:
+    """Such an event comes beside each other event."""
+    one = next(event for event in events if isinstance(event.body, kind))
+    return [
+        beside
+        for number, event in enumerate(events)
+        for beside in (structs.replace(one, at_ns=event.at_ns, node_seq=-number - 1), event)
+    ]
 
 
 def _of_another_kind(body: FaultInjected | Administered) -> Struct:
@@ -105,12 +273,9 @@ def _elsewhere(body: FaultInjected | Administered) -> Struct:
     return structs.replace(body, targets=ELSEWHERE)
 
 
-def _other_argument(body: FaultInjected | Administered, pattern: str) -> Struct:
+def _other_argument(body: FaultInjected | Administered, name: str) -> Struct:
     given = msgspec.json.decode(body.arguments) if body.arguments else {}
-    others = {
-        name: _other(value) if re.fullmatch(pattern, name) else value
-        for name, value in given.items()
-    }
+    others = {key: _other(value) if key == name else value for key, value in given.items()}
     return structs.replace(body, arguments=msgspec.json.encode(others).decode())
 
 
@@ -128,8 +293,8 @@ def _other(value: Any) -> Any:
     return value
 
 
-def _without_receipt(events: Sequence[Event], trigger: Trigger) -> Sequence[Event]:
-    ids = _faults(events, trigger)
+def _without_receipt(asked: Asked, events: Sequence[Event]) -> Sequence[Event]:
+    ids = _faults(events, asked)
 
     def of(event: Event) -> Event | None:
         match event.body:
@@ -142,9 +307,9 @@ def _without_receipt(events: Sequence[Event], trigger: Trigger) -> Sequence[Even
     return _each(of)(events)
 
 
-def _long_ago(events: Sequence[Event], trigger: Trigger) -> Sequence[Event]:
+def _long_ago(asked: Asked, events: Sequence[Event]) -> Sequence[Event]:
     """The trigger began, and ended, an hour before everything else."""
-    ids = _faults(events, trigger)
+    ids = _faults(events, asked)
 
     def of(event: Event) -> Iterator[Event]:
         later = structs.replace(event, at_ns=event.at_ns + HOUR_NS)
@@ -157,124 +322,15 @@ def _long_ago(events: Sequence[Event], trigger: Trigger) -> Sequence[Event]:
                 # Some violations are found at this event.
                 yield structs.replace(later, body=structs.replace(body, fault_id="other"))
             case _:
-                yield structs.replace(event, at_ns=2) if is_trigger(event, trigger) else later
+                yield structs.replace(event, at_ns=2) if asked.is_trigger(event) else later
 
     return [other for event in events for other in of(event)]
 
 
-def _faults(events: Sequence[Event], trigger: Trigger) -> set[str]:
-    """The ids of the faults of a trigger's kind."""
+def _faults(events: Sequence[Event], asked: Asked) -> set[str]:
+    """The ids of the faults that were asked for."""
     return {
         event.body.fault_id
         for event in events
-        if isinstance(event.body, FaultInjected) and is_trigger(event, trigger)
+        if isinstance(event.body, FaultInjected) and asked.is_trigger(event)
     }
-
-
-# --------------------------------------------------------------------------------------- the marks
-
-
-class _Named(NamedTuple):
-    """What the sentence, and the name of the process, of a mark's event match."""
-
-    sentence: Match
-    by: Match
-
-    def text(self, name: str) -> str:
-        return self.sentence.names.get(name) or self.by.names.get(name, "")
-
-
-def _of_mark(finding: KnownFinding, mark: Mark) -> Iterator[tuple[str, Change]]:
-    if mark.absent:
-        yield "present", partial(_everywhere, mark)
-        return
-    yield "absent", _marks(mark, lambda event, named: None)
-    if mark.within_ms:
-        yield (
-            "too long ago",
-            _marks(mark, lambda event, named: structs.replace(event, at_ns=event.at_ns - HOUR_NS)),
-        )
-    shared = _shared(finding, mark)
-    # Of several kinds of event, each may name something else, and any of them is enough.
-    for names in [shared] if "|" in mark.kind and shared else [(name,) for name in shared]:
-        yield (
-            f"of another {' and '.join(names)}",
-            _marks(mark, partial(_renamed, mark, names)),
-        )
-    if mark.there:
-        yield "of another partition", _marks(mark, _of_another_topic)
-    by_target = not mark.by and finding.trigger is not None and finding.trigger.fault
-    if by_target:
-        yield (
-            "of another process",
-            _marks(mark, lambda event, named: structs.replace(event, process=ELSEWHERE[0])),
-        )
-
-
-def _everywhere(mark: Mark, events: Sequence[Event]) -> Sequence[Event]:
-    """Such an event as the mark says is absent comes beside each other event."""
-    one = next(event for event in events if _match(mark, event) is not None)
-    return [
-        beside
-        for number, event in enumerate(events)
-        for beside in (structs.replace(one, at_ns=event.at_ns, node_seq=-number - 1), event)
-    ]
-
-
-def _shared(finding: KnownFinding, mark: Mark) -> Sequence[str]:
-    """The names in a mark that the message gives, or another part of the cause."""
-    own = _groups(f"{mark.sentence} {mark.by}")
-    trigger = finding.trigger
-    others = [one.sentence + one.by for one in finding.marks if one is not mark]
-    elsewhere = _groups(
-        " ".join((finding.message, str(trigger and (trigger.at, trigger.arguments)), *others))
-    )
-    return sorted((own & elsewhere) - {"low", "high"} | (own & {"process"}))
-
-
-def _groups(pattern: str) -> set[str]:
-    return set(re.findall(r"\(\?P<(\w+)>", pattern))
-
-
-def _marks(mark: Mark, change: Callable[[Event, _Named], Event | None]) -> Change:
-    def of(event: Event) -> Event | None:
-        named = _match(mark, event)
-        return event if named is None else change(event, named)
-
-    return _each(of)
-
-
-def _match(mark: Mark, event: Event) -> _Named | None:
-    if re.fullmatch(mark.kind, event.kind) is None:
-        return None
-    said, by = matched(mark.sentence, sentence(event)), matched(mark.by or ".*", event.process)
-    return None if said is None or by is None else _Named(said, by)
-
-
-def _of_another_topic(event: Event, named: _Named) -> Event:
-    topic = _other(getattr(event.body, "topic", ""))
-    return structs.replace(event, body=structs.replace(event.body, topic=topic))
-
-
-def _renamed(mark: Mark, names: Sequence[str], event: Event, named: _Named) -> Event:
-    """The same event, in which other things have these names."""
-    for name in names:
-        event = _with_another(event, mark, name)
-    return event
-
-
-def _with_another(event: Event, mark: Mark, name: str) -> Event:
-    was = _match(mark, event)
-    if was is None or not was.text(name):
-        return event
-    if name in was.by.names:
-        text = was.by.names[name]
-        return structs.replace(event, process=event.process.replace(text, _other(text)))
-    for field, value in structs.asdict(event.body).items():
-        if isinstance(value, str | int):
-            body = structs.replace(event.body, **{field: _other(value)})
-            other = structs.replace(event, body=body)
-            now = _match(mark, other)
-            if now is None or now.text(name) != was.text(name):
-                return other
-    raise AssertionError(f"no field of {event.body} has the {name}")

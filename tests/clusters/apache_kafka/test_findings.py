@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import re
 import shutil
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -11,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from counter_histories import Counter, counters
+from counter_histories import Asked, counters
 from msgspec import structs
 
 from fencepost import Event, Evidence, KnownFinding
@@ -34,6 +33,7 @@ from fencepost_kafka import (
     LogTruncated,
     PartitionCommitted,
     Polled,
+    partition_of,
 )
 
 BESIDE = {
@@ -73,9 +73,9 @@ def test_the_history_of_a_finding_shows_it(
     assert end.complete is (finding.history not in CUT_SHORT)
     violated = set(judgement.of(Outcome.VIOLATED))
     assert set(finding.clauses) <= violated
-    of_its_own = {*finding.clauses, *(one.clause for one in finding.then)}
-    assert violated <= {*of_its_own, *BESIDE.get(finding.history, ())}
-    assert {judgement.verdicts[clause].known for clause in violated & of_its_own} == {(finding.id,)}
+    own = of_its_own(finding)
+    assert violated <= {*own, *BESIDE.get(finding.history, ())}
+    assert {judgement.verdicts[clause].known for clause in violated & own} == {(finding.id,)}
     assert judgement.broken == ()
 
 
@@ -100,39 +100,35 @@ def judged(plugins: Plugins, tmp_path_factory: pytest.TempPathFactory) -> Judged
     return lambda finding: of(finding.id)
 
 
-COUNTERS = [(finding, one) for finding in known_findings() for one in counters(finding)]
-
-
-@pytest.mark.parametrize(
-    ("finding", "counter"),
-    COUNTERS,
-    ids=[one.name.replace(" ", "-") for _, one in COUNTERS],
-)
+@pytest.mark.parametrize("finding", known_findings(), ids=lambda one: one.id)
 def test_the_same_violations_are_new_without_one_point_of_the_cause(
-    finding: KnownFinding, counter: Counter, judged: Judged
+    finding: KnownFinding, judged: Judged
 ) -> None:
-    """The history is changed in no other point: a finding that does not ask for it takes the
-    violations for known."""
+    """Each time the history is changed in one point, and in no other."""
     judgement, events = judged(finding)
-    changed = counter.change(events)
-    assert set(attributed(judgement, [finding], changed).broken) >= set(finding.clauses)
-    assert attributed(judgement, [counter.without], changed).broken == new_anyway(finding)
+    asked = Asked()
+    assert attributed(judgement, [asked.listening(finding)], events).broken == new_anyway(finding)
+    assert set(asked.kinds) <= set(finding.reads)
+    names, known = [], []
+    for name, change in counters(finding, asked):
+        changed = change(events)
+        assert changed != events, name
+        names.append(name)
+        if not set(attributed(judgement, [finding], changed).broken) >= set(finding.clauses):
+            known.append(name)
+    assert known == []
+    assert any("too long ago" in name for name in names)
 
 
 def new_anyway(finding: KnownFinding) -> tuple[str, ...]:
     """The clauses of other findings that its history shows as well, in the order of verdicts."""
-    own = {*finding.clauses, *(one.clause for one in finding.then)}
-    return tuple(c for c in BESIDE.get(finding.history, ()) if c not in own)
+    return tuple(c for c in BESIDE.get(finding.history, ()) if c not in of_its_own(finding))
 
 
-@pytest.mark.parametrize("finding", known_findings(), ids=lambda one: one.id)
-def test_each_finding_has_a_cause_with_counter_histories(finding: KnownFinding) -> None:
-    """Marks of the mechanism, and a time: until when the trigger acts, or how old a mark may be."""
-    assert finding.marks
-    names = [one.name for _, one in COUNTERS if one.name.startswith(f"{finding.id}: ")]
-    assert any("too long ago" in name for name in names)
-    for mark in finding.marks:
-        assert f"{finding.id}: {mark.kind} {'present' if mark.absent else 'absent'}" in names
+def of_its_own(finding: KnownFinding) -> set[str]:
+    """The clauses that a finding breaks, itself or in its wake."""
+    follows = () if finding.wake is None else finding.wake.follows
+    return {*finding.clauses, *(one.clause for one in follows)}
 
 
 def test_a_process_that_was_not_refused_yet_may_misplace_replicas(judged: Judged) -> None:
@@ -176,10 +172,9 @@ def test_a_consumer_is_sent_back_by_a_lost_message_but_not_by_one_that_was_kept(
 ) -> None:
     (finding,) = (one for one in known_findings() if one.id == "refused-duplicate-follows")
     judgement, events = judged(finding)
-    lost = judgement.verdicts["JEPSEN-lost-write"].violations[0].message
-    found = re.search(r"at offset (\d+) of (\S+)-(\d+), is lost", lost)
-    assert found is not None
-    topic, partition, offset = found[2], int(found[3]), int(found[1]) + back
+    lost = judgement.verdicts["JEPSEN-lost-write"].violations[0].facts
+    topic, _, number = str(lost["partition"]).rpartition("-")
+    partition, offset = int(number), int(str(lost["offset"])) + back
     last = events[-1]
     bodies = (
         Polled(
@@ -253,11 +248,8 @@ def test_a_consumer_reads_what_is_lost_then_but_nothing_else_that_a_member_lacks
     place = 0 if before else number + 1
     poll = structs.replace(events[place], process="clients/consumer-9#1", body=read, cause=None)
     changed = [*events[:place], poll, *events[place:]]
-    message = (
-        f"{poll.process} read offset {offset} of {dropped.topic}-{dropped.partition}, while of the "
-        f"ISR [1, 2] there had stored: broker 1 up to {dropped.to_offset}"
-    )
-    broken = Broken(at=poll.ref, evidence=Evidence.PEER, message=message)
+    facts = {"offset": offset, "ends": (dropped.to_offset,), "partition": partition_of(dropped)}
+    broken = Broken(at=poll.ref, evidence=Evidence.PEER, message="", facts=facts)
     verdict = Verdict(Outcome.VIOLATED, 1, Evidence.PEER, "", violated=1, violations=(broken,))
     others = Judgement({**judgement.verdicts, "KR-13": verdict})
     assert ("KR-13" not in attributed(others, [finding], changed).broken) is known
@@ -311,10 +303,6 @@ def test_another_failure_is_new(
     end = RunEnd(complete=True, ended_at_ns=changed[-1].at_ns)
     others = judge(changed, promises.rules, promises.clauses, lambda: end, plane)
     assert clause in attributed(others, [finding], changed).broken
-
-
-def test_each_finding_with_consequences_says_where_they_are() -> None:
-    assert [one.id for one in known_findings() if bool(one.then) is not bool(one.wake)] == []
 
 
 @pytest.mark.parametrize("finding", known_findings(), ids=lambda one: one.id)

@@ -7,46 +7,71 @@ from msgspec import Struct
 from fencepost import (
     Administered,
     Cause,
-    Consequence,
     Event,
     Evidence,
+    Facts,
     FaultHealed,
     FaultInjected,
+    Follows,
     KnownFinding,
-    Mark,
+    Numbers,
+    Scene,
     Seen,
-    Trigger,
+    Wake,
 )
 from fencepost.judging.attribution import attributed
 from fencepost.judging.verdicts import Broken, Judgement, Outcome, Verdict
 from fencepost.model.clock import SECOND
-from fencepost_kafka import LogTruncated
+from fencepost_kafka import LogTruncated, partition_of
 
 VICTIM = "broker-1#1"
+LOSS: Facts = {"low": 3, "high": 8}
+
+
+def _caused(scene: Scene) -> bool:
+    """A hard pause of the violation's process, which then dropped everything from offset 5 on."""
+    return "low" in scene.facts and any(
+        fault.struck(scene.process)
+        and fault.arguments.get("hard") is True
+        and fault.struck(event.process)
+        and str(partition_of(dropped)) == "t-0"
+        and dropped.to_offset == 5
+        for fault in scene.faults("pause", within_ms=2_000)
+        for event, dropped in scene.traces(LogTruncated, since=fault)
+    )
+
+
+def _lost(facts: Facts) -> Numbers:
+    low, high = facts.get("low"), facts.get("high")
+    return (low, high) if isinstance(low, int) and isinstance(high, int) else None
+
+
+def _offset(facts: Facts) -> Numbers:
+    offset = facts["offset"]
+    assert isinstance(offset, int)
+    return offset, offset
+
+
+WAKE = Wake(
+    scope="partition",
+    numbers=_lost,
+    follows=(Follows("RP-06", _offset), Follows("RP-07", _offset, earlier=True)),
+)
 KNOWN = KnownFinding(
     id="serves-late",
     system="some/thing",
     clauses=("QC-17",),
-    message=r"it lost (?P<low>\d+) to (?P<high>\d+)",
-    trigger=Trigger(fault="pause", arguments={"hard": True}, within_ms=2_000),
-    marks=(Mark(kind="replica.log_truncated", sentence=r".*from offset 5 .*", there=True),),
-    then=(
-        Consequence(clause="RP-06", message=r"offset (?P<low>\d+) is gone"),
-        Consequence(clause="RP-07", message=r"offset (?P<low>\d+) was good", earlier=True),
-    ),
-    wake="partition",
+    caused=_caused,
+    reads=(LogTruncated,),
+    wake=WAKE,
     says="It serves for a moment after its lease.",
-    seen=(
-        Seen(version="1.0", runs=3, of=10),
-        Seen(version="1.1", runs=1, of=1),
-        Seen(version="1.2", runs=0, of=9),
-    ),
+    seen=(Seen("1.0", 3, 10), Seen("1.1", 1, 1), Seen("1.2", 0, 9)),
     schedule="schedule.json",
     history="history.ndjson",
 )
 
 
-class Scene:
+class Story:
     """A history of one partition, and the violations in it."""
 
     def __init__(self) -> None:
@@ -101,11 +126,17 @@ class Scene:
         self.add(at_s, "harness", body)
 
     def violate(
-        self, at: Cause, message: str, clause: str = "QC-17", because: tuple[Cause, ...] = ()
+        self,
+        at: Cause,
+        facts: Facts = LOSS,
+        clause: str = "QC-17",
+        because: tuple[Cause, ...] = (),
     ) -> None:
         before = self.verdicts.get(clause)
         known = before.violations if before is not None else ()
-        one = Broken(at=at, evidence=Evidence.SELF, message=message, because=because)
+        one = Broken(
+            at=at, evidence=Evidence.SELF, message="it broke", because=because, facts=facts
+        )
         broken = (*known, one)
         self.verdicts[clause] = Verdict(
             Outcome.VIOLATED, 1, Evidence.SELF, "says", violated=len(broken), violations=broken
@@ -115,9 +146,9 @@ class Scene:
         return tuple(attributed(Judgement(self.verdicts), [finding], self.events).broken)
 
 
-def caused() -> Scene:
+def caused() -> Story:
     """The finding with its whole cause: injected at 10 s, healed at 20 s."""
-    scene = Scene()
+    scene = Story()
     scene.inject(10)
     scene.truncate(12)
     scene.heal(20)

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from attribution_scenes import KNOWN, VICTIM, Scene, caused
+from attribution_scenes import KNOWN, VICTIM, WAKE, Story, caused
 from msgspec import structs
 
-from fencepost import (
-    Mark,
-    Seen,
-    Spread,
-)
+from fencepost import Numbers, Seen
 from fencepost.judging.attribution import attributed
 from fencepost.judging.known_findings import bearing_on, elsewhere
 from fencepost.judging.verdicts import AsKnown, Judgement, Outcome
 from fencepost.runs.run import explain_violations
+from fencepost_kafka import LogTruncated
 
 
 def test_a_known_finding_turns_nothing_red() -> None:
     scene = caused()
-    scene.violate(scene.truncate(21, to=3), "it lost 3 to 8")
+    scene.violate(scene.truncate(21, to=3))
     judgement = attributed(Judgement(scene.verdicts), [KNOWN], scene.events)
     assert judgement.verdicts["QC-17"].known == ("serves-late",)
     assert judgement.of(Outcome.VIOLATED) == ("QC-17",)
@@ -28,22 +27,22 @@ def test_a_known_finding_turns_nothing_red() -> None:
 
 def test_a_finding_of_other_versions_is_named_and_the_violation_stays_new() -> None:
     scene = caused()
-    scene.violate(scene.truncate(21, to=3), "it lost 3 to 8")
-    scene.violate(scene.truncate(22.1, to=3), "it lost 3 to 8")
-    seen = tuple(Seen(version=version, runs=1, of=1) for version in ("4.1.0", "4.3.1"))
-    other = structs.replace(KNOWN, seen=(*seen, Seen(version="4.4.0", runs=0, of=2)))
+    scene.violate(scene.truncate(21, to=3))
+    scene.violate(scene.truncate(22.1, to=3))
+    seen = tuple(Seen(version, 1, 1) for version in ("4.1.0", "4.3.1"))
+    other = replace(KNOWN, seen=(*seen, Seen("4.4.0", 0, 2)))
     judgement = attributed(Judgement(scene.verdicts), [], scene.events, [other])
     assert judgement.broken == ("QC-17",)
     first, late = judgement.verdicts["QC-17"].violations
     assert (first.known, first.as_known) == ("", AsKnown("serves-late", ("4.1.0", "4.3.1")))
-    assert first.says == "it lost 3 to 8 (as serves-late, known in 4.1.0 and 4.3.1)"
-    assert (late.as_known, late.says) == (None, "it lost 3 to 8")
+    assert first.says == "it broke (as serves-late, known in 4.1.0 and 4.3.1)"
+    assert (late.as_known, late.says) == (None, "it broke")
     assert first.says in explain_violations(judgement.verdicts)
 
 
 def test_a_violation_that_is_known_here_is_not_as_one_elsewhere() -> None:
     scene = caused()
-    scene.violate(scene.truncate(21, to=3), "it lost 3 to 8")
+    scene.violate(scene.truncate(21, to=3))
     judgement = attributed(Judgement(scene.verdicts), [KNOWN], scene.events, [KNOWN])
     (broken,) = judgement.verdicts["QC-17"].violations
     assert (broken.known, broken.as_known) == ("serves-late", None)
@@ -62,31 +61,31 @@ def test_a_violation_that_is_known_here_is_not_as_one_elsewhere() -> None:
 def test_a_finding_is_one_of_elsewhere_in_other_versions_of_its_system(
     system: str, version: str, names: bool
 ) -> None:
-    seen = (Seen(version="1.0", runs=1, of=1), Seen(version="2.0", runs=0, of=1))
-    finding = structs.replace(KNOWN, system="acme/lamps", seen=seen)
+    seen = (Seen("1.0", 1, 1), Seen("2.0", 0, 1))
+    finding = replace(KNOWN, system="acme/lamps", seen=seen)
     family = system.partition("@")[0]
     assert bool(elsewhere([finding], system, {family: version})) is names
 
 
 def test_a_violation_long_after_the_fault_was_healed_is_new() -> None:
     scene = caused()
-    scene.violate(scene.truncate(22.1, to=3), "it lost 3 to 8")
+    scene.violate(scene.truncate(22.1, to=3))
     assert scene.broken() == ("QC-17",)
 
 
 def test_a_violation_before_the_fault_is_new() -> None:
-    scene = Scene()
+    scene = Story()
     at = scene.truncate(9, to=5)
-    scene.violate(at, "it lost 3 to 8")
+    scene.violate(at)
     scene.inject(10)
     assert scene.broken() == ("QC-17",)
 
 
 def test_a_fault_of_links_was_aimed_at_the_processes_of_its_slots() -> None:
-    scene = Scene()
+    scene = Story()
     scene.inject(10, target=VICTIM.partition("#")[0])
     scene.truncate(12)
-    scene.violate(scene.truncate(13, to=3), "it lost 3 to 8")
+    scene.violate(scene.truncate(13, to=3))
     assert scene.broken() == ()
 
 
@@ -101,10 +100,10 @@ def test_a_fault_of_links_was_aimed_at_the_processes_of_its_slots() -> None:
     ids=["another fault", "another process", "other arguments", "unknown arguments"],
 )
 def test_a_violation_by_another_cause_is_new(other: dict[str, str]) -> None:
-    scene = Scene()
+    scene = Story()
     scene.inject(10, **other)  # type: ignore[arg-type]
     scene.truncate(12)
-    scene.violate(scene.truncate(13, to=3), "it lost 3 to 8")
+    scene.violate(scene.truncate(13, to=3))
     assert scene.broken() == ("QC-17",)
 
 
@@ -116,62 +115,25 @@ def test_a_violation_by_another_cause_is_new(other: dict[str, str]) -> None:
 def test_a_violation_without_the_mark_of_the_mechanism_is_new(
     process: str, to: int, partition: int
 ) -> None:
-    scene = Scene()
+    scene = Story()
     scene.inject(10)
     scene.truncate(12, process, to, partition)
-    scene.violate(scene.truncate(13, to=3), "it lost 3 to 8")
+    scene.violate(scene.truncate(13, to=3))
     assert scene.broken() == ("QC-17",)
 
 
-@pytest.mark.parametrize(
-    ("to", "low", "high", "known"),
-    [
-        (7, 3, 8, True),
-        (3, 3, 8, True),
-        (8, 3, 8, True),
-        (5, 6, 8, False),
-        (5, 1, 4, False),
-    ],
-    ids=["among them", "the first", "the last", "below", "above"],
-)
-def test_a_mark_that_names_numbers_names_some_of_the_violation(
-    to: int, low: int, high: int, known: bool
-) -> None:
-    scene = Scene()
-    scene.inject(10)
-    scene.truncate(12, to=to)
-    scene.violate(scene.truncate(13, to=3), f"it lost {low} to {high}")
-    numbered = Mark(kind="replica.log_truncated", sentence=r".*from offset (?P<high>\d+) .*")
-    assert (scene.broken(structs.replace(KNOWN, marks=(numbered,))) == ()) is known
-
-
-@pytest.mark.parametrize(
-    ("later", "outlives", "known"),
-    [("broker-1#2", True, True), ("broker-1#2", False, False), ("broker-2#2", True, False)],
-    ids=["of the slot", "not meant", "of another slot"],
-)
-def test_a_fault_that_outlives_its_target_causes_what_the_next_process_of_the_slot_does(
-    later: str, outlives: bool, known: bool
-) -> None:
-    scene = caused()
-    scene.violate(scene.truncate(21, later, to=3), "it lost 3 to 8")
-    assert KNOWN.trigger is not None
-    trigger = structs.replace(KNOWN.trigger, outlives=outlives)
-    assert (scene.broken(structs.replace(KNOWN, trigger=trigger)) == ()) is known
-
-
 def test_a_mark_from_before_the_fault_is_none() -> None:
-    scene = Scene()
+    scene = Story()
     scene.truncate(9)
     scene.inject(10)
-    scene.violate(scene.truncate(13, to=3), "it lost 3 to 8")
+    scene.violate(scene.truncate(13, to=3))
     assert scene.broken() == ("QC-17",)
 
 
 def test_an_injection_is_recorded_once_it_was_measured_which_may_be_after_the_violation() -> None:
-    scene = Scene()
+    scene = Story()
     scene.truncate(12)
-    scene.violate(scene.truncate(13, to=3), "it lost 3 to 8")
+    scene.violate(scene.truncate(13, to=3))
     scene.inject(10, noted_s=14)
     assert scene.broken() == ()
 
@@ -179,9 +141,9 @@ def test_an_injection_is_recorded_once_it_was_measured_which_may_be_after_the_vi
 @pytest.mark.parametrize("violated", [2, 3])
 def test_a_violation_that_may_be_new_fails_beside_a_known_one(violated: int) -> None:
     scene = caused()
-    scene.violate(scene.truncate(13, to=3), "it lost 3 to 8")
+    scene.violate(scene.truncate(13, to=3))
     if violated == 2:  # one is new
-        scene.violate(scene.truncate(13, to=3), "it elected two leaders")
+        scene.violate(scene.truncate(13, to=3), {"leaders": 2})
     else:  # one was not kept
         verdict = structs.replace(scene.verdicts["QC-17"], violated=2)
         scene.verdicts["QC-17"] = verdict
@@ -190,8 +152,8 @@ def test_a_violation_that_may_be_new_fails_beside_a_known_one(violated: int) -> 
 
 def test_a_finding_of_another_clause_does_not_apply_to_this_one() -> None:
     scene = caused()
-    scene.violate(scene.truncate(13, to=3), "it lost 3 to 8")
-    assert scene.broken(structs.replace(KNOWN, clauses=("QC-18",))) == ("QC-17",)
+    scene.violate(scene.truncate(13, to=3))
+    assert scene.broken(replace(KNOWN, clauses=("QC-18",))) == ("QC-17",)
 
 
 @pytest.mark.parametrize(
@@ -210,14 +172,10 @@ def test_a_consequence_is_known_where_the_finding_has_touched_something(
 ) -> None:
     scene = caused()
     if at_s < 13:
-        scene.violate(
-            scene.truncate(at_s, "broker-9#1", 1, partition), f"offset {offset} is gone", clause
-        )
-    scene.violate(scene.truncate(13, to=3), "it lost 3 to 8")
+        scene.violate(scene.truncate(at_s, "broker-9#1", 1, partition), {"offset": offset}, clause)
+    scene.violate(scene.truncate(13, to=3))
     if at_s > 13:
-        scene.violate(
-            scene.truncate(at_s, "broker-9#1", 1, partition), f"offset {offset} is gone", clause
-        )
+        scene.violate(scene.truncate(at_s, "broker-9#1", 1, partition), {"offset": offset}, clause)
     assert (scene.broken() == ()) is known
 
 
@@ -227,18 +185,18 @@ def test_a_consequence_is_known_where_the_finding_has_touched_something(
 def test_what_others_drop_after_the_finding_is_affected_too(
     at_s: float, partition: int, known: bool
 ) -> None:
-    dropped = Spread(
-        kind="replica.log_truncated",
-        sentence=r"dropped \S+ from offset (?P<low>\d+) to (?P<high>\d+) .*",
-    )
+    def dropped(body: LogTruncated) -> Numbers:
+        return body.to_offset, body.from_log_end - 1
+
+    wake = replace(WAKE, spreads={LogTruncated: dropped})
     scene = caused()
     if at_s < 13:
         scene.truncate(at_s, "broker-9#1", 1, partition)
-    scene.violate(scene.truncate(13, to=3), "it lost 3 to 8")
+    scene.violate(scene.truncate(13, to=3))
     if at_s > 13:
         scene.truncate(at_s, "broker-9#1", 1, partition)
-    scene.violate(scene.truncate(14, to=8), "offset 2 is gone", "RP-06")
-    assert (scene.broken(structs.replace(KNOWN, spreads=(dropped,))) == ()) is known
+    scene.violate(scene.truncate(14, to=8), {"offset": 2}, "RP-06")
+    assert (scene.broken(replace(KNOWN, wake=wake)) == ()) is known
 
 
 @pytest.mark.parametrize(("at_s", "known"), [(12.5, True), (14, False)])
@@ -246,15 +204,15 @@ def test_what_was_lost_stands_before_the_loss(at_s: float, known: bool) -> None:
     """A write of later times is lost by another cause."""
     scene = caused()
     early = scene.truncate(12.5, "broker-9#1", 1)
-    scene.violate(scene.truncate(13, to=3), "it lost 3 to 8")
+    scene.violate(scene.truncate(13, to=3))
     late = scene.truncate(14, "broker-9#1", 1)
-    scene.violate(early if at_s < 13 else late, "offset 4 was good", "RP-07")
+    scene.violate(early if at_s < 13 else late, {"offset": 4}, "RP-07")
     assert (scene.broken() == ()) is known
 
 
 def test_a_consequence_without_the_finding_is_new() -> None:
     scene = caused()
-    scene.violate(scene.truncate(14, "broker-9#1", 1), "offset 4 is gone", "RP-06")
+    scene.violate(scene.truncate(14, "broker-9#1", 1), {"offset": 4}, "RP-06")
     assert scene.broken() == ("RP-06",)
 
 

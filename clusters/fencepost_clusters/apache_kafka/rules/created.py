@@ -93,8 +93,8 @@ class LedFromTheFirst:
             "{replicas}",
             partition=partition_of(body),
             leader=broker_of(body.leader),
-            isr=tuple(map(broker_of, body.isr)),
-            replicas=tuple(map(broker_of, body.replicas)),
+            isr=tuple(body.isr),
+            replicas=tuple(body.replicas),
         )
         return state, (wrong,)
 

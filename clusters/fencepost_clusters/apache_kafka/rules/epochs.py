@@ -174,8 +174,8 @@ class IsrBeginsNoEpoch:
                 partition=partition_of(now),
                 offset=now.offset,
                 leader=broker_of(now.leader),
-                isr=tuple(map(broker_of, now.isr)),
-                former_isr=tuple(map(broker_of, state.isr)),
+                isr=tuple(now.isr),
+                former_isr=tuple(state.isr),
                 gone=tuple(map(broker_of, gone)),
             )
             return now, (begun,)

@@ -41,6 +41,7 @@ from fencepost_kafka import (
     TopicPartition,
     broker_of,
     partition_at,
+    topic_of,
 )
 from fencepost_kafka.active_faults import slot_of
 from fencepost_kafka.judging.owed import STARTS
@@ -122,7 +123,7 @@ class VisibleIsCommitted:
                 "{process} was granted the ISR {isr} of {partition} in leader epoch {epoch}, which "
                 "no record has",
                 process=process_scope(event.process),
-                isr=tuple(map(broker_of, sorted(isr))),
+                isr=tuple(sorted(isr)),
                 partition=partition_at(*place),
                 epoch=epoch,
             )
@@ -217,6 +218,8 @@ class _States:
                         offset=offset,
                         other=other,
                         orphan=orphan,
+                        topic=topic_of(orphan.partition(" ")[0]),
+                        setting=orphan.partition(" ")[2],
                     )
                     for orphan in snapshot.orphans
                 )

@@ -113,9 +113,9 @@ class SwitchCoversNewReplicas:
                 "the reassignment of {partition} ended with replicas {replicas}; it was to remove "
                 "{removing} from {before}",
                 partition=partition_of(body),
-                replicas=tuple(map(broker_of, body.replicas)),
-                removing=tuple(map(broker_of, before.removing)),
-                before=tuple(map(broker_of, before.replicas)),
+                replicas=tuple(body.replicas),
+                removing=tuple(before.removing),
+                before=tuple(before.replicas),
             )
             return state, (wrong,)
         return state, self._covers(event, body, before)
@@ -134,8 +134,8 @@ class SwitchCoversNewReplicas:
                 "the reassignment of {partition} ended while brokers {early} were not in the ISR "
                 "{isr}",
                 partition=partition_of(body),
-                early=tuple(map(broker_of, early)),
-                isr=tuple(map(broker_of, body.isr)),
+                early=tuple(early),
+                isr=tuple(body.isr),
             )
             return (wrong,)
         if body.leader >= 0 and body.leader not in body.isr:
@@ -199,7 +199,7 @@ class UnregisteredHoldsNothing:
                     offset=offset,
                     partition=partition_of(body),
                     leader=broker_of(body.leader),
-                    isr=tuple(map(broker_of, body.isr)),
+                    isr=tuple(body.isr),
                 )
                 return (given,)
         return NOTHING
@@ -317,9 +317,9 @@ class NextInOrderLeads:
                 partition=partition_of(now),
                 former=broker_of(body.broker_id),
                 leader=broker_of(now.leader),
-                replicas=tuple(map(broker_of, before.replicas)),
+                replicas=tuple(before.replicas),
                 due=broker_of(due),
-                isr=tuple(map(broker_of, before.isr)),
+                isr=tuple(before.isr),
             )
             found.append(wrong)
         return found

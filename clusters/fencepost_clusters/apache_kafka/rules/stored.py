@@ -384,11 +384,12 @@ class _Entering:
         place: TopicPartition,
         needed: int,
         replica: int,
-        offset: int,
         did: str,
+        *,
+        by: int,
         **facts: Fact,
     ) -> None:
-        """A replica enters by the record at that offset, and lacks something, unless a line of
+        """A replica enters, by the record at offset `by`, and lacks something, unless a line of
         before shows that it had it. `did` says who took it in, as a template with facts."""
         had = {replica: self.stored.end_of(place, replica)}
         joining = broker_of(replica)
@@ -400,7 +401,7 @@ class _Entering:
                 place,
                 needed,
                 lacking=frozenset({replica}),
-                offset=offset,
+                offset=by,
                 at_ns=event.at_ns,
             )
         )
@@ -476,10 +477,10 @@ class EntersCaughtUp:
                     place,
                     needed,
                     replica,
-                    _NO_RECORD,
                     "{process} asked to take broker {joining} into the ISR, with a high watermark "
                     "at offset {high_watermark} of {partition} and an epoch that began at "
                     "{epoch_start}",
+                    by=_NO_RECORD,
                     process=process_scope(event.process),
                     high_watermark=mark,
                     epoch_start=body.epoch_start,
@@ -505,9 +506,9 @@ class EntersCaughtUp:
                     place,
                     mark,
                     replica,
-                    body.offset,
                     "record {record} took broker {joining} into the ISR of {partition}, when "
                     "{process} had committed up to offset {high_watermark}",
+                    by=body.offset,
                     record=body.offset,
                     process=process_scope(process),
                     high_watermark=mark,
