@@ -22,10 +22,11 @@ class Held(Struct, frozen=True, tag="acme.held"):
     change: str = "gained"
     holder: str = ""
     node: str = ""
+    state: str = ""
 
     def authority(self) -> Sequence[f.Authority]:
         holder = None if self.node else self.holder
-        state = "inside" if self.change == "gained" and not self.node else ""
+        state = "inside" if self.change == "gained" and not self.node else self.state
         change = f.Change(self.change)
         return (
             f.Authority(
@@ -119,6 +120,30 @@ def test_states_end_with_their_process() -> None:
     (span,) = fold.spans(10**12)
     assert (span.state, span.scope, span.held) == ("inside", "door x", True)
     assert span.to_ns < 10**12
+
+
+def test_a_third_party_gives_a_band_to_the_process_of_a_node_and_takes_it_by_the_next() -> None:
+    fold = folded(
+        ("guard-7#1", f.NodeStarted(role="guard", node_id=7)),
+        ("guard-8#1", f.NodeStarted(role="guard", node_id=8)),
+        ("book", Held("x", 1, node="guard 7", state="inside")),
+        ("book", Held("x", 2, node="guard 8", state="inside")),
+    )
+    seven, eight = fold.spans(10**12)
+    assert (seven.process, seven.state, seven.held) == ("guard-7#1", "inside", True)
+    assert eight.process == "guard-8#1"
+    assert seven.to_ns == eight.from_ns
+
+
+def test_a_process_that_says_itself_that_it_holds_keeps_its_band_beside_a_reported_one() -> None:
+    """Two that hold one thing at once: the one does not know of the other."""
+    fold = folded(
+        ("guard-7#1", f.NodeStarted(role="guard", node_id=7)),
+        ("guard-8#1", f.NodeStarted(role="guard", node_id=8)),
+        ("guard-7#1", Held("x", 1)),
+        ("book", Held("x", 2, node="guard 8", state="inside")),
+    )
+    assert [span.to_ns for span in fold.spans(10**12)] == [10**12, 10**12]
 
 
 def test_leaders_of_etcd_have_bands_of_their_own() -> None:

@@ -23,8 +23,8 @@ class Change(StrEnum):
     documentation, "How a failure is explained"."""
 
     GAINED = "gained"
-    """The holder has it from now on: it begins a band on the page's timeline, and ends that of the
-    former holder of the scope, which is a loss that may explain a failure."""
+    """The holder has it from now on: it begins a band on the page's timeline. That another holder
+    had it before is a loss that may explain a failure."""
     LOST = "lost"
     """The holder has it no more: it ends the band, and may explain a failure."""
     REFUSED = "refused"
@@ -32,8 +32,8 @@ class Change(StrEnum):
     of explanations."""
     NOTED = "noted"
     """The event bears on the authority but does not change it (a new leader made a log
-    truncate): a step of explanations. It neither begins nor ends a band, and no page takes it for
-    the cause of a failure."""
+    truncate): a step of explanations. Only with a `state` does it begin a band, without authority;
+    no page takes it for the cause of a failure."""
 
 
 OWN = "own state"

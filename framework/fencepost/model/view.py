@@ -32,11 +32,19 @@ F = TypeVar("F", bound=Fold)
 
 @final
 class Holders:
-    """Which process holds which authority, by the trait of events (`AuthorityChange`)."""
+    """Which process holds which authority, by the trait of events (`AuthorityChange`).
+
+    A third party may report a holder by its node only (`Authority.node`). The holder is then the
+    process that has given itself this name, if just one of those that run has: of two with one id,
+    nobody can tell which is meant. Such a report may be late: one of an epoch that is known already
+    says nothing new.
+    """
 
     def __init__(self) -> None:
         self.of: dict[str, tuple[int, str]] = {}
         """scope -> (epoch, process) of the newest gain that was not lost since."""
+        self._newest: dict[str, int] = {}
+        """scope -> its newest epoch, also if its holder has lost it since."""
         self._silent: set[type[Struct]] = set()
         """The kinds met so far that change no authority: most events are of these."""
 
@@ -49,12 +57,16 @@ class Holders:
             self._silent.add(type(body))
             return
         for one in body.authority():
-            if one.holder is None:
+            reported = one.holder is None
+            if reported and 0 <= one.epoch <= self._newest.get(one.scope, -1):
                 continue
-            holder = one.holder or event.process
+            holder = view.process_of(one.node) if reported else one.holder or event.process
+            if not holder:
+                continue
             epoch, current = self.of.get(one.scope, (-1, ""))
             if one.change is Change.GAINED and one.epoch >= epoch:
                 self.of[one.scope] = one.epoch, holder
+                self._newest[one.scope] = max(one.epoch, self._newest.get(one.scope, -1))
             elif one.change is Change.LOST and holder == current:
                 del self.of[one.scope]
 
@@ -104,6 +116,17 @@ class View:
             handler(self, event, event.body)
         for fold in self._folds.values():
             fold.apply(self, event)
+
+    def process_of(self, node: str) -> str:
+        """The process that runs and has given itself this name, in the words of a scope (`redis
+        3`); empty if none has, or more than one."""
+        role, _, node_id = node.rpartition(" ")
+        named = [
+            process
+            for process in self.alive
+            if str(self.ids.get((process, role), "")) == node_id and node_id
+        ]
+        return named[0] if len(named) == 1 else ""
 
     def of(self, kind: type[F]) -> F:
         """The state of a fold; raises UsageError for a fold that the system does not declare."""

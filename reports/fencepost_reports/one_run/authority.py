@@ -56,6 +56,8 @@ class _Open:
     epoch: int
     held: bool
     own: bool
+    reported: bool
+    """Whether others say so, and not the process itself."""
     from_ns: int
 
 
@@ -75,6 +77,7 @@ class AuthorityFold:
         self._records: set[tuple[str, str]] = set()
         self._matters: dict[tuple[str, str], str] = {}
         self._nodes: dict[str, list[str]] = {}
+        self._ended: set[str] = set()
         self._open: dict[tuple[str, str], _Open] = {}
         self._spans: list[SpanRow] = []
 
@@ -90,6 +93,7 @@ class AuthorityFold:
         if isinstance(body, NodeStarted):
             self._nodes.setdefault(event.process, []).append(f"{body.role} {body.node_id}")
         elif isinstance(body, ProcessExited):
+            self._ended.add(body.ended)
             for process, scope in [key for key in self._open if key[0] == body.ended]:
                 self._close(process, scope, event.at_ns)
 
@@ -176,7 +180,7 @@ class AuthorityFold:
     # -------------------------------------------------------------------------------------- spans
 
     def _span(self, one: ChangeRow) -> None:
-        process = one.holder
+        process = one.holder or self._process_of(one.node)
         if not process or one.change == Change.REFUSED:
             return
         if not one.state and one.change != Change.LOST:
@@ -185,10 +189,31 @@ class AuthorityFold:
         if found is not None and (found.state, found.epoch) == (one.state, one.epoch):
             return
         self._close(process, one.scope, one.at_ns)
+        if not one.holder and one.change == Change.GAINED:
+            self._deposed(one)
         if one.state:
             own = one.wide or one.scope in self._nodes.get(process, ())
             held = one.change == Change.GAINED
-            self._open[process, one.scope] = _Open(one.state, one.epoch, held, own, one.at_ns)
+            self._open[process, one.scope] = _Open(
+                one.state, one.epoch, held, own, not one.holder, one.at_ns
+            )
+
+    def _process_of(self, node: str) -> str:
+        """The process that runs and has given itself the name of a node; empty if that is not
+        one."""
+        named = [
+            process
+            for process, nodes in self._nodes.items()
+            if node and node in nodes and process not in self._ended
+        ]
+        return named[0] if len(named) == 1 else ""
+
+    def _deposed(self, one: ChangeRow) -> None:
+        """By the word of a third party another node holds the scope: so those do no more that held
+        it by such a word. One that says so itself may not know yet."""
+        for process, scope in list(self._open):
+            if scope == one.scope and self._open[process, scope].reported:
+                self._close(process, scope, one.at_ns)
 
     def _close(self, process: str, scope: str, at_ns: int) -> None:
         found = self._open.pop((process, scope), None)

@@ -48,7 +48,13 @@ def _of_state(rows: pa.Table, ends: Ends) -> Mask:
     key = _paired(holder, _codes(rows, "scope"))[chosen]
     said = (state, rows["epoch"].to_numpy(), _lives(rows, ends))
     bears[chosen] = ~_as_before(key, *(one[chosen] for one in said))
-    return bears
+    return bears | _reported(rows)
+
+
+def _reported(rows: pa.Table) -> Mask:
+    """Which changes name their holder by its node only, and may begin a state of it."""
+    by_node = _is(rows, "holder", "") & ~_is(rows, "node", "")
+    return by_node & ~_is(rows, "state", "") & ~_is(rows, "change", Change.REFUSED)
 
 
 def _lives(rows: pa.Table, ends: Ends) -> Codes:
