@@ -127,14 +127,16 @@ def in_words(found: Counts, states: Sequence[str]) -> Sequence[str]:
         return ()
     width = max(map(len, found))
     reached = sum(1 for met in found.values() for state in states if state in met)
+    never = [state for state in states if all(state not in met for met in found.values())]
+    lacking = f"; no victim was {', '.join(never)}" if never else ""
     lines = [
         f"{reached} of {len(found) * len(states)} pairs of an operation and a state of its victim "
-        "were reached"
+        f"were reached{lacking}"
     ]
     for operation, met in found.items():
         there = [f"{state} {met[state]}" for state in states if state in met]
         under = [f"{state} {number}" for state, number in met.items() if state.startswith(UNDER)]
         lacks = [state for state in states if state not in met]
-        never = f"; not {', '.join(lacks)}" if lacks else ""
-        lines.append(f"  {operation:{width}}  {', '.join([*there, *under])}{never}")
+        not_met = f"; not {', '.join(lacks)}" if lacks else ""
+        lines.append(f"  {operation:{width}}  {', '.join([*there, *under])}{not_met}")
     return lines

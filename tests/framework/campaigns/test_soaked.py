@@ -114,8 +114,8 @@ def test_a_soak_ends_with_one_verdict_a_seed_and_the_reason_for_its_exit_code() 
         "                     56 clauses held until then",
         "  9105 to 9107  clean (3 of 7 runs)",
         "1 of 3 clauses held in the whole runs, 1 was never exercised",
-        "1 of 2 pairs of an operation and a state of its victim were reached (--coverage lists "
-        "them)",
+        "1 of 2 pairs of an operation and a state of its victim were reached; no victim was down "
+        "(--coverage lists them)",
         "why: fencepost report run-9103      again: fencepost replay run-9103",
         "1 clause violated anew, 1 run cut short: exit code 1",
     ]
