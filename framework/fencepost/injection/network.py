@@ -82,6 +82,9 @@ class LinkControl(Protocol):
         ...
 
 
+Direct = Callable[[Sequence[Link]], Mapping[Link, int]]
+
+
 @final
 class Network:
     """The links of a run: the cuts on them, and the state that was set for each link itself."""
@@ -94,9 +97,11 @@ class Network:
         lives: Callable[[str], bool],
         *,
         unanswered: str = "",
+        direct: Direct = lambda links: {},
         wait: Poll = poll,
     ) -> None:
-        """`lives` says whether a process is alive in a slot now; `wait` lets time pass.
+        """`lives` says whether a process is alive in a slot now; `wait` lets time pass; `direct`
+        counts the connections that pass no link, where that can be seen.
 
         `unanswered` is the message of the UsageError for a probe that no node has ever answered. If
         it is empty, no error is raised, and such a change has no receipt.
@@ -106,6 +111,7 @@ class Network:
         self._prober = prober
         self._lives = lives
         self._unanswered = unanswered
+        self._direct = direct
         self._wait = wait
         self._cuts: Counter[tuple[str, str]] = Counter()
         self._own = dict.fromkeys(layout.links, HEALTHY)
@@ -228,6 +234,7 @@ class Network:
         self._check_answered(before)
         worsens = any(state != HEALTHY for state in new.values())
         open_before = self._connections(live, CONNECT_LIMIT_S if worsens else 0)
+        direct = self._direct(live) if worsens else {}
         notes = self._links.apply(new)
         if not live and worsens:
             return Receipt(False, self._unmeasured(links), unused=True)
@@ -260,7 +267,7 @@ class Network:
             after.update(self._ask(unseen, new, HEAL_LIMIT_S, LONGEST_WAIT_S))
             trials = tried()
         differences = self._links.differences(links)
-        return judge(trials, differences, notes, len(links) - len(live))
+        return judge(trials, differences, notes, unasked=len(links) - len(live), direct=direct)
 
     def _unmeasured(self, links: Sequence[Link]) -> str:
         """Why the state of these links cannot be measured."""

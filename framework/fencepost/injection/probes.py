@@ -21,8 +21,9 @@ End = tuple[str, int]
 """An address and a port."""
 
 _MOST_PADDING = 32_000
-_ESTABLISHED = "01"
-_TCP = "/proc/net/tcp"
+ESTABLISHED = "01"
+TCP = "net/tcp"
+"""Below /proc: the TCP sockets of this host."""
 
 
 def tcp_probe(address: str, port: int, timeout_s: float, size: int = 0) -> bool:
@@ -135,13 +136,13 @@ class HostProber:
 
 def open_connections(ends: Iterable[End]) -> Mapping[End, int]:
     """How many TCP connections are established to each of these ends on this host."""
-    return count_open(ends, Path(_TCP).read_text())
+    return count_open(ends, Path("/proc", TCP).read_text())
 
 
 def count_open(ends: Iterable[End], shown: str) -> Mapping[End, int]:
     """How many connections are established to each of these ends, by the text of /proc/net/tcp."""
     sockets = Counter(_sockets(shown))
-    return {end: sockets[_as_in_proc(end), _ESTABLISHED] for end in ends}
+    return {end: sockets[as_in_proc(end), ESTABLISHED] for end in ends}
 
 
 def _sockets(shown: str) -> Sequence[tuple[str, str]]:
@@ -150,7 +151,8 @@ def _sockets(shown: str) -> Sequence[tuple[str, str]]:
     return [(fields[1], fields[3]) for fields in map(str.split, lines)]
 
 
-def _as_in_proc(end: End) -> str:
+def as_in_proc(end: End) -> str:
+    """An end as the files below /proc/net show it."""
     address, port = end
     native = struct.unpack("=I", socket.inet_aton(address))[0]
     return f"{native:08X}:{port:04X}"

@@ -18,6 +18,7 @@ from fencepost.model.faults.hold import HoldCounts
 from fencepost.model.runtime import HEALTHY, LinkState, Receipt
 from fencepost.model.system.topology import Link
 
+NOTHING: Mapping[Link, int] = {}
 UNUSED = "no connection was open through any of these links"
 _BULK_S = 0.25
 _MOST_BULK = 32_000
@@ -101,10 +102,21 @@ def added_ms(state: LinkState) -> float:
 
 
 def judge(
-    trials: Sequence[Trial], differences: Sequence[str], notes: Sequence[str], unasked: int
+    trials: Sequence[Trial],
+    differences: Sequence[str],
+    notes: Sequence[str],
+    *,
+    unasked: int,
+    direct: Mapping[Link, int] = NOTHING,
 ) -> Receipt:
-    """The receipt for changed links, of which `unasked` could not be probed."""
+    """The receipt for changed links, of which `unasked` could not be probed; `direct` are the
+    connections of their sources that pass no link, and so escape the change."""
     problems = [f"{trial.link}: {why}" for trial in trials if (why := trial.fails())]
+    problems += [
+        f"{link}: {count} connections of {link.source} pass no link, and dial the address of "
+        f"{link.target} itself"
+        for link, count in direct.items()
+    ]
     problems += [f"toxiproxy disagrees: {difference}" for difference in differences]
     worsened = [trial for trial in trials if trial.worsened]
     unused = bool(worsened) and not any(trial.open_before for trial in worsened)

@@ -179,3 +179,19 @@ def test_a_change_of_such_a_link_alone_cannot_be_measured() -> None:
     receipt = network.set_links([UNASKED], LinkState(cut_upstream=True))
     assert not receipt.true
     assert "port 2888 at some times only" in receipt.evidence
+
+
+def test_a_node_that_dials_the_other_itself_is_not_cut_off_by_its_links() -> None:
+    made_up, asked = MadeUp([5, 5]), []
+
+    def direct(links: Sequence[Link]) -> Mapping[Link, int]:
+        asked.append(tuple(links))
+        return {links[0]: 1}
+
+    network = Network(LAYOUT, made_up, made_up, lambda slot: True, direct=direct)
+    broken = one_way(["broker-1"], ["broker-2"])
+    receipt = network.apply_cut(broken)
+    assert not receipt.true
+    assert "1 connections of broker-1 pass no link" in receipt.evidence
+    assert network.lift_cut(broken).true
+    assert len(asked) == 1

@@ -148,3 +148,12 @@ def test_a_slow_link_shows_in_how_long_an_answer_takes(
     receipt = judge([trial], [], [], unasked=0)
     assert receipt.true is not bool(why)
     assert why in receipt.evidence
+
+
+def test_a_connection_that_passes_no_link_spoils_the_receipt_beside_honest_ones() -> None:
+    receipt = judge([GOOD_CUT], [], [], unasked=0, direct={LINK: 2})
+    assert not receipt.true
+    assert receipt.evidence == (
+        "broker-1 -> broker-2:9092: 2 connections of broker-1 pass no link, and dial the address "
+        "of broker-2 itself"
+    )

@@ -31,7 +31,7 @@ from fencepost.injection.probes import Prober
 from fencepost.model.clock import now_ns
 from fencepost.model.errors import EnvironmentFailed
 from fencepost.model.system.capabilities import System
-from fencepost.model.system.topology import CLIENT, Layout, Slot
+from fencepost.model.system.topology import CLIENT, Layout, Link, Slot
 from fencepost.model.torn_files import torn, torn_files
 from fencepost.runtimes.docker.engine import Container, Engine, Leftover, Stream, connect, owner
 from fencepost.runtimes.docker.pods import DATA, IMAGE, MOUNT, WORK, PodProber, Pods, named
@@ -368,6 +368,11 @@ class DockerHost:
     def prober(self, system: System) -> Prober:
         """See `Backend.prober`."""
         return PodProber(self.toxiproxies, self._layout, system)
+
+    def direct(self, links: Sequence[Link], pids: Mapping[str, int]) -> Mapping[Link, int]:
+        """See `Backend.direct`: a pod's toxiproxy and its node share a network, and no descriptors
+        of either are seen here."""
+        return {}
 
     def home(self, slot: Slot, process: str) -> Home:
         """See `Backend.home`: folders in the pod."""

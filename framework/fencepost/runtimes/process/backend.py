@@ -16,7 +16,7 @@ from fencepost.history.run_folder import RunFolder
 from fencepost.injection.probes import Prober
 from fencepost.injection.toxiproxies import Toxiproxies
 from fencepost.model.system.capabilities import System
-from fencepost.model.system.topology import Layout, Slot
+from fencepost.model.system.topology import Layout, Link, Slot
 from fencepost.supervision.launcher import Child, Exit
 
 
@@ -97,6 +97,11 @@ class Backend(Protocol):
     @property
     def toxiproxies(self) -> Toxiproxies: ...
     def prober(self, system: System) -> Prober: ...
+    def direct(self, links: Sequence[Link], pids: Mapping[str, int]) -> Mapping[Link, int]:
+        """How many connections pass none of these links; `pids` are the living processes, by slot.
+        Empty where that cannot be seen."""
+        ...
+
     def home(self, slot: Slot, process: str) -> Home:
         """The home of a process of that name."""
         ...

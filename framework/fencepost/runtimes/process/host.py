@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import final
 
 from fencepost.history.run_folder import RunFolder
+from fencepost.injection.direct import direct
 from fencepost.injection.probes import HostProber, Prober
 from fencepost.injection.toxiproxies import HostToxiproxies, find_toxiproxy, toxiproxy_version
 from fencepost.model.system.capabilities import System
-from fencepost.model.system.topology import Layout, Slot
+from fencepost.model.system.topology import Layout, Link, Slot
 from fencepost.model.torn_files import torn, torn_files
 from fencepost.runtimes.process.backend import Backend, BackendKind, Home
 from fencepost.supervision.addresses import Addresses, claim
@@ -54,6 +55,10 @@ class HostBackend:
     def prober(self, system: System) -> Prober:
         """See `Backend.prober`."""
         return HostProber(system, self.toxiproxies.listen)
+
+    def direct(self, links: Sequence[Link], pids: Mapping[str, int]) -> Mapping[Link, int]:
+        """See `Backend.direct`."""
+        return direct({link: self.toxiproxies.upstream(link) for link in links}, pids)
 
     def home(self, slot: Slot, process: str) -> Home:
         """See `Backend.home`: folders of the run."""

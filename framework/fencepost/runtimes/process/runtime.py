@@ -145,6 +145,7 @@ class ProcessRuntime:
             self._backend.prober(subject.system),
             lambda slot: self._processes.living(slot) is not None,
             unanswered=unanswered_probe(subject.system),
+            direct=self._direct,
         )
         self._watch = LinkWatch(self._links, self._network.silent, now_ns())
         self._waiting = finish.enter_context(selectors.DefaultSelector())
@@ -347,6 +348,12 @@ class ProcessRuntime:
     def set_links(self, links: Sequence[Link], state: LinkState) -> Receipt:
         ends = {end for link in links for end in (link.source, link.target)}
         return self._on_links(ends, lambda: self._network.set_links(links, state))
+
+    def _direct(self, links: Sequence[Link]) -> Mapping[Link, int]:
+        """The connections of the links' sources that pass no link."""
+        living = {link.source: self._processes.living(link.source) for link in links}
+        pids = {slot: process.pid for slot, process in living.items() if process is not None}
+        return self._backend.direct(links, pids)
 
     def apply_cut(self, cut: Cut) -> Receipt:
         return self._on_links(self._network.ends(cut), lambda: self._network.apply_cut(cut))
