@@ -253,12 +253,12 @@ def _explain(violation: Broken, chronicle: _Chronicle) -> Explanation:
     ]
     before = chronicle.kept[: chronicle.place[at]]
     past = _past(offending, because, before, chronicle)
-    subjects = subjects_of(offending, because, before, chronicle.nodes)
+    subjects = subjects_of(offending, because, before, chronicle.nodes, violation.facts)
     nodes = [one.process for one in (offending, *because) if one.process in chronicle.nodes]
     offender = next(iter(nodes), offending.process)
     steps = [
         Step(one, not chronicle.linked or _knew(one, offender, past))
-        for one in choose(offending, because, before, past, subjects)
+        for one in choose(offending, because, before, past, subjects, chronicle.nodes)
     ]
     return Explanation(chronicle.began_ns, tuple(steps), offending, offender)
 

@@ -1,7 +1,13 @@
 """Which events an explanation shows: those that bear on what a violation is about.
 
-What a violation is about is a set of scopes of authority and slots (`Subjects`): those that its
-events concern, and the nodes that hold authority over them.
+What a violation is about is a set of scopes of authority and slots (`Subjects`): those that it
+states as facts, those that its events concern, and the nodes that hold authority over them.
+
+A fault bears on it if it acts still, if it struck a process of its slots, or if it acted while the
+authority turned: between the first event that proves the violation and the violation, something
+that it is about went to another holder, and the fault acted upon one of those who took part in
+that. So a message that is missed only when all is read at the end is explained by the cut that
+deposed its leader, and not by the pause that came last.
 """
 
 from __future__ import annotations
@@ -12,6 +18,7 @@ from typing import final
 
 from fencepost.events import Event, FaultHealed, FaultInjected, NodeStarted, ProcessExited
 from fencepost.events.traits import OWN, Change, changes_authority, has_concerns, shared_record
+from fencepost.judging.about import Facts, Scope
 
 Ref = tuple[str, int]
 LINES = 12
@@ -19,6 +26,8 @@ LINES = 12
 STEPS = LINES - 3
 _PROCESS = "process "
 _SLOT = "slot "
+_FIRST = "#1"
+"""How the first process of a slot ends: that it began explains nothing."""
 
 
 @final
@@ -48,11 +57,15 @@ def subjects_of(
     because: Sequence[Event],
     before: Sequence[Event],
     nodes: Mapping[str, str],
+    facts: Facts,
 ) -> Subjects:
-    """What a violation is about. `before` are the events that may be shown; `nodes` maps the
-    process of a node to the scope of its own id, empty if it has given none."""
-    own: set[str] = set()
-    processes: set[str] = set()
+    """What a violation with these facts is about. `before` are the events that may be shown;
+    `nodes` maps the process of a node to the scope of its own id, empty if it has given none. A
+    fact that lists several scopes is the background: of all members that lack something, say,
+    the violation is about the one that stands by itself."""
+    stated = [one.words for one in facts.values() if isinstance(one, Scope)]
+    own = {scope for scope in stated if not scope.startswith(_PROCESS)}
+    processes = {*_named_processes(stated)}
     for event in (offending, *because):
         concerned = list(_scopes(event))
         processes.update((event.process, *_named_processes(concerned)))
@@ -102,7 +115,7 @@ def _concerns(event: Event, subjects: Subjects) -> bool:
     if isinstance(body, ProcessExited):
         return subjects.affected(body.ended)
     if isinstance(body, NodeStarted):
-        return subjects.of_slot(event.process)
+        return subjects.of_slot(event.process) and not event.process.endswith(_FIRST)
     if not changes_authority(body):
         return False
     return any(
@@ -128,12 +141,14 @@ def choose(
     before: Sequence[Event],
     past: Mapping[str, int],
     subjects: Subjects,
+    nodes: Mapping[str, str],
 ) -> list[Event]:
     """The most relevant events before the offending one, in order: at most `STEPS`.
 
-    Chosen first are the events that prove the violation, then the newest fault still active, the
-    newest ones that struck a process of its slots, and their heals; then the newest other events:
-    those about its own scopes before those about the cluster.
+    Chosen first are the events that prove the violation; then the fault that acted as the authority
+    turned, the newest fault still active, the newest ones that struck a process of its slots, and
+    heals of these; then the newest other events: those about its own scopes before those about the
+    cluster.
     """
     healed = {e.body.fault_id: e for e in before if isinstance(e.body, FaultHealed)}
     chosen: dict[Ref, Event] = {}
@@ -154,10 +169,13 @@ def choose(
     close = [event for event in others if not _wide(event)]
     distant = [event for event in others if _wide(event)]
     take(because, STEPS)
+    turns = [event for event in others if _turns(event, subjects)]
+    turned = _acting(before, _since(because, turns), healed, nodes)
+    take(turned, 1)
     take(on or faults, 1)
     struck = [event for event in faults if _struck(event, subjects)][:_STRUCK]
     take(struck, _STRUCK)
-    take(_heals(struck, healed), STEPS)
+    take(_heals([*turned[:1], *struck], healed), _STRUCK)
     take(distant, 2)
     take(close, STEPS)
     take(distant, STEPS)
@@ -166,7 +184,74 @@ def choose(
 
 
 _STRUCK = 2
-"""How many faults are shown that struck a process of the violation's own slots."""
+"""How many faults are shown that struck a process of the violation's own slots, and how many heals
+before other events."""
+
+
+def _turns(event: Event, subjects: Subjects) -> bool:
+    """Whether something that the violation is about went to a holder by this event."""
+    body = event.body
+    return changes_authority(body) and any(
+        one.change is Change.GAINED and one.scope in subjects.own for one in body.authority()
+    )
+
+
+def _since(because: Sequence[Event], turns: Sequence[Event]) -> Sequence[Event]:
+    """Those of the turns that came after the first event of the proof, the newest first."""
+    if not because:
+        return ()
+    first_ns = min(event.at_ns for event in because)
+    return [event for event in turns if event.at_ns > first_ns]
+
+
+def _acting(
+    before: Sequence[Event],
+    turns: Sequence[Event],
+    healed: Mapping[str, Event],
+    nodes: Mapping[str, str],
+) -> list[Event]:
+    """The faults that acted upon those who took part in the oldest of these turns, then: its
+    writer, its new holder and the one before."""
+    if not turns:
+        return []
+    turn = turns[-1]
+    former = _former(turn, before)
+    parties = [turn] if former is None else [turn, former]
+    slots = {_slot(turn.process), *(one for event in parties for one in _parties(event, nodes))}
+    return [
+        event
+        for event in reversed(before)
+        if isinstance(event.body, FaultInjected)
+        and (event.body.began_at_ns or event.at_ns) <= turn.at_ns
+        and not _healed_before(event.body, turn, healed)
+        and not slots.isdisjoint(map(_slot, event.body.targets))
+    ]
+
+
+def _healed_before(body: FaultInjected, turn: Event, healed: Mapping[str, Event]) -> bool:
+    heal = healed.get(body.fault_id)
+    return heal is not None and heal.at_ns < turn.at_ns
+
+
+def _parties(turn: Event, nodes: Mapping[str, str]) -> Iterable[str]:
+    """The slots of the holders that an event names, by their process or their node."""
+    if changes_authority(turn.body):
+        for one in turn.body.authority():
+            yield _slot(turn.process if one.holder == "" else one.holder or "")
+            yield from (
+                _slot(process) for process, node in nodes.items() if node and node == one.node
+            )
+
+
+def _former(turn: Event, before: Sequence[Event]) -> Event | None:
+    """The event by which the same scopes had been gained last, before a turn."""
+    scopes = set(_scopes(turn))
+    for event in reversed([one for one in before if one.at_ns < turn.at_ns]):
+        if changes_authority(event.body) and any(
+            one.scope in scopes and one.change is Change.GAINED for one in event.body.authority()
+        ):
+            return event
+    return None
 
 
 def _heals(events: Iterable[Event], healed: Mapping[str, Event]) -> list[Event]:
@@ -197,7 +282,7 @@ def _newest_first(
     for event in reversed(before):
         if not _concerns(event, subjects):
             continue
-        record = shared_record(event)
+        record = shared_record(event) or _reported(event)
         if record is not None:
             # Going backwards, the first report comes last: it replaces the others.
             if record in records:
@@ -211,6 +296,15 @@ def _newest_first(
             shown.add(matter)
             found.append(event)
     return found
+
+
+def _reported(event: Event) -> Hashable | None:
+    """What third parties report alike: the same node has gained the same in the same epoch."""
+    body = event.body
+    changes = tuple(body.authority()) if changes_authority(body) else ()
+    if not changes or any(one.holder is not None or one.epoch < 0 for one in changes):
+        return None
+    return event.kind, tuple((one.scope, one.change, one.epoch, one.node) for one in changes)
 
 
 def _matter(event: Event) -> tuple[object, ...]:

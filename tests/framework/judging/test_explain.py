@@ -161,7 +161,7 @@ def test_a_fenced_broker_that_serves_is_explained_by_fault_lease_and_fence() -> 
     )
     served = serve(h)
     found = why(h, served, lost)
-    assert steps_of(found)[1:] == [elected, granted, fault, expired, fenced, moved, lost]
+    assert steps_of(found) == [elected, granted, fault, expired, fenced, moved, lost]
     unknown = [step.event for step in found.steps if not step.known]
     assert unknown == [expired, fenced, moved], "the cut kept these from the broker"
     lines = found.lines()
@@ -197,7 +197,7 @@ def test_events_about_another_broker_or_partition_are_left_out_even_if_near_in_t
     )
     inject(h, "broker-2")
     served = serve(h)
-    assert steps_of(why(h, served)) == [h.events()[1]], "only its own beginning"
+    assert steps_of(why(h, served)) == []
 
 
 def test_a_record_is_explained_by_the_first_replay_of_it() -> None:
@@ -214,7 +214,7 @@ def test_a_record_is_explained_by_the_first_replay_of_it() -> None:
         )
     served = serve(h)
     found = why(h, served)
-    assert steps_of(found)[1:] == [first]
+    assert steps_of(found) == [first]
     assert found.steps[-1].known, "the broker has replayed it too"
 
 
@@ -315,7 +315,7 @@ def test_a_clients_observation_is_about_the_slot_it_asked() -> None:
         ),
     )
     found = why(h, probed, lost)
-    assert [lost, fault] == steps_of(found)[1:]
+    assert [lost, fault] == steps_of(found)
     assert found.offender == BROKER
 
 

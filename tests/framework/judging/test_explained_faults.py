@@ -11,6 +11,7 @@ from fencepost import (
     Change,
     FaultHealed,
     FaultInjected,
+    NodeStarted,
     ProcessSpawned,
 )
 from fencepost.testing import HistoryBuilder
@@ -110,3 +111,62 @@ def test_a_process_knows_its_own_events_though_others_are_linked() -> None:
     assert found.offender == "redis-1#1"
     known = {step.event.ref: step.known for step in found.steps}
     assert known[own.ref]
+
+
+class Promoted(Struct, frozen=True, tag="redis.promoted"):
+    """A watcher reports which node is the master now."""
+
+    node: str
+    epoch: int
+
+    def authority(self) -> tuple[Authority, ...]:
+        return (
+            Authority("master", Change.GAINED, self.epoch, holder=None, node=self.node, wide=True),
+        )
+
+    def sentence(self) -> str:
+        return f"promoted {self.node} in epoch {self.epoch}"
+
+
+class Missed(Struct, frozen=True, tag="redis.missed"):
+    def concerns(self) -> tuple[str, ...]:
+        return ("master",)
+
+    def sentence(self) -> str:
+        return "misses 7"
+
+
+def run(h: HistoryBuilder, process: str, node_id: int) -> None:
+    spawn(h, process)
+    h.add(process, NodeStarted(role="redis", node_id=node_id))
+
+
+def test_a_loss_that_the_last_reading_finds_is_explained_by_the_cut_that_turned_the_authority() -> (
+    None
+):
+    """The master was cut off while it took the write, and deposed; later it was paused, and its
+    successor killed, which has nothing to do with the loss."""
+    h = HistoryBuilder()
+    for number in (1, 2, 3):
+        run(h, f"redis-{number}#1", number)
+    h.add("sentinel-1#1", Promoted("redis 3", 1))
+    strike(h, "cut-1", "redis-3")
+    taken = h.add("redis-3#1", Appended(7))
+    for sentinel in (1, 2, 3):  # each of them reports the same
+        h.add(f"sentinel-{sentinel}#1", Promoted("redis 2", 2))
+    heal(h, "cut-1")
+    strike(h, "pause-2", "redis-3#1")
+    heal(h, "pause-2")
+    strike(h, "kill-3", "redis-2#1")
+    heal(h, "kill-3")
+    run(h, "redis-2#2", 2)
+    read = h.add("clients/reader-1#1", Missed())
+    lines = [line.split("s  ", 1)[1] for line in why(h, read, taken).lines()]
+    assert lines[:5] == [
+        "sentinel-1#1: promoted redis 3 in epoch 1",
+        "harness: cut redis-3 began (cut-1): it stopped",
+        "redis-3#1: has appended 7",
+        "sentinel-1#1: promoted redis 2 in epoch 2",
+        "harness: cut-1 was healed: it goes on",
+    ]
+    assert not any("began as redis" in line and "redis-2#2" not in line for line in lines)
