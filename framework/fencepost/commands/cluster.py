@@ -21,6 +21,7 @@ from fencepost.commands.terminal import errors, load_plugins, print_line, progre
 from fencepost.model.runtime import Condition
 from fencepost.model.system.shape import shape_of
 from fencepost.runs.run import Run, RunSpec, new_folder
+from fencepost.runtimes.process.name_service import FILE, hosts_file
 
 
 def up(
@@ -38,6 +39,9 @@ def up(
 ) -> None:
     """Starts a cluster, prints its bootstrap address, and keeps it until Ctrl-C or SIGTERM.
 
+    If nodes tell clients names instead of addresses, the run folder's `hosts` has them, as a hosts
+    file: for nss_wrapper (NSS_WRAPPER_HOSTS), a JVM (-Djdk.net.hosts.file) or /etc/hosts.
+
     A script's background commands ignore Ctrl-C's SIGINT: end those with SIGTERM.
     """
     plugins = load_plugins(system)
@@ -48,6 +52,12 @@ def up(
         if workload:
             started.clients.load()
         print_line(",".join(started.runtime.bootstrap))
+        if names := started.runtime.names:
+            path = folder.path / FILE
+            path.write_text(hosts_file(names))
+            show(errors(), (f"nodes that name each other: their names are in {path}", "dim"))
+        else:
+            show(errors(), ("warning:", "yellow"), " no client outside reaches what is simulated")
         show(errors(), (f"run folder {folder.path}; end it with Ctrl-C or SIGTERM", "dim"))
         never = Condition("an interrupt", lambda view: False)
         started.runtime.advance(never, 1 << 62)

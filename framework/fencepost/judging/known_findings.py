@@ -90,7 +90,8 @@ class KnownFinding:
     `system` is its family (`apache/kraft`), `clauses` are the ones it breaks. `caused` says of a
     violation of these clauses whether it is this finding; `reads` are the kinds of event that it
     looks for. `seen` counts the runs of the schedule in `schedule`; `history` is one that shows the
-    finding. Both are paths below the plugin.
+    finding. Both are paths below the plugin, and may be empty: then nothing can be replayed. A run
+    of a system that does not say its version (`Versioned`) has the version "".
     """
 
     id: str

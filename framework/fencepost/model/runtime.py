@@ -168,6 +168,11 @@ class Runtime(Protocol):
         """Where clients connect first (`Layout.bootstrap`): one `address:port` each."""
         ...
 
+    @property
+    def names(self) -> Mapping[str, str]:
+        """Slot -> the address at which clients outside of the run reach it; empty if none can."""
+        ...
+
     def now_ns(self) -> int:
         """The time on the run's clock, in nanoseconds."""
         ...

@@ -85,6 +85,15 @@ def test_a_started_process_is_named_and_recorded(pair: Runtime) -> None:
     )
 
 
+def test_the_names_of_nodes_lead_clients_outside_to_where_they_connect_first(
+    pair: Runtime,
+) -> None:
+    """In the simulator nothing outside reaches a node."""
+    hosts = {one.rpartition(":")[0] for one in pair.bootstrap}
+    assert pair.names == {} or hosts <= {*pair.names.values()}
+    assert not pair.names.keys() - {one.name for one in pair.layout.slots}
+
+
 def test_a_slot_holds_one_process(pair: Runtime) -> None:
     with pytest.raises(UsageError, match=r"broker-1#\d is alive in broker-1"):
         pair.start(slot(pair, "broker-1"))

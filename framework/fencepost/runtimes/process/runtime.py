@@ -190,6 +190,15 @@ class ProcessRuntime:
         return tuple(f"{self._advertised(layout.slot(n))}:{port}" for n, port in layout.bootstrap)
 
     @property
+    def names(self) -> Mapping[str, str]:
+        """See `Runtime.names`."""
+        targets = {link.target for link in self._layout.links if link.source in self._clients()}
+        return {name: self._advertised(self._layout.slot(name)) for name in sorted(targets)}
+
+    def _clients(self) -> Collection[str]:
+        return {slot.name for slot in self._layout.of(CLIENT)}
+
+    @property
     def damage(self) -> Sequence[str]:
         return self._feed.damage
 

@@ -167,6 +167,11 @@ class SimulatedRuntime:
         return tuple(f"{name}:{port}" for name, port in self._layout.bootstrap)
 
     @property
+    def names(self) -> Mapping[str, str]:
+        """See `Runtime.names`: nothing outside reaches what is simulated."""
+        return {}
+
+    @property
     def steps(self) -> int:
         """How many steps have been made so far: wake-ups, arrivals and the like."""
         return self._agenda.steps
