@@ -77,7 +77,13 @@ class Holders:
 
 @final
 class View:
-    """The state of the run so far. All dictionaries are keyed by the names that the events use."""
+    """The state of the run so far. All dictionaries are keyed by the names that the events use.
+
+    `alive` are the processes that run. `newest` maps slots to their newest processes, and `slot_of`
+    processes to their slots. `node_of` maps processes to the role and the id that they gave
+    themselves (`node.started`). `kinds` counts the events of each kind, and `latest` has the newest
+    event of a process and a kind.
+    """
 
     def __init__(
         self, folds: Iterable[type[Fold]] = (), roles: Collection[str] | None = None

@@ -9,12 +9,12 @@ a record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random  # noqa: TID251 - the schedule's own seeded stream
 from typing import final
 
-from fencepost.events import ClientFailed
+from fencepost.events import ClientFailed, Event
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import MS
 from fencepost.model.errors import FencepostError, UsageError, Violation
@@ -143,8 +143,7 @@ def _conducted(
                 trouble = went_wrong
             drawn_ms = (run.runtime.now_ns() - began_ns) // MS
             result = run.finish()
-            failed = (e.body for e in run.runtime.events() if isinstance(e.body, ClientFailed))
-            lost = tuple(body.error for body in failed if body.fatal)
+            lost = tuple(failed_clients(run.runtime.events()))
             why = result.what_went_wrong(trouble)
             return Conducted(
                 folder,
@@ -158,6 +157,13 @@ def _conducted(
             )
     except FencepostError as not_started:
         return Conducted(folder, None, str(not_started))
+
+
+def failed_clients(events: Iterable[Event]) -> Iterator[str]:
+    """A sentence for each client that worked no more since its library failed."""
+    for event in events:
+        if isinstance(event.body, ClientFailed) and event.body.fatal:
+            yield f"{event.process} worked no more, since its library failed: {event.body.error}"
 
 
 def conduct(

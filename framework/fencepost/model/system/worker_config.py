@@ -14,7 +14,8 @@ class WorkerConfig(Struct, frozen=True, kw_only=True):
 
     The worker appends its events to the path `events`. `bootstrap` holds an `address:port` for each
     entry of the layout's bootstrap. `hosts` maps slot names to the addresses at which the clients'
-    slot reaches them, on `client_port`. `options` are the worker's own. `own` maps slot names to
+    slot reaches them, on `client_port`, and on any other port for which the layout has such a link.
+    `options` are the worker's own. `own` maps slot names to
     the addresses where nodes themselves listen, without a link: only for requests that are not part
     of the system's traffic.
     """
