@@ -16,6 +16,7 @@ from fencepost.events import (
     ClusterRecovered,
     Codec,
     ConnectionClosed,
+    Effect,
     Event,
     EvidenceMissed,
     EvidenceSupplied,
@@ -91,6 +92,7 @@ from fencepost.model.errors import (
     Violation,
     no_such,
 )
+from fencepost.model.faults.effects import Effects
 from fencepost.model.faults.fault import Fault, FaultFactory, Injected, Passing
 from fencepost.model.faults.hold import Hold, HoldAction, HoldCounts
 from fencepost.model.faults.random_faults import (
@@ -222,6 +224,8 @@ __all__ = [
     "Cut",
     "DamageableDisk",
     "Defect",
+    "Effect",
+    "Effects",
     "EnvironmentFailed",
     "Event",
     "Evidence",

@@ -7,25 +7,55 @@ other, and are not excused from anything between them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import final
 
 from msgspec import Struct, field
 
-from fencepost import Event, FaultHealed, FaultInjected
+from fencepost import Effect, Event, FaultHealed, FaultInjected
 
 FAULT_KINDS: frozenset[type[Struct]] = frozenset({FaultInjected, FaultHealed})
 """The events that `ActiveFaults.take` applies."""
-_CUTS = frozenset(
-    {
-        *("cut", "partition", "isolate", "cut_from_role", "isolate_role", "halves", "bridge"),
-        *("majorities_ring", "cut_from_controllers"),
-    }
-)
-"""The faults of links that let no data pass. Others delay it, or take single messages."""
 LOSES_DATA: frozenset[str] = frozenset({"wipe_disk", "damage_disk", "lose_power"})
-"""The faults after which a disk may have less than what was written to it."""
+"""The faults of schedules after which a disk may have less than what was written to it. What a
+fault did is on its event (`acts`)."""
+_FORMERLY: Mapping[Effect, frozenset[str]] = {
+    Effect.SEVERS: frozenset(
+        {
+            *("cut", "partition", "isolate", "cut_from_role", "isolate_role", "halves", "bridge"),
+            *("majorities_ring", "cut_from_controllers"),
+        }
+    ),
+    Effect.SLOWS: frozenset({"slow_link"}),
+    Effect.HOLDS: frozenset({"hold"}),
+    Effect.STOPS: frozenset({"pause"}),
+    Effect.EMPTIES_DISK: frozenset({"wipe_disk"}),
+    Effect.DAMAGES_DISK: frozenset({"damage_disk"}),
+    Effect.LOSES_UNFLUSHED: frozenset({"lose_power"}),
+    Effect.DOUBLES: frozenset({"duplicate_id"}),
+}
+"""The effects of the faults in histories of before effects were written, by their names."""
+
+
+def acts(body: FaultInjected, effect: Effect) -> frozenset[str]:
+    """What a fault acts upon with this effect: slots, or directions; none: it has no such
+    effect."""
+    if body.effects:
+        return body.acts(effect)
+    if body.fault not in _FORMERLY.get(effect, ()):
+        return frozenset()
+    return frozenset(body.directions or map(slot_of, body.targets))
+
+
+def lacks_flushed(body: FaultInjected) -> frozenset[str]:
+    """The slots whose disks may lack by a fault even what was flushed."""
+    return acts(body, Effect.EMPTIES_DISK) | acts(body, Effect.DAMAGES_DISK)
+
+
+def lacks_data(body: FaultInjected) -> frozenset[str]:
+    """The slots whose disks may lack by a fault what was written to them."""
+    return lacks_flushed(body) | acts(body, Effect.LOSES_UNFLUSHED)
 
 
 class ActiveFault(Struct, frozen=True):
@@ -84,7 +114,7 @@ class ActiveFaults(Struct):
                     body.began_at_ns or event.at_ns,
                     frozenset(map(slot_of, body.targets)),
                     body.pairs(),
-                    severs=body.fault in _CUTS,
+                    severs=bool(acts(body, Effect.SEVERS)),
                 )
             case FaultHealed():
                 return self.now.pop(event.body.fault_id, None)

@@ -9,9 +9,17 @@ from typing import Any
 
 from msgspec import Struct
 
-from fencepost import Administered, Event, FaultInjected, ProcessExited, ProcessSpawned, View
+from fencepost import (
+    Administered,
+    Effect,
+    Event,
+    FaultInjected,
+    ProcessExited,
+    ProcessSpawned,
+    View,
+)
 from fencepost_kafka import events as e
-from fencepost_kafka.active_faults import LOSES_DATA, slot_of
+from fencepost_kafka.active_faults import acts, lacks_data, slot_of
 
 TopicPartition = tuple[str, int]
 """A topic's name and a partition's number."""
@@ -246,7 +254,7 @@ def _partition(kafka: KafkaView, view: View, event: Event, body: e.PartitionComm
 
 
 def _harmed(kafka: KafkaView, view: View, event: Event, body: FaultInjected) -> None:
-    if body.fault in LOSES_DATA or body.fault == "duplicate_id":
+    if lacks_data(body) or acts(body, Effect.DOUBLES):
         kafka.emptied.update(slot_of(target) for target in body.targets)
 
 

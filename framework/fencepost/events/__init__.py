@@ -21,6 +21,7 @@ Rules of the schema:
 from __future__ import annotations
 
 from fencepost.events.codec import KINDS, SCHEMA_VERSION, Codec, nested_fields
+from fencepost.events.effects import Effect
 from fencepost.events.envelope import Cause, Event, Unrecognised, kind_name
 from fencepost.events.processes import (
     ClientFailed,
@@ -61,6 +62,7 @@ __all__ = [
     "ClusterRecovered",
     "Codec",
     "ConnectionClosed",
+    "Effect",
     "Event",
     "EvidenceMissed",
     "EvidenceSupplied",

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from msgspec import Struct
 
+from fencepost.events.effects import Effect
 from fencepost.events.words import because, fault_in_words
 
 RunPhase = Literal["start", "load", "inject", "heal", "drain", "read", "end"]
@@ -93,7 +94,9 @@ class FaultInjected(Struct, frozen=True, gc=False, tag="fault.injected", kw_only
     fault of links, the slots between which it affects data, a `source -> target` each; a fault of
     links names both ends of each as `targets`. Empty: it acts upon its targets themselves, or the
     directions are not known. `states` are those of its victims right before, by the events
-    so far, a `slot: state` each (empty: not known).
+    so far, a `slot: state` each (empty: not known). `effects` are its acts, as the runtime saw
+    them, an `Effect` and what it acts upon each, such as `severs node-1 -> node-2` or
+    `stops node-1` (empty: not known, as in histories of before they were written).
     """
 
     fault_id: str
@@ -105,6 +108,12 @@ class FaultInjected(Struct, frozen=True, gc=False, tag="fault.injected", kw_only
     arguments: str = ""
     directions: tuple[str, ...] = ()
     states: tuple[str, ...] = ()
+    effects: tuple[str, ...] = ()
+
+    def acts(self, effect: Effect) -> frozenset[str]:
+        """What it acts upon with this effect: slots, or directions."""
+        split = (one.partition(" ") for one in self.effects)
+        return frozenset(upon for name, _, upon in split if name == effect)
 
     def pairs(self) -> frozenset[tuple[str, str]]:
         """The source and the target of each direction."""

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from fencepost.events import Cause, Event
 from fencepost.model.errors import UsageError
+from fencepost.model.faults.effects import Effects
 from fencepost.model.faults.hold import Hold, HoldCounts
 from fencepost.model.system.topology import CLIENT, Cut, Layout, Link, Slot
 from fencepost.model.view import View
@@ -171,6 +172,11 @@ class Runtime(Protocol):
     @property
     def names(self) -> Mapping[str, str]:
         """Slot -> the address at which clients outside of the run reach it; empty if none can."""
+        ...
+
+    @property
+    def effects(self) -> Effects:
+        """What was done to links, processes and disks so far, by faults and by their healing."""
         ...
 
     def now_ns(self) -> int:

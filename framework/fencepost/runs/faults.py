@@ -155,7 +155,7 @@ class Faults:
         """
         number = len(self._injections)
         fault_id = f"{fault.name}-{number + 1}"
-        began_ns = self._runtime.now_ns()
+        began_ns, done = self._runtime.now_ns(), len(self._runtime.effects)
         layout = self._runtime.layout
         before = {slot.name: self.states_of(slot) for slot in layout.nodes(spares=True)}
         arguments = msgspec.json.encode(dict(fault.arguments()), order="sorted").decode()
@@ -195,6 +195,7 @@ class Faults:
                 arguments=arguments,
                 directions=tuple(sorted(map(TO.join, injected.directions))),
                 states=_written(before, victims),
+                effects=self._runtime.effects.since(done),
             )
         )
         self._injections[number] = replace(planned, targets=injected.targets, receipt=receipt.true)

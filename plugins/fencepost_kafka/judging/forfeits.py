@@ -30,7 +30,7 @@ from fencepost_kafka import (
     ProduceInvoked,
     TopicCommitted,
 )
-from fencepost_kafka.active_faults import DUPLICATES, LOSES_DATA, slot_of
+from fencepost_kafka.active_faults import DUPLICATES, lacks_data, slot_of
 from fencepost_kafka.committed import eligible_leaders
 from fencepost_kafka.judging.takeovers import TAKING, Takeovers
 
@@ -81,8 +81,7 @@ class Forfeits:
         match body:
             case PartitionCommitted():
                 return self._committed(body)
-            case FaultInjected(fault=fault) if fault in LOSES_DATA:
-                slots = {slot_of(target) for target in body.targets}
+            case FaultInjected() if slots := lacks_data(body):
                 brokers = frozenset(self._ids[slot] for slot in slots & self._ids.keys())
                 self._down |= dict.fromkeys(sorted(brokers), body.fault_id)
                 return self._harm(brokers, body.fault_id)

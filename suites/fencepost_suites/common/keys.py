@@ -11,13 +11,11 @@ from typing import Any, Final
 
 from fencepost import Event, FaultInjected, Finding, Key, ProcessExited
 from fencepost_kafka import HeartbeatAnswered, LogAppended, ProbeCompleted
-from fencepost_kafka.active_faults import slot_of
+from fencepost_kafka.active_faults import lacks_flushed, slot_of
 
 Keys = tuple[tuple[str | int, ...], ...]
 NONE: Final[Keys] = ()
 RUN: Final[Keys] = ((),)
-HARMS_DISK = ("wipe_disk", "damage_disk")
-"""The faults after which a node's next process finds less than the former one had flushed."""
 NOTHING: Final[Sequence[Finding]] = ()
 """The findings of most steps: none."""
 
@@ -49,8 +47,7 @@ def by_disk(event: Event) -> Keys:
     """The slot of the process that wrote the event; or whose disk a fault emptied or damaged."""
     body: Any = event.body
     if type(body) is FaultInjected:
-        slots = {slot_of(target) for target in body.targets}
-        return tuple((slot,) for slot in sorted(slots)) if body.fault in HARMS_DISK else NONE
+        return tuple((slot,) for slot in sorted(lacks_flushed(body)))
     return ((slot_of(event.process),),)
 
 

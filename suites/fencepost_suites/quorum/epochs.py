@@ -43,9 +43,12 @@ from fencepost_kafka import (
     partition_of,
     topic_of,
 )
-from fencepost_kafka.active_faults import slot_of
+from fencepost_kafka.active_faults import (
+    lacks_flushed,
+    slot_of,
+)
 from fencepost_kafka.judging.owed import STARTS
-from fencepost_suites.common.keys import HARMS_DISK, NOTHING, RUN, Keys, by_writer, whole_run
+from fencepost_suites.common.keys import NOTHING, RUN, Keys, by_writer, whole_run
 
 
 @dataclass(slots=True)
@@ -72,7 +75,7 @@ class _Quorum:
 
     def harm(self, body: FaultInjected) -> None:
         """A fault empties or damages disks."""
-        slots = {slot_of(target) for target in body.targets} & self.voters()
+        slots = lacks_flushed(body) & self.voters()
         top = max(self.highest.values(), default=-1)
         self.lost |= dict.fromkeys(slots, (top, body.fault_id))
         self.forgotten |= {vote: body.fault_id for vote in self.votes if vote[0] in slots}
@@ -154,7 +157,7 @@ class OneControllerAnEpoch(Struct, frozen=True):
                 return state, self._vote(state, event, body.epoch, mine)
             case NodeStarted(role="controller"):
                 state.ids[event.process] = body.node_id
-            case FaultInjected(receipt=True, fault=fault) if fault in HARMS_DISK:
+            case FaultInjected(receipt=True) as body if lacks_flushed(body):
                 state.harm(body)
         return state, NOTHING
 

@@ -34,7 +34,7 @@ from fencepost_kafka import (
     broker_of,
     partition_of,
 )
-from fencepost_kafka.active_faults import DUPLICATES, LOSES_DATA, slot_of
+from fencepost_kafka.active_faults import DUPLICATES, lacks_data, slot_of
 from fencepost_suites.common.keys import NOTHING, by_partition
 
 _CONTROLLERS = "controller-"
@@ -233,9 +233,8 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
 
     @staticmethod
     def _struck(state: _Ends, event: Event, body: FaultInjected) -> Sequence[Finding]:
-        if body.receipt and body.fault in LOSES_DATA:
-            for slot in {slot_of(target) for target in body.targets}:
-                state.loses(slot, body.fault_id)
+        for slot in sorted(lacks_data(body)) if body.receipt else ():
+            state.loses(slot, body.fault_id)
         return NOTHING
 
     @staticmethod

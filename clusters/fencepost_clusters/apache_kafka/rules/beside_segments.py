@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from fencepost import (
     Cause,
+    Effect,
     Event,
     Evidence,
     Excused,
@@ -35,7 +36,7 @@ from fencepost_kafka import (
     StoredBatch,
     partition_of,
 )
-from fencepost_kafka.active_faults import LOSES_DATA, second_of, slot_of
+from fencepost_kafka.active_faults import acts, lacks_data, second_of, slot_of
 from fencepost_kafka.judging.takeovers import TAKING, Takeovers
 
 SEQUENCES = 1 << 31
@@ -80,14 +81,13 @@ class _Disks:
     def strike(self, body: FaultInjected) -> None:
         """Keeps what a fault does to disks. An emptied disk gets all of each log anew, in order."""
         slots = {slot_of(target) for target in body.targets}
-        if body.fault == "duplicate_id":
+        if acts(body, Effect.DOUBLES):
             copied = msgspec.json.decode(body.arguments).get("disk") == "copy"
             for one in slots:
                 if second_of(one) in slots:
                     self._is(second_of(one), self.damaged.get(one, "") if copied else "")
-        elif body.fault in LOSES_DATA:
-            for one in slots:
-                self._is(one, "" if body.fault == "wipe_disk" else body.fault_id)
+        for one in sorted(lacks_data(body)):
+            self._is(one, "" if one in acts(body, Effect.EMPTIES_DISK) else body.fault_id)
 
     def excuse(self, body: LeaderEpochsFound) -> str:
         """Why a disk may have other leader epochs than its batches, in words; empty: it may not."""

@@ -25,7 +25,7 @@ from fencepost import (
 from fencepost_clusters.apache_kafka.log_memory import ControllerFailed, FaultReported
 from fencepost_clusters.apache_kafka.rules.keys import NOTHING, whole_run
 from fencepost_kafka import ControllerResigned
-from fencepost_kafka.active_faults import LOSES_DATA, slot_of
+from fencepost_kafka.active_faults import lacks_data, slot_of
 
 
 @dataclass(slots=True)
@@ -96,8 +96,8 @@ class MeetsNoFault:
         match event.body:
             case NodeStarted():
                 state.sound[event.process] = event.ref
-            case FaultInjected(receipt=True) as body if body.fault in LOSES_DATA:
-                state.harmed |= {slot_of(one): body.fault_id for one in body.targets}
+            case FaultInjected(receipt=True) as body:
+                state.harmed |= dict.fromkeys(sorted(lacks_data(body)), body.fault_id)
             case FaultReported() as body:
                 state.sound.pop(event.process, None)
                 if (event.process, body.what) not in state.known:

@@ -6,11 +6,23 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct, json
 
-from fencepost import Event, FaultHealed, FaultInjected, NodeStarted, ProcessExited
+from fencepost import (
+    Effect,
+    Event,
+    FaultHealed,
+    FaultInjected,
+    NodeStarted,
+    ProcessExited,
+)
 from fencepost_clusters.apache_kafka.log_memory import SessionConfigured
 from fencepost_clusters.apache_kafka.rules.keys import MS
 from fencepost_kafka import BrokerCommitted, BrokerStopping, ControllerElected
-from fencepost_kafka.active_faults import ActiveFault, ActiveFaults, slot_of
+from fencepost_kafka.active_faults import (
+    ActiveFault,
+    ActiveFaults,
+    acts,
+    slot_of,
+)
 
 KINDS: frozenset[type[Struct]] = frozenset(
     {
@@ -69,7 +81,7 @@ class IdHolders:
                 self.session_ns = max(self.session_ns, timeout_ms * MS)
             case ControllerElected():
                 self.active, self.elected_ns = slot_of(event.process), event.at_ns
-            case FaultInjected(fault=fault) as body if fault != "duplicate_id":
+            case FaultInjected() as body if not acts(body, Effect.DOUBLES):
                 self.faults.take(event)
                 self._read(body)
             case FaultHealed():
@@ -111,10 +123,11 @@ class IdHolders:
     def _read(self, body: FaultInjected) -> None:
         """Keeps what the arguments of a fault of links tell about heartbeats."""
         arguments = json.decode(body.arguments) if body.arguments else {}
-        if body.fault == "slow_link" and arguments and not arguments.get("rate_kb"):
+        known = acts(body, Effect.SLOWS) and "latency_ms" in arguments
+        if known and not arguments.get("rate_kb"):
             late_ms = arguments.get("latency_ms", 0) + arguments.get("jitter_ms", 0)
             self.delays[body.fault_id] = late_ms * MS
-        apis = arguments.get("apis") if body.fault == "hold" else None
+        apis = arguments.get("apis") if acts(body, Effect.HOLDS) else None
         if apis and _HEARTBEAT not in apis:
             self.holding.add(body.fault_id)
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     Cause,
+    Effect,
     Event,
     Evidence,
     Excused,
@@ -43,11 +44,14 @@ from fencepost_kafka import (
     HeartbeatRefused,
     broker_of,
 )
-from fencepost_kafka.active_faults import ActiveFault, ActiveFaults, slot_of
+from fencepost_kafka.active_faults import (
+    ActiveFault,
+    ActiveFaults,
+    acts,
+    slot_of,
+)
 
 DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
-_SILENCING = frozenset({"pause", "cut_from_controllers"})
-"""Faults that keep a broker's heartbeats from every controller, and have the broker as a target."""
 
 
 @final
@@ -288,13 +292,14 @@ class SilentIsFenced:
         fault = state.faults.now[body.fault_id]
         if not body.receipt:
             return
-        if body.fault == "pause":
+        stopped = acts(body, Effect.STOPS)
+        if stopped:
             state.pauses.add(body.fault_id)
         for target in body.targets:
             heard = (
                 not state.unheard(target, fault)
                 if fault.directions
-                else body.fault not in _SILENCING
+                else slot_of(target) not in stopped
             )
             if not heard:
                 process = target if "#" in target else state.newest.get(target, "")

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from fencepost import (
     Cause,
+    Effect,
     Event,
     Evidence,
     Excused,
@@ -142,7 +143,9 @@ class ExpiredKeysAreGone:
                 state.elected(term, event.at_ns)
             case LeaderElected(term=term):
                 state.elected(term, event.at_ns)
-            case FaultInjected(fault="pause", receipt=True, targets=(process, *_)) as body:
+            case FaultInjected(receipt=True, targets=(process, *_)) as body if body.acts(
+                Effect.STOPS
+            ):
                 pause = _Pause(process, body.began_at_ns or event.at_ns)
                 remember(state.pauses, body.fault_id, pause)
             case FaultHealed(fault_id=fault) if fault in state.pauses:

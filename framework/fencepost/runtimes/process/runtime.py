@@ -33,6 +33,7 @@ from fencepost.events import (
     Cause,
     ClientFailed,
     Codec,
+    Effect,
     Event,
     NodeStopped,
     ProcessAsked,
@@ -54,6 +55,7 @@ from fencepost.injection.watch import LinkWatch
 from fencepost.model.clock import BEAT_S, SECOND, STALL_NS, now_ns
 from fencepost.model.disk import if_full
 from fencepost.model.errors import EnvironmentFailed, UsageError, no_such
+from fencepost.model.faults.effects import Effects
 from fencepost.model.faults.hold import Hold, HoldCounts
 from fencepost.model.runtime import (
     ORDERLY,
@@ -137,6 +139,7 @@ class ProcessRuntime:
         finish.callback(self._backend.close)
         self._launcher = self._backend.launcher
         self._processes = Processes(self._launcher)
+        self.effects = Effects(layout)
         self._links = Links(layout, self._backend.toxiproxies)
         self._links.begin(slot for slot in layout.slots if not slot.duplicate and not slot.spare)
         self._network = Network(
@@ -252,6 +255,7 @@ class ProcessRuntime:
         occupant = self._processes.living(slot.name)
         if occupant is not None:
             raise UsageError(f"{occupant.name} is alive in {slot.name}: it holds one process")
+        self.effects.started(slot)
         place = self.place(slot)
         command = resolving(self._launchable.command(place, self._subject.shape), place)
         child = Child(
@@ -279,6 +283,7 @@ class ProcessRuntime:
 
     def signal(self, process: Process, what: Signal) -> Receipt:
         """See `Processes.signal`."""
+        self.effects.signalled(process.slot, what)
         receipt = self._processes.signal(process, what)
         if receipt.true and what in ORDERLY:
             self._record(ProcessAsked(asked=process.name, signal=what))
@@ -292,10 +297,12 @@ class ProcessRuntime:
     def copy_disk(self, source: Slot | None, target: Slot) -> None:
         check_at_rest(self, target)
         self._links.open([target])
+        self.effects.disk(target, Effect.EMPTIES_DISK)
         self._backend.copy_disk(source, target)
 
     def damage_disk(self, target: Slot, files: str, last_bytes: int) -> Sequence[str]:
         check_at_rest(self, target)
+        self.effects.disk(target, Effect.DAMAGES_DISK)
         return self._backend.damage_disk(target, files, last_bytes)
 
     def place(self, slot: Slot) -> Place:
@@ -356,6 +363,12 @@ class ProcessRuntime:
 
     def set_links(self, links: Sequence[Link], state: LinkState) -> Receipt:
         ends = {end for link in links for end in (link.source, link.target)}
+        self.effects.set_links(
+            links,
+            up=state.cut_upstream,
+            down=state.cut_downstream,
+            slow=bool(state.latency_ms or state.jitter_ms or state.rate_kb),
+        )
         return self._on_links(ends, lambda: self._network.set_links(links, state))
 
     def _direct(self, links: Sequence[Link]) -> Mapping[Link, int]:
@@ -365,7 +378,9 @@ class ProcessRuntime:
         return self._backend.direct(links, pids)
 
     def apply_cut(self, cut: Cut) -> Receipt:
-        return self._on_links(self._network.ends(cut), lambda: self._network.apply_cut(cut))
+        ends = self._network.ends(cut)
+        self.effects.cut(cut)
+        return self._on_links(ends, lambda: self._network.apply_cut(cut))
 
     def lift_cut(self, cut: Cut) -> Receipt:
         return self._on_links(self._network.ends(cut), lambda: self._network.lift_cut(cut))
@@ -375,6 +390,7 @@ class ProcessRuntime:
 
     def hold(self, link: Link, what: Hold) -> None:
         self._network.hold(link, what)
+        self.effects.held(link)
 
     def held(self, link: Link) -> HoldCounts:
         return self._network.held(link)

@@ -27,6 +27,7 @@ from fencepost.events import (
     Cause,
     ClientFailed,
     Codec,
+    Effect,
     Event,
     NodeStopped,
     ProcessAsked,
@@ -40,6 +41,7 @@ from fencepost.history.run_folder import RunFolder, info_of
 from fencepost.injection.network import Network
 from fencepost.model.disk import written_to
 from fencepost.model.errors import EnvironmentFailed, UsageError
+from fencepost.model.faults.effects import Effects
 from fencepost.model.faults.hold import Hold, HoldCounts
 from fencepost.model.runtime import (
     ClientSpec,
@@ -118,6 +120,7 @@ class SimulatedRuntime:
         self._pids = 0
         self._closed = False
         self._watch = watch
+        self.effects = Effects(self._layout)
         self._connections = SimulatedNetwork(
             layout=self._layout,
             agenda=self._agenda,
@@ -226,6 +229,7 @@ class SimulatedRuntime:
         occupant = self.living(slot)
         if occupant is not None:
             raise UsageError(f"{occupant.name} is alive in {slot.name}: it holds one process")
+        self.effects.started(slot)
         place = self.place(slot)
         self._starts[slot.name] += 1
         self._dead.pop(slot.name, None)
@@ -241,6 +245,7 @@ class SimulatedRuntime:
         machine = self._found(process)
         if machine is None or not machine.alive:
             return Receipt(False, f"{process.name} is not alive")
+        self.effects.signalled(process.slot, what)
         match what:
             case Signal.KILL:
                 machine.expected = True
@@ -268,6 +273,7 @@ class SimulatedRuntime:
         receipt = self.signal(process, Signal.KILL)
         if receipt.true:
             slot = process.slot.name
+            self.effects.disk(process.slot, Effect.LOSES_UNFLUSHED)
             self._disk(slot).lose_power(self._stream(f"power/{process.name}").randint)
             return Receipt(True, f"{process.name} ended, and the disk of {slot} lost power")
         return receipt
@@ -279,6 +285,7 @@ class SimulatedRuntime:
     def copy_disk(self, source: Slot | None, target: Slot) -> None:
         """See `Runtime.copy_disk`."""
         check_at_rest(self, target)
+        self.effects.disk(target, Effect.EMPTIES_DISK)
         if source is None:
             self._disks.pop(target.name, None)
         else:
@@ -290,6 +297,7 @@ class SimulatedRuntime:
         disk = self._disk(target.name)
         if not isinstance(disk, DamageableDisk):
             raise UsageError(f"the simulated disk of {target.name} cannot be damaged")
+        self.effects.disk(target, Effect.DAMAGES_DISK)
         return disk.damage(files, last_bytes)
 
     def place(self, slot: Slot) -> Place:
@@ -336,10 +344,18 @@ class SimulatedRuntime:
 
     def set_links(self, links: Sequence[Link], state: LinkState) -> Receipt:
         ends = {end for link in links for end in (link.source, link.target)}
+        self.effects.set_links(
+            links,
+            up=state.cut_upstream,
+            down=state.cut_downstream,
+            slow=bool(state.latency_ms or state.jitter_ms or state.rate_kb),
+        )
         return self._on_links(ends, lambda: self._network.set_links(links, state))
 
     def apply_cut(self, cut: Cut) -> Receipt:
-        return self._on_links(self._network.ends(cut), lambda: self._network.apply_cut(cut))
+        ends = self._network.ends(cut)
+        self.effects.cut(cut)
+        return self._on_links(ends, lambda: self._network.apply_cut(cut))
 
     def lift_cut(self, cut: Cut) -> Receipt:
         return self._on_links(self._network.ends(cut), lambda: self._network.lift_cut(cut))
@@ -349,6 +365,7 @@ class SimulatedRuntime:
 
     def hold(self, link: Link, what: Hold) -> None:
         self._network.hold(link, what)
+        self.effects.held(link)
 
     def held(self, link: Link) -> HoldCounts:
         return self._network.held(link)

@@ -192,7 +192,7 @@ def test_a_member_that_invents_a_term_hides_no_later_election() -> None:
 def paused(h: HistoryBuilder, process: str, receipt: bool = True, began_at_ns: int = 0) -> None:
     body = FaultInjected(
         fault_id="f1", fault="pause", targets=(process,), receipt=receipt, evidence="state T",
-        began_at_ns=began_at_ns,
+        began_at_ns=began_at_ns, effects=(f"stops {process.partition('#')[0]}",),
     )  # fmt: skip
     h.add("harness", body)
 

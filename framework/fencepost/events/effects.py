@@ -1,0 +1,28 @@
+"""The acts of faults, by which rules know what a fault did."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Effect(StrEnum):
+    """One act of a fault."""
+
+    SEVERS = "severs"
+    """No data passes in a direction."""
+    SLOWS = "slows"
+    """Data passes late, or at a low rate."""
+    HOLDS = "holds"
+    """Single messages are held, delayed or dropped in a direction."""
+    STOPS = "stops"
+    """The process of a slot stands still."""
+    ENDS = "ends"
+    """The process of a slot was ended, or asked to end."""
+    EMPTIES_DISK = "empties-disk"
+    """The disk of a slot is empty, or that of another one."""
+    DAMAGES_DISK = "damages-disk"
+    """Files on the disk of a slot have lost their ends."""
+    LOSES_UNFLUSHED = "loses-unflushed"
+    """The disk of a slot may lack what was written to it and not flushed."""
+    DOUBLES = "doubles"
+    """A second process has the id of a slot's node."""
