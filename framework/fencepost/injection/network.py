@@ -82,9 +82,6 @@ class LinkControl(Protocol):
         ...
 
 
-Direct = Callable[[Sequence[Link]], Mapping[Link, int]]
-
-
 @final
 class Network:
     """The links of a run: the cuts on them, and the state that was set for each link itself."""
@@ -97,11 +94,9 @@ class Network:
         lives: Callable[[str], bool],
         *,
         unanswered: str = "",
-        direct: Direct = lambda links: {},
         wait: Poll = poll,
     ) -> None:
-        """`lives` says whether a process is alive in a slot now; `wait` lets time pass; `direct`
-        counts the connections that pass no link, where that can be seen.
+        """`lives` says whether a process is alive in a slot now; `wait` lets time pass.
 
         `unanswered` is the message of the UsageError for a probe that no node has ever answered. If
         it is empty, no error is raised, and such a change has no receipt.
@@ -111,7 +106,6 @@ class Network:
         self._prober = prober
         self._lives = lives
         self._unanswered = unanswered
-        self._direct = direct
         self._wait = wait
         self._cuts: Counter[tuple[str, str]] = Counter()
         self._own = dict.fromkeys(layout.links, HEALTHY)
@@ -234,7 +228,7 @@ class Network:
         self._check_answered(before)
         worsens = any(state != HEALTHY for state in new.values())
         open_before = self._connections(live, CONNECT_LIMIT_S if worsens else 0)
-        direct = self._direct(live) if worsens else {}
+        direct = self._prober.direct(live) if worsens else {}
         notes = self._links.apply(new)
         if not live and worsens:
             return Receipt(False, self._unmeasured(links), unused=True)

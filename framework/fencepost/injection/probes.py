@@ -113,6 +113,11 @@ class Prober(Protocol):
         """How many TCP connections are established to each link's end."""
         ...
 
+    def direct(self, links: Sequence[Link]) -> Mapping[Link, int]:
+        """How many connections the sources of these links have that pass none of them; links
+        without any are left out, and all where that cannot be seen."""
+        ...
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -121,6 +126,12 @@ class HostProber:
 
     system: System
     end: Callable[[Link], End]
+    past: Callable[[Sequence[Link]], Mapping[Link, int]]
+    """See `Prober.direct`."""
+
+    def direct(self, links: Sequence[Link]) -> Mapping[Link, int]:
+        """See `Prober.direct`."""
+        return self.past(links)
 
     def ask(self, asked: Mapping[Link, tuple[float, int]]) -> Mapping[Link, ProbeAnswer]:
         """See `Prober.ask`."""

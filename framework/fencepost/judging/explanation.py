@@ -258,7 +258,9 @@ def _explain(violation: Broken, chronicle: _Chronicle) -> Explanation:
     offender = next(iter(nodes), offending.process)
     steps = [
         Step(one, not chronicle.linked or _knew(one, offender, past))
-        for one in choose(offending, because, before, past, subjects, chronicle.nodes)
+        for one in choose(
+            offending, because, before, past, subjects=subjects, nodes=chronicle.nodes
+        )
     ]
     return Explanation(chronicle.began_ns, tuple(steps), offending, offender)
 

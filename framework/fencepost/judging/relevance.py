@@ -140,6 +140,7 @@ def choose(
     because: Sequence[Event],
     before: Sequence[Event],
     past: Mapping[str, int],
+    *,
     subjects: Subjects,
     nodes: Mapping[str, str],
 ) -> list[Event]:

@@ -195,7 +195,12 @@ class AuthorityFold:
             own = one.wide or one.scope in self._nodes.get(process, ())
             held = one.change == Change.GAINED
             self._open[process, one.scope] = _Open(
-                one.state, one.epoch, held, own, not one.holder, one.at_ns
+                state=one.state,
+                epoch=one.epoch,
+                held=held,
+                own=own,
+                reported=not one.holder,
+                from_ns=one.at_ns,
             )
 
     def _process_of(self, node: str) -> str:

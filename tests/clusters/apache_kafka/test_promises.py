@@ -7,6 +7,7 @@ import pytest
 from tests.clusters.apache_kafka.kraft_histories import (
     BOUND_MS,
     CONTROLLER,
+    CONTROLLERS,
     DUPLICATE,
     FIRST,
     OBSERVER,
@@ -35,6 +36,9 @@ from fencepost_kafka import (
 )
 
 # ------------------------------------------------------------------------------------------ KR-01
+
+WAYS = [("broker-1", controller) for controller in CONTROLLERS]
+"""From a broker to every controller."""
 
 
 def test_an_id_that_goes_to_another_while_its_holder_is_unaffected_breaks_kr_01() -> None:
@@ -202,14 +206,17 @@ def test_a_deposed_controller_that_resigns_late_ends_no_other_term() -> None:
 
 
 def test_a_paused_and_a_cut_off_broker_are_silent_until_they_are_healed() -> None:
-    for fault, target in (("pause", FIRST), ("cut_from_controllers", "broker-1")):
+    for fault, targets, cut in (
+        ("pause", (FIRST,), ()),
+        ("cut_from_controllers", ("broker-1", *CONTROLLERS), WAYS),
+    ):
         h = begun()
-        injected(h, fault, target, *(["controller-1"] if target == "broker-1" else []))
+        injected(h, fault, *targets, cut=cut)
         h.after(BOUND_MS + 1)
         h.add("harness", FaultHealed(fault_id=f"{fault}-1", receipt=True, evidence="undone"))
         assert verdict(h, "KR-02").verdict is Outcome.VIOLATED
         h = begun()
-        injected(h, fault, target)
+        injected(h, fault, *targets, cut=cut)
         h.after(1_000)
         h.add("harness", FaultHealed(fault_id=f"{fault}-1", receipt=True, evidence="undone"))
         h.after(60_000)
@@ -218,7 +225,7 @@ def test_a_paused_and_a_cut_off_broker_are_silent_until_they_are_healed() -> Non
 
 def test_a_silence_ends_when_its_healing_begins() -> None:
     h = begun()
-    injected(h, "cut_from_controllers", "broker-1", "controller-1")
+    injected(h, "cut_from_controllers", "broker-1", *CONTROLLERS, cut=WAYS)
     h.after(1_000)
     began_ns = h.events()[-1].at_ns + 1_000_000_000
     h.after(BOUND_MS)
@@ -242,7 +249,7 @@ def test_a_healing_that_began_in_time_ends_a_silence_although_its_record_comes_l
     """A healing is recorded once each link answers again. Events in between do not know of it."""
     h = begun()
     began_ns = h.now_ns + began_ms * 1_000_000
-    injected(h, "cut_from_controllers", "broker-1", "controller-1")
+    injected(h, "cut_from_controllers", "broker-1", *CONTROLLERS, cut=WAYS)
     if beside:
         injected(h, "pause", FIRST)
     h.after(BOUND_MS + 1_000)

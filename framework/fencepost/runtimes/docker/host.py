@@ -30,8 +30,9 @@ from fencepost.history.run_folder import RunFolder
 from fencepost.injection.probes import Prober
 from fencepost.model.clock import now_ns
 from fencepost.model.errors import EnvironmentFailed
+from fencepost.model.runtime import Process
 from fencepost.model.system.capabilities import System
-from fencepost.model.system.topology import CLIENT, Layout, Link, Slot
+from fencepost.model.system.topology import CLIENT, Layout, Slot
 from fencepost.model.torn_files import torn, torn_files
 from fencepost.runtimes.docker.engine import Container, Engine, Leftover, Stream, connect, owner
 from fencepost.runtimes.docker.pods import DATA, IMAGE, MOUNT, WORK, PodProber, Pods, named
@@ -365,14 +366,9 @@ class DockerHost:
             raise
         self._image = image
 
-    def prober(self, system: System) -> Prober:
+    def prober(self, system: System, living: Callable[[str], Process | None]) -> Prober:
         """See `Backend.prober`."""
         return PodProber(self.toxiproxies, self._layout, system)
-
-    def direct(self, links: Sequence[Link], pids: Mapping[str, int]) -> Mapping[Link, int]:
-        """See `Backend.direct`: a pod's toxiproxy and its node share a network, and no descriptors
-        of either are seen here."""
-        return {}
 
     def home(self, slot: Slot, process: str) -> Home:
         """See `Backend.home`: folders in the pod."""

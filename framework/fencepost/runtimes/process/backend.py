@@ -15,8 +15,9 @@ from typing import Protocol
 from fencepost.history.run_folder import RunFolder
 from fencepost.injection.probes import Prober
 from fencepost.injection.toxiproxies import Toxiproxies
+from fencepost.model.runtime import Process
 from fencepost.model.system.capabilities import System
-from fencepost.model.system.topology import Layout, Link, Slot
+from fencepost.model.system.topology import Layout, Slot
 from fencepost.supervision.launcher import Child, Exit
 
 
@@ -96,10 +97,8 @@ class Backend(Protocol):
     def launcher(self) -> Launching: ...
     @property
     def toxiproxies(self) -> Toxiproxies: ...
-    def prober(self, system: System) -> Prober: ...
-    def direct(self, links: Sequence[Link], pids: Mapping[str, int]) -> Mapping[Link, int]:
-        """How many connections pass none of these links; `pids` are the living processes, by slot.
-        Empty where that cannot be seen."""
+    def prober(self, system: System, living: Callable[[str], Process | None]) -> Prober:
+        """What probes the links; `living` is the process that now runs in a slot."""
         ...
 
     def home(self, slot: Slot, process: str) -> Home:

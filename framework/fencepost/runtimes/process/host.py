@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import final
@@ -13,6 +13,7 @@ from fencepost.history.run_folder import RunFolder
 from fencepost.injection.direct import direct
 from fencepost.injection.probes import HostProber, Prober
 from fencepost.injection.toxiproxies import HostToxiproxies, find_toxiproxy, toxiproxy_version
+from fencepost.model.runtime import Process
 from fencepost.model.system.capabilities import System
 from fencepost.model.system.topology import Layout, Link, Slot
 from fencepost.model.torn_files import torn, torn_files
@@ -52,13 +53,15 @@ class HostBackend:
             self._finish.close()
             raise
 
-    def prober(self, system: System) -> Prober:
+    def prober(self, system: System, living: Callable[[str], Process | None]) -> Prober:
         """See `Backend.prober`."""
-        return HostProber(system, self.toxiproxies.listen)
 
-    def direct(self, links: Sequence[Link], pids: Mapping[str, int]) -> Mapping[Link, int]:
-        """See `Backend.direct`."""
-        return direct({link: self.toxiproxies.upstream(link) for link in links}, pids)
+        def past(links: Sequence[Link]) -> Mapping[Link, int]:
+            sources = {link.source: living(link.source) for link in links}
+            pids = {slot: process.pid for slot, process in sources.items() if process}
+            return direct({link: self.toxiproxies.upstream(link) for link in links}, pids)
+
+        return HostProber(system, self.toxiproxies.listen, past)
 
     def home(self, slot: Slot, process: str) -> Home:
         """See `Backend.home`: folders of the run."""

@@ -145,10 +145,9 @@ class ProcessRuntime:
         self._network = Network(
             layout,
             self._links,
-            self._backend.prober(subject.system),
+            self._backend.prober(subject.system, self._processes.living),
             lambda slot: self._processes.living(slot) is not None,
             unanswered=unanswered_probe(subject.system),
-            direct=self._direct,
         )
         self._watch = LinkWatch(self._links, self._network.silent, now_ns())
         self._waiting = finish.enter_context(selectors.DefaultSelector())
@@ -370,12 +369,6 @@ class ProcessRuntime:
             slow=bool(state.latency_ms or state.jitter_ms or state.rate_kb),
         )
         return self._on_links(ends, lambda: self._network.set_links(links, state))
-
-    def _direct(self, links: Sequence[Link]) -> Mapping[Link, int]:
-        """The connections of the links' sources that pass no link."""
-        living = {link.source: self._processes.living(link.source) for link in links}
-        pids = {slot: process.pid for slot, process in living.items() if process is not None}
-        return self._backend.direct(links, pids)
 
     def apply_cut(self, cut: Cut) -> Receipt:
         ends = self._network.ends(cut)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -61,6 +61,10 @@ class SimulatedProber:
         self._agenda = agenda
         self._question = question
         self._pass = let_pass
+
+    def direct(self, links: Sequence[Link]) -> Mapping[Link, int]:
+        """See `Prober.direct`: what is simulated has no way but its links."""
+        return {}
 
     def ask(self, asked: Mapping[Link, tuple[float, int]]) -> Mapping[Link, ProbeAnswer]:
         """See `Prober.ask`: all links at once, each with a connection of its own."""
