@@ -7,13 +7,12 @@ the failure. If there is none, nothing is the cause.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
 from fencepost import Change, Event, FaultInjected
-from fencepost.reporting import Broken, changes_authority, has_concerns, shared_record
+from fencepost.reporting import Broken, changes_authority, has_concerns, scopes_of, shared_record
 
 NOTHING = "nothing"
 CONTROLLER = "controller"
@@ -247,8 +246,16 @@ def _losses(events: Sequence[Event]) -> _Losses:
 
 
 def _brokers(broken: Broken) -> Sequence[str]:
-    """The brokers that the sentence of a violation names, in its order."""
-    return [f"broker {n}" for n in re.findall(r"\bbroker[ -](\d+)", broken.message)]
+    """The brokers that a violation states, by their ids or by processes or slots of theirs, in its
+    order."""
+    found = []
+    for one in scopes_of(broken.facts):
+        name = one.name.partition("#")[0]
+        if one.kind == "broker":
+            found.append(one.words)
+        elif one.kind in ("process", "slot") and name.startswith("broker-"):
+            found.append(f"broker {name.split('-')[1]}")
+    return found
 
 
 def _scopes_of(
@@ -257,9 +264,7 @@ def _scopes_of(
     named = _brokers(broken)
     concerned = list(event.body.concerns()) if has_concerns(event.body) else []
     partitions = [scope for scope in concerned if scope.startswith("partition ")]
-    partitions += [
-        f"partition {name}" for name in re.findall(r"\b[a-z][a-z-]*-\d+\b", broken.message)
-    ]
+    partitions += [one.words for one in scopes_of(broken.facts) if one.kind == "partition"]
     found: list[str] = []
     for one in wanted:
         if one == CONTROLLER:
