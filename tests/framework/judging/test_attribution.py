@@ -8,6 +8,7 @@ import pytest
 from attribution_scenes import KNOWN, VICTIM, WAKE, Story, caused
 from msgspec import structs
 
+import fencepost
 from fencepost import Numbers, Seen
 from fencepost.judging.attribution import attributed
 from fencepost.judging.known_findings import bearing_on, elsewhere
@@ -229,3 +230,11 @@ def test_a_finding_bears_on_the_versions_that_it_was_seen_on(
     system: str, versions: dict[str, str], bears: bool
 ) -> None:
     assert bool(bearing_on([KNOWN], system, versions)) is bears
+
+
+@pytest.mark.parametrize("name", ["Trigger", "Mark", "Spread", "Consequence"])
+def test_a_plugin_with_findings_of_the_former_shape_is_refused_in_one_sentence(name: str) -> None:
+    with pytest.raises(ImportError, match=rf"^fencepost\.{name} is gone: .* `caused` asks a Scene"):
+        getattr(fencepost, name)
+    with pytest.raises(AttributeError, match="has no attribute 'Trigge'"):
+        getattr(fencepost, "Trigge")  # noqa: B009
