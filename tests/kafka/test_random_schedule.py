@@ -100,6 +100,11 @@ def test_links_of_a_node_that_is_starting_are_left_alone() -> None:
     assert "isolate" not in {planned.fault for planned in found}
 
 
+def test_a_schedule_is_drawn_for_the_shortest_lease() -> None:
+    chooser = KafkaFaultChooser(Timing(1, 2, 500, 20_000))
+    assert drawn_at(Moment(begun(), LAYOUT, ("kill",)), chooser)
+
+
 def test_a_node_that_is_starting_may_be_killed_again() -> None:
     killed = {name for p in drawn_faults(begun("broker-2"), "kill") for name in p.victims}
     assert "broker-2" in killed

@@ -28,6 +28,7 @@ from fencepost import (
     View,
     no_such,
 )
+from fencepost_clusters.etcd import settings
 from fencepost_clusters.etcd.build import binary, default_cache
 from fencepost_clusters.etcd.clauses import PLANE
 from fencepost_clusters.etcd.clients.options import ObserverOptions
@@ -44,15 +45,6 @@ IMAGE = f"fencepost/etcd:{VERSION}"
 PEER_PORT, CLIENT_PORT = 2380, 2379
 MOST_MEMBERS = 9
 PROGRAM_IN_IMAGE = "/usr/local/bin/etcd"
-SETTINGS: Mapping[str, str] = {
-    "heartbeat-interval": "100",
-    "election-timeout": "1000",
-    "pre-vote": "true",
-    "snapshot-count": "10000",
-    "quota-backend-bytes": "0",
-    "max-request-bytes": "1572864",
-}
-"""The flags of etcd that a shape may set, with etcd's own defaults."""
 _RESTART_MS = 15_000
 """How long a member may take from its start to serving clients, on a busy machine."""
 
@@ -86,16 +78,14 @@ class Etcd:
         return etcd_probe
 
     def layout(self, shape: Shape) -> Layout:
-        """Members, their duplicates, the clients' slot; raises UsageError for a bad shape."""
+        """Members, their duplicates, the clients' slot; raises UsageError for a bad shape or
+        setting."""
         if shape.spares:
             raise UsageError(f"{self.name} has no spare members")
         for defect in shape.defects:
             if defect not in (names := [known.name for known in DEFECTS]):
                 raise no_such(f"defect of {self.name}", defect, names)
-        for given in (shape.settings, *shape.own.values()):
-            for name in given:
-                if name not in SETTINGS:
-                    raise no_such(f"setting of {self.name}", name, SETTINGS)
+        settings.check(shape, self.name)
         count = shape.counts.get(MEMBER, self.counts[MEMBER])
         if not 1 <= count <= MOST_MEMBERS:
             raise UsageError(f"{self.name} has 1 to {MOST_MEMBERS} members, not {count}")
@@ -144,7 +134,7 @@ class Etcd:
             "logger": "zap",
             "log-outputs": "stdout",
             "log-level": "info",
-            **SETTINGS,
+            **settings.SETTINGS,
             **shape.settings,
             **own,
         }
@@ -185,7 +175,7 @@ class Etcd:
 
     def recovery_bound_ms(self, shape: Shape) -> int:
         """The time of a restart and of several elections, since votes may be split."""
-        election_ms = int({**SETTINGS, **shape.settings}["election-timeout"])
+        election_ms = int({**settings.SETTINGS, **shape.settings}[settings.ELECTION])
         return _RESTART_MS + 10 * election_ms
 
 

@@ -39,6 +39,7 @@ from fencepost_clusters.reference.core.legacy import settings as s
 from fencepost_clusters.reference.core.node import settings as quorum
 from fencepost_clusters.reference.core.node.settings import (
     Settings,
+    number,
 )
 from fencepost_clusters.reference.defects.catalogue import LEGACY_DEFECTS, policies_with
 from fencepost_clusters.reference.wire.codec import CLIENT_CALLS, LEGACY_CALLS
@@ -258,7 +259,7 @@ def _cluster_properties(shape: Shape) -> dict[str, str]:
         if name in s.names():
             given[name] = value
         elif name == "registration.lease.timeout.ms":
-            given |= _lease(int(value))
+            given |= _lease(number(name, value))
         elif name == "registration.heartbeat.interval.ms":
             given["broker.heartbeat.interval.ms"] = value
         elif name in quorum.names():

@@ -27,7 +27,8 @@ class Draw:
         return several[self.random.randrange(len(several))]
 
     def between(self, least: int, most: int) -> int:
-        return self.random.randint(least, most)
+        """A number of that range; the least one if a short lease leaves none above it."""
+        return self.random.randint(least, max(least, most))
 
     def broker(self) -> str:
         """A leader, the newest incarnation, or any broker."""

@@ -106,12 +106,23 @@ def test_settings_are_flags_and_those_of_one_member_count_most() -> None:
     [
         (Shape(counts={MEMBER: 0}), "1 to 9 members"),
         (Shape(settings={"election-timeut": "1"}), "election-timeout"),
+        (Shape(settings={"election-timeout": "abc"}), "whole number from 1 to 50000, not 'abc'"),
+        (Shape(settings={"election-timeout": "50001"}), "whole number from 1 to 50000"),
+        (Shape(settings={"heartbeat-interval": "0"}), "whole number from 1 to"),
+        (Shape(settings={"snapshot-count": "-1"}), "whole number from 1 to"),
+        (Shape(settings={"pre-vote": "maybe"}), "true or false, not 'maybe'"),
+        (Shape(settings={"election-timeout": "499"}), "at least 5 times the heartbeat-interval"),
+        (Shape(own={"etcd-1#2": {"heartbeat-interval": "300"}}), "at least 5 times"),
         (Shape(defects=("store-checks-no-tokens",)), "store-checks-no-token"),
     ],
 )
 def test_a_bad_shape_is_refused(shape: Shape, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         ETCD.layout(shape)
+
+
+def test_etcd_without_a_quota_is_not_refused() -> None:
+    assert ETCD.layout(Shape(settings={"quota-backend-bytes": "-1"}))
 
 
 def test_another_version_is_refused() -> None:

@@ -281,6 +281,8 @@ def test_new_partitions_need_as_many_live_brokers_as_they_have_replicas(
         ({"process.roles": "controller", "controller.id": "101"}, "controller.listeners"),
         ({"registration.lease.timeout.ms": "soon"}, "whole number"),
         ({"registration.heartbeat.interval.ms": "20000"}, "below the lease"),
+        ({"controller.quorum.election.timeout.ms": "0"}, "must be at least 1"),
+        ({"leader.imbalance.check.interval.ms": "0"}, "must be at least 1"),
     ],
 )
 def test_bad_settings_are_refused_in_one_sentence(change: dict[str, str], message: str) -> None:

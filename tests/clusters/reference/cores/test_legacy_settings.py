@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import UsageError
+from fencepost import Shape, UsageError
 from fencepost_clusters.reference.core.cluster import configs
 from fencepost_clusters.reference.core.cluster.image import BROKER_RESOURCE, Image
 from fencepost_clusters.reference.core.legacy import settings
+from fencepost_clusters.reference.over_zookeeper import ReferenceLegacy
 from fencepost_clusters.reference.wire import administration as a
 
 GOOD = {"broker.id": "1", "zookeeper.connect": "zookeeper-1:2181"}
@@ -48,6 +49,11 @@ def test_timeouts_may_be_as_near_to_each_other_as_they_can() -> None:
 def test_bad_settings_are_refused(changed: dict[str, str], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         settings.read(GOOD | LEAST | changed)
+
+
+def test_a_lease_that_is_no_number_is_refused() -> None:
+    with pytest.raises(UsageError, match="must be a non-negative whole number, not 'abc'"):
+        ReferenceLegacy().layout(Shape(settings={"registration.lease.timeout.ms": "abc"}))
 
 
 @pytest.mark.parametrize("protocol", [1, 3])

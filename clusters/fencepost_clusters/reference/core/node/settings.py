@@ -165,14 +165,17 @@ def read(properties: Mapping[str, str]) -> Settings:
 
 
 def read_numbers(properties: Mapping[str, str], defaults: Mapping[str, int]) -> dict[str, int]:
-    """The whole-number settings of a plane; raises UsageError for one that is none."""
+    """The whole-number settings of a plane; raises UsageError for one that is none, and for a
+    time of 0, with which a node would do nothing else."""
     numbers = dict(defaults)
     for name, value in properties.items():
         if name in numbers:
             if name in SWITCHES:
                 numbers[name] = _switch(name, value)
             else:
-                numbers[name] = _number(name, value, name in _SIGNED)
+                numbers[name] = number(name, value, name in _SIGNED)
+            if name.endswith(".ms") and name not in _SIGNED and not numbers[name]:
+                raise UsageError(f"{name} must be at least 1")
     return numbers
 
 
@@ -208,10 +211,10 @@ def node_id(name: str, value: str | None) -> int:
     """A node id; ids are never assigned automatically (QC-03)."""
     if value is None:
         raise UsageError(f"{name} must be set: ids are not assigned automatically")
-    number = _number(name, value)
-    if number > MAX_ID:
+    found = number(name, value)
+    if found > MAX_ID:
         raise UsageError(f"{name} is a 32-bit id: {value} is more than {MAX_ID}")
-    return number
+    return found
 
 
 def _check_controller(node_id: int, listeners: str | None, voters: Mapping[int, Address]) -> None:
@@ -224,7 +227,8 @@ def _check_controller(node_id: int, listeners: str | None, voters: Mapping[int, 
         raise UsageError("a controller's controller.connect wants id@host:port, not host:port")
 
 
-def _number(name: str, value: str, signed: bool = False) -> int:
+def number(name: str, value: str, signed: bool = False) -> int:
+    """A whole number; raises UsageError."""
     if not (value.removeprefix("-") if signed else value).isdecimal():
         raise UsageError(f"{name} must be a non-negative whole number, not {value!r}")
     return int(value)
