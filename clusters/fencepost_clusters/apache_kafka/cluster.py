@@ -122,13 +122,15 @@ class KRaft:
     def layout(self, shape: Shape) -> Layout:
         """Controllers, brokers with a duplicate each, and the clients' slot.
 
-        Raises UsageError for a bad shape or defects, NotApplicable for what Kafka does not have.
+        Raises UsageError for a bad shape or setting, or for defects, NotApplicable for what Kafka
+        does not have.
         """
         if shape.defects:
             raise UsageError(f"{self.name} has no defects to switch on")
         if shape.counts.get(COMBINED, 0):
             raise NotApplicable("apache/kraft has one id for both nodes of a shared process")
-        for own in (shape.settings, *shape.own.values()):
+        settings.check(shape)
+        for own in shape.own.values():
             if settings.BOOTSTRAP in settings.given(own) and self._release < CHANGEABLE:
                 raise NotApplicable(f"{self.name} knows its controllers by a fixed list of voters")
         return lay_out(shape, PORTS)

@@ -6,9 +6,9 @@ does not have makes a test not applicable; every other name is Kafka's own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from fencepost import NotApplicable
+from fencepost import NotApplicable, Shape, UsageError
 
 SUITE_SETTINGS: Mapping[str, str] = {
     # Leases, the quorum and replication are as quick as the reference's.
@@ -69,14 +69,81 @@ UNKNOWN = frozenset(
 """The reference's own settings. Roles and ids exist in Kafka too, but the layout defines them."""
 BOOTSTRAP = "controller.quorum.bootstrap.servers"
 """The addresses of controllers that a node asks first. It reads the voters in the metadata log."""
-_SWITCHES = frozenset({"auto.leader.rebalance.enable"})
+FIXED = frozenset(
+    {
+        "node.id",
+        "controller.connect",
+        BOOTSTRAP,
+        "controller.quorum.voters",
+        "controller.listener.names",
+        "listener.security.protocol.map",
+        "listeners",
+        "advertised.listeners",
+        "inter.broker.listener.name",
+        "log.dir",
+        "log.dirs",
+    }
+)
+"""What the layout of a cluster sets for each node. A cluster's own value would not be used, though
+its run recorded it; that of a single node is."""
+_SWITCHES: Mapping[str, str] = {"0": "false", "1": "true", "false": "false", "true": "true"}
+_REBALANCES = "auto.leader.rebalance.enable"
+_BALANCE_MS = "leader.imbalance.check.interval.ms"
+_SEGMENT = "log.segment.bytes"
 _LEAST_SEGMENT = 1 << 20
 """Kafka 4 accepts no smaller one."""
+_NUMBERS = frozenset(
+    {*(name for name, value in SUITE_SETTINGS.items() if value.isdecimal()), _BALANCE_MS}
+)
+"""The settings that are whole numbers."""
+_MAY_BE_NONE = frozenset(
+    {
+        "controller.quorum.election.backoff.max.ms",
+        "group.initial.rebalance.delay.ms",
+        "replica.fetch.wait.max.ms",
+    }
+)
+"""Those that may be 0."""
+_MOST, _MOST_LONG = (1 << 31) - 1, (1 << 63) - 1
+_LONG = frozenset(
+    {"log.cleaner.dedupe.buffer.size", "metadata.log.max.record.bytes.between.snapshots"}
+)
+"""Numbers of 64 bits. Of what counts milliseconds, none needs more than 32."""
+
+
+def check(shape: Shape) -> None:
+    """Raises UsageError for a setting that the layout of a cluster sets itself, or for a value that
+    makes no sense, NotApplicable for what Kafka does not have."""
+    check_fixed(shape, FIXED)
+    for own in shape.own.values():
+        given(own)
+    read = {**SUITE_SETTINGS, **given(shape.settings)}
+    heartbeat, lease = "broker.heartbeat.interval.ms", "broker.session.timeout.ms"
+    if int(read[heartbeat]) >= int(read[lease]):
+        raise UsageError(
+            f"{heartbeat} is {read[heartbeat]}: it must be below {lease}, {read[lease]}"
+        )
+
+
+def check_fixed(shape: Shape, fixed: Collection[str]) -> None:
+    """Raises UsageError for a setting of all nodes that is one of those."""
+    for name in shape.settings:
+        if name in fixed:
+            raise UsageError(f"the layout of a cluster sets {name!r} for each node: leave it out")
+
+
+def number(name: str, value: str) -> int:
+    """A whole number; raises UsageError for any other value, and for one that makes no sense."""
+    least, most = 0 if name in _MAY_BE_NONE else 1, _MOST_LONG if name in _LONG else _MOST
+    digits = value.isascii() and value.isdecimal() and len(value) <= len(str(most))
+    if not digits or not least <= int(value) <= most:
+        raise UsageError(f"{name} must be a whole number from {least} to {most}, not {value!r}")
+    return int(value)
 
 
 def given(settings: Mapping[str, str]) -> dict[str, str]:
-    """A test's settings under Kafka's names; raises NotApplicable for one that Kafka does not
-    have."""
+    """A test's settings under Kafka's names; raises NotApplicable for what Kafka does not have, and
+    UsageError for a value that makes no sense."""
     return dict(_translated(name, value) for name, value in settings.items())
 
 
@@ -85,13 +152,23 @@ def _translated(name: str, value: str) -> tuple[str, str]:
         raise NotApplicable("a JVM uses its machine's clock, which cannot be set wrong here")
     if name in UNKNOWN:
         raise NotApplicable(f"apache/kraft has no setting {name!r}")
-    if name == "leader.imbalance.check.interval.ms":
-        return "leader.imbalance.check.interval.seconds", str(max(1, int(value) // 1000))
-    if name == "log.segment.bytes":
-        return name, str(max(_LEAST_SEGMENT, int(value)))
     if name == "controller.connect":
         # Kafka starts with no address that it cannot parse; one without an answer is as bad.
         return BOOTSTRAP, ",".join(one for one in value.split(",") if ":" in one)
-    if name in _SWITCHES:
-        return name, {"0": "false", "1": "true"}.get(value, value)
-    return RENAMED.get(name, name), value
+    if name == _REBALANCES:
+        if value not in _SWITCHES:
+            raise UsageError(f"{name} must be true or false, not {value!r}")
+        return name, _SWITCHES[value]
+    renamed = RENAMED.get(name, name)
+    if renamed not in _NUMBERS:
+        return renamed, value
+    counted = number(name, value)
+    if name == _BALANCE_MS:
+        if counted % 1_000:
+            raise NotApplicable(f"Kafka counts {name} in whole seconds, and {value} are none")
+        return "leader.imbalance.check.interval.seconds", str(counted // 1_000)
+    if name == _SEGMENT and counted < _LEAST_SEGMENT:
+        raise NotApplicable(
+            f"Kafka has segments of at least {_LEAST_SEGMENT} bytes, and {name} is {value}"
+        )
+    return renamed, value

@@ -17,7 +17,7 @@ from fencepost_clusters.apache_kafka import distribution
 from fencepost_clusters.apache_kafka.cluster import KRaft
 from fencepost_clusters.apache_kafka.distribution import Distribution
 from fencepost_clusters.apache_kafka.metrics import exporter_config
-from fencepost_clusters.apache_kafka.settings import UNKNOWN, given
+from fencepost_clusters.apache_kafka.settings import FIXED, SUITE_SETTINGS, UNKNOWN, given
 from fencepost_kafka import Role, kafka_shape
 
 
@@ -164,13 +164,15 @@ def test_settings_have_the_references_names() -> None:
     asked = {
         "registration.lease.timeout.ms": "9000",
         "auto.leader.rebalance.enable": "0",
-        "log.segment.bytes": "65536",
+        "log.segment.bytes": "2097152",
+        "leader.imbalance.check.interval.ms": "2000",
         "num.io.threads": "2",
     }
     assert given(asked) == {
         "broker.session.timeout.ms": "9000",
         "auto.leader.rebalance.enable": "false",
-        "log.segment.bytes": "1048576",
+        "log.segment.bytes": "2097152",
+        "leader.imbalance.check.interval.seconds": "2",
         "num.io.threads": "2",
     }
     shape = Shape(settings=asked, own={"broker-1": {"num.io.threads": "3"}})
@@ -184,6 +186,59 @@ def test_a_setting_that_kafka_does_not_have_makes_a_test_not_applicable(name: st
         KRaft().layout(Shape(settings={name: "1"}))
     with pytest.raises(NotApplicable):
         KRaft().layout(Shape(own={"broker-1": {name: "1"}}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(
+            ("broker.session.timeout.ms", value)
+            for value in ("abc", "9e3", "0", "-5", "", "1" * 30)
+        ),
+        ("registration.lease.timeout.ms", "abc"),
+        ("broker.heartbeat.interval.ms", "x"),
+        ("replica.lag.time.max.ms", "1.5"),
+        ("min.insync.replicas", "0"),
+        ("log.segment.bytes", "many"),
+        ("num.io.threads", "\u0663"),
+        ("leader.imbalance.check.interval.ms", "0"),
+        ("auto.leader.rebalance.enable", "maybe"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused(name: str, value: str) -> None:
+    with pytest.raises(UsageError, match=f"{name.partition('.')[2]} must be .*, not '{value}'"):
+        KRaft().layout(Shape(settings={name: value}))
+    with pytest.raises(UsageError):
+        KRaft().layout(Shape(own={"broker-1": {name: value}}))
+
+
+def test_a_lease_that_ends_between_two_heartbeats_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"heartbeat.interval.ms is 300: it must be below"):
+        KRaft().layout(Shape(settings={"registration.lease.timeout.ms": "300"}))
+
+
+@pytest.mark.parametrize("name", sorted(FIXED))
+def test_a_cluster_cannot_set_what_its_layout_sets(name: str) -> None:
+    with pytest.raises(UsageError, match=f"the layout of a cluster sets '{name}'"):
+        KRaft().layout(Shape(settings={name: "localhost:1"}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("log.segment.bytes", "1"), ("leader.imbalance.check.interval.ms", "1500")],
+)
+def test_a_value_that_kafka_cannot_have_is_not_replaced_by_another(name: str, value: str) -> None:
+    with pytest.raises(NotApplicable, match=name):
+        KRaft().layout(Shape(settings={name: value}))
+
+
+def test_a_run_records_the_settings_that_its_nodes_have() -> None:
+    kept = {
+        name: str(int(value) + 1000) for name, value in SUITE_SETTINGS.items() if "000" in value
+    }
+    shape = Shape(settings={**kept, "log.segment.bytes": "1048576"})
+    read = KRaft().properties(placed("broker-1", shape), shape)
+    assert {name: read[name] for name in shape.settings} == shape.settings
 
 
 def test_a_shape_that_kafka_cannot_have_is_refused() -> None:

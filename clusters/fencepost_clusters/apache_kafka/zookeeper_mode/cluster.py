@@ -99,8 +99,7 @@ class ZooKeeperMode:
         """
         if shape.defects:
             raise UsageError(f"{self.name} has no defects to switch on")
-        for own in (shape.settings, *shape.own.values()):
-            settings.given(own)
+        settings.check(shape)
         ensemble = zookeeper.servers(counted(self, shape)[ROLE])
         return lay_out_beside(
             shape,

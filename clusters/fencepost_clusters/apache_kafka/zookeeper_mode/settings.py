@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fencepost import NotApplicable
+from fencepost import NotApplicable, Shape
 from fencepost_clusters.apache_kafka.settings import SUITE_SETTINGS as IN_KRAFT_MODE
+from fencepost_clusters.apache_kafka.settings import check_fixed, number
 from fencepost_clusters.apache_kafka.settings import given as given_in_kraft_mode
 from fencepost_clusters.zookeeper.server import Timing as ServerTiming
 
@@ -21,14 +22,36 @@ SUITE_SETTINGS: Mapping[str, str] = {
     "controlled.shutdown.retry.backoff.ms": "500",
 }
 """The settings that suites run with unless a test sets others."""
+FIXED = frozenset(
+    {
+        "advertised.listeners",
+        "control.plane.listener.name",
+        "inter.broker.listener.name",
+        "listener.security.protocol.map",
+        "listeners",
+        "log.dir",
+        "log.dirs",
+        "node.id",
+    }
+)
+"""As in KRaft mode. Kafka takes a `node.id` for the `broker.id`, which the layout sets."""
 _SESSION = "zookeeper.session.timeout.ms"
+_NUMBERS = frozenset({*SUITE_SETTINGS} - {*IN_KRAFT_MODE})
+"""The whole numbers that only this mode has."""
+
+
+def check(shape: Shape) -> None:
+    """Raises UsageError for a setting that the layout of a cluster sets itself, and as `given`."""
+    check_fixed(shape, FIXED)
+    for own in (shape.settings, *shape.own.values()):
+        given(own)
 
 
 def given(settings: Mapping[str, str]) -> dict[str, str]:
     """A test's settings under Kafka's names.
 
-    Raises NotApplicable for one that Kafka does not have in this mode, and UsageError for a session
-    timeout that the servers do not grant.
+    Raises NotApplicable for one that Kafka does not have in this mode, and UsageError for a value
+    that makes no sense, or a session timeout that the servers do not grant.
     """
     named = {
         _SESSION if name == "registration.lease.timeout.ms" else name: value
@@ -37,6 +60,8 @@ def given(settings: Mapping[str, str]) -> dict[str, str]:
     for name in named:
         if name.startswith(("registration.", "controller.quorum.")):
             raise NotApplicable(f"apache/zookeeper has no setting {name!r}")
+    for name in _NUMBERS & named.keys():
+        number(name, named[name])
     if _SESSION in named:
         ServerTiming().check_session(_SESSION, int(named[_SESSION]))
     return given_in_kraft_mode(named)
