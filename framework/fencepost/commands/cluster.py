@@ -20,7 +20,7 @@ from fencepost.commands.options import (
 from fencepost.commands.terminal import errors, load_plugins, print_line, progress, show
 from fencepost.model.runtime import Condition
 from fencepost.model.system.shape import shape_of
-from fencepost.runs.run import Run, RunSpec, new_folder
+from fencepost.runs.run import Run, RunSpec, check_runtime, check_spec, new_folder
 from fencepost.runtimes.process.name_service import FILE, hosts_file
 
 
@@ -47,6 +47,8 @@ def up(
     plugins = load_plugins(system)
     shape = shape_of(count, setting, defects)
     spec = RunSpec(plugins.system(system), shape, runtime, seed, workload)
+    check_runtime(runtime)
+    check_spec(spec)
     folder = new_folder(out, "cluster")
     with Run.start(spec, plugins, folder, progress()) as started:
         if workload:

@@ -28,12 +28,11 @@ from fencepost.model.errors import (
     UsageError,
     Violation,
 )
-from fencepost.model.system.capabilities import check_shape
 from fencepost.model.system.shape import Shape
 from fencepost.model.text import printable
 from fencepost.plugins.manager import Plugins, PluginWarning, load
 from fencepost.runs.faults import Faults
-from fencepost.runs.run import Run, RunSpec, check_runtime, new_folder
+from fencepost.runs.run import Run, RunSpec, check_runtime, check_spec, new_folder
 from fencepost.testing.event_log import EventLog
 from fencepost.testing.exit_codes import SessionCode, failure_of, is_timeout, note
 from fencepost.testing.failures import shorten
@@ -127,21 +126,22 @@ def pytest_configure(config: pytest.Config) -> None:
 def prepare(config: pytest.Config, load: Callable[[str], Plugins]) -> tuple[Settings, Plugins]:
     """Decides the settings of a session and loads its plugins, before the session begins.
 
-    Raises UsageError or EnvironmentFailed for a system, a runtime or a workload that does not exist
-    or cannot be used here, pytest.UsageError for other bad settings.
+    Raises UsageError, NotApplicable or EnvironmentFailed for a system, a runtime, a workload or a
+    cluster that does not exist or cannot be used here, pytest.UsageError for other bad settings.
     """
     settings = settings_of(config)
     plugins = load(settings.system)
     config.stash[_SETTINGS], config.stash[_PLUGINS] = settings, plugins
-    _check_names(settings, plugins)
+    _check_settings(settings, plugins)
     return settings, plugins
 
 
-def _check_names(settings: Settings, plugins: Plugins) -> None:
-    check_shape(plugins.system(settings.system), settings.shape)
+def _check_settings(settings: Settings, plugins: Plugins) -> None:
+    system = plugins.system(settings.system)
     if settings.workload:
         plugins.workload(settings.workload)
     check_runtime(settings.runtime)
+    check_spec(RunSpec(system, settings.shape, settings.runtime))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -189,11 +189,11 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Refuses a system, a runtime or a clause that does not exist, before anything is started. What
-    a test names that was deselected does not matter."""
+    """Refuses a system, a runtime, a cluster or a clause that does not exist, before anything is
+    started. What a test names that was deselected does not matter."""
     try:
         _check(config, items)
-    except (pytest.UsageError, UsageError, EnvironmentFailed) as refused:
+    except (pytest.UsageError, UsageError, NotApplicable, EnvironmentFailed) as refused:
         output = getattr(config, "workeroutput", None)
         if output is None:
             raise pytest.UsageError(str(refused)) from refused
@@ -213,7 +213,7 @@ def _check(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
     for clause in sorted(marked):
         plugins.clause(clause)
     if ours:
-        _check_names(settings, plugins)
+        _check_settings(settings, plugins)
 
 
 @pytest.fixture
