@@ -35,6 +35,10 @@ def test_a_new_plugin_passes_its_own_tests_and_finds_its_planted_defect(
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{passes} passed" in done.stdout
     assert f"fencepost: system={system} " in done.stdout
+    for command in ("run", "conformance"):
+        bare = environment.run(project, "fencepost", command, "--system", system)
+        assert bare.returncode == 2, bare.stdout + bare.stderr
+        assert f"there are no suites for {system}: name your tests" in bare.stderr
     broken = environment.run(project, *PYTEST, "-k", "killed", "--fencepost-defects=forgets-tokens")
     assert broken.returncode == 1, broken.stdout + broken.stderr
     plugin = system.partition("/")[0]

@@ -44,6 +44,7 @@ from fencepost.model.errors import (
 from fencepost.model.system.capabilities import System
 from fencepost.model.system.shape import shape_of
 from fencepost.runs.run import RunSpec, check_runtime, check_spec, runtimes_of
+from fencepost.testing.test_run import check_suite
 
 
 def conformance(
@@ -79,6 +80,8 @@ def conformance(
     ]
     for one, name in tried:
         check_spec(RunSpec(one, shape, name))
+        if not path:
+            check_suite(one, loaded, "conformance")
     report = progress()
     matrices = [
         run_conformance(

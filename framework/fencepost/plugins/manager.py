@@ -108,6 +108,15 @@ class Plugins:
         """The clause of that id; raises UsageError with the nearest right one."""
         return self._get("clause", name, self.clauses)
 
+    def clauses_of(self, package: str) -> Sequence[Clause]:
+        """The clauses that the plugins of a package offer."""
+        return [
+            self.clauses[name]
+            for offer in self.offers
+            if _package(self._manager.get_plugin(offer.plugin)) == package
+            for name in offer.clauses
+        ]
+
     def workload(self, name: str) -> Workload:
         """The workload of that name; raises UsageError as `system` does."""
         return self._get("workload", name, self.workloads)
@@ -440,6 +449,11 @@ def _get(what: str, name: str, known: Mapping[str, T]) -> T:
     if name not in known:
         raise no_such(what, name, known)
     return known[name]
+
+
+def _package(plugin: object) -> str:
+    """The package of the module that a plugin is."""
+    return str(getattr(plugin, "__name__", "")).partition(".")[0]
 
 
 def _why(error: BaseException) -> str:

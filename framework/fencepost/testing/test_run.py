@@ -20,6 +20,7 @@ from fencepost.model.errors import (
     EXIT_INTERNAL,
     EXIT_INTERRUPTED,
     EXIT_USAGE,
+    UsageError,
 )
 from fencepost.model.system.capabilities import HasSuite, System
 from fencepost.model.system.shape import DEFAULT_SHAPE, Shape, options_of
@@ -29,6 +30,8 @@ from fencepost.testing.pytest_plugin import REFUSED, SUITE, clauses_of, folder_i
 
 SUITES = "fencepost_suites"
 """The tests of a system that has none of its own."""
+_PROMISES = SUITES
+"""The package whose clauses those tests are about."""
 
 
 @final
@@ -59,6 +62,18 @@ class Wanted:
 def suite_of(system: System) -> str:
     """The package of the system's own tests, or of the suites."""
     return system.suite if isinstance(system, HasSuite) else SUITES
+
+
+def check_suite(system: System, plugins: Plugins, command: str) -> None:
+    """Raises UsageError for a system without tests of its own that makes no promise of the suites:
+    their tests would not fit it."""
+    promises = plugins.clauses_of(_PROMISES)
+    if isinstance(system, HasSuite) or any(one.binds(system.plane) for one in promises):
+        return
+    raise UsageError(
+        f"there are no suites for {system.name}: name your tests, such as "
+        f"`fencepost {command} tests`"
+    )
 
 
 @final
@@ -114,14 +129,16 @@ class ResultCollector:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cmdline_main(self, config: pytest.Config) -> None:
-        """Raises UsageError or EnvironmentFailed, out of pytest, for a system, a runtime or a
-        workload that does not exist or cannot be used here."""
+        """Raises UsageError, NotApplicable or EnvironmentFailed, out of pytest, for a system, a
+        runtime, a workload or a cluster that does not exist or cannot be used here, and UsageError
+        for a system without a suite if no tests were named."""
         if self.load is None:
             return
         settings, plugins = prepare(config, self.load)
         system = plugins.system(settings.system)
         self.chosen = Chosen(system, settings.runtime, plugins)
         if config.args == [SUITES]:
+            check_suite(system, plugins, "run")
             config.args = [suite_of(system)]
             config.stash[SUITE] = suite_of(system)  # a worker of xdist reads the words anew
 
