@@ -56,6 +56,10 @@ def demo(
     else:
         page = "" if result.page is None else f" The page: {result.page}"
         show(console, f"\n{result.elapsed_s:.0f} s.{page}")
+        for own in result.apart:
+            show(console, f"The page of {own.parent.parent.name}: {own}")
+        if result.lacks:
+            show(console, f"No page shows all runs together: {result.lacks}")
     if result.trouble is not None:
         raise result.trouble
     code = EXIT_CLEAN if result.clean else _demo_code(result)

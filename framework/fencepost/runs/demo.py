@@ -20,6 +20,7 @@ from fencepost.history.run_folder import RunFolder
 from fencepost.judging.verdicts import Outcome
 from fencepost.model.clock import now_ns
 from fencepost.model.errors import EnvironmentFailed, UsageError
+from fencepost.model.extras import has_extra
 from fencepost.model.system.capabilities import HasDefects, System
 from fencepost.model.system.shape import Shape
 from fencepost.plugins.manager import Plugins
@@ -112,12 +113,15 @@ def _run_as_json(run: DemoRun) -> Mapping[str, object]:
 @dataclass(frozen=True, slots=True)
 class DemoResult:
     """The result of the demo. `page` is the report's; `trouble` says why it could not be made, or
-    why a later act could not be shown."""
+    why a later act could not be shown. Where a report over several runs needs an extra that is not
+    installed, `apart` has the page of each run, and `lacks` names the extra."""
 
     acts: Sequence[Act]
     page: Path | None
     trouble: EnvironmentFailed | None
     elapsed_s: float
+    apart: Sequence[Path] = ()
+    lacks: str = ""
 
     @property
     def clean(self) -> bool:
@@ -129,6 +133,7 @@ class DemoResult:
         return {
             "acts": [act.as_json() for act in self.acts],
             "report": None if self.page is None else str(self.page),
+            "pages": [str(page) for page in self.apart],
             "elapsed_s": round(self.elapsed_s, 1),
         }
 
@@ -152,8 +157,9 @@ def demo(
 ) -> DemoResult:
     """Shows each system below `out`, one after the other; `ended` is called after each.
 
-    Raises as `Run.start` for the first system; EnvironmentFailed at once if this machine lacks what
-    the report needs; UsageError for a system without a demonstration.
+    Without the extra that a report over several runs needs, each run has a page of its own. Raises
+    as `Run.start` for the first system; EnvironmentFailed at once if this machine lacks anything
+    else that the report needs; UsageError for a system without a demonstration.
     """
     for system in systems:
         if not isinstance(system, Demonstrable) or not isinstance(system, HasDefects):
@@ -162,10 +168,11 @@ def demo(
                 "(fencepost.testing.Demonstrable), or name another system by --system"
             )
     check_runtime("process")
-    plugins.check_report(2)
+    lacks = _lacks(plugins)
     began_ns = now_ns()
     acts: list[Act] = []
     page, trouble = None, None
+    apart: list[Path] = []
     try:
         for system in systems:
             acts.append(_act(system, plugins, out, seed, report=report))
@@ -174,13 +181,34 @@ def demo(
         if not acts:
             raise
         trouble = failed
-    report("the Spark job correlates all histories")
+    folders = [run.result.folder.path for act in acts for run in act.runs]
+    report("each run gets its page" if lacks else "the Spark job correlates all histories")
     try:
-        folders = [run.result.folder.path for act in acts for run in act.runs]
-        page = Path(plugins.report(ReportRequest.of(folders, out)))
+        if lacks:
+            for folder in folders:
+                request = ReportRequest.of([folder], folder / "report")
+                apart.append(Path(plugins.report(request)))
+        else:
+            page = Path(plugins.report(ReportRequest.of(folders, out)))
     except EnvironmentFailed as failed:
         trouble = trouble or failed
-    return DemoResult(acts, page, trouble, elapsed_s=(now_ns() - began_ns) / 1e9)
+    elapsed_s = (now_ns() - began_ns) / 1e9
+    return DemoResult(acts, page, trouble, elapsed_s, apart=apart, lacks=lacks)
+
+
+def _lacks(plugins: Plugins) -> str:
+    """Which extra a report over several runs lacks here; empty if it lacks none.
+
+    Raises EnvironmentFailed if it lacks anything else.
+    """
+    try:
+        plugins.check_report(2)
+    except EnvironmentFailed as lacking:
+        if has_extra("spark"):
+            raise
+        plugins.check_report(1)
+        return str(lacking)
+    return ""
 
 
 def _act(system: System, plugins: Plugins, out: Path, seed: int, *, report: ReportProgress) -> Act:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from fencepost.commands import report as reports
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.verdicts import Judgement, Outcome, Verdict
 from fencepost.model.configuration import DEFAULTS
+from fencepost.model.extras import EXTRAS
 from fencepost.plugins.manager import Plugins, load
 from fencepost.plugins.reports import ReportedRun, ReportRequest
 from fencepost.runs import demo as demos
@@ -89,6 +91,44 @@ def test_what_a_later_act_lacks_ends_the_demo_after_the_report_about_the_first(
     assert [one.system for one in ended.acts] == ["reference/quorum"]
     assert ended.page == tmp_path / "index.html"
     assert str(ended.trouble) == "ZooKeeper's jars are missing"
+
+
+def test_without_spark_each_run_of_the_demo_has_a_page_and_the_missing_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for module in EXTRAS["spark"]:
+        monkeypatch.setitem(sys.modules, module, None)
+    folder = RunFolder(tmp_path / "healthy")
+    held = RunResult(folder, Judgement({}), RunEnd(True, 0))
+    broken = {"QC-17": Verdict(Outcome.VIOLATED, 3, None, "It is broken.")}
+    planted = RunResult(RunFolder(tmp_path / "planted"), Judgement(broken), RunEnd(True, 0))
+    shown = demos.Act(
+        "reference/quorum",
+        demos.DemoRun(None, held, ()),
+        demos.DemoRun("serves-without-lease", planted, ()),
+        ("QC-17",),
+    )
+    asked: list[ReportRequest] = []
+
+    def made(self: Plugins, request: ReportRequest) -> str:
+        asked.append(request)
+        return f"{request.out}/index.html"
+
+    monkeypatch.setattr(demos, "_act", lambda *given, **rest: shown)
+    monkeypatch.setattr(demos, "check_runtime", lambda name: None)
+    monkeypatch.setattr(Plugins, "report", made)
+    monkeypatch.setattr(command, "explain_violations", lambda verdicts: "It is broken, since")
+    with pytest.raises(typer.Exit) as ended:
+        command.demo("reference/quorum", 1, tmp_path, json=False)
+    assert ended.value.exit_code == 0
+    assert [request.runs for request in asked] == [
+        (str(tmp_path / "healthy"),),
+        (str(tmp_path / "planted"),),
+    ]
+    said = capsys.readouterr().out
+    assert "It is broken, since" in said
+    assert f"The page of planted: {tmp_path}/planted/report/index.html" in said.replace("\n", "")
+    assert said.count("pip install 'fencepost[spark]'") == 1
 
 
 def test_what_the_demo_needs_is_checked_before_anything_starts(
