@@ -1,7 +1,8 @@
 """What a program said when it ended: the one line of its log that tells the most.
 
 A log rarely ends with its reason. A stack follows the error that it belongs to, a runtime adds
-hints that are the same for every failure, and a server that stops goes on to log what it closes.
+hints that are the same for every failure, a usage text follows the option that was wrong, and a
+server that stops goes on to log what it closes.
 """
 
 from __future__ import annotations
@@ -36,6 +37,11 @@ _HEAD = 80
 """Where in a line its level is looked for, in characters from its beginning."""
 _ENCODED_BREAK = re.compile(r"(?:\\r)?\\n(?=\t|Caused by: |Suppressed: |$)")
 """A line break within a stack that a logger has written as one line."""
+_USAGE = re.compile(
+    r"^usage\b[^\n]*:[^\n]*(\n[ \t][^\n]*|\n(?=\n|$))*", re.IGNORECASE | re.MULTILINE
+)
+"""How a program is called, which it prints beside the error of a bad option: a line that says so,
+and those below it that are indented or blank."""
 _STAMP = re.compile(r"@\d+ ")
 
 
@@ -43,10 +49,11 @@ def last_words(text: str) -> str:
     """The last meaningful line of what a program printed, shortened; empty if there is none.
 
     Blank lines, frames of stacks and hints of a runtime mean nothing. A line of the level INFO or
-    lower, or else a warning, is taken only if there is nothing but those.
+    lower, or else a warning, is taken only if there is nothing but those; one of a usage text only
+    if there is nothing but that.
     """
     best, rank = "", -1
-    for line in telling_lines(text):
+    for line in telling_lines(_USAGE.sub("", text)) or telling_lines(text):
         of_it = _rank(line[:_HEAD])
         if of_it >= rank:
             best, rank = line, of_it

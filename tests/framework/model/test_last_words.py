@@ -35,6 +35,24 @@ ETCD = (
     '{"level":"fatal","ts":"2026-01-01","msg":"member name is not in the cluster"}\n'
     '{"level":"info","ts":"2026-01-01","msg":"closed"}\n'
 )
+ETCD_FLAG = (
+    'invalid value "x" for flag -heartbeat-interval: parse error\n'
+    "Usage:\n\n"
+    "  etcd [flags]\n"
+    "    Start an etcd server.\n\n"
+    "  etcd --version\n"
+    "    Show the version of etcd.\n\n"
+    "  etcd gateway\n"
+    "    Run the stateless pass-through etcd TCP connection forwarding proxy.\n\n"
+    "  etcd grpc-proxy\n"
+    "    Run the stateless etcd v3 gRPC L7 reverse proxy.\n\n"
+)
+GO_FLAG = "flag provided but not defined: -nope\nUsage of server:\n  -name string\n    \tits name\n"
+ARGPARSE = (
+    "usage: node [-h]\n"
+    "            [--port PORT]\n"
+    "node: error: argument --port: invalid int value: 'x'\n"
+)
 GO = (
     "panic: no such flag\n\n"
     "goroutine 1 [running]:\n"
@@ -77,6 +95,10 @@ MAVEN = (
         (CAUSED, "Caused by: java.nio.file.InvalidPathException: Malformed input: j??rg"),
         (JVM, "Multiple garbage collectors selected"),
         (ETCD, '{"level":"fatal","ts":"2026-01-01","msg":"member name is not in the cluster"}'),
+        (ETCD_FLAG, 'invalid value "x" for flag -heartbeat-interval: parse error'),
+        (GO_FLAG, "flag provided but not defined: -nope"),
+        (ARGPARSE, "node: error: argument --port: invalid int value: 'x'"),
+        ("Usage: node PORT\n  PORT is a number\n", "PORT is a number"),
         (GO, "panic: no such flag"),
         (REDIS, "Bad directive or wrong number of arguments"),
         (PYTHON, "ModuleNotFoundError: No module named 'no_such'"),
