@@ -1,4 +1,4 @@
-"""Files that this machine does not take, as errors of the environment."""
+"""Files that this machine does not take, or does not execute, as errors of the environment."""
 
 from __future__ import annotations
 
@@ -56,6 +56,18 @@ def if_full(path: Path) -> str:
     if free is None or free >= LEAST_BYTES:
         return ""
     return f"; the disk is full: {free} bytes are free at {path}"
+
+
+def if_noexec(program: Path) -> str:
+    """A clause that says that no program in this one's folder can be executed, to add to a message;
+    else empty."""
+    try:
+        denied = program.is_absolute() and os.statvfs(program.parent).f_flag & os.ST_NOEXEC
+    except OSError:
+        denied = False
+    if not denied:
+        return ""
+    return f"; {program.parent} is mounted noexec, so no program in it can be executed"
 
 
 def _free(path: Path) -> int | None:

@@ -6,6 +6,7 @@ time limit, and a supervisor that is gone, or does not answer, raises `Environme
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -23,6 +24,7 @@ from threading import Lock
 from typing import Any, final
 
 from fencepost.model.clock import SECOND, now_ns
+from fencepost.model.disk import if_noexec
 from fencepost.model.errors import EnvironmentFailed
 from fencepost.model.last_words import last_words
 from fencepost.model.system.topology import Slot
@@ -132,7 +134,9 @@ class Launcher:
             child.stdin,
         )
         if "error" in answer:
-            raise EnvironmentFailed(f"{child.name} could not be started: {answer['error']}")
+            denied = answer.get("errno") == errno.EACCES
+            why = if_noexec(Path(child.argv[0])) if denied else ""
+            raise EnvironmentFailed(f"{child.name} could not be started: {answer['error']}{why}")
         self._pids[child.name] = int(answer["pid"])
         return int(answer["pid"]), int(answer["at_ns"])
 

@@ -7,7 +7,7 @@ owner holds (`fencepost.supervision.launcher`); each packet is one JSON object.
     asked      {"id": 1, "do": "start", "name", "argv", "environment", "inherits", "folder", "log",
                "preload"} with one descriptor attached, if the child is to have a standard input
                {"id": 2, "do": "signal", "name", "signal"}
-    answered   {"id": 1, "pid": 71, "at_ns": ...} or {"id": 1, "error": "..."}
+    answered   {"id": 1, "pid": 71, "at_ns": ...} or {"id": 1, "error": "...", "errno": 13}
                {"id": 2, "delivered": true}
     reported   {"exited": name, "code": 0, "signal": 9, "at_ns": ...}
 
@@ -226,7 +226,7 @@ class Supervisor:
                     {**_base(request["inherits"]), **request["environment"]},
                 )
         except (OSError, subprocess.SubprocessError) as failed:
-            return {"error": str(failed)}
+            return {"error": str(failed), "errno": getattr(failed, "errno", None)}
         self._children[request["name"]] = child
         self._waiting.register(os.pidfd_open(child.pid), selectors.EVENT_READ, request["name"])
         return {"pid": child.pid, "at_ns": before_ns}

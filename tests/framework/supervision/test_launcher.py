@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -180,6 +181,20 @@ def test_a_program_that_is_not_there_is_named(
     with pytest.raises(EnvironmentFailed, match=r"a could not be started.*/no/such/program"):
         children.start(child)
     children.start(python("a", "pass"))  # the name is free
+
+
+def test_a_program_on_a_file_system_without_execution_is_said_to_be_there(
+    tmp_path: Path, children: Launcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "program"
+    program.touch(mode=0o644)
+    child = Child("a", [str(program)], tmp_path, tmp_path / "a.log")
+    denied = rf"a could not be started.*Permission denied: '{program}'"
+    with pytest.raises(EnvironmentFailed, match=f"{denied}$"):
+        children.start(child)
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=os.ST_NOEXEC))
+    with pytest.raises(EnvironmentFailed, match=f"{denied}; {tmp_path} is mounted noexec"):
+        children.start(child)
 
 
 def test_two_living_children_of_one_name_are_refused(
