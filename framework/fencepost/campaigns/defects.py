@@ -244,7 +244,10 @@ class Searcher:
             clauses=clauses,
             suite=testrun.suite_of(self.system),
         )
-        ended = testrun.listen_quietly(wanted, testrun.ResultCollector(clauses, reported))
+        collected = testrun.ResultCollector(clauses, reported)
+        ended = testrun.listen_quietly(wanted, collected)
+        for why in collected.uncollected.values():
+            raise UsageError(why)
         if ended in (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR):
             code = int(ended)
             raise EnvironmentFailed(f"the suites cannot be run: pytest ended with exit code {code}")

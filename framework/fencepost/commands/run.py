@@ -74,6 +74,8 @@ def run(
         options=options,
     )
     code, collected = testrun.run_tests(wanted, json, load_plugins)
+    for why in list(collected.uncollected.values())[:1]:
+        print_failure(why)
     if (chosen := collected.chosen) is None:
         raise typer.Exit(code)
     rows = rows_of(chosen.system, chosen.runtime, chosen.plugins, collected.runs)

@@ -9,7 +9,7 @@ the report of the test, which xdist sends to the session: no plugin of the sessi
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -102,8 +102,29 @@ def decisive(codes: Collection[int]) -> int:
     return next((code for code in _WEIGHT if code in codes), EXIT_VIOLATED)
 
 
-def note(report: pytest.TestReport, failure: Failure) -> None:
-    """Notes on a report why the test failed."""
+def uncollected(call: pytest.CallInfo[Any], nodeid: str) -> Failure:
+    """Why the tests of a file are not known: it cannot be imported, or what it says is wrong."""
+    assert call.excinfo is not None
+    error = call.excinfo.value
+    cause = error.__cause__ if isinstance(error, pytest.Collector.CollectError) else None
+    said = ": ".join(filter(None, (type(cause or error).__name__, *_first_line(cause or error))))
+    return Failure(EXIT_USAGE, f"{nodeid} cannot be collected: {said}", own=False, violated=False)
+
+
+def _first_line(error: BaseException) -> Sequence[str]:
+    return str(error).splitlines()[:1]
+
+
+def uncollected_in(report: pytest.CollectReport) -> str:
+    """The sentence that was noted on the report of what could not be collected."""
+    noted = report.__dict__.get(_FAILURE)
+    if noted is None:
+        return f"{report.nodeid} cannot be collected"
+    return msgspec.convert(noted, Failure).message
+
+
+def note(report: pytest.TestReport | pytest.CollectReport, failure: Failure) -> None:
+    """Notes on a report why the test failed, or could not be collected."""
     report.__dict__[_FAILURE] = msgspec.to_builtins(failure)
 
 
@@ -144,7 +165,7 @@ class SessionCode:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            self.codes.add(EXIT_VIOLATED)
+            self.codes.add(EXIT_USAGE)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:

@@ -34,7 +34,13 @@ from fencepost.plugins.manager import Plugins, PluginWarning, load
 from fencepost.runs.faults import Faults
 from fencepost.runs.run import Run, RunSpec, check_runtime, check_spec, new_folder
 from fencepost.testing.event_log import EventLog
-from fencepost.testing.exit_codes import SessionCode, failure_of, is_timeout, note
+from fencepost.testing.exit_codes import (
+    SessionCode,
+    failure_of,
+    is_timeout,
+    note,
+    uncollected,
+)
 from fencepost.testing.failures import shorten
 from fencepost.testing.settings import LAST_SEED, Settings, add_options, settings_of
 from fencepost.workloads.workers import Clients, Workers
@@ -374,6 +380,15 @@ def pytest_runtest_makereport(
         lines += [f"again: {line}", f"run:   {attempt.folder.path}"]
     report.sections.append(("fencepost", printable("\n".join(lines))))
     return report
+
+
+def pytest_exception_interact(
+    call: pytest.CallInfo[Any], report: pytest.TestReport | pytest.CollectReport
+) -> None:
+    """Notes why a file could not be collected: the report goes to the session, the error does
+    not."""
+    if isinstance(report, pytest.CollectReport):
+        note(report, uncollected(call, report.nodeid))
 
 
 def _plugins(config: pytest.Config) -> Plugins:

@@ -25,13 +25,15 @@ from fencepost.model.errors import (
 from fencepost.model.system.capabilities import HasSuite, System
 from fencepost.model.system.shape import DEFAULT_SHAPE, Shape, options_of
 from fencepost.plugins.manager import Plugins
-from fencepost.testing.exit_codes import decisive, failure_in
+from fencepost.testing.exit_codes import decisive, failure_in, uncollected_in
 from fencepost.testing.pytest_plugin import REFUSED, SUITE, clauses_of, folder_in, prepare
 
 SUITES = "fencepost_suites"
 """The tests of a system that has none of its own."""
 _PROMISES = SUITES
 """The package whose clauses those tests are about."""
+_XDIST = "xdist.dsession"
+"""The module whose error ends a session of xdist early: at an interrupt, and at `--maxfail`."""
 
 
 @final
@@ -121,6 +123,8 @@ class ResultCollector:
     runs: list[Ran] = field(default_factory=list)
     interrupted: bool = False
     """Whether the session was interrupted, other than by `stop_when`."""
+    uncollected: dict[str, str] = field(default_factory=dict)
+    """What could not be collected -> why, in one sentence."""
     refused: str = ""
     """Why workers of xdist ran no test, in words that the session's own output has, too."""
     ended: int | None = None
@@ -154,8 +158,10 @@ class ResultCollector:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        # The exception that ends a session is of the same family.
-        self.interrupted = not isinstance(excinfo.value, pytest.Session.Interrupted)
+        # The exceptions that end a session are of the same family.
+        stopped = isinstance(excinfo.value, pytest.Session.Interrupted)
+        failed = excinfo.type.__module__ == _XDIST and bool(self.codes)
+        self.interrupted = not (stopped or failed)
         # Python may be interrupted in code without a line number, which pytest cannot print.
         lines = zip(excinfo.traceback, walk_tb(excinfo.tb), strict=True)
         excinfo.traceback = excinfo.traceback.filter(
@@ -164,6 +170,11 @@ class ResultCollector:
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         self._session = session
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            why = self.uncollected.setdefault(report.nodeid, uncollected_in(report))
+            self.codes.setdefault(EXIT_USAGE, why)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if (failure := failure_in(report)) is not None:
@@ -262,7 +273,7 @@ def _code(ended: int, results: ResultCollector) -> int:
         case pytest.ExitCode.OK:  # a rerun may have passed after an attempt that broke a promise
             return decisive(results.codes) if results.codes else EXIT_CLEAN
         case pytest.ExitCode.INTERRUPTED:
-            return EXIT_INTERRUPTED
+            return EXIT_INTERRUPTED if results.interrupted else decisive(results.codes)
         case pytest.ExitCode.TESTS_FAILED:
             return decisive(results.codes)
         case pytest.ExitCode.USAGE_ERROR | pytest.ExitCode.NO_TESTS_COLLECTED:

@@ -89,6 +89,42 @@ def test_a_failure_has_its_code_in_a_worker_too(
     assert fencepost(tmp_path, "run", "test_it.py", *SIMULATED).returncode == code
 
 
+UNCOLLECTED = {
+    "test_import.py": ("import no_such_module\n", "No module named 'no_such_module'"),
+    "test_syntax.py": ("def test_it(: pass\n", "SyntaxError: "),
+}
+
+
+@pytest.mark.parametrize("ini", ["[pytest]\n", DISTRIBUTED], ids=["alone", "xdist"])
+@pytest.mark.parametrize("name", UNCOLLECTED)
+def test_a_file_that_cannot_be_collected_is_wrong_usage_and_named(
+    ini: str, name: str, tmp_path: Path
+) -> None:
+    text, error = UNCOLLECTED[name]
+    (tmp_path / "pytest.ini").write_text(ini)
+    (tmp_path / name).write_text(text)
+    (tmp_path / "test_other.py").write_text("def test_it(): pass")
+    for words in (("run", ".", "--json"), ("conformance", ".", "--runtime", "simulated")):
+        ended = fencepost(tmp_path, *words)
+        said = [line for line in ended.stderr.splitlines() if line.startswith("fencepost: ")]
+        assert ended.returncode == 2, words
+        assert len(said) == 1, words
+        assert said[0].startswith(f"fencepost: {name} cannot be collected: "), words
+        assert error in said[0], words
+        if "--json" in words:
+            assert json.loads(ended.stdout)["exit_code"] == 2
+
+
+def test_a_session_of_xdist_that_stops_at_the_first_failure_is_not_interrupted(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "pytest.ini").write_text(DISTRIBUTED)
+    (tmp_path / "test_it.py").write_text("def test_it(): assert 1 > 2")
+    ended = fencepost(tmp_path, "run", "test_it.py", "-x")
+    assert "interrupted" not in ended.stderr
+    assert ended.returncode == 1
+
+
 def test_a_worker_of_xdist_that_dies_is_a_failed_environment(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text(DISTRIBUTED)
     (tmp_path / "test_it.py").write_text("import os\ndef test_it(): os._exit(1)")
