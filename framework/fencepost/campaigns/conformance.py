@@ -47,6 +47,8 @@ class MatrixRow(Struct, frozen=True, kw_only=True):
     exercised: int
     evidence: Evidence | None
     tests: tuple[str, ...]
+    violated_by: tuple[str, ...] = ()
+    """The tests whose run violated it; if any violation is new, those with a new one."""
     known: tuple[str, ...] = ()
     """The ids of the known findings that explain its violations; empty if any violation is new."""
     reason: str = ""
@@ -59,6 +61,16 @@ class Matrix(Struct, frozen=True):
     rows: Sequence[MatrixRow]
     failure: FencepostError | None
     failed: tuple[str, ...] = ()
+    places: Mapping[str, str] = {}
+    """A test that failed -> the words that name it in any folder."""
+    seed: int | None = None
+    """The seed of the runs; None if there was none."""
+
+    @property
+    def suspects(self) -> Sequence[str]:
+        """The tests to run again: those that violated a clause anew, or else those that failed."""
+        new = [row for row in self.rows if row.verdict is Outcome.VIOLATED and not row.known]
+        return [test for row in new for test in row.violated_by] or self.failed
 
 
 def conformance(
@@ -89,10 +101,13 @@ def conformance(
     )
     ended = testrun.listen_quietly(wanted, collected)
     ran = collected.runs or ended in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    failed = tuple(str(one["test"]) for one in collected.tests if one["outcome"] == "failed")
     return Matrix(
         rows_of(system, runtime, plugins, collected.runs) if ran else (),
         _failure(ended, collected),
-        tuple(str(one["test"]) for one in collected.tests if one["outcome"] == "failed"),
+        failed,
+        {test: collected.place_of(test) for test in failed},
+        next((ran.folder.info().seed for ran in collected.runs), None),
     )
 
 
@@ -146,8 +161,8 @@ def _row(
     outcomes = {verdict.verdict for _, verdict in several}
     exercised = sum(verdict.exercised for _, verdict in several)
     kinds = {verdict.evidence for _, verdict in several if verdict.evidence is not None}
-    broken = [verdict for _, verdict in several if verdict.violated]
-    new = any(not verdict.known for verdict in broken)
+    broken = [(test, verdict) for test, verdict in several if verdict.violated]
+    new = [test for test, verdict in broken if not verdict.known]
     return MatrixRow(
         clause=clause,
         system=system,
@@ -156,5 +171,6 @@ def _row(
         exercised=exercised,
         evidence=next((kind for kind in _STRENGTH if kind in kinds), None),
         tests=tuple(test for test, verdict in several if verdict.exercised or verdict.violated),
-        known=() if new else tuple(sorted({one for v in broken for one in v.known})),
+        violated_by=tuple(new or [test for test, _ in broken]),
+        known=() if new else tuple(sorted({one for _, v in broken for one in v.known})),
     )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from fencepost.campaigns import endings
-from fencepost.campaigns.conformance import MatrixRow
+from fencepost.campaigns.conformance import Matrix, MatrixRow
 from fencepost.campaigns.conformance import conformance as run_conformance
 from fencepost.commands.options import (
     DEFAULT_OUT,
@@ -33,6 +34,7 @@ from fencepost.commands.terminal import (
     progress,
     show,
 )
+from fencepost.history.run_folder import redacted
 from fencepost.judging.verdicts import Outcome
 from fencepost.model.errors import (
     EXIT_CLEAN,
@@ -42,7 +44,7 @@ from fencepost.model.errors import (
     FencepostError,
 )
 from fencepost.model.system.capabilities import System
-from fencepost.model.system.shape import shape_of
+from fencepost.model.system.shape import Shape, options_of, shape_of
 from fencepost.runs.run import RunSpec, check_runtime, check_spec, runtimes_of
 from fencepost.testing.test_run import check_suite
 
@@ -113,7 +115,7 @@ def conformance(
         print_failure(f"{len(failed)} failed: {', '.join(failed)}")
     code = _code(rows, failures, failed)
     if not json:
-        for line in ending(rows, failed, failures, code):
+        for line in ending(rows, failed, failures, code, again_of(matrices, shape)):
             print_line(line)
     raise typer.Exit(code)
 
@@ -130,7 +132,11 @@ def _code(rows: Sequence[MatrixRow], failures: Sequence[FencepostError], failed:
 
 
 def ending(
-    rows: Sequence[MatrixRow], failed: Sequence[str], failures: Sequence[FencepostError], code: int
+    rows: Sequence[MatrixRow],
+    failed: Sequence[str],
+    failures: Sequence[FencepostError],
+    code: int,
+    again: str = "",
 ) -> Iterator[str]:
     """What is new, what held, where to go on, and the reason for the exit code, a line each."""
     new = [row for row in rows if row.verdict is Outcome.VIOLATED and not row.known]
@@ -138,17 +144,14 @@ def ending(
     known = [row for row in rows if row.known]
     for row in new:
         where = f"{row.system} on {row.runtime}"
-        yield f"NEW: {row.clause} is violated by {where} in {endings.few(row.tests)}"
+        yield f"NEW: {row.clause} is violated by {where} in {endings.few(row.violated_by)}"
     columns: dict[tuple[str, str], dict[str, Outcome]] = {}
     for row in rows:
         columns.setdefault((row.system, row.runtime), {})[row.clause] = row.verdict
     for (system, runtime), outcomes in columns.items():
         yield endings.what_held([outcomes], f" on {system}, {runtime}")
-    tests = [test for row in new for test in row.tests] or failed
-    if tests:
-        row = new[0] if new else rows[0]
-        where = f"--system {row.system} --runtime {row.runtime}"
-        yield f"again: fencepost run {where} {shlex.quote(tests[0])}"
+    if again:
+        yield again
     yield endings.exit_reason(
         code,
         "" if rows else "nothing was judged",
@@ -158,6 +161,28 @@ def ending(
         f"{len(unknown)} undecided" if unknown else "",
         f"{endings.counted(len(failed), 'test')} failed" if failed else "",
     )
+
+
+def again_of(matrices: Sequence[Matrix], shape: Shape) -> str:
+    """The command that runs the worst test again as it was run here; empty if none is suspect. A
+    matrix with a new violation comes before one of which tests failed otherwise."""
+    suspect = [one for one in matrices if one.rows and one.failure is None and one.suspects]
+    suspect.sort(key=lambda one: not _is_new(one.rows))
+    if not suspect:
+        return ""
+    matrix = suspect[0]
+    test = matrix.suspects[0]
+    options = {"system": matrix.rows[0].system, "runtime": matrix.rows[0].runtime}
+    if matrix.seed is not None:
+        options["seed"] = str(matrix.seed)
+    shown = replace(shape, settings=redacted(shape.settings))
+    given = (*options.items(), *options_of(shown))
+    words = [word for name, value in given for word in (f"--{name}", value)]
+    return f"again: {shlex.join(['fencepost', 'run', *words, matrix.places.get(test, test)])}"
+
+
+def _is_new(rows: Sequence[MatrixRow]) -> bool:
+    return any(row.verdict is Outcome.VIOLATED and not row.known for row in rows)
 
 
 def _runtimes_here(system: System) -> Sequence[str]:

@@ -125,6 +125,8 @@ class ResultCollector:
     """Whether the session was interrupted, other than by `stop_when`."""
     uncollected: dict[str, str] = field(default_factory=dict)
     """What could not be collected -> why, in one sentence."""
+    paths: dict[str, Path] = field(default_factory=dict)
+    """The file of each test that was collected here; xdist's are collected in its workers."""
     refused: str = ""
     """Why workers of xdist ran no test, in words that the session's own output has, too."""
     ended: int | None = None
@@ -150,6 +152,7 @@ class ResultCollector:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         if self.clauses:
             items[:] = [item for item in items if self.clauses & set(clauses_of(item))]
+        self.paths |= {item.nodeid: item.path for item in items}
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
@@ -167,6 +170,12 @@ class ResultCollector:
         excinfo.traceback = excinfo.traceback.filter(
             {entry for entry, (_, line) in lines if line is not None}.__contains__
         )
+
+    def place_of(self, nodeid: str) -> str:
+        """The words that name a test of this session in any folder: a node id begins at pytest's
+        root directory, or at the folder of a package."""
+        path = self.paths.get(nodeid)
+        return nodeid if path is None else "::".join((str(path), *nodeid.split("::")[1:]))
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         self._session = session

@@ -6,11 +6,12 @@ import pytest
 
 from fencepost.campaigns import endings
 from fencepost.campaigns.compare import Compared, Trial
-from fencepost.campaigns.conformance import MatrixRow
+from fencepost.campaigns.conformance import Matrix, MatrixRow
 from fencepost.campaigns.defects import FalseAlarm, Results
 from fencepost.commands import compare, conformance, defects
 from fencepost.judging.verdicts import Outcome
 from fencepost.model.errors import EnvironmentFailed, Inconclusive
+from fencepost.model.system.shape import Shape
 
 HELD, BROKEN, OPEN = Outcome.HOLDS, Outcome.VIOLATED, Outcome.UNKNOWN
 IDLE, OTHER = Outcome.NOT_EXERCISED, Outcome.NOT_APPLICABLE
@@ -41,18 +42,24 @@ def row(clause: str, verdict: Outcome, known: tuple[str, ...] = ()) -> MatrixRow
         verdict=verdict,
         exercised=1,
         evidence=None,
-        tests=("suites/test_a.py::test_one",),
+        tests=("suites/test_a.py::test_held", "suites/test_a.py::test_one"),
+        violated_by=("suites/test_a.py::test_one",),
         known=known,
     )
 
 
 def test_the_end_of_a_conformance() -> None:
     rows = [row("A", HELD), row("B", BROKEN), row("C", BROKEN, ("a-finding",)), row("D", OPEN)]
-    assert list(conformance.ending(rows, ["t::two"], (), 1)) == [
+    places = {"suites/test_a.py::test_one": "/here/suites/test_a.py::test_one"}
+    matrix = Matrix(rows, None, ("t::two",), places, seed=7)
+    shape = Shape({"broker": 4}, {"password": "x", "n": "1"}, ("lost",))
+    again = conformance.again_of([Matrix((), None), matrix], shape)
+    assert list(conformance.ending(rows, ["t::two"], (), 1, again)) == [
         "NEW: B is violated by apache/kraft@4.3.1 on process in suites/test_a.py::test_one",
         "1 of 4 clauses held on apache/kraft@4.3.1, process",
-        "again: fencepost run --system apache/kraft@4.3.1 --runtime process "
-        "suites/test_a.py::test_one",
+        "again: fencepost run --system apache/kraft@4.3.1 --runtime process --seed 7 --count "
+        "broker=4 --setting 'password=<redacted>' --setting n=1 --defects lost "
+        "/here/suites/test_a.py::test_one",
         "1 clause violated anew, 1 clause violated as known, 1 undecided, 1 test failed: exit "
         "code 1",
     ]

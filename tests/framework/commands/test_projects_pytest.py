@@ -229,3 +229,14 @@ def test_run_passes_words_on_to_pytest(tmp_path: Path) -> None:
     words = ("--json", "test_a.py", "test_b.py", "--", "-k", "test_b and one", "-v")
     assert failed(*words) == ["test_b.py::test_one"]
     assert fencepost(tmp_path, "run", "--no-such-option").returncode == 2
+
+
+def test_a_matrix_names_a_test_that_failed_as_it_is_found_from_any_folder(tmp_path: Path) -> None:
+    below = tmp_path / "tests" / "below"
+    below.mkdir(parents=True)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (below / "test_it.py").write_text("def test_good(): pass\ndef test_bad(): assert 1 > 2\n")
+    ended = fencepost(below, "conformance", "test_it.py", *SIMULATED, "--count", "broker=4")
+    (again,) = (line for line in ended.stdout.splitlines() if line.startswith("again: "))
+    assert again.startswith("again: fencepost run --system reference/quorum --runtime simulated ")
+    assert again.endswith(f"--count broker=4 {below / 'test_it.py'}::test_bad")
