@@ -16,8 +16,8 @@ from typing import NamedTuple, final
 
 from msgspec import Struct
 
+from fencepost.campaigns.endings import counted
 from fencepost.campaigns.jobs import done
-from fencepost.campaigns.soak import NO_FAULT
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.verdicts import Outcome
 from fencepost.model.errors import UsageError
@@ -65,6 +65,10 @@ class Trial(Struct, frozen=True, kw_only=True):
     verdicts: Mapping[str, Outcome]
     known: Mapping[str, Sequence[str]]
     """Clause -> the known findings that explain its violations."""
+    violated: Mapping[str, str] = {}
+    """Clause -> the first violation that is not known."""
+    unknown: Mapping[str, str] = {}
+    """Clause -> why it is undecided."""
     faults: int
     without_receipt: int
     trouble: str = ""
@@ -148,10 +152,22 @@ class Compared:
         ]
 
     def undecided(self) -> Sequence[str]:
-        """The clauses that were unknown in any run, and `NO_FAULT` if that is so."""
-        unknown = {c for t in self.trials for c, o in t.verdicts.items() if o is Outcome.UNKNOWN}
-        unbroken = not any(trial.faults for trial in self.trials)
-        return [*sorted(unknown), *([NO_FAULT] if unbroken else [])]
+        """The clauses that were unknown in any run."""
+        return sorted(
+            {c for t in self.trials for c, o in t.verdicts.items() if o is Outcome.UNKNOWN}
+        )
+
+    def unbroken(self) -> bool:
+        """Whether no run had a fault."""
+        return not any(trial.faults for trial in self.trials)
+
+    def worst(self) -> Trial | None:
+        """The run to look at: the first that violated a clause anew, or else did not reach its end,
+        or else left a clause undecided."""
+        trials = self.trials
+        anew = [one for one in trials if one.new]
+        cut = [one for one in trials if one.trouble]
+        return next(iter((*anew, *cut, *(one for one in trials if one.unknown))), None)
 
     def never_started(self) -> str:
         """The system of which no run got ready, and why; empty if each has one that did."""
@@ -300,6 +316,8 @@ def _trial(conducted: Conducted, system: str, number: int) -> Trial:
         run=str(conducted.folder.path),
         verdicts={clause: one.verdict for clause, one in judged.items()},
         known={clause: tuple(one.known) for clause, one in judged.items() if one.known},
+        violated={c: one.first_new.says for c, one in judged.items() if one.first_new},
+        unknown={c: one.reason for c, one in judged.items() if one.verdict is Outcome.UNKNOWN},
         faults=0 if result is None else result.injected,
         without_receipt=0 if result is None else len(result.missed),
         trouble=conducted.trouble,
@@ -312,5 +330,5 @@ def _sentence(one: Trial) -> str:
     violated = [c for c, outcome in one.verdicts.items() if outcome is Outcome.VIOLATED]
     found = [f"violates {', '.join(violated)}"] if violated else []
     found += [*one.lost, *one.trouble.splitlines()[:1]]
-    what = f"schedule {one.number}, {one.system}, {one.faults} faults"
+    what = f"schedule {one.number}, {one.system}, {counted(one.faults, 'fault')}"
     return f"{what}: {'; '.join(found) or 'no clause violated'}"

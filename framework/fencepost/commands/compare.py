@@ -13,6 +13,7 @@ from fencepost.campaigns import compare as comparisons
 from fencepost.campaigns import endings
 from fencepost.campaigns.compare import Compared, Row, Share
 from fencepost.campaigns.jobs import jobs_for
+from fencepost.campaigns.soak import NO_FAULT
 from fencepost.commands.options import (
     DEFAULT_OUT,
     Count,
@@ -108,7 +109,7 @@ def _code(compared: Compared) -> int:
         return EXIT_ENVIRONMENT
     if compared.rows():
         return EXIT_VIOLATED
-    unsure = compared.troubled() or compared.undecided()
+    unsure = compared.troubled() or compared.undecided() or compared.unbroken()
     return EXIT_INCONCLUSIVE if unsure else EXIT_CLEAN
 
 
@@ -122,8 +123,6 @@ def _show(compared: Compared, json: bool) -> None:
         output().print(table_of(rows, compared.systems))
     for sentence in compared.troubled():
         print_line(f"not counted as planned: {sentence}")
-    if undecided := compared.undecided():
-        print_line(f"undecided in at least one run: {', '.join(undecided)}")
     for line in ending(compared):
         print_line(line)
 
@@ -149,20 +148,21 @@ def _words(one: Share) -> str:
 
 
 def ending(compared: Compared) -> Iterator[str]:
-    """Where the systems differ, what held on each, where to go on, and the reason for the exit
-    code, a line each."""
+    """Where the systems differ, what is new or undecided and why, what held on each, where to go
+    on, and the reason for the exit code, a line each."""
     rows, undecided = compared.rows(), compared.undecided()
     differing = ", ".join(row.clause for row in rows if row.differs) or "none"
     yield (
         f"the systems differ (*: their intervals of {CONFIDENCE:.0%} have nothing in common) in "
         f"{differing}"
     )
+    yield from _new(compared)
+    yield from _undecided(compared)
     for system in compared.systems:
         own = [one.verdicts for one in compared.trials if one.system == system and one.started]
         if held := endings.what_held(own, f" on {system}"):
             yield held
-    broken = (one for one in compared.trials if one.new or one.trouble)
-    if worst := next(broken, None):
+    if worst := compared.worst():
         yield endings.go_on(worst.run)
     cut = len(compared.troubled())
     yield endings.exit_reason(
@@ -171,4 +171,25 @@ def ending(compared: Compared) -> Iterator[str]:
         f"{len(undecided)} undecided" if undecided else "",
         f"{endings.counted(cut, 'run')} cut short" if cut else "",
         "a system never got ready" if compared.never_started() else "",
+        NO_FAULT if compared.unbroken() else "",
     )
+
+
+def _new(compared: Compared) -> Iterator[str]:
+    """Each clause that a system violated anew, with the first such violation."""
+    said = set()
+    for one in compared.trials:
+        for clause, message in one.violated.items():
+            if (clause, one.system) not in said:
+                said.add((clause, one.system))
+                yield f"NEW: {clause} is violated by {one.system}, schedule {one.number}: {message}"
+
+
+def _undecided(compared: Compared) -> Iterator[str]:
+    """Why clauses are undecided on each system. Where a run did not reach its end, that is why."""
+    because: dict[tuple[str, str], list[str]] = {}
+    for one in compared.trials:
+        for clause, why in one.unknown.items() if not one.trouble else ():
+            because.setdefault((one.system, why), []).append(clause)
+    for (system, why), clauses in because.items():
+        yield f"undecided on {system}: {endings.few(list(dict.fromkeys(clauses)))}: {why}"

@@ -76,14 +76,16 @@ def test_the_end_of_a_conformance() -> None:
     )
 
 
-def trial(system: str, verdicts: dict[str, Outcome], **more: str) -> Trial:
+def trial(system: str, verdicts: dict[str, Outcome], faults: int = 3, **more: str) -> Trial:
     return Trial(
         system=system,
         number=0,
         run=f"run-{system}",
         verdicts=verdicts,
         known={},
-        faults=3,
+        violated={c: f"{c} broke" for c, one in verdicts.items() if one is BROKEN},
+        unknown={c: "no answer" for c, one in verdicts.items() if one is OPEN},
+        faults=faults,
         without_receipt=0,
         **more,
     )
@@ -93,10 +95,31 @@ def test_the_end_of_a_comparison() -> None:
     trials = [trial("old", {"A": BROKEN, "B": HELD}), trial("new", {"A": HELD, "B": HELD})]
     assert list(compare.ending(Compared(["old", "new"], trials))) == [
         "the systems differ (*: their intervals of 95% have nothing in common) in none",
+        "NEW: A is violated by old, schedule 0: A broke",
         "1 of 2 clauses held on old",
         "2 of 2 clauses held on new",
         "why: fencepost report run-old      again: fencepost replay run-old",
         "1 clause violated: exit code 1",
+    ]
+
+
+def test_an_inconclusive_comparison_says_why_and_where_to_go_on() -> None:
+    trials = [trial("old", {"A": OPEN, "B": OPEN}), trial("new", {"A": HELD, "B": HELD})]
+    assert list(compare.ending(Compared(["old", "new"], trials)))[1:] == [
+        "undecided on old: A, B: no answer",
+        "0 of 2 clauses held on old",
+        "2 of 2 clauses held on new",
+        "why: fencepost report run-old      again: fencepost replay run-old",
+        "2 undecided: exit code 3",
+    ]
+    unbroken = [trial("old", {"A": HELD}, faults=0), trial("new", {"A": HELD}, faults=0)]
+    assert list(compare.ending(Compared(["old", "new"], unbroken)))[-1] == (
+        "no fault was injected in any run, so nothing was tried: exit code 3"
+    )
+    cut = trial("old", {"A": OPEN}, trouble="a node ended")
+    assert list(compare.ending(Compared(["old", "new"], [cut, trials[1]])))[-2:] == [
+        "why: fencepost report run-old      again: fencepost replay run-old",
+        "1 undecided, 1 run cut short: exit code 3",
     ]
 
 
