@@ -24,10 +24,10 @@ from fencepost.judging.verdicts import Outcome, Verdict
 from fencepost.model.clock import SECOND, now_ns
 from fencepost.model.errors import EnvironmentFailed, UsageError, no_such
 from fencepost.model.system.capabilities import Defect, HasDefects, System
-from fencepost.model.system.shape import Shape
+from fencepost.model.system.shape import DEFAULT_SHAPE, Shape
 from fencepost.plugins.manager import Plugins
 from fencepost.runs.random_schedule import Conducted, run_one
-from fencepost.runs.run import RunSpec, new_folder
+from fencepost.runs.run import RunSpec, check_spec, new_folder
 from fencepost.testing import test_run as testrun
 
 ReportProgress = Callable[[str], None]
@@ -282,10 +282,12 @@ def verdicts_in(folder: RunFolder) -> Mapping[str, Verdict]:
 
 def search_all(searcher: Searcher, only: Collection[str] = (), jobs: int = 1) -> Results:
     """Searches for each chosen defect, then for false alarms, as many at a time as there are jobs;
-    raises UsageError as `chosen` does."""
+    raises UsageError as `chosen` and `check_spec` do."""
+    chosen = searcher.chosen(only)
+    check_spec(RunSpec(searcher.system, DEFAULT_SHAPE, searcher.runtime))
     results = Results()
     seen: list[Defect] = []
-    for defect in searcher.chosen(only):
+    for defect in chosen:
         why = defect.unseen.get(searcher.runtime)
         if why is None:
             seen.append(defect)

@@ -120,6 +120,16 @@ def test_what_was_not_found_and_each_false_alarm_is_printed() -> None:
     assert results.as_json()["clean"]["forfeited"] == reasons  # type: ignore[index]
 
 
+def test_a_runtime_that_cannot_run_the_system_is_refused_before_anything_runs(
+    plugins: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searching = searcher(plugins, tmp_path, "apache/kraft", clean_seeds=1)
+    monkeypatch.setattr(type(searching.system), "defects", lambda _: DEFECTS[:1], raising=False)
+    with pytest.raises(UsageError, match="runs on process and docker, and not on simulated"):
+        search_all(searching)
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_unknown_defect_is_refused_with_the_nearest_name(
     plugins: Plugins, tmp_path: Path
 ) -> None:
