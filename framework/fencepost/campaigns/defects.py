@@ -101,6 +101,8 @@ class Clean:
     not_ready: str
     alarms: tuple[FalseAlarm, ...]
     forfeited: str = ""
+    verdicts: Mapping[str, Outcome] = field(default_factory=dict)
+    """The outcome of each clause; none if the run was not judged."""
 
 
 @final
@@ -115,6 +117,8 @@ class Results:
     false_alarms: list[FalseAlarm] = field(default_factory=list)
     forfeited: dict[int, str] = field(default_factory=dict)
     """Healthy seed -> why its run was not judged to its end."""
+    healthy: list[Mapping[str, Outcome]] = field(default_factory=list)
+    """The outcome of each clause in each healthy run that was judged."""
     not_ready: list[str] = field(default_factory=list)
     """Why healthy clusters did not get ready, one sentence each."""
 
@@ -223,7 +227,13 @@ class Searcher:
             shutil.rmtree(folder.path)
         if conducted.result is None:
             return Clean(conducted.trouble, tuple(alarms))
-        return Clean("", tuple(alarms), conducted.result.judgement.in_part(conducted.result.end))
+        judgement = conducted.result.judgement
+        return Clean(
+            "",
+            tuple(alarms),
+            judgement.in_part(conducted.result.end),
+            {clause: one.verdict for clause, one in judgement.verdicts.items()},
+        )
 
     # ---------------------------------------------------------------------------------- workings
 
@@ -315,6 +325,8 @@ def search_clean(searcher: Searcher, results: Results, jobs: int = 1) -> None:
             results.forfeited[seeds[place]] = clean.forfeited
         if clean.not_ready:
             results.not_ready.append(clean.not_ready)
+        else:
+            results.healthy.append(clean.verdicts)
         searcher.report(f"healthy seed {results.clean_seeds} of {len(seeds)}")
         for alarm in clean.alarms:
             searcher.report(f"false alarm: seed {alarm.seed}, {alarm.clause}: {alarm.message}")

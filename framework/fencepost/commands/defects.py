@@ -64,8 +64,10 @@ def defects(
 
 
 def _ending(results: Results, system: str, code: int) -> Iterator[str]:
-    """Where to go on, and the reason for the exit code."""
+    """What held, where to go on, and the reason for the exit code."""
     lost, alarms = results.lost, results.false_alarms
+    if held := endings.what_held(results.healthy, " in the healthy runs"):
+        yield held
     if alarms:
         yield endings.go_on(alarms[0].run)
     elif lost:

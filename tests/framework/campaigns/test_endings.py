@@ -126,6 +126,12 @@ def test_an_inconclusive_comparison_says_why_and_where_to_go_on() -> None:
 def test_the_end_of_a_search_for_defects() -> None:
     results = Results(clean_seeds=10)
     assert list(defects._ending(results, "reference/quorum", 0)) == ["nothing new: exit code 0"]
+    results.healthy += [{"A": HELD, "B": IDLE, "C": OTHER}, {"A": HELD, "B": HELD, "C": OTHER}]
+    assert list(defects._ending(results, "reference/quorum", 0)) == [
+        "2 of 2 clauses held in the healthy runs",
+        "nothing new: exit code 0",
+    ]
+    results.healthy.clear()
     results.false_alarms.append(FalseAlarm(seed=7, clause="A", message="it broke", run="run-7"))
     assert list(defects._ending(results, "reference/quorum", 1)) == [
         "why: fencepost report run-7      again: fencepost replay run-7",
