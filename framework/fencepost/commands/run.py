@@ -7,9 +7,11 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Annotated
 
+import pytest
 import typer
 
-from fencepost.campaigns.conformance import rows_of
+from fencepost.campaigns import endings
+from fencepost.campaigns.conformance import MatrixRow, rows_of
 from fencepost.commands.options import Count, Defects, Json, SeedOrLast, Setting, Workload
 from fencepost.commands.terminal import (
     errors,
@@ -17,10 +19,12 @@ from fencepost.commands.terminal import (
     output,
     print_failure,
     print_json,
+    print_line,
     print_run_table,
     show,
 )
-from fencepost.model.errors import EXIT_CLEAN
+from fencepost.judging.verdicts import Outcome
+from fencepost.model.errors import EXIT_CLEAN, EXIT_INTERRUPTED, EXIT_VIOLATED
 from fencepost.model.system.shape import shape_of
 from fencepost.runs.schedule import receipts as receipts_of
 from fencepost.testing import test_run as testrun
@@ -79,6 +83,7 @@ def run(
     if (chosen := collected.chosen) is None:
         raise typer.Exit(code)
     rows = rows_of(chosen.system, chosen.runtime, chosen.plugins, collected.runs)
+    reason = reason_of(code, rows, collected)
     receipts = [receipts_of(ran.folder.schedule) for ran in collected.runs]
     if json and collected.refused:
         print_failure(collected.refused)
@@ -88,6 +93,7 @@ def run(
         print_json(
             {
                 "exit_code": code,
+                "reason": reason,
                 "tests": collected.tests,
                 "verdicts": verdicts,
                 "receipts": {"faults": sum(map(len, receipts)), "without": without},
@@ -97,7 +103,51 @@ def run(
         print_run_table(rows, receipts, chosen.plugins, output())
     if not collected.runs and code == EXIT_CLEAN:
         show(errors(), "no test had a run of its own, so no clause was judged")
+    if not json and code != EXIT_INTERRUPTED:
+        print_line(reason)
     raise typer.Exit(code)
+
+
+def reason_of(code: int, rows: Sequence[MatrixRow], collected: testrun.ResultCollector) -> str:
+    """The reason for the exit code: the failure that decided it, unless that is a verdict, and how
+    much was violated, undecided and failed."""
+    violated = [row for row in rows if row.verdict is Outcome.VIOLATED]
+    known = sum(bool(row.known) for row in violated)
+    undecided = sum(row.verdict is Outcome.UNKNOWN for row in rows) if code else 0
+    failed = len({one["test"] for one in collected.tests if one["outcome"] == "failed"})
+    reasons = (
+        endings.counted(len(violated) - known, "clause") + " violated anew"
+        if len(violated) > known
+        else "",
+        f"{endings.counted(known, 'clause')} violated as known" if known else "",
+        _decisive(code, collected),
+        f"{undecided} undecided" if undecided else "",
+        f"{endings.counted(failed, 'test')} failed" if failed else "",
+    )
+    if any(reasons):
+        return endings.exit_reason(code, *reasons)
+    if code:
+        return endings.exit_reason(code, _of_pytest(collected))
+    return endings.exit_reason(code, "" if collected.runs else "nothing was judged")
+
+
+def _decisive(code: int, collected: testrun.ResultCollector) -> str:
+    """The failure that decided the exit code, in one line; empty for a verdict."""
+    if code in (EXIT_CLEAN, EXIT_VIOLATED):
+        return ""
+    if code == EXIT_INTERRUPTED:
+        return "interrupted"
+    if code in collected.codes:
+        return next(iter(collected.codes[code].splitlines()), "")
+    if collected.refused:
+        return collected.refused
+    if collected.ended == pytest.ExitCode.NO_TESTS_COLLECTED:
+        return "no test was collected"
+    return _of_pytest(collected)
+
+
+def _of_pytest(collected: testrun.ResultCollector) -> str:
+    return f"pytest ended with its exit code {collected.ended}"
 
 
 def _words(

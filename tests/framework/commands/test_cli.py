@@ -474,8 +474,9 @@ def test_a_run_ends_with_its_verdicts_and_receipts(tmp_path: Path) -> None:
     (killed,) = [line for line in lines if line.startswith("RP-13 ")]
     assert killed.split()[1:4] == ["reference/quorum", "simulated", "holds"]
     assert not [line for line in lines if " not-exercised " in line]
-    assert lines[-2].endswith("not of this system")
-    assert lines[-1] == "1 faults were injected, each with a receipt"
+    assert lines[-3].endswith("not of this system")
+    assert lines[-2] == "1 faults were injected, each with a receipt"
+    assert lines[-1] == "nothing new: exit code 0"
 
 
 def test_a_run_prints_its_verdicts_and_receipts_as_one_object(tmp_path: Path) -> None:
@@ -486,6 +487,7 @@ def test_a_run_prints_its_verdicts_and_receipts_as_one_object(tmp_path: Path) ->
     assert ended.stderr == ""
     report = json.loads(ended.stdout)
     assert report["exit_code"] == 0
+    assert report["reason"] == "nothing new: exit code 0"
     assert report["verdicts"]["RP-13"] == "holds"
     assert report["receipts"] == {"faults": 1, "without": []}
     assert [one["outcome"] for one in report["tests"]] == ["passed"]

@@ -73,20 +73,31 @@ def _answer(ended: Ended) -> Mapping[str, object]:
 
 @pytest.mark.parametrize("ini", ["[pytest]\n", DISTRIBUTED], ids=["alone", "xdist"])
 @pytest.mark.parametrize(
-    ("tests", "code"),
+    ("tests", "code", "reason"),
     [
-        (NO_CLUSTER, 4),
-        ("def test_it(): {}['no']", 70),
-        ("def test_it(): assert 1 > 2", 1),
-        ("from fencepost import Inconclusive\ndef test_it(): raise Inconclusive('no receipt')", 3),
+        (NO_CLUSTER, 4, "no image, 1 test failed: exit code 4"),
+        (
+            "def test_it(): {}['no']",
+            70,
+            "test_it.py::test_it: KeyError: 'no', 1 test failed: exit code 70",
+        ),
+        ("def test_it(): assert 1 > 2", 1, "1 test failed: exit code 1"),
+        (
+            "from fencepost import Inconclusive\ndef test_it(): raise Inconclusive('no receipt')",
+            3,
+            "no receipt, 1 test failed: exit code 3",
+        ),
+        ("", 2, "no test was collected: exit code 2"),
     ],
 )
 def test_a_failure_has_its_code_in_a_worker_too(
-    ini: str, tests: str, code: int, tmp_path: Path
+    ini: str, tests: str, code: int, reason: str, tmp_path: Path
 ) -> None:
     (tmp_path / "pytest.ini").write_text(ini)
     (tmp_path / "test_it.py").write_text(tests)
-    assert fencepost(tmp_path, "run", "test_it.py", *SIMULATED).returncode == code
+    ended = fencepost(tmp_path, "run", "test_it.py", *SIMULATED)
+    assert ended.returncode == code
+    assert ended.stdout.splitlines()[-1] == reason
 
 
 UNCOLLECTED = {
