@@ -69,7 +69,7 @@ def replay(
 
 def _show(recorded: RunFolder, plugins: Plugins, results: Sequence[RunResult], json: bool) -> None:
     """Prints the verdicts of the newest run, and those of all beside the recorded ones."""
-    then = _outcomes(recorded, plugins)
+    then, whole = _outcomes(recorded, plugins)
     now = [{c: v.verdict for c, v in one.judgement.verdicts.items()} for one in results]
     last = results[-1]
     if json:
@@ -88,15 +88,16 @@ def _show(recorded: RunFolder, plugins: Plugins, results: Sequence[RunResult], j
     if len(results) == 1:
         print_verdicts(last.judgement, output())
     print_stalls(last.end)
-    for line in replays.then_and_now(then, now) if then else ():
+    for line in replays.then_and_now(then, now, whole=whole):
         print_line(line)
     print_line(str(last.folder.path))
 
 
-def _outcomes(recorded: RunFolder, plugins: Plugins) -> Mapping[str, Outcome]:
-    """The verdicts of a recorded run; none where only its schedule is at hand, as in the folder
-    that a plugin keeps with a known finding, whose history is packed."""
+def _outcomes(recorded: RunFolder, plugins: Plugins) -> tuple[Mapping[str, Outcome], bool]:
+    """The verdicts of a recorded run, and whether they are all that it had; none where only its
+    schedule is at hand, as in the folder that a plugin keeps with a known finding, whose history is
+    packed."""
     if not (recorded.history.exists() or recorded.events.is_dir()):
-        return {}
-    judged, _ = judge_folder(recorded, plugins.promises, keep=False)
-    return {clause: one.verdict for clause, one in judged.verdicts.items()}
+        return {}, False
+    judged, end = judge_folder(recorded, plugins.promises, keep=False)
+    return {c: one.verdict for c, one in judged.verdicts.items()}, judged.whole(end)

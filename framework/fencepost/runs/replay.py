@@ -78,10 +78,11 @@ def replay(
 
 
 def then_and_now(
-    then: Mapping[str, Outcome], now: Sequence[Mapping[str, Outcome]]
+    then: Mapping[str, Outcome], now: Sequence[Mapping[str, Outcome]], *, whole: bool = True
 ) -> Sequence[str]:
     """Which clauses the recorded run violated, and in how many of the replays they are violated,
-    decided or not; then those that only replays violate. One line each, or one for none."""
+    decided or not; then those that only replays violate. One line each, or one for none. Of a
+    recorded run that is not `whole`, nobody knows what else was violated then."""
     lines = []
     broken = [clause for clause, outcome in then.items() if outcome is Outcome.VIOLATED]
     broken += sorted(
@@ -92,6 +93,13 @@ def then_and_now(
         times = outcomes.count(Outcome.VIOLATED)
         unsure = sum(one not in (Outcome.VIOLATED, Outcome.HOLDS) for one in outcomes)
         open_ = f"; {unsure} decide nothing" if unsure else ""
-        was = then.get(clause, Outcome.NOT_EXERCISED)
+        was: str = then.get(clause, Outcome.NOT_EXERCISED)
+        if not whole and was is not Outcome.VIOLATED:
+            was = "not known"
         lines.append(f"{clause}: {was} then, violated in {times} of {len(now)} now{open_}")
-    return lines or ["nothing was violated then, and nothing is now"]
+    if whole:
+        return lines or ["nothing was violated then, and nothing is now"]
+    why = "the history of that run is not complete"
+    if lines:
+        return [*lines, f"what else was violated then is not known: {why}"]
+    return [f"what was violated then is not known ({why}), and nothing is now"]

@@ -25,3 +25,16 @@ def test_nothing_then_and_nothing_now_is_said() -> None:
     assert then_and_now({"A": HELD}, [{"A": HELD}]) == [
         "nothing was violated then, and nothing is now"
     ]
+
+
+def test_what_a_run_without_a_whole_history_violated_is_not_known() -> None:
+    now = [{"A": HELD, "B": BROKEN}]
+    assert then_and_now({}, [{"A": HELD}], whole=False) == [
+        "what was violated then is not known (the history of that run is not complete), and "
+        "nothing is now"
+    ]
+    assert then_and_now({"A": BROKEN, "B": OPEN}, now, whole=False) == [
+        "A: violated then, violated in 0 of 1 now",
+        "B: not known then, violated in 1 of 1 now",
+        "what else was violated then is not known: the history of that run is not complete",
+    ]
