@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
+from fencepost.campaigns import endings
 from fencepost.commands.options import DEFAULT_OUT, Count, Defects, Json, Out, Setting, Workload
 from fencepost.commands.terminal import (
     load_plugins,
@@ -21,6 +22,7 @@ from fencepost.commands.terminal import (
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.folder import judge_folder
 from fencepost.judging.verdicts import Outcome
+from fencepost.model.errors import EXIT_CLEAN, FencepostError, Violation
 from fencepost.model.system.shape import shape_of
 from fencepost.plugins.manager import Plugins
 from fencepost.runs import replay as replays
@@ -42,6 +44,7 @@ def replay(
     what was violated then, and what is now."""
     plugins, recorded = load_plugins(), RunFolder(folder.absolute())
     results: list[RunResult] = []
+    failure: FencepostError | Violation | None = None
     try:
         for _ in range(times):
             results.append(
@@ -62,13 +65,55 @@ def replay(
                 )
     finally:  # an error or an interrupt, too
         if results:
-            _show(recorded, plugins, results, json)
+            failure = _failure(results)
+            code = EXIT_CLEAN if failure is None else failure.exit_code
+            ending = Ending(code, reason_of(results, failure)) if len(results) == times else None
+            _show(recorded, plugins, results, ending, json)
+    if failure is not None:
+        raise failure
+
+
+class Ending(NamedTuple):
+    """How a replay ends that was not cut short: its exit code, and the reason for it."""
+
+    code: int
+    reason: str
+
+
+def _failure(results: Sequence[RunResult]) -> FencepostError | Violation | None:
+    """Why the replays do not end as clean: of the first that does not."""
     for result in results:
-        result.check()
+        try:
+            result.check()
+        except (FencepostError, Violation) as found:
+            return found
+    return None
 
 
-def _show(recorded: RunFolder, plugins: Plugins, results: Sequence[RunResult], json: bool) -> None:
-    """Prints the verdicts of the newest run, and those of all beside the recorded ones."""
+def reason_of(results: Sequence[RunResult], failure: FencepostError | Violation | None) -> str:
+    """The reason for the exit code: what was violated, or else the failure in one line."""
+    judged = [result.judgement for result in results]
+    violated = {clause for one in judged for clause in one.of(Outcome.VIOLATED)}
+    anew = {clause for one in judged for clause in one.broken}
+    known = violated - anew
+    said = next(iter(str(failure).splitlines()), "") if failure is not None and not anew else ""
+    return endings.exit_reason(
+        EXIT_CLEAN if failure is None else failure.exit_code,
+        f"{endings.counted(len(anew), 'clause')} violated anew" if anew else "",
+        f"{endings.counted(len(known), 'clause')} violated as known" if known else "",
+        said,
+    )
+
+
+def _show(
+    recorded: RunFolder,
+    plugins: Plugins,
+    results: Sequence[RunResult],
+    ending: Ending | None,
+    json: bool,
+) -> None:
+    """Prints the verdicts of the newest run, those of all beside the recorded ones, and how the
+    command ends, unless it was cut short."""
     then, whole = _outcomes(recorded, plugins)
     now = [{c: v.verdict for c, v in one.judgement.verdicts.items()} for one in results]
     last = results[-1]
@@ -83,6 +128,7 @@ def _show(recorded: RunFolder, plugins: Plugins, results: Sequence[RunResult], j
                     for one in results
                 ],
             }
+            | ({} if ending is None else {"exit_code": ending.code, "reason": ending.reason})
         )
         return
     if len(results) == 1:
@@ -91,6 +137,8 @@ def _show(recorded: RunFolder, plugins: Plugins, results: Sequence[RunResult], j
     for line in replays.then_and_now(then, now, whole=whole):
         print_line(line)
     print_line(str(last.folder.path))
+    if ending is not None:
+        print_line(ending.reason)
 
 
 def _outcomes(recorded: RunFolder, plugins: Plugins) -> tuple[Mapping[str, Outcome], bool]:

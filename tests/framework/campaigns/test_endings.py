@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from fencepost.campaigns import endings
 from fencepost.campaigns.compare import Compared, Trial
 from fencepost.campaigns.conformance import Matrix, MatrixRow
 from fencepost.campaigns.defects import FalseAlarm, Results
-from fencepost.commands import compare, conformance, defects
-from fencepost.judging.verdicts import Outcome
-from fencepost.model.errors import EnvironmentFailed, Inconclusive
+from fencepost.commands import compare, conformance, defects, replay
+from fencepost.history.run_end import RunEnd
+from fencepost.history.run_folder import RunFolder
+from fencepost.judging.verdicts import Judgement, Outcome, Verdict
+from fencepost.model.errors import EnvironmentFailed, Inconclusive, Violation
 from fencepost.model.system.shape import Shape
+from fencepost.runs.run import RunResult
 
 HELD, BROKEN, OPEN = Outcome.HOLDS, Outcome.VIOLATED, Outcome.UNKNOWN
 IDLE, OTHER = Outcome.NOT_EXERCISED, Outcome.NOT_APPLICABLE
@@ -137,3 +142,16 @@ def test_the_end_of_a_search_for_defects() -> None:
         "why: fencepost report run-7      again: fencepost replay run-7",
         "1 false alarm: exit code 1",
     ]
+
+
+def test_the_reason_for_the_exit_code_of_a_replay() -> None:
+    new = Verdict(BROKEN, 1, None, "it holds", violated=1)
+    broken = RunResult(RunFolder(Path("run")), Judgement({"A": new}), RunEnd(True, 0))
+    clean = RunResult(RunFolder(Path("run")), Judgement({}), RunEnd(True, 0))
+    assert replay.reason_of([clean], None) == "nothing new: exit code 0"
+    assert replay.reason_of([clean, broken], Violation("A: it broke")) == (
+        "1 clause violated anew: exit code 1"
+    )
+    assert replay.reason_of([clean], Inconclusive("a fault missed\nits log")) == (
+        "a fault missed: exit code 3"
+    )

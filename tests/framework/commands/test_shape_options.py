@@ -88,6 +88,9 @@ def test_a_replay_repeats_the_shape_unless_an_option_says_another(tmp_path: Path
     replay = ("replay", str(recorded.parent), "--json", "--out")
     once = fencepost(tmp_path, *replay, "again")
     assert once.returncode in (0, 1, 3), once.stderr
+    said = json.loads(once.stdout)
+    assert said["exit_code"] == once.returncode
+    assert said["reason"].endswith(f": exit code {once.returncode}")
     words = (*replay, "other", "--count", "controller=1", "--defects", "votes-twice")
     fencepost(tmp_path, *words)
     (again,), (other,) = runs(tmp_path / "again"), runs(tmp_path / "other")
