@@ -37,7 +37,7 @@ from fencepost.model.faults.random_faults import NamesDraws
 from fencepost.model.system.shape import shape_of
 from fencepost.plugins.manager import Plugins
 from fencepost.runs.random_schedule import chooser_of
-from fencepost.runs.run import RunSpec, check_runtime, check_spec
+from fencepost.runs.run import POWERED, RunSpec, check_runtime, check_spec
 
 MOST_WEIGHT = 1_000
 
@@ -84,6 +84,8 @@ def soak(
         lossy=faults,
     )
     check_spec(spec)
+    if weight and not faults:
+        raise UsageError("--weight is for operations that are drawn, and --no-faults draws none")
     wanted = soaks.Soak(
         spec,
         runs,
@@ -112,17 +114,17 @@ def _weights(given: Sequence[str], loaded: Plugins, spec: RunSpec) -> Mapping[st
     """The factors; raises UsageError for a name that does not exist or is never drawn, or a wrong
     factor."""
     found: dict[str, float] = {}
-    names = [*loaded.faults, *loaded.workload(spec.clients).operations]
+    names = {*loaded.faults, *loaded.workload(spec.clients).operations}
     chooser = chooser_of(spec)
-    drawn = sorted(chooser.draws) if isinstance(chooser, NamesDraws) else names
+    chosen = names & {*chooser.draws} if isinstance(chooser, NamesDraws) else names
+    drawn = sorted(chosen if spec.runtime in POWERED else chosen - {"lose_power"})
     for one in given:
         name, _, factor = one.partition("=")
-        if name not in names:
-            raise no_such("operation", name, names)
         if name not in drawn:
-            raise UsageError(
-                f"{name!r} is never drawn for {spec.system.name}, but {', '.join(drawn)} are"
-            )
+            if name not in names:
+                raise no_such("operation", name, drawn)
+            where = f"on {spec.runtime}" if name in chosen else f"for {spec.system.name}"
+            raise UsageError(f"{name!r} is never drawn {where}, but {', '.join(drawn)} are")
         try:
             found[name] = float(factor)
         except ValueError:

@@ -140,6 +140,9 @@ RUNTIMES: Mapping[str, Callable[[RunSpec, Plugins, RunFolder], Runtime]] = {
     "docker": _docker,
 }
 
+POWERED = frozenset({"simulated"})
+"""The runtimes whose machines can lose power (`Powered`)."""
+
 
 def check_runtime(name: str) -> None:
     """Raises UsageError, with the nearest right name, for a runtime that does not exist, and

@@ -189,6 +189,12 @@ def test_runs_of_a_round_know_the_coverage_of_the_rounds_before(
     assert "reassigning" in found.states
 
 
+def test_a_weight_without_faults_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--no-faults draws none"):
+        command.soak(runtime="simulated", faults=False, weight=["kill=2"], out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("given", ["kil=1", "kill", "kill=often", "kill=-1", "kill=nan"])
 def test_a_wrong_weight_is_refused_before_anything_starts(given: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError):

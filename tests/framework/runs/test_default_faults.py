@@ -24,7 +24,9 @@ from fencepost.history.run_folder import RunFolder
 from fencepost.plugins.manager import load
 from fencepost.runs import random_schedule, schedule
 from fencepost.runs.default_faults import DefaultFaultChooser
-from fencepost.runs.run import RunSpec
+from fencepost.runs.run import POWERED, RunSpec
+from fencepost.runtimes.process.runtime import ProcessRuntime
+from fencepost.runtimes.simulated.runtime import SimulatedRuntime
 from fencepost.testing import HistoryBuilder
 
 SERVER, WATCHER = "redis", "sentinel"
@@ -115,6 +117,29 @@ def test_a_weight_of_what_is_never_drawn_is_refused(monkeypatch: pytest.MonkeyPa
         "'duplicate_id' is never drawn for etcd/cluster, "
         "but cut, isolate, kill, pause, slow_link, terminate are"
     )
+    with pytest.raises(UsageError) as unknown:
+        soak._weights(["reassign=5"], loaded, spec)
+    assert str(unknown.value) == (
+        "no operation named 'reassign'; known: cut, isolate, kill, pause, slow_link, terminate"
+    )
+
+
+def test_a_loss_of_power_has_a_weight_only_where_it_is_drawn() -> None:
+    loaded = load()
+    quorum = loaded.system("reference/quorum")
+    given = ["lose_power=1000"]
+    assert soak._weights(given, loaded, RunSpec(quorum, runtime="simulated")) == {
+        "lose_power": 1000
+    }
+    for runtime in ("process", "docker"):
+        with pytest.raises(UsageError, match=f"'lose_power' is never drawn on {runtime}, but "):
+            soak._weights(given, loaded, RunSpec(quorum, runtime=runtime))
+
+
+def test_the_runtimes_that_lose_power_are_known_by_name() -> None:
+    assert {"simulated"} == POWERED
+    assert hasattr(SimulatedRuntime, "lose_power")
+    assert not hasattr(ProcessRuntime, "lose_power")
 
 
 class Misfits:
