@@ -414,7 +414,7 @@ def test_no_colour_is_written_where_none_is_wanted(variables: dict[str, str]) ->
         (UNSTARTED.format("EnvironmentFailed('no image')"), 4, "fencepost: no image"),
         (UNSTARTED.format("UsageError('no such spare')"), 2, "no such spare"),
         (UNSTARTED.format("ValueError('odd')"), 70, "::test_it: ValueError: odd"),
-        ("import no_such_module", 4, "the suites could not be run"),
+        ("import no_such_module", 2, "test_suites.py cannot be collected: "),
         ("def test_it(): assert 1 > 2", 1, "1 failed: "),
     ],
 )
