@@ -67,6 +67,11 @@ class Matrix(Struct, frozen=True):
     """The seed of the runs; None if there was none."""
 
     @property
+    def tried(self) -> bool:
+        """Whether any test had a run of its own."""
+        return self.seed is not None
+
+    @property
     def suspects(self) -> Sequence[str]:
         """The tests to run again: those that violated a clause anew, or else those that failed."""
         new = [row for row in self.rows if row.verdict is Outcome.VIOLATED and not row.known]

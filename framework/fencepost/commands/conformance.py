@@ -48,6 +48,8 @@ from fencepost.model.system.shape import Shape, options_of, shape_of
 from fencepost.runs.run import RunSpec, check_runtime, check_spec, runtimes_of
 from fencepost.testing.test_run import check_suite
 
+NO_RUN = "no test had a run of its own, so nothing was tried"
+
 
 def conformance(
     path: Annotated[
@@ -113,9 +115,11 @@ def conformance(
     failed = [test for matrix in matrices if matrix.failure is None for test in matrix.failed]
     if failed:
         print_failure(f"{len(failed)} failed: {', '.join(failed)}")
+    tried_any = any(matrix.tried for matrix in matrices)
     code = _code(rows, failures, failed)
     if not json:
-        for line in ending(rows, failed, failures, code, again_of(matrices, shape)):
+        again = again_of(matrices, shape)
+        for line in ending(rows, failed, failures, code, again, tried=tried_any):
             print_line(line)
     raise typer.Exit(code)
 
@@ -137,6 +141,8 @@ def ending(
     failures: Sequence[FencepostError],
     code: int,
     again: str = "",
+    *,
+    tried: bool = True,
 ) -> Iterator[str]:
     """What is new, what held, where to go on, and the reason for the exit code, a line each."""
     new = [row for row in rows if row.verdict is Outcome.VIOLATED and not row.known]
@@ -155,6 +161,7 @@ def ending(
     yield endings.exit_reason(
         code,
         "" if rows else "nothing was judged",
+        NO_RUN if rows and not tried else "",
         f"{endings.counted(len(failures), 'suite')} not judged whole" if failures else "",
         f"{endings.counted(len(new), 'clause')} violated anew" if new else "",
         f"{endings.counted(len(known), 'clause')} violated as known" if known else "",

@@ -170,6 +170,15 @@ def test_a_run_in_which_no_test_had_a_cluster_says_so(tmp_path: Path) -> None:
     assert "no test had a run of its own, so no clause was judged" in ended.stderr
 
 
+def test_a_matrix_of_tests_without_a_run_says_that_nothing_was_tried(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("def test_it(): pass")
+    ended = fencepost(tmp_path, "conformance", "test_it.py", *SIMULATED)
+    assert ended.returncode == 0
+    assert ended.stdout.splitlines()[-1] == (
+        "no test had a run of its own, so nothing was tried: exit code 0"
+    )
+
+
 def test_a_matrix_does_not_depend_on_xdist(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(KILLED)
     words = ("conformance", "test_it.py", "--runtime", "simulated", "--seed", "3", "--json")
