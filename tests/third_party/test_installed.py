@@ -40,7 +40,7 @@ def test_a_users_own_test_and_its_report_need_no_extra(
     (plain / "test_own.py").write_text(OWN_TEST)
     ended = environment.run(plain, "fencepost", "run", "test_own.py", "--runtime", "simulated")
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "1 faults were injected, each with a receipt" in ended.stdout
+    assert "1 fault was injected, each with a receipt" in ended.stdout
     (run,) = (path.parent for path in plain.glob(".fencepost/*/run.json"))
     made = environment.run(plain, "fencepost", "report", str(run))
     assert made.returncode == 0, made.stderr

@@ -16,6 +16,7 @@ from typing import final
 import msgspec
 import pytest
 
+from fencepost.campaigns.endings import counted
 from fencepost.campaigns.jobs import done
 from fencepost.events import Codec
 from fencepost.history.run_end import HARNESS
@@ -138,10 +139,11 @@ class Results:
     def lines(self) -> Iterator[str]:
         """What `fencepost defects` prints: counts, what was not found, and false alarms."""
         found = len(self.searches) - len(self.lost)
-        yield f"{found} of {len(self.searches)} defects found by a clause they break"
+        yield f"{found} of {counted(len(self.searches), 'defect')} found by a clause they break"
         for name in self.lost:
             yield f"  not found: {name}"
-        yield f"{len(self.false_alarms)} false alarms over {self.clean_seeds} seeds"
+        alarms = counted(len(self.false_alarms), "false alarm")
+        yield f"{alarms} over {counted(self.clean_seeds, 'seed')}"
         for alarm in self.false_alarms:
             yield f"  seed {alarm.seed}, {alarm.clause}: {alarm.message} ({alarm.run})"
         if self.forfeited:
@@ -309,7 +311,7 @@ def search_all(searcher: Searcher, only: Collection[str] = (), jobs: int = 1) ->
         missed = f"NOT found ({search.not_ready})" if search.not_ready else "NOT found"
         word = f"found by {', '.join(search.reported_by)}" if search.found else missed
         name = search.defect.name
-        searcher.report(f"{name}: {word} ({search.wall_s:.1f} s, {search.seeds} seeds)")
+        searcher.report(f"{name}: {word} ({search.wall_s:.1f} s, {counted(search.seeds, 'seed')})")
         searches[place] = search
     results.searches += [search for _, search in sorted(searches.items())]
     search_clean(searcher, results, jobs)

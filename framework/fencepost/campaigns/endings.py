@@ -32,7 +32,7 @@ def what_held(verdicts: Iterable[Mapping[str, Outcome]], where: str = "") -> str
     held = sum(Outcome.HOLDS in found and not found & against for found in applying)
     never = sum(found <= {Outcome.NOT_EXERCISED, Outcome.NOT_APPLICABLE} for found in applying)
     rest = f", {never} {'was' if never == 1 else 'were'} never exercised" if never else ""
-    return f"{held} of {len(applying)} clauses held{where}{rest}"
+    return f"{held} of {counted(len(applying), 'clause')} held{where}{rest}"
 
 
 def exit_reason(code: int, *reasons: str) -> str:

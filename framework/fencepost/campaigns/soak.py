@@ -358,7 +358,8 @@ def ending(soaked: Soaked, wanted: Soak, took_s: float, *, coverage: bool) -> Se
     lines = [_heading(soaked, wanted, took_s)]
     lines += [line for run in runs if run.seed not in clean for line in run_in_words(run)]
     if clean:
-        lines.append(f"  {endings.in_ranges(clean)}  clean ({len(clean)} of {len(runs)} runs)")
+        of = endings.counted(len(runs), "run")
+        lines.append(f"  {endings.in_ranges(clean)}  clean ({len(clean)} of {of})")
     whole = [run.verdicts for run in runs if run.started and run.whole]
     lines += filter(None, [endings.what_held(whole, " in the whole runs")])
     said = in_words(soaked.met(), soaked.states)

@@ -207,4 +207,5 @@ def print_run_table(
     faults = sum(map(len, receipts))
     without = [fault for one in receipts for fault, true in one.items() if not true]
     missing = f"without a receipt: {', '.join(without)}" if without else "each with a receipt"
-    show(console, f"{faults} faults were injected{', ' + missing if faults else ''}")
+    injected = counted(faults, "fault was", "faults were")
+    show(console, f"{injected} injected{', ' + missing if faults else ''}")

@@ -69,7 +69,7 @@ def test_the_end_of_a_conformance() -> None:
         "code 1",
     ]
     assert list(conformance.ending([row("A", HELD)], (), (), 0)) == [
-        "1 of 1 clauses held on apache/kraft@4.3.1, process",
+        "1 of 1 clause held on apache/kraft@4.3.1, process",
         "nothing new: exit code 0",
     ]
     assert list(conformance.ending((), (), [EnvironmentFailed("no disk")], 4)) == [

@@ -475,7 +475,7 @@ def test_a_run_ends_with_its_verdicts_and_receipts(tmp_path: Path) -> None:
     assert killed.split()[1:4] == ["reference/quorum", "simulated", "holds"]
     assert not [line for line in lines if " not-exercised " in line]
     assert lines[-3].endswith("not of this system")
-    assert lines[-2] == "1 faults were injected, each with a receipt"
+    assert lines[-2] == "1 fault was injected, each with a receipt"
     assert lines[-1] == "nothing new: exit code 0"
 
 

@@ -42,7 +42,7 @@ def test_verdicts_are_printed_before_a_report_that_failed_ends_the_command(
     monkeypatch.setattr(demos, "demo", demo)
     with pytest.raises(EnvironmentFailed, match="Spark did not start"):
         command.demo("reference/quorum", 1, Path("out"), json=False)
-    assert "1 of 1 clauses held" in capsys.readouterr().out
+    assert "1 of 1 clause held" in capsys.readouterr().out
 
 
 def test_a_demo_with_a_report_ends_with_its_own_code(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,7 @@ def test_what_was_not_found_and_each_false_alarm_is_printed() -> None:
     printed = [
         "1 of 2 defects found by a clause they break",
         f"  not found: {DEFECTS[0].name}",
-        "1 false alarms over 2 seeds",
+        "1 false alarm over 2 seeds",
         "  seed 7, QC-21: broker 2 was given broker epoch 4 (run-7)",
     ]
     assert list(results.lines()) == printed
