@@ -216,3 +216,10 @@ def test_options_make_a_shape_and_a_shape_options() -> None:
 def test_a_count_that_is_none_is_refused(count: str) -> None:
     with pytest.raises(UsageError, match="a count is NAME=N"):
         shape_of([count])
+
+
+def test_a_name_that_is_given_twice_is_refused() -> None:
+    with pytest.raises(UsageError, match="the count broker is given twice"):
+        shape_of(["broker=3", "controller=1", "broker=4"])
+    with pytest.raises(UsageError, match="the setting a is given twice"):
+        shape_of(None, ["a=1", "a=1"])

@@ -81,11 +81,13 @@ def options_of(shape: Shape) -> Iterable[tuple[str, str]]:
 
 
 def _pairs(what: str, value: str, given: Iterable[str]) -> Mapping[str, str]:
-    pairs = {}
+    pairs: dict[str, str] = {}
     for one in given:
         name, equals, text = one.partition("=")
         if not name or not equals:
             raise UsageError(f"a {what} is NAME={value}, not {one!r}")
+        if name in pairs:
+            raise UsageError(f"the {what} {name} is given twice")
         pairs[name] = text
     return pairs
 
