@@ -189,10 +189,11 @@ class EchoSystem:
         )
 
     def simulated_client(self, config: WorkerConfig, host: Host) -> SimulatedEcho:
-        number = json.loads(bytes(config.options)).get("broker", 1)
+        options = json.loads(bytes(config.options))
+        number, mode = options.get("broker", 1), "leaves" if options.get("leaves") else ""
         name, _, port = config.bootstrap[number - 1].partition(":")
         first = ClientStarted(kind="echo", library="simulated")
-        return SimulatedEcho(host, config.process, first, [name], int(port))
+        return SimulatedEcho(host, config.process, first, [name], int(port), mode)
 
 
 class NoDisk:
@@ -365,6 +366,8 @@ async def client(path: Path) -> None:
     recorder.record(ClientStarted(kind="echo", library="asyncio"))
     if config["options"].get("crash"):
         os.kill(os.getpid(), signal.SIGSEGV)
+    if config["options"].get("leaves"):
+        os._exit(0)
     if config["options"].get("fail"):
         os._exit(3)
     number = config["options"].get("broker", 1)

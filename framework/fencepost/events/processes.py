@@ -42,7 +42,7 @@ class ProcessAsked(Struct, frozen=True, gc=False, tag="process.asked", kw_only=T
 
 class ProcessExited(Struct, frozen=True, gc=False, tag="process.exited", kw_only=True):
     """The harness saw a process end. `signal` is 0 if it exited; `expected` if the run caused the
-    end."""
+    end, or if it was that of a client that was done, with code 0."""
 
     ended: str
     exit_code: int

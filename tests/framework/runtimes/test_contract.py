@@ -189,6 +189,13 @@ def test_a_client_takes_commands_and_ends_when_it_is_asked_to(pair: Runtime) -> 
         pair.client(ClientSpec("Second One", "echo"))
 
 
+def test_a_client_that_ends_by_itself_is_done_and_not_missed(pair: Runtime) -> None:
+    session = pair.client(ClientSpec("second", "echo", {"leaves": True}))
+    assert advance(pair, Condition("its end", lambda view: session.process not in view.alive))
+    exited = pair.view.latest["harness", "process.exited"].body
+    assert exited == ProcessExited(ended=session.process, exit_code=0, signal=0, expected=True)
+
+
 def test_time_passes_up_to_the_deadline(pair: Runtime) -> None:
     until_ns = pair.now_ns() + 50_000_000
     assert pair.advance(NEVER, until_ns) is None

@@ -477,7 +477,10 @@ class ProcessRuntime:
             return
         self._record(
             ProcessExited(
-                ended=end.name, exit_code=end.code, signal=end.signal, expected=tracked.expected
+                ended=end.name,
+                exit_code=end.code,
+                signal=end.signal,
+                expected=tracked.expected or _is_done(tracked, end),
             ),
             at_ns=end.at_ns,
         )
@@ -494,7 +497,7 @@ class ProcessRuntime:
     def _died(self, tracked: Tracked, end: Exit) -> bool:
         """Whether this end was not asked for, and the process did not end in order."""
         slot, in_order = tracked.process.slot, end.name in self._clean_exits
-        chose = end.code == 0 and (in_order or slot.role == CLIENT)
+        chose = _is_done(tracked, end) or (end.code == 0 and in_order)
         refused = in_order and self._processes.share_id(slot, self._layout.rivals(slot))
         return not (tracked.expected or (end.signal == 0 and (chose or refused)))
 
@@ -523,3 +526,8 @@ class ProcessRuntime:
     def _advertised(self, slot: Slot) -> str:
         clients, addresses = self._layout.of(CLIENT), self._backend.addresses
         return addresses.seen(clients[0], slot) if clients else addresses.own(slot)
+
+
+def _is_done(tracked: Tracked, end: Exit) -> bool:
+    """Whether it is a client that ended by itself, without an error."""
+    return tracked.process.slot.role == CLIENT and end.code == 0 and end.signal == 0

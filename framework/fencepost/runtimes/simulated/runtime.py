@@ -479,10 +479,11 @@ class SimulatedRuntime:
     def _ended(self, machine: Machine, code: int, why: str) -> None:
         """A process has ended by itself."""
         process = machine.process
-        self._record_exit(machine, code, 0)
         client = process.slot.role == CLIENT
+        machine.expected |= client and code == 0  # a client that ends so is done
+        self._record_exit(machine, code, 0)
         in_order = process.name in self._stopped
-        chose = (code == 0 and (client or in_order)) or (in_order and self._shares_id(process.slot))
+        chose = in_order and (code == 0 or self._shares_id(process.slot))
         if machine.expected or chose:
             return
         why = why or self._stopped.get(process.name, "")
