@@ -193,7 +193,7 @@ class EchoSystem:
         number, mode = options.get("broker", 1), "leaves" if options.get("leaves") else ""
         name, _, port = config.bootstrap[number - 1].partition(":")
         first = ClientStarted(kind="echo", library="simulated")
-        return SimulatedEcho(host, config.process, first, [name], int(port), mode)
+        return SimulatedEcho(host, config.process, first, [name], int(port), mode=mode)
 
 
 class NoDisk:
