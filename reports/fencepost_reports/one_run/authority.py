@@ -180,7 +180,7 @@ class AuthorityFold:
     # -------------------------------------------------------------------------------------- spans
 
     def _span(self, one: ChangeRow) -> None:
-        process = one.holder or self._process_of(one.node)
+        process = one.holder or self._reported(one)
         if not process or one.change == Change.REFUSED:
             return
         if not one.state and one.change != Change.LOST:
@@ -202,6 +202,13 @@ class AuthorityFold:
                 reported=not one.holder,
                 from_ns=one.at_ns,
             )
+
+    def _reported(self, one: ChangeRow) -> str:
+        """The process that a third party reports by its node, if it is the word of others that
+        counts; else empty. Of its own id, and of what it has said itself, a process knows best."""
+        process = "" if one.scope == one.node else self._process_of(one.node)
+        found = self._open.get((process, one.scope))
+        return "" if found is not None and not found.reported else process
 
     def _process_of(self, node: str) -> str:
         """The process that runs and has given itself the name of a node; empty if that is not

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fencepost import Change
@@ -53,7 +54,9 @@ def _of_state(rows: pa.Table, ends: Ends) -> Mask:
 
 def _reported(rows: pa.Table) -> Mask:
     """Which changes name their holder by its node only, and may begin a state of it."""
-    by_node = _is(rows, "holder", "") & ~_is(rows, "node", "")
+    names = (rows[name].cast(pa.string()) for name in ("node", "scope"))
+    own: Mask = np.asarray(pc.equal(*names), np.bool_)
+    by_node: Mask = _is(rows, "holder", "") & ~_is(rows, "node", "") & ~own
     return by_node & ~_is(rows, "state", "") & ~_is(rows, "change", Change.REFUSED)
 
 
