@@ -34,6 +34,7 @@ TESTED = (
     *(ROOT / "clusters" / "fencepost_clusters" / "etcd", ROOT / "tests", ROOT / "pyproject.toml"),
     ROOT / "framework" / "fencepost" / "skeleton",
     ROOT / "framework" / "fencepost" / "skeleton_program",
+    ROOT / "suites" / "fencepost_suites" / "replication" / "watermarks.py",
 )
 """Files that other tests import or run, and folders of them."""
 FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
