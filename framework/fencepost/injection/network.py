@@ -1,7 +1,35 @@
 """The links of a run as faults see them: cuts that accumulate, changes that bring a receipt.
 
-Every runtime uses it: links, prober and time are arguments. `fencepost.injection.receipts` judges
-the measurements. `fencepost.injection.links` sets the states in toxiproxies,
+The problem. Faults overlap: two of them cut the same direction, or one cuts a link that another one
+has slowed. The healing of one must leave the effect of the other. And a fault that was asked for
+may have no effect: nothing used the link, the process dialled another address, toxiproxy did not do
+it. A run with such a fault proves nothing, so each change is measured.
+
+The state of a link. It is computed anew for each change, and never undone step by step: what was
+set for the link itself, and cut in each direction that at least one fault cuts now. Cuts are
+counted. So if two faults cut `node-1 -> node-2` and one heals, the direction stays cut.
+
+The measurement. Links between live processes are probed, the states applied, and the links probed
+again. `fencepost.injection.receipts` judges the answers; nothing is judged here. Four cases made
+the waits what they are:
+
+* A cut shows as silence, which must last longer than three times the slowest answer before it. If
+  one node stalls for 1.5 s just then, the silence takes 4.6 s, leases run out, and the measurement
+  changes what it measures. So a slow answer before a cut is asked for again. If the node is slow
+  every time, the silence is long all the same.
+* A node may stall after the cut. Then its answer leaves when the prober has closed, and no byte is
+  counted as dropped. Links on which none was are asked once more, for longer.
+* After a restart a node may not have dialled yet. The change waits for a first connection: through
+  any of the links, since only some of them may ever be used.
+* A node may dial the other one at its own address, beside the link. One connection through the link
+  would be enough for a receipt, so connections that pass no link are counted, too.
+
+If no process runs at both ends, a worse state is set without a measurement: the receipt may come
+later (`in_use`), once a process connects.
+
+What is not done. No link is repaired here, and no failure is found that no fault explains:
+`fencepost.injection.watch` does that. Nothing knows which runtime this is: links, prober and time
+are arguments. `fencepost.injection.links` sets the states in toxiproxies,
 `fencepost.runtimes.simulated.network` in simulated links.
 """
 
@@ -23,19 +51,27 @@ from fencepost.model.runtime import HEALTHY, LinkState, Receipt, describe
 from fencepost.model.system.topology import Cut, Layout, Link
 
 ANSWER_LIMIT_S = 2.0
+"""How long a node may take to answer a probe, beside the delay that the state itself adds."""
 LONGEST_WAIT_S = 5.0
+"""The longest patience with one probe, however slow the link is."""
 READY_LIMIT_S = 10.0
 """How long a node that was just started may take to answer, before its links change."""
 CONNECT_LIMIT_S = 5.0
+"""How long a change waits for a first connection through its links."""
 HEAL_LIMIT_S = 10.0
+"""How long links that are not cut are probed, after their change, until each has answered."""
 COUNT_LIMIT_S = 1.0
+"""How long to wait until each cut link has counted a byte as dropped."""
 RELEASE_LIMIT_S = 20.0
 """How long held messages may take to leave: a new connection, and an answer to each over it."""
 LEAST_SILENCE_S = 0.1
+"""How long a cut link stays silent at least, however fast the answers were before."""
 SILENCE_LIMIT_S = 5.0
 """How long a link without a fault may take to answer, at the end of a run."""
 QUICK_MS = 250
+"""An answer that takes longer, before a cut, may be that of a node that stalled for a moment."""
 ASKED_AGAIN = 3
+"""How often such a node is asked again; after that it counts as slow."""
 
 
 Poll = Callable[[Callable[[], bool], float, float], bool]
@@ -106,9 +142,15 @@ class Network:
         self._prober = prober
         self._lives = lives
         self._unanswered = unanswered
+        """Empty as soon as any node has answered: from then on the probe is known to fit, and
+        silence is the work of a fault."""
         self._wait = wait
         self._cuts: Counter[tuple[str, str]] = Counter()
+        """(source, target) -> how many faults cut this direction. Never below 0: a fault may heal
+        again after `heal` has lifted everything."""
         self._own = dict.fromkeys(layout.links, HEALTHY)
+        """link -> the state that was set for the link itself, without cuts. Its keys are all the
+        links that exist."""
 
     def crossed(self, cut: Cut) -> Sequence[Link]:
         """The links that carry any of these directions; raises UsageError for an unknown slot."""
@@ -217,7 +259,11 @@ class Network:
         )
 
     def _change(self, links: Sequence[Link]) -> Receipt:
-        """Brings the links into their effective states, and measures the change."""
+        """Brings the links into their effective states, and measures the change.
+
+        What is to be known of the time before is asked before `apply`: of a connection that is open
+        after it, nothing tells whether it was open before.
+        """
         new = {link: self._effective(link) for link in links}
         old = {link: self._links.state(link) for link in links}
         live = [
@@ -230,6 +276,7 @@ class Network:
         open_before = self._connections(live, CONNECT_LIMIT_S if worsens else 0)
         direct = self._prober.direct(live) if worsens else {}
         notes = self._links.apply(new)
+        # A change for the better needs no process: an unused link that is healthy again harms none.
         if not live and worsens:
             return Receipt(False, self._unmeasured(links), unused=True)
         counted = self._links.bytes_passed(live)
@@ -285,7 +332,8 @@ class Network:
         """How the links answer before they are changed.
 
         The slowest answer decides how long a cut must stay silent, and leases run out meanwhile. So
-        a node that was only stalled for a moment is asked again, and its second answer counts.
+        a node that had only stalled for a moment is asked again, and its next answer counts. Only a
+        healthy link is asked again: the answer through a slow one takes long by the fault.
         """
         before = dict(self._ask(uncut, new, READY_LIMIT_S))
         for _ in range(ASKED_AGAIN):
