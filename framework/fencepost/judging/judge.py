@@ -1,7 +1,34 @@
 """The judge: every rule over one history.
 
-What it finds becomes verdicts in `fencepost.judging.verdicts`. This module holds nothing that is
-read from a file, so that it can be compiled.
+The problem. A run has up to a million events, and a hundred rules and more read it. Most events
+concern few rules, many rules keep their states by the same keys, and each rule is code of somebody
+else, who may have made a mistake. What the rules find must not depend on which other rules there
+are, nor on how the judge groups them.
+
+How it works:
+
+* An event goes only to rules that read its kind. What is to be called for a kind is found once
+  (`_route`), and again whenever a rule has crashed.
+* Rules with one `keys` function, or one `keeper`, are a group: the function is called once for an
+  event, and each key has one row of states, a place for each rule.
+* The state of a rule begins with the first event of the key that the rule handles, and not with the
+  key. So a rule of the group that has seen nothing of a key is not asked about it at the end.
+* At the end, states are asked in the order in which they began. Otherwise the grouping would decide
+  which violations are the first, and so which are kept.
+* An exception stops the rule that raised it, and never the judge. If `keys` raises, no rule of the
+  group that reads the kind is left. The clause of such a rule is unknown.
+* A forfeiture is asked before any rule: the event by which all is lost is judged by none. The
+  events after it are still read to the last: whatever passes them on, such as the writer of
+  columns, counts on that, and so does the end of the history.
+* Each rule gets its own end of the run: if only events of one kind are missing, only the rules that
+  read this kind have an incomplete history.
+
+Two things were found the hard way. A compiled class holds a static method as an attribute, and not
+as its function, so each compiled rule had become a group of its own (`_function`). And most
+findings are exercises: to count them by the hash of an enumeration takes long (`_Rule.exercise`).
+
+What is not done. Findings become verdicts in `fencepost.judging.verdicts`, and nothing is explained
+or known here. Nothing is read from a file, so that this module can be compiled.
 """
 
 from __future__ import annotations
@@ -57,8 +84,10 @@ class _Rule:
     def __init__(self, rule: Rule[Any]) -> None:
         self.rule = rule
         self.judging = rule
-        """What judges: the rule itself, or the one that it applies, by its keeper."""
+        """What judges: the rule itself, or the one that it applies, by its keeper. `rule` says
+        whose clause it is, and what is read: an applied rule reads fewer kinds than that around it."""
         self.tally = Tally()
+        """All findings but the exercises, which are counted beside it until `settled`."""
         self._by_client = self._by_peer = self._by_self = 0
 
     def exercise(self, evidence: Evidence) -> None:
@@ -119,9 +148,12 @@ class _ByKeys:
         self.rules = rules
         self._keys = _function(rules[0].keys)
         self._held: dict[Key, tuple[Held, ...]] = {}
+        """key -> a tuple of one, as `find` returns it: most events belong to one key, and then no
+        tuple is made."""
         self._last: tuple[Iterable[Key], tuple[Held, ...]] = ((), ())
         """The newest keys, and what is held for them: rules about the whole run return the same
-        object for each event."""
+        object for each event. They are compared by identity. Only a tuple is kept: a list might
+        have been changed since."""
 
     def find(self, event: Event) -> tuple[Held, ...]:
         keys: Any = self._keys(event)
@@ -163,7 +195,7 @@ class _Call:
 
     def __init__(self, number: int, one: _Rule, handle: Handler | None) -> None:
         self.number = number
-        """That of the rule in its group."""
+        """That of the rule in its group, and so of its state in each `Held.states`."""
         self.one = one
         self.handle = handle
         self.step: Callable[[Any, Event], tuple[Any, Sequence[Finding]]] = one.judging.step
@@ -176,7 +208,10 @@ class _Route:
     def __init__(self, group: _Group, kind: type[Struct]) -> None:
         self.find = group.keeper.find
         self.by_keys = group.keeper if isinstance(group.keeper, _ByKeys) else None
+        """The same keeper, if it is ours: compiled code calls a method of a known class faster."""
         self.rules = [one for one in group.rules if one.reads(kind)]
+        """Those that crash if the keeper does: they read the kind, though an applied rule may
+        not."""
         self.calls: list[_Call] = []
         for number, one in enumerate(group.rules):
             judging: Any = one.judging
@@ -219,19 +254,27 @@ class Judge:
         self._rules = [_Rule(rule) for rule in rules if clauses[rule.clause].binds(plane)]
         self._plane = plane
         self._missed: dict[str, str] = {}
+        """fault id -> its name, of faults that have no receipt so far."""
         self._position = 0
+        """That of the next event: `take` may be called for one part of a history after the
+        other."""
         self._turn = 0
+        """How many states have begun so far, over all rules and keys."""
         self._watched = _watched(self._rules)
+        """What is asked before any rule, by kind; each with the rule that stops if it raises."""
         self._unprinted = Unprinted((kind for one in self._rules for kind in one.absence), plane)
         self._forfeited: tuple[Event, str] | None = None
         """The event from which on nothing is judged, and why."""
         self._stopped: set[str] = set()
         self._ended: list[str] = []
-        """The processes that said after it that they end, and those that did, unexpectedly."""
+        """The processes that said after it that they end, and those that did, unexpectedly. A node
+        may end itself once all is lost, if it says so; one that ends without a word has crashed."""
         self._excused: dict[str, _Rule] = {}
         """The clauses that were judged until then, each with a rule of it."""
         self._groups = _grouped(self._rules)
         self._dispatch: dict[type[Struct], list[_Route]] = {}
+        """kind -> what is called for it. It is always the same dictionary, which `_route` fills
+        anew: `take` holds it while a rule crashes."""
         self._route()
 
     def _route(self) -> None:
@@ -335,7 +378,7 @@ class Judge:
 
     def end(self, end: RunEnd) -> Judgement:
         """The verdicts, once no event is left."""
-        until = end
+        until = end  # the end as rules see it; `end` itself decides whether the history is complete
         if self._forfeited is not None:
             until = replace(end, complete=False, ended_at_ns=self._forfeited[0].at_ns)
         ends = {
