@@ -1,8 +1,25 @@
 """Separates the violations of a run that are known findings of its system from new ones.
 
-A violation is a finding itself if the finding's function says so. It follows from one if it is in a
-scope that the finding has affected, of numbers that it has affected there. So all violations are
-seen twice: at first those that are findings themselves, with what they affect; then the others.
+The problem. A soak of a system with a known weakness violates clauses in most runs. Somebody must
+see at once whether anything new is among them. Two mistakes are possible, and only one of them is
+bad: a new violation that is called known is lost for good. A finding that matched by the sentence
+of a violation, and by a fault that had ever struck the process, called all violations of its
+partition known for the rest of the run. So whatever fits only partly is new.
+
+The rules:
+
+* A violation is a finding itself if the finding's function says so (`KnownFinding.caused`).
+* It follows from a finding if it is in a scope that the finding has affected, and of numbers, such
+  as offsets, that it has affected there. Nearness in time is no reason.
+* So all violations are seen twice: at first those that are findings themselves, with what they
+  affect; then the others. In one pass, what stands before the finding would be new: the
+  acknowledgement of a message comes before the truncation that loses it (`Follows.earlier`).
+* A clause is known only if each of its violations is. Those that were counted and not kept
+  (`VIOLATIONS_KEPT`) may be new.
+* A finding that only other versions have is named beside the violation, which stays new.
+
+What is not done. Numbers are one range for a scope, from the lowest to the highest: a hole in it
+counts as affected. Nothing here changes an outcome.
 """
 
 from __future__ import annotations
@@ -21,11 +38,13 @@ from fencepost.judging.verdicts import AsKnown, Broken, Judgement, Outcome, Verd
 
 @dataclass(slots=True)
 class _Touched:
-    """What a finding has affected in one scope: the numbers, and the position of its first
-    violation there."""
+    """What a finding has affected in one scope."""
 
     position: int
+    """That of its first violation there: from it on, or up to it, others may follow."""
     numbers: Numbers
+    """From the lowest to the highest. None: the finding states none, and only what is of any
+    numbers follows."""
 
 
 def attributed(
