@@ -1,13 +1,20 @@
 """What a run shows around one violation, for the functions of known findings.
 
-Three questions are answered here, so that no finding answers them in its own way:
+Each function asks whether its mechanism was at work. Three questions are in all of them, and are
+answered here, so that no finding answers them in its own way:
 
-* A fault may have caused a violation from the beginning of its injection until some time after it
-  was healed, and only if a receipt shows that it took effect. An operation may have from when it
-  was asked for.
-* An event that the mechanism left comes before the violation, or no later than the last event that
-  the violation names as its evidence. The violation is no trace of itself.
-* Times are taken from the last of these events: some violations are certain only later.
+* Was a fault the cause? From the beginning of its injection until some time after it was healed,
+  and only if a receipt shows that it took effect. The beginning counts, and not the event: that is
+  written after the measurement, which may be later than the violation. An operation may be the
+  cause from when it was asked for.
+* What did the mechanism leave? Events before the violation, or no later than the last event that
+  the violation names as its evidence. The violation is no trace of itself: otherwise a finding
+  would be proven by what it is to explain.
+* How long ago? Times are taken from the last of these events: some violations are certain only
+  later, such as that of a message that only the last reading misses.
+
+What is not done: nothing reads a sentence, and nothing is kept but the events of violations, their
+evidence, and the kinds that a finding reads.
 """
 
 from __future__ import annotations
@@ -44,7 +51,9 @@ class Strike:
     arguments: Mapping[str, Any]
     targets: Collection[str]
     began_ns: int
+    """When the injection began, if that is known: its event is written after the measurement."""
     ended_ns: int | None = None
+    """None: it was never healed, so it acts until the end."""
     effective: bool = True
     """Whether it took effect, by a receipt; an operation needs none."""
 
@@ -84,8 +93,11 @@ class Scenes:
     kinds: Collection[type[Struct]]
     """The kinds of event that are kept."""
     places: dict[Cause, Place] = field(default_factory=dict)
+    """The wanted events that the history has. One may be missing: then a violation has no scene."""
     of_kind: dict[type[Struct], list[Place]] = field(default_factory=dict)
+    """kind -> its events, in the order of the history."""
     faults: dict[str, Strike] = field(default_factory=dict)
+    """fault id -> the fault, whether it took effect or not: a receipt may come later."""
     operations: list[Strike] = field(default_factory=list)
 
     def take(self, position: int, event: Event) -> None:
@@ -137,6 +149,7 @@ class Scene:
 
     broken: Broken
     place: Place
+    """The violation's own event."""
     last: Place
     """The last event of its evidence: until then what it is about went on."""
     _scenes: Scenes
