@@ -85,7 +85,8 @@ class _Rule:
         self.rule = rule
         self.judging = rule
         """What judges: the rule itself, or the one that it applies, by its keeper. `rule` says
-        whose clause it is, and what is read: an applied rule reads fewer kinds than that around it."""
+        whose clause it is and what is read: an applied rule reads fewer kinds than the one around
+        it."""
         self.tally = Tally()
         """All findings but the exercises, which are counted beside it until `settled`."""
         self._by_client = self._by_peer = self._by_self = 0

@@ -13,8 +13,8 @@ answered here, so that no finding answers them in its own way:
 * How long ago? Times are taken from the last of these events: some violations are certain only
   later, such as that of a message that only the last reading misses.
 
-What is not done: nothing reads a sentence, and nothing is kept but the events of violations, their
-evidence, and the kinds that a finding reads.
+What is not done: nothing reads a sentence, and no event is kept but those of violations, those that
+they name as evidence, and those of the kinds that a finding reads.
 """
 
 from __future__ import annotations
