@@ -1,10 +1,43 @@
-"""Which nodes run and vote, and which of them faults affect, by the words of the harness and of
-clients.
+"""Which nodes run and vote, and which of them faults affect: what a promise of availability needs.
 
-What a promise of availability needs: brokers, a majority of the servers that decide about them
-(controllers, ZooKeeper's servers), and the clients' links to these. Where one controller acts, the
-others only need to be a majority with it. Each of them may still stand for election and depose it,
-if it does not hear it: so an election that such a disturbance explains is a disturbance itself.
+The problem. A cluster promises to be available only while something is left: brokers, a majority of
+the servers that decide about them (controllers, ZooKeeper's servers), and the clients' links to
+these. If the excuse is too wide, it hides a broken cluster: when any fault upon any controller was
+an excuse, a cut between two standbys excused ten minutes without a write. If it is too narrow, it
+accuses a healthy one: a broker stayed unfenced while the one other broker, which had to read of the
+death from ZooKeeper, stood still.
+
+Two questions are kept apart. `undecided`, and `unfit` for a partition: is what the promise needs
+there now? While it is not, no time counts. A `Disturbance`: did something needed change just now?
+Then the bound begins anew, since the next leader grants whole leases.
+
+The rules:
+
+* Only a majority of the voters counts that runs, that no fault acts upon, and whose links with the
+  controller that acts no fault affects. The links of standbys with each other do not matter.
+* But a standby that does not hear the controller may depose it. So an election is a disturbance if
+  a fault upon a voter, or a disturbance shortly before, explains it; else it is none. A chain of
+  controllers that elect each other for no reason must not excuse itself.
+* If no controller is known to act, some majority must reach each other and the clients.
+* A voter may be in doubt: a client asked to remove it, and no client knows whether it was. The
+  record may be in a log all the same. So a majority must be one whether it votes or not.
+* A controller that starts does not serve yet. If the others are no majority without it, the bound
+  begins anew once it has started, and again once it has learned the voters: one of Kafka 4.3.1 did
+  so four seconds after it had begun, and nothing could be decided before.
+* A controller may say that it started before the harness reports its process. Otherwise each one
+  counted as starting for its first 20 s, and a bounced standby was an excuse.
+* Which server of ZooKeeper leads is never known, nor which one a broker is connected to. There a
+  fault upon any server is a reason, though the others are a majority.
+* Where brokers decide, over ZooKeeper, one of them must be able to: the controller or a successor;
+  without a controller, any that can read of a death.
+
+Whose word counts: the harness's for processes and faults, the clients' for changes of voters, and
+committed records. The word of a controller about itself counts only for when it acts, starts, and
+has learned the voters.
+
+What is not done. Nothing is said of how long an election or a fencing takes: the bounds of the run
+have room for one. Where faults replace controllers more often than a lease lasts, nothing is
+promised.
 """
 
 from __future__ import annotations
@@ -50,7 +83,8 @@ _CONTROLLER = "controller"
 _ZOOKEEPER = "zookeeper"
 _DECIDING = (_CONTROLLER, _ZOOKEEPER)
 _START_NS = 20_000_000_000
-"""A process that was started again serves by then, even if it does not say so."""
+"""A process that was started again serves by then, even if it does not say so. Without a limit, one
+that never says so would excuse everything for the rest of the run."""
 
 
 class Disturbance(Struct, frozen=True):
@@ -75,41 +109,53 @@ class Surroundings:
     brokers: dict[str, int] = field(default_factory=dict)
     """slot -> broker id; a duplicate's slot has the id of its original."""
     deciding: set[str] = field(default_factory=set)
-    """The slots of controllers and of ZooKeeper's servers."""
+    """The slots of controllers and of ZooKeeper's servers. One that is dead stays in it: a majority
+    is counted of all."""
     ids: dict[int, str] = field(default_factory=dict)
     """Their ids -> their slots."""
     removed: set[str] = field(default_factory=set)
-    """Those that are no voters, as a client was answered."""
+    """Those that are no voters, as a client was answered. No majority is counted with them."""
     doubted: set[str] = field(default_factory=set)
     """Those that may be voters or not: a change was asked for, and no client knows that it was
     made. Its record may be in a log all the same, and counts from there on (KIP-853)."""
     living: dict[str, str] = field(default_factory=dict)
-    """slot -> its live process."""
+    """slot -> its live process. The end of an earlier process of the slot removes nothing."""
     acting: str = ""
     """The slot of the broker that began to act as the controller last; only over ZooKeeper."""
     faults: ActiveFaults = field(default_factory=ActiveFaults)
     """Those that act upon something; a fault that ended a process is over with it."""
     leading: str = ""
-    """The voter that acts as the controller, by its own word; empty if none is known to."""
+    """The process of the voter that acts as the controller, by its own word; empty if none is known
+    to. It is empty from the end or the resignation of one until the election of the next: then all
+    that decide are relied upon."""
     led: str = ""
-    """The voter that acted last."""
+    """The process of the voter that acted last. It stays when `leading` is empty: an election after
+    that is explained by what happened to this one."""
     epoch: int = -1
-    """The epoch in which it did."""
+    """The epoch in which it did. An election of an earlier epoch that is written later is none."""
     starting: dict[str, int] = field(default_factory=dict)
-    """The slots whose processes were started again and do not serve yet -> since when."""
+    """The slots whose processes were started again and do not serve yet -> since when. The first
+    processes of a run are not in it: before they serve, nothing is promised anyway."""
     started: set[str] = field(default_factory=set)
-    """The processes of controllers that have said so. The harness may report the process later."""
+    """The processes of controllers that have said that they started. The harness may report the
+    process later, and then it is not `starting`."""
     joining: set[str] = field(default_factory=set)
-    """Those of them without which the others are no majority, until they learn the voters."""
+    """Those of them without which the others were no majority when they started, until they learn
+    the voters. Each is in it once, so a controller that learns the voters again excuses nothing."""
     unrest: tuple[int, str] = (0, "")
-    """When the servers that decide were disturbed last, and by what."""
+    """When the servers that decide were disturbed last, and by what; at first by nothing."""
     shortly_ns: int = 0
-    """For how long that explains an election."""
+    """For how long that explains an election: the bound within which a dead broker is fenced. 0
+    until the run has stated its bounds: then only a fault that still acts explains one."""
 
     # ------------------------------------------------------------------------------------- events
 
     def take(self, event: Event) -> Disturbance | None:
-        """Applies an event. Returns what it disturbed; None if it disturbed nothing."""
+        """Applies an event. Returns what it disturbed; None if it disturbed nothing.
+
+        What disturbs servers that decide, and leaves no majority with the controller that acts,
+        disturbs that controller, too: it may be deposed or resign.
+        """
         match event.body:
             case BoundsStated(fenced_ms=fenced_ms):
                 self.shortly_ns = fenced_ms * 1_000_000
@@ -171,7 +217,7 @@ class Surroundings:
     def _elected(self, event: Event, epoch: int) -> Disturbance | None:
         if slot_of(event.process) not in self.deciding or epoch <= self.epoch:
             return None
-        why = self._explained(event.at_ns)
+        why = self._explained(event.at_ns)  # by what happened to the one before, so it comes first
         self.leading, self.led, self.epoch = event.process, event.process, epoch
         return self._election(f"{event.process} was elected", why)
 
@@ -195,6 +241,8 @@ class Surroundings:
         """What may have made the voters elect, in words; empty if nothing that is known."""
         voters = self.deciding - self.removed
         slot = slot_of(self.led)
+        # A live controller is deposed by a voter that does not hear it, so its links count. Once it
+        # has ended, any link between voters may have hindered the election.
         near = {slot} if self.living.get(slot) == self.led else voters
         for fault in self.faults.now.values():
             for voter in sorted(voters):
@@ -469,9 +517,10 @@ class Fit:
     """Since when a partition has had a live, connected majority in its ISR, undisturbed."""
 
     since_ns: int | None = None
-    """None: it has none."""
+    """None: it has none, and no time counts. A disturbance sets it to the present time."""
     why_not: str = ""
-    """What disturbed it last, or why it had none."""
+    """What disturbed it last, or why it had none. It stays once the majority is back: it is
+    the excuse until the bound is over."""
 
     def look(
         self,
