@@ -1,12 +1,43 @@
 """Which loss of authority explains a failure, if any does.
 
-What a rule names counts most: the events that prove a violation. Next comes a loss of what the
-failure concerns, by a process that took part in it and had not got it back. Any other loss is a
-coincidence until it is rarer than the time that passed. `NOTHING` is a candidate like any other,
-and the first one if no loss is more likely.
+The problem. A run with faults has losses of authority all the time, so some loss precedes every
+failure. A list of what came before would blame the nearest one. And a failure may have no such
+cause at all: a defect is in code, and nothing was lost.
 
-A loss is one incident, however many events report it: the expired lease, the fenced broker's own
-event, the committed record.
+The unit is an incident: one loss over one scope, however many events report it (the expired lease,
+the fenced broker's own event, the committed record), with the gain by which another holder
+completed it.
+
+Each incident gets the best reason that fits (`_how`), and a reason is worth a number: the share of
+cases in which such a loss was the cause, by `./dev bench correlation` over runs with planted
+defects. "No loss explains this" is a candidate like any other, with 0.5 (0.35 for the failure of a
+client's operation). So a reason below that explains less than nothing does, and is listed only to
+be seen. In this order:
+
+* What the rule names: the events that prove a violation.
+* A loss of what the failure concerns, by a process that took part and had not got it back.
+* A loss that is only near in time. It is worth its share against the chance that such a loss lies
+  as near without being the cause, by how often the run has losses of that family; and never more
+  than a loss that somebody names.
+
+What made the reasons below 0.5:
+
+* A rule proves a violation by events that report nothing of the scope. The proof says what the
+  violation depends on, so a loss of another scope is a coincidence (`UNPROVEN`).
+* A process that starts anew loses its authority to nobody but its next process (`RESTARTED`).
+* A controller takes a leadership from a broker that had been well since before it led. This
+  election is the failure itself, and not its cause (`DECIDED`). A leader that gives its leadership
+  up, well as it is, lost nothing either (`GAVE_UP`); but a client finds no leader then, so it
+  counts for clients.
+* The event that broke the promise happens to report a loss of processes that took no part
+  (`ASIDE`).
+
+A later change of the ISR in the same epoch repeats the leadership. It was taken for the election
+that broke the promise, until `_reports` asked for a kind that had not reported it yet.
+
+What is not done. A loss over a scope of which the rules of the clause read nothing is no candidate,
+unless the failure states the scope: a consumer's rule reads nothing of leases. No sentence is read,
+and nearness in time alone proves nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +72,7 @@ UNSEEN = "no event of this run gives authority to a process or takes it, so none
 """Where the events of a system only note changes (`Change.NOTED`), or have no authority at all."""
 
 CANDIDATES = 5
-"""How many candidates of a failure are kept."""
+"""How many candidates of a failure are kept. `NOTHING` is always among them."""
 _SURE: Mapping[str, float] = {
     NAMED: 0.95,
     ITSELF: 0.9,
@@ -53,13 +84,15 @@ _SURE: Mapping[str, float] = {
     RESTARTED: 0.2,
     ASIDE: 0.1,
 }
-"""How sure a reason is that does not depend on time."""
+"""How sure a reason is that does not depend on time. Below `_NOTHING_SURE` it explains less than
+nothing does."""
 _CAUSES: Mapping[str, float] = {REGAINED: 0.2, TOOK: 0.2, CONCERNED: 0.05, WIDE: 0.02}
 """How often a loss with this reason is the cause. It is weighed against the chance that such a loss
 lies as near to the failure without being its cause."""
 _NEAR_SURE = 0.7
 """The most that a loss counts that is only near in time."""
 _NOTHING_SURE = 0.5
+"""How sure it is that no loss explains a failure: what is less sure comes after that."""
 _NO_OPERATION_SURE = 0.35
 """Of a client's operation: it fails by a loss of authority more often than a promise does."""
 _EFFECTIVE = (Effect.TAKES, Effect.GIVES, Effect.RENEWS)
@@ -72,7 +105,7 @@ class Incident:
 
     rows: tuple[AuthorityRow, ...]
     regained: bool
-    """Whether the former holder had it again before the failure."""
+    """Whether the former holder had it again before the failure: then the loss explains less."""
 
     @property
     def first(self) -> AuthorityRow:
@@ -177,9 +210,16 @@ class Causes:
         self, rows: Iterable[AuthorityRow], nodes: Mapping[str, Sequence[str]], length_ns: int
     ) -> None:
         self._scopes: dict[str, list[AuthorityRow]] = {}
+        """scope -> its changes, in order. Refusals and notes are left out: they give and take
+        nothing."""
         self._families: dict[str, set[str]] = {}
+        """kind of event -> the families of scopes (`broker` of `broker 2`) that it changes: by it,
+        what a rule reads becomes the scopes that may matter to it."""
         self._nodes = nodes
+        """process -> its node in the words of a scope; more than one if it has several roles."""
         self._wide: set[str] = set()
+        """The scopes on which the whole cluster depends. They concern each failure, if its rules read
+        events of their family."""
         losses: Counter[str] = Counter()
         for row in rows:
             if row.effect not in _EFFECTIVE or row.scope == OWN:
@@ -192,6 +232,8 @@ class Causes:
             changes.append(row)
             if row.wide:
                 self._wide.add(row.scope)
+        # Incidents of a family in a nanosecond. Only the first report of each counts: what ten nodes
+        # report was lost once.
         self._rates = {family: n / max(length_ns, 1) for family, n in losses.items()}
 
     def position(self, at_ns: int) -> int:
@@ -276,7 +318,12 @@ class Causes:
     # --------------------------------------------------------------------------------- incidents
 
     def _incidents(self, scope: str, failed: Failed) -> Iterable[Incident]:
-        """The losses of a scope before the failure, the newest first, and the one that is it."""
+        """The losses of a scope before the failure, the newest first, and the one that is it.
+
+        An incident ends with the gain of the next holder, so an earlier gain begins another one. Of
+        what the failure's own event reports, the gains count, since they may have taken something;
+        what it loses is its consequence, and no cause.
+        """
         rows = self._scopes[scope]
         until = bisect_left(rows, failed.position, key=lambda row: row.position)
         while failed.event and until < len(rows) and rows[until].position == failed.position:
