@@ -218,8 +218,8 @@ class Causes:
         self._nodes = nodes
         """process -> its node in the words of a scope; more than one if it has several roles."""
         self._wide: set[str] = set()
-        """The scopes on which the whole cluster depends. They concern each failure, if its rules read
-        events of their family."""
+        """The scopes on which the whole cluster depends. They concern each failure, if its rules
+        read events of their family."""
         losses: Counter[str] = Counter()
         for row in rows:
             if row.effect not in _EFFECTIVE or row.scope == OWN:
@@ -232,8 +232,8 @@ class Causes:
             changes.append(row)
             if row.wide:
                 self._wide.add(row.scope)
-        # Incidents of a family in a nanosecond. Only the first report of each counts: what ten nodes
-        # report was lost once.
+        # Incidents of a family in a nanosecond. Only the first report of each counts: what ten
+        # nodes report was lost once.
         self._rates = {family: n / max(length_ns, 1) for family, n in losses.items()}
 
     def position(self, at_ns: int) -> int:
