@@ -3,9 +3,41 @@
 Voters elect; the leader of an epoch is the active controller. Brokers are observers: they fetch and
 never vote. A follower truncates its log to the offset of divergence in the leader's answer.
 
-A leader resigns if no majority fetches from it, so that no lease that it renewed outlives a
-decision of its successor. A follower stands for election at the earliest `fetch_timeout_ns` after
-its last answer. The leader resigns `resign_after_ns` (shorter) after a majority last fetched.
+The problem beside Raft's own is leases. The leader renews leases of brokers. So two controllers
+must not only commit nothing that contradicts the other; the old one must also have stopped renewing
+before the new one decides that a lease is over.
+
+The rules:
+
+1. A leader resigns `resign_after_ns` after a fetch last completed a majority. A follower neither
+   stands nor votes within `fetch_timeout_ns` of its last answer. The first time is the shorter one,
+   and its measurement begins earlier: a fetch arrives before its answer does. So the leader is gone
+   before anybody of that majority helps to replace it, and no two clocks are compared.
+2. A voter that hears from its leader takes part in no election, and does not even adopt its epoch
+   (QC-36). A restarted voter has forgotten whether it follows a leader, so it waits that long, too.
+3. A vote is stored before its answer leaves, and so is a new epoch. A record is synced before a
+   majority counts it: before the leader's `_advance`, and before a voter's next fetch says so. A
+   broker does not sync, since no majority counts it.
+4. A leader commits nothing before a record of its own epoch (Raft, section 5.4.2): the next leader
+   could still drop a record of an earlier epoch that a majority has.
+5. Voters change one at a time. A node uses the newest record of the voters in its log, committed or
+   not; so `_reseat` follows each append and each truncation.
+
+Counterexamples that put a line here:
+
+* A controller that was removed while it was cut off knows nothing of that. Its ever higher epochs
+  deposed one leader after the other, though a majority was well. So a leader ignores a candidate
+  that is no voter (`vote`).
+* An observer that adopted the epoch of such a candidate followed nobody: the others were still in
+  the epoch before. So it ignores an epoch without a leader (`_adopt`).
+* A voter gave two votes in one epoch, so two leaders were possible. A candidate that follows the
+  leader of its epoch is no candidate any more, and counts no later votes.
+* A removed controller leads until its removal is committed, and its answer names the other voters.
+  A broker that it then sent to its snapshot had no address of it any more (`_fetch_snapshot`).
+
+What is not done. There is no pre-vote: rule 2 stands in for it. A high watermark that falls, since
+a leader lacks what was committed, stops nobody: the node follows its leader, and the history shows
+it. What the leader does for those that fetch is in `serving.py`.
 """
 
 from __future__ import annotations
@@ -79,33 +111,65 @@ class Raft:
         self.me = me
         self.electorate = electorate
         self.voters = electorate.voters
+        """The electorate's own mapping, which it keeps up to date: a controller's by the newest
+        record of the voters in its log, committed or not, a broker's by the answers that it got."""
         self.log = log
         self.epoch = epoch
+        """It never falls. A voter has stored it before any message of the epoch leaves."""
         self.voted_for = vote.voted_for
+        """Whom this voter has voted for in `epoch`; None again with each newer epoch. Stored before
+        the answer leaves: otherwise a restart would give a second vote."""
         self.timing = timing
         self.leader: int | None = None
+        """The leader of `epoch`, which may be this node; None while it is not known. Of two that
+        are named for one epoch, the first stays."""
         self.high_watermark = log.start  # a snapshot holds committed records only
+        """Everything in this log below it is committed. It is never above the log's end."""
         self._leaders_stable = 0
+        """The highest high watermark that any leader has named. It never falls, and may be above
+        the log's end: see `last_stable`."""
         electorate.follow(log)
         self.role = Role.UNATTACHED if me in self.voters else Role.OBSERVER
+        """LEADER or FOLLOWER only while `leader` is known. OBSERVER exactly if this node is no
+        voter, with one exception: a removed leader leads until its removal is committed, and is
+        UNATTACHED if it resigns before."""
         self._chance = chance
         self._policies = member.policies
         self._out = out
         # A cluster that just started has no leader, so its first election comes soon. A restarted
         # process does not know which leader it promised to follow, so it waits that time.
         self._follows_until_ns = now.monotonic_ns + (timing.fetch_timeout_ns if epoch > 0 else 0)
+        """Until then this voter helps no candidate (QC-36): it has heard from its leader less than
+        the fetch timeout ago. It ends at once when the leader itself says that it leads no
+        longer."""
         self._election_ns = self._follows_until_ns + chance(
             timing.election_ns // 10, timing.election_ns
         )
+        """When a voter that does not lead stands for election. Always drawn at random, so that not
+        all stand at once, and drawn anew by a vote that was given: the candidate needs time to
+        win."""
         self._votes: set[int] = set()
+        """The voters that gave their vote in the election of `epoch`; of use to a CANDIDATE
+        only."""
         self._calls: dict[int, tuple[int, int]] = {}
-        """call id -> the controller that was called, and our epoch then."""
+        """call id -> the controller that was called, and our epoch then: a vote of an earlier
+        election does not count. An entry goes with the answer or the failure."""
         self._fetch_call: int | None = None
+        """The one fetch, of the log or of a snapshot, whose answer is applied. None after a new
+        leader is known: the answer of the former one is ignored when it comes."""
         self._next_fetch_ns = now.monotonic_ns
+        """When to fetch next, while no fetch is in flight."""
         self._fetch_target = -1
+        """The controller that was asked last, from which the search for a leader goes on; -1:
+        none."""
         self._download = Download()
+        """The parts of a leader's snapshot so far. Another leader may have another one, so it
+        begins anew with each."""
         self._epoch_start = 0
+        """The log's end when this node began to lead: it commits only beyond that (rule 4)."""
         self._announced: dict[int, int] = {}
+        """voter -> when this leader announces itself again. A voter is in it until it fetches: a
+        single announcement may be lost, and then it would follow nobody."""
         self._serving = Serving(me, electorate, log, self, out)
 
     # ------------------------------------------------------------------------------- questions
@@ -443,6 +507,7 @@ class Raft:
             self.timing.fetch_wait_ns // MS,
             m.ReplicaState(replica_id=self.me),
         )
+        # The answer may be parked for `fetch_wait_ns`, at most a quarter of this.
         timeout_ms = self.timing.fetch_timeout_ns // MS
         address = self.electorate.address(target)
         assert address is not None, "its address was known just now"
