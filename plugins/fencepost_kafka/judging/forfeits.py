@@ -1,19 +1,42 @@
 """Partitions whose messages no promise covers any more: each replica that had them lost its disk.
 
-A committed message is kept while one member of the ISR keeps its disk, or one replica that is
-eligible beside the ISR (KIP-966). So a partition is forfeited once the disk of each of them was
-harmed since it joined, by the committed records: emptied, damaged, or without the data that was not
-synced. An id that a second process took over has another disk, too (`takeovers`). All that is known
-by the harness and by the committed records. No word of a broker about itself counts.
+The problem. Faults empty, damage and roll back disks. If all copies of a message are gone, its loss
+is no fault of the cluster; if one copy was left, it is. So somebody must know, at each moment,
+which disks still have what was committed. If that is too generous, a cluster that loses messages
+goes free.
 
-Over ZooKeeper that is so, too, if one member has lost its disk and all others have failed: any of
-them may lead when it returns, and the replication design tolerates n-1 failures of n replicas.
-Where controllers keep the metadata, the member that failed last is on record.
+The rules:
 
-A member whose disk was harmed has the messages again once it has joined the ISR anew. It may never
-leave: over ZooKeeper a broker can return before its old session is over. Then it has them once a
-client's write is acknowledged with acks=all that was invoked after the member's next process began:
-that is a promise that each member of the ISR has stored the write, and all before it.
+* A committed message is kept while one member of the ISR keeps its disk, or one replica that is
+  eligible beside the ISR (KIP-966). A partition is forfeited once the disk of each of them was
+  harmed since it joined, by the committed records: emptied, damaged, or without what was not
+  synced. An id that a second process took over has another disk, too (`takeovers`).
+* A harmed member has the messages again once it has joined the ISR anew, by a record.
+* It may never leave: over ZooKeeper a broker can return before its old session is over. Then it has
+  them once a client's write is acknowledged with acks=all that was invoked after its next process
+  began: that promises that each member has stored the write, and all before it.
+* Over ZooKeeper the partition is also forfeited if one member lost its disk and all others have
+  failed. Any of them may lead when it returns, and the replication design tolerates n-1 failures of
+  n replicas. Where controllers keep the metadata, the member that failed last is on record.
+* A topic that is deleted takes all that with it, by the offset of the record.
+
+Whose word counts: the harness's, the committed records' and the clients'. No word of a broker about
+itself does: a broker that lies about its disk must not acquit itself.
+
+Counterexamples:
+
+* Without the rule about acknowledged writes, a broker that had returned early kept its mark
+  although it had caught up. So what was lost later with the *other* disks was excused.
+* A node replays a record of a deleted topic after the deletion, or one by which a member joined
+  before its disk was harmed. Records count by their offset; and a broker that was harmed and has
+  had no process since can have joined only before (`_down`).
+* An ISR that shrinks to harmed members forfeits the partition, though a healthy replica left it: no
+  promise says that a leader waits for that.
+* A harmed member that leaves the ISR and becomes eligible beside it has no messages. It has them
+  only once it joins the ISR again.
+
+What is not done. Nothing is known of single messages, nor of when a disk was synced: a disk that
+lost what was not synced counts as harmed. A second process that controllers refuse is no excuse.
 """
 
 from __future__ import annotations
@@ -50,14 +73,19 @@ class Forfeits:
 
     def __init__(self) -> None:
         self.gone: dict[Place, str] = {}
-        """The partitions of present topics that are forfeited, each with the reason."""
+        """The partitions of present topics that are forfeited, each with the first reason. Only the
+        deletion of the topic takes one out: what is lost does not come back."""
         self._ids: dict[str, int] = {}
         """slot -> the id of its broker."""
         self._records: dict[Place, PartitionCommitted] = {}
+        """The newest record of each partition, by its offset: a later event may be of an older
+        one."""
         self._harmed: dict[Place, dict[int, str]] = {}
-        """partition -> the members of its ISR whose disk was harmed, and what did it."""
+        """partition -> the members of its ISR, or those eligible beside it, whose disk was harmed
+        since they joined, and what did it."""
         self._failed: dict[Place, set[int]] = {}
-        """partition -> the members of its ISR whose process ended; only over ZooKeeper."""
+        """partition -> the members of its ISR whose process ended since they joined; only over
+        ZooKeeper."""
         self._down: dict[int, str] = {}
         """The brokers whose disk was harmed and that have had no process since, and the fault. One
         joins an ISR only by a record of before, which a node replays late."""
@@ -65,12 +93,14 @@ class Forfeits:
         self._by_session = False
         """Whether a broker's id is held by a session with ZooKeeper."""
         self._harms: dict[int, int] = {}
-        """How often each broker failed, and its disk was harmed or became another one."""
+        """How often each broker failed, and its disk was harmed or became another one. If a member
+        was harmed again since a write was invoked, the acknowledgement shows nothing of it."""
         self._writes: dict[str, dict[int, int]] = {}
         """The open writes with acks=all that may show that members have caught up: of each member
         whose next process had begun, how often it had been harmed."""
         self._deleted_at: dict[str, int] = {}
-        """topic -> the offset of the newest record of a deletion."""
+        """topic -> the offset of the newest record of a deletion: an older record of a partition is
+        of the former topic."""
 
     def take(self, body: Any) -> Sequence[tuple[Place, str]]:
         """Applies an event. Returns the partitions that it forfeits, each with the reason."""
@@ -159,6 +189,8 @@ class Forfeits:
         self._records[place] = body
         if known is None:
             return ()
+        # A mark stays with a broker that was in the ISR already, and with an eligible replica that
+        # does not join the ISR by this record. A broker that joins has caught up.
         stayed = {
             one: fault
             for one, fault in self._harmed.get(place, {}).items()
