@@ -3,8 +3,31 @@
     INITIAL --registered--> FENCED --unfenced--> ACTIVE --lease_expired, refused--> FENCED
     ACTIVE or FENCED --shutdown_granted--> SHUTDOWN
 
-The lease is measured from the sending of the granting heartbeat, on this node's monotonic clock, so
-it never ends later here than at the controller.
+The problem. A controller gives a broker's leaderships away once the broker's lease is over. By then
+the broker must have stopped by itself: it may be paused, or cut off from every controller, and
+nobody can tell it.
+
+The rules:
+
+1. The lease is measured from the *sending* of the granting heartbeat, on this node's monotonic
+   clock. The controller measures from the arrival, which is later, so the lease never ends later
+   here than there. No two clocks are compared: only the length of the lease is taken from the
+   answer.
+2. One heartbeat is in flight at a time. It has a call id, so the answer to one that was given up is
+   not applied.
+3. Whoever drives the node does a Tick that is due before it gives the node anything else. So a
+   broker that was paused is fenced before it sees the answer that would renew its lease: another
+   controller may have fenced it meanwhile.
+4. An answer counts for the state in which its heartbeat was sent. If the broker was fenced since,
+   it needs another epoch, and asks for that at once (QC-20). An answer whose lease is over already
+   makes no broker active.
+5. The controller decides: a broker is active only by an answer, and ends only by a grant, or once
+   the time to stop is over. `lost` is for good: a process whose id another one took never registers
+   again, though a controller that has not heard of that asks it to (QC-19).
+
+What is not done. The lease has no allowance for clocks that run at different rates. A refusal for
+another reason, such as a version that is too old, fences the broker and keeps its epoch: it is
+still the registered one.
 """
 
 from __future__ import annotations
@@ -41,13 +64,17 @@ RETRY_NS: Final = 50 * MS
 
 
 class _Beat(Struct, frozen=True):
-    """A heartbeat in flight: its target, its times by both clocks, and the broker's state then."""
+    """A heartbeat in flight."""
 
     call: int
     target: int
     sent_ns: int
+    """By the monotonic clock: the lease begins here."""
     lease_start_ms: int
+    """The same moment by the wall clock, as the heartbeat says it. The controller adds the length
+    to it, and here it is only subtracted again."""
     state: BrokerState
+    """The broker's state then: the answer is about a broker in this state."""
 
 
 class Identity(Struct, frozen=True):
@@ -72,22 +99,35 @@ class Lifecycle:
     ) -> None:
         """`controllers` are the voters as the node knows them, kept up to date by others."""
         self.state = BrokerState.INITIAL
+        """Never INITIAL again once registered: after a refusal the broker registers as a FENCED
+        one."""
         self.epoch = -1
+        """The broker epoch of the newest accepted heartbeat; -1: the next heartbeat registers."""
         self.incarnation = identity.incarnation
+        """The identity of this process. A restart has another one, a second registration the
+        same."""
         self.lease_ends_ns = 0
+        """On the monotonic clock of this node; 0: never granted. It never falls, since answers to
+        heartbeats of before may name an earlier end. It counts only while the state is ACTIVE."""
         self.was_active = False
+        """Whether it ever was. Only policies of planted defects ask."""
         self.lost = False
         """Whether another process took the id: this process never acts again."""
         self.granted_shutdown = False
+        """Whether the process may end; it does so within the step in which this becomes true."""
         self._settings = settings
         self._listeners = identity.listeners
         self._recovered = False
+        """Whether the logs are recovered: before that, no heartbeat leaves (REG-02)."""
         self._controllers = controllers
         self._policies = policies
         self._out = out
         self._next_ns = now.monotonic_ns
+        """When the next heartbeat is due, if none is in flight."""
         self._beat: _Beat | None = None
+        """The one in flight. It is given up when its call fails, and never by time here."""
         self._target = -1
+        """The controller to ask while no leader is known; -1: the first one that is known."""
         self._stop: tuple[int, StopReason] | None = None
         """After a request to stop: when it ends even if no controller has granted the shutdown."""
 
