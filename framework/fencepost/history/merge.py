@@ -1,15 +1,39 @@
 """One history of a run, made of the events that each process wrote; it names missing events.
 
-`merge` makes `history.ndjson` of the events files, in happens-before order: each process's events
-in the order of their numbers, every cause before its effects, and at_ns (one clock for all) if
-neither decides; the end of a process comes after what happened at the same instant. It streams:
-memory holds one event per process, so 10^6 events take some tens of seconds. A cause that names a
-request needs no extra rule: the request is recorded before it is sent, so its at_ns is smaller.
+The problem. Rules judge one sequence of events, in which each cause comes before its effects. But
+each process writes a file of its own, times alone may put an effect before its cause, and processes
+are killed in the middle of a line. A history that silently lacks an event would make rules accuse:
+a message that no node has stored may have been stored in a line that is lost.
 
-`read` yields all whole events of a history, even if the run was killed or cut short. Then it
-reports what is missing: skipped numbers, lines that are not events, processes without a recorded
-end, what an observer reports as missed and no disk has supplied, a run without an end. A rule must
-not pass on such a history.
+The order (`in_order`), strongest first:
+
+1. A process's events come in the order of their numbers, whatever their times. So an event is never
+   sorted before an earlier one of its process (`_next`).
+2. An event waits while its cause is still to come from a process that has more events. A cause that
+   was never written delays nothing: that process has no more events, or a later number has passed.
+   If causes form a circle, time alone decides.
+3. `at_ns`, which is one clock for all processes of the host.
+4. The end of a process comes after what happened at the same instant. A simulation may start a
+   process and kill it at one time; if its end came first, the history would say that its end is
+   missing.
+
+A cause that names a request needs no rule: the request is recorded before it is sent, so its time
+is smaller. `merge` streams: memory holds one event for each process, so a million events take some
+tens of seconds.
+
+What is missing (`Examiner`) is found in the same pass, and again in each `read`: skipped numbers,
+lines that are not events, processes without a recorded end, what an observer reports as missed and
+no disk has supplied, a run without an end. A rule must not pass on such a history. If only events
+of one kind are missing, that is a gap, and leaves open only the rules that read the kind.
+
+Two cases to know:
+
+* A history that was read during its run is made again once events came since.
+* The damage that merging found in events files is kept beside the history (damage.json): a line
+  that is torn or no event never reaches the history, so a second reading would find nothing wrong.
+
+What is not done. No event is repaired, dropped or moved in time, and an event of an unknown kind is
+kept as it was written. Nothing is judged.
 """
 
 from __future__ import annotations
@@ -58,8 +82,10 @@ class _Head(NamedTuple):
     process is the last event of its instant: a simulation may start and kill it at one time."""
 
     at_ns: int
+    """Its time, or that of the latest event before it in its source, if that is later."""
     ends: bool
     number: int
+    """No two sources have the same, so comparisons never reach `written`, which has no order."""
     written: Written
     source: Iterator[Written]
 
@@ -70,7 +96,9 @@ class Examiner:
     """Finds what is missing in a history: a fold over its events in order."""
 
     damage: list[str] = field(default_factory=list)
+    """What is missing, in sentences. Readers of the files add to this same list."""
     completed: bool | None = None
+    """What the run said of itself at its end; None: it said nothing, so it was killed."""
     first_ns: int = NEVER_NS
     last_ns: int = 0
     expected: dict[str, int] = field(default_factory=dict)
@@ -78,9 +106,12 @@ class Examiner:
     unended: dict[str, None] = field(default_factory=dict)
     """Processes that were seen and whose end was not, in order of appearance."""
     stalls: list[tuple[str, int, int]] = field(default_factory=list)
+    """(process, from, to): the process did not run meanwhile. It is the process that says so
+    afterwards, or the harness of one that never ran again."""
     gaps: dict[Cause, list[tuple[str, str]]] = field(default_factory=dict)
     """Event that reports evidence as missed -> the kinds, each with what is missing."""
     doubtful_ns: int = NEVER_NS
+    """Since when a link may have failed without a fault."""
 
     def step(self, event: Event) -> None:
         """Applies one event."""
@@ -222,10 +253,10 @@ def in_order(sources: Iterable[Iterable[Written]]) -> Iterator[Written]:
     A source waits while the cause of its next event is still to come. A cause that its process
     never wrote delays nothing. If causes form a circle, time alone decides.
     """
-    ready: list[_Head] = []
-    waiting: dict[str, list[_Head]] = {}
-    passed: dict[str, int] = {}
-    coming: set[str] = set()
+    ready: list[_Head] = []  # a heap: the next event of each source that waits for nothing
+    waiting: dict[str, list[_Head]] = {}  # process -> the events that wait for one of its own
+    passed: dict[str, int] = {}  # process -> the number of its last event that is in order
+    coming: set[str] = set()  # the processes with more events: no other one is waited for
     for number, source in enumerate(sources):
         head = _next(0, number, iter(source))
         if head is not None:
@@ -253,6 +284,7 @@ def in_order(sources: Iterable[Iterable[Written]]) -> Iterator[Written]:
             coming.discard(process)
         else:
             heapq.heappush(ready, following)
+        # All that waited for this process try again: some wait on, if their causes come later.
         for freed in waiting.pop(process, ()):
             heapq.heappush(ready, freed)
 
