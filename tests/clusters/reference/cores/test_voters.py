@@ -172,6 +172,19 @@ def test_a_removed_leader_stands_for_no_election() -> None:
     assert len(controller.node.noted(ElectionStarted)) == before
 
 
+def test_a_leader_that_resigns_before_its_removal_is_committed_stands_for_no_election() -> None:
+    """By its own log it is no voter: it would count its own vote, and the others could elect
+    another leader in the same epoch (QC-07)."""
+    controller = QuorumController().elected()
+    controller.asks(a.RemoveRaftVoterRequest(cluster_id=None, voter_id=CONTROLLER))
+    controller.node.give(e.Tick())
+    before = len(controller.node.noted(ElectionStarted))
+    controller.node.passes(60)
+    assert not controller.core.active
+    assert CONTROLLER not in controller.core.raft.voters
+    assert len(controller.node.noted(ElectionStarted)) == before
+
+
 def test_a_controller_whose_admission_was_not_committed_stands_for_no_election() -> None:
     """The leader that admitted it lost the record; the next one does not have it."""
     controller = QuorumController(102, 103)

@@ -32,6 +32,9 @@ Counterexamples that put a line here:
   the epoch before. So it ignores an epoch without a leader (`_adopt`).
 * A voter gave two votes in one epoch, so two leaders were possible. A candidate that follows the
   leader of its epoch is no candidate any more, and counts no later votes.
+* A leader lost its majority before its own removal was committed, stood for election and counted
+  its own vote, though by its log it was no voter: the others could elect another leader of that
+  epoch. So it is an observer once it resigns (`_resign`).
 * A removed controller leads until its removal is committed, and its answer names the other voters.
   A broker that it then sent to its snapshot had no address of it any more (`_fetch_snapshot`).
 
@@ -131,8 +134,7 @@ class Raft:
         electorate.follow(log)
         self.role = Role.UNATTACHED if me in self.voters else Role.OBSERVER
         """LEADER or FOLLOWER only while `leader` is known. OBSERVER exactly if this node is no
-        voter, with one exception: a removed leader leads until its removal is committed, and is
-        UNATTACHED if it resigns before."""
+        voter, with one exception: a removed leader leads until its removal is committed."""
         self._chance = chance
         self._policies = member.policies
         self._out = out
@@ -242,7 +244,6 @@ class Raft:
                 self._resign("no_majority", now)
             elif self.me not in self.voters and self.high_watermark > self.electorate.changed_at:
                 self.step_down(now, "removed")
-                self.role = Role.OBSERVER
             elif self._announced:
                 for voter, due in sorted(self._announced.items()):
                     if at >= due:
@@ -309,7 +310,9 @@ class Raft:
 
     def _resign(self, reason: ResignReason, now: Instant) -> None:
         assert self.role is Role.LEADER
-        self.role = Role.UNATTACHED
+        # Its own removal may be in its log and not committed: then it is no voter already. One that
+        # stood for election would count its own vote, beside a majority of the others.
+        self.role = Role.UNATTACHED if self.me in self.voters else Role.OBSERVER
         self.leader = None
         self._draw_election(now)
         self._out.note(ControllerResigned(epoch=self.epoch, reason=reason))
