@@ -51,7 +51,7 @@ def test_apache_kafka_conforms_on_processes(tmp_path: Path) -> None:
 
 @brought(OVER_ZOOKEEPER)
 def test_apache_kafka_over_zookeeper_conforms_on_processes(tmp_path: Path) -> None:
-    """An ISR that shrinks while ZooKeeper is cut off may never grow again (ARCHITECTURE.md). The
+    """An ISR that shrinks while ZooKeeper is cut off may never grow again (clusters/README.md). The
     cuts of these checks are too short for a follower to lag by ten seconds."""
     system = f"apache/zookeeper@{OVER_ZOOKEEPER}"
     settings = {"replica.lag.time.max.ms": "10000"}
