@@ -3,6 +3,8 @@
 The modules are listed in `pyproject.toml`. Nothing is compiled by default, and never into an
 editable installation. `HATCH_BUILD_HOOK_ENABLE_CUSTOM=true` asks for it. What the compiler writes
 stays in `.mypyc`: C that has not changed is not compiled again.
+
+See docs/decisions/14-compiled.md.
 """
 
 from __future__ import annotations

@@ -4,6 +4,9 @@ This is what a task of a report does. It reads one run folder and writes below t
 only: files whose names and contents follow from the run alone, so a task may be repeated. The row
 is written last and carries the summary and a stamp of what it was made of. While the stamp is that
 of the run and of the code, neither is the run read nor anything written again.
+
+See docs/decisions/31-tasks-write.md.
+See docs/decisions/34-shares.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The suites as a plugin: the clauses of the seed documents, and the rules for them."""
+"""The suites as a plugin: the clauses of the seed documents, and the rules for them.
+
+See docs/decisions/27-rules-in-suites.md."""
 
 from __future__ import annotations
 

@@ -6,6 +6,8 @@ most an incomplete batch at the end of a segment: what follows the last whole ba
 
 Internal topics, and logs that the cleaner has rewritten, are left out: each broker compacts its own
 copy, so they differ by design.
+
+See docs/decisions/07-logs-on-disks.md.
 """
 
 from __future__ import annotations

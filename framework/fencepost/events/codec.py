@@ -1,4 +1,6 @@
-"""The codec between events and NDJSON lines."""
+"""The codec between events and NDJSON lines.
+
+See docs/decisions/02-kinds.md."""
 
 from __future__ import annotations
 

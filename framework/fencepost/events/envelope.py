@@ -2,6 +2,9 @@
 
 Events contain no cycles, so the collector of cycles need not visit them (`gc=False`): a history has
 millions.
+
+See docs/decisions/01-envelope.md.
+See docs/decisions/09-no-cycles.md.
 """
 
 from __future__ import annotations

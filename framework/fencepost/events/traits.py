@@ -3,6 +3,8 @@
 *Authority over something is held in an epoch, and a fence takes it away.* An event kind states such
 facts by these methods, in its system's own terms. The explainer, the page and the Spark job use
 nothing else. Each trait is a protocol of one method; a kind has the ones that fit it.
+
+See docs/decisions/02-kinds.md.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 A run folder may come from anybody. Each file must be a regular file within the folder: a link, a
 pipe, a device or a folder in its place is refused, and so is a file that is larger than any run's.
+
+See docs/decisions/08-run-folder-files.md.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ A toxiproxy is our own build of it (`toxiproxy/` beside this file). Its API is o
 folder of the run that only the run's user can enter, so no other user of the machine can change a
 link. toxiproxy-python knows TCP only, so requests go through the standard library's HTTP client.
 `fencepost.runtimes.docker.pods` sends the requests to toxiproxies in pods.
+
+See docs/decisions/17-toxiproxy.md.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 A toxiproxy may stop, or another program may remove or change a proxy. No fault explains that, so it
 is an event of the run: what was judged since the link was last seen as desired is unknown.
+
+See docs/decisions/18-link-watch.md.
 """
 
 from __future__ import annotations

@@ -17,6 +17,8 @@ candidates) reads the facts. So a sentence can be reworded, and nothing else cha
 A fact that is part of the cluster is a `Scope`, in the words of `Authority.scope` and
 `Concerning.concerns`: the violation is *about* it. Anything else is a figure or a text: an offset,
 an epoch, a time, the error that a client got, the ids of members that are only the background.
+
+See docs/decisions/24-facts.md.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ is not read.
 
 Only this module of the framework needs pyarrow, which a plain installation does not have. Without
 it no columns are written, and a report reads the history itself.
+
+See docs/decisions/33-columns.md.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ stale.
 the history, and a fingerprint of the rules. As long as both are the same, the recorded verdicts are
 the judgement. Otherwise the history is judged again. In the same pass the columnar part is written
 (`columnar.py`), if pyarrow is installed.
+
+See docs/decisions/26-recorded-verdicts.md.
 """
 
 from __future__ import annotations

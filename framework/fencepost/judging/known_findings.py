@@ -11,6 +11,8 @@ needs, and for things that agree with each other: the same lease, the same serve
 
 What a finding has broken may break more: a message that a truncation dropped is lost to every
 client. `Wake` says which violations follow, where, and of which numbers.
+
+See docs/decisions/25-known-findings.md.
 """
 
 from __future__ import annotations

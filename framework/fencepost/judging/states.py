@@ -1,4 +1,6 @@
-"""The states of rules: where the judge keeps them, and how rules share them."""
+"""The states of rules: where the judge keeps them, and how rules share them.
+
+See docs/decisions/22-forfeits.md."""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 Everything here is a value over the run's events: a `Node` holds no connection and a condition asks
 no node. Time passes only in `Cluster.eventually`, `comes_to` and `await_recovery`. A system's own
 terms (a leader, a holder of a lock) are in its facade (`Faceted`).
+
+See docs/decisions/03-waiting.md.
+See docs/decisions/23-duplicates.md.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Conditions and faults read it. It contains only what nodes, clients and the harness wrote, and never
 asks a node. `View` itself knows the processes of any system. A system's `Fold`s (`System.folds`)
 interpret its own events; `view.of(TheFold)` is the state of one fold.
+
+See docs/decisions/03-waiting.md.
 """
 
 from __future__ import annotations

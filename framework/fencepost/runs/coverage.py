@@ -3,6 +3,8 @@
 The state of a victim right before an operation is in the operation's event (`FaultInjected`,
 `Administered`). So the coverage of a run is a pure function of its history. A fault without a
 receipt reached nothing.
+
+See docs/decisions/20-coverage.md.
 """
 
 from __future__ import annotations

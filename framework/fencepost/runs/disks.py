@@ -1,4 +1,6 @@
-"""Adds to a run's events what the disks of its nodes have and no process recorded."""
+"""Adds to a run's events what the disks of its nodes have and no process recorded.
+
+See docs/decisions/06-missed-evidence.md."""
 
 from __future__ import annotations
 

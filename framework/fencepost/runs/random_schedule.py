@@ -5,6 +5,8 @@ what an administrator asks for. Of several it takes one whose victims are in a s
 seldom met. Clients probe the victims in between. `run_one` is a whole run of that kind. The run's
 schedule.json records the operations, as for any run; `follow_one` is a whole run that follows such
 a record.
+
+See docs/decisions/19-schedules.md.
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ A copy is a child of the supervisor, leads a session of its own, and dies with t
 a program that the supervisor executes. Importing `MODULE` (of a package, its `__main__`) must have
 no effect: its program is below `if __name__ == "__main__"`. It must start no thread, since a fork
 copies only the thread that forks.
+
+See docs/decisions/10-forks.md.
 """
 
 from __future__ import annotations

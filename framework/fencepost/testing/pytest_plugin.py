@@ -3,6 +3,8 @@
 A test that asks for `cluster`, `faults`, `clients` or `history` gets a run of its own. When its
 body is over, everything heals, is read and judged within the test's call, so that a violation makes
 the test failed, not an error of its teardown.
+
+See docs/decisions/28-own-cluster.md.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ A workload of Kafka clients may use any library. It understands these options an
 records Kafka's `client.*` events, so a test means the same with any library. A worker is started
 with `WorkerConfig` and one of `ClientOptions`; an administrator, a probe and a consumer take
 `ClientCommand`s as well. A command's `operation`, unique in a run, names it in the events.
+
+See docs/decisions/48-batches.md.
 """
 
 from __future__ import annotations

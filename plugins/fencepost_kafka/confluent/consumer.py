@@ -1,4 +1,6 @@
-"""A consumer without a group: it reads its partitions from an offset on and commits nothing."""
+"""A consumer without a group: it reads its partitions from an offset on and commits nothing.
+
+See docs/decisions/49-log-truncation.md."""
 
 from __future__ import annotations
 

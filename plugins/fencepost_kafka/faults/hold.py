@@ -10,6 +10,8 @@ again), nor one that is duplicated. Answers are never held. Links with TLS, or w
 bytes that it cannot read; redelivery needs a listener without authentication.
 """
 
+# See docs/decisions/16-held-messages.md.
+
 from __future__ import annotations
 
 import struct

@@ -5,6 +5,8 @@ still answers, so a cut over it shows as any other cut. A cut of what the target
 question through, so a cut of what the source sends shows over it in the bytes that vanish. The
 other way round nothing shows: no question arrives that could be answered. And nothing tells a slow
 link under a cut, or under another slow link.
+
+See docs/decisions/21-second-faults.md.
 """
 
 from __future__ import annotations

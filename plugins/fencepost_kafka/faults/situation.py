@@ -1,4 +1,6 @@
-"""What a random fault is chosen from: the state of a Kafka cluster, and what must be left alone."""
+"""What a random fault is chosen from: the state of a Kafka cluster, and what must be left alone.
+
+See docs/decisions/21-second-faults.md."""
 
 from __future__ import annotations
 

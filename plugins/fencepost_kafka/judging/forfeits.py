@@ -37,6 +37,8 @@ Counterexamples:
 
 What is not done. Nothing is known of single messages, nor of when a disk was synced: a disk that
 lost what was not synced counts as harmed. A second process that controllers refuse is no excuse.
+
+See docs/decisions/22-forfeits.md.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ The rows that were written are the checkpoint. Whenever runs are due (`arrivals.
 makes their rows, and the tables and pages over all runs are made anew from the rows. A run counts
 by its row even if its folder was removed since. So a follower that was interrupted at any time goes
 on where it stopped, and what it has written is what one report over the same folders writes.
+
+See docs/decisions/32-following.md.
 """
 
 from __future__ import annotations

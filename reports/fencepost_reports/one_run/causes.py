@@ -38,6 +38,8 @@ that broke the promise, until `_reports` asked for a kind that had not reported 
 What is not done. A loss over a scope of which the rules of the clause read nothing is no candidate,
 unless the failure states the scope: a consumer's rule reads nothing of leases. No sentence is read,
 and nearness in time alone proves nothing.
+
+See docs/decisions/35-causes.md.
 """
 
 from __future__ import annotations

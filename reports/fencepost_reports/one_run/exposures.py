@@ -3,6 +3,8 @@ and in how many of these windows each clause was violated afterwards.
 
 A violation follows if it comes in the same window, and not earlier. A window ends with the next
 injection of a fault, so that a violation counts for the fault before it.
+
+See docs/decisions/36-exposures.md.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Changes of authority and states belong to one scope, operations to one client, and counts are sums;
 of the times that operations took, each share gives all. So the facts of all shares together are
 those of the whole run, in the same order.
+
+See docs/decisions/34-shares.md.
 """
 
 from __future__ import annotations

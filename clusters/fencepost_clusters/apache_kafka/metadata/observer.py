@@ -8,6 +8,8 @@ one is asked.
 If the log no longer includes the next offset to read, a snapshot replaces the missing records: the
 state is recorded as the snapshot has it, and the records before it are recorded as missing, so that
 no clause holds.
+
+See docs/decisions/06-missed-evidence.md.
 """
 
 from __future__ import annotations

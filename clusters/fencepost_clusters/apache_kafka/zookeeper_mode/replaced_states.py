@@ -3,6 +3,8 @@
 The observer knows by a znode's version how many states it did not read. A server's transaction log
 has all of them. Those that fill a gap without a remainder are supplied, so that the history has
 every state of that partition; any other gap stays open.
+
+See docs/decisions/06-missed-evidence.md.
 """
 
 from __future__ import annotations

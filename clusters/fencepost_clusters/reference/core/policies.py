@@ -3,6 +3,8 @@
 A policy is a pure function with a name. The modules of the core call it to decide, and get their
 group of policies when they are constructed. The defaults are the protocol. A defect is a `Policies`
 with one decision replaced; all defects are in `reference/defects`.
+
+See docs/decisions/29-defects.md.
 """
 
 from __future__ import annotations

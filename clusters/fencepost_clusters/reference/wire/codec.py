@@ -5,6 +5,8 @@ Each listener has a table of the APIs that it serves. Clients see Kafka's client
 inter-node listeners have a table of their own, where 50 and 51 are KIP-631's heartbeats and are
 never advertised. One conversion serves all versions: fields are matched by name, and a field that a
 version lacks has the plain message's default.
+
+See docs/decisions/41-kafka-messages.md.
 """
 
 from __future__ import annotations

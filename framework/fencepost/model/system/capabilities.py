@@ -3,6 +3,8 @@
 A system is a value: it lays out slots and knows how to start a node in a place. Each further
 capability (being stopped gently, being broken by a named defect) is a protocol of its own. The
 faults and suites that are available follow from the protocols it satisfies.
+
+See docs/decisions/04-readiness.md.
 """
 
 from __future__ import annotations

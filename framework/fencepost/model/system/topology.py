@@ -3,6 +3,8 @@
 A slot is a place laid out at cluster start: addresses, links, a disk. A link is the dialled
 connection from one slot to another, one proxy of the dialling slot's own toxiproxy. A cut is a set
 of directions: `(a, b)` in it means that nothing a sends reaches b.
+
+See docs/decisions/15-bootstrap.md.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ stream as they are written, so the events of a killed process arrive, too. All p
 share its namespaces, so they end with the pod's agent. The agent ends with this process, however
 this process dies. The containers that are left are stopped and labelled, and the next run removes
 them.
+
+See docs/decisions/12-pods.md.
 """
 
 from __future__ import annotations

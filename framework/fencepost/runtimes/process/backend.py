@@ -3,6 +3,8 @@
 `fencepost.runtimes.process.runtime` conducts a run on one of these. A `BackendKind` describes it,
 and opens it once the layout is known. `fencepost.runtimes.process.host` and
 `fencepost.runtimes.docker.host` are the two.
+
+See docs/decisions/11-backends.md.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 A log is a file that a process writes without a buffer, so lines from before a SIGKILL can be read
 afterwards. Nothing polls: like `fencepost.history.feed`, this has a descriptor to select on.
+
+See docs/decisions/05-foreign-nodes.md.
 """
 
 from __future__ import annotations

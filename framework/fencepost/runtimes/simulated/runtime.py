@@ -9,6 +9,8 @@ process go into the run's folder, as those of real processes do.
 It does not imitate: bytes (messages travel as values, unless a system's clients send bytes), the
 time that work takes (a step takes none), full or failing disks, threads, or the client libraries:
 clients are the system's own, held to real ones by a test.
+
+See docs/decisions/13-simulator.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The times at which the parts of a node are due next, without a look at each of them."""
+"""The times at which the parts of a node are due next, without a look at each of them.
+
+See docs/decisions/38-fetch-sessions.md."""
 
 from __future__ import annotations
 

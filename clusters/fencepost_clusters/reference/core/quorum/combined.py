@@ -5,6 +5,8 @@ about. A request goes to the node that serves its listener, an answer to the nod
 call; both nodes number their calls from one sequence. A call from one node to the other never
 leaves the process. The broker keeps its copy of the metadata log in memory; the controller's copy
 is on the disk.
+
+See docs/decisions/46-combined.md.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 """Replication by fetching: a follower has a fetch session (KIP-227) with each broker that leads a
-partition it follows, with one fetch in flight. `fetch_sessions` is the leader's side."""
+partition it follows, with one fetch in flight. `fetch_sessions` is the leader's side.
+
+See docs/decisions/38-fetch-sessions.md.
+See docs/decisions/41-kafka-messages.md."""
 
 from __future__ import annotations
 

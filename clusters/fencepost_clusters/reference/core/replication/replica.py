@@ -2,6 +2,8 @@
 
 The high watermark is exclusive. The leader moves it to the lowest log end among the stored ISR and
 any replica that it has asked to add. A shrink counts only once it is stored (RP-32).
+
+See docs/decisions/42-isr-changes.md.
 """
 
 from __future__ import annotations

@@ -28,6 +28,8 @@ The rules:
 What is not done. The lease has no allowance for clocks that run at different rates. A refusal for
 another reason, such as a version that is too old, fences the broker and keeps its epoch: it is
 still the registered one.
+
+See docs/decisions/43-self-fencing.md.
 """
 
 from __future__ import annotations

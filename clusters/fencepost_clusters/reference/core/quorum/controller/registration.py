@@ -4,6 +4,8 @@ KIP-631's heartbeat with epoch -1 is the registration draft's Register.
 
 Deciding changes nothing. Hard state is the image. `Leases` is soft state: it is lost at a failover,
 and every unfenced broker then gets one full period (QC-31).
+
+See docs/decisions/40-lost-ids.md.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ learns of a level exactly where the records written at that level begin. There i
 
     level 1   every record in version 0: data that KIP-631's fields lack is in tagged fields
     level 2   BrokerRecord in version 1: the fenced state and the incarnation are fields of it
+
+See docs/decisions/44-features.md.
 """
 
 from __future__ import annotations

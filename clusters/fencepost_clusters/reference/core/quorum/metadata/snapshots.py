@@ -3,6 +3,8 @@
 A snapshot is made from a consistent copy and written slice by slice, so that it delays no node; the
 image goes on changing meanwhile. It replaces the log below its offset: a node that loads it and
 replays the log after it has the same state.
+
+See docs/decisions/45-snapshots.md.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ NodeEndpoints, version 16). A broker needs one good address of controller.connec
 The voters change one at a time, by a ConfigRecord of the whole cluster. A controller uses the
 newest such record in its log, committed or not, as Raft requires. The next change may be requested
 once that record is committed.
+
+See docs/decisions/47-voters.md.
 """
 
 from __future__ import annotations

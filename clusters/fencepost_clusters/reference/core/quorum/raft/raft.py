@@ -41,6 +41,8 @@ Counterexamples that put a line here:
 What is not done. There is no pre-vote: rule 2 stands in for it. A high watermark that falls, since
 a leader lacks what was committed, stops nobody: the node follows its leader, and the history shows
 it. What the leader does for those that fetch is in `serving.py`.
+
+See docs/decisions/39-elections.md.
 """
 
 from __future__ import annotations
