@@ -60,7 +60,7 @@ def slot_scope(name: str) -> Scope:
     return Scope("slot", name)
 
 
-Fact = int | float | str | Scope | tuple[int | str | Scope, ...]
+Fact = bool | int | float | str | Scope | tuple[int | str | Scope, ...]
 """What a violation states under a name."""
 Facts = Mapping[str, Fact]
 

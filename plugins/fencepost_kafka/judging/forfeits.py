@@ -114,7 +114,7 @@ class Forfeits:
             case PartitionCommitted():
                 return self._committed(body)
             case FaultInjected() if slots := lacks_data(body):
-                brokers = frozenset(self._ids[slot] for slot in slots & self._ids.keys())
+                brokers = frozenset(self._ids[slot] for slot in slots if slot in self._ids)
                 self._down |= dict.fromkeys(sorted(brokers), body.fault_id)
                 return self._harm(brokers, body.fault_id)
             case ProcessExited():

@@ -1,0 +1,48 @@
+"""What a violation is about: facts, and the sentence that is made of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fencepost import Cause, Evidence, Facts, Scope, process_scope, slot_scope, violated
+from fencepost.judging.about import scopes_of, sentence_of
+from fencepost.judging.verdicts import Broken, Outcome, Verdict, read_verdicts, write_verdicts
+
+FACTS: Facts = {
+    "process": process_scope("server-1#2"),
+    "slot": slot_scope("server-1"),
+    "leases": (Scope("lease", "7"), Scope("lease", "8")),
+    "term": 17,
+    "share": 0.5,
+    "error": "{busy}",
+    "early": True,
+    "members": (1, 2),
+    "none": (),
+    "since_ns": 5_200_000_000,
+}
+
+
+def test_a_sentence_is_made_of_the_facts_that_its_template_names() -> None:
+    template = "{process} of {slot} held {leases} in {term}: {error} after {since_ns}, {members}"
+    assert sentence_of(template, FACTS) == (
+        "server-1#2 of server-1 held [7, 8] in 17: {busy} after 5.2 s, [1, 2]"
+    )
+    with pytest.raises(KeyError, match="ter"):
+        sentence_of("{ter}", FACTS)
+
+
+def test_scopes_are_what_events_name() -> None:
+    words = [one.words for one in scopes_of(FACTS)]
+    assert words == ["process server-1#2", "slot server-1", "lease 7", "lease 8"]
+    assert Scope("leader", "").words == "leader"
+
+
+def test_facts_of_every_type_are_read_back_from_a_file(tmp_path: Path) -> None:
+    made = violated(Cause("a", 1), Evidence.PEER, "{process}", **FACTS)
+    broken = Broken(made.at, made.evidence, made.message, facts=made.facts)
+    verdict = Verdict(Outcome.VIOLATED, 1, Evidence.PEER, "", violated=1, violations=(broken,))
+    path = tmp_path / "verdicts.json"
+    write_verdicts(path, {"X-01": verdict})
+    assert read_verdicts(path) == {"X-01": verdict}
