@@ -50,7 +50,6 @@ def test_a_users_own_test_and_its_report_need_no_extra(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("demo",), "which the extra 'spark' brings: pip install 'fencepost[spark]'"),
         (("cluster", "up", "--runtime", "docker"), "pip install 'fencepost[docker]'"),
         (("doctor", "--reap"), "pip install 'fencepost[docker]'"),
     ],
@@ -62,6 +61,15 @@ def test_what_needs_an_extra_says_so_by_name(
     assert ended.returncode == 4, ended.stderr
     assert says in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_the_demo_runs_without_an_extra_and_names_the_one_that_makes_its_index(
+    environment: Environment, plain: Path
+) -> None:
+    ended = environment.run(plain, "fencepost", "demo", "--system", "reference/quorum")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "pip install 'fencepost[spark]'" in ended.stdout + ended.stderr
+    assert len([*plain.glob(".fencepost/*/report/report.html")]) == 2
 
 
 def test_setup_builds_toxiproxy_from_the_wheel(environment: Environment, plain: Path) -> None:

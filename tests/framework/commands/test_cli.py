@@ -208,22 +208,27 @@ def test_run_takes_the_settings_of_pytest_from_the_strongest_place(tmp_path: Pat
     (tmp_path / "test_it.py").write_text("def test_it(): pass")
     project, ini = tmp_path / "pyproject.toml", tmp_path / "pytest.ini"
     project.write_text(
-        "[tool.fencepost]\nruntime = 'simulated'\nsystem = 'etcd/cluster'\nseed = 5\nout = 'kept'\n"
+        "[tool.fencepost]\nruntime = 'simulated'\nsystem = 'reference/legacy'\n"
+        "seed = 5\nout = 'kept'\n"
     )
     found = header(fencepost("run", folder=tmp_path, environment=COLLECT))
     assert found == {
-        **{"system": "etcd/cluster", "runtime": "simulated", "seed": "5"},
+        **{"system": "reference/legacy", "runtime": "simulated", "seed": "5"},
         "out": str(tmp_path / "kept"),
     }
     ini.write_text("[pytest]\nfencepost_runtime = process\nfencepost_seed = 6\n")
     variables = {"FENCEPOST_SEED": "7"}
     found = header(fencepost("run", "test_it.py", folder=tmp_path, environment=variables))
-    assert (found["runtime"], found["seed"], found["system"]) == ("process", "7", "etcd/cluster")
-    options = ("--runtime", "simulated", "--seed", "8", "--system", "reference/legacy")
+    assert (found["runtime"], found["seed"], found["system"]) == (
+        "process",
+        "7",
+        "reference/legacy",
+    )
+    options = ("--runtime", "simulated", "--seed", "8", "--system", "reference/classic")
     ended = fencepost("run", "test_it.py", *options, folder=tmp_path, environment=variables)
     found = header(ended)
     assert (found["runtime"], found["seed"], found["system"]) == (
-        *("simulated", "8", "reference/legacy"),
+        *("simulated", "8", "reference/classic"),
     )
 
 
@@ -260,8 +265,8 @@ def test_a_replay_takes_the_runtime_of_the_run_though_a_project_names_another(
     given = {"FENCEPOST_RUNTIME": "process"}
     ended = fencepost("replay", str(recorded.parent), folder=tmp_path, environment=given)
     assert ended.returncode == 0, ended.stderr
-    replayed = Path(ended.stdout.splitlines()[-1])
-    assert RunFolder(tmp_path / replayed).info().runtime == "simulated"
+    (replayed,) = {*tmp_path.glob(".fencepost/*/run.json")} - {recorded}
+    assert RunFolder(replayed.parent).info().runtime == "simulated"
 
 
 def test_the_assertions_of_helpers_that_rules_import_show_their_values(tmp_path: Path) -> None:

@@ -155,9 +155,10 @@ def test_a_refusal_is_said_in_a_worker_too(ini: str, tmp_path: Path) -> None:
     assert "no clause named 'NO-SUCH-1'" in ended.stderr
 
 
+@pytest.mark.real
 def test_workers_of_xdist_run_the_suite_of_the_system(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text(DISTRIBUTED + "fencepost_system = etcd/cluster\n")
-    words = ("run", "--runtime", "simulated", "--json", "-k")
+    words = ("run", "--runtime", "process", "--json", "-k")
     assert fencepost(tmp_path, *words, "no_such_test").returncode == 2
     collected = fencepost(tmp_path, *words, "lock", "-x")
     assert "test_locks.py" in str(json.loads(collected.stdout)["tests"])
