@@ -92,7 +92,7 @@ def missing(view: View, layout: Layout) -> tuple[str, ...]:
         if kafka.has_left(slot.name, view) or (slot.spare and process not in kafka.state):
             continue  # not expected to run, or never registered
         if process not in view.alive:
-            lacks.append(f"{slot.name} is dead")
+            lacks.append(f"{slot.name} is dead" if process else f"{slot.name} was not started")
         elif process not in kafka.state:
             lacks.append(f"{slot.name} runs, but has not registered{_complaint(view, process)}")
         elif kafka.state[process] != "ACTIVE":

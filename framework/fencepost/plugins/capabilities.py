@@ -25,6 +25,7 @@ from fencepost.model.system.capabilities import (
     ParsesLogs,
     Probed,
     Selecting,
+    StartsInOrder,
     System,
     Versioned,
 )
@@ -36,7 +37,7 @@ _OF_PROGRAMS: Sequence[type] = (Contained, ParsesLogs)
 """Capabilities that only a system with programs can use."""
 _ALL: Sequence[type] = (
     *(System, Probed, Faceted, Launchable, Observed, HasSuite, HasDefects, Mutable, Supersedes),
-    *(Configured, ChoosesFaults, Framing, *_WHOLE, *_OF_PROGRAMS),
+    *(Configured, ChoosesFaults, Framing, StartsInOrder, *_WHOLE, *_OF_PROGRAMS),
 )
 
 

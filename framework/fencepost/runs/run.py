@@ -42,13 +42,14 @@ from fencepost.model.errors import (
 )
 from fencepost.model.extras import check_extra
 from fencepost.model.machine import check_platform
-from fencepost.model.runtime import Receipt, Runtime
+from fencepost.model.runtime import Condition, Receipt, Runtime
 from fencepost.model.system.capabilities import (
     Command,
     Contained,
     Faceted,
     Launchable,
     Observed,
+    StartsInOrder,
     StatesBounds,
     System,
     check_shape,
@@ -56,7 +57,9 @@ from fencepost.model.system.capabilities import (
 from fencepost.model.system.shape import Shape
 from fencepost.model.system.simulable import Simulable
 from fencepost.model.system.subject import Subject
+from fencepost.model.system.topology import Slot
 from fencepost.model.text import printable
+from fencepost.model.view import View
 from fencepost.plugins.manager import Plugins
 from fencepost.runs.coverage import states_of
 from fencepost.runs.disks import supply
@@ -476,18 +479,34 @@ class Run:
         )
 
     def _start_nodes(self) -> None:
-        layout = self.runtime.layout
-        for slot in layout.nodes():
-            self.runtime.start(slot)
-        if isinstance(self.spec.system, Observed):
-            for observer in self.spec.system.observers(self.spec.shape):
-                self.runtime.client(observer)
-        deadline_ns = self.runtime.now_ns() + START_LIMIT_MS * MS
-        if self.runtime.advance(self.base.recovered, deadline_ns) is None:
-            view = self.runtime.view
-            lacks = list(self.base.missing(view))
-            lacks += self.runtime.damage[:DAMAGE_NAMED]
-            raise EnvironmentFailed(
-                f"{self.spec.system.name} was not ready after {START_LIMIT_MS // 1000} s: "
-                f"{'; '.join(lacks)} (logs in {self.folder.logs})"
-            )
+        runtime, system = self.runtime, self.spec.system
+        deadline_ns = runtime.now_ns() + START_LIMIT_MS * MS
+        waiting = runtime.layout.nodes()
+        while waiting:
+            if runtime.advance(self._one_may_start(waiting), deadline_ns) is None:
+                raise self._not_ready()
+            for slot in (ready := self._may_start(waiting, runtime.view)):
+                runtime.start(slot)
+            waiting = tuple(slot for slot in waiting if slot not in ready)
+        if isinstance(system, Observed):
+            for observer in system.observers(self.spec.shape):
+                runtime.client(observer)
+        if runtime.advance(self.base.recovered, deadline_ns) is None:
+            raise self._not_ready()
+
+    def _may_start(self, waiting: Sequence[Slot], view: View) -> Sequence[Slot]:
+        system, layout = self.spec.system, self.runtime.layout
+        if not isinstance(system, StartsInOrder):
+            return waiting
+        return [slot for slot in waiting if system.may_start(slot, view, layout)]
+
+    def _one_may_start(self, waiting: Sequence[Slot]) -> Condition:
+        return Condition("a node that may start", lambda view: bool(self._may_start(waiting, view)))
+
+    def _not_ready(self) -> EnvironmentFailed:
+        lacks = list(self.base.missing(self.runtime.view))
+        lacks += self.runtime.damage[:DAMAGE_NAMED]
+        return EnvironmentFailed(
+            f"{self.spec.system.name} was not ready after {START_LIMIT_MS // 1000} s: "
+            f"{'; '.join(lacks)} (logs in {self.folder.logs})"
+        )

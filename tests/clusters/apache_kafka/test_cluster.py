@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from kafka_samples import SAMPLES
 
-from fencepost import NotApplicable, Place, Shape, Spare, UsageError
+from fencepost import NotApplicable, Place, Shape, Spare, UsageError, View
 from fencepost_clusters.apache_kafka import distribution
 from fencepost_clusters.apache_kafka.cluster import KRaft
 from fencepost_clusters.apache_kafka.distribution import Distribution
 from fencepost_clusters.apache_kafka.metrics import exporter_config
 from fencepost_clusters.apache_kafka.settings import FIXED, SUITE_SETTINGS, UNKNOWN, given
-from fencepost_kafka import Role, kafka_shape
+from fencepost_kafka import KafkaView, Role, kafka_shape
 
 
 def placed(name: str, shape: Shape) -> Place:
@@ -45,6 +45,15 @@ def test_a_broker_binds_its_own_address_and_advertises_links() -> None:
     duplicate = KRaft().properties(placed("broker-2-duplicate", shape), shape)
     assert duplicate["node.id"] == "2"
     assert "REPLICATION://broker-2-duplicate:9094" in duplicate["advertised.listeners"]
+
+
+def test_brokers_start_once_a_controller_was_active() -> None:
+    layout = KRaft().layout(Shape())
+    view = View((KafkaView,))
+    assert KRaft().may_start(layout.slot("controller-2"), view, layout)
+    assert not KRaft().may_start(layout.slot("broker-1"), view, layout)
+    view.of(KafkaView).controller_process = "controller-3#1"
+    assert KRaft().may_start(layout.slot("broker-1"), view, layout)
 
 
 def test_a_broker_tries_to_register_for_longer_than_a_run_lasts() -> None:

@@ -242,6 +242,22 @@ class ParsesLogs(Protocol):
 
 
 @runtime_checkable
+class StartsInOrder(Protocol):
+    """A system some of whose nodes must not start before others do their work.
+
+    Without it, all nodes of a run start at once. A node that a fault or a test starts later is held
+    back by nothing.
+    """
+
+    def may_start(self, slot: Slot, view: View, layout: Layout) -> bool:
+        """Whether the node of a slot may start now, as a run begins.
+
+        Each node that has not started is asked for after every event.
+        """
+        ...
+
+
+@runtime_checkable
 class Observed(Protocol):
     """A system whose state is recorded by clients of the run, which start right after the nodes."""
 
