@@ -57,8 +57,9 @@ from fencepost.events.traits import (
 )
 from fencepost.events.words import because, numbers, span
 from fencepost.history.recorder import Recorder
-from fencepost.history.run_end import RunEnd
+from fencepost.history.run_end import HARNESS, RunEnd
 from fencepost.judging.about import Fact, Facts, Scope, process_scope, slot_scope
+from fencepost.judging.deadlines import Deadline, judged
 from fencepost.judging.known_findings import Follows, KnownFinding, Numbers, Seen, Wake
 from fencepost.judging.owed import Owed
 from fencepost.judging.rules import (
@@ -82,6 +83,7 @@ from fencepost.judging.rules import (
 )
 from fencepost.judging.scene import Scene, Strike
 from fencepost.judging.states import Forfeiture, Held, Keeper
+from fencepost.model.clock import MS, SECOND
 from fencepost.model.cluster import Cluster, Configured, InSlot, Node, Supersedes
 from fencepost.model.errors import (
     EnvironmentFailed,
@@ -193,10 +195,13 @@ def __getattr__(name: str) -> object:
 
 __all__ = [
     "CLIENT",
+    "HARNESS",
     "HEALTHY",
+    "MS",
     "ORDERLY",
     "OWN",
     "SCHEMA_VERSION",
+    "SECOND",
     "Administered",
     "Administers",
     "Administration",
@@ -224,6 +229,7 @@ __all__ = [
     "Contained",
     "Cut",
     "DamageableDisk",
+    "Deadline",
     "Defect",
     "Effect",
     "Effects",
@@ -361,6 +367,7 @@ __all__ = [
     "hookimpl",
     "isolate",
     "java_program",
+    "judged",
     "kind_name",
     "last_words",
     "let_pass_until",

@@ -16,8 +16,10 @@ from msgspec import Struct
 
 from fencepost import (
     CLIENT,
+    HARNESS,
     Cause,
     Clause,
+    Deadline,
     Event,
     Evidence,
     Excused,
@@ -34,6 +36,7 @@ from fencepost import (
     Undecided,
     Violated,
     hookimpl,
+    judged,
     process_scope,
     span,
     violated,
@@ -44,7 +47,6 @@ STOP_BOUND_NS = 20_000_000_000
 """How long a node may take, undisturbed. A node of any system here ends within two seconds; a
 session that has to run out first takes 12 s at most in the suites."""
 SIGKILL = 9
-HARNESS = "harness"
 
 
 @dataclass(slots=True)
@@ -161,29 +163,19 @@ class AnyNode:
         return (_slot(process),)
 
 
-class _Suspect(Struct, frozen=True):
-    """A process that ended too late, or not at all: from when to when it was waited for, and the
-    slots whose stalls would explain that."""
-
-    violated: Violated
-    from_ns: int
-    to_ns: int
-    slots: frozenset[str]
-
-
 @dataclass(slots=True)
 class _Stops:
     around: Around
     waiting: dict[str, Stop] = field(default_factory=dict)
-    suspects: list[_Suspect] = field(default_factory=list)
+    suspects: list[Deadline] = field(default_factory=list)
     """Judged at the end, when all stalls are known."""
 
     def overdue(self, process: str, stop: Stop, at_ns: int) -> Sequence[Finding]:
         """Takes note of a process that has ended too late, or not; returns what is excused."""
         late = stop.late(process, at_ns)
         if isinstance(late, Violated):
-            slots = frozenset(self.around.needs(process))
-            self.suspects.append(_Suspect(late, stop.asked_ns, at_ns, slots))
+            slots = (HARNESS, *self.around.needs(process))
+            self.suspects.append(Deadline(late, slots, stop.asked_ns, at_ns, STOP_BOUND_NS))
             return ()
         return () if late is None else (late,)
 
@@ -240,26 +232,11 @@ class EndsWhenAsked(Struct, frozen=True):
                 found += state.overdue(process, stop, end.ended_at_ns)
             else:
                 found.append(Undecided(f"the run ended before {process}, which was asked to"))
-        for one in state.suspects:
-            why = _stalled(one, end) if end.complete else "the history is not complete"
-            message = f"{one.violated.message}; but {why}"
-            found.append(Undecided(message, one.violated.at) if why else one.violated)
-        return found
+        return (*found, *judged(state.suspects, end))
 
 
 _RUN: tuple[Key, ...] = ((),)
 """The same object for each event, so that the judge finds the state at once."""
-
-
-def _stalled(one: _Suspect, end: RunEnd) -> str:
-    """Which process that it needs stalled for more than a tenth of the bound, or the harness did;
-    empty if none."""
-    for process in sorted({name for name, _, _ in end.stalls}):
-        stalled_ns = end.stalled_ns(one.from_ns, one.to_ns, process)
-        counts = process == HARNESS or _slot(process) in one.slots
-        if counts and stalled_ns * 10 > STOP_BOUND_NS:
-            return f"{process} stalled for {span(stalled_ns)} of that time"
-    return ""
 
 
 def _slot(process: str) -> str:

@@ -58,12 +58,12 @@ from fencepost.events import (
     ProcessExited,
     ProcessSpawned,
     RunEnded,
-    Stalled,
 )
 from fencepost.history import files
 from fencepost.history.files import write_whole
 from fencepost.history.run_end import DISKS, HARNESS, NEVER_NS, RunEnd
 from fencepost.history.run_folder import RunFolder
+from fencepost.history.stalls import Stalls
 from fencepost.model.disk import written_to
 from fencepost.model.errors import UsageError
 
@@ -105,9 +105,7 @@ class Examiner:
     """process -> the node_seq its next event must have."""
     unended: dict[str, None] = field(default_factory=dict)
     """Processes that were seen and whose end was not, in order of appearance."""
-    stalls: list[tuple[str, int, int]] = field(default_factory=list)
-    """(process, from, to): the process did not run meanwhile. It is the process that says so
-    afterwards, or the harness of one that never ran again."""
+    stalls: Stalls = field(default_factory=Stalls)
     gaps: dict[Cause, list[tuple[str, str]]] = field(default_factory=dict)
     """Event that reports evidence as missed -> the kinds, each with what is missing."""
     doubtful_ns: int = NEVER_NS
@@ -126,6 +124,7 @@ class Examiner:
         self.expected[process] = max(due, seq + 1)
         self.first_ns = min(self.first_ns, event.at_ns)
         self.last_ns = max(self.last_ns, event.at_ns)
+        self.stalls.take(event)
         match event.body:
             case ProcessSpawned(started=started):
                 self.unended.setdefault(started)
@@ -143,8 +142,6 @@ class Examiner:
             case LinkFailed(since_ns=since_ns):
                 self.damage.append(event.body.sentence())
                 self.doubtful_ns = min(self.doubtful_ns, since_ns)
-            case Stalled(stalled_ns=stalled_ns, of=of):
-                self.stalls.append((of or process, event.at_ns - stalled_ns, event.at_ns))
             case RunEnded(completed=completed):
                 self.completed = completed
 
@@ -158,7 +155,7 @@ class Examiner:
             complete=self.completed is True and not damage,
             ended_at_ns=self.last_ns,
             damage=tuple(damage),
-            stalls=tuple(self.stalls),
+            stalls=tuple(self.stalls.found),
             gaps=tuple(gap for gaps in self.gaps.values() for gap in gaps),
             doubtful_from_ns=self.doubtful_ns,
             began_at_ns=min(self.first_ns, self.last_ns),

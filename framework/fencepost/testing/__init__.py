@@ -7,8 +7,9 @@ from typing import Self, final
 
 from msgspec import Struct
 
-from fencepost.events import Cause, Event, LinkFailed, Stalled
+from fencepost.events import Cause, Event, LinkFailed
 from fencepost.history.run_end import NEVER_NS, RunEnd
+from fencepost.history.stalls import Stalls
 from fencepost.judging.judge import judge
 from fencepost.judging.verdicts import AsKnown, Broken, Forfeited, Judgement, Outcome, Verdict
 from fencepost.model.cluster import Cluster, Node
@@ -89,13 +90,17 @@ class HistoryBuilder:
     def end(self, complete: bool = True) -> RunEnd:
         """The end of the run, now; its stalls are those of `process.stalled` events, and links that
         failed make it incomplete."""
-        stalls = tuple(
-            (event.body.of or event.process, event.at_ns - event.body.stalled_ns, event.at_ns)
-            for event in self._events
-            if isinstance(event.body, Stalled)
-        )
+        stalls = Stalls()
+        for event in self._events:
+            stalls.take(event)
         failed = [event.body for event in self._events if isinstance(event.body, LinkFailed)]
         damage = tuple(one.sentence() for one in failed)
         damage += () if complete else ("the run's end is not recorded",)
         doubtful_ns = min((one.since_ns for one in failed), default=NEVER_NS)
-        return RunEnd(not damage, self._now_ns, damage, stalls, doubtful_from_ns=doubtful_ns)
+        return RunEnd(
+            not damage,
+            self._now_ns,
+            damage,
+            tuple(stalls.found),
+            doubtful_from_ns=doubtful_ns,
+        )

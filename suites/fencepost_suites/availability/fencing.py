@@ -9,7 +9,9 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    HARNESS,
     Cause,
+    Deadline,
     Event,
     Evidence,
     Excused,
@@ -21,6 +23,7 @@ from fencepost import (
     ProcessExited,
     ProcessSpawned,
     RunEnd,
+    judged,
     violated,
 )
 from fencepost_kafka import (
@@ -38,7 +41,6 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.active_faults import DUPLICATES, slot_of
 from fencepost_kafka.committed import Brokers, Partitions, TopicPartition
-from fencepost_suites.availability.overdue import Overdue, judged
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Surroundings
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import named, span
@@ -107,7 +109,7 @@ class _Deaths:
     """The topics that are being deleted: nothing is decided about their leaders any more."""
     ids: _Ids = field(default_factory=_Ids)
     dead: dict[int, _Dead] = field(default_factory=dict)
-    suspects: list[Overdue] = field(default_factory=list)
+    suspects: list[Deadline] = field(default_factory=list)
     over: bool = False
 
     def led(self, broker: int) -> Sequence[TopicPartition]:
@@ -276,7 +278,9 @@ class DeadIsFenced(Struct, frozen=True):
                 places=tuple(partition_at(*place) for place in sorted(state.led(broker))),
             )
             needed = state.around.needed()
-            state.suspects.append(Overdue(broken, dead.calm_ns, at_ns, bound_ns, needed))
+            state.suspects.append(
+                Deadline(broken, (HARNESS, *needed), dead.calm_ns, at_ns, bound_ns)
+            )
             dead.reported = True
         return found
 

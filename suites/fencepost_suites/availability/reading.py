@@ -9,8 +9,10 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    HARNESS,
     Cause,
     ClientFailed,
+    Deadline,
     Event,
     Evidence,
     Excused,
@@ -22,6 +24,7 @@ from fencepost import (
     ProcessExited,
     RunEnd,
     by_handlers,
+    judged,
     process_scope,
     violated,
 )
@@ -41,7 +44,6 @@ from fencepost_kafka import (
 from fencepost_kafka.active_faults import slot_of
 from fencepost_kafka.committed import Partitions, TopicPartition
 from fencepost_kafka.judging.forfeits import FORFEITING, Forfeits
-from fencepost_suites.availability.overdue import Overdue, judged
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Disturbance, Fit, Surroundings
 from fencepost_suites.common.keys import NOTHING, whole_run
 
@@ -72,7 +74,7 @@ class _Stuck(Struct, frozen=True):
 
     place: TopicPartition
     next: int
-    overdue: Overdue
+    deadline: Deadline
 
 
 @dataclass(slots=True)
@@ -298,13 +300,13 @@ class ReadableAgain(Struct, frozen=True):
             return NOTHING if was == reader.excuse else (excused,)
         from_ns = max(since_ns, one.fit.since_ns or 0)
         slots = state.around.needed(state.partitions.newest[place].replicas)
-        overdue = Overdue(broken, from_ns, at_ns, bound_ns, slots, clients=frozenset({name}))
-        state.suspects.append(_Stuck(place, offset, overdue))
+        late = Deadline(broken, (HARNESS, *slots), from_ns, at_ns, bound_ns, witnesses=(name,))
+        state.suspects.append(_Stuck(place, offset, late))
         reader.reported = True
         return NOTHING
 
     def end(self, state: _Consumers, end: RunEnd) -> Sequence[Finding]:
         found = self._late(state, end.ended_at_ns)
         shown = {place: one.shown for place, one in state.read.items()}
-        suspects = [one.overdue for one in state.suspects if shown.get(one.place, -1) >= one.next]
+        suspects = [one.deadline for one in state.suspects if shown.get(one.place, -1) >= one.next]
         return (*found, *judged(suspects, end))

@@ -9,9 +9,11 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    HARNESS,
     Administered,
     Cause,
     ClusterRecovered,
+    Deadline,
     Event,
     Evidence,
     Excused,
@@ -26,6 +28,7 @@ from fencepost import (
     RunEnd,
     Scope,
     Violated,
+    judged,
     violated,
 )
 from fencepost_kafka import (
@@ -45,7 +48,6 @@ from fencepost_kafka import (
 from fencepost_kafka.active_faults import DUPLICATES, slot_of
 from fencepost_kafka.committed import Brokers, Partitions, TopicPartition
 from fencepost_kafka.view import REMOVE_BROKER
-from fencepost_suites.availability.overdue import Overdue, judged
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Surroundings
 from fencepost_suites.common.keys import NOTHING, whole_run
 
@@ -89,7 +91,7 @@ class _Healing:
     """The last healing, until the cluster is whole after it, or this was judged."""
     broken: bool = False
     """Whether the cluster was not whole since the fault that was healed."""
-    suspects: list[Overdue] = field(default_factory=list)
+    suspects: list[Deadline] = field(default_factory=list)
     late: bool = False
     """Whether the recovery from the last healing is among the suspects."""
     over: bool = False
@@ -325,7 +327,7 @@ class RecoversInTime(Struct, frozen=True):
     def _suspect(
         state: _Healing, broken: Violated, from_ns: int, to_ns: int, bound_ns: int
     ) -> None:
-        state.suspects.append(Overdue(broken, from_ns, to_ns, bound_ns, frozenset(state.known)))
+        state.suspects.append(Deadline(broken, (HARNESS, *state.known), from_ns, to_ns, bound_ns))
         state.healed, state.broken, state.late = None, False, True
 
     def end(self, state: _Healing, end: RunEnd) -> Sequence[Finding]:

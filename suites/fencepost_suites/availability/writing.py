@@ -10,8 +10,10 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    HARNESS,
     Cause,
     ClientFailed,
+    Deadline,
     Event,
     Evidence,
     Excused,
@@ -25,6 +27,7 @@ from fencepost import (
     RunEnd,
     Violated,
     by_handlers,
+    judged,
     process_scope,
     violated,
 )
@@ -45,7 +48,6 @@ from fencepost_kafka import (
 from fencepost_kafka.active_faults import slot_of
 from fencepost_kafka.committed import Partitions, TopicPartition
 from fencepost_kafka.judging.forfeits import FORFEITING, Forfeits
-from fencepost_suites.availability.overdue import Overdue, judged
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Disturbance, Fit, Surroundings
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import span
@@ -144,7 +146,7 @@ class _Writing:
     partitions: Partitions = field(default_factory=Partitions)
     forfeits: Forfeits = field(default_factory=Forfeits)
     wanted: dict[TopicPartition, Wanted] = field(default_factory=dict)
-    suspects: list[Overdue] = field(default_factory=list)
+    suspects: list[Deadline] = field(default_factory=list)
     over: bool = False
     """Whether the run has begun to end its processes."""
 
@@ -358,7 +360,11 @@ class WritableAgain(Struct, frozen=True):
             clients = frozenset(client for _, client in wanted.open.values())
             broken = _unwritable(at, at_ns, wanted, record, fit_ns=from_ns, clients=clients)
             slots = state.around.needed(record.replicas)
-            state.suspects.append(Overdue(broken, from_ns, at_ns, bound_ns, slots, clients=clients))
+            state.suspects.append(
+                Deadline(
+                    broken, (HARNESS, *slots), from_ns, at_ns, bound_ns, witnesses=tuple(clients)
+                )
+            )
             wanted.reported = True
         return found
 

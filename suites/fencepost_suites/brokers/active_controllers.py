@@ -10,12 +10,14 @@ from msgspec import Struct
 
 from fencepost import (
     Cause,
+    Deadline,
     Event,
     Evidence,
     Exercised,
     Finding,
     Key,
     RunEnd,
+    judged,
     process_scope,
     violated,
 )
@@ -27,7 +29,7 @@ from fencepost_kafka import (
     LeaseGranted,
     broker_of,
 )
-from fencepost_suites.brokers.leases import Late, judge_late, period_ns_of
+from fencepost_suites.brokers.leases import period_ns_of
 from fencepost_suites.common.keys import NOTHING, by_writer, whole_run
 
 MS = 1_000_000
@@ -96,7 +98,7 @@ class _Terms:
     resigned: dict[int, Cause] = field(default_factory=dict)
     """epoch -> the resignation without a majority, until a successor is elected."""
     processes: dict[int, str] = field(default_factory=dict)
-    suspects: list[Late] = field(default_factory=list)
+    suspects: list[Deadline] = field(default_factory=list)
 
     def successor_of(self, epoch: int) -> tuple[int, Cause] | None:
         """When the first controller of a later epoch was elected."""
@@ -159,7 +161,9 @@ class IsolatedControllerResigns(Struct, frozen=True):
             broker=broker_of(body.broker_id),
         )
         from_ns = successor[0] - period_ns
-        state.suspects.append(Late(broken, event.process, from_ns, event.at_ns, period_ns))
+        state.suspects.append(
+            Deadline(broken, (event.process,), from_ns, event.at_ns, period_ns, omission=False)
+        )
 
     @staticmethod
     def _granted(state: _Terms, event: Event, body: LeaseGranted) -> None:
@@ -182,7 +186,9 @@ class IsolatedControllerResigns(Struct, frozen=True):
             controller=process_scope(granter),
         )
         from_ns = successor[0] - period_ns
-        state.suspects.append(Late(broken, granter, from_ns, event.at_ns, period_ns))
+        state.suspects.append(
+            Deadline(broken, (granter,), from_ns, event.at_ns, period_ns, omission=False)
+        )
 
     def end(self, state: _Terms, end: RunEnd) -> Sequence[Finding]:
-        return judge_late(state.suspects, end)
+        return judged(state.suspects, end)

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from fencepost import (
     Cause,
+    Deadline,
     Event,
     Evidence,
     Exercised,
@@ -21,6 +22,7 @@ from fencepost import (
     RunEnd,
     Scope,
     by_handlers,
+    judged,
     process_scope,
     violated,
 )
@@ -40,7 +42,7 @@ from fencepost_kafka import (
     broker_of,
     partition_of,
 )
-from fencepost_suites.brokers.leases import MS, Late, judge_late
+from fencepost_suites.brokers.leases import MS
 from fencepost_suites.common.keys import NOTHING, by_slot_serving, whole_run
 
 FETCH_WAIT_NS = 1_000 * MS
@@ -64,7 +66,7 @@ class Serving:
     lost: Cause | None = None
     refused: dict[str, int] = field(default_factory=dict)
     """client -> when this process last refused it for being fenced."""
-    suspects: list[Late] = field(default_factory=list)
+    suspects: list[Deadline] = field(default_factory=list)
 
     def begin(self, process: str) -> None:
         """The slot's next process starts."""
@@ -178,7 +180,9 @@ class FencedBrokerServesNoClient(Struct, frozen=True):
         if stored and state.lost is not None:
             return (broken,)
         # Only a stall of nearly the length of the delay excuses it: a fetch may have come before.
-        late = Late(broken, event.process, since_ns, event.at_ns, over_ns * 9)
+        late = Deadline(
+            broken, (event.process,), since_ns, event.at_ns, over_ns * 9, omission=False
+        )
         state.suspects.append(late)
         return NOTHING
 
@@ -203,7 +207,7 @@ class FencedBrokerServesNoClient(Struct, frozen=True):
         return NOTHING
 
     def end(self, state: Serving, end: RunEnd) -> Sequence[Finding]:
-        return judge_late(state.suspects, end)
+        return judged(state.suspects, end)
 
 
 @final

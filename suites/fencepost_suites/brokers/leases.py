@@ -14,17 +14,17 @@ from msgspec import Struct
 
 from fencepost import (
     Cause,
+    Deadline,
     Event,
     Evidence,
-    Excused,
     Exercised,
     Finding,
     Key,
     NodeStopped,
     ProcessExited,
     RunEnd,
-    Undecided,
     Violated,
+    judged,
     process_scope,
     violated,
 )
@@ -40,48 +40,9 @@ from fencepost_kafka import (
     broker_of,
 )
 from fencepost_suites.common.keys import NOTHING, by_broker, whole_run
-from fencepost_suites.common.words import span
 
 MS = 1_000_000
 UNMATCHED_KEPT = 64
-
-
-class Late(Struct, frozen=True):
-    """A suspected violation of a time bound. It is judged at the end, when all stalls are known.
-
-    `due_ns` is set for an omission: the time when the process had to act. A stall from then on that
-    covers the delay excuses an omission, never an action.
-    """
-
-    violated: Violated
-    process: str
-    from_ns: int
-    to_ns: int
-    period_ns: int
-    due_ns: int | None = None
-
-
-def judge_late(suspects: Sequence[Late], end: RunEnd) -> Sequence[Finding]:
-    """The suspects as findings: violations, except those that a stall excuses or may explain."""
-    found: list[Finding] = []
-    for one in suspects:
-        if one.due_ns is not None:
-            late_ns = one.to_ns - one.due_ns
-            stalled_ns = end.stalled_ns(one.due_ns, one.to_ns, one.process)
-            if stalled_ns * 10 >= late_ns * 9:
-                why = f"{one.process} stalled for {span(stalled_ns)} when it was due"
-                found.append(Excused(one.violated.at, f"{one.violated.message}; but {why}"))
-                continue
-        stalled_ns = end.stalled_ns(one.from_ns, one.to_ns, one.process)
-        if stalled_ns * 10 > one.period_ns:
-            message = (
-                f"{one.violated.message}; but {one.process} stalled for "
-                f"{span(stalled_ns)} meanwhile"
-            )
-            found.append(Undecided(message, one.violated.at))
-        else:
-            found.append(one.violated)
-    return found
 
 
 def period_ns_of(body: LeaseGranted) -> int:
@@ -213,16 +174,16 @@ class _Leases:
     held: dict[str, _Held] = field(default_factory=dict)
     brokers: dict[int, _Watched] = field(default_factory=dict)
     expiries: dict[int, tuple[int, Cause]] = field(default_factory=dict)
-    suspects: list[Late] = field(default_factory=list)
+    suspects: list[Deadline] = field(default_factory=list)
 
     def unfenced(self, known: _Watched, violated: Violated, until_ns: int) -> None:
         """A broker that its controller has not fenced until this time, unless that stood still."""
-        late = Late(
+        late = Deadline(
             violated=violated,
-            process=self.controller,
+            actors=(self.controller,),
             from_ns=known.since_ns,
             to_ns=until_ns,
-            period_ns=self.period_ns,
+            bound_ns=self.period_ns,
             due_ns=known.since_ns + self.period_ns,
         )
         self.suspects.append(late)
@@ -322,7 +283,9 @@ class LostLeaseIsFenced(Struct, frozen=True):
             after_ns=over_ns,
             broker=broker_of(held.broker_id),
         )
-        late = Late(broken, process, start_ns, at_ns, period_ns=held.period_ns, due_ns=held.ends_ns)
+        late = Deadline(
+            broken, (process,), start_ns, at_ns, bound_ns=held.period_ns, due_ns=held.ends_ns
+        )
         state.suspects.append(late)
         return True
 
@@ -410,4 +373,4 @@ class LostLeaseIsFenced(Struct, frozen=True):
                     since_ns=silent_ns,
                 )
                 state.unfenced(known, broken, end.ended_at_ns)
-        return judge_late(state.suspects, end)
+        return judged(state.suspects, end)

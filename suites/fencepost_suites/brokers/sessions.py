@@ -11,6 +11,7 @@ from msgspec import Struct, structs
 
 from fencepost import (
     Cause,
+    Deadline,
     Event,
     Evidence,
     Exercised,
@@ -20,6 +21,7 @@ from fencepost import (
     ProcessExited,
     RunEnd,
     Violated,
+    judged,
     process_scope,
     violated,
 )
@@ -41,7 +43,7 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.committed import Brokers
 from fencepost_suites.brokers.fencing import Serving
-from fencepost_suites.brokers.leases import MS, Late, judge_late
+from fencepost_suites.brokers.leases import MS
 from fencepost_suites.common.keys import NOTHING, by_slot_living, whole_run
 
 
@@ -126,12 +128,12 @@ class EndedSessionFences(Struct, frozen=True):
         )
         ends_ns = state.serving.ends_ns
         state.serving.suspects.append(
-            Late(
+            Deadline(
                 violated=broken,
-                process=state.serving.process,
+                actors=(state.serving.process,),
                 from_ns=ends_ns,
                 to_ns=at_ns,
-                period_ns=over_ns * 9,
+                bound_ns=over_ns * 9,
                 due_ns=ends_ns,
             )
         )
@@ -157,14 +159,21 @@ class EndedSessionFences(Struct, frozen=True):
             after_ns=over_ns,
         )
         serving.suspects.append(
-            Late(broken, serving.process, serving.ends_ns, body.sent_at_ns, over_ns * 9)
+            Deadline(
+                broken,
+                (serving.process,),
+                serving.ends_ns,
+                body.sent_at_ns,
+                over_ns * 9,
+                omission=False,
+            )
         )
         return NOTHING
 
     def end(self, state: _Session, end: RunEnd) -> Sequence[Finding]:
         if state.serving.granted is not None and end.complete:
             self._stayed(state, end.ended_at_ns, state.serving.granted)
-        return judge_late(state.serving.suspects, end)
+        return judged(state.serving.suspects, end)
 
 
 @dataclass(slots=True)

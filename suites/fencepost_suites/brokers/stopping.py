@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     Cause,
+    Deadline,
     Event,
     Evidence,
     Exercised,
@@ -17,6 +18,7 @@ from fencepost import (
     Key,
     ProcessExited,
     RunEnd,
+    judged,
     process_scope,
     violated,
 )
@@ -31,7 +33,7 @@ from fencepost_kafka import (
     partition_at,
 )
 from fencepost_kafka.committed import Partitions, TopicPartition
-from fencepost_suites.brokers.leases import MS, Late, judge_late
+from fencepost_suites.brokers.leases import MS
 from fencepost_suites.common.keys import NOTHING, by_life, whole_run
 from fencepost_suites.common.words import named
 
@@ -128,7 +130,7 @@ class _Due:
     asked_ns: int = 0
     limit_ns: int = 0
     by_timeout: bool = False
-    suspects: list[Late] = field(default_factory=list)
+    suspects: list[Deadline] = field(default_factory=list)
 
     def late(self, at_ns: int, at: Cause) -> bool:
         """Whether the process has run too long after the request; the result is remembered."""
@@ -145,7 +147,7 @@ class _Due:
             since_ns=took_ns,
             bound_ns=self.limit_ns,
         )
-        self.suspects.append(Late(broken, self.process, self.asked_ns, at_ns, self.limit_ns))
+        self.suspects.append(Deadline(broken, (self.process,), self.asked_ns, at_ns, self.limit_ns))
         return True
 
 
@@ -179,4 +181,4 @@ class StopsInTime(Struct, frozen=True):
     def end(self, state: _Due, end: RunEnd) -> Sequence[Finding]:
         if state.asked is not None:
             state.late(end.ended_at_ns, state.asked)
-        return judge_late(state.suspects, end)
+        return judged(state.suspects, end)

@@ -20,6 +20,7 @@ from fencepost import (
     NodeStarted,
     RunEnd,
     Scope,
+    judged,
     process_scope,
     violated,
 )
@@ -35,7 +36,6 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_kafka.committed import Partitions
-from fencepost_suites.brokers.leases import judge_late
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.control_requests.effects import ROLE_KINDS, RefusedRoles
 from fencepost_suites.control_requests.obeying import REQUEST_KINDS
@@ -175,7 +175,7 @@ class BounceDetected(Struct, frozen=True):
         return finding
 
     def end(self, state: Owed, end: RunEnd) -> Sequence[Finding]:
-        return judge_late(state.suspects, end)
+        return judged(state.suspects, end)
 
 
 @dataclass(slots=True)
@@ -270,7 +270,7 @@ class BouncedIsInitialised(Struct, frozen=True):
         return (Exercised(event.ref, Evidence.PEER),) if due.bounced else NOTHING
 
     def end(self, state: _Initialising, end: RunEnd) -> Sequence[Finding]:
-        return judge_late(state.term.suspects, end)
+        return judged(state.term.suspects, end)
 
 
 @dataclass(slots=True)

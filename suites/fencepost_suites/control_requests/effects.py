@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from fencepost import (
     Cause,
+    Deadline,
     Event,
     Evidence,
     Excused,
@@ -44,7 +45,7 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.active_faults import FAULT_KINDS, ActiveFaults
 from fencepost_kafka.committed import Partitions
-from fencepost_suites.brokers.leases import MS, Late
+from fencepost_suites.brokers.leases import MS
 from fencepost_suites.control_requests.requests import NO_EPOCH, Request
 
 EFFECT_WITHIN_NS = 10_000 * MS
@@ -260,7 +261,7 @@ class Effects:
     """(process, partition) -> the newest role that it has begun."""
     roles: dict[tuple[str, str], tuple[_Due, _Duty]] = field(default_factory=dict)
     """(process, partition) -> the role that is due."""
-    suspects: list[Late] = field(default_factory=list)
+    suspects: list[Deadline] = field(default_factory=list)
     excused: list[Excused] = field(default_factory=list)
     """What would have been overdue, but for a fault."""
 
@@ -385,17 +386,17 @@ class Effects:
             self.excused.append(Excused(one.ref, f"{message}; but {lasting or one.excuse}"))
             return
         self.suspects.append(
-            Late(
+            Deadline(
                 violated=one.missed(at_ns - since_ns),
-                process=one.process,
+                actors=(one.process,),
                 from_ns=since_ns,
                 to_ns=at_ns,
-                period_ns=EFFECT_WITHIN_NS,
+                bound_ns=EFFECT_WITHIN_NS,
                 due_ns=due_ns,
             )
         )
 
-    def end(self, end: RunEnd) -> Sequence[Late]:
+    def end(self, end: RunEnd) -> Sequence[Deadline]:
         """What was suspected, or is still due when the run ends."""
         for queue in list(self.queues):
             self._close_queue(queue, end.ended_at_ns)

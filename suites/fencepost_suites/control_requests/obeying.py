@@ -21,6 +21,7 @@ from fencepost import (
     Scope,
     Undecided,
     Violated,
+    judged,
     process_scope,
     violated,
 )
@@ -35,7 +36,6 @@ from fencepost_kafka import (
     ReplicaStopped,
     broker_of,
 )
-from fencepost_suites.brokers.leases import judge_late
 from fencepost_suites.common.keys import NOTHING, by_broker, whole_run
 from fencepost_suites.control_requests.effects import DUE_KINDS, ROLE_KINDS, Effects, RefusedRoles
 from fencepost_suites.control_requests.requests import (
@@ -453,5 +453,5 @@ class CurrentRequestsProcessed(Struct, frozen=True):
         return (broken,)
 
     def end(self, state: _Effects, end: RunEnd) -> Sequence[Finding]:
-        late = judge_late(state.due.end(end), end)
+        late = judged(state.due.end(end), end)
         return [*late, *state.due.excused]

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     Cause,
+    Deadline,
     Event,
     Evidence,
     Excused,
@@ -37,7 +38,7 @@ from fencepost_kafka import (
     broker_of,
 )
 from fencepost_kafka.active_faults import ActiveFaults
-from fencepost_suites.brokers.leases import MS, Late
+from fencepost_suites.brokers.leases import MS
 from fencepost_suites.common.keys import NOTHING
 
 BOUND_NS = 6_000 * MS
@@ -85,7 +86,7 @@ class Owed:
     """Whether the controller is Apache Kafka's. Its cluster over ZooKeeper keeps a broker that the
     controller cannot reach, so no action is due to a broker while a fault names it."""
     faults: ActiveFaults = field(default_factory=ActiveFaults)
-    suspects: list[Late] = field(default_factory=list)
+    suspects: list[Deadline] = field(default_factory=list)
 
     def remove(self, process: str) -> None:
         """Drops a process that has ended, or is no longer a broker: nothing is owed to it."""
@@ -122,7 +123,9 @@ class Owed:
                     found.append(Excused(one.at, f"{broken.message}; but {one.excuse}"))
                 continue
             due_ns = from_ns + BOUND_NS
-            late = Late(broken, self.controller, from_ns, now_ns, period_ns=BOUND_NS, due_ns=due_ns)
+            late = Deadline(
+                broken, (self.controller,), from_ns, now_ns, bound_ns=BOUND_NS, due_ns=due_ns
+            )
             self.suspects.append(late)
             del self.due[broker]
         return found

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from fencepost import (
     Cause,
+    Deadline,
     Event,
     Evidence,
     Facts,
@@ -22,7 +23,7 @@ from fencepost_kafka import (
     MetadataHeartbeatSent,
     broker_of,
 )
-from fencepost_suites.brokers.leases import MS, Late
+from fencepost_suites.brokers.leases import MS
 from fencepost_suites.heartbeats.terms import Terms
 
 HEARTBEAT_INFO = 5
@@ -119,7 +120,7 @@ class Superseded:
         if isinstance(event.body, BrokerRegistered):
             self.registered.take(event, event.body)
 
-    def late(self, process: str, broker: int, asked_ns: int, event: Event) -> Late | None:
+    def late(self, process: str, broker: int, asked_ns: int, event: Event) -> Deadline | None:
         """The suspicion that falls on the controller for accepting what a superseded process asked
         for at `asked_ns`, if the controller had had time to find the newer registration."""
         own, newest = self.registered.newest_of.get(process), self.registered.newest.get(broker)
@@ -131,7 +132,7 @@ class Superseded:
             return None
         controller = max(self.terms.now, key=lambda one: self.terms.now[one].epoch, default="")
         decides: Facts = {"controller": process_scope(controller)} if controller else {}
-        return Late(
+        return Deadline(
             violated=violated(
                 event.ref,
                 Evidence.PEER,
@@ -146,9 +147,10 @@ class Superseded:
                 other_epoch=newest.epoch,
                 **decides,
             ),
-            process=controller,
+            actors=(controller,),
             from_ns=newest.at_ns,
             to_ns=asked_ns,
-            period_ns=bound_ns,
+            bound_ns=bound_ns,
             due_ns=newest.at_ns + bound_ns,
+            omission=False,
         )

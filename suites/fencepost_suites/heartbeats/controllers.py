@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     Cause,
+    Deadline,
     Event,
     Evidence,
     Exercised,
@@ -17,6 +18,7 @@ from fencepost import (
     Finding,
     Key,
     RunEnd,
+    judged,
     process_scope,
     violated,
 )
@@ -30,7 +32,7 @@ from fencepost_kafka import (
     SessionChanged,
     broker_of,
 )
-from fencepost_suites.brokers.leases import MS, Late, judge_late
+from fencepost_suites.brokers.leases import MS
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.heartbeats.terms import TERM_KINDS, Term, Terms
 
@@ -84,13 +86,13 @@ class Deposed:
             if epoch < body.epoch:
                 self.lost.setdefault(process, loss)
 
-    def acted(self, event: Event, did: str, facts: Facts) -> Late | None:
+    def acted(self, event: Event, did: str, facts: Facts) -> Deadline | None:
         """The suspicion that falls on a process which acts as the controller, if its term had
         ended long enough ago for it to know. `facts` are about what it `did`."""
         loss = self.lost.get(event.process)
         if loss is None or event.at_ns <= loss.at_ns + KNOWN_WITHIN_NS:
             return None
-        return Late(
+        return Deadline(
             violated=violated(
                 event.ref,
                 Evidence.PEER,
@@ -103,11 +105,12 @@ class Deposed:
                 **facts,
                 **loss.facts,
             ),
-            process=event.process,
+            actors=(event.process,),
             from_ns=loss.at_ns,
             to_ns=event.at_ns,
-            period_ns=KNOWN_WITHIN_NS,
+            bound_ns=KNOWN_WITHIN_NS,
             due_ns=loss.at_ns,
+            omission=False,
         )
 
 
@@ -118,7 +121,7 @@ class Controllers:
 
     terms: Terms = field(default_factory=Terms)
     deposed: Deposed = field(default_factory=Deposed)
-    suspects: list[Late] = field(default_factory=list)
+    suspects: list[Deadline] = field(default_factory=list)
 
     def take(self, event: Event) -> Term | None:
         """Applies an event; returns the current term of the process that wrote it, if any."""
@@ -184,7 +187,7 @@ class OnlyControllerAnswers(Struct, frozen=True):
         return state, NOTHING
 
     def end(self, state: Controllers, end: RunEnd) -> Sequence[Finding]:
-        return judge_late(state.suspects, end)
+        return judged(state.suspects, end)
 
 
 def answer_facts(body: MetadataHeartbeatAnswered | IsrChangeJudged) -> Facts:

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     Cause,
+    Deadline,
     Event,
     Evidence,
     Exercised,
@@ -20,6 +21,7 @@ from fencepost import (
     NodeStopped,
     ProcessExited,
     RunEnd,
+    judged,
     process_scope,
     violated,
 )
@@ -35,7 +37,7 @@ from fencepost_kafka import (
     broker_of,
 )
 from fencepost_kafka.active_faults import FAULT_KINDS, ActiveFault, ActiveFaults
-from fencepost_suites.brokers.leases import MS, Late, judge_late
+from fencepost_suites.brokers.leases import MS
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.heartbeats.states import TARGETS
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Terms
@@ -55,7 +57,7 @@ class Contact:
     session: str = ""
     judged: bool = False
     """Whether the fencing after the newest contact was found to be overdue."""
-    suspects: list[Late] = field(default_factory=list)
+    suspects: list[Deadline] = field(default_factory=list)
 
     @property
     def due_ns(self) -> int:
@@ -147,7 +149,7 @@ class SilenceFences(Struct, frozen=True):
             return
         state.judged = True
         state.suspects.append(
-            Late(
+            Deadline(
                 violated=violated(
                     at,
                     Evidence.SELF,
@@ -159,10 +161,10 @@ class SilenceFences(Struct, frozen=True):
                     timeout_ns=state.timeout_ns,
                     epoch=state.incarnation,
                 ),
-                process=state.contact.process,
+                actors=(state.contact.process,),
                 from_ns=state.contact_ns,
                 to_ns=at_ns,
-                period_ns=state.timeout_ns,
+                bound_ns=state.timeout_ns,
                 due_ns=state.due_ns,
             )
         )
@@ -172,7 +174,7 @@ class SilenceFences(Struct, frozen=True):
         for one in state.of.values():
             if one.contact is not None:
                 self._overdue(one, end.ended_at_ns, one.contact)
-            found.extend(judge_late(one.suspects, end))
+            found.extend(judged(one.suspects, end))
         return found
 
 
@@ -180,7 +182,7 @@ class _Unheard(Struct, frozen=True):
     """A broker that fenced itself before its controller had declared it inactive, and the numbers
     of the heartbeats that it had sent since its last accepted one."""
 
-    late: Late
+    late: Deadline
     broker: str
     sent: frozenset[int]
 
@@ -206,7 +208,7 @@ class _Fences:
         """Whether a fault acted upon the link of broker and controller since the last contact: what
         the broker sent may have arrived after it had fenced itself."""
         faults = [fault for fault, at_ns in self.healed if at_ns >= one.late.from_ns]
-        pair = one.broker, one.late.process
+        pair = one.broker, one.late.actors[0]
         return any(fault.between(*pair) for fault in (*self.faults.now.values(), *faults))
 
 
@@ -235,7 +237,7 @@ class ControllerIsFirst(Struct, frozen=True):
             state.suspects = [
                 one
                 for one in state.suspects
-                if one.late.process != ending.process or one.late.to_ns <= ending.reached_ns
+                if one.late.actors[0] != ending.process or one.late.to_ns <= ending.reached_ns
             ]
         state.terms.take(event)
         match body:
@@ -268,7 +270,7 @@ class ControllerIsFirst(Struct, frozen=True):
         state.suspects = [
             one
             for one in state.suspects
-            if (one.late.process, one.broker) != (event.process, body.client)
+            if (one.late.actors[0], one.broker) != (event.process, body.client)
             or number not in one.sent
             or state.parted(one)
         ]
@@ -289,7 +291,7 @@ class ControllerIsFirst(Struct, frozen=True):
             return NOTHING
         if known.state not in LIVE:
             return (Exercised(event.ref, Evidence.PEER),)
-        late = Late(
+        late = Deadline(
             violated=violated(
                 event.ref,
                 Evidence.PEER,
@@ -302,14 +304,15 @@ class ControllerIsFirst(Struct, frozen=True):
                 broker=broker_of(body.broker_id),
                 epoch=contact.incarnation,
             ),
-            process=process,
+            actors=(process,),
             from_ns=contact.contact_ns,
             to_ns=event.at_ns,
-            period_ns=term.timeout_ns,
+            bound_ns=term.timeout_ns,
+            omission=False,
         )
         sent = frozenset(state.sent.get(event.process, ()))
         state.suspects.append(_Unheard(late, event.process, sent))
         return NOTHING
 
     def end(self, state: _Fences, end: RunEnd) -> Sequence[Finding]:
-        return judge_late([one.late for one in state.suspects], end)
+        return judged([one.late for one in state.suspects], end)

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     Cause,
+    Deadline,
     Event,
     Evidence,
     Exercised,
@@ -19,6 +20,7 @@ from fencepost import (
     PromiseObserved,
     RunEnd,
     Scope,
+    judged,
     process_scope,
     violated,
 )
@@ -33,7 +35,6 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_kafka.committed import Partitions
-from fencepost_suites.brokers.leases import Late, judge_late
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.surfaces import observed
 from fencepost_suites.heartbeats.accounts import HEARTBEAT_INFO, Superseded
@@ -120,7 +121,7 @@ class OnlyControllerJudges(Struct, frozen=True):
         return state, NOTHING
 
     def end(self, state: Controllers, end: RunEnd) -> Sequence[Finding]:
-        return judge_late(state.suspects, end)
+        return judged(state.suspects, end)
 
 
 @dataclass(slots=True)
@@ -132,7 +133,7 @@ class _Overwritten:
     """process -> its broker id."""
     asked_ns: dict[tuple[str, str, int], int] = field(default_factory=dict)
     """(process, topic, partition) -> when it requested an ISR last."""
-    suspects: list[Late] = field(default_factory=list)
+    suspects: list[Deadline] = field(default_factory=list)
 
     def granted(self, event: Event, body: IsrChangeAnswered) -> None:
         """A process was granted an ISR."""
@@ -198,7 +199,7 @@ class OverwrittenChangesNoIsr(Struct, frozen=True):
         return state, (broken,)
 
     def end(self, state: _Overwritten, end: RunEnd) -> Sequence[Finding]:
-        return judge_late(state.suspects, end)
+        return judged(state.suspects, end)
 
 
 class _Result(Struct, frozen=True):

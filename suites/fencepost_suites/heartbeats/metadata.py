@@ -10,12 +10,14 @@ from msgspec import Struct
 
 from fencepost import (
     Cause,
+    Deadline,
     Event,
     Evidence,
     Exercised,
     Finding,
     Key,
     RunEnd,
+    judged,
     process_scope,
     violated,
 )
@@ -29,7 +31,7 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_kafka.committed import Partitions
-from fencepost_suites.brokers.leases import MS, Late, judge_late
+from fencepost_suites.brokers.leases import MS
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Terms
 
@@ -192,7 +194,7 @@ class _Queues:
     by_process: dict[Place, _Queue] = field(default_factory=dict)
     places: dict[tuple[str, int], Place] = field(default_factory=dict)
     """(controller process, request) -> its queue."""
-    suspects: list[Late] = field(default_factory=list)
+    suspects: list[Deadline] = field(default_factory=list)
 
 
 @final
@@ -284,7 +286,7 @@ class UpdateIsRetried(Struct, frozen=True):
         if queue is None or not queue.awaits_answer or at_ns <= queue.sent_ns + AGAIN_WITHIN_NS:
             return
         state.suspects.append(
-            Late(
+            Deadline(
                 violated=violated(
                     queue.first,
                     Evidence.PEER,
@@ -295,14 +297,14 @@ class UpdateIsRetried(Struct, frozen=True):
                     since_ns=at_ns - queue.sent_ns,
                     epoch=place[2],
                 ),
-                process=place[0],
+                actors=(place[0],),
                 from_ns=queue.sent_ns,
                 to_ns=at_ns,
-                period_ns=AGAIN_WITHIN_NS,
+                bound_ns=AGAIN_WITHIN_NS,
                 due_ns=queue.sent_ns + AGAIN_WITHIN_NS,
             )
         )
 
     def end(self, state: _Queues, end: RunEnd) -> Sequence[Finding]:
         self._close(state, list(state.by_process), end.ended_at_ns)
-        return judge_late(state.suspects, end)
+        return judged(state.suspects, end)

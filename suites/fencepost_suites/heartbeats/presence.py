@@ -10,12 +10,14 @@ from msgspec import Struct
 
 from fencepost import (
     Cause,
+    Deadline,
     Event,
     Evidence,
     Exercised,
     Finding,
     Key,
     RunEnd,
+    judged,
     process_scope,
     violated,
 )
@@ -27,7 +29,6 @@ from fencepost_kafka import (
     broker_of,
     partition_of,
 )
-from fencepost_suites.brokers.leases import Late, judge_late
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.heartbeats.controllers import KNOWN_WITHIN_NS
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Term, Terms
@@ -56,7 +57,7 @@ class _Znodes:
     """What a controller holds without a znode -> since when."""
     registrations: dict[str, list[tuple[int, Cause]]] = field(default_factory=dict)
     """process -> the broker epochs of its registrations, in their order."""
-    suspects: list[Late] = field(default_factory=list)
+    suspects: list[Deadline] = field(default_factory=list)
 
     def registered(self, event: Event, body: BrokerRegistered) -> None:
         """Applies a registration. Its process may record it later than ZooKeeper its end."""
@@ -152,7 +153,7 @@ class OnlyWithZnode(Struct, frozen=True):
             return
         gone = state.gone[broker, epoch]
         state.suspects.append(
-            Late(
+            Deadline(
                 violated=violated(
                     gone.ref,
                     Evidence.PEER,
@@ -163,10 +164,10 @@ class OnlyWithZnode(Struct, frozen=True):
                     since_ns=at_ns - since_ns,
                     epoch=epoch,
                 ),
-                process=process,
+                actors=(process,),
                 from_ns=since_ns,
                 to_ns=at_ns,
-                period_ns=KNOWN_WITHIN_NS,
+                bound_ns=KNOWN_WITHIN_NS,
                 due_ns=since_ns,
             )
         )
@@ -174,7 +175,7 @@ class OnlyWithZnode(Struct, frozen=True):
     def end(self, state: _Znodes, end: RunEnd) -> Sequence[Finding]:
         for held in state.held:
             self._overdue(state, held, end.ended_at_ns)
-        return judge_late(state.suspects, end)
+        return judged(state.suspects, end)
 
 
 def _live(term: Term) -> dict[int, int]:
@@ -186,7 +187,7 @@ def _live(term: Term) -> dict[int, int]:
 class _Newest:
     registered: dict[int, tuple[int, int, str, Cause]] = field(default_factory=dict)
     """broker -> its newest registration: the epoch, the time, the process, and the event."""
-    suspects: list[Late] = field(default_factory=list)
+    suspects: list[Deadline] = field(default_factory=list)
     former: set[int] = field(default_factory=set)
     """The brokers whose id a second process has taken, until a fetch of that process counts."""
 
@@ -229,7 +230,7 @@ class NewestCounts(Struct, frozen=True):
             return (Exercised(event.ref, Evidence.PEER),) if taken else NOTHING
         if event.at_ns > since_ns + KNOWN_WITHIN_NS:
             state.suspects.append(
-                Late(
+                Deadline(
                     violated=violated(
                         event.ref,
                         Evidence.PEER,
@@ -243,14 +244,15 @@ class NewestCounts(Struct, frozen=True):
                         other=process_scope(process),
                         partition=partition_of(body),
                     ),
-                    process=event.process,
+                    actors=(event.process,),
                     from_ns=since_ns,
                     to_ns=event.at_ns,
-                    period_ns=KNOWN_WITHIN_NS,
+                    bound_ns=KNOWN_WITHIN_NS,
                     due_ns=since_ns,
+                    omission=False,
                 )
             )
         return NOTHING
 
     def end(self, state: _Newest, end: RunEnd) -> Sequence[Finding]:
-        return judge_late(state.suspects, end)
+        return judged(state.suspects, end)

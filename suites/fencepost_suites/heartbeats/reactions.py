@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     Cause,
+    Deadline,
     Event,
     Evidence,
     Excused,
@@ -22,6 +23,7 @@ from fencepost import (
     ProcessExited,
     RunEnd,
     Violated,
+    judged,
     process_scope,
     violated,
 )
@@ -36,7 +38,7 @@ from fencepost_kafka import (
     broker_of,
 )
 from fencepost_kafka.active_faults import FAULT_KINDS, ActiveFaults
-from fencepost_suites.brokers.leases import MS, Late, judge_late
+from fencepost_suites.brokers.leases import MS
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.heartbeats.fencing import LIFE_KINDS, Contact
 from fencepost_suites.heartbeats.states import TARGETS
@@ -85,7 +87,7 @@ class _Reactions:
 
     of: dict[str, _Reaction] = field(default_factory=dict)
     faults: ActiveFaults = field(default_factory=ActiveFaults)
-    suspects: list[Late] = field(default_factory=list)
+    suspects: list[Deadline] = field(default_factory=list)
 
     def process(self, event: Event) -> tuple[str, _Reaction]:
         """The broker's process that an event concerns."""
@@ -143,7 +145,7 @@ class _Reactions:
         self, broken: Violated, process: str, from_ns: int, to_ns: int, period_ns: int
     ) -> None:
         self.suspects.append(
-            Late(broken, process, from_ns, to_ns, period_ns=period_ns, due_ns=from_ns)
+            Deadline(broken, (process,), from_ns, to_ns, bound_ns=period_ns, due_ns=from_ns)
         )
 
 
@@ -205,7 +207,7 @@ class AcceptedUnfences(Struct, frozen=True):
     def end(self, state: _Reactions, end: RunEnd) -> Sequence[Finding]:
         for name, one in state.of.items():
             state.close(name, one, end.ended_at_ns, STAYED_FENCED)
-        return judge_late(state.suspects, end)
+        return judged(state.suspects, end)
 
 
 @final
@@ -268,7 +270,7 @@ class RefusedFencesItself(Struct, frozen=True):
     def end(self, state: _Reactions, end: RunEnd) -> Sequence[Finding]:
         for name, one in state.of.items():
             state.close(name, one, end.ended_at_ns, WENT_ON)
-        return judge_late(state.suspects, end)
+        return judged(state.suspects, end)
 
 
 def _refuses(error: str, live: bool) -> bool:

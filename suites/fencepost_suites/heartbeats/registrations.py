@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     Cause,
+    Deadline,
     Event,
     Evidence,
     Exercised,
@@ -18,6 +19,7 @@ from fencepost import (
     Key,
     NodeStarted,
     RunEnd,
+    judged,
     process_scope,
     violated,
 )
@@ -30,7 +32,7 @@ from fencepost_kafka import (
     MetadataHeartbeatSent,
     broker_of,
 )
-from fencepost_suites.brokers.leases import MS, Late, judge_late
+from fencepost_suites.brokers.leases import MS
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.heartbeats.accounts import Superseded
 from fencepost_suites.heartbeats.terms import TERM_KINDS, Ending, Term, Terms
@@ -178,7 +180,7 @@ class _Answers:
     superseded: Superseded = field(default_factory=Superseded)
     sent_ns: dict[str, int] = field(default_factory=dict)
     """process -> when it sent its newest heartbeat."""
-    suspects: list[Late] = field(default_factory=list)
+    suspects: list[Deadline] = field(default_factory=list)
 
 
 @final
@@ -244,7 +246,7 @@ class OldIncarnationRefused(Struct, frozen=True):
         return (broken,)
 
     def end(self, state: _Answers, end: RunEnd) -> Sequence[Finding]:
-        return judge_late(state.suspects, end)
+        return judged(state.suspects, end)
 
 
 class _Adopted(Struct, frozen=True):
@@ -262,7 +264,7 @@ class _Adoptions:
     terms: Terms = field(default_factory=Terms)
     known: _Known = field(default_factory=_Known)
     open: dict[tuple[str, int], _Adopted] = field(default_factory=dict)
-    suspects: list[Late] = field(default_factory=list)
+    suspects: list[Deadline] = field(default_factory=list)
 
 
 @final
@@ -351,7 +353,7 @@ class NewIncarnationIsBounce(Struct, frozen=True):
         if at_ns <= due_ns:
             return
         state.suspects.append(
-            Late(
+            Deadline(
                 violated=violated(
                     adopted.ref,
                     Evidence.SELF,
@@ -361,10 +363,10 @@ class NewIncarnationIsBounce(Struct, frozen=True):
                     epoch=adopted.incarnation,
                     broker=broker_of(key[1]),
                 ),
-                process=key[0],
+                actors=(key[0],),
                 from_ns=adopted.at_ns,
                 to_ns=at_ns,
-                period_ns=term.timeout_ns,
+                bound_ns=term.timeout_ns,
                 due_ns=due_ns,
             )
         )
@@ -372,7 +374,7 @@ class NewIncarnationIsBounce(Struct, frozen=True):
     def end(self, state: _Adoptions, end: RunEnd) -> Sequence[Finding]:
         for key in state.open:
             self._overdue(state, key, state.terms.now[key[0]], end.ended_at_ns)
-        return judge_late(state.suspects, end)
+        return judged(state.suspects, end)
 
 
 def _bound_ns(term: Term) -> int:

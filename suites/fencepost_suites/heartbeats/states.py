@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from fencepost import (
     Cause,
+    Deadline,
     Event,
     Evidence,
     Exercised,
@@ -18,6 +19,7 @@ from fencepost import (
     Key,
     ProcessExited,
     RunEnd,
+    judged,
     process_scope,
     violated,
 )
@@ -30,11 +32,11 @@ from fencepost_kafka import (
     MetadataHeartbeatSent,
     broker_of,
 )
-from fencepost_suites.brokers.leases import MS, Late, judge_late
+from fencepost_suites.brokers.leases import MS
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.heartbeats.accounts import HEARTBEAT_INFO, Registered, SentHeartbeats
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Declared, Terms
-from fencepost_suites.heartbeats.without_servers import SERVER_KINDS, Away, judge_late_but
+from fencepost_suites.heartbeats.without_servers import SERVER_KINDS, Away
 
 TARGETS = {2: "Active", 3: "Stopping"}
 STATE_NONE = 0
@@ -120,7 +122,7 @@ class _Silences:
     """(controller process, broker) -> when its last heartbeat was answered, and when it was
     sent."""
     away: Away = field(default_factory=Away)
-    suspects: list[tuple[int, Late]] = field(default_factory=list)
+    suspects: list[tuple[int, Deadline]] = field(default_factory=list)
     """A broker, and why the controller was late to declare it inactive."""
 
     def silent_ns(self, event: Event, broker: int, heard_ns: int) -> int:
@@ -235,7 +237,7 @@ class SilentBecomesInactive(Struct, frozen=True):
         due_ns = known.heard_ns + term.timeout_ns
         if at_ns <= known.heard_ns + _latest_ns(term.timeout_ns):
             return
-        late = Late(
+        late = Deadline(
             violated=violated(
                 known.ref,
                 Evidence.PEER,
@@ -247,10 +249,10 @@ class SilentBecomesInactive(Struct, frozen=True):
                 since_ns=at_ns - known.heard_ns,
                 timeout_ns=term.timeout_ns,
             ),
-            process=process,
+            actors=(process, *state.away.actors),
             from_ns=known.heard_ns,
             to_ns=at_ns,
-            period_ns=term.timeout_ns,
+            bound_ns=term.timeout_ns,
             due_ns=due_ns,
         )
         state.suspects.append((broker, late))
@@ -262,9 +264,9 @@ class SilentBecomesInactive(Struct, frozen=True):
         late = [
             one
             for broker, one in state.suspects
-            if not _was_heard(one, state.delivered.get((one.process, broker), ()))
+            if not _was_heard(one, state.delivered.get((one.actors[0], broker), ()))
         ]
-        return judge_late_but(late, state.away, end)
+        return judged(late, state.away.told(end))
 
 
 def _latest_ns(timeout_ns: int) -> int:
@@ -272,12 +274,12 @@ def _latest_ns(timeout_ns: int) -> int:
     return timeout_ns + timeout_ns // 4 + 500 * MS
 
 
-def _was_heard(one: Late, delivered: Sequence[int]) -> bool:
+def _was_heard(one: Deadline, delivered: Sequence[int]) -> bool:
     """Whether heartbeats that were sent meanwhile, and delivered, leave no silence that is too
     long."""
     within = [min(max(one.from_ns, at), one.to_ns) for at in delivered]
     times = sorted((one.from_ns, *within, one.to_ns))
-    return all(b - a <= _latest_ns(one.period_ns) for a, b in pairwise(times))
+    return all(b - a <= _latest_ns(one.bound_ns) for a, b in pairwise(times))
 
 
 @dataclass(slots=True)
@@ -303,7 +305,7 @@ class _Targets:
     """(controller, broker's process) -> the answers without a state that the process gets."""
     process_of: dict[int, str] = field(default_factory=dict)
     """broker -> its process that was elected last."""
-    suspects: list[Late] = field(default_factory=list)
+    suspects: list[Deadline] = field(default_factory=list)
 
     def take(self, event: Event) -> None:
         """Applies an event."""
@@ -486,9 +488,11 @@ class TargetIsReached(Struct, frozen=True):
                 broker=broker_of(body.broker_id),
             )
             due_ns = one.since_ns + bound_ns
-            late = Late(broken, found, one.since_ns, event.at_ns, period_ns=bound_ns, due_ns=due_ns)
+            late = Deadline(
+                broken, (found,), one.since_ns, event.at_ns, bound_ns=bound_ns, due_ns=due_ns
+            )
             state.suspects.append(late)
         return NOTHING
 
     def end(self, state: _Targets, end: RunEnd) -> Sequence[Finding]:
-        return judge_late(state.suspects, end)
+        return judged(state.suspects, end)

@@ -6,21 +6,16 @@ that falls due meanwhile waits, too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import final
 
 from msgspec import Struct
 
-from fencepost import Event, Finding, ProcessExited, ProcessSpawned, RunEnd, Undecided
-from fencepost_suites.brokers.leases import Late, judge_late
-from fencepost_suites.common.words import span
+from fencepost import Event, ProcessExited, ProcessSpawned, RunEnd
 
 SERVER_KINDS: frozenset[type[Struct]] = frozenset({ProcessSpawned, ProcessExited})
 """The events that `Away.take` applies."""
 ROLE = "zookeeper"
-TOLERATED = 10
-"""A part of the period: waiting for less than one such part explains nothing."""
 
 
 @final
@@ -45,21 +40,13 @@ class Away:
             self.running.discard(body.ended)
             self.since_ns = event.at_ns
 
-    def away_ns(self, from_ns: int, to_ns: int, end: RunEnd) -> int:
-        """For how long within these times no server ran, or one stalled."""
+    @property
+    def actors(self) -> tuple[str, ...]:
+        """The names by which a deadline counts ZooKeeper among those who had to act."""
+        return (ROLE, *self.servers)
+
+    def told(self, end: RunEnd) -> RunEnd:
+        """The end of the run; a time in which no server ran is a stall of ZooKeeper there."""
         over = [(self.since_ns, end.ended_at_ns)] if self.servers and not self.running else []
-        gaps = sum(max(0, min(to_ns, b) - max(from_ns, a)) for a, b in (*self.gaps, *over))
-        return gaps + sum(end.stalled_ns(from_ns, to_ns, one) for one in self.servers)
-
-
-def judge_late_but(suspects: Sequence[Late], away: Away, end: RunEnd) -> Sequence[Finding]:
-    """As `judge_late`; what ZooKeeper's absence may explain is undecided."""
-    found: list[Finding] = []
-    for one in suspects:
-        away_ns = away.away_ns(one.from_ns, one.to_ns, end)
-        if away_ns * TOLERATED > one.period_ns:
-            why = f"ZooKeeper answered nothing for {span(away_ns)} meanwhile"
-            found.append(Undecided(f"{one.violated.message}; but {why}", one.violated.at))
-        else:
-            found += judge_late((one,), end)
-    return found
+        gaps = tuple((ROLE, from_ns, to_ns) for from_ns, to_ns in (*self.gaps, *over))
+        return replace(end, stalls=(*end.stalls, *gaps))

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from fencepost import (
     Cause,
+    Deadline,
     Event,
     Evidence,
     Exercised,
@@ -20,6 +21,7 @@ from fencepost import (
     Key,
     RunEnd,
     Violated,
+    judged,
     violated,
 )
 from fencepost_kafka import (
@@ -51,7 +53,7 @@ from fencepost_kafka.committed import (
     begins,
     is_fenced,
 )
-from fencepost_suites.brokers.leases import MS, Late, judge_late
+from fencepost_suites.brokers.leases import MS
 from fencepost_suites.common.fenced import LOG_KINDS, FencedAt
 from fencepost_suites.common.keys import NOTHING, whole_run
 
@@ -78,7 +80,7 @@ class _Cluster:
     elections: list[_Election] = field(default_factory=list)
     out_ns: dict[int, int] = field(default_factory=dict)
     """Each broker that is not live -> since when."""
-    suspects: list[tuple[int, int, Late]] = field(default_factory=list)
+    suspects: list[tuple[int, int, Deadline]] = field(default_factory=list)
     """Elections long after all members were out: that of the leader, and the position of it."""
 
     def note_time(self, at_ns: int) -> None:
@@ -162,7 +164,7 @@ class DeadIsrHasNoLeader(Struct, frozen=True):
             return
         broken = _made_leader(event.ref, body, members)
         bound_ns = KNOWN_WITHIN_MS * MS
-        late = Late(broken, event.process, known_ns, event.at_ns, bound_ns)
+        late = Deadline(broken, (event.process,), known_ns, event.at_ns, bound_ns)
         state.suspects.append((body.leader, body.offset, late))
 
     def end(self, state: _Cluster, end: RunEnd) -> Sequence[Finding]:
@@ -177,7 +179,7 @@ class DeadIsrHasNoLeader(Struct, frozen=True):
             for leader, offset, one in state.suspects
             if leader not in state.fenced.records or state.fenced.by(leader, offset) is not None
         ]
-        return (*found, *judge_late(late, end))
+        return (*found, *judged(late, end))
 
 
 def _made_leader(
@@ -319,7 +321,7 @@ class _Preferred:
     stopping: set[int] = field(default_factory=set)
     owed: dict[TopicPartition, int] = field(default_factory=dict)
     """Partitions that the preferred replica could lead -> since when."""
-    suspects: list[Late] = field(default_factory=list)
+    suspects: list[Deadline] = field(default_factory=list)
     balance_ms: int = 0
     """How often the controller over ZooKeeper checks, as it has recorded."""
     led: dict[TopicPartition, PartitionCommitted] = field(default_factory=dict)
@@ -428,7 +430,7 @@ class PreferredLeadsAgain(Struct, frozen=True):
                     since_ns=event.at_ns - since_ns,
                     leader=broker_of(one.leader),
                 )
-                late = Late(broken, event.process, since_ns, event.at_ns, allowed_ns)
+                late = Deadline(broken, (event.process,), since_ns, event.at_ns, allowed_ns)
                 state.suspects.append(late)
 
     def end(self, state: _Preferred, end: RunEnd) -> Sequence[Finding]:
@@ -451,5 +453,5 @@ class PreferredLeadsAgain(Struct, frozen=True):
                 since_ns=open_ns,
                 leader=broker_of(one.leader),
             )
-            late.append(Late(broken, ref.process, since_ns, end.ended_at_ns, allowed_ns))
-        return judge_late(late, end)
+            late.append(Deadline(broken, (ref.process,), since_ns, end.ended_at_ns, allowed_ns))
+        return judged(late, end)

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     Cause,
+    Deadline,
     Event,
     Evidence,
     Exercised,
@@ -18,6 +19,7 @@ from fencepost import (
     RunEnd,
     Undecided,
     Violated,
+    judged,
     violated,
 )
 from fencepost_kafka import (
@@ -29,7 +31,6 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_kafka.committed import Brokers, Partitions, TopicPartition, begins, eligible_leaders
-from fencepost_suites.brokers.leases import Late, judge_late
 from fencepost_suites.common.fenced import LOG_KINDS, FencedAt
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import named
@@ -70,7 +71,7 @@ class _Fencings:
     taken: list[_Taken] = field(default_factory=list)
     changed: set[int] = field(default_factory=set)
     """The offsets of changes of partitions in the log."""
-    suspects: list[Late] = field(default_factory=list)
+    suspects: list[Deadline] = field(default_factory=list)
 
 
 @final
@@ -146,7 +147,7 @@ class FencedBrokerLosesLeaderships(Struct, frozen=True):
                 if event.at_ns - owed.at_ns > MOVED_WITHIN_NS:
                     late = _kept(broker, (place,), owed.at)
                     state.suspects.append(
-                        Late(late, event.process, owed.at_ns, event.at_ns, MOVED_WITHIN_NS)
+                        Deadline(late, (event.process,), owed.at_ns, event.at_ns, MOVED_WITHIN_NS)
                     )
                 owed.places.discard(place)
                 if not owed.places:
@@ -155,7 +156,7 @@ class FencedBrokerLosesLeaderships(Struct, frozen=True):
         return found
 
     def end(self, state: _Fencings, end: RunEnd) -> Sequence[Finding]:
-        found = [*judge_late(state.suspects, end), *_taken_while_fenced(state)]
+        found = [*judged(state.suspects, end), *_taken_while_fenced(state)]
         for broker, owed in state.owed.items():
             if not owed.places:
                 continue

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     Cause,
+    Deadline,
     Event,
     Evidence,
     Exercised,
@@ -22,6 +23,7 @@ from fencepost import (
     RunEnd,
     Scope,
     by_handlers,
+    judged,
     process_scope,
     violated,
 )
@@ -41,7 +43,7 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_kafka.judging.owed import HIGH_WATERMARKS
-from fencepost_suites.brokers.leases import MS, Late, judge_late
+from fencepost_suites.brokers.leases import MS
 from fencepost_suites.common.keys import NOTHING, whole_run
 
 KEEP_IN_SYNC_MS = 30_000
@@ -96,7 +98,7 @@ class _Blocked:
     epoch: int = -1
     """The newest leader epoch of the leader's own events."""
     record: PartitionCommitted | None = None
-    suspects: list[Late] = field(default_factory=list)
+    suspects: list[Deadline] = field(default_factory=list)
 
     @property
     def alone(self) -> bool:
@@ -388,12 +390,12 @@ class LaggardIsDropped(Struct, frozen=True):
         )
         period_ns = one.keep_ms * MS
         one.suspects.append(
-            Late(
+            Deadline(
                 violated=broken,
-                process=one.leader,
+                actors=(one.leader,),
                 from_ns=since_ns,
                 to_ns=at_ns,
-                period_ns=period_ns,
+                bound_ns=period_ns,
                 due_ns=since_ns + period_ns,
             )
         )
@@ -409,5 +411,5 @@ class LaggardIsDropped(Struct, frozen=True):
     def end(self, state: _Leaders, end: RunEnd) -> Sequence[Finding]:
         self._left_waiting(state, end)
         return tuple(
-            found for one in state.partitions.values() for found in judge_late(one.suspects, end)
+            found for one in state.partitions.values() for found in judged(one.suspects, end)
         )

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from fencepost import (
     Cause,
+    Deadline,
     Event,
     Evidence,
     Exercised,
@@ -21,6 +22,7 @@ from fencepost import (
     Key,
     ProcessExited,
     RunEnd,
+    judged,
     process_scope,
     violated,
 )
@@ -44,7 +46,7 @@ from fencepost_kafka import (
     partition_of,
     topic_of,
 )
-from fencepost_suites.brokers.leases import MS, Late, judge_late
+from fencepost_suites.brokers.leases import MS
 from fencepost_suites.common.keys import NOTHING, by_topic, whole_run
 
 DONE_WITHIN_NS = 10_000_000_000
@@ -238,7 +240,7 @@ class ServesOnceIsrIsStored(Struct, frozen=True):
 class _Times:
     """The times that were too long, and when each process's session has changed last."""
 
-    suspects: list[Late] = field(default_factory=list)
+    suspects: list[Deadline] = field(default_factory=list)
     changed: dict[str, int] = field(default_factory=dict)
 
 
@@ -300,13 +302,15 @@ class TimesAreObeyed(Struct, frozen=True):
                 partition=partition_of(body),
                 bound_ms=body.most_ms,
             )
-            late = Late(broken, event.process, began_ns, event.at_ns, body.most_ms * MS)
+            late = Deadline(
+                broken, (event.process,), began_ns, event.at_ns, body.most_ms * MS, omission=False
+            )
             state.suspects.append(late)
         done = body.waited_ms >= body.most_ms
         return state, (Exercised(event.ref, Evidence.SELF),) if done else NOTHING
 
     def end(self, state: _Times, end: RunEnd) -> Sequence[Finding]:
-        return judge_late(state.suspects, end)
+        return judged(state.suspects, end)
 
 
 @dataclass(slots=True)

@@ -198,7 +198,7 @@ def test_a_stall_leaves_kr_09_open() -> None:
     h = quorum()
     cut(h, around("controller-1"))
     h.after(BOUND_MS + 1)
-    h.add(TWO, Stalled(stalled_ns=BOUND_MS * MS // 2))
+    h.add(ONE, Stalled(stalled_ns=BOUND_MS * MS // 2))
     assert verdict(h, "KR-09").verdict is Outcome.UNKNOWN
 
 

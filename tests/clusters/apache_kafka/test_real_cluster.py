@@ -177,7 +177,9 @@ def test_an_observer_that_comes_too_late_for_the_log_records_it_and_nothing_hold
 def test_a_node_that_dies_at_its_start_is_named_with_its_last_lines(
     tmp_path: Path, plugins: Plugins
 ) -> None:
-    shape = kafka_shape(controllers=1, brokers=1, own={"broker-1": {"compression.type": "none-such"}})
+    shape = kafka_shape(
+        controllers=1, brokers=1, own={"broker-1": {"compression.type": "none-such"}}
+    )
     folder = RunFolder.create(tmp_path / "run")
     with pytest.raises(EnvironmentFailed, match=r"broker-1#1 .* exit code 1, but should") as failed:
         Run.start(RunSpec(plugins.system("apache/kraft"), shape), plugins, folder)

@@ -46,9 +46,11 @@ def test_a_stall_of_the_harness_is_named_in_the_summary(pytester: pytest.Pyteste
     pytester.makeconftest(SMALL)
     pytester.makepyfile(
         """
-        from fencepost import Stalled
+        from fencepost import Condition, Stalled
 
         def test_it(fencepost_run):
+            runtime, never = fencepost_run.runtime, Condition("nothing", lambda view: False)
+            runtime.advance(never, runtime.now_ns() + 10_000_000_000)
             fencepost_run.record(Stalled(stalled_ns=10_000_000_000))
         """
     )

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from fencepost import (
     Cause,
+    Deadline,
     Event,
     Evidence,
     Exercised,
@@ -20,14 +21,14 @@ from fencepost import (
     Owed,
     ProcessExited,
     RunEnd,
-    Violated,
+    judged,
     process_scope,
     violated,
 )
 from fencepost_clusters.apache_kafka.rules.keys import (
     NOTHING,
+    OBSERVERS,
     SECOND,
-    unless_stalled,
     whole_run,
 )
 from fencepost_clusters.apache_kafka.rules.news import Newest
@@ -122,7 +123,7 @@ class _Noticing:
     """process that runs -> its id."""
     owed: dict[tuple[str, TopicPartition], _Owed] = field(default_factory=dict)
     """process and partition."""
-    late: list[tuple[Violated, int, int, int]] = field(default_factory=list)
+    late: list[Deadline] = field(default_factory=list)
 
     def gone(self, process: str) -> None:
         """A process ends, or was asked to: it owes nothing more."""
@@ -207,7 +208,11 @@ class NoticesNewPartitions:
                     partition=partition_at(*place),
                     since_ns=took_ns,
                 )
-                state.late.append((idle, owed.since_ns, event.at_ns, BEGINS_WITHIN_NS))
+                state.late.append(
+                    Deadline(
+                        idle, (process, *OBSERVERS), owed.since_ns, event.at_ns, BEGINS_WITHIN_NS
+                    )
+                )
 
     def end(self, state: _Noticing, end: RunEnd) -> Sequence[Finding]:
-        return [unless_stalled(end, *one) for one in state.late]
+        return judged(state.late, end)

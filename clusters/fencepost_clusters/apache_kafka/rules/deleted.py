@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     Cause,
+    Deadline,
     Event,
     Evidence,
     Exercised,
@@ -17,10 +18,11 @@ from fencepost import (
     Key,
     NodeStarted,
     RunEnd,
+    judged,
     slot_scope,
     violated,
 )
-from fencepost_clusters.apache_kafka.rules.keys import NOTHING, SECOND, unless_stalled, whole_run
+from fencepost_clusters.apache_kafka.rules.keys import NOTHING, OBSERVERS, SECOND, whole_run
 from fencepost_kafka import (
     MetadataApplied,
     PartitionCommitted,
@@ -122,7 +124,10 @@ class DeletedIsRemoved:
                     )
                     until_ns = state.last[slot]
                     bound = REMOVED_WITHIN_NS
-                    found.append(unless_stalled(end, late, knew_ns, until_ns, bound))
+                    one = Deadline(
+                        late, (slot, *OBSERVERS), knew_ns, until_ns, bound, omission=False
+                    )
+                    found += judged((one,), end)
                 elif held is None and self._returned(state, slot, node_id, deletion):
                     found.append(Exercised(deletion.ref, Evidence.PEER))
         return found

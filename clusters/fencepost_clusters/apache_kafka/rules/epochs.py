@@ -11,6 +11,7 @@ from msgspec import Struct
 from fencepost import (
     Administered,
     Cause,
+    Deadline,
     Event,
     Evidence,
     Exercised,
@@ -21,16 +22,16 @@ from fencepost import (
     Owed,
     ProcessExited,
     RunEnd,
-    Violated,
+    judged,
     process_scope,
     slot_scope,
     violated,
 )
 from fencepost_clusters.apache_kafka.rules.keys import (
     NOTHING,
+    OBSERVERS,
     SECOND,
     by_partition,
-    unless_stalled,
     whole_run,
 )
 from fencepost_clusters.apache_kafka.rules.majorities import QUORUM_KINDS, Voters
@@ -45,22 +46,14 @@ from fencepost_kafka.active_faults import ActiveFault, slot_of
 from fencepost_kafka.judging.owed import STARTS
 
 
-@dataclass(frozen=True, slots=True)
-class _Excess:
-    """A controller was active for too long: since when no majority reached it, and until when."""
-
-    violated: Violated
-    since_ns: int
-    at_ns: int
-
-
 @dataclass(slots=True)
 class _Starved:
     voters: Voters = field(default_factory=Voters)
     since: dict[tuple[str, int], tuple[int, Cause]] = field(default_factory=dict)
     """Each active controller that no majority reaches, with its epoch -> since when."""
     reported: set[tuple[str, int]] = field(default_factory=set)
-    late: list[_Excess] = field(default_factory=list)
+    late: list[Deadline] = field(default_factory=list)
+    """Each controller that was active for too long."""
 
     @property
     def bound_ns(self) -> int:
@@ -85,14 +78,15 @@ class _Starved:
                 active_ns=took_ns,
                 bound_ns=self.bound_ns,
             )
-            self.late.append(_Excess(late, since_ns, at_ns))
+            actors = (process, *OBSERVERS)
+            self.late.append(Deadline(late, actors, since_ns, at_ns, took_ns))
             self.reported.add((process, epoch))
             del self.since[process, epoch]
 
     def healed(self, began_ns: int) -> None:
         """Links answer again before the harness has measured all of them: what was late only after
         that moment is none."""
-        self.late = [one for one in self.late if began_ns - one.since_ns > self.bound_ns]
+        self.late = [one for one in self.late if began_ns - one.from_ns > self.bound_ns]
 
     def look(self, event: Event) -> None:
         """Notes which active controllers no majority reaches now."""
@@ -132,10 +126,7 @@ class WithoutMajorityResigns:
     def end(self, state: _Starved, end: RunEnd) -> Sequence[Finding]:
         if end.complete:
             state.overdue(end.ended_at_ns, None)
-        return tuple(
-            unless_stalled(end, one.violated, one.since_ns, one.at_ns, one.at_ns - one.since_ns)
-            for one in state.late
-        )
+        return judged(state.late, end)
 
 
 @final
@@ -208,7 +199,7 @@ class _Returns:
         default_factory=dict
     )
     returned: _Return | None = None
-    found: list[tuple[Violated, int, int]] = field(default_factory=list)
+    found: list[Deadline] = field(default_factory=list)
 
     def returning(self, event: Event, body: FaultHealed) -> _Return | None:
         """The return of a voter that a fault ended by healing, if nothing else acts upon the
@@ -267,7 +258,10 @@ class _Returns:
                 epoch=back.epoch,
                 slot=slot_scope(back.voter),
             )
-            self.found.append((deposed, back.began_ns, gone[0]))
+            began_ns, gone_ns = back.began_ns, gone[0]
+            took_ns = gone_ns - began_ns
+            voters = (*self.voters.processes, *OBSERVERS)
+            self.found.append(Deadline(deposed, voters, began_ns, gone_ns, took_ns, omission=False))
         return NOTHING
 
 
@@ -304,20 +298,14 @@ class ReturnDeposesNone:
                 if touches(one, state.voters.processes):
                     # It is recorded once it took effect: what came of it may be recorded before.
                     state.returned = None
-                    state.found = [found for found in state.found if found[2] < one.began_ns]
+                    state.found = [found for found in state.found if found.to_ns < one.began_ns]
             case FaultHealed() if back is not None:
                 state.returned = back
         return state, (*found, *state.judge(event.at_ns))
 
     def end(self, state: _Returns, end: RunEnd) -> Sequence[Finding]:
         last = state.judge(end.ended_at_ns) if end.complete else NOTHING
-        return (
-            *last,
-            *(
-                unless_stalled(end, one, began, gone, gone - began)
-                for one, began, gone in state.found
-            ),
-        )
+        return (*last, *judged(state.found, end))
 
 
 def _around(slot: str, slots: Collection[str]) -> frozenset[tuple[str, str]]:

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from fencepost import (
     Cause,
+    Deadline,
     Event,
     Evidence,
     Exercised,
@@ -23,15 +24,15 @@ from fencepost import (
     ProcessExited,
     RunEnd,
     Undecided,
-    Violated,
+    judged,
     process_scope,
     violated,
 )
 from fencepost_clusters.apache_kafka.rules.keys import (
     MS,
     NOTHING,
+    OBSERVERS,
     SECOND,
-    unless_stalled,
     whole_run,
 )
 from fencepost_kafka import (
@@ -227,7 +228,7 @@ class RunsOnceCaughtUp:
 class _Sessions:
     heard: dict[tuple[str, int], tuple[int, Cause]] = field(default_factory=dict)
     """controller process and broker -> when the last heartbeat came in that it accepted."""
-    early: list[tuple[Violated, int, int, int]] = field(default_factory=list)
+    early: list[Deadline] = field(default_factory=list)
     """Each with the time it counts from, the time of the end, and the session."""
 
 
@@ -276,11 +277,20 @@ class SessionLastsItsTime:
             silent_ms=silent_ns // MS,
             session_ms=body.lease_period_ms,
         )
-        state.early.append((early, heard_ns, event.at_ns, session_ns))
+        state.early.append(
+            Deadline(
+                early,
+                (event.process, *OBSERVERS),
+                heard_ns,
+                event.at_ns,
+                session_ns,
+                omission=False,
+            )
+        )
         return NOTHING
 
     def end(self, state: _Sessions, end: RunEnd) -> Sequence[Finding]:
-        return tuple(unless_stalled(end, *one) for one in state.early)
+        return judged(state.early, end)
 
 
 @dataclass(slots=True)
@@ -360,7 +370,7 @@ class _Terms:
     active: set[str] = field(default_factory=set)
     resigned: dict[str, tuple[int, Cause]] = field(default_factory=dict)
     """process -> when it resigned last."""
-    suspects: list[tuple[Violated, int, int, int]] = field(default_factory=list)
+    suspects: list[Deadline] = field(default_factory=list)
 
 
 @final
@@ -408,7 +418,9 @@ class OnlyActiveAccepts:
             broker=broker_of(body.broker_id),
         )
         from_ns = body.received_at_ns - SECOND
-        state.suspects.append((accepted, from_ns, event.at_ns, SECOND))
+        state.suspects.append(
+            Deadline(accepted, (event.process, *OBSERVERS), from_ns, event.at_ns, SECOND)
+        )
 
     def end(self, state: _Terms, end: RunEnd) -> Sequence[Finding]:
-        return tuple(unless_stalled(end, *one) for one in state.suspects)
+        return judged(state.suspects, end)

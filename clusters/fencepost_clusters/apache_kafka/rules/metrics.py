@@ -13,6 +13,7 @@ from typing import NamedTuple, final
 from msgspec import Struct
 
 from fencepost import (
+    Deadline,
     Event,
     Evidence,
     Exercised,
@@ -22,11 +23,12 @@ from fencepost import (
     Owed,
     RunEnd,
     Violated,
+    judged,
     process_scope,
     violated,
 )
 from fencepost_clusters.apache_kafka.metrics import MetricsObserved
-from fencepost_clusters.apache_kafka.rules.keys import NOTHING, SECOND, unless_stalled, whole_run
+from fencepost_clusters.apache_kafka.rules.keys import NOTHING, OBSERVERS, SECOND, whole_run
 from fencepost_clusters.apache_kafka.rules.news import Newest
 from fencepost_kafka import (
     BrokerCommitted,
@@ -68,8 +70,9 @@ def _settled(event: Event, page: MetricsObserved) -> bool:
     return event.at_ns - page.since_ns >= SETTLED_NS
 
 
-def _unless_stalled(suspect: Violated, to_ns: int, end: RunEnd) -> Finding:
-    return unless_stalled(end, suspect, to_ns - SETTLED_NS, to_ns, SETTLED_NS)
+def _shown(wrong: Violated, at_ns: int) -> Deadline:
+    """A page that shows something wrong, though all was settled for long."""
+    return Deadline(wrong, OBSERVERS, at_ns - SETTLED_NS, at_ns, SETTLED_NS)
 
 
 class _Counts(NamedTuple):
@@ -87,8 +90,7 @@ class _Suspect(NamedTuple):
     low: int
     high: int
     counts: _Counts
-    violated: Violated
-    at_ns: int
+    shown: Deadline
 
 
 @dataclass(slots=True)
@@ -189,7 +191,9 @@ class CountsTheMetadata:
                 low=low,
                 high=high,
             )
-            state.suspects[process, counts] = _Suspect(low, high, counts, suspect, event.at_ns)
+            state.suspects[process, counts] = _Suspect(
+                low, high, counts, _shown(suspect, event.at_ns)
+            )
         elif len(known) == 1 and state.agreed.get(process) != counts:
             state.agreed[process] = counts
             return (Exercised(event.ref, Evidence.CLIENT),)
@@ -197,11 +201,12 @@ class CountsTheMetadata:
 
     def end(self, state: _Counting, end: RunEnd) -> Sequence[Finding]:
         # A record that is recorded late may show that the page was right.
-        return tuple(
-            _unless_stalled(one.violated, one.at_ns, end)
+        wrong = [
+            one.shown
             for one in state.suspects.values()
             if one.counts not in state.within(one.low, one.high)
-        )
+        ]
+        return judged(wrong, end)
 
 
 @dataclass(slots=True)
@@ -216,7 +221,7 @@ class _States:
     unfenced: set[str] = field(default_factory=set)
     running: dict[str, Event] = field(default_factory=dict)
     """process -> the first page that shows RUNNING."""
-    suspects: dict[str, tuple[Violated, int]] = field(default_factory=dict)
+    suspects: dict[str, Deadline] = field(default_factory=dict)
     """process -> the contradiction between its page and its log, and when."""
 
 
@@ -278,14 +283,14 @@ class ReportsItsState:
                 state=is_in,
                 count=body.active_controllers,
             )
-            state.suspects.setdefault(process, (wrong, event.at_ns))
+            state.suspects.setdefault(process, _shown(wrong, event.at_ns))
         elif throughout and state.confirmed.get(process) != began_ns:
             state.confirmed[process] = began_ns
             return (Exercised(event.ref, Evidence.CLIENT),)
         return NOTHING
 
     def end(self, state: _States, end: RunEnd) -> Sequence[Finding]:
-        found = [_unless_stalled(one, at_ns, end) for one, at_ns in state.suspects.values()]
+        found = [*judged(state.suspects.values(), end)]
         for process, event in state.running.items():
             if state.incarnations[process] in state.unfenced:
                 found.append(Exercised(event.ref, Evidence.CLIENT))

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     Cause,
+    Deadline,
     Effect,
     Event,
     Evidence,
@@ -22,7 +23,7 @@ from fencepost import (
     NodeStarted,
     ProcessExited,
     RunEnd,
-    Violated,
+    judged,
     process_scope,
     violated,
 )
@@ -31,8 +32,8 @@ from fencepost_clusters.apache_kafka.rules.holders import KINDS, IdHolders
 from fencepost_clusters.apache_kafka.rules.keys import (
     MS,
     NOTHING,
+    OBSERVERS,
     SECOND,
-    unless_stalled,
     whole_run,
 )
 from fencepost_clusters.apache_kafka.rules.majorities import QUORUM_KINDS, Voters
@@ -121,13 +122,11 @@ class _Silence:
 
 @dataclass(frozen=True, slots=True)
 class _Late:
-    """A bound that a silence exceeds, at that time."""
+    """A silence that was longer than its bound."""
 
-    violated: Violated
     broker: int
     silence: _Silence
-    at_ns: int
-    bound_ns: int
+    deadline: Deadline
 
 
 @dataclass(slots=True)
@@ -176,7 +175,7 @@ class _Sessions:
         kept: list[_Late] = []
         for one in self.suspects:
             silence, record = one.silence, self.records.get(one.broker)
-            if silence.why != fault_id or began_ns > silence.since_ns + one.bound_ns:
+            if silence.why != fault_id or began_ns > silence.since_ns + one.deadline.bound_ns:
                 kept.append(one)
             elif record is not None and not record.fenced:
                 self.silent.setdefault(one.broker, silence)
@@ -366,14 +365,12 @@ class SilentIsFenced:
             why=silence.why,
             session_ns=session_ns,
         )
-        state.suspects.append(_Late(late, broker, replace(silence), at_ns, bound_ns))
+        deadline = Deadline(late, (state.acting, *OBSERVERS), silence.since_ns, at_ns, bound_ns)
+        state.suspects.append(_Late(broker, replace(silence), deadline))
         return True
 
     def end(self, state: _Sessions, end: RunEnd) -> Sequence[Finding]:
         if state.acting and end.complete:
             for broker, silence in state.silent.items():
                 self._late(state, broker, silence, end.ended_at_ns, silence.ref)
-        return tuple(
-            unless_stalled(end, one.violated, one.silence.since_ns, one.at_ns, one.bound_ns)
-            for one in state.suspects
-        )
+        return judged([one.deadline for one in state.suspects], end)

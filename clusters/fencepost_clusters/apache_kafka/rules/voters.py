@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    Deadline,
     Event,
     Evidence,
     Excused,
@@ -21,22 +22,13 @@ from fencepost import (
     ProcessExited,
     RunEnd,
     Scope,
-    Violated,
+    judged,
     process_scope,
     violated,
 )
-from fencepost_clusters.apache_kafka.rules.keys import MS, NOTHING, unless_stalled, whole_run
+from fencepost_clusters.apache_kafka.rules.keys import MS, NOTHING, OBSERVERS, whole_run
 from fencepost_kafka import HeartbeatAnswered, LeaseExpired, QuorumLearned
 from fencepost_kafka.active_faults import ActiveFaults, slot_of
-
-
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    """A session that ended: the violation, unless processes stalled within it, and its time."""
-
-    violated: Violated
-    at_ns: int
-    period_ns: int
 
 
 @dataclass(slots=True)
@@ -60,7 +52,7 @@ class _Known:
     """broker process -> when a fault upon it or its links to controllers was healed, and which."""
     kept: set[tuple[str, int]] = field(default_factory=set)
     """Each broker process that a controller was strange to, with that controller's id."""
-    ended: list[_Ended] = field(default_factory=list)
+    ended: list[Deadline] = field(default_factory=list)
 
     def learn(self, event: Event) -> None:
         match event.body:
@@ -175,11 +167,18 @@ class FollowsNewVoters:
         excuse = state.excuse(process, event.at_ns - period_ns)
         if excuse:
             return (Excused(event.ref, f"{unheard.message}; {excuse}"),)
-        state.ended.append(_Ended(unheard, event.at_ns, period_ns))
+        since_ns = event.at_ns - period_ns
+        state.ended.append(
+            Deadline(
+                unheard,
+                (event.process, process, *OBSERVERS),
+                since_ns,
+                event.at_ns,
+                period_ns,
+                omission=False,
+            )
+        )
         return NOTHING
 
     def end(self, state: _Known, end: RunEnd) -> Sequence[Finding]:
-        return [
-            unless_stalled(end, one.violated, one.at_ns - one.period_ns, one.at_ns, one.period_ns)
-            for one in state.ended
-        ]
+        return judged(state.ended, end)

@@ -15,7 +15,9 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    HARNESS,
     Cause,
+    Deadline,
     Effect,
     Event,
     Evidence,
@@ -27,8 +29,7 @@ from fencepost import (
     Key,
     RunEnd,
     Scope,
-    Undecided,
-    Violated,
+    judged,
     process_scope,
     violated,
 )
@@ -46,8 +47,8 @@ MS = 1_000_000
 SLACK_MS = 3_000
 """etcd looks for expired leases every 500 ms, and a new leader adds an election timeout; the rest
 is for a busy machine."""
-STALL_SHARE = 10
-"""A stall of more than this part of the TTL makes the finding undecided."""
+WITNESSES = (HARNESS, "clients")
+"""Members report no stalls of their own, so a stall of the machine is known by these."""
 _NEVER_NS = 1 << 62
 
 
@@ -76,14 +77,6 @@ class _Pause:
     until_ns: int = _NEVER_NS
 
 
-@dataclass(frozen=True, slots=True)
-class _Suspect:
-    violated: Violated
-    from_ns: int
-    to_ns: int
-    ttl_ns: int
-
-
 @dataclass(slots=True)
 class _Leases:
     leases: dict[int, _Lease] = field(default_factory=dict)
@@ -99,7 +92,7 @@ class _Leases:
     """The process that became leader last, by its own log."""
     pauses: dict[str, _Pause] = field(default_factory=dict)
     """Fault -> the pause."""
-    suspects: dict[Cause, _Suspect] = field(default_factory=dict)
+    suspects: dict[Cause, Deadline] = field(default_factory=dict)
 
     def lease(self, number: int) -> _Lease:
         known = self.leases.get(number)
@@ -218,18 +211,11 @@ class ExpiredKeysAreGone:
         if asked_ns <= state.due_ns(since_ns + ttl_ns):
             why = f"{state.leader}, which leads, was paused"
             return (Excused(event.ref, f"{broken.message}: {why}"),)
-        remember(state.suspects, event.ref, _Suspect(broken, since_ns, asked_ns, ttl_ns))
+        late = Deadline(
+            broken, (state.leader, *WITNESSES), since_ns, asked_ns, ttl_ns, omission=False
+        )
+        remember(state.suspects, event.ref, late)
         return NOTHING
 
     def end(self, state: _Leases, end: RunEnd) -> Sequence[Finding]:
-        found: list[Finding] = []
-        for one in state.suspects.values():
-            stalled_ns = end.stalled_ns(one.from_ns, one.to_ns)
-            if stalled_ns * STALL_SHARE > one.ttl_ns:
-                message = (
-                    f"{one.violated.message}; processes stalled for {stalled_ns // MS} ms then"
-                )
-                found.append(Undecided(message, one.violated.at))
-            else:
-                found.append(one.violated)
-        return found
+        return judged(state.suspects.values(), end)

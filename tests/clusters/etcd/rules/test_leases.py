@@ -26,7 +26,7 @@ from etcd_histories import (
     violation,
 )
 
-from fencepost import FaultHealed, FaultInjected, Stalled
+from fencepost import HARNESS, FaultHealed, FaultInjected, Stalled
 from fencepost.testing import HistoryBuilder
 from fencepost_clusters.etcd.events import LeaseInvoked
 from fencepost_clusters.etcd.rules.keys import KEPT
@@ -283,7 +283,7 @@ def test_etcd_04_is_undecided_if_processes_stalled_for_more_than_a_tenth_of_the_
         h = HistoryBuilder()
         held_and_abandoned(h)
         h.after(5_100)
-        h.add(ONE, Stalled(stalled_ns=stalled_ms * 1_000_000))
+        h.add(HARNESS, Stalled(stalled_ns=stalled_ms * 1_000_000))
         refused(h, B, 2, 1, 5)
         assert unknown(h, "ETCD-04") is undecided
 

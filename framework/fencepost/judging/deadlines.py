@@ -1,0 +1,113 @@
+"""Promises with a time: what was not done in time, and what a stall leaves open.
+
+A rule that finds a bound exceeded does not know yet whether somebody could have kept it. A process
+that did not run reports that afterwards, and the harness reports it of one that never ran again. So
+the rule keeps a `Deadline`, and `judged` makes a finding of it at the end, when all stalls are
+known. Every rule uses this one judgement:
+
+1. What was NOT done is not shown by a history that lacks events: undecided. What was done, though
+   too early or for too long, is shown by any history.
+2. If somebody who had to act stood still for nine tenths of the delay, from the moment at which the
+   act was due, nothing else was late: excused.
+3. If those who had to act stood still for more than a tenth of the bound in all, nobody can tell
+   what they would have done: undecided.
+4. Else it is the violation that it seemed.
+
+Times are counted as a union: two processes that stood still at once stood still once. Faults are
+not known here: a rule asks for its excuses before it keeps a deadline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, final
+
+from msgspec import Struct
+
+from fencepost.events.words import span
+from fencepost.history.run_end import RunEnd
+from fencepost.judging.rules import Excused, Finding, Undecided, Violated
+
+STALL_SHARE = 10
+"""A time proves nothing if stalls took more than this part of the bound: a tenth."""
+_COVERED_PERCENT = 90
+"""How much of the delay a stall must cover to be the reason for it."""
+
+
+@final
+class Deadline(Struct, frozen=True):
+    """A bound that was exceeded: the violation that it is, unless stalls explain it.
+
+    `actors` had to act: names of processes, slots, or groups of slots (`clients`). The harness is
+    one of them where it measured the times, or where nodes report no stalls of their own. Times are
+    those of the run's clock, in nanoseconds.
+    """
+
+    violated: Violated
+    actors: tuple[str, ...]
+    from_ns: int
+    """When the duty began."""
+    to_ns: int
+    """When it was done at last, or seen not to be done."""
+    bound_ns: int
+    """How long it may take."""
+    due_ns: int | None = None
+    """When an actor had to act at last: a stall from then on is the reason for the delay."""
+    omission: bool = True
+    """Whether something was not done in time, and not done too early or for too long."""
+    witnesses: tuple[str, ...] = ()
+    """The processes that waited for it, if only they would have seen it done. Their stalls count
+    once all of them stalled."""
+
+
+def judged(deadlines: Iterable[Deadline], end: RunEnd) -> Sequence[Finding]:
+    """The deadlines as findings, in order; see the top of the file."""
+    return [_judged(one, end) for one in deadlines]
+
+
+def _judged(one: Deadline, end: RunEnd) -> Finding:
+    broken = one.violated
+    if one.omission and not end.complete:
+        return Undecided(f"{broken.message}; but the history is not complete", broken.at)
+    nodes = _Stood.of(one.actors, one, end)
+    if one.due_ns is not None:
+        late = _Stood.of(one.actors, one, end, since_ns=one.due_ns)
+        if late.ns and 100 * late.ns >= _COVERED_PERCENT * (one.to_ns - one.due_ns):
+            why = f"{late.longest} stalled for {span(late.ns)} when it was due"
+            return Excused(broken.at, f"{broken.message}; but {why}")
+    each = [_Stood.of((name,), one, end) for name in one.witnesses]
+    saw = min(each, key=lambda stood: stood.ns, default=nodes)
+    for stood in (nodes, saw):
+        if stood.ns * STALL_SHARE > one.bound_ns:
+            why = f"{stood.longest} stalled for {span(stood.ns)} meanwhile"
+            return Undecided(f"{broken.message}; but {why}", broken.at)
+    return broken
+
+
+class _Stood(NamedTuple):
+    """For how long some processes stood still, as a union, and which did for longest."""
+
+    ns: int
+    longest: str
+
+    @staticmethod
+    def of(who: Sequence[str], one: Deadline, end: RunEnd, since_ns: int | None = None) -> _Stood:
+        from_ns = one.from_ns if since_ns is None else since_ns
+        each: dict[str, list[tuple[int, int]]] = {}
+        for process, began_ns, ended_ns in end.stalls:
+            slot = process.partition("#")[0]
+            named = process in who or slot in who or slot.partition("/")[0] in who
+            if named and (process in who or process not in one.witnesses):
+                within = max(began_ns, from_ns), min(ended_ns, one.to_ns)
+                each.setdefault(process, []).append(within)
+        together = _length([within for some in each.values() for within in some])
+        return _Stood(together, max(each, key=lambda name: _length(each[name]), default=""))
+
+
+def _length(intervals: Sequence[tuple[int, int]]) -> int:
+    """How long the union of the intervals is."""
+    total_ns, reached_ns = 0, 0
+    for from_ns, to_ns in sorted(intervals):
+        total_ns += max(0, to_ns - max(from_ns, reached_ns))
+        reached_ns = max(reached_ns, to_ns)
+    return total_ns
