@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from fencepost import EnvironmentFailed, Layout, NodeStarted, Shape, Slot, View, kind_name
+from fencepost import EnvironmentFailed, Layout, NodeStarted, Shape, Slot, System, View, kind_name
 from fencepost.events import ProcessSpawned
 from fencepost.history.run_folder import RunFolder
 from fencepost.plugins.manager import Plugins, load
@@ -18,30 +17,26 @@ from fencepost.runs.run import Run, RunSpec
 from fencepost_kafka import ControllerElected, KafkaView, Role
 
 
-class _InOrder:
-    """A system whose brokers may start once a condition holds."""
-
-    def __init__(self, system: Any, holds: Mapping[str, bool] | None = None) -> None:
-        self.system = system
-        self.holds = holds
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.system, name)
-
-    def may_start(self, slot: Slot, view: View, layout: Layout) -> bool:
-        if self.holds is not None:
-            return self.holds[str(slot.role)]
-        return slot.role is Role.CONTROLLER or view.of(KafkaView).active_controller is not None
+def _spec(plugins: Plugins, may_start: Callable[..., bool], patch: pytest.MonkeyPatch) -> RunSpec:
+    system = plugins.system("reference/quorum")
+    patch.setattr(type(system), "may_start", may_start, raising=False)
+    return RunSpec(system, Shape(), runtime="simulated", seed=3)
 
 
-def _spec(plugins: Plugins, holds: Mapping[str, bool] | None = None) -> RunSpec:
-    system = _InOrder(plugins.system("reference/quorum"), holds)
-    return RunSpec(system, Shape(), runtime="simulated", seed=3)  # type: ignore[arg-type]
+def _brokers_last(system: System, slot: Slot, view: View, layout: Layout) -> bool:
+    return slot.role is Role.CONTROLLER or view.of(KafkaView).active_controller is not None
 
 
-def test_a_node_starts_only_once_its_system_says_that_it_may(tmp_path: Path) -> None:
+def _controllers_only(system: System, slot: Slot, view: View, layout: Layout) -> bool:
+    return slot.role is Role.CONTROLLER
+
+
+def test_a_node_starts_only_once_its_system_says_that_it_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plugins = load()
-    with Run.start(_spec(plugins), plugins, RunFolder.create(tmp_path / "run")) as run:
+    spec = _spec(plugins, _brokers_last, monkeypatch)
+    with Run.start(spec, plugins, RunFolder.create(tmp_path / "run")) as run:
         events = list(run.runtime.events())
     elected = next(n for n, one in enumerate(events) if isinstance(one.body, ControllerElected))
     brokers = [
@@ -60,7 +55,7 @@ def test_a_run_whose_nodes_may_not_start_ends_without_them(
     monkeypatch.setattr(runs, "START_LIMIT_MS", 5_000)
     folder = RunFolder.create(tmp_path / "run")
     with pytest.raises(EnvironmentFailed):
-        Run.start(_spec(plugins, {"controller": True, "broker": False}), plugins, folder)
+        Run.start(_spec(plugins, _controllers_only, monkeypatch), plugins, folder)
     written = (folder.path / "events" / "harness.ndjson").read_text().splitlines()
     bodies = [json.loads(line)["body"] for line in written]
     started = [one["slot"] for one in bodies if one["type"] == kind_name(ProcessSpawned)]
