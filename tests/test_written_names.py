@@ -22,6 +22,8 @@ NOT_OURS = {
 }
 """Names in docstrings that nothing of ours has, each with its reason."""
 NAME = re.compile(r"`([A-Za-z_][\w.]*)(?:\(\))?`")
+SHORT = re.compile(r"`([A-Z])` is\s+`([\w./-]+/)`")
+"""A text may give a folder a letter, and write `S/common/` from then on."""
 PATH = re.compile(r"`([\w./-]+(?:\.(?:py|toml|md|go)|/))`")
 
 
@@ -91,6 +93,14 @@ def missing(written: str, present: Sequence[str]) -> bool:
     return not any(path.startswith(f"/{start}") and path.endswith(f"/{end}") for path in present)
 
 
+def paths(text: str) -> Iterator[str]:
+    """The paths that a text names, in full."""
+    short = dict(SHORT.findall(text))
+    for path in PATH.findall(text):
+        first, slash, rest = path.partition("/")
+        yield f"{short[first]}{rest}" if slash and first in short else path
+
+
 def test_a_path_in_text_exists() -> None:
     names = files()
     folders = {str(folder) for name in names for folder in Path(name).parents}
@@ -99,10 +109,15 @@ def test_a_path_in_text_exists() -> None:
         f"{name}: {path}"
         for name in names
         if name.endswith((".md", ".py")) and name != "tests/test_written_names.py"
-        for path in PATH.findall((ROOT / name).read_text())
+        for path in paths((ROOT / name).read_text())
         if missing(path.lstrip("/"), present)
     ]
     assert wrong == []
+
+
+def test_a_short_path_is_read_in_full() -> None:
+    text = "`S` is `suites/ours/`, `R` is\n`reports/`. See `S/common/` and `other/a.py`."
+    assert [*paths(text)] == ["suites/ours/", "reports/", "suites/ours/common/", "other/a.py"]
 
 
 def test_a_missing_path_is_seen() -> None:
