@@ -48,10 +48,17 @@ class ProcessExited(Struct, frozen=True, gc=False, tag="process.exited", kw_only
     exit_code: int
     signal: int
     expected: bool
+    said: str = ""
+    """Of an end that was not expected: the last line of the program's log that tells something."""
+    lacked: str = ""
+    """What the machine lacked just then, such as space on its disk; empty: nothing is known."""
 
     def sentence(self) -> str:
         how = f"by signal {self.signal}" if self.signal else f"with code {self.exit_code}"
-        return f"{self.ended} ended {how}{'' if self.expected else ', unexpectedly'}"
+        if self.expected:
+            return f"{self.ended} ended {how}"
+        said = f', and last said "{self.said}"' if self.said else ""
+        return f"{self.ended} ended {how}, unexpectedly{said}"
 
     def concerns(self) -> Sequence[str]:
         return (f"process {self.ended}",)

@@ -188,9 +188,14 @@ class Runtime(Protocol):
         it is too late.
 
         Returns at once, with the last event so far, if it holds already. Raises EnvironmentFailed
-        if a process that should be alive has died in between, and UsageError if one has started in
-        a role that no slot has.
+        if a process that should be alive has died in between, unless it is started again
+        (`supervise`), and UsageError if one has started in a role that no slot has.
         """
+        ...
+
+    def supervise(self) -> None:
+        """From now on, while time passes, starts the next process of a node that ended by itself;
+        see `fencepost.runtimes.restarts`."""
         ...
 
     def start(self, slot: Slot) -> Process:

@@ -493,6 +493,7 @@ class Run:
                 runtime.client(observer)
         if runtime.advance(self.base.recovered, deadline_ns) is None:
             raise self._not_ready()
+        runtime.supervise()
 
     def _may_start(self, waiting: Sequence[Slot], view: View) -> Sequence[Slot]:
         system, layout = self.spec.system, self.runtime.layout

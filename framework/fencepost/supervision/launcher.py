@@ -260,11 +260,14 @@ _ENOUGH = 200
 
 def failed_with(sentence: str, log: Path) -> EnvironmentFailed:
     """The error of a program that failed as the sentence says, with its last words and its log."""
-    said = tail(log, _ENOUGH)
-    words = last_words(said)
+    words = last_said(log)
     quoted = f'; it last said "{words}"' if words else ""
-    detail = "\n".join(said.splitlines()[-_LAST_LINES:])
-    return EnvironmentFailed(f"{sentence}{quoted} ({log})", detail, log)
+    return EnvironmentFailed(f"{sentence}{quoted} ({log})", tail(log), log)
+
+
+def last_said(log: Path) -> str:
+    """The last line of a program's log that tells something; empty if there is none."""
+    return last_words(tail(log, _ENOUGH))
 
 
 def tail(log: Path, lines: int = _LAST_LINES) -> str:

@@ -152,6 +152,19 @@ def test_a_process_that_dies_at_start_is_named_until_another_is_started(make: Ma
         advance(runtime, NEVER, 20)
 
 
+def test_a_supervised_node_is_started_again_until_its_third_crash_within_a_minute(
+    make: Make,
+) -> None:
+    runtime = make(EchoSystem(modes=(("broker-1", "dies"),)), kafka_shape(0, 1))
+    runtime.supervise()
+    runtime.start(slot(runtime, "broker-1"))
+    with pytest.raises(EnvironmentFailed, match=r"broker-1#3.*3 times within a minute"):
+        advance(runtime, NEVER, 60)
+    bodies = [one.body for one in runtime.events()]
+    ended = [one.ended for one in bodies if isinstance(one, ProcessExited)]
+    assert ended == [f"broker-1#{number}" for number in (1, 2, 3)]
+
+
 def test_a_process_that_starts_in_a_role_that_no_slot_has_is_refused_at_once(make: Make) -> None:
     """Though the condition holds with its first event, and later too."""
     runtime = make(EchoSystem(modes=(("broker-1", "misnamed"),)), kafka_shape(0, 1))

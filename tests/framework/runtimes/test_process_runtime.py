@@ -305,7 +305,11 @@ def test_a_node_that_dies_at_start_is_named_within_seconds(make: Make) -> None:
     assert failed.value.log == log
     assert failed.value.detail.splitlines() == [f"line {n} of my last words" for n in range(15, 30)]
     assert runtime.view.latest["harness", "process.exited"].body == ProcessExited(
-        ended="broker-1#1", exit_code=3, signal=0, expected=False
+        ended="broker-1#1",
+        exit_code=3,
+        signal=0,
+        expected=False,
+        said="line 29 of my last words",
     )
 
 

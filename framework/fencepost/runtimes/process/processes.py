@@ -147,6 +147,6 @@ class Processes:
         return Receipt(reached and bool(state), f"{tracked} is in state {state or 'gone'}")
 
 
-def died(tracked: Tracked) -> EnvironmentFailed:
-    """The error of a process that should be alive and has ended."""
-    return failed_with(f"{tracked} {tracked.exit}, but should be running", tracked.log)
+def died(tracked: Tracked, why: str = "") -> EnvironmentFailed:
+    """The error of a process that should be alive and has ended; `why` is a clause to add."""
+    return failed_with(f"{tracked} {tracked.exit}, but should be running{why}", tracked.log)

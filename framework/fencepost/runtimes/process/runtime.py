@@ -78,8 +78,9 @@ from fencepost.runtimes.process.log_following import ParsedLog, ParsedLogs
 from fencepost.runtimes.process.name_service import resolving
 from fencepost.runtimes.process.processes import Processes, Tracked, died
 from fencepost.runtimes.process.worker_session import WorkerSession, write_worker_config
+from fencepost.runtimes.restarts import Restarts
 from fencepost.supervision.addresses import check_layout
-from fencepost.supervision.launcher import Child, Exit, failed_with
+from fencepost.supervision.launcher import Child, Exit, failed_with, last_said
 
 
 @final
@@ -111,6 +112,8 @@ class ProcessRuntime:
         self._pending: deque[Event] = deque()
         self._starts: Counter[str] = Counter()
         self._dead: dict[str, EnvironmentFailed] = {}
+        """What should run, does not, and is not started again."""
+        self._restarts = Restarts()
         self._may_die: set[str] = set()
         self._clean_exits: set[str] = set()
         self._closed = False
@@ -220,18 +223,23 @@ class ProcessRuntime:
         woke_ns = now_ns()
         while True:
             if self._dead:
-                died = next(iter(self._dead.values()))
-                message = f"{died}{if_full(self._folder.path)}"
-                raise EnvironmentFailed(message, died.detail, died.log)
+                raise next(iter(self._dead.values()))
             if (left := deadline_ns - now_ns()) <= 0:
                 return None
-            woke_ns = self._wait(left / SECOND, woke_ns)
+            due_ns = self._restarts.next_ns(deadline_ns)
+            woke_ns = self._wait(max(0, min(left, due_ns - now_ns())) / SECOND, woke_ns)
+            for name in self._restarts.due(woke_ns):
+                self.start(self._layout.slot(name))
             while self._pending:
                 event = self._pending.popleft()
                 self._view.apply(event)
                 self._view.check_roles(self._subject.system.name)
                 if until.holds(self._view):
                     return event
+
+    def supervise(self) -> None:
+        """See `Runtime.supervise`."""
+        self._restarts.active = True
 
     def record(self, body: Struct, cause: Cause | None = None) -> Event:
         return self._record(body, cause)
@@ -270,6 +278,7 @@ class ProcessRuntime:
         )
         self._links.open([slot])
         self._dead.pop(slot.name, None)
+        self._restarts.started(slot)
         self._starts[slot.name] += 1
         process = self._spawn(child, slot)
         system, shape = self._launchable, self._subject.shape
@@ -475,21 +484,35 @@ class ProcessRuntime:
         tracked = self._processes.ended(end)
         if tracked is None:
             return
+        slot, expected = tracked.process.slot, tracked.expected or _is_done(tracked, end)
+        lacked = "" if expected else self._lacked(slot)
         self._record(
             ProcessExited(
                 ended=end.name,
                 exit_code=end.code,
                 signal=end.signal,
-                expected=tracked.expected or _is_done(tracked, end),
+                expected=expected,
+                said="" if expected else last_said(tracked.log),
+                lacked=lacked,
             ),
             at_ns=end.at_ns,
         )
-        if self._died(tracked, end):
-            slot = tracked.process.slot
-            if slot.role == CLIENT:
-                self._record(ClientFailed(error=f"{end.name} {end}", fatal=True))
+        if not self._died(tracked, end):
+            return
+        if slot.role == CLIENT:
+            self._record(ClientFailed(error=f"{end.name} {end}", fatal=True))
             if end.name not in self._may_die or not end.signal:
-                self._dead[end.name if slot.role == CLIENT else slot.name] = died(tracked)
+                self._dead[end.name] = died(tracked)
+        elif lacked or not self._restarts.crashed(slot, end.at_ns, rivalled=self._shares_id(slot)):
+            self._dead[slot.name] = died(tracked, f"{self._restarts.why_not(slot.name)}{lacked}")
+
+    def _lacked(self, slot: Slot) -> str:
+        """What a process in this slot lacked of the machine, for a message; empty: nothing is
+        known."""
+        return if_full(self._folder.path) or if_full(self._folder.data_of(slot.name))
+
+    def _shares_id(self, slot: Slot) -> bool:
+        return self._processes.share_id(slot, self._layout.rivals(slot))
 
     def _lives(self, slot: str) -> bool:
         return self.living(self._layout.slot(slot)) is not None
@@ -498,7 +521,7 @@ class ProcessRuntime:
         """Whether this end was not asked for, and the process did not end in order."""
         slot, in_order = tracked.process.slot, end.name in self._clean_exits
         chose = _is_done(tracked, end) or (end.code == 0 and in_order)
-        refused = in_order and self._processes.share_id(slot, self._layout.rivals(slot))
+        refused = in_order and self._shares_id(slot)
         return not (tracked.expected or (end.signal == 0 and (chose or refused)))
 
     def _spawn(self, child: Child, slot: Slot) -> Process:

@@ -68,6 +68,7 @@ from fencepost.model.system.subject import Subject
 from fencepost.model.system.topology import CLIENT, Cut, Layout, Link, Slot
 from fencepost.model.system.worker_config import WorkerConfig
 from fencepost.model.view import View
+from fencepost.runtimes.restarts import Restarts
 from fencepost.runtimes.simulated.bounds import MOST_EVENTS, check_size
 from fencepost.runtimes.simulated.machine import Clock, Machine, Surroundings
 from fencepost.runtimes.simulated.network import NetworkProfile, SimulatedNetwork
@@ -119,6 +120,8 @@ class SimulatedRuntime:
         self._stopped: dict[str, str] = {}
         """The reason with which each process has ended in order."""
         self._dead: dict[str, str] = {}
+        """What should run, does not, and is not started again."""
+        self._restarts = Restarts()
         self._pids = 0
         self._closed = False
         self._watch = watch
@@ -202,15 +205,24 @@ class SimulatedRuntime:
         while True:
             if self._dead:
                 raise EnvironmentFailed(next(iter(self._dead.values())))
-            if not agenda.due_by(deadline_ns):
-                agenda.rest_until(deadline_ns)
-                return None
-            self._step()
+            due_ns = self._restarts.next_ns(deadline_ns)
+            if agenda.due_by(due_ns):
+                self._step()
+            else:
+                agenda.rest_until(due_ns)
+                if not (due := self._restarts.due(due_ns)):
+                    return None
+                for name in due:
+                    self.start(self._layout.slot(name))
             if self._applied < len(self._events):
                 self._apply()
                 self._view.check_roles(self._subject.system.name)
                 if until.holds(self._view):
                     return self._view.last
+
+    def supervise(self) -> None:
+        """See `Runtime.supervise`."""
+        self._restarts.active = True
 
     def record(self, body: Struct, cause: Cause | None = None) -> Event:
         return self._record(HARNESS, body, cause)
@@ -235,6 +247,7 @@ class SimulatedRuntime:
         place = self.place(slot)
         self._starts[slot.name] += 1
         self._dead.pop(slot.name, None)
+        self._restarts.started(slot)
         machine = self._machine(place.process, slot)
         self._machines[slot.name] = machine
         self._spawned(machine)
@@ -483,13 +496,18 @@ class SimulatedRuntime:
         process = machine.process
         client = process.slot.role == CLIENT
         machine.expected |= client and code == 0  # a client that ends so is done
-        self._record_exit(machine, code, 0)
+        self._record_exit(machine, code, 0, said=why)
         in_order = process.name in self._stopped
-        chose = in_order and (code == 0 or self._shares_id(process.slot))
+        rivalled = self._shares_id(process.slot)
+        chose = in_order and (code == 0 or rivalled)
         if machine.expected or chose:
+            return
+        at_ns = self._agenda.now_ns
+        if not client and self._restarts.crashed(process.slot, at_ns, rivalled=rivalled):
             return
         why = why or self._stopped.get(process.name, "")
         exit_message = f"{process.name} exited with code {code}, but should be running: {why}"
+        exit_message += self._restarts.why_not(process.slot.name)
         if client:
             self._dead[process.name] = exit_message
             self.record(ClientFailed(error=exit_message, fatal=True))
@@ -500,9 +518,16 @@ class SimulatedRuntime:
         """Whether two processes have the id of a node: a system may refuse it to either of them."""
         return slot.duplicate or any(map(self.living, self._layout.rivals(slot)))
 
-    def _record_exit(self, machine: Machine, code: int, signal: int) -> None:
-        ended, expected = machine.process.name, machine.expected
-        self.record(ProcessExited(ended=ended, exit_code=code, signal=signal, expected=expected))
+    def _record_exit(self, machine: Machine, code: int, signal: int, said: str = "") -> None:
+        self.record(
+            ProcessExited(
+                ended=machine.process.name,
+                exit_code=code,
+                signal=signal,
+                expected=machine.expected,
+                said=said,
+            )
+        )
 
     def _disk(self, slot: str) -> SimulatedDisk:
         if slot not in self._disks:

@@ -1,0 +1,211 @@
+"""A promise of every system: a node ends only when it is asked to, or says why it may.
+
+A crash hides well. The supervisor starts the next process within a second, the cluster fails over
+as it does for a kill, and every other promise is kept. So the end itself is judged, by the harness,
+which sees each end and knows whether it caused it.
+
+* A node that has left for good says so (`NodeStopped`), and ends with code 0. It is excused, with
+  its words. So is one beside which another process had its id, whatever its code: a system may
+  refuse the id to either of them. One that says nothing at all has crashed even then.
+* A node whose disk a fault damaged, emptied or kept from flushing need not be able to go on.
+* A node that starts may need others, and end if these do not answer: its supervisor tries again. So
+  an end within 20 s of its start is excused if a fault acted meanwhile, unless that ended the
+  process before it.
+* A signal that ends a process for good comes from outside: the kernel sends SIGKILL for lack of
+  memory. And a machine without space on its disk lets no program run. Neither says anything about
+  the node: undecided.
+* Before the cluster was ready once, a node that cannot start is a failed start, and no broken
+  promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from signal import Signals
+from typing import Any, final
+
+from msgspec import Struct
+
+from fencepost import (
+    CLIENT,
+    SECOND,
+    Cause,
+    Clause,
+    Effect,
+    Event,
+    Evidence,
+    Excused,
+    Exercised,
+    FaultHealed,
+    FaultInjected,
+    Finding,
+    Key,
+    NodeStopped,
+    PhaseStarted,
+    ProcessExited,
+    ProcessSpawned,
+    Rule,
+    RunEnd,
+    Undecided,
+    hookimpl,
+    process_scope,
+    violated,
+)
+
+RUNNING = "AVAIL-running"
+FROM_OUTSIDE = frozenset({Signals.SIGKILL, Signals.SIGTERM, Signals.SIGINT, Signals.SIGHUP})
+"""The signals that a program does not send to itself when it crashes."""
+STARTS_WITHIN_NS = 20 * SECOND
+"""How long a node may take to start. Kafka in ZooKeeper mode waits 18 s for a server, and ends."""
+_HARMS = (Effect.EMPTIES_DISK, Effect.DAMAGES_DISK, Effect.LOSES_UNFLUSHED)
+
+
+@dataclass(slots=True)
+class _Node:
+    """A live process of a node."""
+
+    slot: str
+    identity: tuple[str, int]
+    """Its role and its id. A second process may have the same."""
+    began_ns: int
+    faults: set[str]
+    """The faults that have acted since then."""
+    rivalled: bool = False
+    """Whether a process with the same identity ran beside it at any time."""
+    stopped: NodeStopped | None = None
+    """Why it ends, as it said."""
+    said_at: tuple[Cause, ...] = ()
+    """The event by which it said so."""
+
+
+@dataclass(slots=True)
+class _Nodes:
+    alive: dict[str, _Node] = field(default_factory=dict)
+    """process -> the node."""
+    faults: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Those that act -> the slots that each acts upon itself, and not upon links."""
+    harmed: dict[str, str] = field(default_factory=dict)
+    """slot -> the last fault that harmed its disk. No later process is sure to read that disk."""
+    began: bool = False
+    """Whether the cluster was ready once."""
+
+    def spawned(self, event: Event, body: ProcessSpawned) -> None:
+        """A node's process began: from now on it is the rival of those that have its identity. What
+        ended the process before it is over, though its healing is told later."""
+        new = self.alive[body.started] = _Node(
+            body.slot,
+            (body.role, body.node_id),
+            event.at_ns,
+            {one for one, upon in self.faults.items() if body.slot not in upon},
+        )
+        for name, one in self.alive.items():
+            if name != body.started and one.identity == new.identity and one.slot != new.slot:
+                one.rivalled = new.rivalled = True
+
+    def struck(self, body: FaultInjected) -> None:
+        """A fault acts from now on."""
+        upon = () if body.directions else body.targets
+        self.faults[body.fault_id] = frozenset(one.partition("#")[0] for one in upon)
+        for node in self.alive.values():
+            node.faults.add(body.fault_id)
+        for slot in (slot for effect in _HARMS for slot in body.acts(effect)):
+            self.harmed[slot] = body.fault_id
+
+    def ended(self, event: Event, body: ProcessExited, node: _Node) -> Sequence[Finding]:
+        """The findings about the end of a process."""
+        if body.expected:
+            return (Exercised(event.ref, Evidence.PEER),) if self.began else ()
+        how = f"by signal {body.signal}" if body.signal else f"with exit code {body.exit_code}"
+        words = f"{body.ended} ended by itself {how}"
+        if not self.began:
+            return (Undecided(f"{words}, before the cluster was ready", event.ref),)
+        if body.lacked:
+            return (Undecided(f"{words}{body.lacked}", event.ref),)
+        if body.signal in FROM_OUTSIDE:
+            name = Signals(body.signal).name
+            return (Undecided(f"{body.ended} was ended from outside of the run, by {name}"),)
+        reason = node.stopped.reason if node.stopped is not None else ""
+        if node.rivalled and (reason or body.said):
+            why = f'another process had its id; it said "{reason or body.said}"'
+            return (Excused(event.ref, f"{words}; {why}"),)
+        if node.stopped is not None and not body.exit_code:
+            return (Excused(event.ref, f'{words}; it said "{reason}"'),)
+        if node.faults and event.at_ns - node.began_ns <= STARTS_WITHIN_NS:
+            acted = f"it was starting as {min(node.faults)} acted"
+            return (Excused(event.ref, f"{words}; {acted}"),)
+        if node.slot in self.harmed:
+            return (Excused(event.ref, f"{words}; {self.harmed[node.slot]} harmed its disk"),)
+        return (
+            violated(
+                event.ref,
+                Evidence.PEER,
+                f"{{process}} ended by itself {how}{', and last said: {said}' * bool(body.said)}",
+                node.said_at,
+                process=process_scope(body.ended),
+                exit_code=body.exit_code,
+                signal=body.signal,
+                said=body.said,
+            ),
+        )
+
+
+@final
+class EndsOnlyWhenAsked(Struct, frozen=True):
+    """AVAIL-running; see the module. Exercised by each node that ends when it is asked or made to,
+    such as at the end of the run."""
+
+    clause: str = RUNNING
+    kinds: frozenset[type[Struct]] = frozenset(
+        {ProcessSpawned, ProcessExited, NodeStopped, FaultInjected, FaultHealed, PhaseStarted}
+    )
+
+    def keys(self, event: Event) -> Iterable[Key]:
+        return _RUN
+
+    def start(self, key: Key) -> _Nodes:
+        return _Nodes()
+
+    def step(self, state: _Nodes, event: Event) -> tuple[_Nodes, Sequence[Finding]]:
+        match event.body:
+            case ProcessSpawned() as body if body.role != CLIENT:
+                state.spawned(event, body)
+            case NodeStopped() as body if event.process in state.alive:
+                node = state.alive[event.process]
+                node.stopped, node.said_at = body, (event.ref,)
+            case FaultInjected(receipt=True) as body:
+                state.struck(body)
+            case FaultHealed(fault_id=fault_id):
+                state.faults.pop(fault_id, None)
+            case PhaseStarted(phase="load"):
+                state.began = True
+            case ProcessExited(ended=ended) as body if ended in state.alive:
+                return state, state.ended(event, body, state.alive.pop(ended))
+        return state, ()
+
+    def end(self, state: _Nodes, end: RunEnd) -> Sequence[Finding]:
+        return ()
+
+
+_RUN: tuple[Key, ...] = ((),)
+"""The same object for each event, so that the judge finds the state at once."""
+
+
+@hookimpl
+def fencepost_clauses() -> Sequence[Clause]:
+    return (
+        Clause(
+            id=RUNNING,
+            source="availability",
+            planes=(),
+            says="A node ends only when it is asked to, or says why it may.",
+            note="it may end itself when another process has its id, or when it starts and a fault "
+            "keeps it from what it needs; a node that crashes is started again, as a supervisor "
+            "does, and at its third crash within a minute the run gives up",
+        ),
+    )
+
+
+@hookimpl
+def fencepost_rules() -> Sequence[Rule[Any]]:
+    return (EndsOnlyWhenAsked(),)
