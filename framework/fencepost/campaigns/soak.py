@@ -266,7 +266,7 @@ def _result_of(conducted: Conducted, seed: int) -> SoakRun:
         known=_known(verdicts),
         unknown={c: one.reason for c, one in unknown.items() if not one.follows},
         follows={c: (one.follows, one.reason) for c, one in unknown.items() if one.follows},
-        held=tuple(c for c, v in verdicts.items() if v.held or v.verdict is Outcome.HOLDS),
+        held=tuple(c for c, v in verdicts.items() if v.verdict is Outcome.HOLDS),
         faults=result.injected,
         operations=conducted.operations,
         without_receipt=len(result.missed),

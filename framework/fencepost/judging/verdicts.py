@@ -4,6 +4,8 @@ A clause holds only if it was exercised and no finding or fault speaks against i
 weight: one violation makes it violated, unless all were found while a link may have been broken
 without a fault; then it is unknown. A crashed rule, an undecided finding or an incomplete
 history makes it unknown; so does a fault without a receipt if nothing else exercised the clause. A
+run that was cut short lacks nothing but its rest: what was exercised until then, and waits for
+nothing, holds until then. So a rule must report, at the end, what it waits for (`Undecided`). A
 clause that binds another plane is not applicable, and a clause without a rule has no verdict.
 
 `verdicts.json` in a run's folder is one object, clause id -> `Verdict`.
@@ -96,8 +98,6 @@ class Verdict(Struct, frozen=True):
     `violated` counts all violations; `violations` keeps the first `VIOLATIONS_KEPT`. `known` are
     the ids of known findings (`fencepost.judging.known_findings`); it is empty if any violation is
     new. `follows`: the verdict is unknown only because of another clause, which is violated.
-    `held`: it is unknown only since the run was cut short; until then the clause was exercised,
-    and nothing waited.
     """
 
     verdict: Outcome
@@ -110,7 +110,6 @@ class Verdict(Struct, frozen=True):
     known: tuple[str, ...] = ()
     excused: int = 0
     follows: str = ""
-    held: bool = False
 
     @property
     def first_new(self) -> Broken | None:
@@ -257,14 +256,7 @@ def verdict_of(clause: Clause, tally: Tally, end: RunEnd, missed: Sequence[str])
         violated=tally.violated if violations else 0,
         violations=violations,
         excused=tally.excused,
-        held=outcome is Outcome.UNKNOWN and _held(tally, end),
     )
-
-
-def _held(tally: Tally, end: RunEnd) -> bool:
-    """Whether only the end of the run is lacking."""
-    whole = not (end.complete or end.damage or tally.lacks or tally.crashed)
-    return whole and bool(tally.exercised) and not (tally.violated or tally.undecided)
 
 
 def _follows(tally: Tally, verdicts: Mapping[str, Verdict]) -> str:
@@ -283,6 +275,13 @@ def _excuses(tally: Tally) -> str:
     return f"{tally.excused} excused: {'; '.join(sorted(set(tally.excuses)))}"
 
 
+def _until(end: RunEnd) -> str:
+    """When a run that was cut short ended, in words; empty if it ended as planned."""
+    if end.complete:
+        return ""
+    return f"until {span(end.ended_at_ns - end.began_at_ns)}, when the run was cut short"
+
+
 def _weigh(tally: Tally, end: RunEnd, missed: Sequence[str]) -> tuple[Outcome, str]:
     if tally.violated and tally.first_ns < end.doubtful_from_ns:
         return Outcome.VIOLATED, _excuses(tally)
@@ -292,14 +291,15 @@ def _weigh(tally: Tally, end: RunEnd, missed: Sequence[str]) -> tuple[Outcome, s
         )
     if tally.crashed:
         return Outcome.UNKNOWN, tally.crashed
-    if not end.complete:
-        return Outcome.UNKNOWN, f"the history is not complete: {end.lacks}"
-    if tally.lacks:
-        return Outcome.UNKNOWN, f"the history is not complete: {tally.lacks}"
+    cut_short = not (end.complete or end.damage)
+    if tally.lacks or not (end.complete or cut_short):
+        return Outcome.UNKNOWN, f"the history is not complete: {tally.lacks or end.lacks}"
     if tally.undecided:
         return Outcome.UNKNOWN, "; ".join(sorted(set(tally.messages)))
     if tally.exercised:
-        return Outcome.HOLDS, _excuses(tally)
+        return Outcome.HOLDS, "; ".join(filter(None, (_until(end), _excuses(tally))))
+    if cut_short:
+        return Outcome.UNKNOWN, f"the history is not complete: {end.lacks}"
     if missed:
         return Outcome.UNKNOWN, f"a fault missed: {', '.join(missed)} has no receipt"
     return Outcome.NOT_EXERCISED, _excuses(tally)

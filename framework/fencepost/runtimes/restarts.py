@@ -8,6 +8,8 @@ A node that crashes again and again proves nothing more: at its third crash with
 gives up. Before the cluster was ready once, it gives up at the first: a node that cannot start says
 so best by its first end. Where two processes have one id, a system may refuse it to either of them,
 so one that ends then is left alone: the fault that started the second one has to heal.
+
+See docs/decisions/50-going-on.md.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ class EndedSessionFences(Struct, frozen=True):
         return NOTHING
 
     def end(self, state: _Session, end: RunEnd) -> Sequence[Finding]:
-        if state.serving.granted is not None and end.complete:
+        if state.serving.granted is not None:
             self._stayed(state, end.ended_at_ns, state.serving.granted)
         return judged(state.serving.suspects, end)
 

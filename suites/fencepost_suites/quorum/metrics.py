@@ -18,6 +18,7 @@ from fencepost import (
     NodeStarted,
     PromiseObserved,
     RunEnd,
+    Undecided,
     Violated,
     process_scope,
     violated,
@@ -190,7 +191,7 @@ class MetricsMatchHistory(Struct, frozen=True):
         """An event that mentions a commit may precede the event of the commit, so this is judged at
         the end."""
         committed = max((node.replayed for node in state.nodes.values()), default=0)
-        if not end.complete or state.stable_ref is None or state.stable <= committed:
+        if state.stable_ref is None or state.stable <= committed:
             return NOTHING
         broken = violated(
             state.stable_ref,
@@ -201,7 +202,7 @@ class MetricsMatchHistory(Struct, frozen=True):
             committed=committed,
             process=process_scope(state.stable_ref.process),
         )
-        return (broken,)
+        return (broken if end.complete else Undecided(broken.message, broken.at),)
 
 
 def _wrong_rate(

@@ -404,7 +404,7 @@ class LaggardIsDropped(Struct, frozen=True):
         """Judges the writes that wait at the end."""
         for place, one in state.partitions.items():
             out = one.deposed or one.leader in state.gone
-            if end.complete and one.at is not None and not out:
+            if one.at is not None and not out:
                 until_ns = state.exited.get(one.leader, end.ended_at_ns)
                 self._overdue(state, one, partition_at(*place), until_ns, one.at)
 

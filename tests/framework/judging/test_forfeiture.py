@@ -21,6 +21,7 @@ from fencepost import (
     RunEnd,
     Undecided,
     Violated,
+    kind_name,
 )
 from fencepost.judging.judge import Judge
 from fencepost.judging.verdicts import Forfeited, Judgement, Verdict
@@ -142,7 +143,11 @@ def test_a_run_that_is_cut_short_after_all_was_lost_is_decided() -> None:
 
 
 @pytest.mark.parametrize(
-    "end", [replace(CUT_SHORT, damage=("a line is torn",)), replace(CUT_SHORT, gaps=(("k", "x"),))]
+    "end",
+    [
+        replace(CUT_SHORT, damage=("a line is torn",)),
+        replace(CUT_SHORT, gaps=((kind_name(Said), "what was said first"),)),
+    ],
 )
 def test_a_damaged_history_decides_nothing_though_all_was_lost(end: RunEnd) -> None:
     found = judgement(Said("kept"), Said("lost"), end=end)

@@ -11,6 +11,7 @@ import pytest
 from msgspec import Struct
 
 from fencepost import (
+    MS,
     Cause,
     Clause,
     Event,
@@ -125,6 +126,29 @@ def test_a_history_that_is_not_complete_shows_only_what_was_broken(
     words: tuple[str, ...], outcome: Outcome
 ) -> None:
     assert judged(*words, complete=False).verdicts["X-1"].verdict is outcome
+
+
+@pytest.mark.parametrize(
+    ("words", "outcome"),
+    [
+        ((), Outcome.UNKNOWN),
+        (("self",), Outcome.HOLDS),
+        (("self", "open"), Outcome.UNKNOWN),
+        (("self", "crash"), Outcome.UNKNOWN),
+        (("self", "broken"), Outcome.VIOLATED),
+        (("excused",), Outcome.UNKNOWN),
+    ],
+)
+def test_a_run_that_is_cut_short_keeps_what_waits_for_nothing(
+    words: tuple[str, ...], outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    for word in words:
+        h.add("p", Said(word))
+    cut_short = RunEnd(False, 81_300 * MS, began_at_ns=1_000 * MS)
+    verdict = judge(h.events(), [Listens()], CLAUSES, cut_short, "quorum").verdicts["X-1"]
+    assert verdict.verdict is outcome
+    assert ("until 80.3 s" in verdict.reason) is (outcome is Outcome.HOLDS)
 
 
 def test_missing_events_of_one_kind_leave_open_what_rules_read_of_them() -> None:

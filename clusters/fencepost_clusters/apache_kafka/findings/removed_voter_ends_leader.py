@@ -12,21 +12,36 @@ show it.
 from __future__ import annotations
 
 from fencepost import KnownFinding, Scene, Seen
+from fencepost_clusters.apache_kafka.log_memory import ControllerFailed
 from fencepost_kafka import QuorumLearned
 
 
 def caused(scene: Scene) -> bool:
     """The request to the voter is under way for as long as a slow link takes."""
-    if scene.facts.get("doing") != "the raft IO thread":
-        return False
+    leader, errors = _failed(scene)
     return any(
-        scene.facts.get("error") == _UNEXPECTED.format(asked.arguments.get("controller"))
-        and event.process == scene.process
+        _UNEXPECTED.format(asked.arguments.get("controller")) in errors and event.process == leader
         for asked in scene.operations("remove_voter", within_ms=10_000)
         for event, _ in scene.traces(QuorumLearned, since=asked)
     )
 
 
+def _failed(scene: Scene) -> tuple[str, frozenset[object]]:
+    """The process that failed in its raft IO thread, and by which errors."""
+    if "error" in scene.facts:
+        of_raft = scene.facts.get("doing") == _DOING
+        return scene.process, frozenset({scene.facts["error"]} if of_raft else ())
+    leader = scene.name("process")
+    return leader, frozenset(
+        failed.error
+        for event, failed in scene.traces(ControllerFailed, within_ms=_ENDS_WITHIN_MS)
+        if event.process == leader and failed.doing == _DOING
+    )
+
+
+_DOING = "the raft IO thread"
+_ENDS_WITHIN_MS = 5_000
+"""How long after its failure the process may end; in the runs that were seen it took 0.4 s."""
 _UNEXPECTED = "java.lang.IllegalArgumentException: Unexpected acknowledgement from non-voter {}"
 """How Kafka's own error begins and ends."""
 
@@ -34,9 +49,9 @@ _UNEXPECTED = "java.lang.IllegalArgumentException: Unexpected acknowledgement fr
 FINDING = KnownFinding(
     id="removed-voter-ends-leader",
     system="apache/kraft",
-    clauses=("KR-36",),
+    clauses=("KR-36", "AVAIL-running"),
     caused=caused,
-    reads=(QuorumLearned,),
+    reads=(QuorumLearned, ControllerFailed),
     says=__doc__,
     seen=(
         Seen("3.9.2", 1, 1),

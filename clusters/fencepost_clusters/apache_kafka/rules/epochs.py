@@ -124,8 +124,7 @@ class WithoutMajorityResigns:
         return state, found
 
     def end(self, state: _Starved, end: RunEnd) -> Sequence[Finding]:
-        if end.complete:
-            state.overdue(end.ended_at_ns, None)
+        state.overdue(end.ended_at_ns, None)
         return judged(state.late, end)
 
 

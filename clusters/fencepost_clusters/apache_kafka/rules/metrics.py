@@ -22,6 +22,7 @@ from fencepost import (
     NodeStarted,
     Owed,
     RunEnd,
+    Undecided,
     Violated,
     judged,
     process_scope,
@@ -294,12 +295,12 @@ class ReportsItsState:
         for process, event in state.running.items():
             if state.incarnations[process] in state.unfenced:
                 found.append(Exercised(event.ref, Evidence.CLIENT))
-            elif end.complete:
+            else:
                 never = violated(
                     event.ref,
                     Evidence.CLIENT,
                     "{process} reports that it is RUNNING, and was never unfenced",
                     process=process_scope(process),
                 )
-                found.append(never)
+                found.append(never if end.complete else Undecided(never.message, never.at))
         return found

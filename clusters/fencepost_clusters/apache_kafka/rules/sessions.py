@@ -370,7 +370,7 @@ class SilentIsFenced:
         return True
 
     def end(self, state: _Sessions, end: RunEnd) -> Sequence[Finding]:
-        if state.acting and end.complete:
+        if state.acting:
             for broker, silence in state.silent.items():
                 self._late(state, broker, silence, end.ended_at_ns, silence.ref)
         return judged([one.deadline for one in state.suspects], end)
