@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from re import Match
 
+from fencepost import MS
 from fencepost_clusters.apache_kafka.log_lines import PLACE, Bodies, LogPattern, ids, row
 from fencepost_clusters.apache_kafka.log_memory import IsrRequestForgotten, Memory
 from fencepost_kafka import (
@@ -21,7 +22,6 @@ from fencepost_kafka import (
     TopicPartition,
 )
 
-MS = 1_000_000
 METADATA_LOG: TopicPartition = ("__cluster_metadata", 0)
 
 

@@ -12,11 +12,10 @@ from re import Match
 import msgspec
 from kio.schema.errors import ErrorCode
 
+from fencepost import MS
 from fencepost_clusters.apache_kafka.log_lines import Bodies, LogPattern, row
 from fencepost_clusters.apache_kafka.log_memory import Memory
 from fencepost_kafka import BrokerStateName, HeartbeatAnswered, ProduceAnswered
-
-MS = 1_000_000
 
 
 class _Header(msgspec.Struct, rename="camel"):

@@ -12,6 +12,7 @@ from fencepost.history.run_end import NEVER_NS, RunEnd
 from fencepost.history.stalls import Stalls
 from fencepost.judging.judge import judge
 from fencepost.judging.verdicts import AsKnown, Broken, Forfeited, Judgement, Outcome, Verdict
+from fencepost.model.clock import MS
 from fencepost.model.cluster import Cluster, Node
 from fencepost.runs.demonstration import Demonstrable, Demonstration, Scene
 from fencepost.runs.faults import Active, Faults
@@ -44,8 +45,6 @@ __all__ = [
     "Verdict",
     "judge",
 ]
-
-MS = 1_000_000
 
 
 @final

@@ -6,11 +6,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from fencepost import Condition, Runtime, Violation, because, let_pass_until
+from fencepost import MS, Condition, Runtime, Violation, because, let_pass_until
 from fencepost_kafka.clients.commands import AdminCommand
 from fencepost_kafka.events import AdminCompleted
 
-MS = 1_000_000
 ADMIN_LIMIT_MS = 15_000
 ASK_AGAIN_MS = 500
 _MADE_ALREADY = {

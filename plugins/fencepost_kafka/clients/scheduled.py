@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from fencepost import (
+    MS,
     ClientSession,
     Condition,
     EnvironmentFailed,
@@ -47,7 +48,6 @@ from fencepost_kafka.view import REMOVE_BROKER, KafkaView
 from fencepost_kafka.vocabulary import Role
 
 _ANSWERS = (AdminCompleted, ProbeCompleted)
-MS = 1_000_000
 LIMIT_MS = 5_000
 """How long an operation may take; it is not repeated."""
 STOP_LIMIT_MS = 10_000

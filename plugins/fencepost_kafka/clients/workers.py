@@ -11,6 +11,7 @@ from random import Random  # noqa: TID251 - a seeded stream is passed in
 from typing import final
 
 from fencepost import (
+    MS,
     ClientSession,
     Condition,
     Event,
@@ -60,7 +61,6 @@ from fencepost_kafka.facade.voters import VoterChange, Voters, controller_port
 from fencepost_kafka.faults.administration import concerned
 from fencepost_kafka.view import KafkaView
 
-MS = 1_000_000
 LOADED_TOPICS = ("orders", "audit")
 LOAD_RATE = 20.0
 LOAD_LINGER_MS = 150

@@ -6,14 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
-from fencepost import Layout, Runtime, Violation, let_pass_until
+from fencepost import MS, Layout, Runtime, Violation, let_pass_until
 from fencepost_kafka.clients.commands import AddVoter, RemoveVoter
 from fencepost_kafka.events import ProbeCompleted
 from fencepost_kafka.facade.cluster import KafkaCluster
 from fencepost_kafka.facade.node import KafkaNode
 from fencepost_kafka.vocabulary import Role
 
-MS = 1_000_000
 LIMIT_MS = 15_000
 AGAIN_MS = 200
 _MADE_ALREADY = ("DUPLICATE_VOTER", "VOTER_NOT_FOUND")

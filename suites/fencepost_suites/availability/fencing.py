@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     HARNESS,
+    MS,
     Cause,
     Deadline,
     Event,
@@ -45,7 +46,6 @@ from fencepost_suites.availability.surroundings import SURROUNDINGS, Surrounding
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import named, span
 
-MS = 1_000_000
 _DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
 
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     HARNESS,
+    MS,
     Cause,
     ClientFailed,
     Deadline,
@@ -47,7 +48,6 @@ from fencepost_kafka.judging.forfeits import FORFEITING, Forfeits
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Disturbance, Fit, Surroundings
 from fencepost_suites.common.keys import NOTHING, whole_run
 
-MS = 1_000_000
 BEGINNING = -2
 
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     HARNESS,
+    MS,
     Administered,
     Cause,
     ClusterRecovered,
@@ -50,8 +51,6 @@ from fencepost_kafka.committed import Brokers, Partitions, TopicPartition
 from fencepost_kafka.view import REMOVE_BROKER
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Surroundings
 from fencepost_suites.common.keys import NOTHING, whole_run
-
-MS = 1_000_000
 
 
 class _Lack(Struct, frozen=True):

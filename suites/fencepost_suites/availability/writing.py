@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from fencepost import (
     HARNESS,
+    MS,
     Cause,
     ClientFailed,
     Deadline,
@@ -52,7 +53,6 @@ from fencepost_suites.availability.surroundings import SURROUNDINGS, Disturbance
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import span
 
-MS = 1_000_000
 PAUSE_NS = 1_000 * MS
 """A longer time without an open write is a pause of the clients' own making."""
 SHORT_NS = 5_000 * MS

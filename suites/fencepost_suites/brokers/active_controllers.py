@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    MS,
     Cause,
     Deadline,
     Event,
@@ -31,8 +32,6 @@ from fencepost_kafka import (
 )
 from fencepost_suites.brokers.leases import period_ns_of
 from fencepost_suites.common.keys import NOTHING, by_writer, whole_run
-
-MS = 1_000_000
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    MS,
     Cause,
     Deadline,
     Event,
@@ -42,7 +43,6 @@ from fencepost_kafka import (
     broker_of,
     partition_of,
 )
-from fencepost_suites.brokers.leases import MS
 from fencepost_suites.common.keys import NOTHING, by_slot_serving, whole_run
 
 FETCH_WAIT_NS = 1_000 * MS

@@ -13,6 +13,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    MS,
     Cause,
     Deadline,
     Event,
@@ -41,7 +42,6 @@ from fencepost_kafka import (
 )
 from fencepost_suites.common.keys import NOTHING, by_broker, whole_run
 
-MS = 1_000_000
 UNMATCHED_KEPT = 64
 
 

@@ -10,6 +10,7 @@ from typing import final
 from msgspec import Struct, structs
 
 from fencepost import (
+    MS,
     Cause,
     Deadline,
     Event,
@@ -43,7 +44,6 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.committed import Brokers
 from fencepost_suites.brokers.fencing import Serving
-from fencepost_suites.brokers.leases import MS
 from fencepost_suites.common.keys import NOTHING, by_slot_living, whole_run
 
 

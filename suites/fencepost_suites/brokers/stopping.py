@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    MS,
     Cause,
     Deadline,
     Event,
@@ -33,7 +34,6 @@ from fencepost_kafka import (
     partition_at,
 )
 from fencepost_kafka.committed import Partitions, TopicPartition
-from fencepost_suites.brokers.leases import MS
 from fencepost_suites.common.keys import NOTHING, by_life, whole_run
 from fencepost_suites.common.words import named
 

@@ -11,6 +11,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    MS,
     Cause,
     Deadline,
     Event,
@@ -45,7 +46,6 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.active_faults import FAULT_KINDS, ActiveFaults
 from fencepost_kafka.committed import Partitions
-from fencepost_suites.brokers.leases import MS
 from fencepost_suites.control_requests.requests import NO_EPOCH, Request
 
 EFFECT_WITHIN_NS = 10_000 * MS

@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    MS,
     Cause,
     Deadline,
     Event,
@@ -38,7 +39,6 @@ from fencepost_kafka import (
     broker_of,
 )
 from fencepost_kafka.active_faults import ActiveFaults
-from fencepost_suites.brokers.leases import MS
 from fencepost_suites.common.keys import NOTHING
 
 BOUND_NS = 6_000 * MS

@@ -8,6 +8,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    MS,
     Cause,
     Deadline,
     Event,
@@ -23,7 +24,6 @@ from fencepost_kafka import (
     MetadataHeartbeatSent,
     broker_of,
 )
-from fencepost_suites.brokers.leases import MS
 from fencepost_suites.heartbeats.terms import Terms
 
 HEARTBEAT_INFO = 5

@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    MS,
     Cause,
     Deadline,
     Event,
@@ -37,7 +38,6 @@ from fencepost_kafka import (
     broker_of,
 )
 from fencepost_kafka.active_faults import FAULT_KINDS, ActiveFault, ActiveFaults
-from fencepost_suites.brokers.leases import MS
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.heartbeats.states import TARGETS
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Terms

@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    MS,
     Cause,
     Deadline,
     Event,
@@ -31,7 +32,6 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_kafka.committed import Partitions
-from fencepost_suites.brokers.leases import MS
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Terms
 

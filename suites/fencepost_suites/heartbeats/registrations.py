@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    MS,
     Cause,
     Deadline,
     Event,
@@ -32,7 +33,6 @@ from fencepost_kafka import (
     MetadataHeartbeatSent,
     broker_of,
 )
-from fencepost_suites.brokers.leases import MS
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.heartbeats.accounts import Superseded
 from fencepost_suites.heartbeats.terms import TERM_KINDS, Ending, Term, Terms

@@ -10,6 +10,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    MS,
     Cause,
     Event,
     Evidence,
@@ -37,7 +38,6 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_kafka.committed import Partitions
-from fencepost_suites.brokers.leases import MS
 from fencepost_suites.common.keys import NOTHING, by_life, whole_run
 
 

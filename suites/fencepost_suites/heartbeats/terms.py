@@ -7,9 +7,8 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, NodeStopped, ProcessExited
+from fencepost import MS, Cause, Event, NodeStopped, ProcessExited
 from fencepost_kafka import BrokerDeclared, ControllerBegan, ControllerEnded, SessionChanged
-from fencepost_suites.brokers.leases import MS
 
 TERM_KINDS: frozenset[type[Struct]] = frozenset(
     {ControllerBegan, ControllerEnded, SessionChanged, ProcessExited, NodeStopped, BrokerDeclared}

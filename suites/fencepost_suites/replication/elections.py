@@ -10,6 +10,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    MS,
     Cause,
     Deadline,
     Event,
@@ -53,7 +54,6 @@ from fencepost_kafka.committed import (
     begins,
     is_fenced,
 )
-from fencepost_suites.brokers.leases import MS
 from fencepost_suites.common.fenced import LOG_KINDS, FencedAt
 from fencepost_suites.common.keys import NOTHING, whole_run
 

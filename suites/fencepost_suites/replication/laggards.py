@@ -9,6 +9,7 @@ from typing import Any, final
 from msgspec import Struct
 
 from fencepost import (
+    MS,
     Cause,
     Deadline,
     Event,
@@ -43,7 +44,6 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_kafka.judging.owed import HIGH_WATERMARKS
-from fencepost_suites.brokers.leases import MS
 from fencepost_suites.common.keys import NOTHING, whole_run
 
 KEEP_IN_SYNC_MS = 30_000

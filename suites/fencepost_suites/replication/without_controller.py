@@ -11,6 +11,7 @@ from typing import Any, final
 from msgspec import Struct
 
 from fencepost import (
+    MS,
     Cause,
     Deadline,
     Event,
@@ -46,7 +47,6 @@ from fencepost_kafka import (
     partition_of,
     topic_of,
 )
-from fencepost_suites.brokers.leases import MS
 from fencepost_suites.common.keys import NOTHING, by_topic, whole_run
 
 DONE_WITHIN_NS = 10_000_000_000

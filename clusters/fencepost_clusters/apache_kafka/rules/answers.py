@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    MS,
     Cause,
     Event,
     Evidence,
@@ -22,7 +23,7 @@ from fencepost import (
     process_scope,
     violated,
 )
-from fencepost_clusters.apache_kafka.rules.keys import MS, NOTHING, by_partition, whole_run
+from fencepost_clusters.apache_kafka.rules.keys import NOTHING, by_partition, whole_run
 from fencepost_kafka import (
     BrokerStateChanged,
     FollowingStarted,

@@ -10,6 +10,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    SECOND,
     Cause,
     Deadline,
     Event,
@@ -25,12 +26,7 @@ from fencepost import (
     process_scope,
     violated,
 )
-from fencepost_clusters.apache_kafka.rules.keys import (
-    NOTHING,
-    OBSERVERS,
-    SECOND,
-    whole_run,
-)
+from fencepost_clusters.apache_kafka.rules.keys import NOTHING, OBSERVERS, whole_run
 from fencepost_clusters.apache_kafka.rules.news import Newest
 from fencepost_kafka import (
     BrokerStateChanged,

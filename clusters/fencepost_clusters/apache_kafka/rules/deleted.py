@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    SECOND,
     Cause,
     Deadline,
     Event,
@@ -22,7 +23,7 @@ from fencepost import (
     slot_scope,
     violated,
 )
-from fencepost_clusters.apache_kafka.rules.keys import NOTHING, OBSERVERS, SECOND, whole_run
+from fencepost_clusters.apache_kafka.rules.keys import NOTHING, OBSERVERS, whole_run
 from fencepost_kafka import (
     MetadataApplied,
     PartitionCommitted,

@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    SECOND,
     Administered,
     Cause,
     Deadline,
@@ -27,13 +28,7 @@ from fencepost import (
     slot_scope,
     violated,
 )
-from fencepost_clusters.apache_kafka.rules.keys import (
-    NOTHING,
-    OBSERVERS,
-    SECOND,
-    by_partition,
-    whole_run,
-)
+from fencepost_clusters.apache_kafka.rules.keys import NOTHING, OBSERVERS, by_partition, whole_run
 from fencepost_clusters.apache_kafka.rules.majorities import QUORUM_KINDS, Voters
 from fencepost_kafka import (
     ControllerElected,

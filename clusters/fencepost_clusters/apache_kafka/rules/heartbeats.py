@@ -13,6 +13,8 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    MS,
+    SECOND,
     Cause,
     Deadline,
     Event,
@@ -28,13 +30,7 @@ from fencepost import (
     process_scope,
     violated,
 )
-from fencepost_clusters.apache_kafka.rules.keys import (
-    MS,
-    NOTHING,
-    OBSERVERS,
-    SECOND,
-    whole_run,
-)
+from fencepost_clusters.apache_kafka.rules.keys import NOTHING, OBSERVERS, whole_run
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,

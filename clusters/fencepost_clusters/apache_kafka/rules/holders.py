@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from msgspec import Struct, json
 
 from fencepost import (
+    MS,
     Effect,
     Event,
     FaultHealed,
@@ -15,7 +16,6 @@ from fencepost import (
     ProcessExited,
 )
 from fencepost_clusters.apache_kafka.log_memory import SessionConfigured
-from fencepost_clusters.apache_kafka.rules.keys import MS
 from fencepost_kafka import BrokerCommitted, BrokerStopping, ControllerElected
 from fencepost_kafka.active_faults import (
     ActiveFault,

@@ -7,8 +7,6 @@ from typing import Any
 
 from fencepost import HARNESS, Event, Finding, Key
 
-MS = 1_000_000
-SECOND = 1_000 * MS
 NOTHING: Sequence[Finding] = ()
 OBSERVERS = (HARNESS, "clients")
 """Kafka's nodes report no stalls of their own, so a stall of the machine is known by these."""

@@ -8,9 +8,8 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Event, FaultHealed, FaultInjected, NodeStarted, ProcessExited
+from fencepost import MS, Event, FaultHealed, FaultInjected, NodeStarted, ProcessExited
 from fencepost_clusters.apache_kafka.log_memory import QuorumConfigured
-from fencepost_clusters.apache_kafka.rules.keys import MS
 from fencepost_kafka import ControllerElected, ControllerResigned
 from fencepost_kafka.active_faults import ActiveFaults, slot_of
 from fencepost_kafka.voter_sets import VOTER_KINDS, VoterSets

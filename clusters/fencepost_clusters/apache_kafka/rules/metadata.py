@@ -10,6 +10,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    SECOND,
     Cause,
     Event,
     Evidence,
@@ -26,7 +27,7 @@ from fencepost import (
 )
 from fencepost_clusters.apache_kafka.metadata.on_disk import MetadataStateFound
 from fencepost_clusters.apache_kafka.metadata.snapshot import METADATA_TOPIC
-from fencepost_clusters.apache_kafka.rules.keys import NOTHING, SECOND, whole_run
+from fencepost_clusters.apache_kafka.rules.keys import NOTHING, whole_run
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,

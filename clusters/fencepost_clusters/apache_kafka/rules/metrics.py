@@ -13,6 +13,7 @@ from typing import NamedTuple, final
 from msgspec import Struct
 
 from fencepost import (
+    SECOND,
     Deadline,
     Event,
     Evidence,
@@ -29,7 +30,7 @@ from fencepost import (
     violated,
 )
 from fencepost_clusters.apache_kafka.metrics import MetricsObserved
-from fencepost_clusters.apache_kafka.rules.keys import NOTHING, OBSERVERS, SECOND, whole_run
+from fencepost_clusters.apache_kafka.rules.keys import NOTHING, OBSERVERS, whole_run
 from fencepost_clusters.apache_kafka.rules.news import Newest
 from fencepost_kafka import (
     BrokerCommitted,

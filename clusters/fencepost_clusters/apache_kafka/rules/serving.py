@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    SECOND,
     Cause,
     Event,
     Evidence,
@@ -22,7 +23,7 @@ from fencepost import (
     slot_scope,
     violated,
 )
-from fencepost_clusters.apache_kafka.rules.keys import NOTHING, SECOND, by_partition, whole_run
+from fencepost_clusters.apache_kafka.rules.keys import NOTHING, by_partition, whole_run
 from fencepost_clusters.apache_kafka.rules.news import Newest
 from fencepost_kafka import (
     BrokerCommitted,

@@ -9,6 +9,8 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    MS,
+    SECOND,
     Cause,
     Deadline,
     Effect,
@@ -29,13 +31,7 @@ from fencepost import (
 )
 from fencepost_clusters.apache_kafka.log_memory import SessionConfigured
 from fencepost_clusters.apache_kafka.rules.holders import KINDS, IdHolders
-from fencepost_clusters.apache_kafka.rules.keys import (
-    MS,
-    NOTHING,
-    OBSERVERS,
-    SECOND,
-    whole_run,
-)
+from fencepost_clusters.apache_kafka.rules.keys import NOTHING, OBSERVERS, whole_run
 from fencepost_clusters.apache_kafka.rules.majorities import QUORUM_KINDS, Voters
 from fencepost_kafka import (
     BrokerCommitted,

@@ -15,6 +15,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    SECOND,
     Cause,
     Event,
     Evidence,
@@ -30,7 +31,7 @@ from fencepost import (
     process_scope,
     violated,
 )
-from fencepost_clusters.apache_kafka.rules.keys import NOTHING, SECOND, whole_run
+from fencepost_clusters.apache_kafka.rules.keys import NOTHING, whole_run
 from fencepost_kafka import (
     FollowingStarted,
     HighWatermarkAdvanced,

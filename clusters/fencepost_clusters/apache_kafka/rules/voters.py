@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    MS,
     Deadline,
     Event,
     Evidence,
@@ -26,7 +27,7 @@ from fencepost import (
     process_scope,
     violated,
 )
-from fencepost_clusters.apache_kafka.rules.keys import MS, NOTHING, OBSERVERS, whole_run
+from fencepost_clusters.apache_kafka.rules.keys import NOTHING, OBSERVERS, whole_run
 from fencepost_kafka import HeartbeatAnswered, LeaseExpired, QuorumLearned
 from fencepost_kafka.active_faults import ActiveFaults, slot_of
 

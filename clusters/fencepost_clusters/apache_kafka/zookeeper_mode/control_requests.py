@@ -16,7 +16,8 @@ from typing import Any
 
 import msgspec
 
-MS = 1_000_000
+from fencepost import MS
+
 APIS = {
     "LEADER_AND_ISR": "LeaderAndIsr",
     "STOP_REPLICA": "StopReplica",

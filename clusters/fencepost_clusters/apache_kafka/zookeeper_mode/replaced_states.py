@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.structs import replace
 
-from fencepost import Event, EvidenceMissed, EvidenceSupplied, Supplied
+from fencepost import MS, Event, EvidenceMissed, EvidenceSupplied, Supplied
 from fencepost_clusters.apache_kafka.zookeeper_mode.znodes import (
     Assignment,
     State,
@@ -25,8 +25,6 @@ from fencepost_clusters.apache_kafka.zookeeper_mode.znodes import (
 )
 from fencepost_clusters.zookeeper.transactions import Change
 from fencepost_kafka import PartitionCommitted
-
-MS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)

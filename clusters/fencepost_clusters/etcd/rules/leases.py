@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from fencepost import (
     HARNESS,
+    MS,
     Cause,
     Deadline,
     Effect,
@@ -43,7 +44,6 @@ from fencepost_clusters.etcd.events import (
 )
 from fencepost_clusters.etcd.rules.keys import NOTHING, remember, whole_run
 
-MS = 1_000_000
 SLACK_MS = 3_000
 """etcd looks for expired leases every 500 ms, and a new leader adds an election timeout; the rest
 is for a busy machine."""

@@ -7,14 +7,14 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from fencepost import ClientFailed
+from fencepost import MS, ClientFailed
 from fencepost_clusters.reference.client import outcomes
 from fencepost_clusters.reference.client.requests import (
     AdminRequest,
     ask_admin,
     count_records,
 )
-from fencepost_clusters.reference.client.routes import CHANNEL, MS, Routes
+from fencepost_clusters.reference.client.routes import CHANNEL, Routes
 from fencepost_clusters.reference.core.node.effects import Instant
 from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.wire import administration as a

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from fencepost_clusters.reference.client.routes import MS, Place, Routes
+from fencepost import MS
+from fencepost_clusters.reference.client.routes import Place, Routes
 from fencepost_clusters.reference.core.node.effects import Address, Instant
 from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.wire import messages as m

@@ -22,9 +22,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from fencepost import ClientFailed
+from fencepost import MS, SECOND, ClientFailed
 from fencepost_clusters.reference.client import outcomes
-from fencepost_clusters.reference.client.routes import CHANNEL, MS, Place, Routes
+from fencepost_clusters.reference.client.routes import CHANNEL, Place, Routes
 from fencepost_clusters.reference.core.node.effects import Instant
 from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.wire import messages as m
@@ -37,7 +37,6 @@ from fencepost_kafka import (
     ProducerOptions,
 )
 
-SECOND: Final = 1_000 * MS
 MOST_RECOGNISED: Final = 5
 MOST_IN_BATCH: Final = 100
 MESSAGE_LIMIT_NS: Final = 30 * SECOND

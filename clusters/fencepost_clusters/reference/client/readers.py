@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from fencepost import ClientFailed
+from fencepost import MS, ClientFailed
 from fencepost_clusters.reference.client.fetcher import Came, Fetcher, Refused
-from fencepost_clusters.reference.client.routes import CHANNEL, MS, Place, Routes
+from fencepost_clusters.reference.client.routes import CHANNEL, Place, Routes
 from fencepost_clusters.reference.core.node.effects import Address, Instant
 from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.wire import messages as m

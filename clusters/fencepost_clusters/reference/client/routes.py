@@ -6,11 +6,11 @@ from collections.abc import Collection, Sequence
 from typing import Final
 from uuid import UUID
 
+from fencepost import MS
 from fencepost_clusters.reference.core.node.effects import Address, Instant
 from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.wire import messages as m
 
-MS: Final = 1_000_000
 REFRESH_NS: Final = 5_000 * MS
 FAST_NS: Final = 100 * MS
 """How long to wait before stale metadata is requested again."""

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, assert_never
 
 import msgspec
 
-from fencepost import Host, Signal
+from fencepost import MS, Host, Signal
 from fencepost_clusters.reference.client.node import Commanded
 from fencepost_clusters.reference.core.node.deadlines import earlier
 from fencepost_clusters.reference.core.node.effects import (
@@ -66,7 +66,6 @@ from fencepost_clusters.zookeeper.client.port import Ended, SessionEvent, Unsent
 from fencepost_clusters.zookeeper.simulation.session import Server, SimulatedSession
 from fencepost_kafka import ClientCommand
 
-MS: Final = 1_000_000
 MOST_RECOVERY_MS: Final = 100
 """The longest time that a node takes to recover its logs; the actual time is drawn."""
 MOST_CLOSING_MS: Final = 1000

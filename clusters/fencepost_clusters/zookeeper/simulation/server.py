@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from typing import final
 
-from fencepost import Host, NodeStarted, Signal
+from fencepost import MS, Host, NodeStarted, Signal
 from fencepost_clusters.zookeeper.client.port import Answered, Unsent
 from fencepost_clusters.zookeeper.events import ServerServes, SessionExpired, session_name
 from fencepost_clusters.zookeeper.log_parser import ROLE
 from fencepost_clusters.zookeeper.simulation.messages import Ask, Close, Open, Opened, Ping, Pong
 from fencepost_clusters.zookeeper.simulation.tree import Tree, Watched
-
-_MS = 1_000_000
 
 
 @final
@@ -72,7 +70,7 @@ class SimulatedServer:
     def deadline_ns(self) -> int | None:
         """When the next session ends."""
         due_ms = self._tree.next_expiry_ms()
-        return None if due_ms is None else due_ms * _MS
+        return None if due_ms is None else due_ms * MS
 
     def accepted(self, connection: int, port: int) -> None:
         """The client speaks first."""
@@ -139,4 +137,4 @@ class SimulatedServer:
                 self._host.send(connections[one.session], one.fired)
 
     def _now_ms(self) -> int:
-        return self._host.monotonic_ns() // _MS
+        return self._host.monotonic_ns() // MS

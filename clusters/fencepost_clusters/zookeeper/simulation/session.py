@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import final
 
-from fencepost import Host
+from fencepost import MS, Host
 from fencepost_clusters.zookeeper.client.chroot import answer_within, below, within
 from fencepost_clusters.zookeeper.client.port import (
     Answered,
@@ -28,7 +28,6 @@ from fencepost_clusters.zookeeper.client.port import (
 )
 from fencepost_clusters.zookeeper.simulation.messages import Ask, Close, Open, Opened, Ping
 
-_MS = 1_000_000
 _RETRY_MS = (50, 250)
 """How long it waits before it dials again."""
 
@@ -54,7 +53,7 @@ class SimulatedSession:
     def __init__(
         self, server: Server, timeout_ms: int, deliver: Deliver, host: Host, limit_ms: int = 10_000
     ) -> None:
-        self._server, self._timeout_ns, self._host = server, timeout_ms * _MS, host
+        self._server, self._timeout_ns, self._host = server, timeout_ms * MS, host
         self._deliver = deliver
         self._session = 0
         self._connection: int | None = None
@@ -65,7 +64,7 @@ class SimulatedSession:
         self._sent: set[int] = set()
         now_ns = host.monotonic_ns()
         self._dial_ns = self._heard_ns = self._spoke_ns = now_ns
-        self._give_up_ns = now_ns + limit_ms * _MS
+        self._give_up_ns = now_ns + limit_ms * MS
 
     def ask(self, number: int, request: Request) -> None:
         """See `port.Session`."""
@@ -95,7 +94,7 @@ class SimulatedSession:
             if now_ns >= self._dial_ns:
                 self._connection = self._host.dial(self._server.slot, self._server.port)
                 self._heard_ns = now_ns
-                self._speak(Open(self._session, self._timeout_ns // _MS))
+                self._speak(Open(self._session, self._timeout_ns // MS))
         elif now_ns >= self._silence_ns():
             self._host.hang_up(self._connection)
             self._lose()
@@ -141,7 +140,7 @@ class SimulatedSession:
     def _lose(self) -> None:
         now_ns = self._host.monotonic_ns()
         self._connection = None
-        self._dial_ns = now_ns + self._host.chance(*_RETRY_MS) * _MS
+        self._dial_ns = now_ns + self._host.chance(*_RETRY_MS) * MS
         if self._connected:
             self._connected = False
             self._give_up_ns = now_ns + self._timeout_ns

@@ -67,7 +67,6 @@ from fencepost_kafka import (
     ZnodeUnreadable,
 )
 
-MS = 1_000_000
 LIVE_AFTER_SESSIONS = 2
 """A session that has an id for that many session timeouts is that of a live process."""
 EXIT_REFUSED = EXIT_UNREADABLE

@@ -15,6 +15,7 @@ from typing import final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from fencepost import MS
 from fencepost_clusters.reference.core.classic import settings as s
 from fencepost_clusters.reference.core.classic import writes, znodes
 from fencepost_clusters.reference.core.classic.context import Context
@@ -27,8 +28,6 @@ from fencepost_clusters.reference.core.replication.replica import Key
 from fencepost_clusters.reference.core.zookeeper.session import Task, certain
 from fencepost_clusters.zookeeper.client import port as zk
 from fencepost_kafka import ReplicaStood
-
-MS = 1_000_000
 
 
 class _Candidacy(Struct, frozen=True):

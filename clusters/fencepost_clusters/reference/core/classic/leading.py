@@ -14,6 +14,7 @@ from typing import final
 
 from msgspec import Struct
 
+from fencepost import MS
 from fencepost_clusters.reference.core.classic import settings as s
 from fencepost_clusters.reference.core.classic import writes, znodes
 from fencepost_clusters.reference.core.classic.context import Context
@@ -31,7 +32,6 @@ from fencepost_clusters.reference.core.zookeeper.session import Disconnected, Ta
 from fencepost_clusters.zookeeper.client import port as zk
 from fencepost_kafka import IsrPrepared, ReassignmentNoticed
 
-MS = 1_000_000
 RETRY_NS = 100 * MS
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from fencepost import MS
 from fencepost_clusters.reference.core.cluster import changes
 from fencepost_clusters.reference.core.node.effects import Address, Instant, Received, Reply
 from fencepost_clusters.reference.core.node.outbox import Outbox
@@ -14,7 +15,6 @@ from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 
-MS: Final = 1_000_000
 RETRY_NS: Final = 50 * MS
 
 

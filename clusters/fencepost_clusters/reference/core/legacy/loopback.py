@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import final
 
+from fencepost import MS
 from fencepost_clusters.reference.core.node.effects import (
     Address,
     Answered,
@@ -18,8 +19,6 @@ from fencepost_clusters.reference.core.node.effects import (
     Reply,
 )
 from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER
-
-MS = 1_000_000
 
 
 @final

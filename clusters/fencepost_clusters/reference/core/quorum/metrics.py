@@ -7,10 +7,11 @@ last complete interval of at least a second.
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, final
+from typing import final
 
 from msgspec.structs import replace
 
+from fencepost import MS, SECOND
 from fencepost_clusters.reference.core.node.effects import Instant
 from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.node.settings import NodeRole
@@ -18,9 +19,6 @@ from fencepost_clusters.reference.core.quorum.metadata.committed import Committe
 from fencepost_clusters.reference.core.quorum.metadata.policies import MetadataPolicies
 from fencepost_clusters.reference.core.quorum.raft.raft import Raft
 from fencepost_kafka import MetricsReported
-
-SECOND: Final = 1_000_000_000
-MS: Final = 1_000_000
 
 
 @final

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from fencepost import Cause
+from fencepost import MS, Cause
 from fencepost_clusters.reference.core.node.deadlines import earlier
 from fencepost_clusters.reference.core.node.effects import LONGEST_WAIT_MS, Instant, Received, Reply
 from fencepost_clusters.reference.core.node.outbox import Outbox
@@ -30,7 +30,6 @@ from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import RequestRefused
 
-MS: Final = 1_000_000
 NEW_SESSION: Final = 0
 """The session epoch of a full fetch; -1 is that of a full fetch without a session."""
 NO_TOPIC = UUID(int=0)

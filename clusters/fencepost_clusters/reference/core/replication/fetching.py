@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from msgspec import Struct
 
-from fencepost import Cause
+from fencepost import MS, Cause
 from fencepost_clusters.reference.core.node.deadlines import Deadlines, earlier
 from fencepost_clusters.reference.core.node.effects import LONGEST_WAIT_MS, Instant, Received, Reply
 from fencepost_clusters.reference.core.node.outbox import Outbox
@@ -26,8 +25,6 @@ from fencepost_clusters.reference.core.replication.roles import APPENDED
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import FetchServed
-
-MS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)

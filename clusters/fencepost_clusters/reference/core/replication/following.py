@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
+from fencepost import MS
 from fencepost_clusters.reference.core.node.deadlines import earlier
 from fencepost_clusters.reference.core.node.effects import Instant
 from fencepost_clusters.reference.core.node.outbox import Outbox
@@ -24,7 +25,6 @@ from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.errors import Error
 
-MS: Final = 1_000_000
 BACKOFF_NS: Final = 50 * MS
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
 
 from msgspec import Struct
 
-from fencepost import Cause
+from fencepost import MS, Cause
 from fencepost_clusters.reference.core.log.producers import begins_late, check_sequence
 from fencepost_clusters.reference.core.node.effects import NEVER_NS, Instant, Note, Received, Reply
 from fencepost_clusters.reference.core.node.outbox import Outbox
@@ -25,7 +24,6 @@ from fencepost_clusters.reference.wire.batch_header import BatchHeader
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import ProduceAnswered, RequestRefused
 
-MS: Final = 1_000_000
 Key = tuple[str, int]
 
 

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from fencepost import MS
 from fencepost_clusters.reference.core.log.entry import Entry
 from fencepost_clusters.reference.core.node.deadlines import Deadlines, earliest
 from fencepost_clusters.reference.core.node.effects import Checkpoint, Delete, Instant, Recovered
@@ -26,7 +27,6 @@ from fencepost_clusters.reference.core.replication.roles import LossReason, Reti
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import IsrChangeAnswered, IsrChangeAsked, RemovalReason, ReplicaRemoved
 
-MS: Final = 1_000_000
 _CERTAIN = frozenset({Error.INELIGIBLE_REPLICA, Error.INVALID_REQUEST})
 """Refusals after which no earlier request can have been stored, since the leader epoch was current.
 After any other refusal, such as NOT_CONTROLLER at the end of a term, a request may have been

@@ -11,6 +11,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import final
 
+from fencepost import MS
 from fencepost_clusters.reference.core.node.effects import (
     Address,
     Instant,
@@ -21,7 +22,6 @@ from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.zookeeper.client import port as zk
 from fencepost_kafka import SessionChanged
 
-MS = 1_000_000
 REOPEN_NS = 200 * MS
 TRY_AGAIN_NS = 1_000 * MS
 """After this time a node looks again at a znode that was missing or unreadable."""

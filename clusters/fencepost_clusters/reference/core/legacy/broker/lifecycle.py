@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from fencepost import MS
 from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies, epoch_sent
 from fencepost_clusters.reference.core.node.deadlines import earliest
 from fencepost_clusters.reference.core.node.effects import Address, Call, Instant
@@ -30,7 +31,6 @@ from fencepost_kafka import (
     StateReason,
 )
 
-MS = 1_000_000
 RETRY_NS = 50 * MS
 
 

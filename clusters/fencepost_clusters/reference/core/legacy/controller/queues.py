@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 
+from fencepost import MS
 from fencepost_clusters.reference.core.legacy.controller.messages import (
     ControlRequest,
     api_of,
@@ -26,7 +27,6 @@ from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import ControlRequestSent
 
-MS = 1_000_000
 RETRY_NS = 50 * MS
 
 Make = Callable[[int], ControlRequest]

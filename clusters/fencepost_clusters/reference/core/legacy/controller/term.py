@@ -13,6 +13,7 @@ from functools import partial
 from typing import final
 from uuid import UUID
 
+from fencepost import MS
 from fencepost_clusters.reference.core.cluster import leadership, reassigning
 from fencepost_clusters.reference.core.legacy import registrations
 from fencepost_clusters.reference.core.legacy.controller.announcer import Announcer, KnownBroker
@@ -34,8 +35,6 @@ from fencepost_kafka import (
     ControllerState,
     DeclaredFor,
 )
-
-MS = 1_000_000
 
 
 @final

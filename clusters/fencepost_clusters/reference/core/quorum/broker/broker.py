@@ -53,7 +53,6 @@ from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import MetricsReported, RecoveryEnded, RecoveryStarted
 
-MS: Final = 1_000_000
 _OF_MESSAGES: Final = frozenset({m.FetchRequest, m.ProduceRequest})
 """The requests that concern messages alone."""
 

@@ -39,6 +39,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from fencepost import MS
 from fencepost_clusters.reference.core.node.deadlines import earliest
 from fencepost_clusters.reference.core.node.effects import Call, Instant
 from fencepost_clusters.reference.core.node.outbox import Outbox
@@ -61,7 +62,6 @@ from fencepost_kafka import (
     LeaseGranted,
 )
 
-MS: Final = 1_000_000
 RETRY_NS: Final = 50 * MS
 
 

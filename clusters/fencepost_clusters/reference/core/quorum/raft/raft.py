@@ -49,8 +49,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Final, Literal
+from typing import Literal
 
+from fencepost import MS
 from fencepost_clusters.reference.core.node.effects import (
     EXIT_UNREADABLE,
     Append,
@@ -84,7 +85,6 @@ from fencepost_kafka import (
     VoteAnswered,
 )
 
-MS: Final = 1_000_000
 ResignReason = Literal["no_majority", "higher_epoch", "removed", "shutdown"]
 
 

@@ -10,6 +10,7 @@ from typing import Final, Protocol, final
 
 from msgspec import Struct
 
+from fencepost import MS
 from fencepost_clusters.reference.core.node.effects import (
     LONGEST_WAIT_MS,
     NEVER_NS,
@@ -24,7 +25,6 @@ from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataL
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 
-MS: Final = 1_000_000
 MOST_KNOWN: Final = 10_000
 """How many nodes, and clients, are remembered: the limit is needed since any process may invent
 ids."""
