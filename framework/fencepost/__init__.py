@@ -40,6 +40,8 @@ from fencepost.events import (
     Unrecognised,
     kind_name,
 )
+from fencepost.events.effects import HARMS_DISK, HARMS_FLUSHED
+from fencepost.events.names import DUPLICATES, second_of, slot_of
 from fencepost.events.run import RunPhase
 from fencepost.events.traits import (
     OWN,
@@ -60,6 +62,7 @@ from fencepost.history.recorder import Recorder
 from fencepost.history.run_end import HARNESS, RunEnd
 from fencepost.judging.about import Fact, Facts, Scope, process_scope, slot_scope
 from fencepost.judging.deadlines import Deadline, judged
+from fencepost.judging.excuses import FAULT_KINDS, Excuse, Excuses
 from fencepost.judging.known_findings import Follows, KnownFinding, Numbers, Seen, Wake
 from fencepost.judging.owed import Owed
 from fencepost.judging.rules import (
@@ -195,6 +198,10 @@ def __getattr__(name: str) -> object:
 
 __all__ = [
     "CLIENT",
+    "DUPLICATES",
+    "FAULT_KINDS",
+    "HARMS_DISK",
+    "HARMS_FLUSHED",
     "HARNESS",
     "HEALTHY",
     "MS",
@@ -238,7 +245,9 @@ __all__ = [
     "Evidence",
     "EvidenceMissed",
     "EvidenceSupplied",
+    "Excuse",
     "Excused",
+    "Excuses",
     "Exercised",
     "Faceted",
     "Fact",
@@ -378,6 +387,8 @@ __all__ = [
     "plain",
     "process_scope",
     "run_worker",
+    "second_of",
+    "slot_of",
     "slot_scope",
     "span",
     "stop_requested",

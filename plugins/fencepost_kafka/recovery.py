@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fencepost import Layout, Slot, View, describe, kind_name
-from fencepost_kafka.active_faults import second_of
+from fencepost import Layout, Slot, View, describe, kind_name, second_of
 from fencepost_kafka.events import (
     ControllerElected,
     ControllerFollowed,

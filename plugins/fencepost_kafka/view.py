@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from fencepost import (
+    HARMS_DISK,
     Administered,
     Effect,
     Event,
@@ -17,9 +18,9 @@ from fencepost import (
     ProcessExited,
     ProcessSpawned,
     View,
+    slot_of,
 )
 from fencepost_kafka import events as e
-from fencepost_kafka.active_faults import acts, lacks_data, slot_of
 
 TopicPartition = tuple[str, int]
 """A topic's name and a partition's number."""
@@ -254,7 +255,7 @@ def _partition(kafka: KafkaView, view: View, event: Event, body: e.PartitionComm
 
 
 def _harmed(kafka: KafkaView, view: View, event: Event, body: FaultInjected) -> None:
-    if lacks_data(body) or acts(body, Effect.DOUBLES):
+    if body.acts(*HARMS_DISK) or body.acts(Effect.DOUBLES):
         kafka.emptied.update(slot_of(target) for target in body.targets)
 
 

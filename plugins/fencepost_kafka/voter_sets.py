@@ -7,8 +7,7 @@ from typing import final
 
 from msgspec import Struct, field
 
-from fencepost import Event, NodeStarted
-from fencepost_kafka.active_faults import slot_of
+from fencepost import Event, NodeStarted, slot_of
 from fencepost_kafka.events import QuorumLearned
 
 VOTER_KINDS: frozenset[type[Struct]] = frozenset({NodeStarted, QuorumLearned})

@@ -29,10 +29,10 @@ from msgspec import Struct
 
 from fencepost import (
     CLIENT,
+    HARMS_DISK,
     SECOND,
     Cause,
     Clause,
-    Effect,
     Event,
     Evidence,
     Excused,
@@ -50,6 +50,7 @@ from fencepost import (
     Undecided,
     hookimpl,
     process_scope,
+    slot_of,
     violated,
 )
 
@@ -58,7 +59,6 @@ FROM_OUTSIDE = frozenset({Signals.SIGKILL, Signals.SIGTERM, Signals.SIGINT, Sign
 """The signals that a program does not send to itself when it crashes."""
 STARTS_WITHIN_NS = 20 * SECOND
 """How long a node may take to start. Kafka in ZooKeeper mode waits 18 s for a server, and ends."""
-_HARMS = (Effect.EMPTIES_DISK, Effect.DAMAGES_DISK, Effect.LOSES_UNFLUSHED)
 
 
 @dataclass(slots=True)
@@ -106,11 +106,10 @@ class _Nodes:
     def struck(self, body: FaultInjected) -> None:
         """A fault acts from now on."""
         upon = () if body.directions else body.targets
-        self.faults[body.fault_id] = frozenset(one.partition("#")[0] for one in upon)
+        self.faults[body.fault_id] = frozenset(slot_of(one) for one in upon)
         for node in self.alive.values():
             node.faults.add(body.fault_id)
-        for slot in (slot for effect in _HARMS for slot in body.acts(effect)):
-            self.harmed[slot] = body.fault_id
+        self.harmed |= dict.fromkeys(body.acts(*HARMS_DISK), body.fault_id)
 
     def ended(self, event: Event, body: ProcessExited, node: _Node) -> Sequence[Finding]:
         """The findings about the end of a process."""

@@ -38,6 +38,7 @@ from fencepost import (
     hookimpl,
     judged,
     process_scope,
+    slot_of,
     span,
     violated,
 )
@@ -145,8 +146,8 @@ class AnyNode:
             case ProcessSpawned(role=role, slot=slot, started=started) if role != CLIENT:
                 self.newest[slot] = started
                 self.dead.discard(slot)
-            case ProcessExited(ended=ended) if self.newest.get(_slot(ended)) == ended:
-                self.dead.add(_slot(ended))
+            case ProcessExited(ended=ended) if self.newest.get(slot_of(ended)) == ended:
+                self.dead.add(slot_of(ended))
             case FaultInjected(fault_id=fault_id):
                 self.faults.add(fault_id)
             case FaultHealed(fault_id=fault_id):
@@ -155,12 +156,12 @@ class AnyNode:
     def keeps(self, process: str) -> str:
         """See `Around`."""
         acting = [f"{one} acted" for one in sorted(self.faults)]
-        others = [f"{one} was dead" for one in sorted(self.dead - {_slot(process)})]
+        others = [f"{one} was dead" for one in sorted(self.dead - {slot_of(process)})]
         return next(iter([*acting, *others]), "")
 
     def needs(self, process: str) -> Collection[str]:
         """See `Around`."""
-        return (_slot(process),)
+        return (slot_of(process),)
 
 
 @dataclass(slots=True)
@@ -237,10 +238,6 @@ class EndsWhenAsked(Struct, frozen=True):
 
 _RUN: tuple[Key, ...] = ((),)
 """The same object for each event, so that the judge finds the state at once."""
-
-
-def _slot(process: str) -> str:
-    return process.partition("#")[0]
 
 
 @hookimpl

@@ -17,10 +17,9 @@ from fencepost_kafka import (
     Role,
     Timing,
 )
-from fencepost_kafka.active_faults import LOSES_DATA
 from fencepost_kafka.faults.hold import hold
 from fencepost_kafka.faults.random_faults import KafkaFaultChooser
-from fencepost_kafka.faults.situation import Servers, starting
+from fencepost_kafka.faults.situation import LOSES_DATA, Servers, starting
 
 CONTROLLERS = tuple(Slot(f"controller-{n}", Role.CONTROLLER, 100 + n, n) for n in (1, 2, 3))
 BROKERS = tuple(Slot(f"broker-{n}", Role.BROKER, n, 3 + n) for n in (1, 2, 3))

@@ -25,7 +25,7 @@ from fencepost_kafka import (
     TopicCommitted,
     TopicMarked,
 )
-from fencepost_kafka.active_faults import LOSES_DATA
+from fencepost_kafka.faults.situation import LOSES_DATA
 from fencepost_kafka.testing import KafkaNode
 
 LEADS = LeadershipStarted(

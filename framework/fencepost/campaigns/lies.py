@@ -17,6 +17,7 @@ from msgspec import Struct, structs, to_builtins
 
 from fencepost.campaigns.jobs import done
 from fencepost.events import Event, kind_name
+from fencepost.events.names import slot_of
 from fencepost.history.run_end import RunEnd
 from fencepost.judging.folder import Promises
 from fencepost.judging.judge import judge
@@ -210,4 +211,4 @@ def _drawn(
 
 
 def _slot(event: Event) -> str:
-    return event.process.partition("#")[0]
+    return slot_of(event.process)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 
@@ -26,3 +27,22 @@ class Effect(StrEnum):
     """The disk of a slot may lack what was written to it and not flushed."""
     DOUBLES = "doubles"
     """A second process has the id of a slot's node."""
+
+
+HARMS_FLUSHED = (Effect.EMPTIES_DISK, Effect.DAMAGES_DISK)
+"""What may take from a disk even what was flushed to it."""
+HARMS_DISK = (*HARMS_FLUSHED, Effect.LOSES_UNFLUSHED)
+"""What may take from a disk anything that was written to it."""
+
+FORMERLY: Mapping[Effect, tuple[str, ...]] = {
+    Effect.SEVERS: ("cut", "isolate", "partition", "halves", "bridge", "majorities_ring"),
+    Effect.SLOWS: ("slow_link",),
+    Effect.HOLDS: ("hold",),
+    Effect.STOPS: ("pause",),
+    Effect.EMPTIES_DISK: ("wipe_disk",),
+    Effect.DAMAGES_DISK: ("damage_disk",),
+    Effect.LOSES_UNFLUSHED: ("lose_power",),
+    Effect.DOUBLES: ("duplicate_id",),
+}
+"""How the names of faults begin that have an effect, in histories of before effects were
+written."""

@@ -6,7 +6,8 @@ from typing import ClassVar, Literal
 
 from msgspec import Struct
 
-from fencepost.events.effects import Effect
+from fencepost.events.effects import FORMERLY, Effect
+from fencepost.events.names import slot_of
 from fencepost.events.words import because, fault_in_words
 
 RunPhase = Literal["start", "load", "inject", "heal", "drain", "read", "end"]
@@ -110,10 +111,15 @@ class FaultInjected(Struct, frozen=True, gc=False, tag="fault.injected", kw_only
     states: tuple[str, ...] = ()
     effects: tuple[str, ...] = ()
 
-    def acts(self, effect: Effect) -> frozenset[str]:
-        """What it acts upon with this effect: slots, or directions."""
-        split = (one.partition(" ") for one in self.effects)
-        return frozenset(upon for name, _, upon in split if name == effect)
+    def acts(self, *effects: Effect) -> frozenset[str]:
+        """What it acts upon with any of these effects: slots, or directions; none: it has no such
+        effect."""
+        if self.effects:
+            split = (one.partition(" ") for one in self.effects)
+            return frozenset(upon for name, _, upon in split if name in effects)
+        if not any(self.fault.startswith(FORMERLY.get(one, ())) for one in effects):
+            return frozenset()
+        return frozenset(self.directions or map(slot_of, self.targets))
 
     def pairs(self) -> frozenset[tuple[str, str]]:
         """The source and the target of each direction."""

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from fencepost.events.names import slot_of
+
 _BETWEEN = (("sources", "targets", " -> "), ("left", "right", " | "))
 """The arguments of a fault that stand on two sides of something, and what is between them."""
 
@@ -38,7 +40,7 @@ def fault_in_words(fault: str, arguments: str, targets: Sequence[str]) -> str:
     for one, other, between in _BETWEEN:
         if one in given and other in given:
             struck.append(f"{_listed(given.pop(one))}{between}{_listed(given.pop(other))}")
-    slots = {target.partition("#")[0] for target in targets}
+    slots = {slot_of(target) for target in targets}
     named = [key for key, value in given.items() if slots.issuperset(_texts(value))]
     struck += [_listed(given.pop(key)) for key in named]
     how = ", ".join(f"{key} {_listed(value)}" for key, value in given.items() if value)

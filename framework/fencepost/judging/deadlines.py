@@ -24,6 +24,7 @@ from typing import NamedTuple, final
 
 from msgspec import Struct
 
+from fencepost.events.names import slot_of
 from fencepost.events.words import span
 from fencepost.history.run_end import RunEnd
 from fencepost.judging.rules import Excused, Finding, Undecided, Violated
@@ -95,7 +96,7 @@ class _Stood(NamedTuple):
         from_ns = one.from_ns if since_ns is None else since_ns
         each: dict[str, list[tuple[int, int]]] = {}
         for process, began_ns, ended_ns in end.stalls:
-            slot = process.partition("#")[0]
+            slot = slot_of(process)
             named = process in who or slot in who or slot.partition("/")[0] in who
             if named and (process in who or process not in one.witnesses):
                 within = max(began_ns, from_ns), min(ended_ns, one.to_ns)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import final
 
 from fencepost.events import Event, FaultHealed, FaultInjected, NodeStarted, ProcessExited
+from fencepost.events.names import slot_of
 from fencepost.events.traits import OWN, Change, changes_authority, has_concerns, shared_record
 from fencepost.judging.about import Facts, Scope
 
@@ -45,11 +46,11 @@ class Subjects:
 
     def of_slot(self, process: str) -> bool:
         """Whether it is about the slot of a process."""
-        return _SLOT + _slot(process) in self.own
+        return _SLOT + slot_of(process) in self.own
 
     def affected(self, process: str) -> bool:
         """Whether an event that ends or hinders a process bears on the violation."""
-        return self.of_slot(process) or _SLOT + _slot(process) in self.holders
+        return self.of_slot(process) or _SLOT + slot_of(process) in self.holders
 
 
 def subjects_of(
@@ -71,11 +72,11 @@ def subjects_of(
         processes.update((event.process, *_named_processes(concerned)))
         own.update(scope for scope in concerned if not scope.startswith(_PROCESS))
     for process in processes & nodes.keys():
-        own.update({_SLOT + _slot(process), nodes[process]} - {""})
+        own.update({_SLOT + slot_of(process), nodes[process]} - {""})
     holders: set[str] = set()
     for process, node in _holders(own, before):
         holders.add(node or nodes.get(process, ""))
-        holders.add(_SLOT + _slot(process) if process else "")
+        holders.add(_SLOT + slot_of(process) if process else "")
     return Subjects(frozenset(own), frozenset(holders - own - {""}))
 
 
@@ -101,10 +102,6 @@ def _scopes(event: Event) -> Iterable[str]:
 
 def _named_processes(scopes: Iterable[str]) -> Sequence[str]:
     return [scope.removeprefix(_PROCESS) for scope in scopes if scope.startswith(_PROCESS)]
-
-
-def _slot(process: str) -> str:
-    return process.partition("#")[0]
 
 
 def _concerns(event: Event, subjects: Subjects) -> bool:
@@ -218,14 +215,14 @@ def _acting(
     turn = turns[-1]
     former = _former(turn, before)
     parties = [turn] if former is None else [turn, former]
-    slots = {_slot(turn.process), *(one for event in parties for one in _parties(event, nodes))}
+    slots = {slot_of(turn.process), *(one for event in parties for one in _parties(event, nodes))}
     return [
         event
         for event in reversed(before)
         if isinstance(event.body, FaultInjected)
         and (event.body.began_at_ns or event.at_ns) <= turn.at_ns
         and not _healed_before(event.body, turn, healed)
-        and not slots.isdisjoint(map(_slot, event.body.targets))
+        and not slots.isdisjoint(map(slot_of, event.body.targets))
     ]
 
 
@@ -238,9 +235,9 @@ def _parties(turn: Event, nodes: Mapping[str, str]) -> Iterable[str]:
     """The slots of the holders that an event names, by their process or their node."""
     if changes_authority(turn.body):
         for one in turn.body.authority():
-            yield _slot(turn.process if one.holder == "" else one.holder or "")
+            yield slot_of(turn.process if one.holder == "" else one.holder or "")
             yield from (
-                _slot(process) for process, node in nodes.items() if node and node == one.node
+                slot_of(process) for process, node in nodes.items() if node and node == one.node
             )
 
 

@@ -34,6 +34,7 @@ from fencepost.events import (
     FaultInjected,
     FaultTookEffect,
 )
+from fencepost.events.names import slot_of
 from fencepost.events.traits import has_concerns
 from fencepost.judging.about import Fact, Facts, Scope
 from fencepost.judging.verdicts import Broken
@@ -59,13 +60,13 @@ class Strike:
 
     def struck(self, process: str) -> bool:
         """Whether it was aimed at the process, or at its slot, as the faults of links are."""
-        return process in self.targets or process.partition("#")[0] in self.targets
+        return process in self.targets or slot_of(process) in self.targets
 
     def struck_slot(self, process: str) -> bool:
         """Whether it was aimed at any process of the slot in which the process runs: the next ones
         have its disk."""
-        slot = process.partition("#")[0]
-        return any(target.partition("#")[0] == slot for target in self.targets)
+        slot = slot_of(process)
+        return any(slot_of(target) == slot for target in self.targets)
 
 
 @final

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from random import Random  # noqa: TID251 - a seeded stream is passed in
 from typing import final
 
-from fencepost import Administration, Cut, Moment, Planned, one_way, two_way
-from fencepost_kafka.active_faults import second_of
+from fencepost import Administration, Cut, Moment, Planned, one_way, second_of, two_way
 from fencepost_kafka.faults import administration
 from fencepost_kafka.faults.draw import Draw
 from fencepost_kafka.faults.situation import Servers, Situation

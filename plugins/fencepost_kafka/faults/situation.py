@@ -8,8 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from fencepost import Administration, Layout, Moment, Planned, Slot, View, kind_name
-from fencepost_kafka.active_faults import LOSES_DATA, second_of
+from fencepost import Administration, Layout, Moment, Planned, Slot, View, kind_name, second_of
 from fencepost_kafka.events import BrokerStateChanged
 from fencepost_kafka.faults.administration import TOPIC_PREFIX
 from fencepost_kafka.faults.overlaps import OF_LINKS, shows
@@ -17,6 +16,9 @@ from fencepost_kafka.recovery import in_quorum, voters
 from fencepost_kafka.view import REMOVE_BROKER, KafkaView, is_internal
 from fencepost_kafka.vocabulary import Role, Timing
 
+LOSES_DATA: frozenset[str] = frozenset({"wipe_disk", "damage_disk", "lose_power"})
+"""The faults after which a disk may have less than what was written to it. What a fault did once it
+was injected is on its event (`FaultInjected.acts`)."""
 AGAIN: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(OF_LINKS, OF_LINKS | {"duplicate_id"}),
     "duplicate_id": OF_LINKS | LOSES_DATA | {"pause", "kill", "terminate"},

@@ -48,14 +48,13 @@ from typing import Any, Final, final
 
 from msgspec import Struct
 
-from fencepost import FaultInjected, ProcessExited, ProcessSpawned
+from fencepost import DUPLICATES, HARMS_DISK, FaultInjected, ProcessExited, ProcessSpawned, slot_of
 from fencepost_kafka import (
     PartitionCommitted,
     ProduceCompleted,
     ProduceInvoked,
     TopicCommitted,
 )
-from fencepost_kafka.active_faults import DUPLICATES, lacks_data, slot_of
 from fencepost_kafka.committed import eligible_leaders
 from fencepost_kafka.judging.takeovers import TAKING, Takeovers
 
@@ -113,7 +112,7 @@ class Forfeits:
         match body:
             case PartitionCommitted():
                 return self._committed(body)
-            case FaultInjected() if slots := lacks_data(body):
+            case FaultInjected() if slots := body.acts(*HARMS_DISK):
                 brokers = frozenset(self._ids[slot] for slot in slots if slot in self._ids)
                 self._down |= dict.fromkeys(sorted(brokers), body.fault_id)
                 return self._harm(brokers, body.fault_id)

@@ -12,8 +12,7 @@ from typing import Any, Final, final
 
 from msgspec import Struct
 
-from fencepost import ProcessExited, ProcessSpawned
-from fencepost_kafka.active_faults import DUPLICATES, slot_of
+from fencepost import DUPLICATES, ProcessExited, ProcessSpawned, slot_of
 from fencepost_kafka.events import BrokerCommitted, BrokerDeclared
 
 TAKING: Final[frozenset[type[Struct]]] = frozenset(

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import final
 
+from fencepost import slot_of
 from fencepost_reports.one_run.history import CLIENTS, Seen
 from fencepost_reports.one_run.tables import DensityRow, ProcessRow, SlotRow, Sort
 
@@ -59,7 +60,7 @@ def processes(
     return [
         ProcessRow(
             process=one.process,
-            slot=one.process.partition("#")[0],
+            slot=slot_of(one.process),
             role=_role(one.process, by_name),
             node_id=_node(one.process, by_name),
             from_ns=one.first_ns,
@@ -73,10 +74,10 @@ def processes(
 def _role(process: str, slots: Mapping[str, SlotRow]) -> str:
     if process.startswith(CLIENTS):
         return CLIENT
-    slot = slots.get(process.partition("#")[0])
+    slot = slots.get(slot_of(process))
     return HARNESS if slot is None else slot.role
 
 
 def _node(process: str, slots: Mapping[str, SlotRow]) -> int:
-    slot = slots.get(process.partition("#")[0])
+    slot = slots.get(slot_of(process))
     return -1 if slot is None else slot.node_id

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from fencepost import OWN, Change
+from fencepost import OWN, Change, slot_of
 from fencepost_reports.one_run.tables import AuthorityRow, DelayRow, Effect, FaultRow
 
 NEVER = -1
@@ -36,7 +36,7 @@ def delays(
         rows.sort(key=lambda row: row.at_ns)
     slots: dict[str, set[str]] = {}
     for process, own in nodes.items():
-        slots.setdefault(process.partition("#")[0], set()).update(own)
+        slots.setdefault(slot_of(process), set()).update(own)
     found = [
         delay
         for fault in faults
@@ -53,7 +53,7 @@ def delays(
 
 def _hit(fault: FaultRow, slots: Mapping[str, set[str]]) -> set[str]:
     """The nodes that a fault was injected into."""
-    hit = (slots.get(target.partition("#")[0], set()) for target in fault.targets)
+    hit = (slots.get(slot_of(target), set()) for target in fault.targets)
     return {node for some in hit for node in some}
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import final
 
+from fencepost import slot_of
+
 WIDTH, GUTTER, RIGHT, MARGIN = 1280, 176, 20, 9
 """Time runs from `GUTTER` to `WIDTH` less `RIGHT`; marks at its ends need the `MARGIN` besides."""
 LANE, MARKS, STATE, DENSITY = 46, 14, 12, 17
@@ -207,7 +209,7 @@ def _shade(window: Window, lanes: Sequence[Lane], scale: _Scale, top: int, heigh
     css = "shade" if window.receipt else "shade missed"
     parts = [f'<rect class="{css}" {place} y="{AXIS}" height="{height - AXIS}"/>']
     for n, lane in enumerate(lanes):
-        if lane.name.partition("#")[0] in window.slots:
+        if slot_of(lane.name) in window.slots:
             y = top + LANE * n
             parts.append(f'<rect class="hit" {place} y="{y}" height="{LANE}"/>')
     return "".join(parts)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
 from textwrap import shorten
 
-from fencepost import FaultInjected
+from fencepost import FaultInjected, slot_of
 from fencepost.reporting import sentence_of
 from fencepost_reports.one_run.activity import CLIENT, HARNESS
 from fencepost_reports.one_run.tables import (
@@ -111,7 +111,7 @@ def _grouped(processes: Sequence[ProcessRow]) -> Mapping[str, Sequence[ProcessRo
     a probe starts a worker for each few requests, and hides the nodes among them."""
     of_kind: dict[str, list[ProcessRow]] = {}
     for one in processes:
-        kind = one.process.partition("#")[0].rstrip("0123456789") if one.role == CLIENT else ""
+        kind = slot_of(one.process).rstrip("0123456789") if one.role == CLIENT else ""
         of_kind.setdefault(kind or one.process, []).append(one)
     lanes: dict[str, list[ProcessRow]] = {}
     for kind, several in of_kind.items():
@@ -212,5 +212,5 @@ def _window(run: RunTables, row: FaultRow) -> Window:
         label=f"{shorten(row.words, LABEL, placeholder=' ...')} {receipt}",
         title=f"{sentence_of(body)}; {seconds(t0)} to {seconds(t1)} ({until})",
         receipt=row.receipt,
-        slots=frozenset(target.partition("#")[0] for target in row.targets),
+        slots=frozenset(slot_of(target) for target in row.targets),
     )

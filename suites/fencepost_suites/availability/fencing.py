@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    DUPLICATES,
     HARNESS,
     MS,
     Cause,
@@ -25,6 +26,7 @@ from fencepost import (
     ProcessSpawned,
     RunEnd,
     judged,
+    slot_of,
     violated,
 )
 from fencepost_kafka import (
@@ -40,7 +42,6 @@ from fencepost_kafka import (
     broker_of,
     partition_at,
 )
-from fencepost_kafka.active_faults import DUPLICATES, slot_of
 from fencepost_kafka.committed import Brokers, Partitions, TopicPartition
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Surroundings
 from fencepost_suites.common.keys import NOTHING, whole_run

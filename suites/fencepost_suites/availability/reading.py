@@ -27,6 +27,7 @@ from fencepost import (
     by_handlers,
     judged,
     process_scope,
+    slot_of,
     violated,
 )
 from fencepost_kafka import (
@@ -42,7 +43,6 @@ from fencepost_kafka import (
     TopicMarked,
     partition_at,
 )
-from fencepost_kafka.active_faults import slot_of
 from fencepost_kafka.committed import Partitions, TopicPartition
 from fencepost_kafka.judging.forfeits import FORFEITING, Forfeits
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Disturbance, Fit, Surroundings

@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    DUPLICATES,
     HARNESS,
     MS,
     Administered,
@@ -30,6 +31,7 @@ from fencepost import (
     Scope,
     Violated,
     judged,
+    slot_of,
     violated,
 )
 from fencepost_kafka import (
@@ -46,7 +48,6 @@ from fencepost_kafka import (
     broker_of,
     partition_of,
 )
-from fencepost_kafka.active_faults import DUPLICATES, slot_of
 from fencepost_kafka.committed import Brokers, Partitions, TopicPartition
 from fencepost_kafka.view import REMOVE_BROKER
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Surroundings

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from fencepost import Event, ProcessAsked
-from fencepost_kafka.active_faults import slot_of
+from fencepost import Event, ProcessAsked, slot_of
 from fencepost_plugins.stopping import EndsWhenAsked
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Surroundings
 

@@ -53,11 +53,14 @@ from msgspec.structs import replace
 from fencepost import (
     Administered,
     Event,
+    Excuse,
+    Excuses,
     FaultHealed,
     FaultInjected,
     NodeStarted,
     ProcessExited,
     ProcessSpawned,
+    slot_of,
 )
 from fencepost_kafka import (
     BoundsStated,
@@ -68,7 +71,6 @@ from fencepost_kafka import (
     ProbeCompleted,
     QuorumLearned,
 )
-from fencepost_kafka.active_faults import ActiveFault, ActiveFaults, slot_of
 from fencepost_kafka.vocabulary import CLIENTS
 
 SURROUNDINGS: frozenset[type[Struct]] = frozenset(
@@ -122,7 +124,7 @@ class Surroundings:
     """slot -> its live process. The end of an earlier process of the slot removes nothing."""
     acting: str = ""
     """The slot of the broker that began to act as the controller last; only over ZooKeeper."""
-    faults: ActiveFaults = field(default_factory=ActiveFaults)
+    faults: Excuses = field(default_factory=Excuses)
     """Those that act upon something; a fault that ended a process is over with it."""
     leading: str = ""
     """The process of the voter that acts as the controller, by its own word; empty if none is known
@@ -505,7 +507,7 @@ class Surroundings:
         return ""
 
 
-def _by(fault: ActiveFault, words: str) -> Disturbance:
+def _by(fault: Excuse, words: str) -> Disturbance:
     if fault.directions:
         return Disturbance(words, pairs=fault.directions)
     return Disturbance(words, slots=fault.slots)

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from fencepost import Event, FaultInjected, Finding, Key, ProcessExited
+from fencepost import HARMS_FLUSHED, Event, FaultInjected, Finding, Key, ProcessExited, slot_of
 from fencepost_kafka import HeartbeatAnswered, LogAppended, ProbeCompleted
-from fencepost_kafka.active_faults import lacks_flushed, slot_of
 
 Keys = tuple[tuple[str | int, ...], ...]
 NONE: Final[Keys] = ()
@@ -47,7 +46,7 @@ def by_disk(event: Event) -> Keys:
     """The slot of the process that wrote the event; or whose disk a fault emptied or damaged."""
     body: Any = event.body
     if type(body) is FaultInjected:
-        return tuple((slot,) for slot in sorted(lacks_flushed(body)))
+        return tuple((slot,) for slot in sorted(body.acts(*HARMS_FLUSHED)))
     return ((slot_of(event.process),),)
 
 

@@ -8,9 +8,8 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Shared
+from fencepost import DUPLICATES, Cause, Event, Shared, slot_of
 from fencepost_kafka import LogAppended
-from fencepost_kafka.active_faults import DUPLICATES, slot_of
 
 Known = tuple[str, str, int]
 """A committed batch: its digest, the process that was first, and the leader epoch."""

@@ -11,12 +11,14 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    FAULT_KINDS,
     MS,
     Cause,
     Deadline,
     Event,
     Evidence,
     Excused,
+    Excuses,
     FaultHealed,
     FaultInjected,
     NodeStopped,
@@ -44,7 +46,6 @@ from fencepost_kafka import (
     TopicCommitted,
     TopicMarked,
 )
-from fencepost_kafka.active_faults import FAULT_KINDS, ActiveFaults
 from fencepost_kafka.committed import Partitions
 from fencepost_suites.control_requests.requests import NO_EPOCH, Request
 
@@ -249,7 +250,7 @@ class Effects:
     accepted LeaderAndIsr named, and that the broker has not begun."""
 
     partitions: Partitions = field(default_factory=Partitions)
-    faults: ActiveFaults = field(default_factory=ActiveFaults)
+    faults: Excuses = field(default_factory=Excuses)
     holders: dict[tuple[int, int], str] = field(default_factory=dict)
     """(broker, broker epoch) -> the process that registered under it."""
     queues: dict[Queue, _Due] = field(default_factory=dict)

@@ -15,6 +15,7 @@ from fencepost import (
     Event,
     Evidence,
     Excused,
+    Excuses,
     FaultHealed,
     FaultInjected,
     Finding,
@@ -38,7 +39,6 @@ from fencepost_kafka import (
     SessionChanged,
     broker_of,
 )
-from fencepost_kafka.active_faults import ActiveFaults
 from fencepost_suites.common.keys import NOTHING
 
 BOUND_NS = 6_000 * MS
@@ -85,7 +85,7 @@ class Owed:
     by_log: bool = False
     """Whether the controller is Apache Kafka's. Its cluster over ZooKeeper keeps a broker that the
     controller cannot reach, so no action is due to a broker while a fault names it."""
-    faults: ActiveFaults = field(default_factory=ActiveFaults)
+    faults: Excuses = field(default_factory=Excuses)
     suspects: list[Deadline] = field(default_factory=list)
 
     def remove(self, process: str) -> None:

@@ -9,11 +9,13 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    FAULT_KINDS,
     MS,
     Cause,
     Deadline,
     Event,
     Evidence,
+    Excuses,
     Exercised,
     FaultHealed,
     FaultInjected,
@@ -37,7 +39,6 @@ from fencepost_kafka import (
     SessionChanged,
     broker_of,
 )
-from fencepost_kafka.active_faults import FAULT_KINDS, ActiveFault, ActiveFaults
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.heartbeats.states import TARGETS
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Terms
@@ -199,17 +200,14 @@ class _Fences:
     """broker's process -> when it last received an answer without an error."""
     sent: dict[str, set[int]] = field(default_factory=dict)
     """broker's process -> the numbers of its heartbeats since its last accepted one."""
-    faults: ActiveFaults = field(default_factory=ActiveFaults)
-    healed: list[tuple[ActiveFault, int]] = field(default_factory=list)
-    """The faults that have ended, and when."""
+    faults: Excuses = field(default_factory=Excuses)
     suspects: list[_Unheard] = field(default_factory=list)
 
     def parted(self, one: _Unheard) -> bool:
         """Whether a fault acted upon the link of broker and controller since the last contact: what
         the broker sent may have arrived after it had fenced itself."""
-        faults = [fault for fault, at_ns in self.healed if at_ns >= one.late.from_ns]
         pair = one.broker, one.late.actors[0]
-        return any(fault.between(*pair) for fault in (*self.faults.now.values(), *faults))
+        return any(fault.between(*pair) for fault in self.faults.since(one.late.from_ns))
 
 
 @final
@@ -242,9 +240,7 @@ class ControllerIsFirst(Struct, frozen=True):
         state.terms.take(event)
         match body:
             case FaultInjected() | FaultHealed():
-                healed = state.faults.take(event)
-                if healed is not None:
-                    state.healed.append((healed, event.at_ns))
+                state.faults.take(event)
                 return state, NOTHING
             case MetadataHeartbeatAnswered():
                 self._answered(state, event, body)

@@ -9,12 +9,14 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    FAULT_KINDS,
     MS,
     Cause,
     Deadline,
     Event,
     Evidence,
     Excused,
+    Excuses,
     Exercised,
     FaultHealed,
     FaultInjected,
@@ -38,7 +40,6 @@ from fencepost_kafka import (
     SessionChanged,
     broker_of,
 )
-from fencepost_kafka.active_faults import FAULT_KINDS, ActiveFaults
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.heartbeats.fencing import LIFE_KINDS, Contact
 from fencepost_suites.heartbeats.states import TARGETS
@@ -86,7 +87,7 @@ class _Reactions:
     """The brokers' processes."""
 
     of: dict[str, _Reaction] = field(default_factory=dict)
-    faults: ActiveFaults = field(default_factory=ActiveFaults)
+    faults: Excuses = field(default_factory=Excuses)
     suspects: list[Deadline] = field(default_factory=list)
 
     def process(self, event: Event) -> tuple[str, _Reaction]:

@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    HARMS_FLUSHED,
     Cause,
     Event,
     Evidence,
@@ -23,6 +24,7 @@ from fencepost import (
     RunEnd,
     Scope,
     process_scope,
+    slot_of,
     slot_scope,
     violated,
 )
@@ -42,10 +44,6 @@ from fencepost_kafka import (
     VoteAnswered,
     partition_of,
     topic_of,
-)
-from fencepost_kafka.active_faults import (
-    lacks_flushed,
-    slot_of,
 )
 from fencepost_kafka.judging.owed import STARTS
 from fencepost_suites.common.keys import NOTHING, RUN, Keys, by_writer, whole_run
@@ -75,7 +73,7 @@ class _Quorum:
 
     def harm(self, body: FaultInjected) -> None:
         """A fault empties or damages disks."""
-        slots = lacks_flushed(body) & self.voters()
+        slots = body.acts(*HARMS_FLUSHED) & self.voters()
         top = max(self.highest.values(), default=-1)
         self.lost |= dict.fromkeys(slots, (top, body.fault_id))
         self.forgotten |= {vote: body.fault_id for vote in self.votes if vote[0] in slots}
@@ -157,7 +155,7 @@ class OneControllerAnEpoch(Struct, frozen=True):
                 return state, self._vote(state, event, body.epoch, mine)
             case NodeStarted(role="controller"):
                 state.ids[event.process] = body.node_id
-            case FaultInjected(receipt=True) as body if lacks_flushed(body):
+            case FaultInjected(receipt=True) as body if body.acts(*HARMS_FLUSHED):
                 state.harm(body)
         return state, NOTHING
 

@@ -20,6 +20,7 @@ from fencepost import (
     RunEnd,
     Scope,
     process_scope,
+    slot_of,
     violated,
 )
 from fencepost_kafka import (
@@ -37,7 +38,6 @@ from fencepost_kafka import (
     TopicCommitted,
     TopicMarked,
 )
-from fencepost_kafka.active_faults import slot_of
 from fencepost_suites.common.keys import NOTHING, Keys, whole_run
 
 

@@ -9,6 +9,8 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    DUPLICATES,
+    HARMS_DISK,
     Event,
     Evidence,
     Excused,
@@ -21,6 +23,7 @@ from fencepost import (
     Violated,
     by_handlers,
     process_scope,
+    slot_of,
     violated,
 )
 from fencepost_kafka import (
@@ -34,7 +37,6 @@ from fencepost_kafka import (
     broker_of,
     partition_of,
 )
-from fencepost_kafka.active_faults import DUPLICATES, lacks_data, slot_of
 from fencepost_suites.common.keys import NOTHING, by_partition
 
 _CONTROLLERS = "controller-"
@@ -233,7 +235,7 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
 
     @staticmethod
     def _struck(state: _Ends, event: Event, body: FaultInjected) -> Sequence[Finding]:
-        for slot in sorted(lacks_data(body)) if body.receipt else ():
+        for slot in sorted(body.acts(*HARMS_DISK)) if body.receipt else ():
             state.loses(slot, body.fault_id)
         return NOTHING
 

@@ -11,6 +11,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    DUPLICATES,
     Cause,
     Event,
     Evidence,
@@ -22,6 +23,7 @@ from fencepost import (
     RunEnd,
     by_handlers,
     process_scope,
+    slot_of,
     slot_scope,
     violated,
 )
@@ -35,7 +37,6 @@ from fencepost_kafka import (
     ReplicaRemoved,
     partition_of,
 )
-from fencepost_kafka.active_faults import DUPLICATES, slot_of
 from fencepost_suites.common.keys import NOTHING, by_disk, by_partition
 
 Place = tuple[str, int]

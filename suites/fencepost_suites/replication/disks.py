@@ -16,6 +16,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    DUPLICATES,
     Cause,
     Event,
     Evidence,
@@ -40,7 +41,6 @@ from fencepost_kafka import (
     StoredBatch,
     broker_of,
 )
-from fencepost_kafka.active_faults import DUPLICATES
 from fencepost_suites.common.keys import NOTHING, by_partition
 
 

@@ -13,6 +13,7 @@ from fencepost import (
     Cause,
     Event,
     Evidence,
+    Excuses,
     Exercised,
     FaultHealed,
     FaultInjected,
@@ -37,7 +38,6 @@ from fencepost_kafka import (
     RequestRefused,
     partition_of,
 )
-from fencepost_kafka.active_faults import ActiveFault, ActiveFaults
 from fencepost_kafka.vocabulary import CLIENTS
 from fencepost_suites.common.keys import NOTHING, whole_run
 
@@ -107,9 +107,7 @@ class _Searches:
     """process -> since when it is not active."""
     spans: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     """process -> when it was not active."""
-    faults: ActiveFaults = field(default_factory=ActiveFaults)
-    cuts: list[tuple[ActiveFault, int]] = field(default_factory=list)
-    """The faults that are healed, with when they were."""
+    faults: Excuses = field(default_factory=Excuses)
 
     def at(self, body: Any) -> _Search:
         """The partition that an event is about."""
@@ -126,18 +124,11 @@ class _Searches:
         elif process in self.out or process not in self.spans:
             self.spans.setdefault(process, []).append((self.out.pop(process, 0), at_ns))
 
-    def strike(self, event: Event) -> None:
-        """A fault begins, or is healed."""
-        healed = self.faults.take(event)
-        if healed is not None:
-            self.cuts.append((healed, event.at_ns))
-
     def _cut(self, one: _Unfound) -> Iterator[tuple[int, int]]:
         """When a fault affected the links of clients to the leader of a suspect."""
-        active = ((fault, one.to_ns) for fault in self.faults.now.values())
-        for fault, until_ns in (*self.cuts, *active):
+        for fault in self.faults.since(one.from_ns):
             if fault.directions and fault.between(one.leader, CLIENTS):
-                yield fault.began_ns, until_ns
+                yield fault.began_ns, one.to_ns if fault.ended_ns is None else fault.ended_ns
 
     def served_ns(self, one: _Unfound, end: RunEnd) -> int:
         """How long the leader of a suspect served, and clients could reach it."""
@@ -207,7 +198,7 @@ class ResendFindsLeader(Struct, frozen=True):
     def _struck(
         state: _Searches, event: Event, body: FaultInjected | FaultHealed
     ) -> Sequence[Finding]:
-        state.strike(event)
+        state.faults.take(event)
         return NOTHING
 
     @staticmethod

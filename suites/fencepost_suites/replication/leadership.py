@@ -19,6 +19,7 @@ from fencepost import (
     RunEnd,
     by_handlers,
     process_scope,
+    slot_of,
     violated,
 )
 from fencepost_kafka import (
@@ -39,7 +40,6 @@ from fencepost_kafka import (
     partition_at,
     partition_of,
 )
-from fencepost_kafka.active_faults import slot_of
 from fencepost_kafka.committed import Brokers, Partitions, TopicPartition
 from fencepost_suites.brokers.fencing import FETCH_WAIT_NS
 from fencepost_suites.common.keys import NOTHING, by_partition, by_topic, whole_run

@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    DUPLICATES,
     Cause,
     Event,
     Evidence,
@@ -24,6 +25,7 @@ from fencepost import (
     Violated,
     by_handlers,
     process_scope,
+    slot_of,
     violated,
 )
 from fencepost_kafka import (
@@ -41,7 +43,6 @@ from fencepost_kafka import (
     partition_at,
     topic_of,
 )
-from fencepost_kafka.active_faults import DUPLICATES, slot_of
 from fencepost_kafka.committed import Brokers, Partitions, TopicPartition
 from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import named

@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from fencepost import (
+    HARMS_DISK,
+    HARMS_FLUSHED,
     HEALTHY,
     Cut,
     Effect,
+    Excuses,
     FaultInjected,
     Injected,
     LinkState,
@@ -22,7 +25,6 @@ from fencepost import (
 from fencepost.history.run_folder import RunFolder
 from fencepost.plugins.manager import load
 from fencepost.runs.run import Run, RunSpec
-from fencepost_kafka.active_faults import ActiveFaults, acts, lacks_data, lacks_flushed
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ def test_a_strangers_fault_has_the_effects_of_what_it_did(
 
 def test_a_strangers_cut_is_taken_for_a_cut(run: Run) -> None:
     run.faults.inject(Stranger("sever"))
-    faults = ActiveFaults()
+    faults = Excuses()
     for event in run.runtime.events():
         if isinstance(event.body, FaultInjected):
             faults.take(event)
@@ -111,10 +113,10 @@ def test_a_strangers_cut_is_taken_for_a_cut(run: Run) -> None:
 
 def test_a_strangers_empty_disk_lacks_what_was_flushed(run: Run) -> None:
     run.faults.inject(Stranger("empty"))
-    assert lacks_flushed(injected(run)) == lacks_data(injected(run)) == {"broker-1"}
+    assert injected(run).acts(*HARMS_FLUSHED) == {"broker-1"}
     run.faults.heal_all()
     run.faults.inject(Stranger("dead"))
-    assert not lacks_data(injected(run))
+    assert not injected(run).acts(*HARMS_DISK)
 
 
 @pytest.mark.parametrize(
@@ -151,6 +153,6 @@ def test_our_own_faults_have_the_same_effects_as_their_names_had(
         directions=body.directions,
     )
     judged = set(Effect) - {Effect.ENDS}
-    assert {one: bool(acts(old, one)) for one in judged} == {
-        one: bool(acts(body, one)) for one in judged
+    assert {one: bool(old.acts(one)) for one in judged} == {
+        one: bool(body.acts(one)) for one in judged
     }

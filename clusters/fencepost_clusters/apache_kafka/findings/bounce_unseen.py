@@ -5,14 +5,14 @@ process is never told its roles, and leads and follows nothing until it restarts
 
 from __future__ import annotations
 
-from fencepost import KnownFinding, ProcessExited, Scene, Seen
+from fencepost import KnownFinding, ProcessExited, Scene, Seen, slot_of
 
 
 def caused(scene: Scene) -> bool:
     """The former process ended, and the next one registered, while the controller was paused."""
-    bounced = scene.name("other").partition("#")[0]
+    bounced = slot_of(scene.name("other"))
     return scene.flag("overlooked") and any(
-        fault.struck(scene.name("process")) and exited.ended.partition("#")[0] == bounced
+        fault.struck(scene.name("process")) and slot_of(exited.ended) == bounced
         for fault in scene.faults("pause")
         for _, exited in scene.traces(ProcessExited, since=fault)
     )

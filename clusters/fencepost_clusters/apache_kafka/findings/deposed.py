@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost import Scene
+from fencepost import Scene, slot_of
 from fencepost_clusters.apache_kafka.findings.severing import SEVERING
 from fencepost_kafka import ConsumerPositioned, PartitionCommitted, partition_of
 
@@ -26,7 +26,7 @@ def sent_back(scene: Scene, *, within_ms: int) -> bool:
             and str(position.refused_by) == former
             for event, position in scene.traces(ConsumerPositioned, within_ms=10_000, since=fault)
         )
-        slots = {target.partition("#")[0] for target in fault.targets}
+        slots = {slot_of(target) for target in fault.targets}
         near = f"broker-{former}" in slots or any(one.startswith("zookeeper-") for one in slots)
         if near and deposed and refused:
             return True

@@ -5,7 +5,7 @@ nothing else called for.
 
 from __future__ import annotations
 
-from fencepost import KnownFinding, Scene, Seen
+from fencepost import KnownFinding, Scene, Seen, slot_of
 from fencepost_clusters.apache_kafka.findings.severing import SEVERING
 from fencepost_kafka import ElectionStarted
 
@@ -14,7 +14,7 @@ def caused(scene: Scene) -> bool:
     """The voter that returned stood for election while it was cut off."""
     returned = scene.name("slot")
     return any(
-        returned in fault.targets and event.process.partition("#")[0] == returned
+        returned in fault.targets and slot_of(event.process) == returned
         for fault in scene.faults(*SEVERING, within_ms=5_000)
         for event, _ in scene.traces(ElectionStarted, since=fault)
     )

@@ -5,7 +5,7 @@ controller until it hears of the next epoch.
 
 from __future__ import annotations
 
-from fencepost import KnownFinding, NodeStarted, ProcessExited, Scene, Seen
+from fencepost import KnownFinding, NodeStarted, ProcessExited, Scene, Seen, slot_of
 
 _KILLED = 9
 
@@ -13,7 +13,7 @@ _KILLED = 9
 def caused(scene: Scene) -> bool:
     """The process was killed and the next one of its slot began, both within the bounce."""
     following, former = scene.name("process"), scene.name("other")
-    if following.partition("#")[0] != former.partition("#")[0]:
+    if slot_of(following) != slot_of(former):
         return False
     return any(
         fault.struck(former)

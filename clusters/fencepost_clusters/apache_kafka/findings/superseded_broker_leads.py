@@ -7,7 +7,7 @@ Messages that were acknowledged with acks=all are not in its log, and the logs o
 
 from __future__ import annotations
 
-from fencepost import Facts, Follows, KnownFinding, Scene, Seen, Wake
+from fencepost import Facts, Follows, KnownFinding, Scene, Seen, Wake, slot_of
 from fencepost_clusters.apache_kafka.findings.lost import number, one_disk
 from fencepost_kafka import BrokerStateChanged
 
@@ -18,8 +18,8 @@ def caused(scene: Scene) -> bool:
     return any(
         fault.struck(superseded)
         and state.reason == "registered"
-        and second.startswith(f"{superseded.partition('#')[0]}-duplicate#")
-        and event.process.partition("#")[0] == second.partition("#")[0]
+        and second.startswith(f"{slot_of(superseded)}-duplicate#")
+        and slot_of(event.process) == slot_of(second)
         for superseded, second in (both, both[::-1])
         for fault in scene.faults("duplicate_id", within_ms=1_000)
         for event, state in scene.traces(BrokerStateChanged, since=fault)

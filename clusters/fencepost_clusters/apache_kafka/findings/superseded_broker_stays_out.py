@@ -7,7 +7,7 @@ the partition up, and the broker never returns to the ISR.
 
 from __future__ import annotations
 
-from fencepost import KnownFinding, Scene, Seen
+from fencepost import KnownFinding, Scene, Seen, slot_of
 from fencepost_kafka import LeadershipStarted, partition_of
 
 
@@ -21,7 +21,7 @@ def caused(scene: Scene) -> bool:
     led: dict[str, set[tuple[str, int]]] = {"": set(), "-duplicate": set()}
     for fault in scene.faults("duplicate_id", within_ms=120_000):
         for event, leads in scene.traces(LeadershipStarted, since=fault):
-            slot = event.process.partition("#")[0].removeprefix(f"broker-{broker}")
+            slot = slot_of(event.process).removeprefix(f"broker-{broker}")
             if fault.struck_slot(f"broker-{broker}") and slot in led:
                 led[slot].add((str(partition_of(leads)), leads.leader_epoch))
     return any(partition in scene.names("short") for partition, _ in led[""] & led["-duplicate"])

@@ -21,6 +21,7 @@ from fencepost import (
     RunEnd,
     Violated,
     process_scope,
+    slot_of,
     violated,
 )
 from fencepost_clusters.apache_kafka.rules.keys import NOTHING, by_partition, whole_run
@@ -34,7 +35,6 @@ from fencepost_kafka import (
     ProduceAnswered,
     partition_of,
 )
-from fencepost_kafka.active_faults import slot_of
 from fencepost_kafka.judging.owed import HIGH_WATERMARKS, LEADERSHIPS
 
 _LOGGED_WITHIN_NS = 500 * MS

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from fencepost import (
+    HARMS_DISK,
     Cause,
     Effect,
     Event,
@@ -25,6 +26,8 @@ from fencepost import (
     Finding,
     Key,
     RunEnd,
+    second_of,
+    slot_of,
     slot_scope,
     violated,
 )
@@ -36,7 +39,6 @@ from fencepost_kafka import (
     StoredBatch,
     partition_of,
 )
-from fencepost_kafka.active_faults import acts, lacks_data, second_of, slot_of
 from fencepost_kafka.judging.takeovers import TAKING, Takeovers
 
 SEQUENCES = 1 << 31
@@ -81,13 +83,13 @@ class _Disks:
     def strike(self, body: FaultInjected) -> None:
         """Keeps what a fault does to disks. An emptied disk gets all of each log anew, in order."""
         slots = {slot_of(target) for target in body.targets}
-        if acts(body, Effect.DOUBLES):
+        if body.acts(Effect.DOUBLES):
             copied = msgspec.json.decode(body.arguments).get("disk") == "copy"
             for one in slots:
                 if second_of(one) in slots:
                     self._is(second_of(one), self.damaged.get(one, "") if copied else "")
-        for one in sorted(lacks_data(body)):
-            self._is(one, "" if one in acts(body, Effect.EMPTIES_DISK) else body.fault_id)
+        for one in sorted(body.acts(*HARMS_DISK)):
+            self._is(one, "" if one in body.acts(Effect.EMPTIES_DISK) else body.fault_id)
 
     def excuse(self, body: LeaderEpochsFound) -> str:
         """Why a disk may have other leader epochs than its batches, in words; empty: it may not."""

@@ -10,6 +10,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    DUPLICATES,
     SECOND,
     Cause,
     Deadline,
@@ -24,6 +25,7 @@ from fencepost import (
     RunEnd,
     judged,
     process_scope,
+    slot_of,
     violated,
 )
 from fencepost_clusters.apache_kafka.rules.keys import NOTHING, OBSERVERS, whole_run
@@ -41,7 +43,6 @@ from fencepost_kafka import (
     partition_at,
     partition_of,
 )
-from fencepost_kafka.active_faults import DUPLICATES, slot_of
 from fencepost_kafka.judging.owed import FOLLOWINGS, LEADERSHIPS
 
 _NEVER = 1 << 62

@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    DUPLICATES,
     SECOND,
     Cause,
     Deadline,
@@ -20,6 +21,7 @@ from fencepost import (
     NodeStarted,
     RunEnd,
     judged,
+    slot_of,
     slot_scope,
     violated,
 )
@@ -31,7 +33,6 @@ from fencepost_kafka import (
     TopicCommitted,
     partition_at,
 )
-from fencepost_kafka.active_faults import DUPLICATES, slot_of
 
 REMOVED_WITHIN_NS = 10 * SECOND
 """How long a broker may take to remove its replicas, once it has applied the deletion."""

@@ -15,6 +15,7 @@ from fencepost import (
     Deadline,
     Event,
     Evidence,
+    Excuse,
     Exercised,
     FaultHealed,
     FaultInjected,
@@ -25,6 +26,7 @@ from fencepost import (
     RunEnd,
     judged,
     process_scope,
+    slot_of,
     slot_scope,
     violated,
 )
@@ -37,7 +39,6 @@ from fencepost_kafka import (
     broker_of,
     partition_of,
 )
-from fencepost_kafka.active_faults import ActiveFault, slot_of
 from fencepost_kafka.judging.owed import STARTS
 
 
@@ -308,7 +309,7 @@ def _around(slot: str, slots: Collection[str]) -> frozenset[tuple[str, str]]:
     return frozenset(pair for one in others for pair in ((slot, one), (one, slot)))
 
 
-def touches(fault: ActiveFault, slots: Collection[str]) -> bool:
+def touches(fault: Excuse, slots: Collection[str]) -> bool:
     """Whether a fault acts upon one of these slots, or upon a link between two of them."""
     if not fault.directions:
         return not fault.slots.isdisjoint(slots)

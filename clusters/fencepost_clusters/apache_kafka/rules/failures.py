@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    HARMS_DISK,
     Cause,
     Event,
     Evidence,
@@ -20,12 +21,12 @@ from fencepost import (
     NodeStarted,
     RunEnd,
     process_scope,
+    slot_of,
     violated,
 )
 from fencepost_clusters.apache_kafka.log_memory import ControllerFailed, FaultReported
 from fencepost_clusters.apache_kafka.rules.keys import NOTHING, whole_run
 from fencepost_kafka import ControllerResigned
-from fencepost_kafka.active_faults import lacks_data, slot_of
 
 
 @dataclass(slots=True)
@@ -97,7 +98,7 @@ class MeetsNoFault:
             case NodeStarted():
                 state.sound[event.process] = event.ref
             case FaultInjected(receipt=True) as body:
-                state.harmed |= dict.fromkeys(sorted(lacks_data(body)), body.fault_id)
+                state.harmed |= dict.fromkeys(sorted(body.acts(*HARMS_DISK)), body.fault_id)
             case FaultReported() as body:
                 state.sound.pop(event.process, None)
                 if (event.process, body.what) not in state.known:

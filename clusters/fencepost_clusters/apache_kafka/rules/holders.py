@@ -10,19 +10,16 @@ from fencepost import (
     MS,
     Effect,
     Event,
+    Excuse,
+    Excuses,
     FaultHealed,
     FaultInjected,
     NodeStarted,
     ProcessExited,
+    slot_of,
 )
 from fencepost_clusters.apache_kafka.log_memory import SessionConfigured
 from fencepost_kafka import BrokerCommitted, BrokerStopping, ControllerElected
-from fencepost_kafka.active_faults import (
-    ActiveFault,
-    ActiveFaults,
-    acts,
-    slot_of,
-)
 
 KINDS: frozenset[type[Struct]] = frozenset(
     {
@@ -51,10 +48,8 @@ class IdHolders:
     """Processes that have ended, or were asked to."""
     controllers: set[str] = field(default_factory=set)
     """The slots of controllers."""
-    faults: ActiveFaults = field(default_factory=ActiveFaults)
+    faults: Excuses = field(default_factory=Excuses)
     """A duplicate id is left out, since the rule judges its effects."""
-    healed: list[tuple[ActiveFault, int]] = field(default_factory=list)
-    """The faults that have ended, and when."""
     session_ns: int = 0
     """The longest session of any broker."""
     active: str = ""
@@ -81,13 +76,11 @@ class IdHolders:
                 self.session_ns = max(self.session_ns, timeout_ms * MS)
             case ControllerElected():
                 self.active, self.elected_ns = slot_of(event.process), event.at_ns
-            case FaultInjected() as body if not acts(body, Effect.DOUBLES):
+            case FaultInjected() as body if not body.acts(Effect.DOUBLES):
                 self.faults.take(event)
                 self._read(body)
             case FaultHealed():
-                healed = self.faults.take(event)
-                if healed is not None:
-                    self.healed.append((healed, event.at_ns))
+                self.faults.take(event)
 
     def commit(self, body: BrokerCommitted) -> tuple[bool, BrokerCommitted | None]:
         """Applies a record. Returns whether it is newer than the known one, and the record known
@@ -115,23 +108,22 @@ class IdHolders:
         to any counts. A fault still counts for one session after it was healed: the process's
         session may have ended unseen.
         """
-        self.healed = [one for one in self.healed if at_ns - one[1] <= self.session_ns]
-        faults = (*self.faults.now.values(), *(healed for healed, _ in self.healed))
+        faults = self.faults.since(at_ns - self.session_ns)
         reasons = (self._silences(one, process, at_ns) for one in faults)
         return next(filter(None, reasons), "")
 
     def _read(self, body: FaultInjected) -> None:
         """Keeps what the arguments of a fault of links tell about heartbeats."""
         arguments = json.decode(body.arguments) if body.arguments else {}
-        known = acts(body, Effect.SLOWS) and "latency_ms" in arguments
+        known = body.acts(Effect.SLOWS) and "latency_ms" in arguments
         if known and not arguments.get("rate_kb"):
             late_ms = arguments.get("latency_ms", 0) + arguments.get("jitter_ms", 0)
             self.delays[body.fault_id] = late_ms * MS
-        apis = arguments.get("apis") if acts(body, Effect.HOLDS) else None
+        apis = arguments.get("apis") if body.acts(Effect.HOLDS) else None
         if apis and _HEARTBEAT not in apis:
             self.holding.add(body.fault_id)
 
-    def _silences(self, fault: ActiveFault, process: str, at_ns: int) -> str:
+    def _silences(self, fault: Excuse, process: str, at_ns: int) -> str:
         """How a fault may end the session of a process, in words; empty if it cannot.
 
         Heartbeats must pass in the broker's direction. Where no data passes back, a broker waits

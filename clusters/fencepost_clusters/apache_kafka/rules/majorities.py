@@ -8,10 +8,18 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import MS, Event, FaultHealed, FaultInjected, NodeStarted, ProcessExited
+from fencepost import (
+    MS,
+    Event,
+    Excuses,
+    FaultHealed,
+    FaultInjected,
+    NodeStarted,
+    ProcessExited,
+    slot_of,
+)
 from fencepost_clusters.apache_kafka.log_memory import QuorumConfigured
 from fencepost_kafka import ControllerElected, ControllerResigned
-from fencepost_kafka.active_faults import ActiveFaults, slot_of
 from fencepost_kafka.voter_sets import VOTER_KINDS, VoterSets
 
 
@@ -27,7 +35,7 @@ class Voters:
     """Each process that was elected and has not resigned -> its epoch. There may be several: one
     that is cut off, and its successor."""
     sets: VoterSets = field(default_factory=VoterSets)
-    faults: ActiveFaults = field(default_factory=ActiveFaults)
+    faults: Excuses = field(default_factory=Excuses)
 
     def learn(self, event: Event) -> None:
         """Applies an event of one of `QUORUM_KINDS`."""

@@ -22,6 +22,7 @@ from fencepost import (
     Undecided,
     Violated,
     process_scope,
+    slot_of,
     slot_scope,
     violated,
 )
@@ -44,7 +45,6 @@ from fencepost_kafka import (
     partition_at,
     topic_of,
 )
-from fencepost_kafka.active_faults import slot_of
 from fencepost_kafka.judging.owed import STARTS
 from fencepost_kafka.voter_sets import VOTER_KINDS, VoterSets
 

@@ -27,6 +27,7 @@ from fencepost import (
     Violated,
     judged,
     process_scope,
+    slot_of,
     violated,
 )
 from fencepost_clusters.apache_kafka.metrics import MetricsObserved
@@ -41,7 +42,6 @@ from fencepost_kafka import (
     PartitionCommitted,
     TopicCommitted,
 )
-from fencepost_kafka.active_faults import slot_of
 from fencepost_kafka.committed import Partitions
 from fencepost_kafka.judging.owed import TERMS
 

@@ -16,6 +16,7 @@ from fencepost import (
     Key,
     RunEnd,
     process_scope,
+    slot_of,
     violated,
 )
 from fencepost_clusters.apache_kafka.rules.keys import NOTHING, by_partition
@@ -26,7 +27,6 @@ from fencepost_kafka import (
     LogTruncated,
     partition_of,
 )
-from fencepost_kafka.active_faults import slot_of
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ from fencepost import (
     RunEnd,
     Violated,
     process_scope,
+    slot_of,
     slot_scope,
     violated,
 )
@@ -38,7 +39,6 @@ from fencepost_kafka import (
     broker_of,
     partition_at,
 )
-from fencepost_kafka.active_faults import slot_of
 from fencepost_kafka.committed import Partitions
 
 APPLIED_WITHIN_NS = SECOND // 2

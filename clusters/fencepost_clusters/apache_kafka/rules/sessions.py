@@ -16,7 +16,9 @@ from fencepost import (
     Effect,
     Event,
     Evidence,
+    Excuse,
     Excused,
+    Excuses,
     Exercised,
     FaultHealed,
     FaultInjected,
@@ -27,6 +29,7 @@ from fencepost import (
     RunEnd,
     judged,
     process_scope,
+    slot_of,
     violated,
 )
 from fencepost_clusters.apache_kafka.log_memory import SessionConfigured
@@ -40,12 +43,6 @@ from fencepost_kafka import (
     ControllerResigned,
     HeartbeatRefused,
     broker_of,
-)
-from fencepost_kafka.active_faults import (
-    ActiveFault,
-    ActiveFaults,
-    acts,
-    slot_of,
 )
 
 DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
@@ -143,7 +140,7 @@ class _Sessions:
     controllers: set[str] = field(default_factory=set)
     """The slots of controllers."""
     voters: Voters = field(default_factory=Voters)
-    faults: ActiveFaults = field(default_factory=ActiveFaults)
+    faults: Excuses = field(default_factory=Excuses)
     suspects: list[_Late] = field(default_factory=list)
     """Exceeded bounds. Only the record of a fault's healing tells when it began."""
 
@@ -161,7 +158,7 @@ class _Sessions:
         alone = bool(self.voters.processes) and self.voters.may_be_starved(self.active)
         return "" if affected or alone else self.active
 
-    def unheard(self, slot: str, cut: ActiveFault) -> bool:
+    def unheard(self, slot: str, cut: Excuse) -> bool:
         """Whether a cut keeps all data of a slot from every controller."""
         ways = {(slot, controller) for controller in self.controllers}
         return cut.severs and bool(ways) and ways <= cut.directions
@@ -177,7 +174,7 @@ class _Sessions:
                 self.silent.setdefault(one.broker, silence)
         self.suspects = kept
 
-    def resumed(self, fault: ActiveFault | None, at_ns: int) -> None:
+    def resumed(self, fault: Excuse | None, at_ns: int) -> None:
         """A process that is paused runs while its links are changed, and may be heard."""
         changed = {slot for way in fault.directions for slot in way} if fault else set()
         for broker, one in self.silent.items():
@@ -287,7 +284,7 @@ class SilentIsFenced:
         fault = state.faults.now[body.fault_id]
         if not body.receipt:
             return
-        stopped = acts(body, Effect.STOPS)
+        stopped = body.acts(Effect.STOPS)
         if stopped:
             state.pauses.add(body.fault_id)
         for target in body.targets:

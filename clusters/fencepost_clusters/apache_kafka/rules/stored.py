@@ -15,6 +15,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    DUPLICATES,
     SECOND,
     Cause,
     Event,
@@ -29,6 +30,7 @@ from fencepost import (
     Undecided,
     Violated,
     process_scope,
+    slot_of,
     violated,
 )
 from fencepost_clusters.apache_kafka.rules.keys import NOTHING, whole_run
@@ -47,7 +49,6 @@ from fencepost_kafka import (
     broker_of,
     partition_at,
 )
-from fencepost_kafka.active_faults import DUPLICATES, slot_of
 
 READ_WITHIN_NS = 5 * SECOND
 """A record of a smaller ISR is read this much later than it is committed at most: the controller

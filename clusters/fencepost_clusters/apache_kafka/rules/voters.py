@@ -14,6 +14,7 @@ from fencepost import (
     Event,
     Evidence,
     Excused,
+    Excuses,
     Exercised,
     FaultHealed,
     FaultInjected,
@@ -25,11 +26,11 @@ from fencepost import (
     Scope,
     judged,
     process_scope,
+    slot_of,
     violated,
 )
 from fencepost_clusters.apache_kafka.rules.keys import NOTHING, OBSERVERS, whole_run
 from fencepost_kafka import HeartbeatAnswered, LeaseExpired, QuorumLearned
-from fencepost_kafka.active_faults import ActiveFaults, slot_of
 
 
 @dataclass(slots=True)
@@ -48,7 +49,7 @@ class _Known:
     """controller id -> when its living process began."""
     brokers: dict[int, str] = field(default_factory=dict)
     """broker id -> its living process."""
-    faults: ActiveFaults = field(default_factory=ActiveFaults)
+    faults: Excuses = field(default_factory=Excuses)
     touched: dict[str, tuple[int, str]] = field(default_factory=dict)
     """broker process -> when a fault upon it or its links to controllers was healed, and which."""
     kept: set[tuple[str, int]] = field(default_factory=set)

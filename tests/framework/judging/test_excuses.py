@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import FaultHealed, FaultInjected
+from fencepost import Excuses, FaultHealed, FaultInjected
 from fencepost.testing import HistoryBuilder
-from fencepost_kafka.active_faults import ActiveFaults
 
 B1, B2, B3 = "broker-1#1", "broker-2#4", "broker-3#1"
 
 
-def faults(*targets: str, cut: tuple[tuple[str, str], ...] = ()) -> ActiveFaults:
+def faults(*targets: str, cut: tuple[tuple[str, str], ...] = ()) -> Excuses:
     h = HistoryBuilder()
     body = FaultInjected(
         fault_id="f-1",
@@ -22,12 +21,12 @@ def faults(*targets: str, cut: tuple[tuple[str, str], ...] = ()) -> ActiveFaults
         directions=tuple(map(" -> ".join, cut)),
     )
     h.add("harness", body)
-    found = ActiveFaults()
+    found = Excuses()
     found.take(h.events()[0])
     return found
 
 
-def isolated_third() -> ActiveFaults:
+def isolated_third() -> Excuses:
     both = (("broker-3", "broker-1"), ("broker-1", "broker-3"), ("broker-3", "broker-2"))
     return faults("broker-1", "broker-2", "broker-3", cut=both)
 
@@ -79,7 +78,7 @@ def test_a_healed_fault_affects_nothing() -> None:
 def test_the_end_of_one_of_two_faults_of_a_link_does_not_end_the_other(
     first: str, last: str
 ) -> None:
-    found, h = ActiveFaults(), HistoryBuilder()
+    found, h = Excuses(), HistoryBuilder()
     for fault_id in ("slow_link-1", "cut-2"):
         body = FaultInjected(
             fault_id=fault_id,

@@ -1,0 +1,126 @@
+"""The faults of a run, as excuses: what a node needed, and a fault took, while it took it.
+
+The problem. A node is excused from what it could not do, and from nothing else. If the excuse is
+too wide, it hides a broken cluster; if it is too narrow, it accuses a healthy one.
+
+* A fault excuses a process that it stops, or a link that it acts upon, in that direction. The
+  neighbours of an isolated node reach each other, and are excused from nothing between them.
+* It excuses from the moment at which its injection began: its event is written after the
+  measurement, and what came of it may be recorded before.
+* It does so until it is healed, as the harness saw it. What a node had no time for until then may
+  come one recovery later: `since` also has the faults that were healed meanwhile, and each rule
+  states its bound.
+* What a fault does is on its event, derived by the runtime. Its name decides nothing, so a fault of
+  another plugin is judged as ours.
+
+A rule keeps one `Excuses` in its state, and gives it the events of `FAULT_KINDS`. Stalls of the
+machine are no faults: see `fencepost.judging.deadlines`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from fencepost.events import Effect, Event, FaultHealed, FaultInjected
+from fencepost.events.names import slot_of
+
+FAULT_KINDS: frozenset[type[Struct]] = frozenset({FaultInjected, FaultHealed})
+"""The events that `Excuses.take` applies."""
+
+
+@final
+class Excuse(Struct, frozen=True):
+    """A fault: what it acts upon, since when, and until when."""
+
+    fault_id: str
+    began_ns: int
+    slots: frozenset[str]
+    """The slots that the fault names."""
+    directions: frozenset[tuple[str, str]]
+    """The (source, target) pairs of slots between which it affects data; none: it acts upon the
+    slots themselves."""
+    severs: bool = False
+    """Whether no data passes in these directions."""
+    ended_ns: int | None = None
+    """When it was healed; None: it still acts."""
+
+    def hits(self, process: str) -> bool:
+        """Whether it acts upon the process itself, or upon its slot."""
+        return not self.directions and slot_of(process) in self.slots
+
+    def between(self, one: str, other: str) -> bool:
+        """Whether it affects the link of two processes, in either direction."""
+        ends = slot_of(one), slot_of(other)
+        if self.directions:
+            return ends in self.directions or ends[::-1] in self.directions
+        return self.slots.issuperset(ends)
+
+    def parts(self, process: str, needed: Callable[[str], bool]) -> str:
+        """The first slot that the process needs and that it affects the link to; empty if there is
+        none."""
+        own = slot_of(process)
+        others = sorted({other for pair in self.directions if own in pair for other in pair})
+        return next((one for one in others if one != own and needed(one)), "")
+
+    def reason(self, process: str, needed: Callable[[str], bool]) -> str:
+        """How it affects a process or its link to a slot that it needs, in words; empty if it does
+        not."""
+        if self.hits(process):
+            return f"{self.fault_id} acted upon {process}"
+        other = self.parts(process, needed)
+        return f"{self.fault_id} acted upon the link of {process} and {other}" if other else ""
+
+
+@final
+class Excuses(Struct):
+    """The faults that act, and those that were healed."""
+
+    now: dict[str, Excuse] = field(default_factory=dict)
+    """The id of each fault that acts -> the fault."""
+    healed: list[Excuse] = field(default_factory=list)
+    """The others, in the order in which they were healed."""
+
+    def take(self, event: Event) -> Excuse | None:
+        """Applies an event; returns the fault that it ends."""
+        match event.body:
+            case FaultInjected() as body:
+                self.now[body.fault_id] = Excuse(
+                    body.fault_id,
+                    body.began_at_ns or event.at_ns,
+                    frozenset(map(slot_of, body.targets)),
+                    body.pairs(),
+                    severs=bool(body.acts(Effect.SEVERS)),
+                )
+            case FaultHealed(fault_id=fault_id) if fault_id in self.now:
+                ended = replace(self.now.pop(fault_id), ended_ns=event.at_ns)
+                self.healed.append(ended)
+                return ended
+        return None
+
+    def since(self, from_ns: int) -> Iterator[Excuse]:
+        """The faults that act, then those that acted at this time or later."""
+        yield from self.now.values()
+        yield from (one for one in self.healed if one.ended_ns is None or one.ended_ns >= from_ns)
+
+    def on(self, *processes: str) -> str:
+        """The first fault that acts upon one of these processes, or upon a link between two of
+        them, in words; empty if none does."""
+        return next((reason for _, reason in self.among(processes)), "")
+
+    def among(
+        self, processes: tuple[str, ...], needed: Callable[[str], bool] = lambda slot: False
+    ) -> Iterator[tuple[Excuse, str]]:
+        """The faults that act upon one of these processes, upon a link between two of them, or upon
+        a link from one of them to a slot that they need; each with what it does, in words."""
+        slots = frozenset(map(slot_of, processes))
+        for fault in self.now.values():
+            reasons = (
+                fault.reason(one, lambda slot: slot in slots or needed(slot)) for one in processes
+            )
+            reason = next(filter(None, reasons), "")
+            if reason:
+                yield fault, reason
