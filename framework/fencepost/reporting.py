@@ -19,7 +19,7 @@ from fencepost.history.files import (
     write_whole,
 )
 from fencepost.history.merge import Reading, event_files, is_merged, read
-from fencepost.history.run_folder import RunFolder, RunInfo, RunSlot, mode_below
+from fencepost.history.run_folder import RunFolder, RunInfo, RunSlot, mode_below, system_of
 from fencepost.judging.about import scopes_of
 from fencepost.judging.event_formatter import sentence, sentence_of
 from fencepost.judging.explanation import (
@@ -109,6 +109,7 @@ __all__ = [
     "sentence",
     "sentence_of",
     "shared_record",
+    "system_of",
     "tells_operations",
     "write_whole",
 ]

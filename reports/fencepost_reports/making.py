@@ -235,7 +235,7 @@ def summary(tables: RunTables, row: str, page: str) -> RunSummary:
         page=page,
         about=structs.replace(about, slots=(), damage=()),
         faults=len(tables.faults),
-        verdicts={one.clause: one.verdict for one in tables.verdicts},
+        verdicts={one.clause: one.verdict for one in tables.verdicts if one.applies},
     )
 
 

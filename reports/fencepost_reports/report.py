@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Sequence
 
 from fencepost import UsageError
-from fencepost.reporting import Plugins, ReportRequest, load
+from fencepost.reporting import Plugins, ReportRequest, load, system_of
 from fencepost_reports import places
 from fencepost_reports.making import Report, make_alone, maker
 from fencepost_reports.one_run.run import RunSource, sources
@@ -30,7 +30,7 @@ def report(request: ReportRequest, plugins: Plugins | None = None) -> str:
     no run can be read; EnvironmentFailed if Spark is needed and does not start, or nothing can be
     written.
     """
-    promises = (_installed() if plugins is None else plugins).promises
+    promises = (_installed(request.runs) if plugins is None else plugins).promises
     if request.following is not None:
         from fencepost_reports.many_runs.follow import follow  # noqa: PLC0415
 
@@ -74,8 +74,8 @@ def _nothing(summaries: Sequence[RunSummary]) -> str:
     return f"no run can be reported: {'; '.join(why[:NAMED])}{more}"
 
 
-def _installed() -> Plugins:
+def _installed(runs: Sequence[str]) -> Plugins:
     with warnings.catch_warnings():
         # The caller has loaded the plugins already, with a warning for each broken one.
         warnings.simplefilter("ignore")
-        return load()
+        return load(system=system_of(runs))

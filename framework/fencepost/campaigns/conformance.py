@@ -36,8 +36,7 @@ _STRENGTH = (Evidence.CLIENT, Evidence.PEER, Evidence.SELF)
 class MatrixRow(Struct, frozen=True, kw_only=True):
     """One clause on one system and runtime; `tests` are the ones that exercised or violated it.
 
-    `system` includes its version if there are several. `reason` says why a clause is not
-    applicable.
+    `system` includes its version if there are several.
     """
 
     clause: str
@@ -52,6 +51,9 @@ class MatrixRow(Struct, frozen=True, kw_only=True):
     known: tuple[str, ...] = ()
     """The ids of the known findings that explain its violations; empty if any violation is new."""
     reason: str = ""
+    """Why it is not applicable, or undecided."""
+    follows: str = ""
+    """The violated clause because of which alone it is undecided."""
 
 
 class Matrix(Struct, frozen=True):
@@ -141,6 +143,11 @@ def rows_of(
     ]
 
 
+def undecided(rows: Iterable[MatrixRow]) -> Mapping[str, str]:
+    """The clauses that are undecided for a reason of their own -> the reason."""
+    return {r.clause: r.reason for r in rows if r.verdict is Outcome.UNKNOWN and not r.follows}
+
+
 def _failure(ended: int, collected: testrun.ResultCollector) -> FencepostError | None:
     for kind in (InternalError, UsageError, EnvironmentFailed):
         if kind.exit_code in collected.codes:
@@ -168,6 +175,8 @@ def _row(
     kinds = {verdict.evidence for _, verdict in several if verdict.evidence is not None}
     broken = [(test, verdict) for test, verdict in several if verdict.violated]
     new = [test for test, verdict in broken if not verdict.known]
+    unsure = [verdict for _, verdict in several if verdict.verdict is Outcome.UNKNOWN]
+    unexplained = [verdict for verdict in unsure if not verdict.follows]
     return MatrixRow(
         clause=clause,
         system=system,
@@ -178,4 +187,6 @@ def _row(
         tests=tuple(test for test, verdict in several if verdict.exercised or verdict.violated),
         violated_by=tuple(new or [test for test, _ in broken]),
         known=() if new else tuple(sorted({one for _, v in broken for one in v.known})),
+        reason=next((one.reason for one in (*unexplained, *unsure)), ""),
+        follows="" if unexplained else next((one.follows for one in unsure), ""),
     )

@@ -4,7 +4,7 @@ reason for the exit code. The same words everywhere, so that a nightly reader fi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from fencepost.judging.verdicts import Outcome
 from fencepost.model.errors import EXIT_CLEAN
@@ -33,6 +33,15 @@ def what_held(verdicts: Iterable[Mapping[str, Outcome]], where: str = "") -> str
     never = sum(found <= {Outcome.NOT_EXERCISED, Outcome.NOT_APPLICABLE} for found in applying)
     rest = f", {never} {'was' if never == 1 else 'were'} never exercised" if never else ""
     return f"{held} of {counted(len(applying), 'clause')} held{where}{rest}"
+
+
+def undecided(reasons: Mapping[str, str]) -> Iterator[str]:
+    """Why clauses are undecided, a line for each reason."""
+    by_reason: dict[str, list[str]] = {}
+    for clause, why in reasons.items():
+        by_reason.setdefault(why, []).append(clause)
+    for why, clauses in by_reason.items():
+        yield f"undecided: {few(clauses)}: {why}"
 
 
 def exit_reason(code: int, *reasons: str) -> str:

@@ -264,7 +264,7 @@ def _result_of(conducted: Conducted, seed: int) -> SoakRun:
         violated={c: one.first_new.says for c, one in anew.items() if one.first_new},
         new={c: (one.new, one.violated) for c, one in anew.items()},
         known=_known(verdicts),
-        unknown={c: one.reason for c, one in unknown.items() if not one.follows},
+        unknown=result.judgement.undecided,
         follows={c: (one.follows, one.reason) for c, one in unknown.items() if one.follows},
         held=tuple(c for c, v in verdicts.items() if v.verdict is Outcome.HOLDS),
         faults=result.injected,
@@ -343,11 +343,8 @@ def _undecided(run: SoakRun) -> Iterator[str]:
         because.setdefault((cause, why), []).append(clause)
     for (cause, why), clauses in because.items():
         yield f"because of {cause}, undecided: {endings.few(clauses)}: {why}"
-    reasons: dict[str, list[str]] = {}
-    for clause, why in run.unknown.items() if run.complete else ():
-        reasons.setdefault(why, []).append(clause)
-    for why, clauses in reasons.items():
-        yield f"undecided: {endings.few(clauses)}: {why}"
+    if run.complete:
+        yield from endings.undecided(run.unknown)
 
 
 def ending(soaked: Soaked, wanted: Soak, took_s: float, *, coverage: bool) -> Sequence[str]:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from fencepost.campaigns import endings
-from fencepost.campaigns.conformance import Matrix, MatrixRow
+from fencepost.campaigns.conformance import Matrix, MatrixRow, undecided
 from fencepost.campaigns.conformance import conformance as run_conformance
 from fencepost.commands.options import (
     DEFAULT_OUT,
@@ -130,7 +130,7 @@ def _code(rows: Sequence[MatrixRow], failures: Sequence[FencepostError], failed:
         return EXIT_VIOLATED
     if failures:
         return failures[0].exit_code
-    if Outcome.UNKNOWN in outcomes:
+    if undecided(rows):
         return EXIT_INCONCLUSIVE
     return EXIT_VIOLATED if failed else EXIT_CLEAN
 
@@ -146,7 +146,7 @@ def ending(
 ) -> Iterator[str]:
     """What is new, what held, where to go on, and the reason for the exit code, a line each."""
     new = [row for row in rows if row.verdict is Outcome.VIOLATED and not row.known]
-    unknown = [row for row in rows if row.verdict is Outcome.UNKNOWN]
+    unsure = undecided(rows)
     known = [row for row in rows if row.known]
     for row in new:
         where = f"{row.system} on {row.runtime}"
@@ -156,6 +156,7 @@ def ending(
         columns.setdefault((row.system, row.runtime), {})[row.clause] = row.verdict
     for (system, runtime), outcomes in columns.items():
         yield endings.what_held([outcomes], f" on {system}, {runtime}")
+    yield from endings.undecided(unsure)
     if again:
         yield again
     yield endings.exit_reason(
@@ -165,7 +166,7 @@ def ending(
         f"{endings.counted(len(failures), 'suite')} not judged whole" if failures else "",
         f"{endings.counted(len(new), 'clause')} violated anew" if new else "",
         f"{endings.counted(len(known), 'clause')} violated as known" if known else "",
-        f"{len(unknown)} undecided" if unknown else "",
+        f"{endings.counted(len(unsure), 'clause')} undecided" if unsure else "",
         f"{endings.counted(len(failed), 'test')} failed" if failed else "",
     )
 

@@ -19,10 +19,10 @@ from fencepost.commands.terminal import (
     print_verdicts,
     progress,
 )
-from fencepost.history.run_folder import RunFolder
+from fencepost.history.run_folder import RunFolder, system_of
 from fencepost.judging.folder import judge_folder
 from fencepost.judging.verdicts import Outcome
-from fencepost.model.errors import EXIT_CLEAN, FencepostError, Violation
+from fencepost.model.errors import EXIT_CLEAN, FencepostError, Inconclusive, Violation
 from fencepost.model.system.shape import shape_of
 from fencepost.plugins.manager import Plugins
 from fencepost.runs import replay as replays
@@ -42,7 +42,8 @@ def replay(
 ) -> None:
     """Injects the faults of a recorded run into a new cluster: the same targets and times. Says
     what was violated then, and what is now."""
-    plugins, recorded = load_plugins(), RunFolder(folder.absolute())
+    recorded = RunFolder(folder.absolute())
+    plugins = load_plugins(system_of([str(recorded.path)]))
     results: list[RunResult] = []
     failure: FencepostError | Violation | None = None
     try:
@@ -87,6 +88,9 @@ def _failure(results: Sequence[RunResult]) -> FencepostError | Violation | None:
             result.check()
         except (FencepostError, Violation) as found:
             return found
+    for result in results:
+        for line in endings.undecided(result.judgement.undecided):
+            return Inconclusive(line)
     return None
 
 

@@ -22,6 +22,7 @@ from fencepost.commands.terminal import (
     progress_bar,
     show,
 )
+from fencepost.history.run_folder import system_of
 from fencepost.model.errors import EXIT_CLEAN, EXIT_INCONCLUSIVE, EXIT_VIOLATED, UsageError
 from fencepost.plugins.manager import Plugins
 from fencepost.plugins.reports import (
@@ -92,7 +93,7 @@ def report(
         )
     if isnan(every) or isnan(patience):
         raise UsageError("--every and --patience are seconds, and nan is no number of them")
-    plugins = load_plugins()
+    plugins = load_plugins(system_of(given))
     plugins.check_report(_SEVERAL if follow else len(given), engine)
     if follow:
         following = Following(every_s=every, patience_s=patience, updated=partial(_updated, json))

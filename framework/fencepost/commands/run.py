@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from fencepost.campaigns import endings
-from fencepost.campaigns.conformance import MatrixRow, rows_of
+from fencepost.campaigns.conformance import MatrixRow, rows_of, undecided
 from fencepost.commands.options import Count, Defects, Json, SeedOrLast, Setting, Workload
 from fencepost.commands.terminal import (
     errors,
@@ -24,7 +24,7 @@ from fencepost.commands.terminal import (
     show,
 )
 from fencepost.judging.verdicts import Outcome
-from fencepost.model.errors import EXIT_CLEAN, EXIT_INTERRUPTED, EXIT_VIOLATED
+from fencepost.model.errors import EXIT_CLEAN, EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_VIOLATED
 from fencepost.model.system.shape import shape_of
 from fencepost.runs.schedule import receipts as receipts_of
 from fencepost.testing import test_run as testrun
@@ -83,6 +83,9 @@ def run(
     if (chosen := collected.chosen) is None:
         raise typer.Exit(code)
     rows = rows_of(chosen.system, chosen.runtime, chosen.plugins, collected.runs)
+    open_ = undecided(rows)
+    if code == EXIT_CLEAN and open_:
+        code = EXIT_INCONCLUSIVE
     reason = reason_of(code, rows, collected)
     receipts = [receipts_of(ran.folder.schedule) for ran in collected.runs]
     if json and collected.refused:
@@ -104,7 +107,8 @@ def run(
     if not collected.runs and code == EXIT_CLEAN:
         show(errors(), "no test had a run of its own, so no clause was judged")
     if not json and code != EXIT_INTERRUPTED:
-        print_line(reason)
+        for line in (*endings.undecided(open_), reason):
+            print_line(line)
     raise typer.Exit(code)
 
 
@@ -113,7 +117,7 @@ def reason_of(code: int, rows: Sequence[MatrixRow], collected: testrun.ResultCol
     much was violated, undecided and failed."""
     violated = [row for row in rows if row.verdict is Outcome.VIOLATED]
     known = sum(bool(row.known) for row in violated)
-    undecided = sum(row.verdict is Outcome.UNKNOWN for row in rows) if code else 0
+    unsure = len(undecided(rows))
     failed = len({one["test"] for one in collected.tests if one["outcome"] == "failed"})
     reasons = (
         endings.counted(len(violated) - known, "clause") + " violated anew"
@@ -121,7 +125,7 @@ def reason_of(code: int, rows: Sequence[MatrixRow], collected: testrun.ResultCol
         else "",
         f"{endings.counted(known, 'clause')} violated as known" if known else "",
         _decisive(code, collected),
-        f"{undecided} undecided" if undecided else "",
+        f"{endings.counted(unsure, 'clause')} undecided" if unsure else "",
         f"{endings.counted(failed, 'test')} failed" if failed else "",
     )
     if any(reasons):
@@ -134,6 +138,8 @@ def reason_of(code: int, rows: Sequence[MatrixRow], collected: testrun.ResultCol
 def _decisive(code: int, collected: testrun.ResultCollector) -> str:
     """The failure that decided the exit code, in one line; empty for a verdict."""
     if code in (EXIT_CLEAN, EXIT_VIOLATED):
+        return ""
+    if code == EXIT_INCONCLUSIVE and code not in collected.codes:
         return ""
     if code == EXIT_INTERRUPTED:
         return "interrupted"

@@ -31,6 +31,7 @@ from fencepost.events.processes import (
     NodeStopped,
     ProcessAsked,
     ProcessExited,
+    ProcessResumed,
     ProcessSpawned,
     Stalled,
 )
@@ -76,6 +77,7 @@ __all__ = [
     "PhaseStarted",
     "ProcessAsked",
     "ProcessExited",
+    "ProcessResumed",
     "ProcessSpawned",
     "PromiseObserved",
     "RunEnded",

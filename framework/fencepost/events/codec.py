@@ -21,6 +21,7 @@ from fencepost.events.processes import (
     NodeStopped,
     ProcessAsked,
     ProcessExited,
+    ProcessResumed,
     ProcessSpawned,
     Stalled,
 )
@@ -91,6 +92,7 @@ KINDS: tuple[type[Struct], ...] = (
     ProcessSpawned,
     ProcessAsked,
     ProcessExited,
+    ProcessResumed,
     NodeStarted,
     NodeStopped,
     Stalled,

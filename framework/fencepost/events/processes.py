@@ -110,6 +110,22 @@ class Stalled(Struct, frozen=True, gc=False, tag="process.stalled", kw_only=True
         return f"stalled for {span(self.stalled_ns)}"
 
 
+class ProcessResumed(Struct, frozen=True, gc=False, tag="process.resumed", kw_only=True):
+    """A process that a fault had stopped ran from `from_ns` until this event: the harness let it,
+    while it changed and measured its links, and then stopped it again. A stopped process answers no
+    probe, and may make a proxy wait for it."""
+
+    resumed: str
+    from_ns: int
+    ran_ns: int
+
+    def sentence(self) -> str:
+        return f"{self.resumed} was resumed for {span(self.ran_ns)}, while its links were changed"
+
+    def concerns(self) -> Sequence[str]:
+        return (f"process {self.resumed}",)
+
+
 class ConnectionClosed(Struct, frozen=True, gc=False, tag="node.connection_closed", kw_only=True):
     """A node closed a connection for a reason of its own (malformed bytes, an unknown request)."""
 

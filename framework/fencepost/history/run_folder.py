@@ -25,7 +25,7 @@ import platform
 import re
 import shutil
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -39,7 +39,7 @@ from fencepost.events import SCHEMA_VERSION
 from fencepost.history.files import content, decoded, write_whole
 from fencepost.model.clock import wall_clock
 from fencepost.model.disk import written_to
-from fencepost.model.errors import EnvironmentFailed, UsageError
+from fencepost.model.errors import EnvironmentFailed, FencepostError, UsageError
 from fencepost.model.system.capabilities import Versioned
 from fencepost.model.system.subject import Subject
 
@@ -382,3 +382,14 @@ class RunFolder:
 
 def _as_file(process: str) -> str:
     return process.replace("/", ".")
+
+
+def system_of(runs: Iterable[str]) -> str:
+    """The system of these runs if all of them are folders here, and of one system; else empty."""
+    systems = set()
+    for run in runs:
+        try:
+            systems.add(RunFolder(Path(run)).info().system)
+        except (FencepostError, OSError, ValueError):
+            return ""
+    return systems.pop() if len(systems) == 1 else ""

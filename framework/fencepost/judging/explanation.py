@@ -27,6 +27,7 @@ from fencepost.events import (
     FaultInjected,
     NodeStarted,
     ProcessExited,
+    ProcessResumed,
     ProcessSpawned,
 )
 from fencepost.events.traits import (
@@ -51,9 +52,9 @@ HORIZON = 30_000
 least. Before them it knows faults, restarts, and the last holder of each scope, so that memory does
 not grow with the run."""
 
-_OURS = (FaultInjected, FaultHealed, ProcessExited)
+_OURS = (FaultInjected, FaultHealed, ProcessExited, ProcessResumed)
 """Events of the harness: an explanation does not ask whether a node knew of them."""
-_RESTARTS = (ProcessExited, NodeStarted)
+_RESTARTS = (ProcessExited, NodeStarted, ProcessResumed)
 
 
 @final

@@ -16,7 +16,14 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from fencepost.events import Event, FaultHealed, FaultInjected, NodeStarted, ProcessExited
+from fencepost.events import (
+    Event,
+    FaultHealed,
+    FaultInjected,
+    NodeStarted,
+    ProcessExited,
+    ProcessResumed,
+)
 from fencepost.events.names import slot_of
 from fencepost.events.traits import OWN, Change, changes_authority, has_concerns, shared_record
 from fencepost.judging.about import Facts, Scope
@@ -111,6 +118,8 @@ def _concerns(event: Event, subjects: Subjects) -> bool:
         return any(subjects.affected(target) for target in body.targets)
     if isinstance(body, ProcessExited):
         return subjects.affected(body.ended)
+    if isinstance(body, ProcessResumed):
+        return subjects.affected(body.resumed)
     if isinstance(body, NodeStarted):
         return subjects.of_slot(event.process) and not event.process.endswith(_FIRST)
     if not changes_authority(body):
@@ -144,9 +153,9 @@ def choose(
     """The most relevant events before the offending one, in order: at most `STEPS`.
 
     Chosen first are the events that prove the violation; then the fault that acted as the authority
-    turned, the newest fault still active, the newest ones that struck a process of its slots, and
-    heals of these; then the newest other events: those about its own scopes before those about the
-    cluster.
+    turned, the newest fault still active, the newest ones that struck a process of its slots, heals
+    of these, and when a process ran that they had stopped; then the newest other events: those
+    about its own scopes before those about the cluster.
     """
     healed = {e.body.fault_id: e for e in before if isinstance(e.body, FaultHealed)}
     chosen: dict[Ref, Event] = {}
@@ -174,6 +183,7 @@ def choose(
     struck = [event for event in faults if _struck(event, subjects)][:_STRUCK]
     take(struck, _STRUCK)
     take(_heals([*turned[:1], *struck], healed), _STRUCK)
+    take(_resumed([*turned[:1], *struck], before), _STRUCK)
     take(distant, 2)
     take(close, STEPS)
     take(distant, STEPS)
@@ -256,6 +266,17 @@ def _heals(events: Iterable[Event], healed: Mapping[str, Event]) -> list[Event]:
     """The heals of the faults among these events."""
     injected = [event.body for event in events if isinstance(event.body, FaultInjected)]
     return [healed[body.fault_id] for body in injected if body.fault_id in healed]
+
+
+def _resumed(events: Iterable[Event], before: Sequence[Event]) -> list[Event]:
+    """When the processes ran that faults among these events had stopped, the newest first."""
+    bodies = [event.body for event in events]
+    targets = {one for body in bodies if isinstance(body, FaultInjected) for one in body.targets}
+    return [
+        event
+        for event in reversed(before)
+        if isinstance(event.body, ProcessResumed) and event.body.resumed in targets
+    ]
 
 
 def _struck(event: Event, subjects: Subjects) -> bool:

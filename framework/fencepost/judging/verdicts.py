@@ -233,6 +233,13 @@ class Judgement:
         return tuple(c for c, verdict in self.verdicts.items() if verdict.verdict is outcome)
 
     @property
+    def undecided(self) -> Mapping[str, str]:
+        """The clauses that are unknown for a reason of their own, and not only because of another
+        clause, which is violated -> the reason."""
+        unknown = {clause: self.verdicts[clause] for clause in self.of(Outcome.UNKNOWN)}
+        return {clause: one.reason for clause, one in unknown.items() if not one.follows}
+
+    @property
     def broken(self) -> tuple[str, ...]:
         """The violated clauses with at least one violation that is not known."""
         return tuple(c for c in self.of(Outcome.VIOLATED) if not self.verdicts[c].known)

@@ -2,9 +2,10 @@
 authority.
 
 Which process holds authority is known by the system's events (`AuthorityChange`). With probability
-0.7 a victim is a node that holds authority. `cut` and `slow_link` take a second node to which a
-link of the layout leads, if there is one through which a process has a connection open now: a fault
-of an idle link has no receipt, and its run no verdict.
+0.7 a victim is a node that holds authority. Faults of links take links through which a process has
+a connection open now, and nothing is drawn where there is none: a fault of an idle link has no
+receipt, and its run no verdict. Two nodes may have a link each way, and use one: a replica dials
+its master, and no master its replica.
 """
 
 from __future__ import annotations
@@ -79,11 +80,10 @@ def _neighbours(layout: Layout, victim: str) -> Sequence[str]:
 
 
 def _other(random: Random, victim: str, moment: Moment) -> str | None:
-    """A neighbour, if possible one with a connection; None if no link leads to any."""
+    """A neighbour to which a connection is open; None if there is none."""
     near = _neighbours(moment.layout, victim)
     used = [name for name in near if moment.in_use(_links(moment.layout, victim, name))]
-    among = used or near
-    return among[random.randrange(len(among))] if among else None
+    return used[random.randrange(len(used))] if used else None
 
 
 def _kill(random: Random, victim: str, moment: Moment, for_ms: int) -> Planned:
@@ -100,7 +100,7 @@ def _pause(random: Random, victim: str, moment: Moment, for_ms: int) -> Planned:
 
 def _isolate(random: Random, victim: str, moment: Moment, for_ms: int) -> Planned | None:
     near = _neighbours(moment.layout, victim)
-    if not near:
+    if not any(moment.in_use(_links(moment.layout, victim, name)) for name in near):
         return None
     ends = frozenset([victim, *near])
     return Planned("isolate", {"node": victim}, for_ms, frozenset([victim]), ends=ends)
@@ -121,9 +121,10 @@ def _slow(random: Random, victim: str, moment: Moment, for_ms: int) -> Planned |
     other = _other(random, victim, moment)
     if other is None:
         return None
-    dials = any(link.source == victim for link in _links(moment.layout, victim, other))
-    source, target = (victim, other) if dials else (other, victim)
-    arguments = {"sources": source, "targets": target, "latency_ms": random.randint(20, 200)}
+    used = [one for one in _links(moment.layout, victim, other) if moment.in_use([one])]
+    link = used[random.randrange(len(used))]
+    late_ms = random.randint(20, 200)
+    arguments = {"sources": link.source, "targets": link.target, "latency_ms": late_ms}
     ends = frozenset([victim, other])
     return Planned("slow_link", arguments, for_ms, frozenset([victim]), ends=ends)
 

@@ -18,7 +18,7 @@ from typing import Literal, final
 
 from msgspec import Struct
 
-from fencepost.reporting import ReportedRun, fault_in_words
+from fencepost.reporting import Outcome, ReportedRun, fault_in_words
 
 
 class Count(Struct, frozen=True, kw_only=True):
@@ -78,6 +78,12 @@ class VerdictRow(Struct, frozen=True, kw_only=True):
     reason: str
     violated: int
     known: tuple[str, ...]
+
+    @property
+    def applies(self) -> bool:
+        """Whether it has anything to say of the run's system. A clause of another plane has not;
+        one that differs on this plane says how."""
+        return self.verdict != Outcome.NOT_APPLICABLE or bool(self.reason)
 
 
 class ProcessRow(Struct, frozen=True, kw_only=True):

@@ -180,9 +180,10 @@ def _counts(run: RunSummary) -> Sequence[tuple[str, int]]:
 
 def _view(run: RunTables) -> Mapping[str, Any]:
     """The data of the page of one run."""
-    # A clause of another system has nothing to say here; one that differs on this plane says how.
-    shown = (v for v in run.verdicts if v.verdict != Outcome.NOT_APPLICABLE or v.reason)
-    verdicts = sorted(shown, key=lambda v: (_WORST.index(v.verdict), v.clause))
+    verdicts = sorted(
+        (one for one in run.verdicts if one.applies),
+        key=lambda v: (_WORST.index(v.verdict), v.clause),
+    )
     operations = [row for row in run.failures if row.what == "operation"]
     return {
         "about": run.about,

@@ -5,18 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from fencepost.campaigns import endings
 from fencepost.campaigns.compare import Compared, Trial
-from fencepost.campaigns.conformance import Matrix, MatrixRow
+from fencepost.campaigns.conformance import Matrix, MatrixRow, _row, undecided
 from fencepost.campaigns.defects import FalseAlarm, Results
-from fencepost.commands import compare, conformance, defects, replay
+from fencepost.commands import compare, conformance, defects, replay, run
 from fencepost.history.run_end import RunEnd
 from fencepost.history.run_folder import RunFolder
+from fencepost.judging.rules import Evidence
 from fencepost.judging.verdicts import Judgement, Outcome, Verdict
 from fencepost.model.errors import EnvironmentFailed, Inconclusive, Violation
 from fencepost.model.system.shape import Shape
 from fencepost.runs.run import RunResult
+from fencepost.testing.test_run import ResultCollector
 
 HELD, BROKEN, OPEN = Outcome.HOLDS, Outcome.VIOLATED, Outcome.UNKNOWN
 IDLE, OTHER = Outcome.NOT_EXERCISED, Outcome.NOT_APPLICABLE
@@ -50,6 +53,7 @@ def row(clause: str, verdict: Outcome, known: tuple[str, ...] = ()) -> MatrixRow
         tests=("suites/test_a.py::test_held", "suites/test_a.py::test_one"),
         violated_by=("suites/test_a.py::test_one",),
         known=known,
+        reason="no answer" if verdict is OPEN else "",
     )
 
 
@@ -62,11 +66,12 @@ def test_the_end_of_a_conformance() -> None:
     assert list(conformance.ending(rows, ["t::two"], (), 1, again)) == [
         "NEW: B is violated by apache/kraft@4.3.1 on process in suites/test_a.py::test_one",
         "1 of 4 clauses held on apache/kraft@4.3.1, process",
+        "undecided: D: no answer",
         "again: fencepost run --system apache/kraft@4.3.1 --runtime process --seed 7 --count "
         "broker=4 --setting 'password=<redacted>' --setting n=1 --defects lost "
         "/here/suites/test_a.py::test_one",
-        "1 clause violated anew, 1 clause violated as known, 1 undecided, 1 test failed: exit "
-        "code 1",
+        "1 clause violated anew, 1 clause violated as known, 1 clause undecided, 1 test failed: "
+        "exit code 1",
     ]
     assert list(conformance.ending([row("A", HELD)], (), (), 0)) == [
         "1 of 1 clause held on apache/kraft@4.3.1, process",
@@ -155,3 +160,33 @@ def test_the_reason_for_the_exit_code_of_a_replay() -> None:
     assert replay.reason_of([clean], Inconclusive("a fault missed\nits log")) == (
         "a fault missed: exit code 3"
     )
+
+
+def unknown(follows: str = "") -> Verdict:
+    return Verdict(OPEN, 0, None, "it holds", reason="the run ended first", follows=follows)
+
+
+def replayed(*verdicts: Verdict) -> RunResult:
+    named = {f"A-{number}": one for number, one in enumerate(verdicts)}
+    return RunResult(RunFolder(Path("run")), Judgement(named), RunEnd(True, 0))
+
+
+def test_an_undecided_replay_is_no_pass() -> None:
+    failure = replay._failure([replayed(), replayed(unknown(), unknown())])
+    assert isinstance(failure, Inconclusive)
+    assert replay.reason_of([replayed(unknown(), unknown())], failure) == (
+        "undecided: A-0, A-1: the run ended first: exit code 3"
+    )
+    assert replay._failure([replayed(unknown(follows="B"))]) is None
+
+
+def test_the_clauses_of_a_run_that_are_undecided_are_named_with_their_reasons() -> None:
+    rows = [row("A", HELD), row("B", OPEN), replace(row("C", OPEN), follows="D")]
+    assert undecided(rows) == {"B": "no answer"}
+    assert run.reason_of(3, rows, ResultCollector()) == "1 clause undecided: exit code 3"
+
+
+def test_what_is_undecided_in_one_test_is_undecided_though_another_shows_it() -> None:
+    held = Verdict(HELD, 1, Evidence.PEER, "it holds")
+    joined = _row("A", "system", "process", [("t::one", {"A": held}), ("t::two", {"A": unknown()})])
+    assert (joined.verdict, joined.reason, joined.follows) == (OPEN, "the run ended first", "")

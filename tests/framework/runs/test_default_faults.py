@@ -91,12 +91,13 @@ def test_a_cut_joins_two_nodes_that_have_a_link_whichever_dials() -> None:
     assert {ends(one) for one in drawn(of=["cut"])} == both
 
 
-def test_links_in_use_are_preferred_and_idle_ones_taken_if_there_is_no_other() -> None:
-    used = [Link("sentinel-1", "redis-1", 6379)]
-    pairs = {ends(one) for one in drawn(used, of=["slow_link"])}
-    # Nothing is in use at redis-2, so an idle link of it may be drawn.
-    assert {pair for pair in pairs if "redis-2" not in pair} == {("sentinel-1", "redis-1")}
-    assert any("redis-2" in pair for pair in pairs)
+def test_only_links_in_use_are_slowed_cut_and_isolated() -> None:
+    used = [Link("redis-2", "redis-1", 6379)]
+    assert {ends(one) for one in drawn(used, of=["slow_link"])} == {("redis-2", "redis-1")}
+    both = {("redis-2", "redis-1"), ("redis-1", "redis-2")}
+    assert {ends(one) for one in drawn(used, of=["cut"])} == both
+    assert {one.arguments["node"] for one in drawn(used, of=["isolate"])} == {"redis-1", "redis-2"}
+    assert drawn((), of=["slow_link", "cut", "isolate"]) == []
 
 
 def test_a_node_without_links_is_not_isolated_but_killed() -> None:

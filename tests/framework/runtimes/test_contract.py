@@ -37,6 +37,7 @@ from fencepost import (
     NodeStopped,
     Process,
     ProcessExited,
+    ProcessResumed,
     ProcessSpawned,
     Receipt,
     RunEnded,
@@ -436,6 +437,10 @@ def test_a_paused_process_runs_while_its_links_change_and_stands_still_again(
         receipt = change()
         assert receipt.true, receipt.evidence
         assert "was resumed for the change of its links" in receipt.evidence
+        ran = pair.view.latest["harness", "process.resumed"].body
+        assert isinstance(ran, ProcessResumed)
+        assert ran.resumed == process.name
+        assert 0 < ran.ran_ns <= pair.now_ns() - ran.from_ns
         assert is_silent(pair, "echo.answered", "broker-2")
     assert pair.signal(process, Signal.CONT).true
     talk(pair)

@@ -120,12 +120,9 @@ class Processes:
             self._launcher.wait(tracked.process.name, EXIT_LIMIT_S)
 
     @contextmanager
-    def resumed(self, slots: Collection[str]) -> Iterator[Sequence[str]]:
+    def resumed(self, slots: Collection[str]) -> Iterator[Sequence[Process]]:
         """Resumes stopped processes in these slots for the duration, since a stopped process can
-        hang a toxiproxy.
-
-        Yields a sentence for each such process, for the receipt.
-        """
+        hang a toxiproxy. Yields them."""
         stopped = [
             tracked
             for tracked in self._tracked.values()
@@ -134,7 +131,7 @@ class Processes:
         for tracked in stopped:
             self.signal(tracked.process, Signal.CONT)
         try:
-            yield [f"{tracked} was resumed for the change of its links" for tracked in stopped]
+            yield [tracked.process for tracked in stopped]
         finally:
             for tracked in stopped:
                 self.signal(tracked.process, Signal.STOP)

@@ -79,6 +79,7 @@ from fencepost.runtimes.process.name_service import resolving
 from fencepost.runtimes.process.processes import Processes, Tracked, died
 from fencepost.runtimes.process.worker_session import WorkerSession, write_worker_config
 from fencepost.runtimes.restarts import Restarts
+from fencepost.runtimes.resuming import ran_meanwhile, remarks
 from fencepost.supervision.addresses import check_layout
 from fencepost.supervision.launcher import Child, Exit, failed_with, last_said
 
@@ -541,10 +542,13 @@ class ProcessRuntime:
     def _on_links(self, slots: Collection[str], change: Callable[[], Receipt]) -> Receipt:
         """Changes links while no process at their ends is stopped; then notes which have ended."""
         self._take_in()
+        from_ns = now_ns()
         with self._processes.resumed(slots) as resumed:
             receipt = change()
         self._take_in()
-        return replace(receipt, evidence="; ".join([receipt.evidence, *resumed]))
+        for body in ran_meanwhile(resumed, from_ns, now_ns()):
+            self._record(body)
+        return replace(receipt, evidence="; ".join([receipt.evidence, *remarks(resumed)]))
 
     def _advertised(self, slot: Slot) -> str:
         clients, addresses = self._layout.of(CLIENT), self._backend.addresses

@@ -69,6 +69,7 @@ from fencepost.model.system.topology import CLIENT, Cut, Layout, Link, Slot
 from fencepost.model.system.worker_config import WorkerConfig
 from fencepost.model.view import View
 from fencepost.runtimes.restarts import Restarts
+from fencepost.runtimes.resuming import ran_meanwhile, remarks
 from fencepost.runtimes.simulated.bounds import MOST_EVENTS, check_size
 from fencepost.runtimes.simulated.machine import Clock, Machine, Surroundings
 from fencepost.runtimes.simulated.network import NetworkProfile, SimulatedNetwork
@@ -433,13 +434,16 @@ class SimulatedRuntime:
         stopped process answers no probe."""
         machines = (*self._machines.values(), *self._clients.values())
         stopped = [m for m in machines if m.alive and m.stopped and m.slot_name in slots]
+        from_ns = self.now_ns()
         for machine in stopped:
             machine.go_on()
         receipt = change()
         for machine in stopped:
             machine.stop()
-        resumed = [f"{m.process.name} was resumed for the change of its links" for m in stopped]
-        return replace(receipt, evidence="; ".join([receipt.evidence, *resumed]))
+        resumed = [machine.process for machine in stopped]
+        for body in ran_meanwhile(resumed, from_ns, self.now_ns()):
+            self.record(body)
+        return replace(receipt, evidence="; ".join([receipt.evidence, *remarks(resumed)]))
 
     def _record(self, process: str, body: Struct, cause: Cause | None = None) -> Event:
         number = self._numbers.get(process, 0)
