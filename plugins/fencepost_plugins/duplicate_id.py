@@ -28,6 +28,7 @@ from fencepost import (
     View,
     hookimpl,
     no_such,
+    second_of,
 )
 from fencepost_plugins.targets import KILLED_WITHIN_MS, end, find_slot, named
 
@@ -50,8 +51,14 @@ class DuplicateId:
         Raises UsageError if the node has no duplicate slot, if its duplicate runs already, or if no
         process of its role has recorded `node.started`: then no receipt could ever come.
         """
-        slot = find_slot(runtime.layout, self.node)
-        duplicate_slot = find_slot(runtime.layout, f"{self.node}-duplicate")
+        slot, second = find_slot(runtime.layout, self.node), second_of(self.node)
+        if all(one.name != second for one in runtime.layout.slots):
+            raise UsageError(
+                f"'duplicate_id' needs a slot for the second process, and {self.node} has none: "
+                f"have `layout` add Slot({second!r}, ..., duplicate=True), with the links of "
+                f"{self.node}"
+            )
+        duplicate_slot = find_slot(runtime.layout, second)
         if runtime.living(duplicate_slot) is not None:
             raise UsageError(f"the duplicate of {self.node} runs already")
         seen = runtime.view.node_of.values()

@@ -92,7 +92,7 @@ def run(
         print_failure(collected.refused)
     if json:
         verdicts = {row.clause: row.verdict for row in rows}
-        without = [fault for one in receipts for fault, true in one.items() if not true]
+        without = [fault for one in receipts for fault, why in one.items() if why]
         print_json(
             {
                 "exit_code": code,

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
@@ -21,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fencepost.campaigns.conformance import MatrixRow
-from fencepost.campaigns.endings import counted, what_held
+from fencepost.campaigns.endings import counted, few, what_held
 from fencepost.history.run_end import RunEnd
 from fencepost.judging.verdicts import Judgement, Outcome
 from fencepost.model.clock import wall_clock
@@ -121,14 +120,14 @@ def has_line(outcome: Outcome) -> bool:
     return outcome not in (Outcome.NOT_EXERCISED, Outcome.NOT_APPLICABLE)
 
 
-def print_others(outcomes: Iterable[Outcome], console: Console) -> None:
-    """How many clauses have no line in a run's table, and why."""
-    counts = Counter(outcomes)
-    show(
-        console,
-        f"{counted(counts[Outcome.NOT_EXERCISED], 'clause')} not exercised; "
-        f"{counts[Outcome.NOT_APPLICABLE]} not of this system",
-    )
+def print_others(outcomes: Mapping[str, Outcome], console: Console) -> None:
+    """Which clauses have no line in a run's table, and why; nothing if each has one."""
+    idle = [clause for clause, one in outcomes.items() if one is Outcome.NOT_EXERCISED]
+    foreign = sum(one is Outcome.NOT_APPLICABLE for one in outcomes.values())
+    said = [f"{counted(len(idle), 'clause')} not exercised: {few(idle)}"] if idle else []
+    said += [f"{counted(foreign, 'clause')} of other systems left out"] if foreign else []
+    if said:
+        show(console, "; ".join(said))
 
 
 def print_verdicts(judgement: Judgement, console: Console) -> None:
@@ -196,16 +195,18 @@ def print_matrix(rows: Sequence[MatrixRow], loaded: Plugins, console: Console) -
 
 def print_run_table(
     rows: Sequence[MatrixRow],
-    receipts: Sequence[Mapping[str, bool]],
+    receipts: Sequence[Mapping[str, str]],
     loaded: Plugins,
     console: Console,
 ) -> None:
-    """The results of `fencepost run`'s tests: a line for each clause with a verdict, then how many
-    have none, then the receipts of the faults."""
+    """The results of `fencepost run`'s tests: a line for each clause with a verdict, then which
+    have none, then the receipts of the faults: `receipts` says why a fault has none."""
     print_matrix([row for row in rows if has_line(row.verdict)], loaded, console)
-    print_others((row.verdict for row in rows), console)
+    print_others({row.clause: row.verdict for row in rows}, console)
     faults = sum(map(len, receipts))
-    without = [fault for one in receipts for fault, true in one.items() if not true]
-    missing = f"without a receipt: {', '.join(without)}" if without else "each with a receipt"
+    without = [f"{fault} ({why})" for one in receipts for fault, why in one.items() if why]
+    missing = f"{len(without)} without a receipt" if without else "each with a receipt"
     injected = counted(faults, "fault was", "faults were")
     show(console, f"{injected} injected{', ' + missing if faults else ''}")
+    for line in dict.fromkeys(without):
+        show(console, f"without a receipt: {line}")

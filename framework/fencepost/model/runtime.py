@@ -72,7 +72,16 @@ class Receipt:
         """
         if self.unanswered:
             return "does the system's probe ask what its nodes answer, at `place.address`?"
-        return "do the nodes dial the addresses of `place.hosts`?" if self.idle else ""
+        if self.idle:
+            return "is that link idle, or do the nodes not dial the addresses of `place.hosts`?"
+        return ""
+
+    @property
+    def why_missed(self) -> str:
+        """Of a receipt that is not true: what was measured, and what to look at; else empty."""
+        if self.true:
+            return ""
+        return f"{self.evidence}{self.question and f': {self.question}'}"
 
 
 @dataclass(frozen=True, slots=True)

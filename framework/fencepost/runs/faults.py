@@ -198,7 +198,12 @@ class Faults:
                 effects=self._runtime.effects.since(done),
             )
         )
-        self._injections[number] = replace(planned, targets=injected.targets, receipt=receipt.true)
+        self._injections[number] = replace(
+            planned,
+            targets=injected.targets,
+            receipt=receipt.true,
+            missed=receipt.why_missed,
+        )
         self._write()
         active = Active(
             fault_id,
@@ -345,7 +350,7 @@ class Faults:
             let_pass_until(self._runtime, self._runtime.now_ns() + _MEASURED_EVERY_MS * MS)
         recorded = self._injections[index]
         self._note(FaultTookEffect(fault_id=recorded.fault_id, evidence=receipt.evidence))
-        self._injections[index] = replace(recorded, receipt=True)
+        self._injections[index] = replace(recorded, receipt=True, missed="")
         self._write()
         return receipt
 

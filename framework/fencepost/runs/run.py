@@ -252,10 +252,7 @@ class RunResult:
 
     def why_missed(self) -> Sequence[str]:
         """Each fault without a receipt: what was measured, and what to look at."""
-        return [
-            f"{fault_id} ({receipt.evidence}{receipt.question and f': {receipt.question}'})"
-            for fault_id, receipt in self.missed.items()
-        ]
+        return [f"{fault_id} ({one.why_missed})" for fault_id, one in self.missed.items()]
 
     def _stuck(self) -> ClusterRecovered | None:
         """The recovery that failed, if one was promised still, and no violated clause says so: that
@@ -316,11 +313,11 @@ def explain_violations(verdicts: Mapping[str, Verdict]) -> str:
 def _how_often(verdict: Verdict) -> str:
     """How many violations of a clause there were, and which known findings are among them."""
     findings = sorted({one.known for one in verdict.violations if one.known})
-    known = f", as known: {', '.join(findings)}" if findings else ""
+    named = ", ".join(findings)
     if findings and verdict.first_new is not None:
-        return f" ({verdict.new} of {verdict.violated} are new{known})"
+        return f" ({verdict.violated} times: {verdict.new} new, the others known as {named})"
     times = f" ({verdict.violated} times)" if verdict.violated > 1 else ""
-    return f"{times}{known}"
+    return f"{times}, known as {named}" if findings else times
 
 
 def new_folder(out: Path, label: str) -> RunFolder:

@@ -41,6 +41,8 @@ class Injection(Struct, frozen=True, kw_only=True):
     fault_id: str = ""
     targets: tuple[str, ...] = ()
     receipt: bool | None = None
+    missed: str = ""
+    """Why it has no receipt: what was measured, and what to look at."""
 
 
 class Asked(Struct, frozen=True, kw_only=True):
@@ -163,16 +165,18 @@ def selecting(system: System, layout: Layout) -> Select:
     return select
 
 
-def receipts(path: Path) -> Mapping[str, bool]:
-    """Whether each fault of a recorded schedule has a receipt, by the fault's id.
+def receipts(path: Path) -> Mapping[str, str]:
+    """Why each fault of a recorded schedule has no receipt, by the fault's id; empty: it has one.
 
     A run without faults records no schedule.
     """
     if not path.exists():
         return {}
-    return {one.fault_id: bool(one.receipt) for one in read(path).injections}
+    injections = read(path).injections
+    return {one.fault_id: "" if one.receipt else one.missed or _UNMEASURED for one in injections}
 
 
+_UNMEASURED = "it was not measured"
 _LATEST_MS = 7 * 24 * 3600 * 1000
 """The latest time in a schedule: a week after the cluster was ready."""
 

@@ -9,6 +9,7 @@ See docs/decisions/28-own-cluster.md.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -257,7 +258,7 @@ def fencepost_run(request: pytest.FixtureRequest, fencepost_shape: Shape) -> Ite
         ("fencepost_seed", str(settings.seed)),
         ("fencepost_clauses", " ".join(marked)),
         (_RAN, str(folder.path)),
-        ("fencepost_again", settings.replay(request.node.nodeid)),
+        ("fencepost_again", settings.replay(_here(request.node))),
     ]
     starts = request.config.stash.setdefault(_STARTS, _Starts())
     try:
@@ -378,7 +379,7 @@ def pytest_runtest_makereport(
         if failure.code == EXIT_INCONCLUSIVE and is_timeout(call.excinfo):
             lines.append(TIMED_OUT)
     if attempt.folder is not None:
-        line = item.config.stash[_SETTINGS].replay(item.nodeid)
+        line = item.config.stash[_SETTINGS].replay(_here(item))
         lines += [f"again: {line}", f"run:   {attempt.folder.path}"]
     report.sections.append(("fencepost", printable("\n".join(lines))))
     return report
@@ -413,6 +414,15 @@ def folder_in(report: pytest.TestReport) -> RunFolder | None:
     """The folder of the run that a test had, as its report names it."""
     path = dict(report.user_properties).get(_RAN)
     return None if path is None else RunFolder(Path(str(path)))
+
+
+def _here(item: pytest.Item) -> str:
+    """The node id of a test as the folder names it in which the command was given: pytest's own
+    begins at its root directory."""
+    config, (_, *inside) = item.config, item.nodeid.split("::")
+    if config.invocation_params.dir == config.rootpath:
+        return item.nodeid
+    return "::".join((os.path.relpath(item.path, config.invocation_params.dir), *inside))
 
 
 def _label(name: str) -> str:

@@ -67,7 +67,10 @@ def test_one_missed_link_spoils_the_receipt_and_is_named() -> None:
 @pytest.mark.parametrize(
     ("trials", "question"),
     [
-        ([replace(GOOD_CUT, open_before=0)], "do the nodes dial the addresses of `place.hosts`?"),
+        (
+            [replace(GOOD_CUT, open_before=0)],
+            "is that link idle, or do the nodes not dial the addresses of `place.hosts`?",
+        ),
         (
             [replace(GOOD_CUT, before=ProbeAnswer(False, 5), open_before=0)],
             "does the system's probe ask what its nodes answer, at `place.address`?",

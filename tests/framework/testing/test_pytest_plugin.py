@@ -458,6 +458,17 @@ def test_a_test_names_the_systems_that_can_show_what_it_checks(pytester: pytest.
     )
 
 
+def test_the_line_that_repeats_a_test_works_in_the_folder_where_it_was_run(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makeini("[pytest]")
+    pytester.makepyfile(**{"below/test_it": "def test_it(cluster): assert False"})
+    monkeypatch.chdir(pytester.path / "below")
+    run(pytester, "--fencepost-runtime=simulated").stdout.fnmatch_lines(
+        ["again: pytest test_it.py::test_it *"]
+    )
+
+
 def test_the_last_seed_is_taken_again_and_junit_has_the_line_that_repeats_a_test(
     pytester: pytest.Pytester,
 ) -> None:

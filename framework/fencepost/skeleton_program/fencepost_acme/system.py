@@ -71,6 +71,8 @@ class Acme:
         if not 1 <= count <= MOST_SERVERS:
             raise UsageError(f"{self.name} has 1 to {MOST_SERVERS} servers, not {count}")
         servers = tuple(Slot(f"server-{n}", SERVER, n, n) for n in range(1, count + 1))
+        # For the fault `duplicate_id`: a slot `server-1-duplicate` for each, with the same id, an
+        # index of its own, `duplicate=True`, and the links of its server.
         clients = Slot("clients", CLIENT, -1, count + 1)
         links = tuple(
             Link(source.name, target.name, PORT)
