@@ -86,7 +86,7 @@ from fencepost.judging.rules import (
     violated,
 )
 from fencepost.judging.scene import Scene, Strike
-from fencepost.judging.states import Forfeiture, Held, Keeper
+from fencepost.judging.states import UNBEGUN, Forfeiture, Held, Keeper
 from fencepost.model.clock import MS, SECOND
 from fencepost.model.cluster import Cluster, Configured, InSlot, Node, Supersedes
 from fencepost.model.errors import (
@@ -210,6 +210,7 @@ __all__ = [
     "OWN",
     "SCHEMA_VERSION",
     "SECOND",
+    "UNBEGUN",
     "Administered",
     "Administers",
     "Administration",

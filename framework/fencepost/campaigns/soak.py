@@ -361,9 +361,10 @@ def ending(soaked: Soaked, wanted: Soak, took_s: float, *, coverage: bool) -> Se
     lines += filter(None, [endings.what_held(whole, " in the whole runs")])
     said = in_words(soaked.met(), soaked.states)
     lines += said if coverage else [f"{one} (--coverage lists them)" for one in said[:1]]
-    worst = min(runs, key=lambda run: list(Status).index(run.status))
-    if worst.status not in (Status.CLEAN, Status.NOT_STARTED):
-        lines.append(endings.go_on(worst.run))
+    worst = min((run.status for run in runs), key=list(Status).index)
+    if worst not in (Status.CLEAN, Status.NOT_STARTED):
+        alike = [run.run for run in runs if run.status is worst]
+        lines += [endings.go_on(run) for run in alike[:_GO_ON]]
     cut = sum(not run.whole for run in runs)
     troubled = sum(bool(run.whole and run.trouble) for run in runs)
     violated, undecided = len(soaked.violated()), len(soaked.undecided())
@@ -371,13 +372,17 @@ def ending(soaked: Soaked, wanted: Soak, took_s: float, *, coverage: bool) -> Se
         endings.exit_reason(
             soaked.exit_code(),
             f"{endings.counted(violated, 'clause')} violated anew" if violated else "",
-            f"{undecided} undecided" if undecided else "",
+            f"{endings.counted(undecided, 'clause')} undecided" if undecided else "",
             f"{endings.counted(cut, 'run')} cut short" if cut else "",
             f"{endings.counted(troubled, 'run')} with trouble" if troubled else "",
             NO_FAULT if soaked.unbroken() else "",
         )
     )
     return lines
+
+
+_GO_ON = 3
+"""With how many of the worst runs the last lines go on."""
 
 
 def _speaks(run: SoakRun) -> bool:

@@ -12,6 +12,7 @@ from typing import Annotated, NoReturn
 import typer
 from msgspec import to_builtins
 
+from fencepost.campaigns import endings
 from fencepost.commands.options import DEFAULT_OUT, Json
 from fencepost.commands.terminal import (
     errors,
@@ -121,10 +122,22 @@ def _report(request: ReportRequest, plugins: Plugins, json: bool) -> NoReturn:
             _show(run)
     refused = {run.run: run.refused for run in reported if run.refused}
     print_json({"report": page, "refused": refused}) if json else print_line(page)
-    if any(run.broken for run in reported):
-        raise typer.Exit(EXIT_VIOLATED)
-    whole = not any(run.lacks or run.refused for run in reported)
-    raise typer.Exit(EXIT_CLEAN if whole else EXIT_INCONCLUSIVE)
+    broken = sum(run.broken for run in reported)
+    left_out = sum(bool(run.refused) for run in reported)
+    lacking = sum(bool(run.lacks) for run in reported)
+    code = EXIT_INCONCLUSIVE if left_out or lacking else EXIT_CLEAN
+    if broken:
+        code = EXIT_VIOLATED
+    show(
+        errors(),
+        endings.exit_reason(
+            code,
+            f"{endings.counted(broken, 'run')} with a new violation" if broken else "",
+            f"{endings.counted(left_out, 'run')} left out" if left_out else "",
+            f"{endings.counted(lacking, 'run')} not complete" if lacking else "",
+        ),
+    )
+    raise typer.Exit(code)
 
 
 def _settings(given: Sequence[str]) -> Mapping[str, str]:

@@ -62,7 +62,7 @@ from fencepost.judging.rules import (
     Undecided,
     applied,
 )
-from fencepost.judging.states import Forfeiture, Held, Keeper
+from fencepost.judging.states import UNBEGUN, Forfeiture, Held, Keeper
 from fencepost.judging.verdicts import (
     AT_END,
     Forfeited,
@@ -310,7 +310,7 @@ class Judge:
                     for call in route.calls:
                         try:
                             state = states[call.number]
-                            if state is None:
+                            if state is UNBEGUN:
                                 state = self._start(call, held)
                             handle = call.handle
                             if handle is not None:
@@ -420,7 +420,7 @@ class Judge:
         )
 
     def _end(self, one: _Rule, state: Any, end: RunEnd) -> None:
-        if state is None or not one.working:
+        if state is UNBEGUN or not one.working:
             return
         try:
             found: Sequence[Finding] = one.judging.end(state, end)

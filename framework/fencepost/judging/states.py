@@ -5,12 +5,21 @@ See docs/decisions/22-forfeits.md."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, final
+from typing import Any, Final, Protocol, final
 
 from msgspec import Struct
 
 from fencepost.events import Event
 from fencepost.judging.rules import Excused, Key, Rule, Shared
+
+
+@final
+class Unbegun:
+    """Stands where the state of a rule is to be, until an event reaches the rule. Any value may be
+    a state, None too."""
+
+
+UNBEGUN: Final = Unbegun()
 
 
 @final
@@ -20,8 +29,8 @@ class Held:
 
     def __init__(self, key: Key, rules: int) -> None:
         self.key = key
-        self.states: list[Any] = [None] * rules
-        """The state of each rule; None until an event reached the rule."""
+        self.states: list[Any] = [UNBEGUN] * rules
+        """The state of each rule."""
         self.began = [0] * rules
         """The turn in which the judge made each state, counted over all keys."""
         self.shared: Shared = {}

@@ -167,6 +167,7 @@ class Cluster:
         does not hold in time, Inconclusive if the machine stalled in between, and EnvironmentFailed
         if a process died that should be alive.
         """
+        __tracebackhide__ = True  # pytest shows the test, and not these lines
         limit_ms = self._limit_ms(within_ms)
         event = self._await(condition, limit_ms)
         if event is None:
@@ -214,6 +215,7 @@ class Cluster:
 
         The result is read in the first view in which it exists, since the next event may remove it.
         """
+        __tracebackhide__ = True
         found: T | None = None
 
         def holds(view: View) -> bool:
@@ -244,6 +246,7 @@ class Cluster:
         return self.recovery_bound_ms if within_ms is None else within_ms
 
     def _await(self, condition: Condition, limit_ms: int) -> Event | None:
+        __tracebackhide__ = True
         began_ns = self.runtime.now_ns()
         event = self.runtime.advance(condition, began_ns + limit_ms * MS)
         if event is None:

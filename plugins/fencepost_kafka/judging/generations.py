@@ -21,6 +21,7 @@ from typing import Any, Final, final
 from msgspec import Struct
 
 from fencepost import (
+    UNBEGUN,
     Event,
     Excused,
     FaultInjected,
@@ -177,8 +178,8 @@ class PresentTopics:
         for (part,) in topic.parts.values():
             for number, renewed in enumerate(self._renewed):
                 state = part.states[number]
-                if state is not None:
-                    part.states[number] = None if renewed is None else renewed(state)
+                if state is not UNBEGUN:
+                    part.states[number] = UNBEGUN if renewed is None else renewed(state)
             part.shared.clear()
 
     def _forfeit(self, topic: Generations, partition: int, event: Event, reason: str) -> None:
@@ -188,7 +189,7 @@ class PresentTopics:
             self._excused += [
                 (number, Excused(event.ref, message))
                 for number, state in enumerate(part.states)
-                if state is not None
+                if state is not UNBEGUN
             ]
 
     def excused(self) -> Iterable[tuple[int, Excused]]:
@@ -248,7 +249,7 @@ class OfPresentTopic:
         for part in state.find(event):
             if type(event.body) in self.rule.kinds:
                 before = part.states[0]
-                if before is None:
+                if before is UNBEGUN:
                     before = self.rule.start(part.key)
                 part.states[0], found = self.rule.step(before, event)
         return state, found
@@ -258,7 +259,7 @@ class OfPresentTopic:
             found
             for parts in state.held()
             for part in parts
-            if part.states[0] is not None
+            if part.states[0] is not UNBEGUN
             for found in self.rule.end(part.states[0], end)
         ]
 

@@ -112,6 +112,28 @@ def test_findings_make_a_verdict(words: tuple[str, ...], outcome: Outcome) -> No
     assert judged(*words).verdicts["X-1"].verdict is outcome
 
 
+@dataclass(frozen=True)
+class Stateless(Listens):
+    """It keeps nothing, and waits for an event at the end."""
+
+    def start(self, key: Key) -> None:  # type: ignore[override]
+        return None
+
+    def step(self, state: None, event: Event) -> tuple[None, Sequence[Finding]]:  # type: ignore[override]
+        return None, ()
+
+    def end(self, state: None, end: RunEnd) -> Sequence[Finding]:  # type: ignore[override]
+        return (Undecided("the evidence ends here"),)
+
+
+def test_none_is_a_state_as_any_other() -> None:
+    h = HistoryBuilder()
+    h.add("p", Said("other"))
+    h.add("p", Said("other"))
+    verdict = judge(h.events(), [Stateless()], CLAUSES, h.end(), "quorum").verdicts["X-1"]
+    assert (verdict.verdict, verdict.reason) == (Outcome.UNKNOWN, "the evidence ends here")
+
+
 @pytest.mark.parametrize("word", ["self", "broken", "other"])
 def test_a_verdict_counts_what_was_excused_and_names_the_fault(word: str) -> None:
     verdict = judged("excused", word, "excused").verdicts["X-1"]

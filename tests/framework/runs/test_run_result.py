@@ -172,8 +172,8 @@ def test_a_cluster_that_did_not_recover_breaks_a_promise() -> None:
             ),
             re.escape(
                 "without a receipt: cut-1 (it still answers); "
-                "isolate-2 (none was open: is that link idle, or do the nodes not dial the addresses "
-                "of `place.hosts`?); "
+                "isolate-2 (none was open: is that link idle, or do the nodes not dial the "
+                "addresses of `place.hosts`?); "
                 "isolate-3 (nothing answered: does the system's probe ask what its nodes answer, "
                 "at `place.address`?)"
             ),
