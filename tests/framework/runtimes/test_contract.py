@@ -44,6 +44,7 @@ from fencepost import (
     RunStarted,
     Runtime,
     Signal,
+    Stalled,
     UsageError,
     View,
     one_way,
@@ -139,6 +140,19 @@ def test_a_paused_process_stands_still_until_it_is_resumed(pair: Runtime) -> Non
     assert is_silent(pair, "echo.answered", "broker-1")
     assert pair.signal(process, Signal.CONT).true
     assert goes_on(pair, "echo.answered", "broker-1")
+
+
+def test_a_process_that_ends_while_it_is_stopped_has_stalled_until_then(pair: Runtime) -> None:
+    """It never wakes, and so cannot say that itself."""
+    process = living(pair, "broker-1")
+    began_ns = pair.now_ns()
+    assert pair.signal(process, Signal.STOP).true
+    assert is_silent(pair, "echo.answered", "broker-1")
+    assert pair.signal(process, Signal.KILL).true
+    stalled = pair.view.latest["harness", "process.stalled"].body
+    assert isinstance(stalled, Stalled)
+    assert stalled.of == process.name
+    assert 0 < stalled.stalled_ns <= pair.now_ns() - began_ns
 
 
 def test_a_process_that_dies_at_start_is_named_until_another_is_started(make: Make) -> None:

@@ -32,6 +32,8 @@ class Tracked:
     expected: bool = False
     """Whether its end was asked for."""
     stopped: bool = False
+    stopped_ns: int = 0
+    """When it was stopped last."""
     exit: Exit | None = None
 
     def __str__(self) -> str:
@@ -140,6 +142,8 @@ class Processes:
         name = tracked.process.name
         reached = poll(lambda: (self._launcher.state(name) == _STOPPED) is stop, STATE_LIMIT_S)
         state = self._launcher.state(name)
+        if stop and not tracked.stopped:
+            tracked.stopped_ns = now_ns()
         tracked.stopped = state == _STOPPED
         return Receipt(reached and bool(state), f"{tracked} is in state {state or 'gone'}")
 

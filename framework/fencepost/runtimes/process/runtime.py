@@ -487,6 +487,9 @@ class ProcessRuntime:
             return
         slot, expected = tracked.process.slot, tracked.expected or _is_done(tracked, end)
         lacked = "" if expected else self._lacked(slot)
+        if tracked.stopped:  # it never wakes to say so itself
+            stood_ns = max(0, end.at_ns - tracked.stopped_ns)
+            self._record(Stalled(stalled_ns=stood_ns, of=end.name), at_ns=end.at_ns)
         self._record(
             ProcessExited(
                 ended=end.name,

@@ -200,6 +200,11 @@ class Machine:
     def stopped(self) -> bool:
         return self._stopped_ns >= 0
 
+    @property
+    def stood_ns(self) -> int:
+        """For how long it has been stopped; 0: it is not."""
+        return self._agenda.now_ns - self._stopped_ns if self.stopped else 0
+
     def stop(self) -> None:
         """SIGSTOP."""
         if not self.stopped:

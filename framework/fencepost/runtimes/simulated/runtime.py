@@ -37,6 +37,7 @@ from fencepost.events import (
     ProcessSpawned,
     RunEnded,
     RunStarted,
+    Stalled,
 )
 from fencepost.history.run_end import HARNESS
 from fencepost.history.run_folder import RunFolder, info_of
@@ -523,6 +524,8 @@ class SimulatedRuntime:
         return slot.duplicate or any(map(self.living, self._layout.rivals(slot)))
 
     def _record_exit(self, machine: Machine, code: int, signal: int, said: str = "") -> None:
+        if machine.stood_ns:
+            self.record(Stalled(stalled_ns=machine.stood_ns, of=machine.process.name))
         self.record(
             ProcessExited(
                 ended=machine.process.name,
