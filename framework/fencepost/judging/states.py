@@ -20,6 +20,7 @@ class Unbegun:
 
 
 UNBEGUN: Final = Unbegun()
+"""The only one of its class: it is compared by identity."""
 
 
 @final
