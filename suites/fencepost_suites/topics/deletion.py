@@ -11,8 +11,10 @@ from msgspec import Struct
 from fencepost import (
     DUPLICATES,
     Cause,
+    Effect,
     Event,
     Evidence,
+    Excused,
     Exercised,
     FaultInjected,
     Finding,
@@ -25,6 +27,7 @@ from fencepost import (
     Violated,
     by_handlers,
     process_scope,
+    second_of,
     slot_of,
     violated,
 )
@@ -195,6 +198,9 @@ class _Replicas:
     """process -> when it began."""
     newest: dict[str, str] = field(default_factory=dict)
     exited: set[str] = field(default_factory=set)
+    active: set[str] = field(default_factory=set)
+    """The processes that are active in the cluster. If none ever says that it is, all are taken to
+    be: then the system prints no such events."""
     noted: set[tuple[str, str, int]] = field(default_factory=set)
     """The processes and partitions whose appends are noted, and change nothing again until a topic
     or a process changes."""
@@ -204,6 +210,16 @@ class _Replicas:
         for place in [one for one in self.held if one[0] in slots]:
             self.owed.pop(place, None)
             del self.held[place]
+
+    def is_in(self, process: str) -> bool:
+        """Whether a process runs and is in the cluster: another one is commanded nothing."""
+        return process not in self.exited and (process in self.active or not self.active)
+
+    def second(self, slot: str) -> str:
+        """The active process, if there is one, that has the id of a slot's node, and another disk:
+        it is commanded in the place of the slot's own process."""
+        second = self.newest.get(second_of(slot), "")
+        return second if second in self.active and second not in self.exited else ""
 
     def settle(self, place: Held) -> None:
         """A replica that should have been removed is reported: once, though other processes replay
@@ -218,8 +234,9 @@ class DeletedReplicasAreRemoved(Struct, frozen=True):
     the time it is active. Exercised by the replicas that a broker finds and removes when it starts.
     A process that replays no records, over ZooKeeper, is commanded to remove its replicas before
     the deletion is committed, and has removed them by then; one that started after the topic was
-    marked exercises it. A replica is on a disk from its first append on. Duplicates are ignored,
-    since their disks may be empty."""
+    marked exercises it. One that is not active is commanded nothing; if a second process has its id
+    then, its disk is excused for good. A replica is on a disk from its first append on. Duplicates
+    are ignored, since their disks may be empty."""
 
     clause: str = "RP-25"
     kinds: frozenset[type[Struct]] = frozenset(
@@ -252,8 +269,8 @@ class DeletedReplicasAreRemoved(Struct, frozen=True):
                 state.exited.add(body.ended)
             case SnapshotLoaded():
                 state.replaying.add(event.process)
-            case FaultInjected(fault="wipe_disk"):
-                state.wiped({slot_of(target) for target in body.targets})
+            case FaultInjected():
+                state.wiped(body.acts(Effect.EMPTIES_DISK))
             case TopicCommitted(deleted=False):
                 if body.role == "controller":
                     state.newest_ids[body.topic] = body.topic_id
@@ -276,7 +293,10 @@ class DeletedReplicasAreRemoved(Struct, frozen=True):
                 if found_at_start or (held and self._returned(state, event, body)):
                     return (Exercised(event.ref, Evidence.SELF),)
             case BrokerStateChanged(new="ACTIVE"):
+                state.active.add(event.process)
                 return self._active(state, event, slot)
+            case BrokerStateChanged():
+                state.active.discard(event.process)
         return NOTHING
 
     @staticmethod
@@ -300,7 +320,12 @@ class DeletedReplicasAreRemoved(Struct, frozen=True):
         for place in sorted(state.owed):
             process = state.newest.get(place[0], "")
             topic, commanded = state.held[place]
-            if commanded and process not in state.exited:
+            second = state.second(place[0]) if commanded else ""
+            if second:
+                state.settle(place)
+                lacks = f"{place[0]} keeps its log of {topic}-{place[2]}, a deleted topic"
+                found.append(Excused(event.ref, f"{lacks}; {second} had its id then"))
+            elif commanded and state.is_in(process):
                 state.settle(place)
                 broken = violated(
                     event.ref,
@@ -343,9 +368,10 @@ class DeletedReplicasAreRemoved(Struct, frozen=True):
 
     def end(self, state: _Replicas, end: RunEnd) -> Sequence[Finding]:
         found: list[Finding] = []
-        for (slot, _, partition), (at_ns, ref, name) in state.owed.items():
-            process = state.newest.get(slot, "")
-            if process in state.exited:
+        for place, (at_ns, ref, name) in state.owed.items():
+            slot, _, partition = place
+            process, (_, commanded) = state.newest.get(slot, ""), state.held[place]
+            if process in state.exited or (commanded and not state.is_in(process)):
                 continue
             broken = violated(
                 ref,

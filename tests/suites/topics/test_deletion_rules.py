@@ -228,6 +228,38 @@ def test_over_zookeeper_a_broker_that_is_down_when_a_topic_goes_has_time_until_i
     assert verdict(h).verdict is Outcome.NOT_EXERCISED
 
 
+@pytest.mark.parametrize(("active", "violated"), [(B2_AGAIN, 1), (C1, 0), ("", 1)])
+def test_over_zookeeper_a_broker_that_is_not_active_is_commanded_nothing(
+    active: str, violated: int
+) -> None:
+    """A second process has its id, so it waits. If no process says that it is active, all are."""
+    h = over_zookeeper(began_before_mark=False)
+    if active:
+        registered = BrokerStateChanged(
+            broker_id=2, old="INITIAL", new="ACTIVE", broker_epoch=3, reason="registered"
+        )
+        h.add(active, registered)
+    gone(h)
+    h.after(60_000)
+    assert verdict(h).violated == violated
+
+
+def test_over_zookeeper_the_disk_of_a_broker_whose_id_a_second_process_has_is_excused() -> None:
+    h = over_zookeeper(began_before_mark=False)
+    second = "broker-2-duplicate#1"
+    h.add(second, NodeStarted(role="broker", node_id=2, incarnation="u4", log_end=-1))
+    registered = BrokerStateChanged(
+        broker_id=2, old="INITIAL", new="ACTIVE", broker_epoch=3, reason="registered"
+    )
+    h.add(second, registered)
+    gone(h)
+    h.add("harness", ProcessExited(ended=second, exit_code=0, signal=9, expected=True))
+    h.add(B2_AGAIN, registered)
+    found = verdict(h)
+    assert (found.violated, found.excused) == (0, 1)
+    assert f"{second} had its id then" in found.reason
+
+
 def test_a_broker_that_knows_a_topic_by_a_snapshot_is_commanded_nothing() -> None:
     """It was down when the topic went, and removes its replica when it has replayed that."""
     h = HistoryBuilder()
