@@ -57,8 +57,8 @@ class _Out:
     """(controller, request) -> the inactive brokers when that UpdateMetadata was made."""
     idle_ns: dict[Place, int | None] = field(default_factory=dict)
     """Queue -> since when it is empty; None: a request waits in it."""
-    places: dict[tuple[str, int], Place] = field(default_factory=dict)
-    """(controller, request) -> its queue."""
+    places: dict[tuple[str, int], tuple[Place, int]] = field(default_factory=dict)
+    """(controller, request) -> its queue, and when it was sent."""
 
 
 @final
@@ -107,7 +107,7 @@ class InactiveIsLeftOut(Struct, frozen=True):
         if fresh and body.api == UPDATE_METADATA and event.process == state.controller:
             state.sent[event.process, body.correlation] = frozenset(state.refs)
         state.idle_ns[place] = None
-        state.places[event.process, body.correlation] = place
+        state.places[event.process, body.correlation] = place, event.at_ns
 
     @staticmethod
     def _read(state: _Out, event: Event, body: ControlRequestAnswered) -> Sequence[Finding]:
@@ -116,7 +116,10 @@ class InactiveIsLeftOut(Struct, frozen=True):
             return NOTHING
         request = (event.cause.process, event.cause.seq)
         if request in state.places:
-            state.idle_ns[state.places[request]] = event.at_ns
+            # The answer takes about as long as the request took: a slow link is slow both ways. The
+            # controller sends what waits only then, and may have made it before the declaration.
+            place, sent_ns = state.places[request]
+            state.idle_ns[place] = event.at_ns + (event.at_ns - sent_ns)
         out = state.sent.pop(request, frozenset())
         if body.error != "NONE":
             return NOTHING
