@@ -30,6 +30,7 @@ from fencepost_kafka import (
     ControllerEnded,
     ControlRequestAnswered,
     LeadershipEnded,
+    LeadershipStarted,
     MetadataHeartbeatReceived,
 )
 
@@ -451,6 +452,21 @@ def test_a_leader_whose_id_another_process_takes_leads_no_more() -> None:
     bench.write(zk.Multi((zk.Delete(znodes.broker(1)), create)))
     (lost,) = (one for one in bench.notes if isinstance(one, LeadershipEnded))
     assert lost.reason == "taken_over"
+
+
+def test_an_isr_that_is_granted_to_a_leader_whose_id_was_taken_makes_it_no_leader_again() -> None:
+    """HB-24: the answer was under way. Two processes led one partition in one leader epoch."""
+    bench = leader(replica_lag_time_max_ms="1000")
+    bench.passes(2)
+    asked = bench.called(w.IsrChangeRequest)
+    create = zk.Create(znodes.broker(1), b'{"version": 5, "endpoints": []}', ephemeral=True)
+    bench.write(zk.Multi((zk.Delete(znodes.broker(1)), create)))
+    led = len([one for one in bench.notes if isinstance(one, LeadershipStarted)])
+    granted = w.IsrChangeResponse(
+        top_level_error_code=Error.NONE, results=(w.IsrChangeResult(error_code=Error.NONE),)
+    )
+    bench.answer(asked, granted)
+    assert len([one for one in bench.notes if isinstance(one, LeadershipStarted)]) == led
 
 
 def test_changes_of_registrations_during_a_read_cause_one_more_read() -> None:

@@ -193,6 +193,25 @@ def test_only_the_current_controller_confirms_an_isr_that_needs_no_change(
     assert bool(ended) is not is_controller
 
 
+def test_a_controller_whose_term_ends_while_an_isr_is_stored_does_not_judge_it(
+    bench: ControllerBench,
+) -> None:
+    """HB-17: the leader asks the next controller, which knows what is stored."""
+    wanted = w.IsrChangePartition(leader_epoch=4, partition_index=0, isr_nodes=(2,))
+    topic = w.IsrChangeTopic(topic_name="orders", partitions=(wanted,))
+    change = w.IsrChangeRequest(broker_id=2, incarnation_id=OWN, topics=(topic,))
+    bench.controller.isr_change(bench.received(change), change)
+    bench.controller.go_on(bench.at(1))
+    bench.take()
+    bench.controller.lost_connection()
+    bench.settle()
+    (reply,) = [one for one in bench.effects if isinstance(one, Reply)]
+    assert isinstance(reply.message, w.IsrChangeResponse)
+    assert reply.message.top_level_error_code == Error.NOT_CONTROLLER
+    (judged,) = [one for one in bench.seen if isinstance(one, IsrChangeJudged)]
+    assert not judged.active
+
+
 def test_a_topic_whose_znode_the_controller_does_not_know_is_refused_as_existing(
     bench: ControllerBench,
 ) -> None:

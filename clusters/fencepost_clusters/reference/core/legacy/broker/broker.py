@@ -412,10 +412,10 @@ class LegacyNode:
 
     def _isr_answered(self, call_id: int, outcome: IsrOutcome, version: int | None = None) -> None:
         """Applies an answer. A granted ISR counts at once if this broker still leads in the leader
-        epoch of its request."""
+        epoch of its request. It leads no more once another process has its id (HB-24)."""
         key, _ = self.isr_changes.wanted.pop(call_id)
         one = self.replicas.by_key.get(key)
-        current = one is not None and one.asked == call_id
+        current = one is not None and one.asked == call_id and not self.lifecycle.lost
         self.replicas.answered(call_id, outcome, self._clock.now)
         if outcome.error is Error.NONE and current:
             self.commands.isr_stored(key, outcome.isr, version, self._clock.now)

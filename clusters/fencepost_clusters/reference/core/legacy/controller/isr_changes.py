@@ -89,7 +89,8 @@ def job(
         # Nothing had to be stored. Only the current controller knows that this ISR is stored.
         yield from term.store.confirm()
     if not policies.answers_before_stored():
-        reply(newest[-1])
+        # If the term has ended meanwhile, another controller may have changed it again (HB-17).
+        reply(refused(asked) if term.store.over else newest[-1])
     term.announcer.tell(changed)
 
 
