@@ -42,7 +42,7 @@ from fencepost.events import (
     kind_name,
 )
 from fencepost.events.effects import HARMS_DISK, HARMS_FLUSHED
-from fencepost.events.names import DUPLICATES, second_of, slot_of
+from fencepost.events.names import first_of, is_second, second_of, slot_of
 from fencepost.events.run import RunPhase
 from fencepost.events.traits import (
     OWN,
@@ -199,7 +199,6 @@ def __getattr__(name: str) -> object:
 
 __all__ = [
     "CLIENT",
-    "DUPLICATES",
     "FAULT_KINDS",
     "HARMS_DISK",
     "HARMS_FLUSHED",
@@ -375,8 +374,10 @@ __all__ = [
     "cache_folder",
     "counted",
     "describe",
+    "first_of",
     "halves",
     "hookimpl",
+    "is_second",
     "isolate",
     "java_program",
     "judged",

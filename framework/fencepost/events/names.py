@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-DUPLICATES = ("-duplicate", "-twin")
+_SECOND = ("-duplicate", "-twin")
 """How the name of a slot ends whose process has the id of another slot's node; the last one is of
 older histories."""
 
@@ -17,4 +17,21 @@ def slot_of(process: str) -> str:
 
 def second_of(slot: str) -> str:
     """The slot of a second process with the id of a slot's node."""
-    return f"{slot}{DUPLICATES[0]}"
+    return f"{slot}{_SECOND[0]}"
+
+
+@lru_cache(maxsize=4096)
+def is_second(process: str) -> bool:
+    """Whether a process, or that of a slot, is a second one with the id of another slot's node: a
+    fault started it, with a disk of its own."""
+    return slot_of(process).endswith(_SECOND)
+
+
+@lru_cache(maxsize=4096)
+def first_of(process: str) -> str:
+    """The slot of the node whose id a process has, or that of a slot: of a second one the first,
+    else its own."""
+    slot = slot_of(process)
+    for ending in _SECOND:
+        slot = slot.removesuffix(ending)
+    return slot

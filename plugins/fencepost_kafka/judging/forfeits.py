@@ -48,7 +48,7 @@ from typing import Any, Final, final
 
 from msgspec import Struct
 
-from fencepost import DUPLICATES, HARMS_DISK, FaultInjected, ProcessExited, ProcessSpawned, slot_of
+from fencepost import HARMS_DISK, FaultInjected, ProcessExited, ProcessSpawned, is_second, slot_of
 from fencepost_kafka import (
     PartitionCommitted,
     ProduceCompleted,
@@ -126,7 +126,7 @@ class Forfeits:
                 self._by_session = True
             case ProcessSpawned(role=role) if "broker" in role:
                 self._ids[body.slot] = body.node_id
-                if not body.slot.endswith(DUPLICATES):
+                if not is_second(body.slot):
                     self._down.pop(body.node_id, None)
             case TopicCommitted(deleted=True):
                 self._forget(body)
@@ -160,7 +160,7 @@ class Forfeits:
     def _ended(self, slot: str) -> Sequence[tuple[Place, str]]:
         """A broker's process ended. The end of a second process counts as its takeover did."""
         broker = self._ids.get(slot, -1)
-        if broker < 0 or slot.endswith(DUPLICATES) or not self._by_session:
+        if broker < 0 or is_second(slot) or not self._by_session:
             return ()
         self._harms[broker] = self._harms.get(broker, 0) + 1
         found: list[tuple[Place, str]] = []

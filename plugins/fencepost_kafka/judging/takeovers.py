@@ -12,7 +12,7 @@ from typing import Any, Final, final
 
 from msgspec import Struct
 
-from fencepost import DUPLICATES, ProcessExited, ProcessSpawned, slot_of
+from fencepost import ProcessExited, ProcessSpawned, is_second
 from fencepost_kafka.events import BrokerCommitted, BrokerDeclared
 
 TAKING: Final[frozenset[type[Struct]]] = frozenset(
@@ -43,9 +43,9 @@ class Takeovers:
         """Applies an event. Returns the broker whose id may have another disk from then on, and the
         reason."""
         match body:
-            case ProcessSpawned(slot=slot) if slot.endswith(DUPLICATES):
+            case ProcessSpawned(slot=slot) if is_second(slot):
                 self._claims[body.node_id] = body.started
-            case ProcessExited(ended=ended) if slot_of(ended).endswith(DUPLICATES):
+            case ProcessExited(ended=ended) if is_second(ended):
                 self._claims = {b: one for b, one in self._claims.items() if one != ended}
             case BrokerCommitted():
                 return self._registered(body.broker_id, body.broker_epoch)

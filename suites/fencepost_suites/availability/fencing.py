@@ -9,7 +9,6 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
-    DUPLICATES,
     HARNESS,
     MS,
     Cause,
@@ -25,6 +24,7 @@ from fencepost import (
     ProcessExited,
     ProcessSpawned,
     RunEnd,
+    is_second,
     judged,
     slot_of,
     violated,
@@ -217,7 +217,7 @@ class DeadIsFenced(Struct, frozen=True):
         if isinstance(body, ProcessSpawned) and body.slot in state.around.brokers:
             # Where records say which process is the broker, a duplicate waits for one.
             recorded = body.node_id in state.ids.records
-            if not (recorded and body.slot.endswith(DUPLICATES)):
+            if not (recorded and is_second(body.slot)):
                 state.dead.pop(body.node_id, None)
         elif isinstance(body, NodeStarted) and body.incarnation:
             state.ids.incarnations[event.process] = body.incarnation

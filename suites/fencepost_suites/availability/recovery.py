@@ -9,7 +9,6 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
-    DUPLICATES,
     HARNESS,
     MS,
     Administered,
@@ -30,6 +29,7 @@ from fencepost import (
     RunEnd,
     Scope,
     Violated,
+    is_second,
     judged,
     slot_of,
     violated,
@@ -237,7 +237,7 @@ class RecoversInTime(Struct, frozen=True):
             case BrokerCommitted() | BrokerDeclared():
                 state.brokers.take(body)
                 state.refused.pop(body.broker_id, None)
-            case HeartbeatRefused() if not slot_of(event.process).endswith(DUPLICATES):
+            case HeartbeatRefused() if not is_second(event.process):
                 state.refused[body.broker_id] = body.error, event.ref
             case BrokerDeleted():
                 state.brokers.forget(body)
@@ -258,7 +258,7 @@ class RecoversInTime(Struct, frozen=True):
         if isinstance(body, ProcessSpawned):
             slot = body.slot
             state.removed.discard(slot)
-            if slot in around.nodes() and not slot.endswith(DUPLICATES):
+            if slot in around.nodes() and not is_second(slot):
                 state.known.add(slot)
         elif isinstance(body, ProcessExited):
             slot = slot_of(body.ended)

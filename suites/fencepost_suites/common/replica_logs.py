@@ -8,7 +8,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import DUPLICATES, Cause, Event, Shared, slot_of
+from fencepost import Cause, Event, Shared, is_second, slot_of
 from fencepost_kafka import LogAppended
 
 Known = tuple[str, str, int]
@@ -110,7 +110,7 @@ class ReplicaLogs:
         log = self.open.get(process)
         if log is None:
             slot = slot_of(process)
-            if slot.endswith(DUPLICATES):
+            if is_second(slot):
                 log = []
             else:
                 log = self.slots.setdefault(slot, [])

@@ -9,7 +9,6 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
-    DUPLICATES,
     HARMS_DISK,
     Event,
     Evidence,
@@ -22,6 +21,7 @@ from fencepost import (
     RunEnd,
     Violated,
     by_handlers,
+    is_second,
     process_scope,
     slot_of,
     violated,
@@ -137,7 +137,7 @@ class _Ends:
         heard = [
             slot
             for slot, followed in self.following.items()
-            if followed == leader and slot != own and not slot.endswith(DUPLICATES)
+            if followed == leader and slot != own and not is_second(slot)
         ]
         return reached + max(0, len(followers) - len(heard))
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import final
 
 from msgspec import Struct
 
 from fencepost import (
-    DUPLICATES,
     Cause,
     Event,
     Evidence,
@@ -22,8 +20,9 @@ from fencepost import (
     Key,
     RunEnd,
     by_handlers,
+    first_of,
+    is_second,
     process_scope,
-    slot_of,
     slot_scope,
     violated,
 )
@@ -80,7 +79,7 @@ class RestartsFromCheckpoint(Struct, frozen=True):
 
     @staticmethod
     def _advanced(state: _Marks, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
-        node = _node_of(event.process)
+        node = first_of(event.process)
         known = state.reported.get(node)
         if body.high_watermark > (-1 if known is None else known[0]):
             state.reported[node] = (body.high_watermark, event)
@@ -105,7 +104,7 @@ class RestartsFromCheckpoint(Struct, frozen=True):
                 log_end=body.log_end,
             )
             return (broken,)
-        node = _node_of(event.process)
+        node = first_of(event.process)
         reported, by = state.reported.get(node, (0, None))
         if body.high_watermark > reported:
             because = () if by is None else (by.ref,)
@@ -214,7 +213,7 @@ class FlushedSurvives(Struct, frozen=True):
         end = state.ends.get(place, body.log_end)
         state.ends[place] = body.log_end
         flushed, ref = state.flushed.pop(place, (0, None))
-        if slot_of(event.process).endswith(DUPLICATES) or ref is None:
+        if is_second(event.process) or ref is None:
             return NOTHING
         if body.log_end < flushed:
             broken = violated(
@@ -235,12 +234,3 @@ class FlushedSurvives(Struct, frozen=True):
 
     def end(self, state: _Disk, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
-
-
-@lru_cache(maxsize=4096)
-def _node_of(process: str) -> str:
-    """The slot of the node that a process claims to be."""
-    slot = slot_of(process)
-    for ending in DUPLICATES:
-        slot = slot.removesuffix(ending)
-    return slot

@@ -16,7 +16,6 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
-    DUPLICATES,
     Cause,
     Event,
     Evidence,
@@ -29,6 +28,7 @@ from fencepost import (
     Shared,
     Violated,
     by_handlers,
+    is_second,
     slot_scope,
     violated,
 )
@@ -214,7 +214,7 @@ class DisksAgree(Struct, frozen=True):
             return NOTHING
         members = state.members()
         found = [*_lacking(state, members), *_holes(state)]
-        copies = [one for one in state.of.values() if not one.slot.endswith(DUPLICATES)]
+        copies = [one for one in state.of.values() if not is_second(one.slot)]
         longest = max(members or copies or state.of.values(), key=lambda copy: copy.end)
         equal = 0
         for copy in copies:
@@ -366,7 +366,7 @@ class StoredWatermark(Struct, frozen=True):
     def end(self, state: Copies, end: RunEnd) -> Sequence[Finding]:
         found: list[Finding] = []
         for copy in state.of.values():
-            if copy.slot.endswith(DUPLICATES):
+            if is_second(copy.slot):
                 continue
             if copy.high_watermark > copy.end:
                 broken = violated(

@@ -9,7 +9,6 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
-    DUPLICATES,
     Cause,
     Effect,
     Event,
@@ -26,6 +25,7 @@ from fencepost import (
     Undecided,
     Violated,
     by_handlers,
+    is_second,
     process_scope,
     second_of,
     slot_of,
@@ -308,7 +308,7 @@ class DeletedReplicasAreRemoved(Struct, frozen=True):
         state.noted.add(place)
         slot, replayed = slot_of(process), state.ids.get((process, topic))
         topic_id = replayed or state.newest_ids.get(topic)
-        if topic_id is not None and not slot.endswith(DUPLICATES):
+        if topic_id is not None and not is_second(slot):
             commanded = replayed is None and process not in state.replaying
             state.held[slot, topic_id, body.partition] = topic, commanded
         return NOTHING

@@ -10,7 +10,6 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
-    DUPLICATES,
     SECOND,
     Cause,
     Deadline,
@@ -23,9 +22,9 @@ from fencepost import (
     Owed,
     ProcessExited,
     RunEnd,
+    is_second,
     judged,
     process_scope,
-    slot_of,
     violated,
 )
 from fencepost_clusters.apache_kafka.rules.keys import NOTHING, OBSERVERS, whole_run
@@ -152,7 +151,7 @@ class NoticesNewPartitions:
         body = event.body
         process = event.process
         match body:
-            case BrokerStateChanged(new="ACTIVE") if not slot_of(process).endswith(DUPLICATES):
+            case BrokerStateChanged(new="ACTIVE") if not is_second(process):
                 state.running[process] = body.broker_id
             case BrokerStateChanged() | BrokerStopping() | NodeStarted():
                 state.gone(process)

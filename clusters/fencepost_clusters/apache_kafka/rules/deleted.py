@@ -9,7 +9,6 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
-    DUPLICATES,
     SECOND,
     Cause,
     Deadline,
@@ -20,6 +19,7 @@ from fencepost import (
     Key,
     NodeStarted,
     RunEnd,
+    is_second,
     judged,
     slot_of,
     slot_scope,
@@ -109,7 +109,7 @@ class DeletedIsRemoved:
         for topic_id, deletion in state.deleted.items():
             for slot, node_id in state.ids.items():
                 knew_ns = self._knew(state, slot, deletion)
-                if slot.endswith(DUPLICATES) or knew_ns is None or slot not in disks:
+                if is_second(slot) or knew_ns is None or slot not in disks:
                     continue
                 lived_ns = state.last[slot] - knew_ns
                 held = state.held.get((slot, topic_id))

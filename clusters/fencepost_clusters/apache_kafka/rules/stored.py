@@ -15,7 +15,6 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
-    DUPLICATES,
     SECOND,
     Cause,
     Event,
@@ -29,6 +28,7 @@ from fencepost import (
     RunEnd,
     Undecided,
     Violated,
+    is_second,
     process_scope,
     slot_of,
     violated,
@@ -119,7 +119,7 @@ class Stored:
                 self._committed(event, body)
             case NodeStarted(role="broker", node_id=node_id):
                 self.ids[slot_of(event.process)] = node_id
-            case ProcessExited(ended=ended) if slot_of(ended).endswith(DUPLICATES):
+            case ProcessExited(ended=ended) if is_second(ended):
                 # Its next process may have another disk.
                 slot = slot_of(ended)
                 for place, ends in self.ends.items():
