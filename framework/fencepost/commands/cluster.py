@@ -18,8 +18,10 @@ from fencepost.commands.options import (
     System,
 )
 from fencepost.commands.terminal import errors, load_plugins, print_line, progress, show
+from fencepost.events import ProcessExited, kind_name
 from fencepost.model.runtime import Condition
 from fencepost.model.system.shape import shape_of
+from fencepost.model.view import View
 from fencepost.runs.run import Run, RunSpec, check_runtime, check_spec, new_folder
 from fencepost.runtimes.process.name_service import FILE, hosts_file
 
@@ -61,5 +63,18 @@ def up(
         else:
             show(errors(), ("warning:", "yellow"), " no client outside reaches what is simulated")
         show(errors(), (f"run folder {folder.path}; end it with Ctrl-C or SIGTERM", "dim"))
-        never = Condition("an interrupt", lambda view: False)
-        started.runtime.advance(never, 1 << 62)
+        _tell_of_ends(started)
+
+
+def _tell_of_ends(run: Run) -> None:
+    """Says of each node that ends by itself that it did, until an interrupt."""
+    while True:
+        event = run.runtime.advance(_more(kind_name(ProcessExited), run.runtime.view), 1 << 62)
+        body = None if event is None else event.body
+        if isinstance(body, ProcessExited) and not body.expected:
+            show(errors(), (f"{body.sentence()}; it is started again", "yellow"))
+
+
+def _more(kind: str, view: View) -> Condition:
+    seen = view.kinds[kind]
+    return Condition("another end", lambda view: view.kinds[kind] > seen)

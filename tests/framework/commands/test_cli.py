@@ -348,9 +348,17 @@ def test_a_cluster_stays_up_for_a_users_client_until_it_is_interrupted(tmp_path:
             # The node that is asked may be the last to read that the others are up.
             assert poll(lambda: named() == [1, 2, 3], 30, 0.05), named()
             assert client.list_topics(timeout=10).topics, "the workload's clients have made none"
+            (harness,) = tmp_path.glob("*/events/harness.ndjson")
+            spawned = (json.loads(line)["body"] for line in harness.read_text().splitlines())
+            os.kill(next(s["pid"] for s in spawned if s.get("slot") == "broker-2"), signal.SIGSEGV)
+            assert poll(lambda: '"broker-2#2"' in harness.read_text(), 30, 0.05)
         finally:
             cluster.send_signal(signal.SIGTERM)
         assert cluster.wait(timeout=60) == 130
+        assert cluster.stderr is not None
+        assert "broker-2#1 ended by signal 11, unexpectedly; it is started again" in (
+            cluster.stderr.read()
+        )
 
 
 def matrix_of(suites: str, tmp_path: Path, *options: str) -> Ended:
