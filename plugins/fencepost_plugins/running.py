@@ -9,7 +9,7 @@ which sees each end and knows whether it caused it.
   refuse the id to either of them. One that says nothing at all has crashed even then.
 * A node whose disk a fault damaged, emptied or kept from flushing need not be able to go on.
 * A node that starts may need others, and end if these do not answer: its supervisor tries again. So
-  an end within 20 s of its start is excused if a fault acted meanwhile, unless that ended the
+  an end within 30 s of its start is excused if a fault acted meanwhile, unless that ended the
   process before it.
 * A signal that ends a process for good comes from outside: the kernel sends SIGKILL for lack of
   memory. And a machine without space on its disk lets no program run. Neither says anything about
@@ -57,8 +57,8 @@ from fencepost import (
 RUNNING = "AVAIL-running"
 FROM_OUTSIDE = frozenset({Signals.SIGKILL, Signals.SIGTERM, Signals.SIGINT, Signals.SIGHUP})
 """The signals that a program does not send to itself when it crashes."""
-STARTS_WITHIN_NS = 20 * SECOND
-"""How long a node may take to start. Kafka in ZooKeeper mode waits 18 s for a server, and ends."""
+STARTS_WITHIN_NS = 30 * SECOND
+"""How long a node may take to start. Kafka in ZooKeeper mode waits 18 s for a server once its JVM runs, and ends."""
 
 
 @dataclass(slots=True)

@@ -122,10 +122,10 @@ def test_only_harm_to_its_own_disk_is_an_excuse(
 @pytest.mark.parametrize(
     ("slot", "healed", "after_ms", "violated"),
     [
-        ("server-2", False, 19_000, 0),
-        ("server-2", False, 21_000, 1),
-        ("server-2", True, 19_000, 1),
-        ("server-1", False, 19_000, 1),
+        ("server-2", False, 29_000, 0),
+        ("server-2", False, 31_000, 1),
+        ("server-2", True, 29_000, 1),
+        ("server-1", False, 29_000, 1),
     ],
 )
 def test_a_node_that_starts_may_need_what_a_fault_took(
