@@ -58,7 +58,8 @@ RUNNING = "AVAIL-running"
 FROM_OUTSIDE = frozenset({Signals.SIGKILL, Signals.SIGTERM, Signals.SIGINT, Signals.SIGHUP})
 """The signals that a program does not send to itself when it crashes."""
 STARTS_WITHIN_NS = 30 * SECOND
-"""How long a node may take to start. Kafka in ZooKeeper mode waits 18 s for a server once its JVM runs, and ends."""
+"""How long a node may take to start. Kafka in ZooKeeper mode waits 18 s for a server once its JVM
+runs, and ends."""
 
 
 @dataclass(slots=True)
