@@ -29,6 +29,7 @@ from fencepost import (
     hookimpl,
     no_such,
     second_of,
+    slot_of,
 )
 from fencepost_plugins.targets import KILLED_WITHIN_MS, end, find_slot, named
 
@@ -61,8 +62,8 @@ class DuplicateId:
         duplicate_slot = find_slot(runtime.layout, second)
         if runtime.living(duplicate_slot) is not None:
             raise UsageError(f"the duplicate of {self.node} runs already")
-        seen = runtime.view.node_of.values()
-        if all(role != slot.role and node_id != slot.node_id for role, node_id in seen):
+        alike = {one.name for one in runtime.layout.of(slot.role)}
+        if alike.isdisjoint(map(slot_of, runtime.view.node_of)):
             raise UsageError(
                 f"'duplicate_id' needs the event node.started, and no {slot.role} of this run has "
                 "recorded one: have the log parser make a fencepost.NodeStarted when a process "

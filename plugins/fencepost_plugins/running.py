@@ -70,8 +70,10 @@ class _Node:
     identity: tuple[str, int]
     """Its role and its id. A second process may have the same."""
     began_ns: int
+    first: bool
+    """Whether it began before the cluster was ready: then it is not starting any more."""
     faults: set[str]
-    """The faults that have acted since then."""
+    """The faults that have acted since it began."""
     rivalled: bool = False
     """Whether a process with the same identity ran beside it at any time."""
     stopped: NodeStopped | None = None
@@ -98,6 +100,7 @@ class _Nodes:
             body.slot,
             (body.role, body.node_id),
             event.at_ns,
+            not self.began,
             {one for one, upon in self.faults.items() if body.slot not in upon},
         )
         for name, one in self.alive.items():
@@ -131,7 +134,8 @@ class _Nodes:
             return (Excused(event.ref, f"{words}; {why}"),)
         if node.stopped is not None and not body.exit_code:
             return (Excused(event.ref, f'{words}; it said "{reason}"'),)
-        if node.faults and event.at_ns - node.began_ns <= STARTS_WITHIN_NS:
+        starting = not node.first and event.at_ns - node.began_ns <= STARTS_WITHIN_NS
+        if node.faults and starting:
             acted = f"it was starting as {min(node.faults)} acted"
             return (Excused(event.ref, f"{words}; {acted}"),)
         if node.slot in self.harmed:

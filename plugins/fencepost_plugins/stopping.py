@@ -249,8 +249,7 @@ def fencepost_clauses() -> Sequence[Clause]:
             planes=(),
             says="A node that is asked to end does so within 20 s, not counting the time in which "
             "a fault keeps it from those that it must tell.",
-            note="SIGTERM or SIGINT asks it; Kafka's own limit for a controlled shutdown is five "
-            "minutes",
+            note="SIGTERM or SIGINT asks it",
         ),
     )
 

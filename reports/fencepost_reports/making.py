@@ -220,11 +220,14 @@ def summary(tables: RunTables, row: str, page: str) -> RunSummary:
     """The summary of a run's tables, which are at `row`, with its page at `page`."""
     about = tables.about
     violated = [one for one in tables.verdicts if one.verdict == Outcome.VIOLATED]
+    unknown = [one for one in tables.verdicts if one.verdict == Outcome.UNKNOWN]
     lacks = "" if about.complete else RunEnd(False, about.ended_ns, about.damage).lacks
     outcome = ReportedRun(
         run=about.run,
         violated=tuple(one.clause for one in violated),
         broken=any(not one.known for one in violated),
+        known=tuple(one.clause for one in violated if one.known),
+        undecided=tuple(one.clause for one in unknown if not one.follows),
         lacks=lacks if about.events else "it has no events",
         stalled=about.stalled,
         in_part=about.in_part,

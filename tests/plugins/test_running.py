@@ -142,6 +142,15 @@ def test_a_node_that_starts_may_need_what_a_fault_took(
     assert verdict(built).violated == violated
 
 
+def test_a_node_of_a_cluster_that_was_ready_is_not_starting() -> None:
+    built = HistoryBuilder()
+    built.add(HARNESS, spawned(NODE))
+    built.add(HARNESS, PhaseStarted(phase="load"))
+    built.add(HARNESS, fault("server-2"))
+    built.add(HARNESS, CRASH)
+    assert verdict(built).violated == 1
+
+
 def test_a_fault_that_began_while_it_started_is_an_excuse_too() -> None:
     built = history()
     built.add(HARNESS, spawned("server-2#1"))

@@ -125,7 +125,8 @@ def _report(request: ReportRequest, plugins: Plugins, json: bool) -> NoReturn:
     broken = sum(run.broken for run in reported)
     left_out = sum(bool(run.refused) for run in reported)
     lacking = sum(bool(run.lacks) for run in reported)
-    code = EXIT_INCONCLUSIVE if left_out or lacking else EXIT_CLEAN
+    unsure = sum(bool(run.undecided) for run in reported)
+    code = EXIT_INCONCLUSIVE if left_out or lacking or unsure else EXIT_CLEAN
     if broken:
         code = EXIT_VIOLATED
     show(
@@ -135,6 +136,7 @@ def _report(request: ReportRequest, plugins: Plugins, json: bool) -> NoReturn:
             f"{endings.counted(broken, 'run')} with a new violation" if broken else "",
             f"{endings.counted(left_out, 'run')} left out" if left_out else "",
             f"{endings.counted(lacking, 'run')} not complete" if lacking else "",
+            f"{endings.counted(unsure, 'run')} undecided" if unsure else "",
         ),
     )
     raise typer.Exit(code)
@@ -168,6 +170,9 @@ def _show(run: ReportedRun) -> None:
     if run.in_part:
         show(errors(), (f"{run.run}: {run.in_part}", "yellow"))
     if run.violated:
-        show(errors(), f"{run.run} violates {', '.join(run.violated)}")
+        named = (f"{one} (known)" if one in run.known else one for one in run.violated)
+        show(errors(), f"{run.run} violates {', '.join(named)}")
+    if run.undecided:
+        show(errors(), f"{run.run} leaves undecided {endings.few(run.undecided)}")
     if run.lacks:
         show(errors(), f"{run.run} is not complete: {run.lacks}")

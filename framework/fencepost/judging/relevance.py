@@ -182,18 +182,17 @@ def choose(
     take(on or faults, 1)
     struck = [event for event in faults if _struck(event, subjects)][:_STRUCK]
     take(struck, _STRUCK)
-    take(_heals([*turned[:1], *struck], healed), _STRUCK)
-    take(_resumed([*turned[:1], *struck], before), _STRUCK)
+    take(_heals(chosen.values(), healed), STEPS)
+    take(_resumed(chosen.values(), before), _STRUCK)
     take(distant, 2)
     take(close, STEPS)
     take(distant, STEPS)
-    take(_heals(chosen.values(), healed), STEPS)
     return sorted(chosen.values(), key=lambda event: (event.at_ns, event.node_seq))
 
 
 _STRUCK = 2
-"""How many faults are shown that struck a process of the violation's own slots, and how many heals
-before other events."""
+"""How many faults are shown that struck a process of the violation's own slots, and how often a
+process is shown to have run that a fault had stopped."""
 
 
 def _turns(event: Event, subjects: Subjects) -> bool:
@@ -219,7 +218,7 @@ def _acting(
     nodes: Mapping[str, str],
 ) -> list[Event]:
     """The faults that acted upon those who took part in the oldest of these turns, then: its
-    writer, its new holder and the one before."""
+    writer, its new holder and the one before. An end of one of them by itself counts as a fault."""
     if not turns:
         return []
     turn = turns[-1]
@@ -229,11 +228,20 @@ def _acting(
     return [
         event
         for event in reversed(before)
-        if isinstance(event.body, FaultInjected)
-        and (event.body.began_at_ns or event.at_ns) <= turn.at_ns
-        and not _healed_before(event.body, turn, healed)
-        and not slots.isdisjoint(map(slot_of, event.body.targets))
+        if (
+            isinstance(event.body, FaultInjected)
+            and (event.body.began_at_ns or event.at_ns) <= turn.at_ns
+            and not _healed_before(event.body, turn, healed)
+            and not slots.isdisjoint(map(slot_of, event.body.targets))
+        )
+        or (_crashed(event) in slots - {""} and event.at_ns <= turn.at_ns)
     ]
+
+
+def _crashed(event: Event) -> str:
+    """The slot whose process ended by itself: as if a fault had killed it; else empty."""
+    body = event.body
+    return slot_of(body.ended) if isinstance(body, ProcessExited) and not body.expected else ""
 
 
 def _healed_before(body: FaultInjected, turn: Event, healed: Mapping[str, Event]) -> bool:

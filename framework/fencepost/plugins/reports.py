@@ -13,15 +13,18 @@ from msgspec import Struct
 class ReportedRun(Struct, frozen=True, kw_only=True):
     """What became of one run in a report.
 
-    `violated` are its violated clauses; `broken`: one of their violations is not known. `lacks`
-    says why its history is not complete, `stalled` how long its machine stood still, `in_part` for
-    how long the run was judged. `refused` says why the run is not in the report. Each is empty
-    where there is nothing to say.
+    `violated` are its violated clauses; `broken`: one of their violations is not known; `known` are
+    those of which all are. `undecided` are clauses that are unknown for a reason of their own.
+    `lacks` says why its history is not complete, `stalled` how long its machine stood still,
+    `in_part` for how long the run was judged. `refused` says why the run is not in the report. Each
+    is empty where there is nothing to say.
     """
 
     run: str
     violated: tuple[str, ...] = ()
     broken: bool = False
+    known: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
     lacks: str = ""
     stalled: str = ""
     in_part: str = ""

@@ -255,6 +255,7 @@ def _verdict(clause: str, verdict: Verdict) -> VerdictRow:
         reason=verdict.reason,
         violated=verdict.violated,
         known=verdict.known,
+        follows=verdict.follows,
     )
 
 

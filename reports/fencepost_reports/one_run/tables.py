@@ -78,6 +78,8 @@ class VerdictRow(Struct, frozen=True, kw_only=True):
     reason: str
     violated: int
     known: tuple[str, ...]
+    follows: str = ""
+    """The violated clause because of which alone it is undecided."""
 
     @property
     def applies(self) -> bool:
