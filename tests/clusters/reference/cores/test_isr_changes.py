@@ -98,6 +98,35 @@ class Asking:
         self._out.add(Call(call_id, ("controller-1", 9093), "isr", request, 1000))
 
 
+@pytest.mark.parametrize("known_between", [True, False])
+def test_a_replica_that_was_taken_away_and_given_back_joins_once_it_has_fetched_again(
+    leader: tuple[Replicas, Outbox, Image], known_between: bool
+) -> None:
+    """It deleted its log meanwhile (RP-23), and what it had fetched before was counted: it joined
+    with an empty log, was elected, and acknowledged messages were lost. The leader may learn of
+    both changes at once."""
+    replicas, _, image = leader
+    one = replicas.by_key[KEY]
+    fetched(one, 3, one.log.end, at(1))
+    assert one.joiners(at(1), 1_000_000) == (3,)
+    for epoch, members in ((5, (1, 2)), (6, (1, 2, 3))):
+        moved = r.PartitionRecord(
+            partition_id=0,
+            topic_id=TOPIC,
+            replicas=members,
+            isr=(1, 2),
+            leader=1,
+            leader_epoch=epoch,
+        )
+        image.replay(moved, epoch + 1)
+        if known_between or epoch == 6:
+            replicas.adopt(image, [KEY], at(epoch))
+    one = replicas.by_key[KEY]
+    assert one.joiners(at(7), 10_000_000) == ()
+    fetched(one, 3, one.log.end, at(8))
+    assert one.joiners(at(8), 10_000_000) == (3,)
+
+
 def fetched(one: Replica, follower: int, offset: int, now: Instant) -> None:
     """A follower's only fetch in a session."""
     one.fetched(

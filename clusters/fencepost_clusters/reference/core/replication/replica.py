@@ -335,6 +335,7 @@ class Replica:
         """Counts a follower's fetch from `offset`; see `Follower.fetched`."""
         known = self.followers.setdefault(follower, Follower())
         known.fetched(offset, self.log.end, contact, now.monotonic_ns)
+        known.epoch = self.epoch
         if offset == known.end and broker_epoch == known.broker_epoch:
             return
         known.end, known.broker_epoch = offset, broker_epoch
@@ -382,6 +383,7 @@ class Replica:
             if r in self.partition.replicas
             and r not in self.partition.isr
             and known.end >= 0
+            and known.epoch == self.epoch
             and self._policies.may_join(known, least_end, now.monotonic_ns, lag_ns)
         )
 

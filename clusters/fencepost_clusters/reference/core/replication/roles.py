@@ -55,12 +55,16 @@ class Follower:
         "_whole",
         "broker_epoch",
         "end",
+        "epoch",
         "leader_end",
     )
 
     def __init__(self, caught_up_ns: int = 0) -> None:
         self.end = -1
         self.broker_epoch = -1
+        self.epoch = -1
+        """The leader epoch in which it fetched last. What it fetched in an earlier one does not let
+        it join the ISR: the replica may have been taken away from it since, with its log."""
         self.leader_end = 0
         """The end of the leader's log at the fetch before."""
         self._contact = Contact()
