@@ -38,9 +38,11 @@ class RunEnded(Struct, frozen=True, gc=False, tag="run.ended", kw_only=True):
     """The harness finished in order; its last event."""
 
     completed: bool
+    reason: str = ""
+    """What cut it short, if that is known: a node that ended by itself too often."""
 
     def sentence(self) -> str:
-        return "the run ended" if self.completed else "the run was cut short"
+        return "the run ended" if self.completed else f"the run was cut short{because(self.reason)}"
 
 
 class EvidenceMissed(Struct, frozen=True, gc=False, tag="run.evidence_missed", kw_only=True):

@@ -99,6 +99,8 @@ class Examiner:
     """What is missing, in sentences. Readers of the files add to this same list."""
     completed: bool | None = None
     """What the run said of itself at its end; None: it said nothing, so it was killed."""
+    cut_short_by: str = ""
+    """What kept it from its planned end, as it said."""
     first_ns: int = NEVER_NS
     last_ns: int = 0
     expected: dict[str, int] = field(default_factory=dict)
@@ -142,8 +144,8 @@ class Examiner:
             case LinkFailed(since_ns=since_ns):
                 self.damage.append(event.body.sentence())
                 self.doubtful_ns = min(self.doubtful_ns, since_ns)
-            case RunEnded(completed=completed):
-                self.completed = completed
+            case RunEnded(completed=completed, reason=reason):
+                self.completed, self.cut_short_by = completed, reason
 
     def end(self) -> RunEnd:
         """What is missing in the whole history, after its last event."""
@@ -159,6 +161,7 @@ class Examiner:
             gaps=tuple(gap for gaps in self.gaps.values() for gap in gaps),
             doubtful_from_ns=self.doubtful_ns,
             began_at_ns=min(self.first_ns, self.last_ns),
+            cut_short_by=self.cut_short_by,
         )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from fencepost.events.words import because
+
 DAMAGE_NAMED = 5
 """How many sentences of damage `RunEnd.lacks` quotes."""
 NOTABLE_STALL_NS = 1_000_000_000
@@ -35,6 +37,8 @@ class RunEnd:
     doubtful_from_ns: int = NEVER_NS
     """From when on a link may have failed without a fault: no violation is certain from then on."""
     began_at_ns: int = 0
+    cut_short_by: str = ""
+    """What cut the run short, if that is known."""
 
     def as_read(self, kinds: Collection[str]) -> RunEnd:
         """The end for a rule that reads events of these kinds: if some are missing, the history is
@@ -48,7 +52,8 @@ class RunEnd:
     def lacks(self) -> str:
         """Why the history is not complete, in words: the first of its damage."""
         more = len(self.damage) - DAMAGE_NAMED
-        named = "; ".join(self.damage[:DAMAGE_NAMED]) or "the run was cut short"
+        cut_short = f"the run was cut short{because(self.cut_short_by)}"
+        named = "; ".join(self.damage[:DAMAGE_NAMED]) or cut_short
         return f"{named}; and {more} more" if more > 0 else named
 
     @property

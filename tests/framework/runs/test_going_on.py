@@ -25,10 +25,12 @@ from fencepost import (
     System,
 )
 from fencepost.history.run_folder import RunFolder
+from fencepost.judging.folder import judge_folder
 from fencepost.model.clock import SECOND
 from fencepost.model.runtime import let_pass_until
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.run import Run, RunResult, RunSpec
+from fencepost.testing import Outcome
 
 CRASHES = "broker-2"
 
@@ -109,10 +111,15 @@ def test_a_crash_is_violated_and_the_run_goes_on_to_its_planned_end(tmp_path: Pa
     assert again.at_ns - ended.at_ns == SECOND
 
 
-def test_a_run_gives_up_at_the_third_crash(tmp_path: Path) -> None:
+def test_a_run_gives_up_at_the_third_crash_and_its_end_says_so(tmp_path: Path) -> None:
     plugins = load()
     with pytest.raises(EnvironmentFailed, match="3 times within a minute"):
         finished(plugins, crashing(plugins, 3), tmp_path / "run")
+    judgement, end = judge_folder(RunFolder(tmp_path / "run"), plugins.promises)
+    assert f"{CRASHES}#3 exited" in end.cut_short_by
+    assert end.cut_short_by in end.lacks
+    assert judgement.broken == ("AVAIL-running",)
+    assert judgement.verdicts["QC-14"].verdict is not Outcome.VIOLATED
 
 
 @pytest.mark.usefixtures("real")

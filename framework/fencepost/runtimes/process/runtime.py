@@ -430,7 +430,8 @@ class ProcessRuntime:
                 self._take_in()
             except EnvironmentFailed:  # the supervisor and every process are gone
                 completed = False
-            self._record(RunEnded(completed=completed and not self._dead))
+            died = next(map(str, self._dead.values()), "")
+            self._record(RunEnded(completed=completed and not died, reason=died))
             self._apply_pending()
 
     # --------------------------------------------------------------------------------- workings

@@ -402,7 +402,8 @@ class SimulatedRuntime:
         self._closed = True
         for machine in (*self._clients.values(), *self._machines.values()):
             self.signal(machine.process, Signal.KILL)
-        self.record(RunEnded(completed=completed and not self._dead))
+        died = next(iter(self._dead.values()), "")
+        self.record(RunEnded(completed=completed and not died, reason=died))
         self._apply()
         lines: dict[str, list[bytes]] = {}
         encode = self._codec.encode
