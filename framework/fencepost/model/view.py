@@ -39,7 +39,7 @@ class Holders:
     A third party may report a holder by its node only (`Authority.node`). The holder is then the
     process that has given itself this name, if just one of those that run has: of two with one id,
     nobody can tell which is meant. Such a report may be late: one of an epoch that is known already
-    says nothing new.
+    says nothing new. A holder that does not know its epoch (-1) is the newest by its own word.
     """
 
     def __init__(self) -> None:
@@ -66,8 +66,8 @@ class Holders:
             if not holder:
                 continue
             epoch, current = self.of.get(one.scope, (-1, ""))
-            if one.change is Change.GAINED and one.epoch >= epoch:
-                self.of[one.scope] = one.epoch, holder
+            if one.change is Change.GAINED and (one.epoch >= epoch or one.epoch < 0):
+                self.of[one.scope] = max(one.epoch, epoch), holder
                 self._newest[one.scope] = max(one.epoch, self._newest.get(one.scope, -1))
             elif one.change is Change.LOST and holder == current:
                 del self.of[one.scope]

@@ -90,3 +90,15 @@ def test_a_late_report_of_an_epoch_that_is_known_gives_nothing_back() -> None:
     lost = (("server-1#1", Leads(5)), ("server-1#1", Leads(5, "lost")))
     assert holder(*lost, ("watch-1#1", Promoted("server 1", 5))) == ""
     assert holder(*lost, ("watch-1#1", Promoted("server 1", 6))) == "server-1#1"
+
+
+def test_a_server_that_does_not_know_its_epoch_is_the_holder_by_its_newest_word() -> None:
+    """Another one reports epochs. A second process with the id of the master says that it is one,
+    too: the fault that started it has to know, when it heals."""
+    reported = ("watch-1#1", Promoted("server 1", 3))
+    assert holder(reported, ("server-2#1", Leads(-1))) == "server-2#1"
+    late = ("watch-2#1", Promoted("server 1", 3))
+    assert holder(reported, ("server-2#1", Leads(-1)), late) == "server-2#1"
+    again = ("watch-2#1", Promoted("server 1", 4))
+    assert holder(reported, ("server-2#1", Leads(-1)), again) == "server-1#1"
+    assert holder(reported, ("server-2#1", Leads(2))) == "server-1#1"
