@@ -4,8 +4,8 @@ authority.
 Which process holds authority is known by the system's events (`AuthorityChange`). With probability
 0.7 a victim is a node that holds authority. Faults of links take links through which a process has
 a connection open now, and nothing is drawn where there is none: a fault of an idle link has no
-receipt, and its run no verdict. Two nodes may have a link each way, and use one: a replica dials
-its master, and no master its replica.
+receipt, and its run no verdict. Two nodes may have a link each way, and use one: a server dials the
+one that it copies, and is not dialled by it.
 """
 
 from __future__ import annotations
