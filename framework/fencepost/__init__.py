@@ -67,6 +67,7 @@ from fencepost.judging.excuses import FAULT_KINDS, Excuse, Excuses
 from fencepost.judging.known_findings import Follows, KnownFinding, Numbers, Seen, Wake
 from fencepost.judging.owed import Owed
 from fencepost.judging.rules import (
+    NOTHING,
     Applicability,
     Clause,
     Evidence,
@@ -84,6 +85,7 @@ from fencepost.judging.rules import (
     Violated,
     by_handlers,
     violated,
+    whole_run,
 )
 from fencepost.judging.scene import Scene, Strike
 from fencepost.judging.states import UNBEGUN, Forfeiture, Held, Keeper
@@ -205,6 +207,7 @@ __all__ = [
     "HARNESS",
     "HEALTHY",
     "MS",
+    "NOTHING",
     "ORDERLY",
     "OWN",
     "SCHEMA_VERSION",
@@ -401,4 +404,5 @@ __all__ = [
     "torn_files",
     "two_way",
     "violated",
+    "whole_run",
 ]

@@ -20,7 +20,7 @@ which sees each end and knows whether it caused it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from signal import Signals
 from typing import Any, final
@@ -52,6 +52,7 @@ from fencepost import (
     process_scope,
     slot_of,
     violated,
+    whole_run,
 )
 
 RUNNING = "AVAIL-running"
@@ -124,7 +125,7 @@ class _Nodes:
         if not self.began:
             return (Undecided(f"{words}, before the cluster was ready", event.ref),)
         if body.lacked:
-            return (Undecided(f"{words}{body.lacked}", event.ref),)
+            return (Undecided(f"{words}; {body.lacked}", event.ref),)
         if body.signal in FROM_OUTSIDE:
             name = Signals(body.signal).name
             return (Undecided(f"{body.ended} was ended from outside of the run, by {name}"),)
@@ -164,8 +165,7 @@ class EndsOnlyWhenAsked(Struct, frozen=True):
         {ProcessSpawned, ProcessExited, NodeStopped, FaultInjected, FaultHealed, PhaseStarted}
     )
 
-    def keys(self, event: Event) -> Iterable[Key]:
-        return _RUN
+    keys = staticmethod(whole_run)
 
     def start(self, key: Key) -> _Nodes:
         return _Nodes()
@@ -189,10 +189,6 @@ class EndsOnlyWhenAsked(Struct, frozen=True):
 
     def end(self, state: _Nodes, end: RunEnd) -> Sequence[Finding]:
         return ()
-
-
-_RUN: tuple[Key, ...] = ((),)
-"""The same object for each event, so that the judge finds the state at once."""
 
 
 @hookimpl

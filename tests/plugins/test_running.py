@@ -174,7 +174,7 @@ def test_a_node_that_fails_by_a_signal_of_its_own_breaks_it() -> None:
 
 def test_a_machine_without_space_proves_nothing() -> None:
     built = history()
-    full = "; the disk is full"
+    full = "the disk is full"
     ended = ProcessExited(ended=NODE, exit_code=1, signal=0, expected=False, lacked=full)
     built.add(HARNESS, ended)
     assert verdict(built).verdict is Outcome.UNKNOWN

@@ -21,7 +21,6 @@ from fencepost.commands.terminal import errors, load_plugins, print_line, progre
 from fencepost.events import ProcessExited, kind_name
 from fencepost.model.runtime import Condition
 from fencepost.model.system.shape import shape_of
-from fencepost.model.view import View
 from fencepost.runs.run import Run, RunSpec, check_runtime, check_spec, new_folder
 from fencepost.runtimes.process.name_service import FILE, hosts_file
 
@@ -68,13 +67,16 @@ def up(
 
 def _tell_of_ends(run: Run) -> None:
     """Says of each node that ends by itself that it did, until an interrupt."""
+    kind, told = kind_name(ProcessExited), 0
     while True:
-        event = run.runtime.advance(_more(kind_name(ProcessExited), run.runtime.view), 1 << 62)
-        body = None if event is None else event.body
-        if isinstance(body, ProcessExited) and not body.expected:
-            show(errors(), (f"{body.sentence()}; it is started again", "yellow"))
+        run.runtime.advance(_more(kind, told), 1 << 62)
+        # Several may have ended at once, and the view knows the last one only.
+        bodies = [one.body for one in run.runtime.events() if one.kind == kind]
+        for body in bodies[told:]:
+            if isinstance(body, ProcessExited) and not body.expected:
+                show(errors(), (f"{body.sentence()}; it is started again", "yellow"))
+        told = len(bodies)
 
 
-def _more(kind: str, view: View) -> Condition:
-    seen = view.kinds[kind]
-    return Condition("another end", lambda view: view.kinds[kind] > seen)
+def _more(kind: str, than: int) -> Condition:
+    return Condition("another end", lambda view: view.kinds[kind] > than)

@@ -83,8 +83,8 @@ def run(
     if (chosen := collected.chosen) is None:
         raise typer.Exit(code)
     rows = rows_of(chosen.system, chosen.runtime, chosen.plugins, collected.runs)
-    open_ = undecided(rows)
-    if code == EXIT_CLEAN and open_:
+    unsure = undecided(rows)
+    if code == EXIT_CLEAN and unsure:
         code = EXIT_INCONCLUSIVE
     reason = reason_of(code, rows, collected)
     receipts = [receipts_of(ran.folder.schedule) for ran in collected.runs]
@@ -107,7 +107,7 @@ def run(
     if not collected.runs and code == EXIT_CLEAN:
         show(errors(), "no test had a run of its own, so no clause was judged")
     if not json and code != EXIT_INTERRUPTED:
-        for line in (*endings.undecided(open_), reason):
+        for line in (*endings.undecided(unsure), reason):
             print_line(line)
     raise typer.Exit(code)
 

@@ -35,7 +35,10 @@ HARMS_DISK = (*HARMS_FLUSHED, Effect.LOSES_UNFLUSHED)
 """What may take from a disk anything that was written to it."""
 
 FORMERLY: Mapping[Effect, tuple[str, ...]] = {
-    Effect.SEVERS: ("cut", "isolate", "partition", "halves", "bridge", "majorities_ring"),
+    Effect.SEVERS: (
+        *("cut", "cut_from_*", "isolate", "isolate_role", "partition", "halves", "bridge"),
+        "majorities_ring",
+    ),
     Effect.SLOWS: ("slow_link",),
     Effect.HOLDS: ("hold",),
     Effect.STOPS: ("pause",),
@@ -44,5 +47,5 @@ FORMERLY: Mapping[Effect, tuple[str, ...]] = {
     Effect.LOSES_UNFLUSHED: ("lose_power",),
     Effect.DOUBLES: ("duplicate_id",),
 }
-"""How the names of faults begin that have an effect, in histories of before effects were
+"""The faults, as patterns of names, that have an effect in histories of before effects were
 written."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import ClassVar, Literal
 
 from msgspec import Struct
@@ -119,7 +120,8 @@ class FaultInjected(Struct, frozen=True, gc=False, tag="fault.injected", kw_only
         if self.effects:
             split = (one.partition(" ") for one in self.effects)
             return frozenset(upon for name, _, upon in split if name in effects)
-        if not any(self.fault.startswith(FORMERLY.get(one, ())) for one in effects):
+        formerly = (name for one in effects for name in FORMERLY.get(one, ()))
+        if not any(fnmatchcase(self.fault, name) for name in formerly):
             return frozenset()
         return frozenset(self.directions or map(slot_of, self.targets))
 

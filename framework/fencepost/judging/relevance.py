@@ -225,6 +225,7 @@ def _acting(
     former = _former(turn, before)
     parties = [turn] if former is None else [turn, former]
     slots = {slot_of(turn.process), *(one for event in parties for one in _parties(event, nodes))}
+    slots.discard("")
     return [
         event
         for event in reversed(before)
@@ -234,7 +235,7 @@ def _acting(
             and not _healed_before(event.body, turn, healed)
             and not slots.isdisjoint(map(slot_of, event.body.targets))
         )
-        or (_crashed(event) in slots - {""} and event.at_ns <= turn.at_ns)
+        or (_crashed(event) in slots and event.at_ns <= turn.at_ns)
     ]
 
 

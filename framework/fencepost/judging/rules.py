@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -85,6 +85,16 @@ class Excused(Struct, frozen=True, gc=False):
 
 Finding = Exercised | Violated | Undecided | Excused
 """What a rule may report about its clause."""
+NOTHING: Final[Sequence[Finding]] = ()
+"""The findings of most steps: none."""
+_RUN: Final[tuple[Key, ...]] = ((),)
+"""The same object for each event, so that the judge finds the state at once."""
+
+
+def whole_run(event: Event) -> tuple[Key, ...]:
+    """One key for all events: the `keys` of a rule about the whole cluster. It is called once for
+    all rules that share it."""
+    return _RUN
 
 
 Shared = dict[type, Any]

@@ -165,7 +165,7 @@ class Cluster:
 
         The limit is the cluster's recovery bound unless given. Raises Violation if the condition
         does not hold in time, Inconclusive if the machine stalled in between, and EnvironmentFailed
-        if a process died that should be alive.
+        if a process died that should be alive and is not started again.
         """
         __tracebackhide__ = True  # pytest shows the test, and not these lines
         limit_ms = self._limit_ms(within_ms)

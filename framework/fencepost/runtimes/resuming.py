@@ -3,20 +3,23 @@ probe waits for its answer. That it ran is an event, since it may have acted."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from fencepost.events import ProcessResumed
-from fencepost.model.runtime import Process
-
-
-def ran_meanwhile(
-    resumed: Sequence[Process], from_ns: int, until_ns: int
-) -> Sequence[ProcessResumed]:
-    """An event for each process that was resumed."""
-    ran_ns = until_ns - from_ns
-    return [ProcessResumed(resumed=one.name, from_ns=from_ns, ran_ns=ran_ns) for one in resumed]
+from fencepost.events import Event, ProcessResumed
+from fencepost.model.runtime import Process, Receipt
 
 
-def remarks(resumed: Sequence[Process]) -> Sequence[str]:
-    """A sentence for each, for the receipt of the change."""
-    return [f"{one.name} was resumed for the change of its links" for one in resumed]
+def told(
+    receipt: Receipt,
+    resumed: Sequence[Process],
+    times_ns: tuple[int, int],
+    record: Callable[[ProcessResumed], Event],
+) -> Receipt:
+    """Records that these processes ran between two times; the receipt of the change, which says so
+    too."""
+    from_ns, until_ns = times_ns
+    for one in resumed:
+        record(ProcessResumed(resumed=one.name, from_ns=from_ns, ran_ns=until_ns - from_ns))
+    remarks = (f"{one.name} was resumed for the change of its links" for one in resumed)
+    return replace(receipt, evidence="; ".join([receipt.evidence, *remarks]))

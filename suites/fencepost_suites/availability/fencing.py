@@ -11,6 +11,7 @@ from msgspec import Struct
 from fencepost import (
     HARNESS,
     MS,
+    NOTHING,
     Cause,
     Deadline,
     Event,
@@ -27,7 +28,9 @@ from fencepost import (
     is_second,
     judged,
     slot_of,
+    span,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     BoundsStated,
@@ -44,8 +47,7 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.committed import Brokers, Partitions, TopicPartition
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Surroundings
-from fencepost_suites.common.keys import NOTHING, whole_run
-from fencepost_suites.common.words import named, span
+from fencepost_suites.common.words import named
 
 _DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
 

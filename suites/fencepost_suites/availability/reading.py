@@ -11,6 +11,7 @@ from msgspec import Struct
 from fencepost import (
     HARNESS,
     MS,
+    NOTHING,
     Cause,
     ClientFailed,
     Deadline,
@@ -29,6 +30,7 @@ from fencepost import (
     process_scope,
     slot_of,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     BoundsStated,
@@ -46,7 +48,6 @@ from fencepost_kafka import (
 from fencepost_kafka.committed import Partitions, TopicPartition
 from fencepost_kafka.judging.forfeits import FORFEITING, Forfeits
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Disturbance, Fit, Surroundings
-from fencepost_suites.common.keys import NOTHING, whole_run
 
 BEGINNING = -2
 

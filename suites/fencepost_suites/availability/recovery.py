@@ -11,6 +11,7 @@ from msgspec import Struct
 from fencepost import (
     HARNESS,
     MS,
+    NOTHING,
     Administered,
     Cause,
     ClusterRecovered,
@@ -33,6 +34,7 @@ from fencepost import (
     judged,
     slot_of,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     BoundsStated,
@@ -51,7 +53,6 @@ from fencepost_kafka import (
 from fencepost_kafka.committed import Brokers, Partitions, TopicPartition
 from fencepost_kafka.view import REMOVE_BROKER
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Surroundings
-from fencepost_suites.common.keys import NOTHING, whole_run
 
 
 class _Lack(Struct, frozen=True):

@@ -12,6 +12,7 @@ from msgspec import Struct
 from fencepost import (
     HARNESS,
     MS,
+    NOTHING,
     Cause,
     ClientFailed,
     Deadline,
@@ -31,7 +32,9 @@ from fencepost import (
     judged,
     process_scope,
     slot_of,
+    span,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     BoundsStated,
@@ -50,8 +53,6 @@ from fencepost_kafka import (
 from fencepost_kafka.committed import Partitions, TopicPartition
 from fencepost_kafka.judging.forfeits import FORFEITING, Forfeits
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Disturbance, Fit, Surroundings
-from fencepost_suites.common.keys import NOTHING, whole_run
-from fencepost_suites.common.words import span
 
 PAUSE_NS = 1_000 * MS
 """A longer time without an open write is a pause of the clients' own making."""

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     MS,
+    NOTHING,
     Cause,
     Deadline,
     Event,
@@ -21,6 +22,7 @@ from fencepost import (
     judged,
     process_scope,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     ControllerElected,
@@ -31,7 +33,7 @@ from fencepost_kafka import (
     broker_of,
 )
 from fencepost_suites.brokers.leases import period_ns_of
-from fencepost_suites.common.keys import NOTHING, by_writer, whole_run
+from fencepost_suites.common.keys import by_writer
 
 
 @dataclass(slots=True)

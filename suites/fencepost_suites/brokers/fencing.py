@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from fencepost import (
     MS,
+    NOTHING,
     Cause,
     Deadline,
     Event,
@@ -26,6 +27,7 @@ from fencepost import (
     judged,
     process_scope,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -43,7 +45,7 @@ from fencepost_kafka import (
     broker_of,
     partition_of,
 )
-from fencepost_suites.common.keys import NOTHING, by_slot_serving, whole_run
+from fencepost_suites.common.keys import by_slot_serving
 
 FETCH_WAIT_NS = 1_000 * MS
 """How long before its answer a fetch may have arrived; a produce is stored at once."""

@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Cause,
     Event,
     Evidence,
@@ -29,7 +30,7 @@ from fencepost_kafka import (
     SnapshotLoaded,
     broker_of,
 )
-from fencepost_suites.common.keys import NOTHING, by_broker, by_slot_serving
+from fencepost_suites.common.keys import by_broker, by_slot_serving
 
 _WORDS = {
     ("INITIAL", False): "Offline",

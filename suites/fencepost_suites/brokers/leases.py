@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from fencepost import (
     MS,
+    NOTHING,
     Cause,
     Deadline,
     Event,
@@ -28,6 +29,7 @@ from fencepost import (
     judged,
     process_scope,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -40,7 +42,7 @@ from fencepost_kafka import (
     LeaseGranted,
     broker_of,
 )
-from fencepost_suites.common.keys import NOTHING, by_broker, whole_run
+from fencepost_suites.common.keys import by_broker
 
 UNMATCHED_KEPT = 64
 

@@ -10,6 +10,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Cause,
     Event,
     Evidence,
@@ -20,6 +21,7 @@ from fencepost import (
     RunEnd,
     process_scope,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -31,7 +33,6 @@ from fencepost_kafka import (
     SnapshotStored,
     broker_of,
 )
-from fencepost_suites.common.keys import NOTHING, whole_run
 
 _ERRORS = {
     "claimed": "DUPLICATE_BROKER_REGISTRATION",

@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Cause,
     Event,
     Evidence,
@@ -21,6 +22,7 @@ from fencepost import (
     Violated,
     process_scope,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -32,7 +34,7 @@ from fencepost_kafka import (
     MetadataCommitted,
     broker_of,
 )
-from fencepost_suites.common.keys import NOTHING, by_broker, by_process, whole_run
+from fencepost_suites.common.keys import by_broker, by_process
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from msgspec import Struct, structs
 
 from fencepost import (
     MS,
+    NOTHING,
     Cause,
     Deadline,
     Event,
@@ -25,6 +26,7 @@ from fencepost import (
     judged,
     process_scope,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -44,7 +46,7 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.committed import Brokers
 from fencepost_suites.brokers.fencing import Serving
-from fencepost_suites.common.keys import NOTHING, by_slot_living, whole_run
+from fencepost_suites.common.keys import by_slot_living
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Cause,
     Event,
     Evidence,
@@ -26,7 +27,7 @@ from fencepost_kafka import (
     RecoveryStarted,
     broker_of,
 )
-from fencepost_suites.common.keys import NOTHING, by_process
+from fencepost_suites.common.keys import by_process
 
 
 @dataclass(slots=True)

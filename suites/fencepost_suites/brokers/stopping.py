@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     MS,
+    NOTHING,
     Cause,
     Deadline,
     Event,
@@ -22,6 +23,7 @@ from fencepost import (
     judged,
     process_scope,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     BrokerStateChanged,
@@ -34,7 +36,7 @@ from fencepost_kafka import (
     partition_at,
 )
 from fencepost_kafka.committed import Partitions, TopicPartition
-from fencepost_suites.common.keys import NOTHING, by_life, whole_run
+from fencepost_suites.common.keys import by_life
 from fencepost_suites.common.words import named
 
 SLACK_NS = 1_000 * MS

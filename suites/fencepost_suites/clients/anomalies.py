@@ -13,6 +13,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Cause,
     Event,
     Evidence,
@@ -34,7 +35,7 @@ from fencepost_kafka import (
     ReadCompleted,
     partition_of,
 )
-from fencepost_suites.common.keys import NOTHING, by_partition, place_of
+from fencepost_suites.common.keys import by_partition, place_of
 
 CLIENT = Evidence.CLIENT
 RECOVERED = "AVAIL-recovered"

@@ -13,6 +13,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Cause,
     Event,
     Evidence,
@@ -26,7 +27,7 @@ from fencepost import (
     violated,
 )
 from fencepost_kafka import Polled, ProduceCompleted, ProduceInvoked, partition_of
-from fencepost_suites.common.keys import NOTHING, by_partition
+from fencepost_suites.common.keys import by_partition
 
 CLIENT = Evidence.CLIENT
 

@@ -10,6 +10,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Event,
     Evidence,
     Excused,
@@ -30,7 +31,7 @@ from fencepost_kafka import (
     ProducerEpochChanged,
     partition_of,
 )
-from fencepost_suites.common.keys import NOTHING, by_partition
+from fencepost_suites.common.keys import by_partition
 
 CLIENT = Evidence.CLIENT
 

@@ -10,6 +10,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Event,
     Finding,
     Handlers,
@@ -19,7 +20,7 @@ from fencepost import (
 )
 from fencepost_kafka import PartitionCommitted, Polled, ProduceCompleted, ReadCompleted
 from fencepost_suites.clients.anomalies import LostWrite, Unread
-from fencepost_suites.common.keys import NOTHING, by_partition
+from fencepost_suites.common.keys import by_partition
 
 NONE = -1
 """The leader of a partition without one."""

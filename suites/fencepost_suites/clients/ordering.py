@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Event,
     Evidence,
     Exercised,
@@ -22,7 +23,7 @@ from fencepost import (
     violated,
 )
 from fencepost_kafka import ProduceCompleted, ProduceInvoked, ProducerEpochChanged, partition_of
-from fencepost_suites.common.keys import NOTHING, by_partition
+from fencepost_suites.common.keys import by_partition
 
 _NOT_SENT = ("", 0)
 

@@ -10,6 +10,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Cause,
     Event,
     Evidence,
@@ -33,7 +34,7 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_suites.clients.anomalies import RECOVERED
-from fencepost_suites.common.keys import NOTHING, by_partition, place_of
+from fencepost_suites.common.keys import by_partition, place_of
 
 CLIENT = Evidence.CLIENT
 

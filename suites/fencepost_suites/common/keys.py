@@ -6,22 +6,13 @@ not depend on the rule. A rule takes one as `keys = staticmethod(by_partition)`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
-from fencepost import HARMS_FLUSHED, Event, FaultInjected, Finding, Key, ProcessExited, slot_of
+from fencepost import HARMS_FLUSHED, Event, FaultInjected, Key, ProcessExited, slot_of
 from fencepost_kafka import HeartbeatAnswered, LogAppended, ProbeCompleted
 
 Keys = tuple[tuple[str | int, ...], ...]
 NONE: Final[Keys] = ()
-RUN: Final[Keys] = ((),)
-NOTHING: Final[Sequence[Finding]] = ()
-"""The findings of most steps: none."""
-
-
-def whole_run(event: Event) -> Keys:
-    """One key for all events: for rules about the whole cluster that read few events."""
-    return RUN
 
 
 def by_partition(event: Event) -> Keys:

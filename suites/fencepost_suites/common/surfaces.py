@@ -8,8 +8,18 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Event, Evidence, Exercised, Finding, Key, PromiseObserved, RunEnd, violated
-from fencepost_suites.common.keys import NOTHING, whole_run
+from fencepost import (
+    NOTHING,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Key,
+    PromiseObserved,
+    RunEnd,
+    violated,
+    whole_run,
+)
 
 
 def observed(event: Event, clause: str) -> Sequence[Finding]:

@@ -1,13 +1,8 @@
-"""Formats times and partitions for messages."""
+"""Formats partitions for messages."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-
-
-def span(ns: int) -> str:
-    """`12 ms`, `5.2 s`."""
-    return f"{ns / 1e9:.1f} s" if ns >= 1_000_000_000 else f"{ns // 1_000_000} ms"
 
 
 def named(places: Iterable[tuple[str, int]]) -> str:

@@ -10,6 +10,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Cause,
     Event,
     Evidence,
@@ -23,6 +24,7 @@ from fencepost import (
     judged,
     process_scope,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     BrokerChangeHandled,
@@ -36,7 +38,6 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_kafka.committed import Partitions
-from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.control_requests.effects import ROLE_KINDS, RefusedRoles
 from fencepost_suites.control_requests.obeying import REQUEST_KINDS
 from fencepost_suites.control_requests.owed import CONTROLLER_KINDS, Due, Owed, apply_term

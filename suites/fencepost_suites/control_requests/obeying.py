@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Cause,
     Event,
     Evidence,
@@ -24,6 +25,7 @@ from fencepost import (
     judged,
     process_scope,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -36,7 +38,7 @@ from fencepost_kafka import (
     ReplicaStopped,
     broker_of,
 )
-from fencepost_suites.common.keys import NOTHING, by_broker, whole_run
+from fencepost_suites.common.keys import by_broker
 from fencepost_suites.control_requests.effects import DUE_KINDS, ROLE_KINDS, Effects, RefusedRoles
 from fencepost_suites.control_requests.requests import (
     NO_EPOCH,

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     MS,
+    NOTHING,
     Cause,
     Deadline,
     Event,
@@ -39,7 +40,6 @@ from fencepost_kafka import (
     SessionChanged,
     broker_of,
 )
-from fencepost_suites.common.keys import NOTHING
 
 BOUND_NS = 6_000 * MS
 """How long a controller may take to handle a broker change, and to initialise a broker. The

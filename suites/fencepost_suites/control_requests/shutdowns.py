@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Cause,
     Event,
     Evidence,
@@ -21,6 +22,7 @@ from fencepost import (
     Scope,
     process_scope,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     BrokerChangeHandled,
@@ -31,7 +33,6 @@ from fencepost_kafka import (
     ControlRequestSent,
     broker_of,
 )
-from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.control_requests.requests import NO_EPOCH
 
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     MS,
+    NOTHING,
     Cause,
     Deadline,
     Event,
@@ -22,6 +23,7 @@ from fencepost import (
     judged,
     process_scope,
     violated,
+    whole_run,
 )
 from fencepost_clusters.zookeeper.events import SessionExpired, session_name
 from fencepost_kafka import (
@@ -33,7 +35,6 @@ from fencepost_kafka import (
     SessionChanged,
     broker_of,
 )
-from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.heartbeats.terms import TERM_KINDS, Term, Terms
 
 KNOWN_WITHIN_NS = 1_000 * MS

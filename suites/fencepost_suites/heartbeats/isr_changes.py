@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Cause,
     Deadline,
     Event,
@@ -23,6 +24,7 @@ from fencepost import (
     judged,
     process_scope,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     BrokerRegistered,
@@ -35,7 +37,6 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_kafka.committed import Partitions
-from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.surfaces import observed
 from fencepost_suites.heartbeats.accounts import HEARTBEAT_INFO, Superseded
 from fencepost_suites.heartbeats.controllers import CONTROLLER_KINDS, Controllers, answer_facts

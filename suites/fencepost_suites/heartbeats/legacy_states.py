@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Event,
     Evidence,
     Exercised,
@@ -17,13 +18,13 @@ from fencepost import (
     RunEnd,
     process_scope,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     BrokerDeclared,
     BrokerRegistered,
     broker_of,
 )
-from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.heartbeats.accounts import HEARTBEAT_INFO, Registered
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Term, Terms
 

@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Cause,
     Event,
     Evidence,
@@ -20,6 +21,7 @@ from fencepost import (
     Scope,
     process_scope,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     BrokerDeclared,
@@ -31,7 +33,6 @@ from fencepost_kafka import (
     MetadataHeartbeatSent,
     broker_of,
 )
-from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.surfaces import observed
 from fencepost_suites.heartbeats.states import TARGETS
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Terms

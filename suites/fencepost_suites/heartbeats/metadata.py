@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     MS,
+    NOTHING,
     Cause,
     Deadline,
     Event,
@@ -21,6 +22,7 @@ from fencepost import (
     judged,
     process_scope,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     BrokerDeclared,
@@ -32,7 +34,6 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_kafka.committed import Partitions
-from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Terms
 
 UPDATE_METADATA = "UpdateMetadata"

@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Cause,
     Deadline,
     Event,
@@ -20,6 +21,7 @@ from fencepost import (
     judged,
     process_scope,
     violated,
+    whole_run,
 )
 from fencepost_clusters.zookeeper.events import SessionExpired, session_name
 from fencepost_kafka import (
@@ -29,7 +31,6 @@ from fencepost_kafka import (
     broker_of,
     partition_of,
 )
-from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.heartbeats.controllers import KNOWN_WITHIN_NS
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Term, Terms
 

@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Cause,
     Event,
     Evidence,
@@ -18,6 +19,7 @@ from fencepost import (
     RunEnd,
     process_scope,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     BrokerDeclared,
@@ -28,7 +30,6 @@ from fencepost_kafka import (
     PartitionCommitted,
     broker_of,
 )
-from fencepost_suites.common.keys import NOTHING, whole_run
 
 HEARTBEATS = 3
 """The inter.broker.protocol that brings heartbeats and IsrChange."""

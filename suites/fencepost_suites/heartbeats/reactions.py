@@ -11,6 +11,7 @@ from msgspec import Struct
 from fencepost import (
     FAULT_KINDS,
     MS,
+    NOTHING,
     Cause,
     Deadline,
     Event,
@@ -29,6 +30,7 @@ from fencepost import (
     judged,
     process_scope,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     BrokerStateChanged,
@@ -40,7 +42,6 @@ from fencepost_kafka import (
     SessionChanged,
     broker_of,
 )
-from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.heartbeats.fencing import LIFE_KINDS, Contact
 from fencepost_suites.heartbeats.states import TARGETS
 from fencepost_suites.heartbeats.terms import LIVE

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from fencepost import (
     MS,
+    NOTHING,
     Cause,
     Deadline,
     Event,
@@ -23,6 +24,7 @@ from fencepost import (
     judged,
     process_scope,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     BrokerDeclared,
@@ -33,7 +35,6 @@ from fencepost_kafka import (
     MetadataHeartbeatSent,
     broker_of,
 )
-from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.heartbeats.accounts import HEARTBEAT_INFO, Registered, SentHeartbeats
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Declared, Terms
 from fencepost_suites.heartbeats.without_servers import SERVER_KINDS, Away

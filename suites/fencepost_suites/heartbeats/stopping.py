@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from fencepost import (
     MS,
+    NOTHING,
     Cause,
     Event,
     Evidence,
@@ -24,6 +25,7 @@ from fencepost import (
     Violated,
     process_scope,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     BrokerStateChanged,
@@ -38,7 +40,7 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_kafka.committed import Partitions
-from fencepost_suites.common.keys import NOTHING, by_life, whole_run
+from fencepost_suites.common.keys import by_life
 
 
 @dataclass(slots=True)

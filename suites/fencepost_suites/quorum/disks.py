@@ -8,11 +8,23 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Evidence, Finding, Key, Owed, RunEnd, slot_scope, violated
+from fencepost import (
+    NOTHING,
+    Cause,
+    Event,
+    Evidence,
+    Finding,
+    Key,
+    Owed,
+    RunEnd,
+    slot_scope,
+    violated,
+    whole_run,
+)
 from fencepost_kafka import MetadataCommitted, SegmentFound
 from fencepost_kafka.judging.owed import STARTS
 from fencepost_kafka.voter_sets import VOTER_KINDS, VoterSets
-from fencepost_suites.common.keys import NONE, NOTHING, RUN, Keys
+from fencepost_suites.common.keys import NONE, Keys
 
 METADATA_TOPIC = "__cluster_metadata"
 CONTROLLER = "controller-"
@@ -23,7 +35,7 @@ def by_metadata_log(event: Event) -> Keys:
     body = event.body
     if isinstance(body, SegmentFound) and body.topic != METADATA_TOPIC:
         return NONE
-    return RUN
+    return whole_run(event)
 
 
 @dataclass(slots=True)

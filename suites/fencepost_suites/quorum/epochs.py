@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     HARMS_FLUSHED,
+    NOTHING,
     Cause,
     Event,
     Evidence,
@@ -27,6 +28,7 @@ from fencepost import (
     slot_of,
     slot_scope,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     AdminCompleted,
@@ -46,7 +48,7 @@ from fencepost_kafka import (
     topic_of,
 )
 from fencepost_kafka.judging.owed import STARTS
-from fencepost_suites.common.keys import NOTHING, RUN, Keys, by_writer, whole_run
+from fencepost_suites.common.keys import Keys, by_writer
 
 
 @dataclass(slots=True)
@@ -303,7 +305,7 @@ def _by_partition_of_change(event: Event) -> Keys:
     body = event.body
     if isinstance(body, PartitionCommitted | IsrChangeAnswered):
         return ((body.topic, body.partition),)
-    return RUN
+    return whole_run(event)
 
 
 @final

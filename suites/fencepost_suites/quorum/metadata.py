@@ -9,6 +9,7 @@ from typing import Any, final
 from msgspec import Struct, structs
 
 from fencepost import (
+    NOTHING,
     Cause,
     Event,
     Evidence,
@@ -22,6 +23,7 @@ from fencepost import (
     process_scope,
     slot_of,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -38,7 +40,7 @@ from fencepost_kafka import (
     TopicCommitted,
     TopicMarked,
 )
-from fencepost_suites.common.keys import NOTHING, Keys, whole_run
+from fencepost_suites.common.keys import Keys
 
 
 @dataclass(slots=True)

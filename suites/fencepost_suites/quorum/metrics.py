@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Cause,
     Event,
     Evidence,
@@ -22,6 +23,7 @@ from fencepost import (
     Violated,
     process_scope,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     ControllerElected,
@@ -31,7 +33,6 @@ from fencepost_kafka import (
     SnapshotLoaded,
     SnapshotStored,
 )
-from fencepost_suites.common.keys import NOTHING, whole_run
 
 PER_MS = 0.001
 """The rounding error of a rate in a report, per millisecond of the time it covers."""

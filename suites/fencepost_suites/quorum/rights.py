@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Cause,
     Event,
     Evidence,
@@ -22,7 +23,7 @@ from fencepost import (
     violated,
 )
 from fencepost_kafka import ProbeCompleted, RequestRefused
-from fencepost_suites.common.keys import NOTHING, by_slot_serving
+from fencepost_suites.common.keys import by_slot_serving
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     HARMS_DISK,
+    NOTHING,
     Event,
     Evidence,
     Excused,
@@ -37,7 +38,7 @@ from fencepost_kafka import (
     broker_of,
     partition_of,
 )
-from fencepost_suites.common.keys import NOTHING, by_partition
+from fencepost_suites.common.keys import by_partition
 
 _CONTROLLERS = "controller-"
 """How the slots of a quorum's controllers begin."""

@@ -10,6 +10,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Cause,
     Event,
     Evidence,
@@ -36,7 +37,7 @@ from fencepost_kafka import (
     ReplicaRemoved,
     partition_of,
 )
-from fencepost_suites.common.keys import NOTHING, by_disk, by_partition
+from fencepost_suites.common.keys import by_disk, by_partition
 
 Place = tuple[str, int]
 """A topic and the number of a partition."""

@@ -16,6 +16,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Cause,
     Event,
     Evidence,
@@ -41,7 +42,7 @@ from fencepost_kafka import (
     StoredBatch,
     broker_of,
 )
-from fencepost_suites.common.keys import NOTHING, by_partition
+from fencepost_suites.common.keys import by_partition
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from fencepost import (
     MS,
+    NOTHING,
     Cause,
     Deadline,
     Event,
@@ -24,6 +25,7 @@ from fencepost import (
     Violated,
     judged,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -55,7 +57,6 @@ from fencepost_kafka.committed import (
     is_fenced,
 )
 from fencepost_suites.common.fenced import LOG_KINDS, FencedAt
-from fencepost_suites.common.keys import NOTHING, whole_run
 
 KNOWN_WITHIN_MS = 10_000
 """How long after a broker has gone a controller that watches its registration may not know it."""

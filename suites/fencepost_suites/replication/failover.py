@@ -10,6 +10,7 @@ from typing import Any, final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Cause,
     Event,
     Evidence,
@@ -26,6 +27,7 @@ from fencepost import (
     by_handlers,
     process_scope,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     BrokerStateChanged,
@@ -39,7 +41,6 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_kafka.vocabulary import CLIENTS
-from fencepost_suites.common.keys import NOTHING, whole_run
 
 FOUND_WITHIN_NS = 8_000_000_000
 """A client gives up on a silent connection within five seconds, and then asks other brokers."""

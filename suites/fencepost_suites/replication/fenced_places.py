@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Cause,
     Deadline,
     Event,
@@ -21,6 +22,7 @@ from fencepost import (
     Violated,
     judged,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -32,7 +34,6 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.committed import Brokers, Partitions, TopicPartition, begins, eligible_leaders
 from fencepost_suites.common.fenced import LOG_KINDS, FencedAt
-from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import named
 
 MOVED_WITHIN_NS = 5_000_000_000

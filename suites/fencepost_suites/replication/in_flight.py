@@ -9,6 +9,7 @@ from typing import Any, final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Cause,
     Event,
     Evidence,
@@ -33,7 +34,7 @@ from fencepost_kafka import (
     ProduceAnswered,
     partition_of,
 )
-from fencepost_suites.common.keys import NOTHING, by_partition
+from fencepost_suites.common.keys import by_partition
 from fencepost_suites.common.replica_logs import Appends, ReplicaLogs
 
 ANSWERED_WITHIN_NS = 5_000_000_000

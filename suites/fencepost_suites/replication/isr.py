@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Event,
     Evidence,
     Exercised,
@@ -31,7 +32,7 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_kafka.committed import Partitions
-from fencepost_suites.common.keys import NOTHING, by_partition, by_topic
+from fencepost_suites.common.keys import by_partition, by_topic
 
 
 @dataclass(slots=True)

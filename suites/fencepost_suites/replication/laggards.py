@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     MS,
+    NOTHING,
     Cause,
     Deadline,
     Event,
@@ -27,6 +28,7 @@ from fencepost import (
     judged,
     process_scope,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     BrokerStateChanged,
@@ -44,7 +46,6 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_kafka.judging.owed import HIGH_WATERMARKS
-from fencepost_suites.common.keys import NOTHING, whole_run
 
 KEEP_IN_SYNC_MS = 30_000
 """Kafka's default of replica.lag.time.max.ms, used if a leader does not report its own."""

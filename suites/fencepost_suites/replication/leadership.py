@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Cause,
     Event,
     Evidence,
@@ -21,6 +22,7 @@ from fencepost import (
     process_scope,
     slot_of,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -42,7 +44,7 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.committed import Brokers, Partitions, TopicPartition
 from fencepost_suites.brokers.fencing import FETCH_WAIT_NS
-from fencepost_suites.common.keys import NOTHING, by_partition, by_topic, whole_run
+from fencepost_suites.common.keys import by_partition, by_topic
 from fencepost_suites.common.words import named
 
 

@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Cause,
     Event,
     Evidence,
@@ -38,7 +39,7 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_kafka.committed import eligible_leaders, leader_joins
-from fencepost_suites.common.keys import NOTHING, by_partition
+from fencepost_suites.common.keys import by_partition
 from fencepost_suites.common.replica_logs import Appends, ReplicaLogs
 
 

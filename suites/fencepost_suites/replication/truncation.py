@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Event,
     Evidence,
     Exercised,
@@ -29,7 +30,7 @@ from fencepost_kafka import (
     LogTruncated,
     partition_of,
 )
-from fencepost_suites.common.keys import NOTHING, by_partition
+from fencepost_suites.common.keys import by_partition
 from fencepost_suites.common.replica_logs import Appends, Batch, ReplicaLogs, Terms
 
 

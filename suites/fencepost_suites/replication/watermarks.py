@@ -10,6 +10,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Event,
     Evidence,
     Exercised,
@@ -36,7 +37,7 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_kafka.judging.owed import APPENDS, HIGH_WATERMARKS
-from fencepost_suites.common.keys import NOTHING, by_partition
+from fencepost_suites.common.keys import by_partition
 
 LEARNT_WITH_NS = 500_000_000
 """How much later than the first message after a silence the high watermark may be reported."""

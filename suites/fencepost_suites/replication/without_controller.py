@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from fencepost import (
     MS,
+    NOTHING,
     Cause,
     Deadline,
     Event,
@@ -26,6 +27,7 @@ from fencepost import (
     judged,
     process_scope,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     BrokerStateChanged,
@@ -47,7 +49,7 @@ from fencepost_kafka import (
     partition_of,
     topic_of,
 )
-from fencepost_suites.common.keys import NOTHING, by_topic, whole_run
+from fencepost_suites.common.keys import by_topic
 
 DONE_WITHIN_NS = 10_000_000_000
 """A running broker has noticed a change by then."""

@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Cause,
     Effect,
     Event,
@@ -30,6 +31,7 @@ from fencepost import (
     second_of,
     slot_of,
     violated,
+    whole_run,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -47,7 +49,6 @@ from fencepost_kafka import (
     topic_of,
 )
 from fencepost_kafka.committed import Brokers, Partitions, TopicPartition
-from fencepost_suites.common.keys import NOTHING, whole_run
 from fencepost_suites.common.words import named
 
 DONE_WITHIN_NS = 10_000_000_000

@@ -9,7 +9,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, violated
+from fencepost import NOTHING, Event, Evidence, Exercised, Finding, Key, RunEnd, violated, whole_run
 from fencepost_kafka import (
     AdminCompleted,
     BrokerCommitted,
@@ -23,7 +23,6 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_kafka.committed import BROKER_NEWS, Brokers, Partitions, TopicPartition
-from fencepost_suites.common.keys import NOTHING, whole_run
 
 _RECORDS = (TopicCommitted, PartitionCommitted, *BROKER_NEWS, BrokersListed, BrokerDeleted)
 TURNS = 2

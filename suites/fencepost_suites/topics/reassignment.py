@@ -7,10 +7,10 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Event, Evidence, Exercised, Finding, Key, RunEnd, violated
+from fencepost import NOTHING, Event, Evidence, Exercised, Finding, Key, RunEnd, violated
 from fencepost_kafka import PartitionCommitted, TopicCommitted, broker_of, partition_of
 from fencepost_kafka.committed import Partitions
-from fencepost_suites.common.keys import NOTHING, by_topic
+from fencepost_suites.common.keys import by_topic
 
 
 @final

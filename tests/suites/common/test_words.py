@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost_suites.common.words import named, span
+from fencepost import span
+from fencepost_suites.common.words import named
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     MS,
+    NOTHING,
     Cause,
     Event,
     Evidence,
@@ -23,8 +24,9 @@ from fencepost import (
     process_scope,
     slot_of,
     violated,
+    whole_run,
 )
-from fencepost_clusters.apache_kafka.rules.keys import NOTHING, by_partition, whole_run
+from fencepost_clusters.apache_kafka.rules.keys import by_partition
 from fencepost_kafka import (
     BrokerStateChanged,
     FollowingStarted,

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from fencepost import (
     HARMS_DISK,
+    NOTHING,
     Cause,
     Effect,
     Event,
@@ -30,10 +31,10 @@ from fencepost import (
     slot_of,
     slot_scope,
     violated,
+    whole_run,
 )
 from fencepost_clusters.apache_kafka.beside_segments import LeaderEpochsFound, ProducersFound
 from fencepost_clusters.apache_kafka.metadata.snapshot import METADATA_TOPIC
-from fencepost_clusters.apache_kafka.rules.keys import NOTHING, whole_run
 from fencepost_kafka import (
     SegmentFound,
     StoredBatch,

@@ -10,6 +10,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     SECOND,
     Cause,
     Deadline,
@@ -26,8 +27,9 @@ from fencepost import (
     judged,
     process_scope,
     violated,
+    whole_run,
 )
-from fencepost_clusters.apache_kafka.rules.keys import NOTHING, OBSERVERS, whole_run
+from fencepost_clusters.apache_kafka.rules.keys import OBSERVERS
 from fencepost_clusters.apache_kafka.rules.news import Newest
 from fencepost_kafka import (
     BrokerStateChanged,

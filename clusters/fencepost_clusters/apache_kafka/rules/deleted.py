@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     SECOND,
     Cause,
     Deadline,
@@ -24,8 +25,9 @@ from fencepost import (
     slot_of,
     slot_scope,
     violated,
+    whole_run,
 )
-from fencepost_clusters.apache_kafka.rules.keys import NOTHING, OBSERVERS, whole_run
+from fencepost_clusters.apache_kafka.rules.keys import OBSERVERS
 from fencepost_kafka import (
     MetadataApplied,
     PartitionCommitted,

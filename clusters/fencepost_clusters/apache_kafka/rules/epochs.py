@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     SECOND,
     Administered,
     Cause,
@@ -29,8 +30,9 @@ from fencepost import (
     slot_of,
     slot_scope,
     violated,
+    whole_run,
 )
-from fencepost_clusters.apache_kafka.rules.keys import NOTHING, OBSERVERS, by_partition, whole_run
+from fencepost_clusters.apache_kafka.rules.keys import OBSERVERS, by_partition
 from fencepost_clusters.apache_kafka.rules.majorities import QUORUM_KINDS, Voters
 from fencepost_kafka import (
     ControllerElected,

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     HARMS_DISK,
+    NOTHING,
     Cause,
     Event,
     Evidence,
@@ -23,9 +24,9 @@ from fencepost import (
     process_scope,
     slot_of,
     violated,
+    whole_run,
 )
 from fencepost_clusters.apache_kafka.log_memory import ControllerFailed, FaultReported
-from fencepost_clusters.apache_kafka.rules.keys import NOTHING, whole_run
 from fencepost_kafka import ControllerResigned
 
 

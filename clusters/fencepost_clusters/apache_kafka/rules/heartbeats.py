@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from fencepost import (
     MS,
+    NOTHING,
     SECOND,
     Cause,
     Deadline,
@@ -29,8 +30,9 @@ from fencepost import (
     judged,
     process_scope,
     violated,
+    whole_run,
 )
-from fencepost_clusters.apache_kafka.rules.keys import NOTHING, OBSERVERS, whole_run
+from fencepost_clusters.apache_kafka.rules.keys import OBSERVERS
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,

@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Cause,
     Event,
     Evidence,
@@ -22,9 +23,9 @@ from fencepost import (
     Violated,
     process_scope,
     violated,
+    whole_run,
 )
 from fencepost_clusters.apache_kafka.rules.holders import KINDS, IdHolders
-from fencepost_clusters.apache_kafka.rules.keys import NOTHING, whole_run
 from fencepost_kafka import (
     BrokerCommitted,
     HeartbeatRefused,

@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fencepost import HARNESS, Event, Finding, Key
+from fencepost import HARNESS, Event, Key
 
-NOTHING: Sequence[Finding] = ()
 OBSERVERS = (HARNESS, "clients")
 """Kafka's nodes report no stalls of their own, so a stall of the machine is known by these."""
-
-
-def whole_run(event: Event) -> Sequence[Key]:
-    """One key for all."""
-    return ((),)
 
 
 def by_partition(event: Event) -> Sequence[Key]:

@@ -10,6 +10,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     SECOND,
     Cause,
     Event,
@@ -25,10 +26,10 @@ from fencepost import (
     slot_of,
     slot_scope,
     violated,
+    whole_run,
 )
 from fencepost_clusters.apache_kafka.metadata.on_disk import MetadataStateFound
 from fencepost_clusters.apache_kafka.metadata.snapshot import METADATA_TOPIC
-from fencepost_clusters.apache_kafka.rules.keys import NOTHING, whole_run
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,

@@ -13,6 +13,7 @@ from typing import NamedTuple, final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     SECOND,
     Deadline,
     Event,
@@ -29,9 +30,10 @@ from fencepost import (
     process_scope,
     slot_of,
     violated,
+    whole_run,
 )
 from fencepost_clusters.apache_kafka.metrics import MetricsObserved
-from fencepost_clusters.apache_kafka.rules.keys import NOTHING, OBSERVERS, whole_run
+from fencepost_clusters.apache_kafka.rules.keys import OBSERVERS
 from fencepost_clusters.apache_kafka.rules.news import Newest
 from fencepost_kafka import (
     BrokerCommitted,

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Administered,
     Cause,
     Event,
@@ -20,8 +21,8 @@ from fencepost import (
     Key,
     RunEnd,
     violated,
+    whole_run,
 )
-from fencepost_clusters.apache_kafka.rules.keys import NOTHING, whole_run
 from fencepost_clusters.apache_kafka.rules.news import Newest
 from fencepost_kafka import (
     BrokerCommitted,

@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Event,
     Evidence,
     Exercised,
@@ -19,7 +20,7 @@ from fencepost import (
     slot_of,
     violated,
 )
-from fencepost_clusters.apache_kafka.rules.keys import NOTHING, by_partition
+from fencepost_clusters.apache_kafka.rules.keys import by_partition
 from fencepost_kafka import (
     FollowingStarted,
     HighWatermarkAdvanced,

@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     SECOND,
     Cause,
     Event,
@@ -23,8 +24,9 @@ from fencepost import (
     slot_of,
     slot_scope,
     violated,
+    whole_run,
 )
-from fencepost_clusters.apache_kafka.rules.keys import NOTHING, by_partition, whole_run
+from fencepost_clusters.apache_kafka.rules.keys import by_partition
 from fencepost_clusters.apache_kafka.rules.news import Newest
 from fencepost_kafka import (
     BrokerCommitted,

@@ -15,6 +15,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     SECOND,
     Cause,
     Event,
@@ -32,8 +33,8 @@ from fencepost import (
     process_scope,
     slot_of,
     violated,
+    whole_run,
 )
-from fencepost_clusters.apache_kafka.rules.keys import NOTHING, whole_run
 from fencepost_kafka import (
     FollowingStarted,
     HighWatermarkAdvanced,

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     MS,
+    NOTHING,
     Deadline,
     Event,
     Evidence,
@@ -28,8 +29,9 @@ from fencepost import (
     process_scope,
     slot_of,
     violated,
+    whole_run,
 )
-from fencepost_clusters.apache_kafka.rules.keys import NOTHING, OBSERVERS, whole_run
+from fencepost_clusters.apache_kafka.rules.keys import OBSERVERS
 from fencepost_kafka import HeartbeatAnswered, LeaseExpired, QuorumLearned
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from fencepost import Event, Finding
+from fencepost import Event
 
 Keys = tuple[tuple[str | int, ...], ...]
-RUN: Keys = ((),)
-NOTHING: Sequence[Finding] = ()
 KEPT = 2_048
 """How many writes, reads, leases or requests of a key are remembered."""
 V = TypeVar("V")
@@ -23,11 +20,6 @@ def remember(kept: dict[K, V], name: K, value: V) -> V:
     while len(kept) > KEPT:
         del kept[next(iter(kept))]
     return value
-
-
-def whole_run(event: Event) -> Keys:
-    """One key for all."""
-    return RUN
 
 
 def by_term(event: Event) -> Keys:

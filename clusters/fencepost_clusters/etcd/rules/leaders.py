@@ -13,6 +13,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Cause,
     Event,
     Evidence,
@@ -27,7 +28,7 @@ from fencepost import (
     violated,
 )
 from fencepost_clusters.etcd.events import BecameLeader, LeaderElected
-from fencepost_clusters.etcd.rules.keys import NOTHING, by_term
+from fencepost_clusters.etcd.rules.keys import by_term
 
 
 @dataclass(frozen=True, slots=True)

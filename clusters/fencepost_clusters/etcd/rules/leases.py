@@ -17,6 +17,7 @@ from msgspec import Struct
 from fencepost import (
     HARNESS,
     MS,
+    NOTHING,
     Cause,
     Deadline,
     Effect,
@@ -33,6 +34,7 @@ from fencepost import (
     judged,
     process_scope,
     violated,
+    whole_run,
 )
 from fencepost_clusters.etcd.events import (
     BecameLeader,
@@ -42,7 +44,7 @@ from fencepost_clusters.etcd.events import (
     LockCompleted,
     LockInvoked,
 )
-from fencepost_clusters.etcd.rules.keys import NOTHING, remember, whole_run
+from fencepost_clusters.etcd.rules.keys import remember
 
 SLACK_MS = 3_000
 """etcd looks for expired leases every 500 ms, and a new leader adds an election timeout; the rest

@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Cause,
     Event,
     Evidence,
@@ -22,7 +23,7 @@ from fencepost import (
     violated,
 )
 from fencepost_clusters.etcd.events import LockCompleted, LockInvoked, StoreCompleted
-from fencepost_clusters.etcd.rules.keys import NOTHING, by_lock, by_store, remember
+from fencepost_clusters.etcd.rules.keys import by_lock, by_store, remember
 
 
 @dataclass(frozen=True, slots=True)

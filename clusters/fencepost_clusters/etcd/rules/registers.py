@@ -14,6 +14,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Cause,
     Event,
     Evidence,
@@ -29,7 +30,7 @@ from fencepost import (
     violated,
 )
 from fencepost_clusters.etcd.events import RegisterCompleted, RegisterInvoked
-from fencepost_clusters.etcd.rules.keys import NOTHING, by_register, remember
+from fencepost_clusters.etcd.rules.keys import by_register, remember
 
 
 def _writes(body: RegisterCompleted) -> bool:

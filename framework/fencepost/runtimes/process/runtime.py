@@ -24,7 +24,6 @@ import selectors
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Self, final
 
 from msgspec import Struct
@@ -43,6 +42,7 @@ from fencepost.events import (
     RunStarted,
     Stalled,
 )
+from fencepost.events.words import because
 from fencepost.history import merge as history
 from fencepost.history.feed import Feed
 from fencepost.history.recorder import Recorder
@@ -79,7 +79,7 @@ from fencepost.runtimes.process.name_service import resolving
 from fencepost.runtimes.process.processes import Processes, Tracked, died
 from fencepost.runtimes.process.worker_session import WorkerSession, write_worker_config
 from fencepost.runtimes.restarts import Restarts
-from fencepost.runtimes.resuming import ran_meanwhile, remarks
+from fencepost.runtimes.resuming import told
 from fencepost.supervision.addresses import check_layout
 from fencepost.supervision.launcher import Child, Exit, failed_with, last_said
 
@@ -430,8 +430,8 @@ class ProcessRuntime:
                 self._take_in()
             except EnvironmentFailed:  # the supervisor and every process are gone
                 completed = False
-            died = next(map(str, self._dead.values()), "")
-            self._record(RunEnded(completed=completed and not died, reason=died))
+            why = next(map(str, self._dead.values()), "")
+            self._record(RunEnded(completed=completed and not why, reason=why))
             self._apply_pending()
 
     # --------------------------------------------------------------------------------- workings
@@ -509,12 +509,13 @@ class ProcessRuntime:
             if end.name not in self._may_die or not end.signal:
                 self._dead[end.name] = died(tracked)
         elif lacked or not self._restarts.crashed(slot, end.at_ns, rivalled=self._shares_id(slot)):
-            self._dead[slot.name] = died(tracked, f"{self._restarts.why_not(slot.name)}{lacked}")
+            why = f"{self._restarts.why_not(slot.name)}{because(lacked, '; ')}"
+            self._dead[slot.name] = died(tracked, why)
 
     def _lacked(self, slot: Slot) -> str:
-        """What a process in this slot lacked of the machine, for a message; empty: nothing is
-        known."""
-        return if_full(self._folder.path) or if_full(self._folder.data_of(slot.name))
+        """What a process in this slot lacked of the machine; empty: nothing is known."""
+        full = if_full(self._folder.path) or if_full(self._folder.data_of(slot.name))
+        return full.removeprefix("; ")
 
     def _shares_id(self, slot: Slot) -> bool:
         return self._processes.share_id(slot, self._layout.rivals(slot))
@@ -550,9 +551,7 @@ class ProcessRuntime:
         with self._processes.resumed(slots) as resumed:
             receipt = change()
         self._take_in()
-        for body in ran_meanwhile(resumed, from_ns, now_ns()):
-            self._record(body)
-        return replace(receipt, evidence="; ".join([receipt.evidence, *remarks(resumed)]))
+        return told(receipt, resumed, (from_ns, now_ns()), self._record)
 
     def _advertised(self, slot: Slot) -> str:
         clients, addresses = self._layout.of(CLIENT), self._backend.addresses

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from random import Random  # noqa: TID251 - every stream is seeded by the run's seed
 from types import TracebackType
 from typing import Final, Self, final
@@ -70,7 +69,7 @@ from fencepost.model.system.topology import CLIENT, Cut, Layout, Link, Slot
 from fencepost.model.system.worker_config import WorkerConfig
 from fencepost.model.view import View
 from fencepost.runtimes.restarts import Restarts
-from fencepost.runtimes.resuming import ran_meanwhile, remarks
+from fencepost.runtimes.resuming import told
 from fencepost.runtimes.simulated.bounds import MOST_EVENTS, check_size
 from fencepost.runtimes.simulated.machine import Clock, Machine, Surroundings
 from fencepost.runtimes.simulated.network import NetworkProfile, SimulatedNetwork
@@ -402,8 +401,8 @@ class SimulatedRuntime:
         self._closed = True
         for machine in (*self._clients.values(), *self._machines.values()):
             self.signal(machine.process, Signal.KILL)
-        died = next(iter(self._dead.values()), "")
-        self.record(RunEnded(completed=completed and not died, reason=died))
+        why = next(iter(self._dead.values()), "")
+        self.record(RunEnded(completed=completed and not why, reason=why))
         self._apply()
         lines: dict[str, list[bytes]] = {}
         encode = self._codec.encode
@@ -443,9 +442,7 @@ class SimulatedRuntime:
         for machine in stopped:
             machine.stop()
         resumed = [machine.process for machine in stopped]
-        for body in ran_meanwhile(resumed, from_ns, self.now_ns()):
-            self.record(body)
-        return replace(receipt, evidence="; ".join([receipt.evidence, *remarks(resumed)]))
+        return told(receipt, resumed, (from_ns, self.now_ns()), self.record)
 
     def _record(self, process: str, body: Struct, cause: Cause | None = None) -> Event:
         number = self._numbers.get(process, 0)
