@@ -62,7 +62,7 @@ from fencepost.events.words import because, numbers, span
 from fencepost.history.recorder import Recorder
 from fencepost.history.run_end import HARNESS, RunEnd
 from fencepost.judging.about import Fact, Facts, Scope, process_scope, slot_scope
-from fencepost.judging.deadlines import Deadline, judged
+from fencepost.judging.deadlines import OBSERVERS, Deadline, judged
 from fencepost.judging.excuses import FAULT_KINDS, Excuse, Excuses
 from fencepost.judging.known_findings import Follows, KnownFinding, Numbers, Seen, Wake
 from fencepost.judging.owed import Owed
@@ -208,6 +208,7 @@ __all__ = [
     "HEALTHY",
     "MS",
     "NOTHING",
+    "OBSERVERS",
     "ORDERLY",
     "OWN",
     "SCHEMA_VERSION",

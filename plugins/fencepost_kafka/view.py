@@ -255,7 +255,7 @@ def _partition(kafka: KafkaView, view: View, event: Event, body: e.PartitionComm
 
 
 def _harmed(kafka: KafkaView, view: View, event: Event, body: FaultInjected) -> None:
-    if body.acts(*HARMS_DISK) or body.acts(Effect.DOUBLES):
+    if body.acts(*HARMS_DISK, Effect.DOUBLES):
         kafka.emptied.update(slot_of(target) for target in body.targets)
 
 

@@ -26,9 +26,11 @@ from msgspec import Struct
 
 from fencepost.events.names import slot_of
 from fencepost.events.words import span
-from fencepost.history.run_end import RunEnd
+from fencepost.history.run_end import HARNESS, RunEnd
 from fencepost.judging.rules import Excused, Finding, Undecided, Violated
 
+OBSERVERS = (HARNESS, "clients")
+"""By whom a stall of the machine is known where nodes report none of their own."""
 STALL_SHARE = 10
 """A time proves nothing if stalls took more than this part of the bound: a tenth."""
 _COVERED_PERCENT = 90

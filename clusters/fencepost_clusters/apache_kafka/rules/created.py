@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from fencepost import (
     NOTHING,
+    OBSERVERS,
     SECOND,
     Cause,
     Deadline,
@@ -29,7 +30,6 @@ from fencepost import (
     violated,
     whole_run,
 )
-from fencepost_clusters.apache_kafka.rules.keys import OBSERVERS
 from fencepost_clusters.apache_kafka.rules.news import Newest
 from fencepost_kafka import (
     BrokerStateChanged,

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     NOTHING,
+    OBSERVERS,
     SECOND,
     Cause,
     Deadline,
@@ -27,7 +28,6 @@ from fencepost import (
     violated,
     whole_run,
 )
-from fencepost_clusters.apache_kafka.rules.keys import OBSERVERS
 from fencepost_kafka import (
     MetadataApplied,
     PartitionCommitted,

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     NOTHING,
+    OBSERVERS,
     SECOND,
     Administered,
     Cause,
@@ -32,7 +33,7 @@ from fencepost import (
     violated,
     whole_run,
 )
-from fencepost_clusters.apache_kafka.rules.keys import OBSERVERS, by_partition
+from fencepost_clusters.apache_kafka.rules.keys import by_partition
 from fencepost_clusters.apache_kafka.rules.majorities import QUORUM_KINDS, Voters
 from fencepost_kafka import (
     ControllerElected,

@@ -15,6 +15,7 @@ from msgspec import Struct
 from fencepost import (
     MS,
     NOTHING,
+    OBSERVERS,
     SECOND,
     Cause,
     Deadline,
@@ -32,7 +33,6 @@ from fencepost import (
     violated,
     whole_run,
 )
-from fencepost_clusters.apache_kafka.rules.keys import OBSERVERS
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,

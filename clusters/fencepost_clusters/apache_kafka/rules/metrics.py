@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from fencepost import (
     NOTHING,
+    OBSERVERS,
     SECOND,
     Deadline,
     Event,
@@ -33,7 +34,6 @@ from fencepost import (
     whole_run,
 )
 from fencepost_clusters.apache_kafka.metrics import MetricsObserved
-from fencepost_clusters.apache_kafka.rules.keys import OBSERVERS
 from fencepost_clusters.apache_kafka.rules.news import Newest
 from fencepost_kafka import (
     BrokerCommitted,

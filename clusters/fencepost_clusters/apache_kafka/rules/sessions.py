@@ -11,6 +11,7 @@ from msgspec import Struct
 from fencepost import (
     MS,
     NOTHING,
+    OBSERVERS,
     SECOND,
     Cause,
     Deadline,
@@ -36,7 +37,6 @@ from fencepost import (
 )
 from fencepost_clusters.apache_kafka.log_memory import SessionConfigured
 from fencepost_clusters.apache_kafka.rules.holders import KINDS, IdHolders
-from fencepost_clusters.apache_kafka.rules.keys import OBSERVERS
 from fencepost_clusters.apache_kafka.rules.majorities import QUORUM_KINDS, Voters
 from fencepost_kafka import (
     BrokerCommitted,

@@ -11,6 +11,7 @@ from msgspec import Struct
 from fencepost import (
     MS,
     NOTHING,
+    OBSERVERS,
     Deadline,
     Event,
     Evidence,
@@ -31,7 +32,6 @@ from fencepost import (
     violated,
     whole_run,
 )
-from fencepost_clusters.apache_kafka.rules.keys import OBSERVERS
 from fencepost_kafka import HeartbeatAnswered, LeaseExpired, QuorumLearned
 
 

@@ -15,9 +15,9 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
-    HARNESS,
     MS,
     NOTHING,
+    OBSERVERS,
     Cause,
     Deadline,
     Effect,
@@ -49,8 +49,6 @@ from fencepost_clusters.etcd.rules.keys import remember
 SLACK_MS = 3_000
 """etcd looks for expired leases every 500 ms, and a new leader adds an election timeout; the rest
 is for a busy machine."""
-WITNESSES = (HARNESS, "clients")
-"""Members report no stalls of their own, so a stall of the machine is known by these."""
 _NEVER_NS = 1 << 62
 
 
@@ -214,7 +212,7 @@ class ExpiredKeysAreGone:
             why = f"{state.leader}, which leads, was paused"
             return (Excused(event.ref, f"{broken.message}: {why}"),)
         late = Deadline(
-            broken, (state.leader, *WITNESSES), since_ns, asked_ns, ttl_ns, omission=False
+            broken, (state.leader, *OBSERVERS), since_ns, asked_ns, ttl_ns, omission=False
         )
         remember(state.suspects, event.ref, late)
         return NOTHING
