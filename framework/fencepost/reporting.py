@@ -38,7 +38,6 @@ from fencepost.judging.folder import (
     judged_run,
 )
 from fencepost.judging.judge import OnFinding, judge
-from fencepost.judging.rules import applied
 from fencepost.judging.verdicts import Broken, Judgement, Outcome, Verdict, read_verdicts
 from fencepost.model.extras import check_extra
 from fencepost.model.shares import Interval, interval
@@ -82,7 +81,6 @@ __all__ = [
     "RunSlot",
     "Step",
     "Verdict",
-    "applied",
     "bears_on_explanations",
     "changes_authority",
     "changes_of",

@@ -40,19 +40,18 @@ from fencepost import (
     FaultHealed,
     FaultInjected,
     Finding,
-    Key,
+    Findings,
     NodeStopped,
     PhaseStarted,
     ProcessExited,
     ProcessSpawned,
     Rule,
-    RunEnd,
     Undecided,
     hookimpl,
+    on,
     process_scope,
     slot_of,
     violated,
-    whole_run,
 )
 
 RUNNING = "AVAIL-running"
@@ -156,21 +155,15 @@ class _Nodes:
 
 
 @final
-class EndsOnlyWhenAsked(Struct, frozen=True):
+class EndsOnlyWhenAsked(Rule[_Nodes]):
     """AVAIL-running; see the module. Exercised by each node that ends when it is asked or made to,
     such as at the end of the run."""
 
-    clause: str = RUNNING
-    kinds: frozenset[type[Struct]] = frozenset(
-        {ProcessSpawned, ProcessExited, NodeStopped, FaultInjected, FaultHealed, PhaseStarted}
-    )
+    clause = RUNNING
+    state = _Nodes
 
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Nodes:
-        return _Nodes()
-
-    def step(self, state: _Nodes, event: Event) -> tuple[_Nodes, Sequence[Finding]]:
+    @on(ProcessSpawned, ProcessExited, NodeStopped, FaultInjected, FaultHealed, PhaseStarted)
+    def step(self, state: _Nodes, event: Event, body: Struct) -> Findings:
         match event.body:
             case ProcessSpawned() as body if body.role != CLIENT:
                 state.spawned(event, body)
@@ -184,10 +177,7 @@ class EndsOnlyWhenAsked(Struct, frozen=True):
             case PhaseStarted(phase="load"):
                 state.began = True
             case ProcessExited(ended=ended) as body if ended in state.alive:
-                return state, state.ended(event, body, state.alive.pop(ended))
-        return state, ()
-
-    def end(self, state: _Nodes, end: RunEnd) -> Sequence[Finding]:
+                return state.ended(event, body, state.alive.pop(ended))
         return ()
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, final
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -27,21 +27,23 @@ from fencepost import (
     FaultHealed,
     FaultInjected,
     Finding,
+    Findings,
     Key,
     ProcessAsked,
     ProcessExited,
     ProcessSpawned,
     Rule,
     RunEnd,
+    Shared,
     Undecided,
     Violated,
     hookimpl,
     judged,
+    on,
     process_scope,
     slot_of,
     span,
     violated,
-    whole_run,
 )
 
 STOPPED = "AVAIL-stopped"
@@ -166,7 +168,9 @@ class AnyNode:
 
 
 @dataclass(slots=True)
-class _Stops:
+class Stops:
+    """The processes that were asked to end, and what surrounds them."""
+
     around: Around
     waiting: dict[str, Stop] = field(default_factory=dict)
     suspects: list[Deadline] = field(default_factory=list)
@@ -182,25 +186,19 @@ class _Stops:
         return () if late is None else (late,)
 
 
-@final
-class EndsWhenAsked(Struct, frozen=True):
+class EndsWhenAsked(Rule[Stops]):
     """AVAIL-stopped. Judged by the harness: it asked a process to end, and saw its end, or had to
     kill it. Exercised by each process that ends within the bound."""
 
-    clause: str = STOPPED
-    kinds: frozenset[type[Struct]] = frozenset(
-        {ProcessAsked, ProcessExited, ProcessSpawned, FaultInjected, FaultHealed}
-    )
+    clause = STOPPED
     around: Callable[[], Around] = AnyNode
-    """Makes what knows the surroundings; `kinds` has the events that it takes."""
+    """Makes what knows the surroundings; `step` handles the events that it takes."""
 
-    keys = staticmethod(whole_run)
+    def start(self, key: Key, shared: Shared) -> Stops:
+        return Stops(self.around())
 
-    def start(self, key: Key) -> _Stops:
-        return _Stops(self.around())
-
-    def step(self, state: _Stops, event: Event) -> tuple[_Stops, Sequence[Finding]]:
-        body = event.body
+    @on(ProcessAsked, ProcessExited, ProcessSpawned, FaultInjected, FaultHealed)
+    def step(self, state: Stops, event: Event, body: Struct) -> Findings:
         began_ns = getattr(body, "began_at_ns", 0) or event.at_ns
         for one in state.waiting.values():
             one.passes(min(began_ns, event.at_ns))
@@ -215,17 +213,17 @@ class EndsWhenAsked(Struct, frozen=True):
                 state.around.take(event)
         for process, one in state.waiting.items():
             one.look(state.around.keeps(process))
-        return state, found
+        return found
 
     @staticmethod
-    def _ended(state: _Stops, event: Event, body: ProcessExited) -> Sequence[Finding]:
+    def _ended(state: Stops, event: Event, body: ProcessExited) -> Sequence[Finding]:
         stop = state.waiting.pop(body.ended)
         stop.passes(event.at_ns)
         if event.at_ns - stop.asked_ns > STOP_BOUND_NS:
             return state.overdue(body.ended, stop, event.at_ns)
         return () if body.signal == SIGKILL else (Exercised(stop.asked, Evidence.PEER),)
 
-    def end(self, state: _Stops, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Stops, end: RunEnd) -> Findings:
         found: list[Finding] = []
         for process, stop in state.waiting.items():
             stop.passes(end.ended_at_ns)

@@ -195,7 +195,7 @@ ALL: tuple[Rule[Any], ...] = (
     of_clients(anomalies.LostWrite()),
     of_clients(anomalies.Unseen()),
     of_clients(anomalies.InconsistentOffsets()),
-    of_clients(duplicates.Duplicate(), duplicates.of_next_topic),
+    of_clients(duplicates.Duplicate()),
     of_clients(ordering.NonmonotonicSend()),
     of_clients(polls.NonmonotonicPoll()),
     of_clients(polls.PollSkip()),
@@ -206,5 +206,5 @@ ALL: tuple[Rule[Any], ...] = (
     reading.ReadableAgain(),
     availability.DeadIsFenced(),
     recovery.RecoversInTime(),
-    ends.ends_when_asked(),
+    ends.BrokersEndWhenAsked(),
 )

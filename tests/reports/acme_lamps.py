@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import final
 
@@ -15,10 +15,14 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
+    Findings,
     Key,
+    Rule,
     RunEnd,
+    Shared,
     Undecided,
     Violated,
+    on,
 )
 
 
@@ -47,56 +51,50 @@ def by_lamp(event: Event) -> Iterable[Key]:
     return ((event.body.lamp,),)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Lamp:
     name: str
     last: Cause | None = None
     on: bool = False
 
 
+class OfLamp(Rule[Lamp]):
+    keys = staticmethod(by_lamp)
+
+    def start(self, key: Key, shared: Shared) -> Lamp:
+        return Lamp(str(key[0]))
+
+
 @final
-@dataclass(frozen=True, slots=True)
-class ByTurns:
+class ByTurns(OfLamp):
     """ACME-1 (and, not binding here, ACME-5)."""
 
-    clause: str = "ACME-1"
-    kinds: frozenset[type[Struct]] = frozenset({LampSwitched})
-    keys = staticmethod(by_lamp)
+    clause = "ACME-1"
 
-    def start(self, key: Key) -> Lamp:
-        return Lamp(str(key[0]))
-
-    def step(self, state: Lamp, event: Event) -> tuple[Lamp, Sequence[Finding]]:
-        assert isinstance(event.body, LampSwitched)
-        found: list[Finding] = []
-        if state.last is not None and state.on == event.body.on:
+    @on(LampSwitched)
+    def _switched(self, state: Lamp, event: Event, body: LampSwitched) -> Findings:
+        found: Finding
+        if state.last is not None and state.on == body.on:
             said = f"{state.name} was switched <{'on' if state.on else 'off'}> twice"
-            found.append(Violated(event.ref, Evidence.PEER, said, (state.last,)))
+            found = Violated(event.ref, Evidence.PEER, said, (state.last,))
         else:
-            found.append(Exercised(event.ref, Evidence.CLIENT if state.on else Evidence.SELF))
-        return Lamp(state.name, event.ref, event.body.on), found
-
-    def end(self, state: Lamp, end: RunEnd) -> Sequence[Finding]:
-        return ()
+            found = Exercised(event.ref, Evidence.CLIENT if state.on else Evidence.SELF)
+        state.last, state.on = event.ref, body.on
+        return (found,)
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class OffInTheEnd:
+class OffInTheEnd(OfLamp):
     """ACME-2: judged when no event is left, key by key."""
 
-    clause: str = "ACME-2"
-    kinds: frozenset[type[Struct]] = frozenset({LampSwitched})
-    keys = staticmethod(by_lamp)
+    clause = "ACME-2"
 
-    def start(self, key: Key) -> Lamp:
-        return Lamp(str(key[0]))
+    @on(LampSwitched)
+    def _switched(self, state: Lamp, event: Event, body: LampSwitched) -> Findings:
+        state.last, state.on = event.ref, body.on
+        return ()
 
-    def step(self, state: Lamp, event: Event) -> tuple[Lamp, Sequence[Finding]]:
-        assert isinstance(event.body, LampSwitched)
-        return Lamp(state.name, event.ref, event.body.on), ()
-
-    def end(self, state: Lamp, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Lamp, end: RunEnd) -> Findings:
         assert state.last is not None
         if not state.on:
             return (Exercised(state.last, Evidence.SELF),)
@@ -107,28 +105,19 @@ class OffInTheEnd:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class CrashesOnBroken:
+class CrashesOnBroken(OfLamp):
     """ACME-3: finds every lamp guilty, and crashes on the one called broken."""
 
-    clause: str = "ACME-3"
-    kinds: frozenset[type[Struct]] = frozenset({LampSwitched})
-    keys = staticmethod(by_lamp)
+    clause = "ACME-3"
 
-    def start(self, key: Key) -> str:
-        return str(key[0])
-
-    def step(self, state: str, event: Event) -> tuple[str, Sequence[Finding]]:
-        assert isinstance(event.body, LampSwitched)
-        if state == "broken":
+    @on(LampSwitched)
+    def _switched(self, state: Lamp, event: Event, body: LampSwitched) -> Findings:
+        if state.name == "broken":
             raise RuntimeError("a broken lamp")
         found = Exercised(event.ref, Evidence.PEER)
-        if event.body.on:
-            return state, (found,)
-        return state, (found, Violated(event.ref, Evidence.PEER, f"{state} went out"))
-
-    def end(self, state: str, end: RunEnd) -> Sequence[Finding]:
-        return ()
+        if body.on:
+            return (found,)
+        return (found, Violated(event.ref, Evidence.PEER, f"{state.name} went out"))
 
 
 def by_name_or_crash(event: Event) -> Iterable[Key]:
@@ -139,22 +128,15 @@ def by_name_or_crash(event: Event) -> Iterable[Key]:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class KeysCrash:
+class KeysCrash(Rule[None]):
     """ACME-4: each event has two keys; the keys of a lamp without a name crash."""
 
-    clause: str = "ACME-4"
-    kinds: frozenset[type[Struct]] = frozenset({LampSwitched})
+    clause = "ACME-4"
     keys = staticmethod(by_name_or_crash)
 
-    def start(self, key: Key) -> int:
-        return 0
-
-    def step(self, state: int, event: Event) -> tuple[int, Sequence[Finding]]:
-        return state + 1, (Exercised(event.ref, Evidence.SELF),)
-
-    def end(self, state: int, end: RunEnd) -> Sequence[Finding]:
-        return ()
+    @on(LampSwitched)
+    def _switched(self, state: None, event: Event, body: LampSwitched) -> Findings:
+        return (Exercised(event.ref, Evidence.SELF),)
 
 
 RULES = (

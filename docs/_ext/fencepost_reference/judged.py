@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from fencepost import Clause, kind_name
-from fencepost.reporting import applied, docstring
+from fencepost.reporting import docstring
 from fencepost_reference.loaded import plugins
 from fencepost_reference.text import code, line, prose, table
 
@@ -41,7 +41,7 @@ def _described(clause: Clause, tests: Sequence[str]) -> Iterator[str]:
     rules = [rule for rule in plugins().rules if rule.clause == clause.id]
     for rule in rules:
         kinds = ", ".join(code(kind_name(kind)) for kind in sorted(rule.kinds, key=kind_name))
-        kind = type(applied(rule))
+        kind = type(rule)
         yield f"* Rule {code(kind.__name__)}: {line(docstring(kind))} It reads {kinds}."
     if not rules:
         yield "* Rule: none."

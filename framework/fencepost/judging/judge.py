@@ -23,9 +23,8 @@ How it works:
 * Each rule gets its own end of the run: if only events of one kind are missing, only the rules that
   read this kind have an incomplete history.
 
-Two things were found the hard way. A compiled class holds a static method as an attribute, and not
-as its function, so each compiled rule had become a group of its own (`_function`). And most
-findings are exercises: to count them by the hash of an enumeration takes long (`_Rule.exercise`).
+One thing was found the hard way: most findings are exercises, and to count them by the hash of an
+enumeration takes long (`_Rule.exercise`).
 
 What is not done. Findings become verdicts in `fencepost.judging.verdicts`, and nothing is explained
 or known here. Nothing is read from a file, so that this module can be compiled.
@@ -48,7 +47,7 @@ from fencepost.events import (
     kind_name,
 )
 from fencepost.history.run_end import RunEnd
-from fencepost.judging.owed import Owed, Unprinted
+from fencepost.judging.owed import Unprinted
 from fencepost.judging.rules import (
     Clause,
     Evidence,
@@ -58,9 +57,7 @@ from fencepost.judging.rules import (
     Handler,
     Key,
     Rule,
-    Shared,
     Undecided,
-    applied,
 )
 from fencepost.judging.states import UNBEGUN, Forfeiture, Held, Keeper
 from fencepost.judging.verdicts import (
@@ -83,10 +80,6 @@ class _Rule:
 
     def __init__(self, rule: Rule[Any]) -> None:
         self.rule = rule
-        self.judging = rule
-        """What judges: the rule itself, or the one that it applies, by its keeper. `rule` says
-        whose clause it is and what is read: an applied rule reads fewer kinds than the one around
-        it."""
         self.tally = Tally()
         """All findings but the exercises, which are counted beside it until `settled`."""
         self._by_client = self._by_peer = self._by_self = 0
@@ -114,17 +107,6 @@ class _Rule:
         """Whether it still judges, and reads events of this kind."""
         return self.working and kind in self.rule.kinds
 
-    def start(self, key: Key, shared: Shared) -> Any:
-        """The state of a key before its first event."""
-        sharing = getattr(self.judging, "start_shared", None)
-        return self.judging.start(key) if sharing is None else sharing(key, shared)
-
-    @property
-    def absence(self) -> tuple[Owed, ...]:
-        """The kinds of which it reads the absence."""
-        found: tuple[Owed, ...] = getattr(applied(self.rule), "absence", ())
-        return found
-
     def unseen(self, lacks: str) -> None:
         """Drops what it concluded from events that were never printed."""
         self.tally = Tally(crashed=self.tally.crashed, lacks=lacks)
@@ -147,7 +129,7 @@ class _ByKeys:
 
     def __init__(self, rules: Sequence[Rule[Any]]) -> None:
         self.rules = rules
-        self._keys = _function(rules[0].keys)
+        self._keys = rules[0].keys
         self._held: dict[Key, tuple[Held, ...]] = {}
         """key -> a tuple of one, as `find` returns it: most events belong to one key, and then no
         tuple is made."""
@@ -192,14 +174,13 @@ class _Group:
 
 @final
 class _Call:
-    """What is called for one rule and one kind of event: its handler, or else its `step`."""
+    """What is called for one rule and one kind of event."""
 
-    def __init__(self, number: int, one: _Rule, handle: Handler | None) -> None:
+    def __init__(self, number: int, one: _Rule, handle: Handler[Any]) -> None:
         self.number = number
         """That of the rule in its group, and so of its state in each `Held.states`."""
         self.one = one
         self.handle = handle
-        self.step: Callable[[Any, Event], tuple[Any, Sequence[Finding]]] = one.judging.step
 
 
 @final
@@ -211,16 +192,13 @@ class _Route:
         self.by_keys = group.keeper if isinstance(group.keeper, _ByKeys) else None
         """The same keeper, if it is ours: compiled code calls a method of a known class faster."""
         self.rules = [one for one in group.rules if one.reads(kind)]
-        """Those that crash if the keeper does: they read the kind, though an applied rule may
-        not."""
-        self.calls: list[_Call] = []
-        for number, one in enumerate(group.rules):
-            judging: Any = one.judging
-            handlers = getattr(judging, "handlers", None)
-            wanted = judging.kinds if handlers is None else handlers
-            if one.working and kind in wanted:
-                handler = None if handlers is None else handlers[kind]
-                self.calls.append(_Call(number, one, handler))
+        """Those that crash if the keeper does: they read the kind, though some may not handle
+        it."""
+        self.calls = [
+            _Call(number, one, getattr(one.rule, one.rule.handled[kind]))
+            for number, one in enumerate(group.rules)
+            if one.working and kind in one.rule.handled
+        ]
 
 
 _NO_ROUTES: Final[list[_Route]] = []
@@ -263,7 +241,9 @@ class Judge:
         """How many states have begun so far, over all rules and keys."""
         self._watched = _watched(self._rules)
         """What is asked before any rule, by kind; each with the rule that stops if it raises."""
-        self._unprinted = Unprinted((kind for one in self._rules for kind in one.absence), plane)
+        self._unprinted = Unprinted(
+            (kind for one in self._rules for kind in one.rule.absence), plane
+        )
         self._forfeited: tuple[Event, str] | None = None
         """The event from which on nothing is judged, and why."""
         self._stopped: set[str] = set()
@@ -277,6 +257,11 @@ class Judge:
         """kind -> what is called for it. It is always the same dictionary, which `_route` fills
         anew: `take` holds it while a rule crashes."""
         self._route()
+
+    @property
+    def crashed(self) -> Sequence[str]:
+        """Why rules have stopped: the first error of each."""
+        return [one.tally.crashed for one in self._rules if one.tally.crashed]
 
     def _route(self) -> None:
         """Finds the groups and calls for each kind of event; called again when a rule has
@@ -312,11 +297,7 @@ class Judge:
                             state = states[call.number]
                             if state is UNBEGUN:
                                 state = self._start(call, held)
-                            handle = call.handle
-                            if handle is not None:
-                                findings = handle(state, event, body)
-                            else:
-                                states[call.number], findings = call.step(state, event)
+                            findings = call.handle(state, event, body)
                             if findings:
                                 self._add(call.one, findings, position, event.at_ns)
                         except Exception as error:
@@ -360,7 +341,7 @@ class Judge:
         """Begins the state of a rule."""
         self._turn += 1
         held.began[call.number] = self._turn
-        state = held.states[call.number] = call.one.start(held.key, held.shared)
+        state = held.states[call.number] = call.one.rule.start(held.key, held.shared)
         return state
 
     def _add(self, one: _Rule, findings: Sequence[Finding], position: int, at_ns: int) -> None:
@@ -405,7 +386,7 @@ class Judge:
         for one in self._rules:
             seen = ends[id(one)]
             one.tally.lacks = seen.lacks if seen is not until else ""
-            unseen = self._unprinted.lacks(one.absence, self._release)
+            unseen = self._unprinted.lacks(one.rule.absence, self._release)
             if unseen:
                 one.unseen(unseen)
             tallies.setdefault(one.rule.clause, Tally()).merge(one.settled())
@@ -423,7 +404,7 @@ class Judge:
         if state is UNBEGUN or not one.working:
             return
         try:
-            found: Sequence[Finding] = one.judging.end(state, end)
+            found: Sequence[Finding] = one.rule.end(state, end)
             if self._forfeited is not None:
                 self._excused.setdefault(one.rule.clause, one)
                 found = [finding for finding in found if not isinstance(finding, Undecided)]
@@ -436,9 +417,8 @@ def _watched(rules: Sequence[_Rule]) -> dict[type[Struct], list[tuple[_Rule, For
     """The forfeitures that rules name, by the kinds of events that they read."""
     watched: dict[type[Struct], list[tuple[_Rule, Forfeiture]]] = {}
     for rule in rules:
-        make: Callable[[], Forfeiture] | None = getattr(rule.rule, "forfeiture", None)
-        if make is not None:
-            one = make()
+        if rule.rule.forfeiture is not None:
+            one = rule.rule.forfeiture()
             for kind in one.kinds:
                 watched.setdefault(kind, []).append((rule, one))
     return watched
@@ -452,23 +432,14 @@ def _grouped(rules: Sequence[_Rule]) -> list[_Group]:
     """
     groups: dict[int, tuple[Any, list[_Rule]]] = {}
     for one in rules:
-        together = _function(getattr(one.rule, "keeper", None) or one.rule.keys)
+        together: Any = one.rule.keeper or one.rule.keys
         groups.setdefault(id(together), (together, []))[1].append(one)
-    return [_kept(several) for _, several in groups.values()]
+    return [_group(several) for _, several in groups.values()]
 
 
-def _function(keys: Any) -> Any:
-    """The function itself: a compiled Struct takes a static method of its class for a field."""
-    return keys.__func__ if isinstance(keys, staticmethod) else keys
-
-
-def _kept(several: list[_Rule]) -> _Group:
-    rules = [one.rule for one in several]
-    make: Callable[[Sequence[Rule[Any]]], Keeper] = getattr(rules[0], "keeper", _ByKeys)
-    keeper = make(rules)
-    for one, judging in zip(several, keeper.rules, strict=True):
-        one.judging = judging
-    return _Group(several, keeper)
+def _group(several: list[_Rule]) -> _Group:
+    make: Callable[[Sequence[Rule[Any]]], Keeper] = several[0].rule.keeper or _ByKeys
+    return _Group(several, make([one.rule for one in several]))
 
 
 def judge(

@@ -2,21 +2,27 @@
 
 A rule judges one clause. It is pure: it sees events, never the cluster, the clock, or which defect
 is active. Its state is small and bounded per key, so the same classes judge a history of any
-length, or the histories of many runs in Spark.
+length, or the histories of many runs in Spark. docs/explanation/judging.md follows one rule line by
+line.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar, cast, final
 
 from msgspec import Struct
 
 from fencepost.events import Cause, Event
 from fencepost.history.run_end import RunEnd
 from fencepost.judging.about import Fact, Facts, sentence_of
+
+if TYPE_CHECKING:
+    from fencepost.judging.owed import Owed
+    from fencepost.judging.states import Forfeiture, Keeper
 
 S = TypeVar("S")
 Key = tuple[str | int, ...]
@@ -85,8 +91,10 @@ class Excused(Struct, frozen=True, gc=False):
 
 Finding = Exercised | Violated | Undecided | Excused
 """What a rule may report about its clause."""
-NOTHING: Final[Sequence[Finding]] = ()
-"""The findings of most steps: none."""
+Findings = Sequence[Finding]
+"""What a handler, or the end of a run, finds."""
+NOTHING: Final[Findings] = ()
+"""What most events show: nothing."""
 _RUN: Final[tuple[Key, ...]] = ((),)
 """The same object for each event, so that the judge finds the state at once."""
 
@@ -98,83 +106,116 @@ def whole_run(event: Event) -> tuple[Key, ...]:
 
 
 Shared = dict[type, Any]
-"""What the rules of one key share: a class, and the one object of it that they all fold."""
-Handler = Callable[[Any, Event, Any], Sequence[Finding]]
+"""What the rules of one key share: a class, and the one object of it that they all fold. Such an
+object applies each event once, whichever rule brings it first."""
+Handler = Callable[[S, Event, Any], Findings]
 """Takes a state, an event and its body. Changes the state, and returns the findings."""
-Handlers = Mapping[type[Struct], Handler]
-"""A kind of event -> what a rule does with such an event."""
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
-class Rule(Protocol[S]):
-    """One clause as a keyed fold.
+@final
+class _On:
+    """A method that handles events of some kinds. A compiled method takes no attribute, so the mark
+    is around it."""
 
-    `kinds` are the body classes it reads: no other event reaches it. `keys` names the keys an event
-    belongs to (none: the rule ignores it; the same key for every event, such as `()`, for a rule
-    about the whole run). `step` returns the next state and its findings. States are values: `step`
-    may return the same object only if it is unchanged or no other key can hold it. Events come in
-    happens-before order.
+    def __init__(self, method: Any, kinds: tuple[type[Struct], ...]) -> None:
+        self.method = method
+        self.kinds = kinds
 
-    A rule that reads many events may have more, which the judge then uses:
+    def __get__(self, rule: object, of: type | None = None) -> Any:
+        return self if rule is None else self.method.__get__(rule, of)
 
-    * `handlers`, instead of `step`, which then returns what `by_handlers` does. An event of a kind
-      without a handler changes nothing.
-    * `start_shared(key, shared)`, instead of `start`: the state may hold objects of `shared`, which
-      other rules of the key hold, too. Such an object applies each event once, whichever rule
-      brings it first.
-    * `keeper`: `fencepost.Keeper`.
-    * `forfeiture`: `fencepost.Forfeiture`.
-    * `absence`: the kinds of which it reads that no node said so, a tuple of `fencepost.Owed`. If a
-      node owed one, and none printed it, all that the rule found counts for nothing, and its clause
-      is unknown.
+
+def on(*kinds: type[Struct]) -> Callable[[_Method], _Method]:
+    """Marks a method of a rule as the handler of events of these kinds.
+
+        @on(LeaderElected, LeaderResigned)
+        def _changed(self, state: Led, event: Event, body: Struct) -> Findings:
+
+    It changes the state, and returns the findings at this event, often `NOTHING`.
     """
 
-    @property
-    def clause(self) -> str:
-        """The id of the clause that it judges."""
-        ...
+    def mark(method: _Method) -> _Method:
+        marked: Any = _On(method, kinds)
+        return cast(_Method, marked)
+
+    return mark
+
+
+class Rule(Generic[S]):
+    """One clause as a keyed fold: a state for each key, which the handlers change.
+
+    A rule is a subclass with a handler (`on`) for each kind of event that it does not ignore. It
+    may have more: `keys`, if it is not about the whole run; `state`, or `start`, if it remembers
+    anything; `end`, if it waits for anything. A state begins with the first event of its key that
+    the rule handles. Events come in happens-before order, each event once for each of its keys.
+
+    What the rule depends on beside its events is declared, so that a reader sees what decides
+    whether an event counts: `absence`, `forfeiture`, and where it is registered, `kept`.
+
+    Raises TypeError, when the class is made, if two of its methods handle one kind.
+    """
+
+    clause: str = ""
+    """The id of the clause that it judges. One class may judge several: `Serves("HB-07")`."""
+    state: Callable[[], Any] = type(None)
+    """Makes the state of a key before its first event; a class, in most rules."""
+    reads: frozenset[type[Struct]] = frozenset()
+    """Kinds without a handler that it needs all the same: a history that lacks one is incomplete
+    for it, and its keeper sees them."""
+    absence: tuple[Owed, ...] = ()
+    """The kinds of which it reads that no node said so. If a node owed one, and none printed it,
+    all that the rule found counts for nothing, and its clause is unknown."""
+    forfeiture: Callable[[], Forfeiture] | None = None
+    """Makes what knows from which event on nothing is promised any more."""
+    keeper: Callable[[Sequence[Any]], Keeper] | None = None
+    """Makes what keeps the states of all rules with this keeper, where keys alone do not find
+    them."""
+    handled: ClassVar[Mapping[type[Struct], str]] = {}
+    """Kind -> the name of the method that handles it."""
+
+    def __init__(self, clause: str = "") -> None:
+        if clause:
+            self.clause = clause
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        own: dict[type[Struct], str] = {}
+        for name, method in vars(cls).items():
+            for kind in method.kinds if isinstance(method, _On) else ():
+                if own.setdefault(kind, name) != name:
+                    raise TypeError(f"{cls.__name__} handles {kind.__name__} twice")
+        cls.handled = {**cls.handled, **own}
 
     @property
     def kinds(self) -> frozenset[type[Struct]]:
-        """The classes of the bodies that it reads."""
-        ...
+        """The kinds of events that it reads; no other event reaches it."""
+        return self.reads.union(self.handled)
 
-    def keys(self, event: Event) -> Iterable[Key]:
-        """The keys that an event belongs to."""
-        ...
+    @staticmethod
+    def keys(event: Event) -> Iterable[Key]:
+        """The keys that an event belongs to; none if the rule ignores it. Rules with the same
+        function are asked together."""
+        return whole_run(event)
 
-    def start(self, key: Key) -> S:
-        """The state of a key before its first event."""
-        ...
+    def start(self, key: Key, shared: Shared) -> S:
+        """The state of a key before its first event. It may hold objects of `shared`, which other
+        rules of the key hold, too."""
+        made: S = self.state()
+        return made
 
-    def step(self, state: S, event: Event) -> tuple[S, Sequence[Finding]]:
-        """The state of a key after an event, and the findings at that event."""
-        ...
+    def end(self, state: S, end: RunEnd) -> Findings:
+        """What a key's last state shows at the end of the run: what was waited for, and never came.
+        `Undecided` if the run might have shown it later."""
+        return NOTHING
 
-    def end(self, state: S, end: RunEnd) -> Sequence[Finding]:
-        """The findings that a key's last state has at the end of the run."""
-        ...
-
-
-class Handles(Protocol):
-    """A rule with a handler for each kind of event that it does not ignore."""
-
-    @property
-    def handlers(self) -> Handlers:
-        """What it does with events, by their kind."""
-        ...
-
-
-def by_handlers(rule: Handles, state: S, event: Event) -> tuple[S, Sequence[Finding]]:
-    """What the `step` of a rule with handlers returns."""
-    handler = rule.handlers.get(type(event.body))
-    return state, () if handler is None else handler(state, event, event.body)
-
-
-def applied(rule: Rule[Any]) -> Rule[Any]:
-    """The rule that says how a clause is judged: a rule that applies another one, as
-    `OfPresentTopic` does, has it as its attribute `rule`."""
-    other: Any = getattr(rule, "rule", None)
-    return applied(other) if hasattr(other, "clause") else rule
+    def kept(
+        self, by: Callable[[Sequence[Any]], Keeper], reads: frozenset[type[Struct]]
+    ) -> Rule[S]:
+        """The same rule, whose states a keeper keeps. The keeper reads these kinds, too."""
+        rule = copy(self)
+        rule.keeper, rule.reads = by, self.reads | reads
+        return rule
 
 
 class Promise(StrEnum):

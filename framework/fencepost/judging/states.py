@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, final
 from msgspec import Struct
 
 from fencepost.events import Event
-from fencepost.judging.rules import Excused, Key, Rule, Shared
+from fencepost.judging.rules import Excused, Key, Shared
 
 
 @final
@@ -41,9 +41,8 @@ class Forfeiture(Protocol):
     """Knows from which event on a run is promised nothing any more: what the system stands on was
     taken from it.
 
-    A rule names it by an attribute `forfeiture`: a function that makes one for a judgement. It
-    applies an event before any rule does. From the event on for which it has a reason, no rule
-    judges, and each verdict counts that as excused.
+    A rule's `forfeiture` makes one for a judgement. It applies an event before any rule does. From
+    the event on for which it has a reason, no rule judges, and each verdict counts that as excused.
     """
 
     @property
@@ -61,14 +60,8 @@ class Keeper(Protocol):
     """Keeps the states of rules where keys alone do not find them: earlier events decide which
     states an event belongs to, or whether it counts at all. It is decided once for all rules.
 
-    A rule names its keeper by an attribute `keeper`: a function that makes one for the rules of
-    one judgement that name it.
+    A rule's `keeper` makes one for all rules of a judgement that name the same.
     """
-
-    @property
-    def rules(self) -> Sequence[Rule[Any]]:
-        """The rules that judge, one for each rule that it was made for, in that order."""
-        ...
 
     def find(self, event: Event) -> tuple[Held, ...]:
         """What an event belongs to; none if it does not count."""

@@ -357,11 +357,17 @@ def _clauses(answer: Any) -> dict[str, Clause]:
 
 def _rules(answer: Any) -> tuple[Rule[Any], ...]:
     for rule in answer:
-        for member in ("clause", "kinds", "keys", "start", "step", "end"):
-            if not hasattr(rule, member):
-                raise UsageError(f"{rule!r} is no rule: it has no '{member}'")
+        if not isinstance(rule, Rule):
+            raise UsageError(
+                f"the rule {type(rule).__name__} is no fencepost.Rule: derive it from that class, "
+                "and mark each method that handles a kind of event with @on(kind)"
+            )
         if not isinstance(rule.clause, str):
             raise UsageError(f"the clause of the rule {rule!r} is no text: make it a clause's id")
+        if not rule.handled:
+            raise UsageError(
+                f"the rule {type(rule).__name__} handles no event: mark a method with @on(kind)"
+            )
     return tuple(answer)
 
 

@@ -24,7 +24,8 @@ from fencepost.events.traits import (
     Worded,
 )
 from fencepost.history.run_end import RunEnd
-from fencepost.judging.rules import Exercised, Finding, Rule, Undecided, Violated
+from fencepost.judging.judge import Judge
+from fencepost.judging.rules import Clause, Exercised, Finding, Rule, Undecided, Violated
 from fencepost.model.clock import SECOND
 from fencepost.model.faults.fault import Fault
 from fencepost.model.system.capabilities import LogParser, ParsedEvent, ParsesLogs
@@ -62,17 +63,16 @@ def check_event_kind(kind: type[Struct], sample: Struct) -> None:
 
 
 def findings_of(rule: Rule[Any], history: Sequence[Event], end: RunEnd) -> Sequence[Finding]:
-    """All findings of a rule in a history, key by key, those at its end included."""
-    states: dict[Any, Any] = {}
+    """All findings of a rule in a history, those at its end included. An exception of the rule is
+    an AssertionError."""
+    clause = Clause(rule.clause, "the kit", ("the kit",), "what the rule judges")
     found: list[Finding] = []
-    for event in history:
-        if type(event.body) in rule.kinds:
-            for key in rule.keys(event):
-                state = states.get(key, rule.start(key))
-                states[key], several = rule.step(state, event)
-                found += several
-    for state in states.values():
-        found += rule.end(state, end)
+    judging = Judge(
+        (rule,), {clause.id: clause}, "the kit", lambda _, finding, at: found.append(finding)
+    )
+    judging.take(history)
+    judging.end(end)
+    assert not judging.crashed, judging.crashed[0]
     return found
 
 

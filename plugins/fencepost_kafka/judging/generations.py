@@ -15,8 +15,8 @@ begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeVar, final
 
 from msgspec import Struct
 
@@ -25,11 +25,8 @@ from fencepost import (
     Event,
     Excused,
     FaultInjected,
-    Finding,
     Held,
-    Key,
     Rule,
-    RunEnd,
 )
 from fencepost_kafka import (
     AdminCompleted,
@@ -48,7 +45,7 @@ from fencepost_kafka import (
 from fencepost_kafka.judging.forfeits import FORFEITING, Forfeits
 from fencepost_kafka.judging.takeovers import TAKING
 
-_NOTHING: Final[Sequence[Finding]] = ()
+S = TypeVar("S")
 DELETIONS: Final[frozenset[type[Struct]]] = frozenset({TopicCommitted, AdminCompleted})
 """The independent words about a deletion."""
 _OF_RUN: Final[frozenset[type[Struct]]] = frozenset({*TAKING, FaultInjected})
@@ -124,6 +121,14 @@ class Generations:
         return (event.process, getattr(body, "partition", -1)) in self.begun
 
 
+class Renews(Rule[S]):
+    """A rule that keeps something of a topic though it is deleted."""
+
+    def renewed(self, state: S) -> S:
+        """The state of a partition of the next topic, made from that of the last one."""
+        raise NotImplementedError
+
+
 @final
 class PresentTopics:
     """Keeps the states of rules about the messages of one partition. They begin anew when the topic
@@ -131,9 +136,10 @@ class PresentTopics:
     once, for all rules: events of clients count by what clients record, those of nodes by what
     nodes record, so a rule gains nothing by the events that only others read."""
 
-    def __init__(self, applying: Sequence[OfPresentTopic]) -> None:
-        self.rules: Sequence[Rule[Any]] = [one.rule for one in applying]
-        self._renewed = [one.renewed for one in applying]
+    def __init__(self, rules: Sequence[Rule[Any]]) -> None:
+        self._renewed = [rule.renewed if isinstance(rule, Renews) else None for rule in rules]
+        """How a rule makes the state of a partition of the next topic from that of the last one;
+        None: a new one begins."""
         self._topics: dict[str, Generations] = {}
         self._forfeits = Forfeits()
         self._excused: list[tuple[int, Excused]] = []
@@ -171,7 +177,9 @@ class PresentTopics:
         return topic
 
     def _part(self, topic: Generations, body: Any) -> tuple[Held, ...]:
-        part = topic.parts[body.partition] = (Held((body.topic, body.partition), len(self.rules)),)
+        part = topic.parts[body.partition] = (
+            Held((body.topic, body.partition), len(self._renewed)),
+        )
         return part
 
     def _begin_anew(self, topic: Generations) -> None:
@@ -201,74 +209,12 @@ class PresentTopics:
         return [[part for (part,) in topic.parts.values()] for topic in self._topics.values()]
 
 
-@final
-class OfPresentTopic:
-    """A rule about the messages of one partition, applied to each topic that has its name."""
-
-    def __init__(
-        self,
-        rule: Rule[Any],
-        begins: frozenset[type[Struct]],
-        renewed: Callable[[Any], Any] | None = None,
-    ) -> None:
-        """`rule` judges as if no topic were ever deleted; its keys are not asked for. `begins` are
-        the events that tell the topics apart. `renewed` makes the state of a partition of the next
-        topic from that of the last one; without it, a new one begins."""
-        self.rule = rule
-        self.renewed = renewed
-        self._begins = begins
-
-    @property
-    def clause(self) -> str:
-        """The clause of the rule."""
-        return self.rule.clause
-
-    @property
-    def kinds(self) -> frozenset[type[Struct]]:
-        """What the rule reads, and what tells the topics apart."""
-        return self.rule.kinds | self._begins | FORFEITING
-
-    @staticmethod
-    def keeper(applying: Sequence[OfPresentTopic]) -> PresentTopics:
-        """What keeps the states of all such rules, and tells the topics apart once for all."""
-        return PresentTopics(applying)
-
-    @staticmethod
-    def keys(event: Event) -> tuple[Key, ...]:
-        """The topic."""
-        body: Any = event.body
-        if type(body) in _OF_RUN:
-            return ()
-        return ((body.subject if type(body) is AdminCompleted else body.topic,),)
-
-    def start(self, key: Key) -> PresentTopics:
-        return PresentTopics((self,))
-
-    def step(self, state: PresentTopics, event: Event) -> tuple[PresentTopics, Sequence[Finding]]:
-        found: Sequence[Finding] = _NOTHING
-        for part in state.find(event):
-            if type(event.body) in self.rule.kinds:
-                before = part.states[0]
-                if before is UNBEGUN:
-                    before = self.rule.start(part.key)
-                part.states[0], found = self.rule.step(before, event)
-        return state, found
-
-    def end(self, state: PresentTopics, end: RunEnd) -> Sequence[Finding]:
-        return [
-            found
-            for parts in state.held()
-            for part in parts
-            if part.states[0] is not UNBEGUN
-            for found in self.rule.end(part.states[0], end)
-        ]
+def of_replicas(rule: Rule[S]) -> Rule[S]:
+    """A rule about what replicas record of one partition, which judges as if no topic were ever
+    deleted: its states begin anew with the next topic of the name."""
+    return rule.kept(PresentTopics, OF_REPLICAS | FORFEITING)
 
 
-def of_replicas(rule: Rule[Any]) -> OfPresentTopic:
-    """A rule about what replicas record."""
-    return OfPresentTopic(rule, OF_REPLICAS)
-
-
-def of_clients(rule: Rule[Any], renewed: Callable[[Any], Any] | None = None) -> OfPresentTopic:
-    """A rule about what clients record."""
-    return OfPresentTopic(rule, OF_CLIENTS, renewed)
+def of_clients(rule: Rule[S]) -> Rule[S]:
+    """The same for a rule about what clients record."""
+    return rule.kept(PresentTopics, OF_CLIENTS | FORFEITING)

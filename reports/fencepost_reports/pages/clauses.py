@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
 from fencepost import Clause, Rule
-from fencepost.reporting import Outcome, Promises, applied, docstring
+from fencepost.reporting import Outcome, Promises, docstring
 from fencepost_reports.one_run.tables import RunSummary
 from fencepost_reports.pages.overview import WORST, Overview, Subject
 
@@ -68,7 +68,7 @@ def clause_pages(all: Overview, promises: Promises) -> Mapping[str, ClausePage]:
 
 
 def _judge(rule: Rule[Any]) -> Judge:
-    kind = type(applied(rule))
+    kind = type(rule)
     text = docstring(kind).removeprefix(f"{rule.clause}. ")
     paragraphs = [" ".join(one.split()) for one in text.split("\n\n")]
     return Judge(f"{kind.__module__}.{kind.__qualname__}", [one for one in paragraphs if one])

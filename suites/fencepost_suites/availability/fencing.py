@@ -19,18 +19,19 @@ from fencepost import (
     Excused,
     Exercised,
     Finding,
-    Key,
+    Findings,
     NodeStarted,
     PhaseStarted,
     ProcessExited,
     ProcessSpawned,
+    Rule,
     RunEnd,
     is_second,
     judged,
+    on,
     slot_of,
     span,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BoundsStated,
@@ -130,7 +131,7 @@ class _Deaths:
 
 
 @final
-class DeadIsFenced(Struct, frozen=True):
+class DeadIsFenced(Rule[_Deaths]):
     """AVAIL-fenced. Death is the harness's word, and what a broker is and leads is committed
     metadata. Another controller starts no new bound, unless a disturbance of the voters explains
     its election: so a chain of controllers of which each gives a dead broker a full lease breaks
@@ -139,20 +140,25 @@ class DeadIsFenced(Struct, frozen=True):
     faults replace controllers more often than a lease lasts. Exercised by a broker that was fenced
     and leads nothing in time."""
 
-    clause: str = "AVAIL-fenced"
-    kinds: frozenset[type[Struct]] = SURROUNDINGS | {
-        *(BoundsStated, BrokerCommitted, BrokerDeclared, BrokerDeleted, PartitionCommitted),
-        *(BrokersListed, TopicCommitted, TopicMarked, PhaseStarted, HeartbeatRefused),
-    }
-    keys = staticmethod(whole_run)
+    clause = "AVAIL-fenced"
+    state = _Deaths
 
-    def start(self, key: Key) -> _Deaths:
-        return _Deaths()
-
-    def step(self, state: _Deaths, event: Event) -> tuple[_Deaths, Sequence[Finding]]:
-        body = event.body
+    @on(
+        *SURROUNDINGS,
+        BoundsStated,
+        BrokerCommitted,
+        BrokerDeclared,
+        BrokerDeleted,
+        PartitionCommitted,
+        BrokersListed,
+        TopicCommitted,
+        TopicMarked,
+        PhaseStarted,
+        HeartbeatRefused,
+    )
+    def step(self, state: _Deaths, event: Event, body: Struct) -> Findings:
         if state.over:
-            return state, NOTHING
+            return NOTHING
         if isinstance(body, BoundsStated):
             state.bounds = body
             state.around.take(event)
@@ -160,18 +166,18 @@ class DeadIsFenced(Struct, frozen=True):
             if body.phase == "end":
                 found = self._late(state, event.at_ns, event.ref)
                 state.over = True
-                return state, found
+                return found
         elif isinstance(body, HeartbeatRefused):
             if body.error == _DUPLICATE:
                 state.ids.refused.add(event.process)
         elif type(body) in SURROUNDINGS:
-            return state, self._changed(state, event)
+            return self._changed(state, event)
         else:
             # What is late by now stays so, whatever this record changes.
             found = self._late(state, event.at_ns, event.ref)
             self._learn(state, body)
-            return state, (*found, *self._settled(state, event))
-        return state, NOTHING
+            return (*found, *self._settled(state, event))
+        return NOTHING
 
     @staticmethod
     def _learn(state: _Deaths, body: Struct) -> None:
@@ -287,7 +293,7 @@ class DeadIsFenced(Struct, frozen=True):
             dead.reported = True
         return found
 
-    def end(self, state: _Deaths, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Deaths, end: RunEnd) -> Findings:
         found: Sequence[Finding] = NOTHING
         if not state.over and state.dead:
             last = max((dead.ref for dead in state.dead.values()), key=lambda ref: ref.seq)

@@ -20,17 +20,16 @@ from fencepost import (
     Excused,
     Exercised,
     Finding,
-    Handlers,
-    Key,
+    Findings,
     PhaseStarted,
     ProcessExited,
+    Rule,
     RunEnd,
-    by_handlers,
     judged,
+    on,
     process_scope,
     slot_of,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BoundsStated,
@@ -118,37 +117,29 @@ class _Consumers:
 
 
 @final
-class ReadableAgain(Struct, frozen=True):
+class ReadableAgain(Rule[_Consumers]):
     """AVAIL-readable. A consumer is stuck if it has got nothing of a partition for longer than the
     bound, with messages before it that were acknowledged with acks=all and that another reader got,
     all of which time the partition had an undisturbed majority. What is lost with the disks of the
     ISR is excused. Judged for each consumer by itself. Exercised by a poll after the death of the
     leader."""
 
-    clause: str = "AVAIL-readable"
-    kinds: frozenset[type[Struct]] = SURROUNDINGS | {
-        *(BoundsStated, BrokerCommitted, BrokerDeclared, PartitionCommitted, TopicCommitted),
-        *(TopicMarked, ProduceInvoked, ProduceCompleted, Polled, ConsumerPositioned, ClientFailed),
+    clause = "AVAIL-readable"
+    state = _Consumers
+
+    @on(
+        *SURROUNDINGS,
+        BoundsStated,
+        BrokerCommitted,
+        BrokerDeclared,
+        PartitionCommitted,
+        TopicCommitted,
+        TopicMarked,
+        ConsumerPositioned,
+        ClientFailed,
         PhaseStarted,
-    }
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Consumers:
-        return _Consumers()
-
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            **dict.fromkeys(self.kinds, self._around),
-            ProduceInvoked: self._invoked,
-            ProduceCompleted: self._acknowledged,
-            Polled: self._polled,
-        }
-
-    def step(self, state: _Consumers, event: Event) -> tuple[_Consumers, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    def _around(self, state: _Consumers, event: Event, body: Struct) -> Sequence[Finding]:
+    )
+    def _around(self, state: _Consumers, event: Event, body: Struct) -> Findings:
         """A consumer is positioned or ends, or what surrounds the consumers changed."""
         if type(body) in FORFEITING:
             state.forfeits.take(body)
@@ -179,13 +170,13 @@ class ReadableAgain(Struct, frozen=True):
 
     # ------------------------------------------------------------------------------------- clients
 
-    @staticmethod
-    def _invoked(state: _Consumers, event: Event, body: ProduceInvoked) -> Sequence[Finding]:
+    @on(ProduceInvoked)
+    def _invoked(self, state: _Consumers, event: Event, body: ProduceInvoked) -> Findings:
         state.forfeits.take(body)
         return NOTHING
 
-    @staticmethod
-    def _acknowledged(state: _Consumers, event: Event, body: ProduceCompleted) -> Sequence[Finding]:
+    @on(ProduceCompleted)
+    def _acknowledged(self, state: _Consumers, event: Event, body: ProduceCompleted) -> Findings:
         state.forfeits.take(body)
         if body.acks != -1 or body.outcome != "ok":
             return NOTHING
@@ -207,7 +198,8 @@ class ReadableAgain(Struct, frozen=True):
         new_from = None if known is None else known.new_from
         one.readers[event.process] = _Reading(event.ref, offset, since_ns, new_from)
 
-    def _polled(self, state: _Consumers, event: Event, body: Polled) -> Sequence[Finding]:
+    @on(Polled)
+    def _polled(self, state: _Consumers, event: Event, body: Polled) -> Findings:
         if not body.offsets:
             return NOTHING
         place = (body.topic, body.partition)
@@ -306,7 +298,7 @@ class ReadableAgain(Struct, frozen=True):
         reader.reported = True
         return NOTHING
 
-    def end(self, state: _Consumers, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Consumers, end: RunEnd) -> Findings:
         found = self._late(state, end.ended_at_ns)
         shown = {place: one.shown for place, one in state.read.items()}
         suspects = [one.deadline for one in state.suspects if shown.get(one.place, -1) >= one.next]

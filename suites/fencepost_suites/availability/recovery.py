@@ -23,18 +23,19 @@ from fencepost import (
     Facts,
     FaultHealed,
     Finding,
-    Key,
+    Findings,
     PhaseStarted,
     ProcessExited,
     ProcessSpawned,
+    Rule,
     RunEnd,
     Scope,
     Violated,
     is_second,
     judged,
+    on,
     slot_of,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BoundsStated,
@@ -201,7 +202,7 @@ def _places(one: PartitionCommitted) -> Facts:
 
 
 @final
-class RecoversInTime(Struct, frozen=True):
+class RecoversInTime(Rule[_Healing]):
     """AVAIL-recovered. Judged by committed metadata: every live broker is unfenced, and every
     partition has a live leader and all its replicas in the ISR, at some time between the last
     healing and the end of the bound. The bound counts anew from each fault and each end or start of
@@ -209,20 +210,25 @@ class RecoversInTime(Struct, frozen=True):
     excused. Exercised if something was lacking after a fault. If the harness reports that the
     cluster has not recovered, that breaks the promise as well."""
 
-    clause: str = "AVAIL-recovered"
-    kinds: frozenset[type[Struct]] = SURROUNDINGS | {
-        *(BoundsStated, BrokerCommitted, BrokerDeclared, BrokerDeleted, PartitionCommitted),
-        *(TopicCommitted, TopicMarked, ClusterRecovered, PhaseStarted, HeartbeatRefused),
-    }
-    keys = staticmethod(whole_run)
+    clause = "AVAIL-recovered"
+    state = _Healing
 
-    def start(self, key: Key) -> _Healing:
-        return _Healing()
-
-    def step(self, state: _Healing, event: Event) -> tuple[_Healing, Sequence[Finding]]:
-        body = event.body
+    @on(
+        *SURROUNDINGS,
+        BoundsStated,
+        BrokerCommitted,
+        BrokerDeclared,
+        BrokerDeleted,
+        PartitionCommitted,
+        TopicCommitted,
+        TopicMarked,
+        ClusterRecovered,
+        PhaseStarted,
+        HeartbeatRefused,
+    )
+    def step(self, state: _Healing, event: Event, body: Struct) -> Findings:
         if state.over:
-            return state, NOTHING
+            return NOTHING
         began_ns = getattr(body, "began_at_ns", 0) or event.at_ns
         self._late(state, min(began_ns, event.at_ns))
         match body:
@@ -248,7 +254,7 @@ class RecoversInTime(Struct, frozen=True):
                 state.marked.add(body.topic)
             case _:
                 self._changed(state, event)
-        return state, self._whole(state, event)
+        return self._whole(state, event)
 
     @staticmethod
     def _changed(state: _Healing, event: Event) -> None:
@@ -331,7 +337,7 @@ class RecoversInTime(Struct, frozen=True):
         state.suspects.append(Deadline(broken, (HARNESS, *state.known), from_ns, to_ns, bound_ns))
         state.healed, state.broken, state.late = None, False, True
 
-    def end(self, state: _Healing, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Healing, end: RunEnd) -> Findings:
         if not state.over:
             self._late(state, end.ended_at_ns)
         return judged(state.suspects, end)

@@ -11,9 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import final
 
-from fencepost import Event, ProcessAsked, slot_of
-from fencepost_plugins.stopping import EndsWhenAsked
+from msgspec import Struct
+
+from fencepost import Event, Findings, on, slot_of
+from fencepost_plugins.stopping import EndsWhenAsked, Stops
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Surroundings
 
 
@@ -41,6 +44,14 @@ class _Deciders:
         return {slot_of(process), *self.around.deciders()}
 
 
-def ends_when_asked() -> EndsWhenAsked:
-    """AVAIL-stopped, for the systems whose servers that decide about brokers are known."""
-    return EndsWhenAsked(kinds=SURROUNDINGS | {ProcessAsked}, around=_Deciders)
+@final
+class BrokersEndWhenAsked(EndsWhenAsked):
+    """AVAIL-stopped, for systems whose servers that decide about brokers are known: a broker that
+    is asked to end tells them first, and waits while none of them can decide. Exercised by each
+    process that ends within the bound."""
+
+    around = _Deciders
+
+    @on(*SURROUNDINGS)
+    def step(self, state: Stops, event: Event, body: Struct) -> Findings:
+        return super().step(state, event, body)

@@ -22,19 +22,18 @@ from fencepost import (
     Exercised,
     Facts,
     Finding,
-    Handlers,
-    Key,
+    Findings,
     PhaseStarted,
     ProcessExited,
+    Rule,
     RunEnd,
     Violated,
-    by_handlers,
     judged,
+    on,
     process_scope,
     slot_of,
     span,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BoundsStated,
@@ -157,7 +156,7 @@ class _Writing:
 
 
 @final
-class WritableAgain(Struct, frozen=True):
+class WritableAgain(Rule[_Writing]):
     """AVAIL-writable. Judged by writes with acks=all: clients have wanted to write to a partition,
     and none could, for longer than the bound, all of which time the partition had an undisturbed
     majority. An idempotent producer that raises its epoch, once for each message that timed out,
@@ -167,31 +166,21 @@ class WritableAgain(Struct, frozen=True):
     take the next ones of a producer that wrote those. Exercised by an acknowledged write that was
     invoked after the death of the leader."""
 
-    clause: str = "AVAIL-writable"
-    kinds: frozenset[type[Struct]] = SURROUNDINGS | {
-        *(BoundsStated, BrokerCommitted, BrokerDeclared, PartitionCommitted, TopicCommitted),
-        *(TopicMarked, ProduceInvoked, ProduceCompleted, ClientFailed, PhaseStarted),
-        *(ProducerEpochChanged, Polled),
-    }
-    keys = staticmethod(whole_run)
+    clause = "AVAIL-writable"
+    state = _Writing
 
-    def start(self, key: Key) -> _Writing:
-        return _Writing()
-
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            **dict.fromkeys(self.kinds, self._around),
-            ProduceInvoked: self._invoked,
-            ProduceCompleted: self._completed,
-            ProducerEpochChanged: self._held_back,
-            Polled: self._read,
-        }
-
-    def step(self, state: _Writing, event: Event) -> tuple[_Writing, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    def _around(self, state: _Writing, event: Event, body: Struct) -> Sequence[Finding]:
+    @on(
+        *SURROUNDINGS,
+        BoundsStated,
+        BrokerCommitted,
+        BrokerDeclared,
+        PartitionCommitted,
+        TopicCommitted,
+        TopicMarked,
+        ClientFailed,
+        PhaseStarted,
+    )
+    def _around(self, state: _Writing, event: Event, body: Struct) -> Findings:
         """What surrounds the writes of clients changed."""
         if state.over:
             return NOTHING
@@ -219,8 +208,8 @@ class WritableAgain(Struct, frozen=True):
 
     # ------------------------------------------------------------------------------------- clients
 
-    @staticmethod
-    def _invoked(state: _Writing, event: Event, body: ProduceInvoked) -> Sequence[Finding]:
+    @on(ProduceInvoked)
+    def _invoked(self, state: _Writing, event: Event, body: ProduceInvoked) -> Findings:
         place = (body.topic, body.partition)
         wanted = state.wanted.get(place)
         if state.over:
@@ -238,9 +227,8 @@ class WritableAgain(Struct, frozen=True):
         wanted.open[body.operation] = (event.at_ns, event.process)
         return NOTHING
 
-    def _completed(
-        self, state: _Writing, event: Event, body: ProduceCompleted
-    ) -> Sequence[Finding]:
+    @on(ProduceCompleted)
+    def _completed(self, state: _Writing, event: Event, body: ProduceCompleted) -> Findings:
         if state.over or body.acks != -1:
             return NOTHING
         state.forfeits.take(body)
@@ -263,15 +251,15 @@ class WritableAgain(Struct, frozen=True):
             wanted.idle_ns = LONG_AGO_NS
         return found
 
-    @staticmethod
-    def _held_back(state: _Writing, event: Event, body: ProducerEpochChanged) -> Sequence[Finding]:
+    @on(ProducerEpochChanged)
+    def _held_back(self, state: _Writing, event: Event, body: ProducerEpochChanged) -> Findings:
         wanted = state.wanted.get((body.topic, body.partition))
         if wanted is not None:
             wanted.held_back[event.process] = event.at_ns
         return NOTHING
 
-    @staticmethod
-    def _read(state: _Writing, event: Event, body: Polled) -> Sequence[Finding]:
+    @on(Polled)
+    def _read(self, state: _Writing, event: Event, body: Polled) -> Findings:
         wanted = state.wanted.get((body.topic, body.partition))
         if wanted is not None and wanted.unread:
             wanted.read(body.operations)
@@ -369,7 +357,7 @@ class WritableAgain(Struct, frozen=True):
             wanted.reported = True
         return found
 
-    def end(self, state: _Writing, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Writing, end: RunEnd) -> Findings:
         found: list[Finding] = []
         for place, wanted in state.wanted.items():
             if wanted.asked is not None and not state.over:

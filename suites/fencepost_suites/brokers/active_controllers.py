@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -16,13 +15,13 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
-    Finding,
-    Key,
+    Findings,
+    Rule,
     RunEnd,
     judged,
+    on,
     process_scope,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     ControllerElected,
@@ -45,29 +44,24 @@ class _Active:
 
 
 @final
-class OnlyActiveControllerAnswers(Struct, frozen=True):
+class OnlyActiveControllerAnswers(Rule[_Active]):
     """QC-22. The broker's evidence is the refusal that it received."""
 
-    clause: str = "QC-22"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {ControllerElected, ControllerResigned, HeartbeatAnswered, HeartbeatRefused}
-    )
+    clause = "QC-22"
     keys = staticmethod(by_writer)
+    state = _Active
 
-    def start(self, key: Key) -> _Active:
-        return _Active()
-
-    def step(self, state: _Active, event: Event) -> tuple[_Active, Sequence[Finding]]:
-        body = event.body
+    @on(ControllerElected, ControllerResigned, HeartbeatAnswered, HeartbeatRefused)
+    def step(self, state: _Active, event: Event, body: Struct) -> Findings:
         match body:
             case ControllerElected():
-                return _Active(is_active=True), NOTHING
+                state.is_active, state.lost = True, None
             case ControllerResigned():
-                return _Active(lost=event.ref), NOTHING
+                state.is_active, state.lost = False, event.ref
             case HeartbeatRefused(error="NOT_CONTROLLER"):
-                return state, (Exercised(event.ref, Evidence.PEER),)
+                return (Exercised(event.ref, Evidence.PEER),)
             case HeartbeatAnswered(error="NOT_CONTROLLER") if not state.is_active:
-                return state, (Exercised(event.ref, Evidence.SELF),)
+                return (Exercised(event.ref, Evidence.SELF),)
             case HeartbeatAnswered() if not (state.is_active and body.active):
                 because = () if state.lost is None else (state.lost,)
                 broken = violated(
@@ -82,10 +76,7 @@ class OnlyActiveControllerAnswers(Struct, frozen=True):
                     state=body.next_state,
                     broker=broker_of(body.broker_id),
                 )
-                return state, (broken,)
-        return state, NOTHING
-
-    def end(self, state: _Active, end: RunEnd) -> Sequence[Finding]:
+                return (broken,)
         return NOTHING
 
 
@@ -108,23 +99,17 @@ class _Terms:
 
 
 @final
-class IsolatedControllerResigns(Struct, frozen=True):
+class IsolatedControllerResigns(Rule[_Terms]):
     """QC-36. A successor treats every lease as running for one full period from its election. So
     no lease granted in an earlier epoch may end later than that, plus a tenth of the lease. The
     broker's evidence is the lease it holds; the controller's is that it still accepts
     heartbeats."""
 
-    clause: str = "QC-36"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {ControllerElected, ControllerResigned, HeartbeatAnswered, LeaseGranted}
-    )
-    keys = staticmethod(whole_run)
+    clause = "QC-36"
+    state = _Terms
 
-    def start(self, key: Key) -> _Terms:
-        return _Terms()
-
-    def step(self, state: _Terms, event: Event) -> tuple[_Terms, Sequence[Finding]]:
-        body = event.body
+    @on(ControllerElected, ControllerResigned, HeartbeatAnswered, LeaseGranted)
+    def step(self, state: _Terms, event: Event, body: Struct) -> Findings:
         match body:
             case ControllerElected():
                 state.elected.setdefault(body.epoch, (event.at_ns, event.ref))
@@ -133,14 +118,14 @@ class IsolatedControllerResigns(Struct, frozen=True):
                 for epoch in before:
                     del state.resigned[epoch]
                 if before:
-                    return state, (Exercised(event.ref, Evidence.PEER),)
+                    return (Exercised(event.ref, Evidence.PEER),)
             case ControllerResigned(reason="no_majority") if body.epoch in state.renewed:
                 state.resigned[body.epoch] = event.ref
             case HeartbeatAnswered(error="NONE", active=True):
                 self._renewed(state, event, body)
             case LeaseGranted():
                 self._granted(state, event, body)
-        return state, NOTHING
+        return NOTHING
 
     @staticmethod
     def _renewed(state: _Terms, event: Event, body: HeartbeatAnswered) -> None:
@@ -191,5 +176,5 @@ class IsolatedControllerResigns(Struct, frozen=True):
             Deadline(broken, (granter,), from_ns, event.at_ns, period_ns, omission=False)
         )
 
-    def end(self, state: _Terms, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Terms, end: RunEnd) -> Findings:
         return judged(state.suspects, end)

@@ -3,7 +3,6 @@ id."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -17,17 +16,17 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
-    Finding,
-    Handlers,
+    Findings,
     Key,
     NodeStarted,
+    Rule,
     RunEnd,
     Scope,
-    by_handlers,
+    Shared,
     judged,
+    on,
     process_scope,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -103,44 +102,23 @@ class Serving:
 
 
 @final
-class FencedBrokerServesNoClient(Struct, frozen=True):
+class FencedBrokerServesNoClient(Rule[Serving]):
     """QC-17. A produce counts as new when it is stored. A fetch counts as new if it is answered
     later after the fence than the longest wait of a fetch. A probe records when it was sent. For a
     broker that does not notice the end of its lease, that end counts as the fence."""
 
-    clause: str = "QC-17"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(NodeStarted, BrokerStateChanged, LeaseGranted, LogAppended, FetchServed),
-            *(RequestRefused, ProbeCompleted),
-        }
-    )
+    clause = "QC-17"
     keys = staticmethod(by_slot_serving)
+    state = Serving
 
-    def start(self, key: Key) -> Serving:
-        return Serving()
-
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            **dict.fromkeys(self.kinds, self._changed),
-            LogAppended: self._served,
-            FetchServed: self._served,
-            RequestRefused: self._refused,
-            ProbeCompleted: self._probed,
-        }
-
-    def step(self, state: Serving, event: Event) -> tuple[Serving, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    @staticmethod
-    def _refused(state: Serving, event: Event, body: RequestRefused) -> Sequence[Finding]:
+    @on(RequestRefused)
+    def _refused(self, state: Serving, event: Event, body: RequestRefused) -> Findings:
         if state.refuses(event, body) and state.lost is not None:
             return (Exercised(event.ref, Evidence.SELF),)
         return NOTHING
 
-    @staticmethod
-    def _changed(state: Serving, event: Event, body: Struct) -> Sequence[Finding]:
+    @on(NodeStarted, BrokerStateChanged, LeaseGranted)
+    def _changed(self, state: Serving, event: Event, body: Struct) -> Findings:
         """The broker's state or its lease changes, or its next process starts."""
         match body:
             case BrokerStateChanged():
@@ -152,8 +130,8 @@ class FencedBrokerServesNoClient(Struct, frozen=True):
                 state.begin(event.process)
         return NOTHING
 
-    @staticmethod
-    def _served(state: Serving, event: Event, body: LogAppended | FetchServed) -> Sequence[Finding]:
+    @on(LogAppended, FetchServed)
+    def _served(self, state: Serving, event: Event, body: LogAppended | FetchServed) -> Findings:
         if event.process != state.process:
             return NOTHING
         if state.lost is None and not (state.active and state.granted):
@@ -188,8 +166,8 @@ class FencedBrokerServesNoClient(Struct, frozen=True):
         state.suspects.append(late)
         return NOTHING
 
-    @staticmethod
-    def _probed(state: Serving, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
+    @on(ProbeCompleted)
+    def _probed(self, state: Serving, event: Event, body: ProbeCompleted) -> Findings:
         if state.lost is None or body.sent_at_ns <= state.lost_ns:
             return NOTHING
         if body.outcome == "answered":
@@ -208,55 +186,35 @@ class FencedBrokerServesNoClient(Struct, frozen=True):
             return (Exercised(event.ref, Evidence.CLIENT),)
         return NOTHING
 
-    def end(self, state: Serving, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Serving, end: RunEnd) -> Findings:
         return judged(state.suspects, end)
 
 
 @final
-class StartingBrokerServesNoClient(Struct, frozen=True):
+class StartingBrokerServesNoClient(Rule[Serving]):
     """REG-05. From the start of a process until it is active for the first time."""
 
-    clause: str = "REG-05"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(NodeStarted, BrokerStateChanged, LogAppended, FetchServed),
-            *(RequestRefused, ProbeCompleted),
-        }
-    )
+    clause = "REG-05"
     keys = staticmethod(by_slot_serving)
 
-    def start(self, key: Key) -> Serving:
+    def start(self, key: Key, shared: Shared) -> Serving:
         return Serving(was_active=True)
 
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            NodeStarted: self._started,
-            BrokerStateChanged: self._changed,
-            LogAppended: self._served,
-            FetchServed: self._served,
-            RequestRefused: self._refused,
-            ProbeCompleted: self._probed,
-        }
-
-    def step(self, state: Serving, event: Event) -> tuple[Serving, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    @staticmethod
-    def _started(state: Serving, event: Event, body: NodeStarted) -> Sequence[Finding]:
+    @on(NodeStarted)
+    def _started(self, state: Serving, event: Event, body: NodeStarted) -> Findings:
         if body.role == "broker":
             state.begin(event.process)
             state.started_ns, state.lost = event.at_ns, event.ref
         return NOTHING
 
-    @staticmethod
-    def _changed(state: Serving, event: Event, body: BrokerStateChanged) -> Sequence[Finding]:
+    @on(BrokerStateChanged)
+    def _changed(self, state: Serving, event: Event, body: BrokerStateChanged) -> Findings:
         if not state.was_active:
             state.changed(event, body)
         return NOTHING
 
-    @staticmethod
-    def _served(state: Serving, event: Event, body: LogAppended | FetchServed) -> Sequence[Finding]:
+    @on(LogAppended, FetchServed)
+    def _served(self, state: Serving, event: Event, body: LogAppended | FetchServed) -> Findings:
         if state.was_active:
             return NOTHING
         done = "stored a write to" if isinstance(body, LogAppended) else "served"
@@ -270,14 +228,14 @@ class StartingBrokerServesNoClient(Struct, frozen=True):
         )
         return (broken,)
 
-    @staticmethod
-    def _refused(state: Serving, event: Event, body: RequestRefused) -> Sequence[Finding]:
+    @on(RequestRefused)
+    def _refused(self, state: Serving, event: Event, body: RequestRefused) -> Findings:
         if not state.was_active and state.refuses(event, body):
             return (Exercised(event.ref, Evidence.SELF),)
         return NOTHING
 
-    @staticmethod
-    def _probed(state: Serving, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
+    @on(ProbeCompleted)
+    def _probed(self, state: Serving, event: Event, body: ProbeCompleted) -> Findings:
         if state.was_active or body.sent_at_ns <= state.started_ns:
             return NOTHING
         if body.outcome == "answered":
@@ -292,9 +250,6 @@ class StartingBrokerServesNoClient(Struct, frozen=True):
             return (broken,)
         if state.refused_probe(event, body):
             return (Exercised(event.ref, Evidence.CLIENT),)
-        return NOTHING
-
-    def end(self, state: Serving, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
 
 
@@ -346,38 +301,16 @@ _NO_BROKERS: dict[int, str] = {}
 
 
 @final
-class LoserOfIdCountsForNothing(Struct, frozen=True):
+class LoserOfIdCountsForNothing(Rule[_Claimed]):
     """QC-19. A node must refuse the loser of an id once it has itself replayed the newer
     registration; before that it cannot know. The loser itself reports the refusal it got. No record
     may ever give the id back to it, whatever was deleted in between."""
 
-    clause: str = "QC-19"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(NodeStarted, BrokerCommitted, HeartbeatAnswered, FollowerFetched, ChangeAnswered),
-            *(RequestRefused, HeartbeatRefused, BrokerStateChanged, HeartbeatSent),
-        }
-    )
-    keys = staticmethod(whole_run)
+    clause = "QC-19"
+    state = _Claimed
 
-    def start(self, key: Key) -> _Claimed:
-        return _Claimed()
-
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            **dict.fromkeys(self.kinds, self._changed),
-            FollowerFetched: self._fetched,
-            HeartbeatAnswered: self._answered,
-            ChangeAnswered: self._answered,
-            HeartbeatSent: self._goes_on,
-            BrokerCommitted: self._committed,
-        }
-
-    def step(self, state: _Claimed, event: Event) -> tuple[_Claimed, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    def _fetched(self, state: _Claimed, event: Event, body: FollowerFetched) -> Sequence[Finding]:
+    @on(FollowerFetched)
+    def _fetched(self, state: _Claimed, event: Event, body: FollowerFetched) -> Findings:
         follower = body.follower
         if len(state.order.get(follower, ())) < 2:
             return NOTHING  # no other process has had this id
@@ -399,8 +332,8 @@ class LoserOfIdCountsForNothing(Struct, frozen=True):
         )
         return (broken,)
 
-    @staticmethod
-    def _changed(state: _Claimed, event: Event, body: Struct) -> Sequence[Finding]:
+    @on(NodeStarted, RequestRefused, HeartbeatRefused, BrokerStateChanged)
+    def _changed(self, state: _Claimed, event: Event, body: Struct) -> Findings:
         """A process starts, changes its state, or is refused."""
         match body:
             case NodeStarted(role="broker"):
@@ -419,8 +352,8 @@ class LoserOfIdCountsForNothing(Struct, frozen=True):
                 state.active.discard(event.process)
         return NOTHING
 
-    @staticmethod
-    def _committed(state: _Claimed, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
+    @on(BrokerCommitted)
+    def _committed(self, state: _Claimed, event: Event, body: BrokerCommitted) -> Findings:
         order = state.order.setdefault(body.broker_id, {})
         first = order.setdefault(body.incarnation, body.offset)
         winners = [one for one, at in order.items() if first < at < body.offset]
@@ -444,9 +377,10 @@ class LoserOfIdCountsForNothing(Struct, frozen=True):
         )
         return (broken,)
 
+    @on(HeartbeatAnswered, ChangeAnswered)
     def _answered(
         self, state: _Claimed, event: Event, body: HeartbeatAnswered | ChangeAnswered
-    ) -> Sequence[Finding]:
+    ) -> Findings:
         if isinstance(body, HeartbeatAnswered):
             broker, incarnation, api = body.broker_id, body.incarnation, "heartbeat"
         else:
@@ -477,8 +411,8 @@ class LoserOfIdCountsForNothing(Struct, frozen=True):
         )
         return (broken,)
 
-    @staticmethod
-    def _goes_on(state: _Claimed, event: Event, body: HeartbeatSent) -> Sequence[Finding]:
+    @on(HeartbeatSent)
+    def _goes_on(self, state: _Claimed, event: Event, body: HeartbeatSent) -> Findings:
         informed = state.informed.pop(event.process, None)
         if informed is None or event.process not in state.active:
             return NOTHING
@@ -491,6 +425,3 @@ class LoserOfIdCountsForNothing(Struct, frozen=True):
             broker=broker_of(body.broker_id),
         )
         return (broken,)
-
-    def end(self, state: _Claimed, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING

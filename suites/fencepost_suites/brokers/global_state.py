@@ -15,9 +15,10 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Key,
+    Findings,
     NodeStarted,
-    RunEnd,
+    Rule,
+    on,
     process_scope,
     slot_scope,
     violated,
@@ -55,32 +56,27 @@ class _State:
 
 
 @final
-class OneGlobalState(Struct, frozen=True):
+class OneGlobalState(Rule[_State]):
     """REG-01. A broker that reports itself Online is Online in a committed record of the same
     epoch; the nodes that replayed the record are the evidence."""
 
-    clause: str = "REG-01"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {BrokerStateChanged, BrokerStopping, BrokerCommitted}
-    )
+    clause = "REG-01"
     keys = staticmethod(by_broker)
+    state = _State
 
-    def start(self, key: Key) -> _State:
-        return _State()
-
-    def step(self, state: _State, event: Event) -> tuple[_State, Sequence[Finding]]:
-        body = event.body
+    @on(BrokerStateChanged, BrokerStopping, BrokerCommitted)
+    def step(self, state: _State, event: Event, body: Struct) -> Findings:
         match body:
             case BrokerCommitted(fenced=False):
                 state.epochs.setdefault(body.broker_epoch, event.ref)
             case BrokerStopping():
                 state.stopping.add(event.process)
-                return state, self._named(event, body.state, body.global_state, stopping=True)
+                return self._named(event, body.state, body.global_state, stopping=True)
             case BrokerStateChanged() if body.global_state:
                 stopping = event.process in state.stopping
                 wrong = self._named(event, body.new, body.global_state, stopping)
-                return state, wrong or self._online(state, event, body)
-        return state, NOTHING
+                return wrong or self._online(state, event, body)
+        return NOTHING
 
     @staticmethod
     def _named(event: Event, state: str, reported: str, stopping: bool) -> Sequence[Finding]:
@@ -117,9 +113,6 @@ class OneGlobalState(Struct, frozen=True):
         )
         return (broken,)
 
-    def end(self, state: _State, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
 
 @dataclass(slots=True)
 class _Answering:
@@ -130,25 +123,20 @@ class _Answering:
 
 
 @final
-class FencedBrokersLeftOut(Struct, frozen=True):
+class FencedBrokersLeftOut(Rule[_Answering]):
     """REG-07. A client's evidence: a Metadata request was sent after the answering broker had
     replayed that another broker is fenced, and the broker still held it to be fenced when the
     answer arrived."""
 
-    clause: str = "REG-07"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {NodeStarted, BrokerCommitted, SnapshotLoaded, ProbeCompleted}
-    )
+    clause = "REG-07"
     keys = staticmethod(by_slot_serving)
+    state = _Answering
 
-    def start(self, key: Key) -> _Answering:
-        return _Answering()
-
-    def step(self, state: _Answering, event: Event) -> tuple[_Answering, Sequence[Finding]]:
-        body = event.body
+    @on(NodeStarted, BrokerCommitted, SnapshotLoaded, ProbeCompleted)
+    def step(self, state: _Answering, event: Event, body: Struct) -> Findings:
         match body:
             case NodeStarted(role="broker") | SnapshotLoaded():
-                return _Answering(), NOTHING  # later knowledge will be in its events
+                state.fenced.clear()  # later knowledge will be in its events
             case BrokerCommitted(role="controller"):
                 pass  # the controller in the same process may know more than the broker
             case BrokerCommitted(fenced=True):
@@ -156,8 +144,8 @@ class FencedBrokersLeftOut(Struct, frozen=True):
             case BrokerCommitted():
                 state.fenced.pop(body.broker_id, None)
             case ProbeCompleted(api="Metadata", outcome="answered"):
-                return state, self._probed(state, event, body)
-        return state, NOTHING
+                return self._probed(state, event, body)
+        return NOTHING
 
     @staticmethod
     def _probed(state: _Answering, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
@@ -179,6 +167,3 @@ class FencedBrokersLeftOut(Struct, frozen=True):
             else:
                 found.append(Exercised(event.ref, Evidence.CLIENT))
         return found
-
-    def end(self, state: _Answering, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING

@@ -21,15 +21,16 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Key,
+    Findings,
     NodeStopped,
     ProcessExited,
+    Rule,
     RunEnd,
     Violated,
     judged,
+    on,
     process_scope,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -60,27 +61,24 @@ class _Lengths:
 
 
 @final
-class LeaseFromBrokersStart(Struct, frozen=True):
+class LeaseFromBrokersStart(Rule[_Lengths]):
     """QC-13. The broker's evidence is the lease in the answer that it received."""
 
-    clause: str = "QC-13"
-    kinds: frozenset[type[Struct]] = frozenset({HeartbeatAnswered, LeaseGranted, LeaseExpired})
+    clause = "QC-13"
     keys = staticmethod(by_broker)
+    state = _Lengths
 
-    def start(self, key: Key) -> _Lengths:
-        return _Lengths()
-
-    def step(self, state: _Lengths, event: Event) -> tuple[_Lengths, Sequence[Finding]]:
-        body = event.body
+    @on(HeartbeatAnswered, LeaseGranted, LeaseExpired)
+    def step(self, state: _Lengths, event: Event, body: Struct) -> Findings:
         match body:
             case HeartbeatAnswered(error="NONE"):
-                return state, self._answered(state, event, body)
+                return self._answered(state, event, body)
             case LeaseGranted():
-                return state, self._granted(state, event, body)
+                return self._granted(state, event, body)
             case LeaseExpired():
                 silent_ms = (body.now_ns - body.last_heard_ns) / MS
                 if silent_ms >= body.lease_period_ms:
-                    return state, (Exercised(event.ref, Evidence.SELF),)
+                    return (Exercised(event.ref, Evidence.SELF),)
                 broken = violated(
                     event.ref,
                     Evidence.SELF,
@@ -91,8 +89,8 @@ class LeaseFromBrokersStart(Struct, frozen=True):
                     after_ms=round(silent_ms),
                     bound_ms=body.lease_period_ms,
                 )
-                return state, (broken,)
-        return state, NOTHING
+                return (broken,)
+        return NOTHING
 
     @staticmethod
     def _answered(state: _Lengths, event: Event, body: HeartbeatAnswered) -> Sequence[Finding]:
@@ -133,9 +131,6 @@ class LeaseFromBrokersStart(Struct, frozen=True):
             broker=broker_of(body.broker_id),
         )
         return (broken,)
-
-    def end(self, state: _Lengths, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
 
 
 @dataclass(slots=True)
@@ -192,35 +187,37 @@ class _Leases:
 
 
 @final
-class LostLeaseIsFenced(Struct, frozen=True):
+class LostLeaseIsFenced(Rule[_Leases]):
     """QC-14. The broker must fence itself within a tenth of the lease and 100 ms after the lease's
     end. The active controller must fence it within a quarter of the lease and 500 ms, counted from
     its last accepted answer or its election. A controller whose term ends may have lost its
     majority before, so that a whole lease more is allowed then."""
 
-    clause: str = "QC-14"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(ControllerElected, ControllerResigned, HeartbeatAnswered, NodeStopped, BrokerDeleted),
-            *(BrokerCommitted, BrokerStateChanged, LeaseGranted, LeaseExpired, ProcessExited),
-        }
+    clause = "QC-14"
+    state = _Leases
+
+    @on(
+        ControllerElected,
+        ControllerResigned,
+        HeartbeatAnswered,
+        NodeStopped,
+        BrokerDeleted,
+        BrokerCommitted,
+        BrokerStateChanged,
+        LeaseGranted,
+        LeaseExpired,
+        ProcessExited,
     )
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Leases:
-        return _Leases()
-
-    def step(self, state: _Leases, event: Event) -> tuple[_Leases, Sequence[Finding]]:
-        body = event.body
+    def step(self, state: _Leases, event: Event, body: Struct) -> Findings:
         match body:
             case HeartbeatAnswered():
                 self._heartbeat(state, event, body)
             case LeaseGranted():
                 self._granted(state, event, body)
             case BrokerStateChanged():
-                return state, self._changed(state, event, body)
+                return self._changed(state, event, body)
             case BrokerCommitted():
-                return state, self._committed(state, event, body)
+                return self._committed(state, event, body)
             case BrokerDeleted() if (known := state.brokers.get(body.broker_id)) is not None:
                 if body.offset > known.offset:
                     self._overdue(state, known, body.broker_id, event)
@@ -243,7 +240,7 @@ class LostLeaseIsFenced(Struct, frozen=True):
                 self._gone(state, event, body.ended)
             case NodeStopped():
                 self._gone(state, event, event.process)
-        return state, NOTHING
+        return NOTHING
 
     # ------------------------------------------------------------------------- the broker's side
 
@@ -357,7 +354,7 @@ class LostLeaseIsFenced(Struct, frozen=True):
         if process == state.controller:
             self._vacant(state, event)
 
-    def end(self, state: _Leases, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Leases, end: RunEnd) -> Findings:
         for process, held in state.held.items():
             if held.active:
                 self._outlived(state, process, held, end.ended_at_ns, held.granted)

@@ -16,12 +16,12 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Key,
+    Findings,
     NodeStarted,
-    RunEnd,
+    Rule,
+    on,
     process_scope,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -56,21 +56,15 @@ class _Refusals:
 
 
 @final
-class UnfitBrokersRefused(Struct, frozen=True):
+class UnfitBrokersRefused(Rule[_Refusals]):
     """QC-15. The reasons to refuse a broker come from the committed records and from its own
     request. Its lag is measured from the offset that was committed at the answer before."""
 
-    clause: str = "QC-15"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {MetadataCommitted, SnapshotLoaded, FeatureFinalized, BrokerCommitted, HeartbeatAnswered}
-    )
-    keys = staticmethod(whole_run)
+    clause = "QC-15"
+    state = _Refusals
 
-    def start(self, key: Key) -> _Refusals:
-        return _Refusals()
-
-    def step(self, state: _Refusals, event: Event) -> tuple[_Refusals, Sequence[Finding]]:
-        body = event.body
+    @on(MetadataCommitted, SnapshotLoaded, FeatureFinalized, BrokerCommitted, HeartbeatAnswered)
+    def step(self, state: _Refusals, event: Event, body: Struct) -> Findings:
         match body:
             case MetadataCommitted():
                 state.committed[event.process] = body.offset + 1
@@ -84,8 +78,8 @@ class UnfitBrokersRefused(Struct, frozen=True):
             case BrokerCommitted():
                 self._committed(state, event, body)
             case HeartbeatAnswered(active=True):
-                return state, self._answered(state, event, body)
-        return state, NOTHING
+                return self._answered(state, event, body)
+        return NOTHING
 
     @staticmethod
     def _committed(state: _Refusals, event: Event, body: BrokerCommitted) -> None:
@@ -150,9 +144,6 @@ class UnfitBrokersRefused(Struct, frozen=True):
             against["stale"] = (words, None)
         return against
 
-    def end(self, state: _Refusals, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
 
 def _supported(features: Sequence[str]) -> dict[str, tuple[int, int]]:
     """`metadata.format=1-2` as feature -> lowest and highest level."""
@@ -176,28 +167,22 @@ class _Joining:
 
 
 @final
-class OnlineOnceCaughtUp(Struct, frozen=True):
+class OnlineOnceCaughtUp(Rule[_Joining]):
     """REG-04. Exercised by the first activity of every process: it has replayed its own committed
     registration, and it checkpointed the metadata after it registered."""
 
-    clause: str = "REG-04"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            NodeStarted,
-            BrokerCommitted,
-            MetadataCommitted,
-            SnapshotLoaded,
-            SnapshotStored,
-            BrokerStateChanged,
-        }
+    clause = "REG-04"
+    state = _Joining
+
+    @on(
+        NodeStarted,
+        BrokerCommitted,
+        MetadataCommitted,
+        SnapshotLoaded,
+        SnapshotStored,
+        BrokerStateChanged,
     )
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Joining:
-        return _Joining()
-
-    def step(self, state: _Joining, event: Event) -> tuple[_Joining, Sequence[Finding]]:
-        body = event.body
+    def step(self, state: _Joining, event: Event, body: Struct) -> Findings:
         match body:
             case NodeStarted(role="broker"):
                 state.incarnation[event.process] = body.incarnation
@@ -214,8 +199,8 @@ class OnlineOnceCaughtUp(Struct, frozen=True):
                 state.checkpointed.add(event.process)
             case BrokerStateChanged(new="ACTIVE") if event.process not in state.online:
                 state.online.add(event.process)
-                return state, self._online(state, event)
-        return state, NOTHING
+                return self._online(state, event)
+        return NOTHING
 
     @staticmethod
     def _online(state: _Joining, event: Event) -> Sequence[Finding]:
@@ -246,6 +231,3 @@ class OnlineOnceCaughtUp(Struct, frozen=True):
             )
             return (broken,)
         return (Exercised(event.ref, Evidence.PEER),)
-
-    def end(self, state: _Joining, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING

@@ -15,14 +15,14 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Key,
+    Findings,
     NodeStarted,
     ProcessExited,
-    RunEnd,
+    Rule,
     Violated,
+    on,
     process_scope,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -46,21 +46,16 @@ class _Allowed:
 
 
 @final
-class ActiveOnlyWhenTold(Struct, frozen=True):
+class ActiveOnlyWhenTold(Rule[_Allowed]):
     """QC-16. The controller's evidence is its answer to this process; the broker's is the answer
     that it received."""
 
-    clause: str = "QC-16"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {HeartbeatAnswered, LeaseGranted, BrokerStateChanged}
-    )
+    clause = "QC-16"
     keys = staticmethod(by_process)
+    state = _Allowed
 
-    def start(self, key: Key) -> _Allowed:
-        return _Allowed()
-
-    def step(self, state: _Allowed, event: Event) -> tuple[_Allowed, Sequence[Finding]]:
-        body = event.body
+    @on(HeartbeatAnswered, LeaseGranted, BrokerStateChanged)
+    def step(self, state: _Allowed, event: Event, body: Struct) -> Findings:
         match body:
             case HeartbeatAnswered(error="NONE", next_state="ACTIVE"):
                 state.by_controller = True
@@ -68,9 +63,9 @@ class ActiveOnlyWhenTold(Struct, frozen=True):
                 state.by_answer = True
             case BrokerStateChanged(new="ACTIVE"):
                 if state.by_controller:
-                    return state, (Exercised(event.ref, Evidence.PEER),)
+                    return (Exercised(event.ref, Evidence.PEER),)
                 if state.by_answer:
-                    return state, (Exercised(event.ref, Evidence.SELF),)
+                    return (Exercised(event.ref, Evidence.SELF),)
                 broken = violated(
                     event.ref,
                     Evidence.PEER,
@@ -81,12 +76,9 @@ class ActiveOnlyWhenTold(Struct, frozen=True):
                     reason=body.reason,
                     broker=broker_of(body.broker_id),
                 )
-                return state, (broken,)
+                return (broken,)
             case BrokerStateChanged():
-                return _Allowed(), NOTHING
-        return state, NOTHING
-
-    def end(self, state: _Allowed, end: RunEnd) -> Sequence[Finding]:
+                state.by_controller = state.by_answer = False
         return NOTHING
 
 
@@ -117,22 +109,19 @@ class _Life:
 
 
 @final
-class StatesMoveAsDrawn(Struct, frozen=True):
+class StatesMoveAsDrawn(Rule[_Life]):
     """QC-20. Exercised when a broker becomes active again: its broker epoch must be new."""
 
-    clause: str = "QC-20"
-    kinds: frozenset[type[Struct]] = frozenset({BrokerStateChanged, BrokerCommitted})
+    clause = "QC-20"
     keys = staticmethod(by_broker)
+    state = _Life
 
-    def start(self, key: Key) -> _Life:
-        return _Life()
-
-    def step(self, state: _Life, event: Event) -> tuple[_Life, Sequence[Finding]]:
-        body = event.body
+    @on(BrokerStateChanged, BrokerCommitted)
+    def step(self, state: _Life, event: Event, body: Struct) -> Findings:
         if isinstance(body, BrokerCommitted):
-            return state, self._committed(state, event, body)
+            return self._committed(state, event, body)
         assert isinstance(body, BrokerStateChanged)
-        return state, self._moved(state, event, body)
+        return self._moved(state, event, body)
 
     @staticmethod
     def _moved(state: _Life, event: Event, body: BrokerStateChanged) -> Sequence[Finding]:
@@ -199,9 +188,6 @@ class StatesMoveAsDrawn(Struct, frozen=True):
         )
         return (broken,)
 
-    def end(self, state: _Life, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
 
 class _Given(Struct, frozen=True):
     """The largest broker epoch that an id was given, by which record, and in which term that was
@@ -232,30 +218,24 @@ class _Epochs:
 
 
 @final
-class EpochsGrow(Struct, frozen=True):
+class EpochsGrow(Rule[_Epochs]):
     """QC-21. The proof is the record with the largest epoch before. If another controller wrote
     that record, the election of the controller that gave the epoch belongs to the proof. Exercised
     by every new epoch of an id that had one before."""
 
-    clause: str = "QC-21"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {BrokerCommitted, MetadataCommitted, ControllerElected}
-    )
-    keys = staticmethod(whole_run)
+    clause = "QC-21"
+    state = _Epochs
 
-    def start(self, key: Key) -> _Epochs:
-        return _Epochs()
-
-    def step(self, state: _Epochs, event: Event) -> tuple[_Epochs, Sequence[Finding]]:
-        body = event.body
+    @on(BrokerCommitted, MetadataCommitted, ControllerElected)
+    def step(self, state: _Epochs, event: Event, body: Struct) -> Findings:
         match body:
             case ControllerElected():
                 state.elected[body.epoch] = event.ref
             case MetadataCommitted():
                 state.terms[event.process] = (body.offset, body.epoch)
             case BrokerCommitted():
-                return state, self._committed(state, event, body)
-        return state, NOTHING
+                return self._committed(state, event, body)
+        return NOTHING
 
     @staticmethod
     def _committed(state: _Epochs, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
@@ -275,9 +255,6 @@ class EpochsGrow(Struct, frozen=True):
         if after < before or (after == before and body.incarnation != was.incarnation):
             return (_shrunk(state, event, body, was.largest, term),)
         return (Exercised(event.ref, Evidence.PEER),) if after > before else NOTHING
-
-    def end(self, state: _Epochs, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
 
 
 def _shrunk(
@@ -323,27 +300,24 @@ class _Entry:
 
 
 @final
-class RegistersFenced(Struct, frozen=True):
+class RegistersFenced(Rule[_Entry]):
     """REG-03. Exercised by a registration that takes over an active entry: its record, as a second
     node replays it, is fenced."""
 
-    clause: str = "REG-03"
-    kinds: frozenset[type[Struct]] = frozenset({BrokerCommitted, HeartbeatAnswered})
+    clause = "REG-03"
     keys = staticmethod(by_broker)
+    state = _Entry
 
-    def start(self, key: Key) -> _Entry:
-        return _Entry()
-
-    def step(self, state: _Entry, event: Event) -> tuple[_Entry, Sequence[Finding]]:
-        body = event.body
+    @on(BrokerCommitted, HeartbeatAnswered)
+    def step(self, state: _Entry, event: Event, body: Struct) -> Findings:
         if isinstance(body, BrokerCommitted):
             state.committed.add(body.incarnation)
-            return state, self._committed(state, event, body)
+            return self._committed(state, event, body)
         assert isinstance(body, HeartbeatAnswered)
         if body.request_epoch >= 0 or body.error != "NONE" or not body.active:
-            return state, NOTHING
+            return NOTHING
         if body.incarnation in state.committed:
-            return state, NOTHING
+            return NOTHING
         broken = violated(
             event.ref,
             Evidence.SELF,
@@ -353,7 +327,7 @@ class RegistersFenced(Struct, frozen=True):
             broker=broker_of(body.broker_id),
             client=process_scope(body.client),
         )
-        return state, (broken,)
+        return (broken,)
 
     @staticmethod
     def _committed(state: _Entry, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
@@ -382,9 +356,6 @@ class RegistersFenced(Struct, frozen=True):
             state.decided = (body.offset, event.process)
         return NOTHING
 
-    def end(self, state: _Entry, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
 
 @dataclass(slots=True)
 class _Claims:
@@ -400,21 +371,15 @@ class _Claims:
 
 
 @final
-class RestartedProcessReclaimsId(Struct, frozen=True):
+class RestartedProcessReclaimsId(Rule[_Claims]):
     """QC-35. The new process reports it: a lease granted, or refused, while the dead process's
     lease still ran."""
 
-    clause: str = "QC-35"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {NodeStarted, ProcessExited, LeaseGranted, HeartbeatRefused}
-    )
-    keys = staticmethod(whole_run)
+    clause = "QC-35"
+    state = _Claims
 
-    def start(self, key: Key) -> _Claims:
-        return _Claims()
-
-    def step(self, state: _Claims, event: Event) -> tuple[_Claims, Sequence[Finding]]:
-        body = event.body
+    @on(NodeStarted, ProcessExited, LeaseGranted, HeartbeatRefused)
+    def step(self, state: _Claims, event: Event, body: Struct) -> Findings:
         match body:
             case NodeStarted(role="broker"):
                 state.newest[body.node_id] = event.process
@@ -422,10 +387,10 @@ class RestartedProcessReclaimsId(Struct, frozen=True):
             case ProcessExited():
                 state.exited[body.ended] = event.ref
             case LeaseGranted():
-                return state, self._granted(state, event, body)
+                return self._granted(state, event, body)
             case HeartbeatRefused(error="DUPLICATE_BROKER_REGISTRATION"):
-                return state, self._refused(state, event, body.broker_id)
-        return state, NOTHING
+                return self._refused(state, event, body.broker_id)
+        return NOTHING
 
     @staticmethod
     def _waits_for(state: _Claims, event: Event, broker: int) -> tuple[str, int, Cause] | None:
@@ -466,6 +431,3 @@ class RestartedProcessReclaimsId(Struct, frozen=True):
             left_ns=ends_ns - event.at_ns,
         )
         return (broken,)
-
-    def end(self, state: _Claims, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING

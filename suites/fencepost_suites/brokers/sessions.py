@@ -18,15 +18,16 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Key,
+    Findings,
     NodeStarted,
     ProcessExited,
+    Rule,
     RunEnd,
     Violated,
     judged,
+    on,
     process_scope,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -71,29 +72,24 @@ class _Session:
 
 
 @final
-class EndedSessionFences(Struct, frozen=True):
+class EndedSessionFences(Rule[_Session]):
     """REG-06. A session lasts one period from the answer that granted it. The best evidence is a
     probe that was sent after the session ended, and whether it was answered. A tenth of the period
     and 100 ms are allowed for noticing the end."""
 
-    clause: str = "REG-06"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(NodeStarted, LeaseGranted, BrokerStateChanged, RequestRefused),
-            *(ProbeCompleted, ProcessExited),
-        }
-    )
+    clause = "REG-06"
     keys = staticmethod(by_slot_living)
+    state = _Session
 
-    def start(self, key: Key) -> _Session:
-        return _Session()
-
-    def step(self, state: _Session, event: Event) -> tuple[_Session, Sequence[Finding]]:
-        body = event.body
+    @on(
+        NodeStarted, LeaseGranted, BrokerStateChanged, RequestRefused, ProbeCompleted, ProcessExited
+    )
+    def step(self, state: _Session, event: Event, body: Struct) -> Findings:
         serving = state.serving
         match body:
             case NodeStarted():
-                return _Session(Serving(event.process, suspects=serving.suspects)), NOTHING
+                state.serving = Serving(event.process, suspects=serving.suspects)
+                state.period_ns, state.ran_out = 0, False
             case LeaseGranted(next_state="ACTIVE"):
                 self._stayed(state, event.at_ns, event.ref)
                 state.period_ns = (body.lease_end_ms - body.lease_start_ms) * MS
@@ -103,14 +99,14 @@ class EndedSessionFences(Struct, frozen=True):
                 serving.changed(event, body)
                 state.ran_out = body.reason == "lease_expired"
                 if state.ran_out and not stayed:
-                    return state, (Exercised(event.ref, Evidence.SELF),)
+                    return (Exercised(event.ref, Evidence.SELF),)
             case RequestRefused():
                 serving.refuses(event, body)
             case ProbeCompleted():
-                return state, self._probed(state, event, body)
+                return self._probed(state, event, body)
             case ProcessExited() if body.ended == serving.process:
                 serving.active = False
-        return state, NOTHING
+        return NOTHING
 
     @staticmethod
     def _stayed(state: _Session, at_ns: int, at: Cause) -> bool:
@@ -172,7 +168,7 @@ class EndedSessionFences(Struct, frozen=True):
         )
         return NOTHING
 
-    def end(self, state: _Session, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Session, end: RunEnd) -> Findings:
         if state.serving.granted is not None:
             self._stayed(state, end.ended_at_ns, state.serving.granted)
         return judged(state.serving.suspects, end)
@@ -221,7 +217,7 @@ class _Takeover:
 
 
 @final
-class FullPeriodAtTakeover(Struct, frozen=True):
+class FullPeriodAtTakeover(Rule[_Takeover]):
     """QC-31. The broker's evidence is the first lease from the new controller, if it was not fenced
     in between. A peer's is the fencing record: the log names the epoch of its writer, so a record
     of the new controller for a process that neither stops nor has registered anew needs no further
@@ -229,25 +225,27 @@ class FullPeriodAtTakeover(Struct, frozen=True):
     elected after the first vote in that epoch. A tenth of the period is allowed for clock
     differences."""
 
-    clause: str = "QC-31"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(ControllerElected, LeaseExpired, LeaseGranted, BrokerCommitted, MetadataCommitted),
-            *(HeartbeatAnswered, HeartbeatSent, BrokerStopping, BrokerDeleted, VoteAnswered),
-        }
+    clause = "QC-31"
+    state = _Takeover
+
+    @on(
+        ControllerElected,
+        LeaseExpired,
+        LeaseGranted,
+        BrokerCommitted,
+        MetadataCommitted,
+        HeartbeatAnswered,
+        HeartbeatSent,
+        BrokerStopping,
+        BrokerDeleted,
+        VoteAnswered,
     )
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Takeover:
-        return _Takeover()
-
-    def step(self, state: _Takeover, event: Event) -> tuple[_Takeover, Sequence[Finding]]:
-        body = event.body
+    def step(self, state: _Takeover, event: Event, body: Struct) -> Findings:
         match body:
             case ControllerElected() if body.epoch > state.epoch:
                 found = tuple(state.broken(b, None, Evidence.SELF) for b in sorted(state.early))
                 state.begin(body.epoch, event.process, event.at_ns, event.ref)
-                return state, found
+                return found
             case ControllerElected() if body.epoch == state.epoch and not state.process:
                 state.process = event.process
             case VoteAnswered(granted=True) if body.epoch > state.voted[0]:
@@ -264,17 +262,17 @@ class FullPeriodAtTakeover(Struct, frozen=True):
             case LeaseExpired():
                 state.period_ns = body.lease_period_ms * MS
                 if body.controller_epoch == state.epoch:
-                    return state, self._expired(state, event, body)
+                    return self._expired(state, event, body)
             case BrokerCommitted():
-                return state, self._committed(state, event, body)
+                return self._committed(state, event, body)
             case BrokerDeleted() if state.brokers.forget(body):
                 # Its process registers anew, and no record fences it before that.
                 state.owed.discard(body.broker_id)
             case LeaseGranted(next_state="ACTIVE") if body.controller_epoch == state.epoch:
                 if body.broker_id in state.owed:
                     state.owed.discard(body.broker_id)
-                    return state, (Exercised(event.ref, Evidence.PEER),)
-        return state, NOTHING
+                    return (Exercised(event.ref, Evidence.PEER),)
+        return NOTHING
 
     @staticmethod
     def _expired(state: _Takeover, event: Event, body: LeaseExpired) -> Sequence[Finding]:
@@ -334,5 +332,5 @@ class FullPeriodAtTakeover(Struct, frozen=True):
                 bound_ns=state.period_ns,
             )
 
-    def end(self, state: _Takeover, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Takeover, end: RunEnd) -> Findings:
         return tuple(state.broken(b, None, Evidence.SELF) for b in sorted(state.early))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -14,9 +13,9 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
-    Finding,
-    Key,
-    RunEnd,
+    Findings,
+    Rule,
+    on,
     process_scope,
     violated,
 )
@@ -40,24 +39,19 @@ class _Start:
 
 
 @final
-class RegistersRecovered(Struct, frozen=True):
+class RegistersRecovered(Rule[_Start]):
     """REG-02. The controller's evidence is that it accepted the registration. Exercised if the
     broker had logs to recover."""
 
-    clause: str = "REG-02"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {RecoveryStarted, RecoveryEnded, HeartbeatSent, HeartbeatAnswered}
-    )
+    clause = "REG-02"
     keys = staticmethod(by_process)
+    state = _Start
 
-    def start(self, key: Key) -> _Start:
-        return _Start()
-
-    def step(self, state: _Start, event: Event) -> tuple[_Start, Sequence[Finding]]:
-        body = event.body
+    @on(RecoveryStarted, RecoveryEnded, HeartbeatSent, HeartbeatAnswered)
+    def step(self, state: _Start, event: Event, body: Struct) -> Findings:
         match body:
             case RecoveryStarted():
-                return _Start(event.ref), NOTHING
+                state.began, state.logs, state.settled = event.ref, -1, False
             case RecoveryEnded():
                 state.logs = body.logs
             case HeartbeatSent() if state.began is not None and state.logs < 0:
@@ -71,12 +65,9 @@ class RegistersRecovered(Struct, frozen=True):
                         process=process_scope(event.process),
                         broker=broker_of(body.broker_id),
                     )
-                    return state, (broken,)
+                    return (broken,)
             case HeartbeatAnswered(request_epoch=-1, error="NONE") if not state.settled:
                 state.settled = True
                 if state.logs > 0:
-                    return state, (Exercised(event.ref, Evidence.PEER),)
-        return state, NOTHING
-
-    def end(self, state: _Start, end: RunEnd) -> Sequence[Finding]:
+                    return (Exercised(event.ref, Evidence.PEER),)
         return NOTHING

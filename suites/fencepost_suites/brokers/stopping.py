@@ -17,13 +17,14 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Key,
+    Findings,
     ProcessExited,
+    Rule,
     RunEnd,
     judged,
+    on,
     process_scope,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BrokerStateChanged,
@@ -62,24 +63,22 @@ class _Stopping:
 
 
 @final
-class GoesOfflineWhenTold(Struct, frozen=True):
+class GoesOfflineWhenTold(Rule[_Stopping]):
     """REG-08. The controller's evidence is its answer. Exercised if the broker led partitions when
     it was asked to stop. A broker that got no answer in time is judged by REG-09."""
 
-    clause: str = "REG-08"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(BrokerStopping, BrokerStateChanged, HeartbeatAnswered, HeartbeatRefused),
-            *(PartitionCommitted, TopicCommitted),
-        }
+    clause = "REG-08"
+    state = _Stopping
+
+    @on(
+        BrokerStopping,
+        BrokerStateChanged,
+        HeartbeatAnswered,
+        HeartbeatRefused,
+        PartitionCommitted,
+        TopicCommitted,
     )
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Stopping:
-        return _Stopping()
-
-    def step(self, state: _Stopping, event: Event) -> tuple[_Stopping, Sequence[Finding]]:
-        body = event.body
+    def step(self, state: _Stopping, event: Event, body: Struct) -> Findings:
         match body:
             case PartitionCommitted():
                 state.partitions.take(body)
@@ -95,8 +94,8 @@ class GoesOfflineWhenTold(Struct, frozen=True):
             case BrokerStateChanged(reason="taken_over"):
                 state.lost.add(event.process)
             case BrokerStateChanged(new="SHUTDOWN") if body.reason != "shutdown_timeout":
-                return state, self._gone(state, event, body)
-        return state, NOTHING
+                return self._gone(state, event, body)
+        return NOTHING
 
     @staticmethod
     def _gone(state: _Stopping, event: Event, body: BrokerStateChanged) -> Sequence[Finding]:
@@ -118,9 +117,6 @@ class GoesOfflineWhenTold(Struct, frozen=True):
             places=tuple(partition_at(*one) for one in still),
         )
         return (broken,)
-
-    def end(self, state: _Stopping, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
 
 
 @dataclass(slots=True)
@@ -154,19 +150,16 @@ class _Due:
 
 
 @final
-class StopsInTime(Struct, frozen=True):
+class StopsInTime(Rule[_Due]):
     """REG-09. The harness records the end of the process. A tenth of the limit and a second are
     allowed."""
 
-    clause: str = "REG-09"
-    kinds: frozenset[type[Struct]] = frozenset({BrokerStopping, BrokerStateChanged, ProcessExited})
+    clause = "REG-09"
     keys = staticmethod(by_life)
+    state = _Due
 
-    def start(self, key: Key) -> _Due:
-        return _Due()
-
-    def step(self, state: _Due, event: Event) -> tuple[_Due, Sequence[Finding]]:
-        body = event.body
+    @on(BrokerStopping, BrokerStateChanged, ProcessExited)
+    def step(self, state: _Due, event: Event, body: Struct) -> Findings:
         match body:
             case BrokerStopping() if state.asked is None:
                 state.process, state.asked = event.process, event.ref
@@ -177,10 +170,10 @@ class StopsInTime(Struct, frozen=True):
                 late = state.late(event.at_ns, event.ref)
                 state.asked = None
                 if state.by_timeout and not late:
-                    return state, (Exercised(event.ref, Evidence.PEER),)
-        return state, NOTHING
+                    return (Exercised(event.ref, Evidence.PEER),)
+        return NOTHING
 
-    def end(self, state: _Due, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Due, end: RunEnd) -> Findings:
         if state.asked is not None:
             state.late(end.ended_at_ns, state.asked)
         return judged(state.suspects, end)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
-
-from msgspec import Struct
 
 from fencepost import (
     NOTHING,
@@ -14,11 +11,9 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
-    Finding,
-    Handlers,
-    Key,
-    RunEnd,
-    by_handlers,
+    Findings,
+    Rule,
+    on,
     process_scope,
     violated,
 )
@@ -41,47 +36,30 @@ class _Failed:
 
 
 @final
-class AbortedRead(Struct, frozen=True):
+class AbortedRead(Rule[_Failed]):
     """JEPSEN-aborted-read. A write failed for certain if its client says so. A probe is sent once:
     it failed if it was refused by an error of a broker that has stored nothing. Exercised by a
     whole reading after a write that failed."""
 
-    clause: str = "JEPSEN-aborted-read"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {ProduceCompleted, ProbeCompleted, Polled, ReadCompleted}
-    )
+    clause = "JEPSEN-aborted-read"
     keys = staticmethod(by_partition)
+    state = _Failed
 
-    def start(self, key: Key) -> _Failed:
-        return _Failed()
-
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            ProduceCompleted: self._completed,
-            ProbeCompleted: self._probed,
-            Polled: self._polled,
-            ReadCompleted: self._read,
-        }
-
-    def step(self, state: _Failed, event: Event) -> tuple[_Failed, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    @staticmethod
-    def _completed(state: _Failed, event: Event, body: ProduceCompleted) -> Sequence[Finding]:
+    @on(ProduceCompleted)
+    def _completed(self, state: _Failed, event: Event, body: ProduceCompleted) -> Findings:
         if body.outcome == "failed":
             state.operations[body.operation] = event.ref
         return NOTHING
 
-    @staticmethod
-    def _probed(state: _Failed, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
+    @on(ProbeCompleted)
+    def _probed(self, state: _Failed, event: Event, body: ProbeCompleted) -> Findings:
         errors = _NOT_STORED_BY_ONE if body.acks == 1 else _NEVER_STORED
         if body.api == "Produce" and body.outcome == "refused" and body.error in errors:
             state.operations[body.operation] = event.ref
         return NOTHING
 
-    @staticmethod
-    def _polled(state: _Failed, event: Event, body: Polled) -> Sequence[Finding]:
+    @on(Polled)
+    def _polled(self, state: _Failed, event: Event, body: Polled) -> Findings:
         if not state.operations:
             return NOTHING
         return [
@@ -99,11 +77,8 @@ class AbortedRead(Struct, frozen=True):
             if operation in state.operations
         ]
 
-    @staticmethod
-    def _read(state: _Failed, event: Event, body: ReadCompleted) -> Sequence[Finding]:
+    @on(ReadCompleted)
+    def _read(self, state: _Failed, event: Event, body: ReadCompleted) -> Findings:
         if body.outcome == "ok" and state.operations:
             return (Exercised(event.ref, CLIENT),)
-        return NOTHING
-
-    def end(self, state: _Failed, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
-
 from fencepost import (
     NOTHING,
     Cause,
@@ -19,13 +17,15 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Handlers,
+    Findings,
     Key,
+    Rule,
     RunEnd,
     Scope,
+    Shared,
     Undecided,
     Violated,
-    by_handlers,
+    on,
     process_scope,
     violated,
 )
@@ -66,31 +66,20 @@ class Unread:
 
 
 @final
-class LostWrite(Struct, frozen=True):
+class LostWrite(Rule[Unread]):
     """JEPSEN-lost-write. A complete reading must return every acknowledged write below its end,
     with the content that was written. Of those that were acknowledged before the reading asked for
     the end of the log, it must also return each without an offset, and each whose offset a consumer
     had reached: one at the end of the log that no consumer got is JEPSEN-unseen."""
 
-    clause: str = "JEPSEN-lost-write"
-    kinds: frozenset[type[Struct]] = frozenset({ProduceCompleted, Polled, ReadCompleted})
+    clause = "JEPSEN-lost-write"
     keys = staticmethod(by_partition)
 
-    def start(self, key: Key) -> Unread:
+    def start(self, key: Key, shared: Shared) -> Unread:
         return Unread(of=place_of(key))
 
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            ProduceCompleted: self._produced,
-            Polled: self.polled,
-            ReadCompleted: self.read,
-        }
-
-    def step(self, state: Unread, event: Event) -> tuple[Unread, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    def _produced(self, state: Unread, event: Event, body: ProduceCompleted) -> Sequence[Finding]:
+    @on(ProduceCompleted)
+    def _produced(self, state: Unread, event: Event, body: ProduceCompleted) -> Findings:
         if body.acks == -1 and body.outcome == "ok":
             self.acknowledged(state, event, body)
         return NOTHING
@@ -108,8 +97,8 @@ class LostWrite(Struct, frozen=True):
         else:
             state.waiting[offset] = (*state.waiting.get(offset, ()), (operation, event))
 
-    @staticmethod
-    def polled(state: Unread, event: Event, body: Polled) -> Sequence[Finding]:
+    @on(Polled)
+    def polled(self, state: Unread, event: Event, body: Polled) -> Findings:
         """A consumer got messages; those of the final reading show what is there."""
         if not body.final:
             if body.offsets:
@@ -129,8 +118,8 @@ class LostWrite(Struct, frozen=True):
                     lost.append((offset, write, f"{operation} is there"))
         return _lost(event, body, lost)
 
-    @staticmethod
-    def read(state: Unread, event: Event, body: ReadCompleted) -> Sequence[Finding]:
+    @on(ReadCompleted)
+    def read(self, state: Unread, event: Event, body: ReadCompleted) -> Findings:
         """A reading ended."""
         state.early.clear()
         if body.outcome != "ok":
@@ -152,7 +141,7 @@ class LostWrite(Struct, frozen=True):
         state.error, state.confirmed = "", False
         return found
 
-    def end(self, state: Unread, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Unread, end: RunEnd) -> Findings:
         unread = len(state.waiting) + len(state.unplaced)
         if unread and state.error:
             message = f"{unread} acknowledged writes of {state.of} could not be read back"
@@ -205,37 +194,25 @@ class _Unseen:
 
 
 @final
-class Unseen(Struct, frozen=True):
+class Unseen(Rule[_Unseen]):
     """JEPSEN-unseen. A write that was acknowledged before the last complete reading lies beyond its
     end."""
 
-    clause: str = "JEPSEN-unseen"
-    kinds: frozenset[type[Struct]] = frozenset({ProduceCompleted, Polled, ReadCompleted})
+    clause = "JEPSEN-unseen"
     keys = staticmethod(by_partition)
 
-    def start(self, key: Key) -> _Unseen:
+    def start(self, key: Key, shared: Shared) -> _Unseen:
         return _Unseen(of=place_of(key))
 
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            ProduceCompleted: self._produced,
-            Polled: self._polled,
-            ReadCompleted: self._read,
-        }
-
-    def step(self, state: _Unseen, event: Event) -> tuple[_Unseen, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    @staticmethod
-    def _produced(state: _Unseen, event: Event, body: ProduceCompleted) -> Sequence[Finding]:
+    @on(ProduceCompleted)
+    def _produced(self, state: _Unseen, event: Event, body: ProduceCompleted) -> Findings:
         offset = body.offset
         if offset > state.top and body.acks == -1:
             state.waiting[offset] = (body.operation, event)
         return NOTHING
 
-    @staticmethod
-    def _polled(state: _Unseen, event: Event, body: Polled) -> Sequence[Finding]:
+    @on(Polled)
+    def _polled(self, state: _Unseen, event: Event, body: Polled) -> Findings:
         offsets = body.offsets
         if offsets:
             state.top = max(state.top, offsets[-1])
@@ -245,8 +222,8 @@ class Unseen(Struct, frozen=True):
                     state.seen = True
         return NOTHING
 
-    @staticmethod
-    def _read(state: _Unseen, event: Event, body: ReadCompleted) -> Sequence[Finding]:
+    @on(ReadCompleted)
+    def _read(self, state: _Unseen, event: Event, body: ReadCompleted) -> Findings:
         if body.outcome != "ok":
             return NOTHING
         # A write that is missing below the end is lost: that is JEPSEN-lost-write.
@@ -255,7 +232,7 @@ class Unseen(Struct, frozen=True):
         seen = state.seen and not state.waiting
         return (Exercised(event.ref, CLIENT),) if seen else NOTHING
 
-    def end(self, state: _Unseen, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Unseen, end: RunEnd) -> Findings:
         found: list[Finding] = []
         for offset, (operation, at) in state.waiting.items():
             if offset in state.before:
@@ -292,32 +269,20 @@ class _Contents:
 
 
 @final
-class InconsistentOffsets(Struct, frozen=True):
+class InconsistentOffsets(Rule[_Contents]):
     """JEPSEN-inconsistent-offsets. A complete reading returns every message there is, so a
     message that a consumer received and the reading lacks is gone, at the end of the log too.
     Consecutive offsets are one violation. Exercised by each poll that returns an offset which
     was seen before."""
 
-    clause: str = "JEPSEN-inconsistent-offsets"
-    kinds: frozenset[type[Struct]] = frozenset({ProduceCompleted, Polled, ReadCompleted})
+    clause = "JEPSEN-inconsistent-offsets"
     keys = staticmethod(by_partition)
 
-    def start(self, key: Key) -> _Contents:
+    def start(self, key: Key, shared: Shared) -> _Contents:
         return _Contents(of=place_of(key))
 
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            ProduceCompleted: self._produced,
-            Polled: self._polled,
-            ReadCompleted: self._read,
-        }
-
-    def step(self, state: _Contents, event: Event) -> tuple[_Contents, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    @staticmethod
-    def _produced(state: _Contents, event: Event, body: ProduceCompleted) -> Sequence[Finding]:
+    @on(ProduceCompleted)
+    def _produced(self, state: _Contents, event: Event, body: ProduceCompleted) -> Findings:
         offset = body.offset
         if offset < 0 or body.acks != -1:
             return NOTHING
@@ -326,8 +291,8 @@ class InconsistentOffsets(Struct, frozen=True):
             return _two(event, body, state, offset, operation)
         return NOTHING
 
-    @staticmethod
-    def _polled(state: _Contents, event: Event, body: Polled) -> Sequence[Finding]:
+    @on(Polled)
+    def _polled(self, state: _Contents, event: Event, body: Polled) -> Findings:
         if not body.final:
             state.got.update(dict.fromkeys(body.offsets, (event.at_ns, event.ref)))
         elif state.got:
@@ -344,8 +309,8 @@ class InconsistentOffsets(Struct, frozen=True):
             return (Exercised(event.ref, CLIENT),)
         return found
 
-    @staticmethod
-    def _read(state: _Contents, event: Event, body: ReadCompleted) -> Sequence[Finding]:
+    @on(ReadCompleted)
+    def _read(self, state: _Contents, event: Event, body: ReadCompleted) -> Findings:
         """Finds the missing messages: offsets that were received before the reading asked for the
         end of the log and are not below that end."""
         if body.outcome != "ok":
@@ -361,7 +326,7 @@ class InconsistentOffsets(Struct, frozen=True):
         state.got, state.error = later, ""
         return found
 
-    def end(self, state: _Contents, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Contents, end: RunEnd) -> Findings:
         if state.got and state.error:
             message = f"{len(state.got)} messages of {state.of} were not read again"
             return (Undecided(f"{message}: {state.error}", follows=RECOVERED),)

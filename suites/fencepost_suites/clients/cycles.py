@@ -19,10 +19,9 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Handlers,
-    Key,
-    RunEnd,
-    by_handlers,
+    Findings,
+    Rule,
+    on,
     process_scope,
     violated,
 )
@@ -51,31 +50,18 @@ class _Flow:
 
 
 @final
-class CircularFlow(Struct, frozen=True):
+class CircularFlow(Rule[_Flow]):
     """JEPSEN-G1c-realtime. A consumer gets only what is committed, so a message that is invoked
     after a poll lies behind all that the poll returned, whatever its own acknowledgement, and
     whichever client wrote the others. A log that was set back counts once. Exercised by a message
     that was invoked after a poll, once its own place is known: by its acknowledgement or a poll."""
 
-    clause: str = "JEPSEN-G1c-realtime"
-    kinds: frozenset[type[Struct]] = frozenset({ProduceInvoked, ProduceCompleted, Polled})
+    clause = "JEPSEN-G1c-realtime"
     keys = staticmethod(by_partition)
+    state = _Flow
 
-    def start(self, key: Key) -> _Flow:
-        return _Flow()
-
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            ProduceInvoked: self._invoked,
-            ProduceCompleted: self._completed,
-            Polled: self._polled,
-        }
-
-    def step(self, state: _Flow, event: Event) -> tuple[_Flow, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    def _completed(self, state: _Flow, event: Event, body: ProduceCompleted) -> Sequence[Finding]:
+    @on(ProduceCompleted)
+    def _completed(self, state: _Flow, event: Event, body: ProduceCompleted) -> Findings:
         operation, offset = body.operation, body.offset
         if operation not in state.before:
             return NOTHING
@@ -85,15 +71,16 @@ class CircularFlow(Struct, frozen=True):
             return self._placed(state, event, body, (offset,), (operation,))
         return NOTHING
 
-    def _polled(self, state: _Flow, event: Event, body: Polled) -> Sequence[Finding]:
+    @on(Polled)
+    def _polled(self, state: _Flow, event: Event, body: Polled) -> Findings:
         if not body.offsets:
             return NOTHING
         found = self._placed(state, event, body, body.offsets, body.operations)
         self._got(state, event, body)
         return found
 
-    @staticmethod
-    def _invoked(state: _Flow, event: Event, body: ProduceInvoked) -> Sequence[Finding]:
+    @on(ProduceInvoked)
+    def _invoked(self, state: _Flow, event: Event, body: ProduceInvoked) -> Findings:
         if state.top is not None:
             state.before[body.operation] = state.top
         poll = state.read.get(body.operation)
@@ -151,6 +138,3 @@ class CircularFlow(Struct, frozen=True):
         last, operation = body.offsets[-1], body.operations[-1]
         if state.top is None or last > state.top.offset:
             state.top = _Got(last, operation, event.process, event.ref)
-
-    def end(self, state: _Flow, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING

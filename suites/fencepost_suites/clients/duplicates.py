@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -15,12 +14,10 @@ from fencepost import (
     Evidence,
     Excused,
     Exercised,
-    Finding,
-    Handlers,
-    Key,
+    Findings,
     RunEnd,
     Violated,
-    by_handlers,
+    on,
     process_scope,
     violated,
 )
@@ -31,6 +28,7 @@ from fencepost_kafka import (
     ProducerEpochChanged,
     partition_of,
 )
+from fencepost_kafka.judging.generations import Renews
 from fencepost_suites.common.keys import by_partition
 
 CLIENT = Evidence.CLIENT
@@ -106,63 +104,42 @@ class _Places:
         )
 
 
-def of_next_topic(state: _Places) -> _Places:
-    """What was found in a topic counts, though the topic is deleted."""
-    return _Places(
-        suspects=state.suspects, unpromised=state.unpromised, in_two_epochs=state.in_two_epochs
-    )
-
-
 @final
-class Duplicate(Struct, frozen=True):
+class Duplicate(Renews[_Places]):
     """JEPSEN-duplicate. For idempotent producers, within one producer epoch: an operation in flight
     when the client library began a new epoch may be stored twice (KIP-360), and is excused.
     Exercised by each poll that returns a message at the offset where it was before."""
 
-    clause: str = "JEPSEN-duplicate"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            ProduceInvoked,
-            ProduceCompleted,
-            ProducerEpochChanged,
-            Polled,
-        }
-    )
+    clause = "JEPSEN-duplicate"
     keys = staticmethod(by_partition)
+    state = _Places
 
-    def start(self, key: Key) -> _Places:
-        return _Places()
+    def renewed(self, state: _Places) -> _Places:
+        """What was found in a topic counts, though the topic is deleted."""
+        return _Places(
+            suspects=state.suspects, unpromised=state.unpromised, in_two_epochs=state.in_two_epochs
+        )
 
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            ProduceInvoked: self._invoked,
-            ProduceCompleted: self._completed,
-            ProducerEpochChanged: self._changed,
-            Polled: self._polled,
-        }
-
-    def step(self, state: _Places, event: Event) -> tuple[_Places, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    @staticmethod
-    def _invoked(state: _Places, event: Event, body: ProduceInvoked) -> Sequence[Finding]:
+    @on(ProduceInvoked)
+    def _invoked(self, state: _Places, event: Event, body: ProduceInvoked) -> Findings:
         state.invoked(event, body)
         return NOTHING
 
-    def _completed(self, state: _Places, event: Event, body: ProduceCompleted) -> Sequence[Finding]:
+    @on(ProduceCompleted)
+    def _completed(self, state: _Places, event: Event, body: ProduceCompleted) -> Findings:
         state.completed(event, body)
         offset, operation = body.offset, body.operation
         if offset >= 0 and state.elsewhere(offset, operation):
             self._suspect(state, event, body, offset, operation)
         return NOTHING
 
-    @staticmethod
-    def _changed(state: _Places, event: Event, body: ProducerEpochChanged) -> Sequence[Finding]:
+    @on(ProducerEpochChanged)
+    def _changed(self, state: _Places, event: Event, body: ProducerEpochChanged) -> Findings:
         state.resent(event, body)
         return NOTHING
 
-    def _polled(self, state: _Places, event: Event, body: Polled) -> Sequence[Finding]:
+    @on(Polled)
+    def _polled(self, state: _Places, event: Event, body: Polled) -> Findings:
         """Exercised if a message is where it was before, and none is elsewhere."""
         known = len(state.at)
         counted, moved, resent = 0, 0, 0
@@ -191,5 +168,5 @@ class Duplicate(Struct, frozen=True):
         )
         state.suspects.append(_Suspect(operation, broken))
 
-    def end(self, state: _Places, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Places, end: RunEnd) -> Findings:
         return tuple(state.judged(one) for one in state.suspects)

@@ -3,20 +3,19 @@ led the partition (a Jepsen anomaly)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
-
-from msgspec import Struct
 
 from fencepost import (
     NOTHING,
     Event,
     Finding,
-    Handlers,
+    Findings,
     Key,
+    Rule,
     RunEnd,
-    by_handlers,
+    Shared,
+    on,
 )
 from fencepost_kafka import PartitionCommitted, Polled, ProduceCompleted, ReadCompleted
 from fencepost_suites.clients.anomalies import LostWrite, Unread
@@ -37,57 +36,42 @@ class _Led:
 
 
 @final
-class LostByOneLeader(Struct, frozen=True):
+class LostByOneLeader(Rule[_Led]):
     """JEPSEN-lost-write-acks1. A write with acks=1 may be lost with its leader. As long as the
     partition has had no other one by committed metadata, and was not without one since its first
     one, it must be read where it was acknowledged, as a write with acks=all must. A new leader may
     be recorded later than what clients saw of it, so this is judged at the end."""
 
-    clause: str = "JEPSEN-lost-write-acks1"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {ProduceCompleted, Polled, ReadCompleted, PartitionCommitted}
-    )
+    clause = "JEPSEN-lost-write-acks1"
     keys = staticmethod(by_partition)
 
-    def start(self, key: Key) -> _Led:
-        return _Led(_WITH_ALL.start(key))
+    def start(self, key: Key, shared: Shared) -> _Led:
+        return _Led(_WITH_ALL.start(key, shared))
 
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            PartitionCommitted: self._committed,
-            ProduceCompleted: self._completed,
-            Polled: self._polled,
-            ReadCompleted: self._read,
-        }
-
-    def step(self, state: _Led, event: Event) -> tuple[_Led, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    @staticmethod
-    def _committed(state: _Led, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+    @on(PartitionCommitted)
+    def _committed(self, state: _Led, event: Event, body: PartitionCommitted) -> Findings:
         began = bool(state.leaders) or body.leader != NONE
         if body.skipped or began:
             state.leaders |= {body.leader, NONE} if body.skipped else {body.leader}
         return NOTHING
 
-    @staticmethod
-    def _completed(state: _Led, event: Event, body: ProduceCompleted) -> Sequence[Finding]:
+    @on(ProduceCompleted)
+    def _completed(self, state: _Led, event: Event, body: ProduceCompleted) -> Findings:
         if body.acks == 1 and body.outcome == "ok":
             _WITH_ALL.acknowledged(state.unread, event, body)
         return NOTHING
 
-    @staticmethod
-    def _polled(state: _Led, event: Event, body: Polled) -> Sequence[Finding]:
+    @on(Polled)
+    def _polled(self, state: _Led, event: Event, body: Polled) -> Findings:
         state.found += _WITH_ALL.polled(state.unread, event, body)
         return NOTHING
 
-    @staticmethod
-    def _read(state: _Led, event: Event, body: ReadCompleted) -> Sequence[Finding]:
+    @on(ReadCompleted)
+    def _read(self, state: _Led, event: Event, body: ReadCompleted) -> Findings:
         state.found += _WITH_ALL.read(state.unread, event, body)
         return NOTHING
 
-    def end(self, state: _Led, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Led, end: RunEnd) -> Findings:
         if len(state.leaders) != 1 or NONE in state.leaders:
             return NOTHING
         return (*state.found, *_WITH_ALL.end(state.unread, end))

@@ -14,11 +14,11 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Handlers,
-    Key,
+    Findings,
+    Rule,
     RunEnd,
     Violated,
-    by_handlers,
+    on,
     process_scope,
     violated,
 )
@@ -81,7 +81,7 @@ class _Order:
 
 
 @final
-class NonmonotonicSend(Struct, frozen=True):
+class NonmonotonicSend(Rule[_Order]):
     """JEPSEN-nonmonotonic-send. The writes may be of one producer, or of several: then it is
     Jepsen's order in real time. Both are acknowledged with acks=all, since a leader that was
     deposed may store what is only its own. The writes of one idempotent producer keep the order in
@@ -89,28 +89,12 @@ class NonmonotonicSend(Struct, frozen=True):
     counts once: the order begins anew with the first write behind it. Exercised by each write that
     was invoked after another was acknowledged."""
 
-    clause: str = "JEPSEN-nonmonotonic-send"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {ProduceInvoked, ProduceCompleted, ProducerEpochChanged}
-    )
+    clause = "JEPSEN-nonmonotonic-send"
     keys = staticmethod(by_partition)
+    state = _Order
 
-    def start(self, key: Key) -> _Order:
-        return _Order()
-
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            ProduceInvoked: self._invoked,
-            ProduceCompleted: self._completed,
-            ProducerEpochChanged: self._changed,
-        }
-
-    def step(self, state: _Order, event: Event) -> tuple[_Order, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    @staticmethod
-    def _invoked(state: _Order, event: Event, body: ProduceInvoked) -> Sequence[Finding]:
+    @on(ProduceInvoked)
+    def _invoked(self, state: _Order, event: Event, body: ProduceInvoked) -> Findings:
         last, operation = state.last, body.operation
         if last is not None and last.at_ns < event.at_ns and body.acks == -1:
             state.before[operation] = last
@@ -119,7 +103,8 @@ class NonmonotonicSend(Struct, frozen=True):
             state.numbers[operation] = (event.process, state.invoked)
         return NOTHING
 
-    def _completed(self, state: _Order, event: Event, body: ProduceCompleted) -> Sequence[Finding]:
+    @on(ProduceCompleted)
+    def _completed(self, state: _Order, event: Event, body: ProduceCompleted) -> Findings:
         operation, offset = body.operation, body.offset
         before = state.before.pop(operation, None)
         _, number = state.numbers.pop(operation, _NOT_SENT)
@@ -133,8 +118,8 @@ class NonmonotonicSend(Struct, frozen=True):
             self._sent(state, event, body, _Sent(number, write))
         return found
 
-    @staticmethod
-    def _changed(state: _Order, event: Event, body: ProducerEpochChanged) -> Sequence[Finding]:
+    @on(ProducerEpochChanged)
+    def _changed(self, state: _Order, event: Event, body: ProducerEpochChanged) -> Findings:
         state.changed(event, body)
         return NOTHING
 
@@ -186,5 +171,5 @@ class NonmonotonicSend(Struct, frozen=True):
         )
         state.suspects.append(_Suspect(event.process, event.at_ns, broken))
 
-    def end(self, state: _Order, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Order, end: RunEnd) -> Findings:
         return tuple(one.violated for one in state.suspects)

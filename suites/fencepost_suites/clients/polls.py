@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import final
@@ -17,11 +16,13 @@ from fencepost import (
     Exercised,
     Facts,
     Finding,
-    Handlers,
+    Findings,
     Key,
+    Rule,
     RunEnd,
+    Shared,
     Undecided,
-    by_handlers,
+    on,
     process_scope,
     violated,
 )
@@ -90,37 +91,23 @@ class _Positions:
 
 
 @final
-class NonmonotonicPoll(Struct, frozen=True):
+class NonmonotonicPoll(Rule[_Positions]):
     """JEPSEN-nonmonotonic-poll. Offsets grow within a poll, too. A consumer that begins anew since
     a broker refused its offset as out of range was not sent elsewhere: messages that it had got are
     gone, or that broker has been deposed and lacks them. Exercised by every poll after a consumer's
     first."""
 
-    clause: str = "JEPSEN-nonmonotonic-poll"
-    kinds: frozenset[type[Struct]] = frozenset({Polled, ConsumerPositioned, PartitionCommitted})
+    clause = "JEPSEN-nonmonotonic-poll"
     keys = staticmethod(by_partition)
+    state = _Positions
 
-    def start(self, key: Key) -> _Positions:
-        return _Positions()
-
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            PartitionCommitted: self._committed,
-            ConsumerPositioned: self._positioned,
-            Polled: self._polled,
-        }
-
-    def step(self, state: _Positions, event: Event) -> tuple[_Positions, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    @staticmethod
-    def _committed(state: _Positions, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+    @on(PartitionCommitted)
+    def _committed(self, state: _Positions, event: Event, body: PartitionCommitted) -> Findings:
         state.commit(event, body)
         return NOTHING
 
-    @staticmethod
-    def _positioned(state: _Positions, event: Event, body: ConsumerPositioned) -> Sequence[Finding]:
+    @on(ConsumerPositioned)
+    def _positioned(self, state: _Positions, event: Event, body: ConsumerPositioned) -> Findings:
         if body.out_of_range:
             state.refuse(event.process, body.refused_by)
         else:
@@ -128,8 +115,8 @@ class NonmonotonicPoll(Struct, frozen=True):
             state.refused.pop(event.process, None)
         return NOTHING
 
-    @staticmethod
-    def _polled(state: _Positions, event: Event, body: Polled) -> Sequence[Finding]:
+    @on(Polled)
+    def _polled(self, state: _Positions, event: Event, body: Polled) -> Findings:
         offsets = body.offsets
         if not offsets:
             return NOTHING
@@ -156,9 +143,6 @@ class NonmonotonicPoll(Struct, frozen=True):
             return (broken,)
         return (Exercised(event.ref, CLIENT),) if before >= 0 else NOTHING
 
-    def end(self, state: _Positions, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
 
 @dataclass(slots=True)
 class _Skips:
@@ -173,31 +157,19 @@ class _Skips:
 
 
 @final
-class PollSkip(Struct, frozen=True):
+class PollSkip(Rule[_Skips]):
     """JEPSEN-poll-skip. A skipped offset counts once any reader finds a message there, at the
     latest the final reading. Skipped offsets without a message are no violation. A consumer whose
     offset was out of range, and that goes on beyond it, has skipped what is between."""
 
-    clause: str = "JEPSEN-poll-skip"
-    kinds: frozenset[type[Struct]] = frozenset({Polled, ConsumerPositioned, ReadCompleted})
+    clause = "JEPSEN-poll-skip"
     keys = staticmethod(by_partition)
 
-    def start(self, key: Key) -> _Skips:
+    def start(self, key: Key, shared: Shared) -> _Skips:
         return _Skips(of=place_of(key))
 
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            Polled: self._polled,
-            ConsumerPositioned: self._positioned,
-            ReadCompleted: self._read,
-        }
-
-    def step(self, state: _Skips, event: Event) -> tuple[_Skips, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    @staticmethod
-    def _positioned(state: _Skips, event: Event, body: ConsumerPositioned) -> Sequence[Finding]:
+    @on(ConsumerPositioned)
+    def _positioned(self, state: _Skips, event: Event, body: ConsumerPositioned) -> Findings:
         was = state.next.pop(event.process, None)
         state.refused.pop(event.process, None)
         if body.offset >= 0:
@@ -206,14 +178,14 @@ class PollSkip(Struct, frozen=True):
             state.refused[event.process] = was
         return NOTHING
 
-    @staticmethod
-    def _read(state: _Skips, event: Event, body: ReadCompleted) -> Sequence[Finding]:
+    @on(ReadCompleted)
+    def _read(self, state: _Skips, event: Event, body: ReadCompleted) -> Findings:
         if body.outcome == "ok":
             state.gaps.clear()
         return NOTHING
 
-    @staticmethod
-    def _polled(state: _Skips, event: Event, body: Polled) -> Sequence[Finding]:
+    @on(Polled)
+    def _polled(self, state: _Skips, event: Event, body: Polled) -> Findings:
         offsets = body.offsets
         if not offsets:
             return NOTHING
@@ -232,7 +204,7 @@ class PollSkip(Struct, frozen=True):
             return (Exercised(event.ref, CLIENT),)
         return found
 
-    def end(self, state: _Skips, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Skips, end: RunEnd) -> Findings:
         if not state.gaps:
             return NOTHING
         start, stop, process, ref = state.gaps[0]

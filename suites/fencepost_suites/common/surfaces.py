@@ -6,19 +6,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import final
 
-from msgspec import Struct
-
 from fencepost import (
     NOTHING,
     Event,
     Evidence,
     Exercised,
     Finding,
-    Key,
+    Findings,
     PromiseObserved,
-    RunEnd,
+    Rule,
+    on,
     violated,
-    whole_run,
 )
 
 
@@ -34,19 +32,10 @@ def observed(event: Event, clause: str) -> Sequence[Finding]:
 
 
 @final
-class SeenByTest(Struct, frozen=True):
+class SeenByTest(Rule[None]):
     """One such clause: exercised each time a test saw it hold, violated each time a test saw it
     broken."""
 
-    clause: str
-    kinds: frozenset[type[Struct]] = frozenset({PromiseObserved})
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> None:
-        return None
-
-    def step(self, state: None, event: Event) -> tuple[None, Sequence[Finding]]:
-        return state, observed(event, self.clause)
-
-    def end(self, state: None, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
+    @on(PromiseObserved)
+    def step(self, state: None, event: Event, body: PromiseObserved) -> Findings:
+        return observed(event, self.clause)

@@ -17,14 +17,15 @@ from fencepost import (
     Exercised,
     Facts,
     Finding,
-    Key,
+    Findings,
     NodeStarted,
+    Rule,
     RunEnd,
     Scope,
     judged,
+    on,
     process_scope,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BrokerChangeHandled,
@@ -45,27 +46,23 @@ from fencepost_suites.control_requests.requests import NO_EPOCH, Request, Reques
 
 
 @final
-class FormerStopReplicaHarmsNot(Struct, frozen=True):
+class FormerStopReplicaHarmsNot(Rule[Requests]):
     """BE-03. The cause of a replica's stop is a request, and the controller's event says for which
     broker epoch it was sent. Exercised if a process refuses a StopReplica for its former
     process."""
 
-    clause: str = "BE-03"
-    kinds: frozenset[type[Struct]] = REQUEST_KINDS | {ReplicaStopped}
-    keys = staticmethod(whole_run)
+    clause = "BE-03"
+    state = Requests
 
-    def start(self, key: Key) -> Requests:
-        return Requests()
-
-    def step(self, state: Requests, event: Event) -> tuple[Requests, Sequence[Finding]]:
-        body = event.body
+    @on(*REQUEST_KINDS, ReplicaStopped)
+    def step(self, state: Requests, event: Event, body: Struct) -> Findings:
         if isinstance(body, ReplicaStopped):
-            return state, self._stopped(state, event, body)
+            return self._stopped(state, event, body)
         request = state.take(event)
         if request is None or request.answer.api != "StopReplica" or not request.former:
-            return state, NOTHING
+            return NOTHING
         if not request.obeyed:
-            return state, (Exercised(event.ref, request.evidence),)
+            return (Exercised(event.ref, request.evidence),)
         broken = violated(
             event.ref,
             request.evidence,
@@ -74,7 +71,7 @@ class FormerStopReplicaHarmsNot(Struct, frozen=True):
             process=process_scope(event.process),
             **request.facts,
         )
-        return state, (broken,)
+        return (broken,)
 
     @staticmethod
     def _stopped(state: Requests, event: Event, body: ReplicaStopped) -> Sequence[Finding]:
@@ -100,26 +97,20 @@ class FormerStopReplicaHarmsNot(Struct, frozen=True):
         )
         return (broken,)
 
-    def end(self, state: Requests, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
 
 @final
-class BounceDetected(Struct, frozen=True):
+class BounceDetected(Rule[Owed]):
     """BE-05. The broker's event says that it has registered, and with which czxid. The current
     controller must declare that process. Exercised if it declares a bounce: it had not seen that
     the former process was absent. Apache Kafka's controller is excused by a fault that names it or
     the broker. If the broker registered during the fault, both reach ZooKeeper again after a
     session timeout at the latest."""
 
-    clause: str = "BE-05"
-    kinds: frozenset[type[Struct]] = CONTROLLER_KINDS
-    keys = staticmethod(whole_run)
+    clause = "BE-05"
+    state = Owed
 
-    def start(self, key: Key) -> Owed:
-        return Owed()
-
-    def step(self, state: Owed, event: Event) -> tuple[Owed, Sequence[Finding]]:
+    @on(*CONTROLLER_KINDS)
+    def step(self, state: Owed, event: Event, body: Struct) -> Findings:
         excused = state.overdue(
             event.at_ns,
             "{process} did not detect within {since_ns} that {other} had registered{with_epoch}"
@@ -127,7 +118,7 @@ class BounceDetected(Struct, frozen=True):
             needs_broker=False,
         )
         apply_term(state, event)
-        return state, (*excused, *self._applied(state, event))
+        return (*excused, *self._applied(state, event))
 
     def _applied(self, state: Owed, event: Event) -> Sequence[Finding]:
         body = event.body
@@ -175,7 +166,7 @@ class BounceDetected(Struct, frozen=True):
                 finding = (Exercised(event.ref, Evidence.PEER),)
         return finding
 
-    def end(self, state: Owed, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Owed, end: RunEnd) -> Findings:
         return judged(state.suspects, end)
 
 
@@ -199,23 +190,18 @@ class _Initialising:
 
 
 @final
-class BouncedIsInitialised(Struct, frozen=True):
+class BouncedIsInitialised(Rule[_Initialising]):
     """BE-06. Once the controller has declared a process live, that process must receive metadata
     and partitions for its broker epoch, or in a version without one. The process is the evidence.
     Exercised if the process is not its broker's first one. A fault between the controller and the
     broker excuses a delay, since it may hold each attempt to send a request. Apache Kafka's
     controller is excused by a fault that names it or the broker."""
 
-    clause: str = "BE-06"
-    kinds: frozenset[type[Struct]] = CONTROLLER_KINDS | {
-        *(ControlRequestAnswered, PartitionCommitted, TopicCommitted)
-    }
-    keys = staticmethod(whole_run)
+    clause = "BE-06"
+    state = _Initialising
 
-    def start(self, key: Key) -> _Initialising:
-        return _Initialising()
-
-    def step(self, state: _Initialising, event: Event) -> tuple[_Initialising, Sequence[Finding]]:
+    @on(*CONTROLLER_KINDS, ControlRequestAnswered, PartitionCommitted, TopicCommitted)
+    def step(self, state: _Initialising, event: Event, body: Struct) -> Findings:
         term = state.term
         excused = term.overdue(
             event.at_ns,
@@ -223,7 +209,7 @@ class BouncedIsInitialised(Struct, frozen=True):
             "not received metadata and partitions for its registration{with_epoch}",
         )
         apply_term(term, event)
-        return state, (*excused, *self._applied(state, event))
+        return (*excused, *self._applied(state, event))
 
     def _applied(self, state: _Initialising, event: Event) -> Sequence[Finding]:
         body, term = event.body, state.term
@@ -270,7 +256,7 @@ class BouncedIsInitialised(Struct, frozen=True):
         del state.term.due[body.broker_id]
         return (Exercised(event.ref, Evidence.PEER),) if due.bounced else NOTHING
 
-    def end(self, state: _Initialising, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Initialising, end: RunEnd) -> Findings:
         return judged(state.term.suspects, end)
 
 
@@ -296,29 +282,23 @@ class _Hosting:
 
 
 @final
-class FirstLeaderAndIsrIsWhole(Struct, frozen=True):
+class FirstLeaderAndIsrIsWhole(Rule[_Hosting]):
     """BE-07. A process's answers show which LeaderAndIsr is its first; the controller's event says
     for which broker epoch it was sent. It must name all partitions that the broker hosted when the
     controller declared it live, and still hosts, by the stored assignments. A process must not take
     a role by a LeaderAndIsr that it refuses: the role's own event is the evidence."""
 
-    clause: str = "BE-07"
-    kinds: frozenset[type[Struct]] = (
-        REQUEST_KINDS
-        | ROLE_KINDS
-        | {*(BrokerDeclared, PartitionCommitted, TopicCommitted, TopicMarked)}
+    clause = "BE-07"
+    state = _Hosting
+
+    @on(
+        *REQUEST_KINDS, *ROLE_KINDS, BrokerDeclared, PartitionCommitted, TopicCommitted, TopicMarked
     )
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Hosting:
-        return _Hosting()
-
-    def step(self, state: _Hosting, event: Event) -> tuple[_Hosting, Sequence[Finding]]:
-        body = event.body
+    def step(self, state: _Hosting, event: Event, body: Struct) -> Findings:
         request = state.requests.take(event)
         taken = state.roles.take(event, request)
         if taken:
-            return state, taken
+            return taken
         match body:
             case PartitionCommitted():
                 state.partitions.take(body)
@@ -331,8 +311,8 @@ class FirstLeaderAndIsrIsWhole(Struct, frozen=True):
                 due = (event.process, body.broker_id, body.incarnation_id)
                 state.due[due] = (state.hosted(body.broker_id), event.ref)
             case _ if request is not None and request.answer.api == "LeaderAndIsr":
-                return state, self._judged(state, event, request)
-        return state, NOTHING
+                return self._judged(state, event, request)
+        return NOTHING
 
     @staticmethod
     def _judged(state: _Hosting, event: Event, request: Request) -> Sequence[Finding]:
@@ -372,5 +352,5 @@ class FirstLeaderAndIsrIsWhole(Struct, frozen=True):
             return (broken,)
         return (Exercised(event.ref, request.evidence),) if hosted else NOTHING
 
-    def end(self, state: _Hosting, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Hosting, end: RunEnd) -> Findings:
         return state.roles.end(end)

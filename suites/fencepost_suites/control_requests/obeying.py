@@ -16,16 +16,17 @@ from fencepost import (
     Exercised,
     Facts,
     Finding,
-    Key,
+    Findings,
     NodeStarted,
+    Rule,
     RunEnd,
     Scope,
     Undecided,
     Violated,
     judged,
+    on,
     process_scope,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -69,27 +70,24 @@ class _Refusals:
 
 
 @final
-class FormerGenerationRefused(Struct, frozen=True):
+class FormerGenerationRefused(Rule[_Refusals]):
     """BE-02. The controller's event says which broker epoch a request has; ZooKeeper's czxid is the
     process's own. Without epochs, the events of both say when the request was sent and when the
     process began. A process that has lost its id may refuse every request. A process that refuses
     a LeaderAndIsr must not take a role by it: the role's own event is the evidence. (What clients
     get after a refused UpdateMetadata, no event shows.)"""
 
-    clause: str = "BE-02"
-    kinds: frozenset[type[Struct]] = REQUEST_KINDS | ROLE_KINDS
-    keys = staticmethod(whole_run)
+    clause = "BE-02"
+    state = _Refusals
 
-    def start(self, key: Key) -> _Refusals:
-        return _Refusals()
-
-    def step(self, state: _Refusals, event: Event) -> tuple[_Refusals, Sequence[Finding]]:
+    @on(*REQUEST_KINDS, *ROLE_KINDS)
+    def step(self, state: _Refusals, event: Event, body: Struct) -> Findings:
         request = state.requests.take(event)
         taken = state.roles.take(event, request)
         if taken:
-            return state, taken
+            return taken
         if request is None:
-            return state, NOTHING
+            return NOTHING
         if request.former and request.obeyed:
             broken = violated(
                 event.ref,
@@ -101,7 +99,7 @@ class FormerGenerationRefused(Struct, frozen=True):
             )
         elif not request.stale and request.answer.error == STALE_EPOCH:
             if request.asked == NO_EPOCH:
-                return state, NOTHING  # BE-10 judges it
+                return NOTHING  # BE-10 judges it
             broken = violated(
                 event.ref,
                 request.evidence,
@@ -113,36 +111,34 @@ class FormerGenerationRefused(Struct, frozen=True):
                 **request.facts,
             )
         elif request.former:
-            return state, (Exercised(event.ref, request.evidence),)
+            return (Exercised(event.ref, request.evidence),)
         else:
-            return state, NOTHING
-        return state, (broken,)
+            return NOTHING
+        return (broken,)
 
-    def end(self, state: _Refusals, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Refusals, end: RunEnd) -> Findings:
         return state.roles.end(end)
 
 
 @final
-class DeposedControllerRefused(Struct, frozen=True):
+class DeposedControllerRefused(Rule[Requests]):
     """BE-08. The requests that a broker has carried out, by their senders' events, show the highest
     controller epoch that it has seen. A request that is also for a former process may be refused
     with STALE_BROKER_EPOCH."""
 
-    clause: str = "BE-08"
-    kinds: frozenset[type[Struct]] = ADDRESSED_KINDS
+    clause = "BE-08"
     keys = staticmethod(by_broker)
+    state = Requests
 
-    def start(self, key: Key) -> Requests:
-        return Requests()
-
-    def step(self, state: Requests, event: Event) -> tuple[Requests, Sequence[Finding]]:
+    @on(*ADDRESSED_KINDS)
+    def step(self, state: Requests, event: Event, body: Struct) -> Findings:
         request = state.take(event)
         if request is None or not request.deposed:
-            return state, NOTHING
+            return NOTHING
         if not request.obeyed:
             if request.answer.error == STALE_CONTROLLER:
-                return state, (Exercised(event.ref, request.evidence),)
-            return state, NOTHING
+                return (Exercised(event.ref, request.evidence),)
+            return NOTHING
         broken = violated(
             event.ref,
             request.evidence,
@@ -154,41 +150,35 @@ class DeposedControllerRefused(Struct, frozen=True):
             seen_epoch=request.seen,
             **request.facts,
         )
-        return state, (broken,)
-
-    def end(self, state: Requests, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
+        return (broken,)
 
 
 @final
-class AcceptsNoEpoch(Struct, frozen=True):
+class AcceptsNoEpoch(Rule[Requests]):
     """BE-10. Requests in versions before KIP-380 have no broker epoch."""
 
-    clause: str = "BE-10"
-    kinds: frozenset[type[Struct]] = ADDRESSED_KINDS | {ControlledShutdownAnswered}
+    clause = "BE-10"
     keys = staticmethod(by_broker)
+    state = Requests
 
-    def start(self, key: Key) -> Requests:
-        return Requests()
-
-    def step(self, state: Requests, event: Event) -> tuple[Requests, Sequence[Finding]]:
-        body = event.body
+    @on(*ADDRESSED_KINDS, ControlledShutdownAnswered)
+    def step(self, state: Requests, event: Event, body: Struct) -> Findings:
         if isinstance(body, ControlledShutdownAnswered):
             if body.request_epoch != NO_EPOCH or body.error not in ("NONE", STALE_EPOCH):
-                return state, NOTHING
+                return NOTHING
             shutdown: Facts = {
                 "operation": "ControlledShutdown",
                 "broker": broker_of(body.broker_id),
             }
-            return state, self._judged(event, body.error, Evidence.SELF, (), shutdown)
+            return self._judged(event, body.error, Evidence.SELF, (), shutdown)
         request = state.take(event)
         if request is None or request.asked != NO_EPOCH:
-            return state, NOTHING
+            return NOTHING
         answer = request.answer
         if answer.error not in ("NONE", STALE_EPOCH):
-            return state, NOTHING
+            return NOTHING
         because, asked = request.because, request.facts
-        return state, self._judged(event, answer.error, request.evidence, because, asked)
+        return self._judged(event, answer.error, request.evidence, because, asked)
 
     @staticmethod
     def _judged(
@@ -205,9 +195,6 @@ class AcceptsNoEpoch(Struct, frozen=True):
             **asked,
         )
         return (broken,)
-
-    def end(self, state: Requests, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
 
 
 @dataclass(slots=True)
@@ -247,32 +234,28 @@ class _Written:
 
 
 @final
-class RequestsCarryEpoch(Struct, frozen=True):
+class RequestsCarryEpoch(Rule[_Written]):
     """BE-01. The broker epoch in a control request must be one under which the broker has
     registered, and the broker must read the same value. A ControlledShutdown must have a broker
     epoch of its sender. Only a process with an inter-broker protocol before KIP-380 may send none.
     Other tests check the bytes."""
 
-    clause: str = "BE-01"
-    kinds: frozenset[type[Struct]] = REQUEST_KINDS | {ControlledShutdownAnswered, BrokerCommitted}
-    keys = staticmethod(whole_run)
+    clause = "BE-01"
+    state = _Written
 
-    def start(self, key: Key) -> _Written:
-        return _Written()
-
-    def step(self, state: _Written, event: Event) -> tuple[_Written, Sequence[Finding]]:
-        body = event.body
+    @on(*REQUEST_KINDS, ControlledShutdownAnswered, BrokerCommitted)
+    def step(self, state: _Written, event: Event, body: Struct) -> Findings:
         request = state.requests.take(event)
         match body:
             case BrokerRegistered():
-                return state, state.register(event.process, body)
+                return state.register(event.process, body)
             case BrokerCommitted():
-                return state, state.store(body)
+                return state.store(body)
             case ControlledShutdownAnswered():
-                return state, self._shutdown(state, event, body)
+                return self._shutdown(state, event, body)
             case _ if request is not None:
-                return state, self._read(state, event, request)
-        return state, NOTHING
+                return self._read(state, event, request)
+        return NOTHING
 
     @staticmethod
     def _read(state: _Written, event: Event, request: Request) -> Sequence[Finding]:
@@ -331,7 +314,7 @@ class RequestsCarryEpoch(Struct, frozen=True):
         )
         return (broken,)
 
-    def end(self, state: _Written, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Written, end: RunEnd) -> Findings:
         never = [one for several in state.unregistered.values() for one in several]
         if end.complete:
             return never
@@ -353,7 +336,7 @@ class _Effects:
 
 
 @final
-class CurrentRequestsProcessed(Struct, frozen=True):
+class CurrentRequestsProcessed(Rule[_Effects]):
     """BE-09. A request for the broker's own epoch must not be refused, unless a deposed controller
     sent it. A StopReplica that is answered NONE must have stopped each of its replicas that the
     process had. A process that answers NONE to a LeaderAndIsr must begin the role that it has in
@@ -362,15 +345,11 @@ class CurrentRequestsProcessed(Struct, frozen=True):
     ControlledShutdown of the broker's newest known process. (What clients get after an
     UpdateMetadata, no event shows.)"""
 
-    clause: str = "BE-09"
-    kinds: frozenset[type[Struct]] = REQUEST_KINDS | DUE_KINDS | {ControlledShutdownAnswered}
-    keys = staticmethod(whole_run)
+    clause = "BE-09"
+    state = _Effects
 
-    def start(self, key: Key) -> _Effects:
-        return _Effects()
-
-    def step(self, state: _Effects, event: Event) -> tuple[_Effects, Sequence[Finding]]:
-        body = event.body
+    @on(*REQUEST_KINDS, *DUE_KINDS, ControlledShutdownAnswered)
+    def step(self, state: _Effects, event: Event, body: Struct) -> Findings:
         request = state.requests.take(event)
         state.due.take(event)
         match body:
@@ -382,10 +361,10 @@ class CurrentRequestsProcessed(Struct, frozen=True):
                 name = f"{body.topic}-{body.partition}"
                 state.done.setdefault(event.process, set()).add(name)
             case ControlledShutdownAnswered():
-                return state, self._shutdown(state, event, body)
+                return self._shutdown(state, event, body)
             case _ if request is not None:
-                return state, self._answered(state, event, request)
-        return state, NOTHING
+                return self._answered(state, event, request)
+        return NOTHING
 
     def _answered(self, state: _Effects, event: Event, request: Request) -> Sequence[Finding]:
         answer = request.answer
@@ -454,6 +433,6 @@ class CurrentRequestsProcessed(Struct, frozen=True):
         )
         return (broken,)
 
-    def end(self, state: _Effects, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Effects, end: RunEnd) -> Findings:
         late = judged(state.due.end(end), end)
         return [*late, *state.due.excused]

@@ -16,13 +16,13 @@ from fencepost import (
     Exercised,
     Facts,
     Finding,
-    Key,
+    Findings,
     NodeStarted,
-    RunEnd,
+    Rule,
     Scope,
+    on,
     process_scope,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BrokerChangeHandled,
@@ -63,7 +63,7 @@ class _Shutdowns:
 
 
 @final
-class FormerShutdownRejected(Struct, frozen=True):
+class FormerShutdownRejected(Rule[_Shutdowns]):
     """BE-04. The controller's declarations show which broker epoch it has cached. A
     ControlledShutdown without an epoch comes from a former process if the controller has found the
     current process, and that process was not asked to stop, by its own event. Only a controlled
@@ -71,20 +71,19 @@ class FormerShutdownRejected(Struct, frozen=True):
     to stop. (Apache Kafka, whose attempts are not known, also sends one before it deletes or moves
     a replica.)"""
 
-    clause: str = "BE-04"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(NodeStarted, BrokerRegistered, BrokerStopping, BrokerDeclared),
-            *(BrokerChangeHandled, ControlledShutdownAnswered, ControlRequestSent),
-        }
+    clause = "BE-04"
+    state = _Shutdowns
+
+    @on(
+        NodeStarted,
+        BrokerRegistered,
+        BrokerStopping,
+        BrokerDeclared,
+        BrokerChangeHandled,
+        ControlledShutdownAnswered,
+        ControlRequestSent,
     )
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Shutdowns:
-        return _Shutdowns()
-
-    def step(self, state: _Shutdowns, event: Event) -> tuple[_Shutdowns, Sequence[Finding]]:
-        body = event.body
+    def step(self, state: _Shutdowns, event: Event, body: Struct) -> Findings:
         match body:
             case NodeStarted(role="broker"):
                 state.newest[body.node_id] = event.process
@@ -102,10 +101,10 @@ class FormerShutdownRejected(Struct, frozen=True):
                 cached = (body.incarnation_id, event.ref)
                 state.declared[event.process, body.broker_id] = cached
             case ControlledShutdownAnswered():
-                return state, self._answered(state, event, body)
+                return self._answered(state, event, body)
             case ControlRequestSent(api="StopReplica", deletes=False) if body.attempt:
-                return state, self._sent(state, event, body)
-        return state, NOTHING
+                return self._sent(state, event, body)
+        return NOTHING
 
     @staticmethod
     def _answered(
@@ -168,6 +167,3 @@ class FormerShutdownRejected(Struct, frozen=True):
             places=tuple(Scope("partition", place) for place in body.partitions),
         )
         return (broken,)
-
-    def end(self, state: _Shutdowns, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING

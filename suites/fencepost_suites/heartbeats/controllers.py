@@ -18,12 +18,13 @@ from fencepost import (
     Exercised,
     Facts,
     Finding,
-    Key,
+    Findings,
+    Rule,
     RunEnd,
     judged,
+    on,
     process_scope,
     violated,
-    whole_run,
 )
 from fencepost_clusters.zookeeper.events import SessionExpired, session_name
 from fencepost_kafka import (
@@ -157,37 +158,30 @@ class Controllers:
 
 
 @final
-class OnlyControllerAnswers(Struct, frozen=True):
+class OnlyControllerAnswers(Rule[Controllers]):
     """HB-27. A process whose session with ZooKeeper is not connected is not the controller, even if
     its events say so. Nor is it a second after ZooKeeper has ended its session, or after another
     process was elected, by their events. The broker's evidence is the refusal that it received."""
 
-    clause: str = "HB-27"
-    kinds: frozenset[type[Struct]] = CONTROLLER_KINDS | {
-        MetadataHeartbeatAnswered,
-        MetadataHeartbeatReceived,
-    }
-    keys = staticmethod(whole_run)
+    clause = "HB-27"
+    state = Controllers
 
-    def start(self, key: Key) -> Controllers:
-        return Controllers()
-
-    def step(self, state: Controllers, event: Event) -> tuple[Controllers, Sequence[Finding]]:
-        body = event.body
+    @on(*CONTROLLER_KINDS, MetadataHeartbeatAnswered, MetadataHeartbeatReceived)
+    def step(self, state: Controllers, event: Event, body: Struct) -> Findings:
         term = state.take(event)
         match body:
             case MetadataHeartbeatReceived(error="NOT_CONTROLLER"):
-                return state, (Exercised(event.ref, Evidence.PEER),)
+                return (Exercised(event.ref, Evidence.PEER),)
             case MetadataHeartbeatAnswered(error="NOT_CONTROLLER"):
                 if term is None:
-                    return state, (Exercised(event.ref, Evidence.SELF),)
+                    return (Exercised(event.ref, Evidence.SELF),)
             case MetadataHeartbeatAnswered():
                 did = f"answered {body.client} with {body.error}, {body.state}"
                 facts = answer_facts(body)
-                return state, state.judge(event, term, active=body.active, did=did, facts=facts)
-        return state, NOTHING
+                return state.judge(event, term, active=body.active, did=did, facts=facts)
+        return NOTHING
 
-    def end(self, state: Controllers, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Controllers, end: RunEnd) -> Findings:
         return judged(state.suspects, end)
 
 

@@ -21,14 +21,15 @@ from fencepost import (
     FaultHealed,
     FaultInjected,
     Finding,
-    Key,
+    Findings,
     NodeStopped,
     ProcessExited,
+    Rule,
     RunEnd,
     judged,
+    on,
     process_scope,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BrokerRegistered,
@@ -113,35 +114,31 @@ class _Contacts:
 
 
 @final
-class SilenceFences(Struct, frozen=True):
+class SilenceFences(Rule[_Contacts]):
     """HB-06. The timeout begins when the broker sends its last accepted heartbeat. The broker must
     fence itself within 1.1 timeouts and 100 ms. Serving a client later breaks the promise, too. A
     cluster's brokers have one timeout: no broker has a longer one than all others have named. If no
     other has named one, the broker's own word counts."""
 
-    clause: str = "HB-06"
-    kinds: frozenset[type[Struct]] = LIFE_KINDS | {LogAppended, FetchServed}
-    keys = staticmethod(whole_run)
+    clause = "HB-06"
+    state = _Contacts
 
-    def start(self, key: Key) -> _Contacts:
-        return _Contacts()
-
-    def step(self, state: _Contacts, event: Event) -> tuple[_Contacts, Sequence[Finding]]:
-        body = event.body
+    @on(*LIFE_KINDS, LogAppended, FetchServed)
+    def step(self, state: _Contacts, event: Event, body: Struct) -> Findings:
         name = body.ended if isinstance(body, ProcessExited) else event.process
         one = state.of.setdefault(name, Contact())
         self._overdue(one, event.at_ns, event.ref)
         if isinstance(body, ProcessExited | NodeStopped):
             one.state = ""
-            return state, NOTHING
+            return NOTHING
         was, connected = one.state, one.session == "connected"
         state.take(event, one)
         fenced = isinstance(body, BrokerStateChanged) and was == "ACTIVE" and body.new == "FENCED"
         due = event.at_ns >= one.due_ns - one.timeout_ns // 10
         late = due and one.contact is not None and not one.judged
         if fenced and late and connected:
-            return state, (Exercised(event.ref, Evidence.SELF),)
-        return state, NOTHING
+            return (Exercised(event.ref, Evidence.SELF),)
+        return NOTHING
 
     @staticmethod
     def _overdue(state: Contact, at_ns: int, at: Cause) -> None:
@@ -171,7 +168,7 @@ class SilenceFences(Struct, frozen=True):
             )
         )
 
-    def end(self, state: _Contacts, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Contacts, end: RunEnd) -> Findings:
         found: list[Finding] = []
         for one in state.of.values():
             if one.contact is not None:
@@ -212,7 +209,7 @@ class _Fences:
 
 
 @final
-class ControllerIsFirst(Struct, frozen=True):
+class ControllerIsFirst(Rule[_Fences]):
     """HB-11. Judged only if the newest controller's term has lasted since the broker's last
     accepted heartbeat, and that controller has accepted no later heartbeat of the broker. The term
     of an older controller, which may not have noticed its end, does not count. A controller that
@@ -220,17 +217,11 @@ class ControllerIsFirst(Struct, frozen=True):
     is not cut off if its controller answers, in the end, a heartbeat that it had sent before it
     fenced itself, and no fault acted upon the link between them."""
 
-    clause: str = "HB-11"
-    kinds: frozenset[type[Struct]] = (
-        TERM_KINDS | LIFE_KINDS | FAULT_KINDS | {MetadataHeartbeatAnswered}
-    )
-    keys = staticmethod(whole_run)
+    clause = "HB-11"
+    state = _Fences
 
-    def start(self, key: Key) -> _Fences:
-        return _Fences()
-
-    def step(self, state: _Fences, event: Event) -> tuple[_Fences, Sequence[Finding]]:
-        body = event.body
+    @on(*TERM_KINDS, *LIFE_KINDS, *FAULT_KINDS, MetadataHeartbeatAnswered)
+    def step(self, state: _Fences, event: Event, body: Struct) -> Findings:
         ending = state.terms.ending(event)
         if ending is not None:
             state.suspects = [
@@ -242,10 +233,10 @@ class ControllerIsFirst(Struct, frozen=True):
         match body:
             case FaultInjected() | FaultHealed():
                 state.faults.take(event)
-                return state, NOTHING
+                return NOTHING
             case MetadataHeartbeatAnswered():
                 self._answered(state, event, body)
-                return state, NOTHING
+                return NOTHING
             case MetadataHeartbeatSent():
                 state.sent.setdefault(event.process, set()).add(body.correlation)
             case MetadataHeartbeatReceived(error="NONE"):
@@ -255,8 +246,8 @@ class ControllerIsFirst(Struct, frozen=True):
         contact.take(event)
         silent = isinstance(body, BrokerStateChanged) and body.reason == "controller_silent"
         if isinstance(body, BrokerStateChanged) and silent and body.old == "ACTIVE":
-            return state, self._fenced(state, event, body, contact)
-        return state, NOTHING
+            return self._fenced(state, event, body, contact)
+        return NOTHING
 
     @staticmethod
     def _answered(state: _Fences, event: Event, body: MetadataHeartbeatAnswered) -> None:
@@ -311,5 +302,5 @@ class ControllerIsFirst(Struct, frozen=True):
         state.suspects.append(_Unheard(late, event.process, sent))
         return NOTHING
 
-    def end(self, state: _Fences, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Fences, end: RunEnd) -> Findings:
         return judged([one.late for one in state.suspects], end)

@@ -17,14 +17,15 @@ from fencepost import (
     Exercised,
     Facts,
     Finding,
-    Key,
+    Findings,
     PromiseObserved,
+    Rule,
     RunEnd,
     Scope,
     judged,
+    on,
     process_scope,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BrokerRegistered,
@@ -53,22 +54,16 @@ class _Versions:
 
 
 @final
-class ControllerWritesIsr(Struct, frozen=True):
+class ControllerWritesIsr(Rule[_Versions]):
     """HB-16. The controller's event is the evidence that a leader requested a change. That a broker
     wrote to ZooKeeper is its own word: a controller that finds another state in a znode records it
     as it records its own writes, so no other event shows which process wrote."""
 
-    clause: str = "HB-16"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {BrokerRegistered, PartitionCommitted, IsrChangeJudged}
-    )
-    keys = staticmethod(whole_run)
+    clause = "HB-16"
+    state = _Versions
 
-    def start(self, key: Key) -> _Versions:
-        return _Versions()
-
-    def step(self, state: _Versions, event: Event) -> tuple[_Versions, Sequence[Finding]]:
-        body = event.body
+    @on(BrokerRegistered, PartitionCommitted, IsrChangeJudged)
+    def step(self, state: _Versions, event: Event, body: Struct) -> Findings:
         match body:
             case BrokerRegistered():
                 state.of[event.process] = body.version
@@ -83,45 +78,38 @@ class ControllerWritesIsr(Struct, frozen=True):
                         partition=partition_of(body),
                         version=state.of[event.process],
                     )
-                    return state, (broken,)
+                    return (broken,)
             case IsrChangeJudged() if "NONE" in body.results:
                 if state.of.get(body.client, 0) >= HEARTBEAT_INFO:
-                    return state, (Exercised(event.ref, Evidence.PEER),)
-        return state, NOTHING
-
-    def end(self, state: _Versions, end: RunEnd) -> Sequence[Finding]:
+                    return (Exercised(event.ref, Evidence.PEER),)
         return NOTHING
 
 
 @final
-class OnlyControllerJudges(Struct, frozen=True):
+class OnlyControllerJudges(Rule[Controllers]):
     """HB-17. A process whose session with ZooKeeper is not connected is not the controller, even if
     its events say so. Nor is it a second after ZooKeeper has ended its session, or after another
     process was elected, by their events. The leader's evidence is the refusal that it received."""
 
-    clause: str = "HB-17"
-    kinds: frozenset[type[Struct]] = CONTROLLER_KINDS | {IsrChangeJudged, IsrChangeAnswered}
-    keys = staticmethod(whole_run)
+    clause = "HB-17"
+    state = Controllers
 
-    def start(self, key: Key) -> Controllers:
-        return Controllers()
-
-    def step(self, state: Controllers, event: Event) -> tuple[Controllers, Sequence[Finding]]:
-        body = event.body
+    @on(*CONTROLLER_KINDS, IsrChangeJudged, IsrChangeAnswered)
+    def step(self, state: Controllers, event: Event, body: Struct) -> Findings:
         term = state.take(event)
         match body:
             case IsrChangeAnswered(error="NOT_CONTROLLER"):
-                return state, (Exercised(event.ref, Evidence.PEER),)
+                return (Exercised(event.ref, Evidence.PEER),)
             case IsrChangeJudged(error="NOT_CONTROLLER"):
                 if term is None:
-                    return state, (Exercised(event.ref, Evidence.SELF),)
+                    return (Exercised(event.ref, Evidence.SELF),)
             case IsrChangeJudged():
                 did = f"judged an IsrChange of {body.client}: {body.error}"
                 facts = answer_facts(body)
-                return state, state.judge(event, term, active=body.active, did=did, facts=facts)
-        return state, NOTHING
+                return state.judge(event, term, active=body.active, did=did, facts=facts)
+        return NOTHING
 
-    def end(self, state: Controllers, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Controllers, end: RunEnd) -> Findings:
         return judged(state.suspects, end)
 
 
@@ -148,24 +136,24 @@ class _Overwritten:
 
 
 @final
-class OverwrittenChangesNoIsr(Struct, frozen=True):
+class OverwrittenChangesNoIsr(Rule[_Overwritten]):
     """HB-18. The controller knows the incarnation that it has declared. The leader's evidence is
     the answer that it received: a refusal, or what it was granted although another process has been
     registered under its id for the session timeout and six seconds. A client's evidence is the
     answer to its own request."""
 
-    clause: str = "HB-18"
-    kinds: frozenset[type[Struct]] = TERM_KINDS | {
-        *(BrokerRegistered, IsrChangeAsked),
-        *(IsrChangeJudged, IsrChangeAnswered, PromiseObserved),
-    }
-    keys = staticmethod(whole_run)
+    clause = "HB-18"
+    state = _Overwritten
 
-    def start(self, key: Key) -> _Overwritten:
-        return _Overwritten()
-
-    def step(self, state: _Overwritten, event: Event) -> tuple[_Overwritten, Sequence[Finding]]:
-        body = event.body
+    @on(
+        *TERM_KINDS,
+        BrokerRegistered,
+        IsrChangeAsked,
+        IsrChangeJudged,
+        IsrChangeAnswered,
+        PromiseObserved,
+    )
+    def step(self, state: _Overwritten, event: Event, body: Struct) -> Findings:
         state.superseded.take(event)
         term = state.superseded.terms.now.get(event.process)
         if isinstance(body, BrokerRegistered):
@@ -175,16 +163,16 @@ class OverwrittenChangesNoIsr(Struct, frozen=True):
         elif isinstance(body, IsrChangeAnswered) and body.error == "NONE":
             state.granted(event, body)
         if isinstance(body, IsrChangeAnswered) and body.error == "INVALID_INCARNATION_ID":
-            return state, (Exercised(event.ref, Evidence.PEER),)
+            return (Exercised(event.ref, Evidence.PEER),)
         if not isinstance(body, IsrChangeJudged) or term is None:
-            return state, observed(event, self.clause)
+            return observed(event, self.clause)
         known = term.brokers.get(body.broker_id)
         if known is None or body.incarnation_id == max(known.incarnation, body.known):
-            return state, NOTHING
+            return NOTHING
         if body.error == "INVALID_INCARNATION_ID":
-            return state, (Exercised(event.ref, Evidence.SELF),)
+            return (Exercised(event.ref, Evidence.SELF),)
         if body.error != "NONE":
-            return state, NOTHING
+            return NOTHING
         broken = violated(
             event.ref,
             Evidence.SELF,
@@ -197,9 +185,9 @@ class OverwrittenChangesNoIsr(Struct, frozen=True):
             broker=broker_of(body.broker_id),
             other_epoch=known.incarnation,
         )
-        return state, (broken,)
+        return (broken,)
 
-    def end(self, state: _Overwritten, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Overwritten, end: RunEnd) -> Findings:
         return judged(state.suspects, end)
 
 
@@ -265,26 +253,22 @@ _STORED: frozenset[type[Struct]] = TERM_KINDS | {
 
 
 @final
-class OnlyLeaderChangesIsr(Struct, frozen=True):
+class OnlyLeaderChangesIsr(Rule[_Stored]):
     """HB-19. The stored partition names the leader; the controller's answer does not count. The
     leader's evidence is the refusal that it received; a client's evidence is the answer to its own
     request."""
 
-    clause: str = "HB-19"
-    kinds: frozenset[type[Struct]] = _STORED
-    keys = staticmethod(whole_run)
+    clause = "HB-19"
+    state = _Stored
 
-    def start(self, key: Key) -> _Stored:
-        return _Stored()
-
-    def step(self, state: _Stored, event: Event) -> tuple[_Stored, Sequence[Finding]]:
-        body = event.body
+    @on(*_STORED)
+    def step(self, state: _Stored, event: Event, body: Struct) -> Findings:
         state.take(event)
         if isinstance(body, IsrChangeAnswered) and body.error == NOT_LEADER:
-            return state, (Exercised(event.ref, Evidence.PEER),)
+            return (Exercised(event.ref, Evidence.PEER),)
         if isinstance(body, IsrChangeJudged) and body.error == "NONE":
-            return state, tuple(self._judged(state, event, body))
-        return state, observed(event, self.clause)
+            return tuple(self._judged(state, event, body))
+        return observed(event, self.clause)
 
     @staticmethod
     def _judged(state: _Stored, event: Event, body: IsrChangeJudged) -> Iterator[Finding]:
@@ -322,30 +306,23 @@ class OnlyLeaderChangesIsr(Struct, frozen=True):
                     isr=tuple(map(broker_of, one.isr)),
                 )
 
-    def end(self, state: _Stored, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
 
 @final
-class UnfitIsrRefused(Struct, frozen=True):
+class UnfitIsrRefused(Rule[_Stored]):
     """HB-20. The leader's evidence is the refusal that it received; a client's evidence is the
     answer to its own request."""
 
-    clause: str = "HB-20"
-    kinds: frozenset[type[Struct]] = _STORED
-    keys = staticmethod(whole_run)
+    clause = "HB-20"
+    state = _Stored
 
-    def start(self, key: Key) -> _Stored:
-        return _Stored()
-
-    def step(self, state: _Stored, event: Event) -> tuple[_Stored, Sequence[Finding]]:
-        body = event.body
+    @on(*_STORED)
+    def step(self, state: _Stored, event: Event, body: Struct) -> Findings:
         state.take(event)
         if isinstance(body, IsrChangeAnswered) and body.error == "INVALID_REQUEST":
-            return state, (Exercised(event.ref, Evidence.PEER),)
+            return (Exercised(event.ref, Evidence.PEER),)
         if isinstance(body, IsrChangeJudged) and body.error == "NONE":
-            return state, tuple(self._judged(state, event, body))
-        return state, observed(event, self.clause)
+            return tuple(self._judged(state, event, body))
+        return observed(event, self.clause)
 
     def _judged(self, state: _Stored, event: Event, body: IsrChangeJudged) -> Iterator[Finding]:
         for one in _results(body):
@@ -388,9 +365,6 @@ class UnfitIsrRefused(Struct, frozen=True):
             if known is None or known.state not in LIVE:
                 return f"adds broker {broker}, which is not active", {"broker": broker_of(broker)}
         return "", {}
-
-    def end(self, state: _Stored, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
 
 
 class _Answered(Struct, frozen=True):
@@ -436,29 +410,25 @@ class _Applied:
 
 
 @final
-class AppliedBeforeAnswered(Struct, frozen=True):
+class AppliedBeforeAnswered(Rule[_Applied]):
     """HB-21. An ISR that is answered with NONE must be stored at that time, by the controller's own
     event. The evidence of others is what a controller reads that is elected later: a state that is
     older than the one that was answered shows that the answered one was never stored."""
 
-    clause: str = "HB-21"
-    kinds: frozenset[type[Struct]] = _STORED
-    keys = staticmethod(whole_run)
+    clause = "HB-21"
+    state = _Applied
 
-    def start(self, key: Key) -> _Applied:
-        return _Applied()
-
-    def step(self, state: _Applied, event: Event) -> tuple[_Applied, Sequence[Finding]]:
-        body = event.body
+    @on(*_STORED)
+    def step(self, state: _Applied, event: Event, body: Struct) -> Findings:
         state.stored.take(event)
         match body:
             case TopicCommitted(deleted=True):
                 state.forget(body.topic)
             case PartitionCommitted():
-                return state, state.read(event, body)
+                return state.read(event, body)
             case IsrChangeJudged(error="NONE"):
-                return state, tuple(self._judged(state, event, body))
-        return state, NOTHING
+                return tuple(self._judged(state, event, body))
+        return NOTHING
 
     @staticmethod
     def _judged(state: _Applied, event: Event, body: IsrChangeJudged) -> Iterator[Finding]:
@@ -483,6 +453,3 @@ class AppliedBeforeAnswered(Struct, frozen=True):
                 stored=tuple(map(broker_of, stored.isr)),
                 other=process_scope(body.client),
             )
-
-    def end(self, state: _Applied, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING

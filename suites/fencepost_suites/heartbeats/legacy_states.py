@@ -14,11 +14,12 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Key,
+    Findings,
+    Rule,
     RunEnd,
+    on,
     process_scope,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BrokerDeclared,
@@ -48,20 +49,16 @@ class _Legacy:
 
 
 @final
-class LegacyStaysActive(Struct, frozen=True):
+class LegacyStaysActive(Rule[_Legacy]):
     """HB-23. The version of a registration is that which the broker has recorded; only without its
     event the controller's word counts. Exercised if a legacy registration stays live past the
     timeout in one term."""
 
-    clause: str = "HB-23"
-    kinds: frozenset[type[Struct]] = TERM_KINDS | {BrokerRegistered}
-    keys = staticmethod(whole_run)
+    clause = "HB-23"
+    state = _Legacy
 
-    def start(self, key: Key) -> _Legacy:
-        return _Legacy()
-
-    def step(self, state: _Legacy, event: Event) -> tuple[_Legacy, Sequence[Finding]]:
-        body = event.body
+    @on(*TERM_KINDS, BrokerRegistered)
+    def step(self, state: _Legacy, event: Event, body: Struct) -> Findings:
         ending = state.terms.ending(event)
         known = None
         if isinstance(body, BrokerRegistered):
@@ -70,13 +67,13 @@ class LegacyStaysActive(Struct, frozen=True):
             known = state.terms.now[event.process].brokers.get(body.broker_id)
         term = state.terms.take(event)
         if ending is not None:
-            return state, state.outlived(ending.term, event.at_ns)
+            return state.outlived(ending.term, event.at_ns)
         if not isinstance(body, BrokerDeclared):
-            return state, NOTHING
+            return NOTHING
         of = (body.broker_id, body.incarnation_id)
         version = state.registered.version(*of, body.version)
         if version >= HEARTBEAT_INFO:
-            return state, NOTHING
+            return NOTHING
         if body.new in ("Initial", "Inactive"):
             one = state.registered.made.get(of)
             broken = violated(
@@ -92,12 +89,12 @@ class LegacyStaysActive(Struct, frozen=True):
                 version=version,
                 epoch=body.incarnation_id,
             )
-            return state, (broken,)
+            return (broken,)
         if term is None or known is None or event.at_ns < known.since_ns + term.timeout_ns:
-            return state, NOTHING
-        return state, (Exercised(event.ref, Evidence.SELF),)
+            return NOTHING
+        return (Exercised(event.ref, Evidence.SELF),)
 
-    def end(self, state: _Legacy, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Legacy, end: RunEnd) -> Findings:
         return tuple(
             found
             for term in state.terms.now.values()

@@ -15,13 +15,13 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Key,
+    Findings,
     PromiseObserved,
-    RunEnd,
+    Rule,
     Scope,
+    on,
     process_scope,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BrokerDeclared,
@@ -52,37 +52,37 @@ class _Endpoints:
 
 
 @final
-class MalformedRefused(Struct, frozen=True):
+class MalformedRefused(Rule[_Endpoints]):
     """HB-15. The broker's own events say that its registration has no address, and which answer it
     got. A controller that declares a broker live for a malformed heartbeat has accepted it. A
     heartbeat that arrives before the controller has read the registration is not judged."""
 
-    clause: str = "HB-15"
-    kinds: frozenset[type[Struct]] = TERM_KINDS | {
-        *(BrokerRegistered, MetadataHeartbeatAnswered, MetadataHeartbeatReceived, PromiseObserved)
-    }
-    keys = staticmethod(whole_run)
+    clause = "HB-15"
+    state = _Endpoints
 
-    def start(self, key: Key) -> _Endpoints:
-        return _Endpoints()
-
-    def step(self, state: _Endpoints, event: Event) -> tuple[_Endpoints, Sequence[Finding]]:
-        body = event.body
+    @on(
+        *TERM_KINDS,
+        BrokerRegistered,
+        MetadataHeartbeatAnswered,
+        MetadataHeartbeatReceived,
+        PromiseObserved,
+    )
+    def step(self, state: _Endpoints, event: Event, body: Struct) -> Findings:
         term = state.terms.take(event)
         match body:
             case BrokerRegistered(reachable=False):
                 state.without[body.broker_id, body.broker_epoch] = event.ref
             case BrokerDeclared(reason="heartbeat"):
-                return state, self._declared(state, event, body)
+                return self._declared(state, event, body)
             case MetadataHeartbeatReceived():
-                return state, self._received(state, event, body)
+                return self._received(state, event, body)
             case MetadataHeartbeatAnswered() if term is not None:
                 known = term.brokers.get(body.broker_id)
                 met = known is not None and known.incarnation == body.incarnation_id
-                return state, self._answered(state, event, body, met)
+                return self._answered(state, event, body, met)
             case PromiseObserved():
-                return state, observed(event, self.clause)
-        return state, NOTHING
+                return observed(event, self.clause)
+        return NOTHING
 
     @staticmethod
     def _declared(state: _Endpoints, event: Event, body: BrokerDeclared) -> Sequence[Finding]:
@@ -157,9 +157,6 @@ class MalformedRefused(Struct, frozen=True):
         )
         return (broken,)
 
-    def end(self, state: _Endpoints, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
 
 @dataclass(slots=True)
 class _Written:
@@ -174,40 +171,38 @@ class _Written:
 
 
 @final
-class FieldsAsWritten(Struct, frozen=True):
+class FieldsAsWritten(Rule[_Written]):
     """HB-26. Tests encode and decode both messages by the document alone. In every run, each end
     must read the fields that the other end says it has written."""
 
-    clause: str = "HB-26"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(MetadataHeartbeatSent, MetadataHeartbeatAnswered, MetadataHeartbeatReceived),
-            *(IsrChangeAsked, IsrChangeJudged, PromiseObserved),
-        }
+    clause = "HB-26"
+    state = _Written
+
+    @on(
+        MetadataHeartbeatSent,
+        MetadataHeartbeatAnswered,
+        MetadataHeartbeatReceived,
+        IsrChangeAsked,
+        IsrChangeJudged,
+        PromiseObserved,
     )
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Written:
-        return _Written()
-
-    def step(self, state: _Written, event: Event) -> tuple[_Written, Sequence[Finding]]:
-        body = event.body
+    def step(self, state: _Written, event: Event, body: Struct) -> Findings:
         match body:
             case MetadataHeartbeatSent():
                 state.sent[event.process] = (body, event.ref)
             case MetadataHeartbeatAnswered():
-                return state, self._read(state, event, body)
+                return self._read(state, event, body)
             case MetadataHeartbeatReceived():
-                return state, self._received(state, event, body)
+                return self._received(state, event, body)
             case IsrChangeAsked():
                 place = f"{body.topic}-{body.partition}"
                 wanted = (place, body.leader_epoch, body.broker_epoch, frozenset(body.new_isr))
                 state.asked.setdefault(event.process, set()).add(wanted)
             case IsrChangeJudged(error="NONE"):
-                return state, self._judged(state, event, body)
+                return self._judged(state, event, body)
             case PromiseObserved():
-                return state, observed(event, self.clause)
-        return state, NOTHING
+                return observed(event, self.clause)
+        return NOTHING
 
     @staticmethod
     def _read(state: _Written, event: Event, body: MetadataHeartbeatAnswered) -> Sequence[Finding]:
@@ -287,7 +282,4 @@ class FieldsAsWritten(Struct, frozen=True):
                     leader=broker_of(body.broker_id),
                 )
                 return (broken,)
-        return NOTHING
-
-    def end(self, state: _Written, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

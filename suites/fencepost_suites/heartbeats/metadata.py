@@ -17,12 +17,13 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Key,
+    Findings,
+    Rule,
     RunEnd,
     judged,
+    on,
     process_scope,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BrokerDeclared,
@@ -63,26 +64,23 @@ class _Out:
 
 
 @final
-class InactiveIsLeftOut(Struct, frozen=True):
+class InactiveIsLeftOut(Rule[_Out]):
     """HB-03. After a broker was declared inactive, no new UpdateMetadata may name it, and it may
     not be elected leader. The receiving broker is the evidence of what an UpdateMetadata names. A
     request that may have waited in its queue is not judged. Exercised if a broker carries out an
     UpdateMetadata while another broker is inactive."""
 
-    clause: str = "HB-03"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(BrokerDeclared, ControllerBegan, PartitionCommitted),
-            *(ControlRequestSent, ControlRequestAnswered),
-        }
+    clause = "HB-03"
+    state = _Out
+
+    @on(
+        BrokerDeclared,
+        ControllerBegan,
+        PartitionCommitted,
+        ControlRequestSent,
+        ControlRequestAnswered,
     )
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Out:
-        return _Out()
-
-    def step(self, state: _Out, event: Event) -> tuple[_Out, Sequence[Finding]]:
-        body = event.body
+    def step(self, state: _Out, event: Event, body: Struct) -> Findings:
         match body:
             case ControllerBegan() if body.epoch > state.epoch:
                 state.epoch, state.controller = body.epoch, event.process
@@ -95,10 +93,10 @@ class InactiveIsLeftOut(Struct, frozen=True):
             case ControlRequestSent():
                 self._sent(state, event, body)
             case ControlRequestAnswered():
-                return state, self._read(state, event, body)
+                return self._read(state, event, body)
             case PartitionCommitted():
-                return state, self._led(state, event, body)
-        return state, NOTHING
+                return self._led(state, event, body)
+        return NOTHING
 
     @staticmethod
     def _sent(state: _Out, event: Event, body: ControlRequestSent) -> None:
@@ -163,9 +161,6 @@ class InactiveIsLeftOut(Struct, frozen=True):
         )
         return (broken,)
 
-    def end(self, state: _Out, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
 
 Content = tuple[str, tuple[str, ...], tuple[int, ...], bool]
 
@@ -202,7 +197,7 @@ class _Queues:
 
 
 @final
-class UpdateIsRetried(Struct, frozen=True):
+class UpdateIsRetried(Rule[_Queues]):
     """HB-25. A controller repeats an UpdateMetadata, with the same content, until the broker
     answers it, or until that controller declares the broker inactive or its term ends. The next
     attempt must come within six seconds: the documents name no time, and our request timeout is two
@@ -212,29 +207,25 @@ class UpdateIsRetried(Struct, frozen=True):
     Clause HB-06 limits the age of the metadata that a cut-off broker serves: it fences itself.
     """
 
-    clause: str = "HB-25"
-    kinds: frozenset[type[Struct]] = TERM_KINDS | {ControlRequestSent, ControlRequestAnswered}
-    keys = staticmethod(whole_run)
+    clause = "HB-25"
+    state = _Queues
 
-    def start(self, key: Key) -> _Queues:
-        return _Queues()
-
-    def step(self, state: _Queues, event: Event) -> tuple[_Queues, Sequence[Finding]]:
-        body = event.body
+    @on(*TERM_KINDS, ControlRequestSent, ControlRequestAnswered)
+    def step(self, state: _Queues, event: Event, body: Struct) -> Findings:
         ending = state.terms.ending(event)
         if ending is not None:
             self._close(state, [p for p in state.by_process if p[0] == ending.process], event.at_ns)
         state.terms.take(event)
         match body:
             case ControlRequestSent() if event.process in state.terms.now:
-                return state, self._sent(state, event, body)
+                return self._sent(state, event, body)
             case BrokerDeclared() if body.new not in LIVE:
                 # Its queue ends. The broker gets all metadata when it is active again.
                 of = (event.process, body.broker_id)
                 self._close(state, [p for p in state.by_process if p[:2] == of], event.at_ns)
             case ControlRequestAnswered() if event.cause is not None:
-                return state, self._answered(state, event, event.cause)
-        return state, NOTHING
+                return self._answered(state, event, event.cause)
+        return NOTHING
 
     def _answered(self, state: _Queues, event: Event, cause: Cause) -> Sequence[Finding]:
         place = state.places.get((cause.process, cause.seq))
@@ -309,6 +300,6 @@ class UpdateIsRetried(Struct, frozen=True):
             )
         )
 
-    def end(self, state: _Queues, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Queues, end: RunEnd) -> Findings:
         self._close(state, list(state.by_process), end.ended_at_ns)
         return judged(state.suspects, end)

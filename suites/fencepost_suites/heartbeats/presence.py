@@ -16,12 +16,13 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Key,
+    Findings,
+    Rule,
     RunEnd,
     judged,
+    on,
     process_scope,
     violated,
-    whole_run,
 )
 from fencepost_clusters.zookeeper.events import SessionExpired, session_name
 from fencepost_kafka import (
@@ -85,7 +86,7 @@ class _Znodes:
 
 
 @final
-class OnlyWithZnode(Struct, frozen=True):
+class OnlyWithZnode(Rule[_Znodes]):
     """HB-28. The evidence is ZooKeeper's event that it has ended a broker's session. A controller
     must not have that registration live for longer than a second from then on, or from the time at
     which it declared it: whether it was elected later, or has declared it absent in between.
@@ -93,17 +94,11 @@ class OnlyWithZnode(Struct, frozen=True):
     have been without ZooKeeper for the session timeout. After a new registration a broker's
     heartbeats must have its czxid, by the broker's own event."""
 
-    clause: str = "HB-28"
-    kinds: frozenset[type[Struct]] = TERM_KINDS | {
-        *(BrokerRegistered, SessionExpired, MetadataHeartbeatSent)
-    }
-    keys = staticmethod(whole_run)
+    clause = "HB-28"
+    state = _Znodes
 
-    def start(self, key: Key) -> _Znodes:
-        return _Znodes()
-
-    def step(self, state: _Znodes, event: Event) -> tuple[_Znodes, Sequence[Finding]]:
-        body = event.body
+    @on(*TERM_KINDS, BrokerRegistered, SessionExpired, MetadataHeartbeatSent)
+    def step(self, state: _Znodes, event: Event, body: Struct) -> Findings:
         ending = state.terms.ending(event)
         if ending is not None:
             for held in [held for held in state.held if held[0] == ending.process]:
@@ -117,7 +112,7 @@ class OnlyWithZnode(Struct, frozen=True):
             case SessionExpired():
                 state.end_session(event, body)
             case MetadataHeartbeatSent():
-                return state, self._sent(state, event, body)
+                return self._sent(state, event, body)
         now = state.without_znode()
         found: list[Finding] = []
         for held in [held for held in state.held if held not in now]:
@@ -126,7 +121,7 @@ class OnlyWithZnode(Struct, frozen=True):
             found.append(Exercised(event.ref, Evidence.PEER))
         for held in now:
             state.held.setdefault(held, event.at_ns)
-        return state, found
+        return found
 
     @staticmethod
     def _sent(state: _Znodes, event: Event, body: MetadataHeartbeatSent) -> Sequence[Finding]:
@@ -173,7 +168,7 @@ class OnlyWithZnode(Struct, frozen=True):
             )
         )
 
-    def end(self, state: _Znodes, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Znodes, end: RunEnd) -> Findings:
         for held in state.held:
             self._overdue(state, held, end.ended_at_ns)
         return judged(state.suspects, end)
@@ -194,20 +189,16 @@ class _Newest:
 
 
 @final
-class NewestCounts(Struct, frozen=True):
+class NewestCounts(Rule[_Newest]):
     """HB-24. Once another process has been registered under a broker's id for a second, no leader
     may count a fetch of the former process. The evidence is the newer process's registration.
     Exercised by the first counted fetch of the newer process."""
 
-    clause: str = "HB-24"
-    kinds: frozenset[type[Struct]] = frozenset({BrokerRegistered, FollowerFetched})
-    keys = staticmethod(whole_run)
+    clause = "HB-24"
+    state = _Newest
 
-    def start(self, key: Key) -> _Newest:
-        return _Newest()
-
-    def step(self, state: _Newest, event: Event) -> tuple[_Newest, Sequence[Finding]]:
-        body = event.body
+    @on(BrokerRegistered, FollowerFetched)
+    def step(self, state: _Newest, event: Event, body: Struct) -> Findings:
         if isinstance(body, BrokerRegistered):
             known = state.registered.get(body.broker_id)
             if known is None or body.broker_epoch > known[0]:
@@ -216,8 +207,8 @@ class NewestCounts(Struct, frozen=True):
                 newest = (body.broker_epoch, event.at_ns, event.process, event.ref)
                 state.registered[body.broker_id] = newest
         elif isinstance(body, FollowerFetched):
-            return state, self._fetched(state, event, body)
-        return state, NOTHING
+            return self._fetched(state, event, body)
+        return NOTHING
 
     @staticmethod
     def _fetched(state: _Newest, event: Event, body: FollowerFetched) -> Sequence[Finding]:
@@ -255,5 +246,5 @@ class NewestCounts(Struct, frozen=True):
             )
         return NOTHING
 
-    def end(self, state: _Newest, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Newest, end: RunEnd) -> Findings:
         return judged(state.suspects, end)

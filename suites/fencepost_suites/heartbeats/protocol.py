@@ -15,11 +15,11 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Key,
-    RunEnd,
+    Findings,
+    Rule,
+    on,
     process_scope,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BrokerDeclared,
@@ -50,25 +50,23 @@ class _Protocols:
 
 
 @final
-class OldProtocolKept(Struct, frozen=True):
+class OldProtocolKept(Rule[_Protocols]):
     """HB-22. The controller's event is the evidence of a broker's heartbeat or IsrChange, and of
     the version in its znode. That a broker fenced itself, or wrote an ISR to ZooKeeper, is its own
     word: no other event shows it."""
 
-    clause: str = "HB-22"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(BrokerRegistered, MetadataHeartbeatAnswered, BrokerStateChanged),
-            *(IsrChangeJudged, PartitionCommitted, BrokerDeclared),
-        }
+    clause = "HB-22"
+    state = _Protocols
+
+    @on(
+        BrokerRegistered,
+        MetadataHeartbeatAnswered,
+        BrokerStateChanged,
+        IsrChangeJudged,
+        PartitionCommitted,
+        BrokerDeclared,
     )
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Protocols:
-        return _Protocols()
-
-    def step(self, state: _Protocols, event: Event) -> tuple[_Protocols, Sequence[Finding]]:
-        body = event.body
+    def step(self, state: _Protocols, event: Event, body: Struct) -> Findings:
         match body:
             case BrokerRegistered():
                 state.of[event.process] = body.protocol
@@ -85,7 +83,7 @@ class OldProtocolKept(Struct, frozen=True):
                         version=body.version,
                         broker=broker_of(body.broker_id),
                     )
-                    return state, (broken,)
+                    return (broken,)
             case BrokerDeclared() if body.version:
                 own, ref = state.written.get((body.broker_id, body.incarnation_id), (0, event.ref))
                 if own and own != body.version:
@@ -101,18 +99,15 @@ class OldProtocolKept(Struct, frozen=True):
                         expected=own,
                         broker=broker_of(body.broker_id),
                     )
-                    return state, (broken,)
+                    return (broken,)
             case MetadataHeartbeatAnswered() if state.is_old(body.client):
-                return state, _broken(event, body.client, "sent a heartbeat", Evidence.PEER)
+                return _broken(event, body.client, "sent a heartbeat", Evidence.PEER)
             case IsrChangeJudged() if state.is_old(body.client):
-                return state, _broken(event, body.client, "sent an IsrChange", Evidence.PEER)
+                return _broken(event, body.client, "sent an IsrChange", Evidence.PEER)
             case BrokerStateChanged(reason="controller_silent") if state.is_old(event.process):
-                return state, _broken(event, event.process, "fenced itself", Evidence.SELF)
+                return _broken(event, event.process, "fenced itself", Evidence.SELF)
             case PartitionCommitted(role="broker") if state.is_old(event.process):
-                return state, (Exercised(event.ref, Evidence.SELF),)
-        return state, NOTHING
-
-    def end(self, state: _Protocols, end: RunEnd) -> Sequence[Finding]:
+                return (Exercised(event.ref, Evidence.SELF),)
         return NOTHING
 
 

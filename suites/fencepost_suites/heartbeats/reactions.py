@@ -22,15 +22,16 @@ from fencepost import (
     FaultHealed,
     FaultInjected,
     Finding,
-    Key,
+    Findings,
     NodeStopped,
     ProcessExited,
+    Rule,
     RunEnd,
     Violated,
     judged,
+    on,
     process_scope,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BrokerStateChanged,
@@ -152,24 +153,20 @@ class _Reactions:
 
 
 @final
-class AcceptedUnfences(Struct, frozen=True):
+class AcceptedUnfences(Rule[_Reactions]):
     """HB-08. After an accepted heartbeat, a fenced broker must be active within a second, and
     before it sends the next heartbeat. An answer that arrives after nine tenths of the timeout is
     not judged. If the broker records no answer, the controller's own events are the evidence: it
     answers that the broker is live, for five seconds in which no fault names either of them."""
 
-    clause: str = "HB-08"
-    kinds: frozenset[type[Struct]] = LIFE_KINDS | FAULT_KINDS | {MetadataHeartbeatAnswered}
-    keys = staticmethod(whole_run)
+    clause = "HB-08"
+    state = _Reactions
 
-    def start(self, key: Key) -> _Reactions:
-        return _Reactions()
-
-    def step(self, state: _Reactions, event: Event) -> tuple[_Reactions, Sequence[Finding]]:
-        body = event.body
+    @on(*LIFE_KINDS, *FAULT_KINDS, MetadataHeartbeatAnswered)
+    def step(self, state: _Reactions, event: Event, body: Struct) -> Findings:
         if isinstance(body, FaultInjected | FaultHealed):
             state.faults.take(event)
-            return state, NOTHING
+            return NOTHING
         name, one = state.process(event)
         fenced = one.contact.state == "FENCED" and not one.disowned
         found: Sequence[Finding] = NOTHING
@@ -200,39 +197,33 @@ class AcceptedUnfences(Struct, frozen=True):
                 if fenced and own and body.error == "NONE" and body.state in LIVE:
                     did = "stayed fenced, though it was accepted"
                     found = state.note_answer(event, name, one, did)
-                return state, found
+                return found
             case SessionChanged() | ProcessExited() | NodeStopped():
                 state.close(name, one, event.at_ns, STAYED_FENCED)
         one.contact.take(event)
-        return state, found
+        return found
 
-    def end(self, state: _Reactions, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Reactions, end: RunEnd) -> Findings:
         for name, one in state.of.items():
             state.close(name, one, end.ended_at_ns, STAYED_FENCED)
         return judged(state.suspects, end)
 
 
 @final
-class RefusedFencesItself(Struct, frozen=True):
+class RefusedFencesItself(Rule[_Reactions]):
     """HB-29. After a refused heartbeat, an active broker must fence itself within a second, and
     before it sends another heartbeat or serves a client. If the broker records no answer, the
     controller's own events are the evidence: it refuses the broker, for five seconds in which no
     fault names either of them."""
 
-    clause: str = "HB-29"
-    kinds: frozenset[type[Struct]] = (
-        LIFE_KINDS | FAULT_KINDS | {*(MetadataHeartbeatAnswered, LogAppended, FetchServed)}
-    )
-    keys = staticmethod(whole_run)
+    clause = "HB-29"
+    state = _Reactions
 
-    def start(self, key: Key) -> _Reactions:
-        return _Reactions()
-
-    def step(self, state: _Reactions, event: Event) -> tuple[_Reactions, Sequence[Finding]]:
-        body = event.body
+    @on(*LIFE_KINDS, *FAULT_KINDS, MetadataHeartbeatAnswered, LogAppended, FetchServed)
+    def step(self, state: _Reactions, event: Event, body: Struct) -> Findings:
         if isinstance(body, FaultInjected | FaultHealed):
             state.faults.take(event)
-            return state, NOTHING
+            return NOTHING
         name, one = state.process(event)
         active = one.contact.state == "ACTIVE"
         found: Sequence[Finding] = NOTHING
@@ -255,7 +246,7 @@ class RefusedFencesItself(Struct, frozen=True):
                     found = state.note_answer(event, name, one, did)
                 elif own:
                     one.unrecorded = None
-                return state, found
+                return found
             case MetadataHeartbeatSent() | LogAppended() | FetchServed() if one.open is not None:
                 broken = violated(
                     event.ref,
@@ -267,9 +258,9 @@ class RefusedFencesItself(Struct, frozen=True):
                 found = (broken,)
                 one.open = None
         one.contact.take(event)
-        return state, found
+        return found
 
-    def end(self, state: _Reactions, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Reactions, end: RunEnd) -> Findings:
         for name, one in state.of.items():
             state.close(name, one, end.ended_at_ns, WENT_ON)
         return judged(state.suspects, end)

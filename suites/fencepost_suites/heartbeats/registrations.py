@@ -18,13 +18,14 @@ from fencepost import (
     Exercised,
     Facts,
     Finding,
-    Key,
+    Findings,
     NodeStarted,
+    Rule,
     RunEnd,
     judged,
+    on,
     process_scope,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BrokerDeclared,
@@ -64,34 +65,28 @@ class _Registrations:
 
 
 @final
-class IncarnationIsRegistration(Struct, frozen=True):
+class IncarnationIsRegistration(Rule[_Registrations]):
     """HB-01. The controller's event is the evidence of the incarnation id in a heartbeat. Two
     processes of a broker that run at once may record their registrations in either order. So a
     czxid must be higher only than all that were recorded before its process started. After a
     process has registered anew, only heartbeats that it sent before may have its former czxid."""
 
-    clause: str = "HB-01"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {NodeStarted, BrokerRegistered, MetadataHeartbeatSent, MetadataHeartbeatAnswered}
-    )
-    keys = staticmethod(whole_run)
+    clause = "HB-01"
+    state = _Registrations
 
-    def start(self, key: Key) -> _Registrations:
-        return _Registrations()
-
-    def step(self, state: _Registrations, event: Event) -> tuple[_Registrations, Sequence[Finding]]:
-        body = event.body
+    @on(NodeStarted, BrokerRegistered, MetadataHeartbeatSent, MetadataHeartbeatAnswered)
+    def step(self, state: _Registrations, event: Event, body: Struct) -> Findings:
         match body:
             case NodeStarted():
                 state.at_start[event.process] = dict(state.newest)
             case BrokerRegistered():
-                return state, self._registered(state, event, body)
+                return self._registered(state, event, body)
             case MetadataHeartbeatSent():
                 newest, _ = state.newest_of.get(event.process, (-1, 0))
                 state.sent[event.process, body.correlation] = newest
             case MetadataHeartbeatAnswered():
-                return state, self._answered(state, event, body)
-        return state, NOTHING
+                return self._answered(state, event, body)
+        return NOTHING
 
     @staticmethod
     def _registered(
@@ -153,9 +148,6 @@ class IncarnationIsRegistration(Struct, frozen=True):
         )
         return (broken,)
 
-    def end(self, state: _Registrations, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
 
 @dataclass(slots=True)
 class _Known:
@@ -185,23 +177,22 @@ class _Answers:
 
 
 @final
-class OldIncarnationRefused(Struct, frozen=True):
+class OldIncarnationRefused(Rule[_Answers]):
     """HB-12. The controller knows the incarnation that it has declared; its answer does not count.
     The brokers' evidence is the answer that a process receives, once another process has been
     registered under its id for the session timeout and six seconds."""
 
-    clause: str = "HB-12"
-    kinds: frozenset[type[Struct]] = TERM_KINDS | {
-        *(BrokerRegistered, MetadataHeartbeatSent),
-        *(MetadataHeartbeatAnswered, MetadataHeartbeatReceived),
-    }
-    keys = staticmethod(whole_run)
+    clause = "HB-12"
+    state = _Answers
 
-    def start(self, key: Key) -> _Answers:
-        return _Answers()
-
-    def step(self, state: _Answers, event: Event) -> tuple[_Answers, Sequence[Finding]]:
-        body = event.body
+    @on(
+        *TERM_KINDS,
+        BrokerRegistered,
+        MetadataHeartbeatSent,
+        MetadataHeartbeatAnswered,
+        MetadataHeartbeatReceived,
+    )
+    def step(self, state: _Answers, event: Event, body: Struct) -> Findings:
         state.superseded.take(event)
         match body:
             case ControllerBegan():
@@ -216,10 +207,10 @@ class OldIncarnationRefused(Struct, frozen=True):
                 if late is not None:
                     state.suspects.append(late)
             case MetadataHeartbeatReceived(error="INVALID_INCARNATION_ID"):
-                return state, (Exercised(event.ref, Evidence.PEER),)
+                return (Exercised(event.ref, Evidence.PEER),)
             case MetadataHeartbeatAnswered(active=True):
-                return state, self._answered(state.known, event, body)
-        return state, NOTHING
+                return self._answered(state.known, event, body)
+        return NOTHING
 
     @staticmethod
     def _answered(
@@ -246,7 +237,7 @@ class OldIncarnationRefused(Struct, frozen=True):
         )
         return (broken,)
 
-    def end(self, state: _Answers, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Answers, end: RunEnd) -> Findings:
         return judged(state.suspects, end)
 
 
@@ -269,21 +260,17 @@ class _Adoptions:
 
 
 @final
-class NewIncarnationIsBounce(Struct, frozen=True):
+class NewIncarnationIsBounce(Rule[_Adoptions]):
     """HB-13. After it has adopted a new incarnation id, the controller must declare the bounce
     within its heartbeat timeout and 500 ms. The end of its term does not excuse what was due
     before; but a controller that loses its session, or dies, may have been without ZooKeeper for
     the session timeout, and could not read the registrations."""
 
-    clause: str = "HB-13"
-    kinds: frozenset[type[Struct]] = TERM_KINDS | {MetadataHeartbeatAnswered}
-    keys = staticmethod(whole_run)
+    clause = "HB-13"
+    state = _Adoptions
 
-    def start(self, key: Key) -> _Adoptions:
-        return _Adoptions()
-
-    def step(self, state: _Adoptions, event: Event) -> tuple[_Adoptions, Sequence[Finding]]:
-        body = event.body
+    @on(*TERM_KINDS, MetadataHeartbeatAnswered)
+    def step(self, state: _Adoptions, event: Event, body: Struct) -> Findings:
         ending = state.terms.ending(event)
         if ending is not None:
             self._leave(state, event, ending)
@@ -291,11 +278,11 @@ class NewIncarnationIsBounce(Struct, frozen=True):
             case ControllerBegan():
                 state.known.begin(event.process)
             case BrokerDeclared():
-                return state, self._declared(state, event, body)
+                return self._declared(state, event, body)
             case MetadataHeartbeatAnswered(active=True):
-                return state, self._answered(state, event, body)
+                return self._answered(state, event, body)
         state.terms.take(event)
-        return state, NOTHING
+        return NOTHING
 
     def _leave(self, state: _Adoptions, event: Event, ending: Ending) -> None:
         """Judges what was due when a term ends, and drops the rest."""
@@ -372,7 +359,7 @@ class NewIncarnationIsBounce(Struct, frozen=True):
             )
         )
 
-    def end(self, state: _Adoptions, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Adoptions, end: RunEnd) -> Findings:
         for key in state.open:
             self._overdue(state, key, state.terms.now[key[0]], end.ended_at_ns)
         return judged(state.suspects, end)

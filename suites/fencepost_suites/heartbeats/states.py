@@ -18,13 +18,14 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Key,
+    Findings,
     ProcessExited,
+    Rule,
     RunEnd,
     judged,
+    on,
     process_scope,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BrokerDeclared,
@@ -55,28 +56,24 @@ class _Heartbeats:
 
 
 @final
-class ActiveByHeartbeat(Struct, frozen=True):
+class ActiveByHeartbeat(Rule[_Heartbeats]):
     """HB-02. The broker's evidence is that it has sent a heartbeat. In the first nine tenths of the
     timeout after a term began, no broker may be declared inactive."""
 
-    clause: str = "HB-02"
-    kinds: frozenset[type[Struct]] = TERM_KINDS | {MetadataHeartbeatSent}
-    keys = staticmethod(whole_run)
+    clause = "HB-02"
+    state = _Heartbeats
 
-    def start(self, key: Key) -> _Heartbeats:
-        return _Heartbeats()
-
-    def step(self, state: _Heartbeats, event: Event) -> tuple[_Heartbeats, Sequence[Finding]]:
-        body = event.body
+    @on(*TERM_KINDS, MetadataHeartbeatSent)
+    def step(self, state: _Heartbeats, event: Event, body: Struct) -> Findings:
         term = state.terms.take(event)
         if isinstance(body, MetadataHeartbeatSent):
             state.sent.add((body.broker_id, body.incarnation_id))
         if not isinstance(body, BrokerDeclared) or term is None or body.version < HEARTBEAT_INFO:
-            return state, NOTHING
+            return NOTHING
         found_by_successor = body.reason == "controller_elected" and not term.first
         if body.new in LIVE and not found_by_successor:
             if (body.broker_id, body.incarnation_id) in state.sent:
-                return state, (Exercised(event.ref, Evidence.PEER),)
+                return (Exercised(event.ref, Evidence.PEER),)
             broken = violated(
                 event.ref,
                 Evidence.PEER,
@@ -87,7 +84,7 @@ class ActiveByHeartbeat(Struct, frozen=True):
                 state=body.new,
                 epoch=body.incarnation_id,
             )
-            return state, (broken,)
+            return (broken,)
         if body.new == "Inactive" and event.at_ns < term.began_ns + term.timeout_ns * 9 // 10:
             broken = violated(
                 event.ref,
@@ -99,10 +96,7 @@ class ActiveByHeartbeat(Struct, frozen=True):
                 after_ns=event.at_ns - term.began_ns,
                 timeout_ns=term.timeout_ns,
             )
-            return state, (broken,)
-        return state, NOTHING
-
-    def end(self, state: _Heartbeats, end: RunEnd) -> Sequence[Finding]:
+            return (broken,)
         return NOTHING
 
 
@@ -135,7 +129,7 @@ class _Silences:
 
 
 @final
-class SilentBecomesInactive(Struct, frozen=True):
+class SilentBecomesInactive(Rule[_Silences]):
     """HB-09. The controller must declare a silent broker inactive no earlier than after 0.9
     timeouts, and no later than after 1.25 timeouts and 500 ms. The broker's evidence is that it got
     no answer meanwhile. An answer of the controller counts only if the broker's process can have
@@ -146,22 +140,18 @@ class SilentBecomesInactive(Struct, frozen=True):
     timeout, and could store nothing: its successor has to make a declaration that fell due then. A
     declaration that was late while ZooKeeper answered nothing is undecided."""
 
-    clause: str = "HB-09"
-    kinds: frozenset[type[Struct]] = (
-        TERM_KINDS
-        | SERVER_KINDS
-        | {
-            *(BrokerRegistered, MetadataHeartbeatSent),
-            *(MetadataHeartbeatAnswered, MetadataHeartbeatReceived),
-        }
+    clause = "HB-09"
+    state = _Silences
+
+    @on(
+        *TERM_KINDS,
+        *SERVER_KINDS,
+        BrokerRegistered,
+        MetadataHeartbeatSent,
+        MetadataHeartbeatAnswered,
+        MetadataHeartbeatReceived,
     )
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Silences:
-        return _Silences()
-
-    def step(self, state: _Silences, event: Event) -> tuple[_Silences, Sequence[Finding]]:
-        body = event.body
+    def step(self, state: _Silences, event: Event, body: Struct) -> Findings:
         self._ended(state, event)
         state.heartbeats.take(event)
         state.away.take(event)
@@ -187,7 +177,7 @@ class SilentBecomesInactive(Struct, frozen=True):
                     self._overdue(state, event.process, body.broker_id, event.at_ns)
                     known.heard_ns = event.at_ns
         state.terms.take(event)
-        return state, found
+        return found
 
     def _ended(self, state: _Silences, event: Event) -> None:
         """Judges what was due when a term ends."""
@@ -258,7 +248,7 @@ class SilentBecomesInactive(Struct, frozen=True):
         )
         state.suspects.append((broker, late))
 
-    def end(self, state: _Silences, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Silences, end: RunEnd) -> Findings:
         for process, term in state.terms.now.items():
             for broker in term.brokers:
                 self._overdue(state, process, broker, end.ended_at_ns)
@@ -340,31 +330,30 @@ def _is_current(terms: Terms, event: Event, body: MetadataHeartbeatAnswered) -> 
 
 
 @final
-class InactiveReturns(Struct, frozen=True):
+class InactiveReturns(Rule[_Targets]):
     """HB-10. The broker's evidence is its first answer after it was declared live again; and an
     answer without an error, to the newest registration's heartbeat, that calls it inactive."""
 
-    clause: str = "HB-10"
-    kinds: frozenset[type[Struct]] = TERM_KINDS | {
-        *(BrokerRegistered, MetadataHeartbeatSent),
-        *(MetadataHeartbeatAnswered, MetadataHeartbeatReceived),
-    }
-    keys = staticmethod(whole_run)
+    clause = "HB-10"
+    state = _Targets
 
-    def start(self, key: Key) -> _Targets:
-        return _Targets()
-
-    def step(self, state: _Targets, event: Event) -> tuple[_Targets, Sequence[Finding]]:
-        body = event.body
+    @on(
+        *TERM_KINDS,
+        BrokerRegistered,
+        MetadataHeartbeatSent,
+        MetadataHeartbeatAnswered,
+        MetadataHeartbeatReceived,
+    )
+    def step(self, state: _Targets, event: Event, body: Struct) -> Findings:
         state.take(event)
         match body:
             case BrokerDeclared(old="Inactive", reason="heartbeat") if body.new in LIVE:
                 state.inactive[body.broker_id, body.incarnation_id] = event.ref
-                return state, (Exercised(event.ref, Evidence.SELF),)
+                return (Exercised(event.ref, Evidence.SELF),)
             case MetadataHeartbeatReceived(error="NONE") if body.state in TARGETS:
                 ref = state.inactive.pop((body.broker_id, body.incarnation_id), None)
                 if ref is not None:
-                    return state, (Exercised(event.ref, Evidence.PEER),)
+                    return (Exercised(event.ref, Evidence.PEER),)
             case MetadataHeartbeatReceived(error="NONE", state=1):  # inactive
                 if state.wanted(event, body) is not None:
                     broken = violated(
@@ -376,7 +365,7 @@ class InactiveReturns(Struct, frozen=True):
                         process=process_scope(event.process),
                         broker=broker_of(body.broker_id),
                     )
-                    return state, (broken,)
+                    return (broken,)
             case MetadataHeartbeatAnswered():
                 known = _is_current(state.terms, event, body)
                 if known is not None and known.state == "Inactive":
@@ -390,43 +379,39 @@ class InactiveReturns(Struct, frozen=True):
                         other=process_scope(body.client),
                         broker=broker_of(body.broker_id),
                     )
-                    return state, (broken,)
-        return state, NOTHING
-
-    def end(self, state: _Targets, end: RunEnd) -> Sequence[Finding]:
+                    return (broken,)
         return NOTHING
 
 
 @final
-class TargetIsReached(Struct, frozen=True):
+class TargetIsReached(Rule[_Targets]):
     """HB-14. The state in the answer must be the target state and the declared state. The broker's
     evidence is the answer to the target state that it sent last, in the heartbeat of its newest
     registration. A controller that has not read the registration answers without a state. It has
     the session timeout and six seconds to read it."""
 
-    clause: str = "HB-14"
-    kinds: frozenset[type[Struct]] = TERM_KINDS | {
-        *(BrokerRegistered, MetadataHeartbeatSent),
-        *(MetadataHeartbeatAnswered, MetadataHeartbeatReceived),
-    }
-    keys = staticmethod(whole_run)
+    clause = "HB-14"
+    state = _Targets
 
-    def start(self, key: Key) -> _Targets:
-        return _Targets()
-
-    def step(self, state: _Targets, event: Event) -> tuple[_Targets, Sequence[Finding]]:
-        body = event.body
+    @on(
+        *TERM_KINDS,
+        BrokerRegistered,
+        MetadataHeartbeatSent,
+        MetadataHeartbeatAnswered,
+        MetadataHeartbeatReceived,
+    )
+    def step(self, state: _Targets, event: Event, body: Struct) -> Findings:
         state.take(event)
         match body:
             case MetadataHeartbeatReceived():
-                return state, self._received(state, event, body)
+                return self._received(state, event, body)
             case MetadataHeartbeatAnswered():
                 known = _is_current(state.terms, event, body)
                 if known is None:
-                    return state, NOTHING
+                    return NOTHING
                 target = TARGETS[body.target_state]
                 if body.state == target == known.state:
-                    return state, (Exercised(event.ref, Evidence.SELF),)
+                    return (Exercised(event.ref, Evidence.SELF),)
                 broken = violated(
                     event.ref,
                     Evidence.SELF,
@@ -440,8 +425,8 @@ class TargetIsReached(Struct, frozen=True):
                     broker=broker_of(body.broker_id),
                     declared=known.state,
                 )
-                return state, (broken,)
-        return state, NOTHING
+                return (broken,)
+        return NOTHING
 
     @staticmethod
     def _received(
@@ -495,5 +480,5 @@ class TargetIsReached(Struct, frozen=True):
             state.suspects.append(late)
         return NOTHING
 
-    def end(self, state: _Targets, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Targets, end: RunEnd) -> Findings:
         return judged(state.suspects, end)

@@ -18,14 +18,14 @@ from fencepost import (
     Exercised,
     Facts,
     Finding,
-    Key,
+    Findings,
     NodeStopped,
     ProcessExited,
-    RunEnd,
+    Rule,
     Violated,
+    on,
     process_scope,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BrokerStateChanged,
@@ -51,37 +51,29 @@ class _Serving:
 
 
 @final
-class StoppingServes(Struct, frozen=True):
+class StoppingServes(Rule[_Serving]):
     """HB-04. The broker's own events say when it is stopping, and when it is fenced. A client sees
     the same error from a fenced broker as from one that no longer leads, so its refusal shows
     neither."""
 
-    clause: str = "HB-04"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {BrokerStateChanged, LogAppended, FetchServed, RequestRefused}
-    )
+    clause = "HB-04"
     keys = staticmethod(by_life)
+    state = _Serving
 
-    def start(self, key: Key) -> _Serving:
-        return _Serving()
-
-    def step(self, state: _Serving, event: Event) -> tuple[_Serving, Sequence[Finding]]:
-        body = event.body
+    @on(BrokerStateChanged, LogAppended, FetchServed, RequestRefused)
+    def step(self, state: _Serving, event: Event, body: Struct) -> Findings:
         if isinstance(body, BrokerStateChanged):
             state.state[event.process] = (body.global_state, event.ref)
-            return state, NOTHING
+            return NOTHING
         now, since = state.state.get(event.process, ("", event.ref))
         match body:
             case RequestRefused(reason="fenced") if body.requester < 0 and now in (
                 "Online",
                 "Stopping",
             ):
-                return state, (_refused(event, body, now, since),)
+                return (_refused(event, body, now, since),)
             case LogAppended(as_leader=True) | FetchServed() if now == "Stopping":
-                return state, (Exercised(event.ref, Evidence.SELF),)
-        return state, NOTHING
-
-    def end(self, state: _Serving, end: RunEnd) -> Sequence[Finding]:
+                return (Exercised(event.ref, Evidence.SELF),)
         return NOTHING
 
 
@@ -123,24 +115,22 @@ class _Stops:
 
 
 @final
-class LeadershipsMoveFirst(Struct, frozen=True):
+class LeadershipsMoveFirst(Rule[_Stops]):
     """HB-05. The stored partitions show which leaderships a broker still has. The broker's last
     state, or the harness, says that it has ended; a signal that ends it at once does not count."""
 
-    clause: str = "HB-05"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(PartitionCommitted, TopicCommitted, BrokerStopping, BrokerStateChanged),
-            *(NodeStopped, ProcessExited),
-        }
+    clause = "HB-05"
+    state = _Stops
+
+    @on(
+        PartitionCommitted,
+        TopicCommitted,
+        BrokerStopping,
+        BrokerStateChanged,
+        NodeStopped,
+        ProcessExited,
     )
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Stops:
-        return _Stops()
-
-    def step(self, state: _Stops, event: Event) -> tuple[_Stops, Sequence[Finding]]:
-        body = event.body
+    def step(self, state: _Stops, event: Event, body: Struct) -> Findings:
         match body:
             case PartitionCommitted():
                 state.partitions.take(body)
@@ -154,14 +144,14 @@ class LeadershipsMoveFirst(Struct, frozen=True):
                 state.stops[event.process] = stop
                 state.state[event.process] = body.state
             case BrokerStateChanged(new="SHUTDOWN"):
-                return state, self._ended(state, event, event.process, body.old)
+                return self._ended(state, event, event.process, body.old)
             case BrokerStateChanged():
                 state.state[event.process] = body.new
             case NodeStopped():
-                return state, self._ended(state, event, event.process)
+                return self._ended(state, event, event.process)
             case ProcessExited() if not body.signal:
-                return state, self._ended(state, event, body.ended)
-        return state, NOTHING
+                return self._ended(state, event, body.ended)
+        return NOTHING
 
     @staticmethod
     def _ended(state: _Stops, event: Event, process: str, old: str = "") -> Sequence[Finding]:
@@ -188,6 +178,3 @@ class LeadershipsMoveFirst(Struct, frozen=True):
             bound_ns=stop.limit_ns,
         )
         return (broken,)
-
-    def end(self, state: _Stops, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -13,10 +12,10 @@ from fencepost import (
     Cause,
     Event,
     Evidence,
-    Finding,
-    Key,
-    Owed,
+    Findings,
+    Rule,
     RunEnd,
+    on,
     slot_scope,
     violated,
     whole_run,
@@ -69,30 +68,27 @@ class _Stored:
 
 
 @final
-class CommittedRecordsAreStored(Struct, frozen=True):
+class CommittedRecordsAreStored(Rule[_Stored]):
     """QC-07. The disks of a majority of the voters have each committed record, in its epoch. So
     each later leader had it, since a majority voted for it. It needs disks that are read; what
     exercises the clause, the rule about elections says."""
 
-    clause: str = "QC-07"
-    kinds: frozenset[type[Struct]] = VOTER_KINDS | {MetadataCommitted, SegmentFound}
-    absence: tuple[Owed, ...] = (STARTS,)
+    clause = "QC-07"
+    absence = (STARTS,)
     keys = staticmethod(by_metadata_log)
+    state = _Stored
 
-    def start(self, key: Key) -> _Stored:
-        return _Stored()
-
-    def step(self, state: _Stored, event: Event) -> tuple[_Stored, Sequence[Finding]]:
-        body = event.body
+    @on(*VOTER_KINDS, MetadataCommitted, SegmentFound)
+    def step(self, state: _Stored, event: Event, body: Struct) -> Findings:
         if isinstance(body, MetadataCommitted):
             state.committed[body.offset] = body.epoch, event.ref
         elif isinstance(body, SegmentFound) and body.slot.startswith(CONTROLLER):
             state.logs.setdefault(body.slot, _Log(event.ref)).take(body)
         else:
             state.sets.take(event)
-        return state, NOTHING
+        return NOTHING
 
-    def end(self, state: _Stored, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Stored, end: RunEnd) -> Findings:
         for offset, (epoch, known_by) in sorted(state.committed.items()):
             having = [slot for slot, log in state.logs.items() if log.has(offset, epoch)]
             if state.logs and not state.sets.may_decide(having, state.logs.keys()):

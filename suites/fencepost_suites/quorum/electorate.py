@@ -15,13 +15,13 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Key,
+    Findings,
     NodeStarted,
-    RunEnd,
+    Rule,
     Scope,
+    on,
     process_scope,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -46,34 +46,30 @@ class _Ids:
 
 
 @final
-class OneSpaceOfIds(Struct, frozen=True):
+class OneSpaceOfIds(Rule[_Ids]):
     """QC-03. Each node that replays a registration under a controller's id reports it. The broker
     itself reports the refusal it got."""
 
-    clause: str = "QC-03"
-    kinds: frozenset[type[Struct]] = frozenset({NodeStarted, BrokerCommitted, HeartbeatRefused})
-    keys = staticmethod(whole_run)
+    clause = "QC-03"
+    state = _Ids
 
-    def start(self, key: Key) -> _Ids:
-        return _Ids()
-
-    def step(self, state: _Ids, event: Event) -> tuple[_Ids, Sequence[Finding]]:
-        body = event.body
+    @on(NodeStarted, BrokerCommitted, HeartbeatRefused)
+    def step(self, state: _Ids, event: Event, body: Struct) -> Findings:
         match body:
             case NodeStarted(role="controller"):
                 state.controllers[body.node_id] = (event.process, event.ref)
                 if body.node_id in state.brokers:
                     because = state.brokers[body.node_id]
-                    return state, self._shared(state, event, body.node_id, because)
+                    return self._shared(state, event, body.node_id, because)
             case BrokerCommitted() if body.broker_id not in state.brokers:
                 state.brokers[body.broker_id] = event.ref
                 if body.broker_id in state.controllers:
                     because = state.controllers[body.broker_id][1]
-                    return state, self._shared(state, event, body.broker_id, because)
+                    return self._shared(state, event, body.broker_id, because)
             case HeartbeatRefused() if body.broker_id in state.controllers:
                 if body.error != "NOT_CONTROLLER":
-                    return state, (Exercised(event.ref, Evidence.PEER),)
-        return state, NOTHING
+                    return (Exercised(event.ref, Evidence.PEER),)
+        return NOTHING
 
     @staticmethod
     def _shared(state: _Ids, event: Event, node: int, because: Cause) -> Sequence[Finding]:
@@ -88,9 +84,6 @@ class OneSpaceOfIds(Struct, frozen=True):
         )
         return (broken,)
 
-    def end(self, state: _Ids, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
 
 @dataclass(slots=True)
 class _Shared:
@@ -101,19 +94,16 @@ class _Shared:
 
 
 @final
-class TwoNodesInOneProcess(Struct, frozen=True):
+class TwoNodesInOneProcess(Rule[_Shared]):
     """QC-02. Exercised when a controller accepts a broker whose process runs a controller as well,
     under different ids."""
 
-    clause: str = "QC-02"
-    kinds: frozenset[type[Struct]] = frozenset({NodeStarted, HeartbeatAnswered})
+    clause = "QC-02"
     keys = staticmethod(by_process)
+    state = _Shared
 
-    def start(self, key: Key) -> _Shared:
-        return _Shared()
-
-    def step(self, state: _Shared, event: Event) -> tuple[_Shared, Sequence[Finding]]:
-        body = event.body
+    @on(NodeStarted, HeartbeatAnswered)
+    def step(self, state: _Shared, event: Event, body: Struct) -> Findings:
         match body:
             case NodeStarted():
                 other = {r: i for r, i in state.ids.items() if r != body.role}
@@ -127,15 +117,12 @@ class TwoNodesInOneProcess(Struct, frozen=True):
                         controller=Scope("controller", str(body.node_id)),
                         broker=broker_of(body.node_id),
                     )
-                    return state, (broken,)
+                    return (broken,)
             case HeartbeatAnswered(error="NONE", next_state="ACTIVE", active=True):
                 both = {"broker", "controller"} <= state.ids.keys()
                 if both and state.ids["broker"] == body.broker_id and not state.admitted:
                     state.admitted = True
-                    return state, (Exercised(event.ref, Evidence.PEER),)
-        return state, NOTHING
-
-    def end(self, state: _Shared, end: RunEnd) -> Sequence[Finding]:
+                    return (Exercised(event.ref, Evidence.PEER),)
         return NOTHING
 
 
@@ -169,24 +156,20 @@ class _Known:
 
 
 @final
-class LearnsTheQuorum(Struct, frozen=True):
+class LearnsTheQuorum(Rule[_Known]):
     """QC-05. The quorum that a broker learned must be one that some controller has. Exercised when
     the registration of a broker is committed that was configured with other addresses than the
     quorum's."""
 
-    clause: str = "QC-05"
-    kinds: frozenset[type[Struct]] = frozenset({QuorumLearned, NodeStarted, BrokerCommitted})
-    keys = staticmethod(whole_run)
+    clause = "QC-05"
+    state = _Known
 
-    def start(self, key: Key) -> _Known:
-        return _Known()
-
-    def step(self, state: _Known, event: Event) -> tuple[_Known, Sequence[Finding]]:
-        body = event.body
+    @on(QuorumLearned, NodeStarted, BrokerCommitted)
+    def step(self, state: _Known, event: Event, body: Struct) -> Findings:
         match body:
             case QuorumLearned():
                 if state.learned(event, body):
-                    return state, NOTHING
+                    return NOTHING
                 broken = violated(
                     event.ref,
                     Evidence.PEER,
@@ -195,17 +178,14 @@ class LearnsTheQuorum(Struct, frozen=True):
                     quorum=str(list(body.endpoints)),
                     endpoints=body.endpoints,
                 )
-                return state, (broken,)
+                return (broken,)
             case NodeStarted(role="broker"):
                 state.brokers[body.node_id, body.incarnation] = event.process
             case BrokerCommitted():
                 process = state.brokers.get((body.broker_id, body.incarnation), "")
                 if process in state.partial:
                     state.partial.discard(process)
-                    return state, (Exercised(event.ref, Evidence.PEER),)
-        return state, NOTHING
-
-    def end(self, state: _Known, end: RunEnd) -> Sequence[Finding]:
+                    return (Exercised(event.ref, Evidence.PEER),)
         return NOTHING
 
 
@@ -226,25 +206,24 @@ class _Followed:
 
 
 @final
-class FollowsNewAddresses(Struct, frozen=True):
+class FollowsNewAddresses(Rule[_Followed]):
     """QC-29. Exercised by a lease from a controller at an address that the broker was not
     configured with. Broken by a lease that ran out while other controllers answered and the active
     one was never asked."""
 
-    clause: str = "QC-29"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(NodeStarted, QuorumLearned, ControllerElected, HeartbeatSent, HeartbeatRefused),
-            *(LeaseGranted, BrokerStateChanged),
-        }
+    clause = "QC-29"
+    state = _Followed
+
+    @on(
+        NodeStarted,
+        QuorumLearned,
+        ControllerElected,
+        HeartbeatSent,
+        HeartbeatRefused,
+        LeaseGranted,
+        BrokerStateChanged,
     )
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Followed:
-        return _Followed()
-
-    def step(self, state: _Followed, event: Event) -> tuple[_Followed, Sequence[Finding]]:
-        body = event.body
+    def step(self, state: _Followed, event: Event, body: Struct) -> Findings:
         match body:
             case NodeStarted(role="controller"):
                 state.ids[event.process] = body.node_id
@@ -259,10 +238,10 @@ class FollowsNewAddresses(Struct, frozen=True):
             case HeartbeatRefused(error="NOT_CONTROLLER") if body.controller != state.active:
                 state.refused[event.process] = event.ref
             case LeaseGranted() if body.controller_epoch == state.epoch:
-                return state, self._granted(state, event)
+                return self._granted(state, event)
             case BrokerStateChanged(reason="lease_expired"):
-                return state, self._expired(state, event)
-        return state, NOTHING
+                return self._expired(state, event)
+        return NOTHING
 
     @staticmethod
     def _strange(state: _Followed, process: str) -> bool:
@@ -294,6 +273,3 @@ class FollowsNewAddresses(Struct, frozen=True):
             epoch=state.epoch,
         )
         return (broken,)
-
-    def end(self, state: _Followed, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING

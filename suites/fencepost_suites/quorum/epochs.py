@@ -18,12 +18,12 @@ from fencepost import (
     Exercised,
     FaultInjected,
     Finding,
+    Findings,
     Forfeiture,
-    Key,
     NodeStarted,
-    Owed,
-    RunEnd,
+    Rule,
     Scope,
+    on,
     process_scope,
     slot_of,
     slot_scope,
@@ -115,7 +115,7 @@ class _Quorum:
 
 
 @final
-class OneControllerAnEpoch(Struct, frozen=True):
+class OneControllerAnEpoch(Rule[_Quorum]):
     """QC-07. Exercised by a vote refused for a second candidate or a shorter log, and by every
     later election: the votes ensured that the winner had everything committed.
 
@@ -125,41 +125,40 @@ class OneControllerAnEpoch(Struct, frozen=True):
     many of its voters had lost theirs that the others may all have lacked it. From such a winner on
     the whole run is forfeited (`MetadataLost`)."""
 
-    clause: str = "QC-07"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(NodeStarted, ElectionStarted, VoteAnswered, ControllerElected, MetadataCommitted),
-            FaultInjected,
-        }
-    )
-    absence: tuple[Owed, ...] = (STARTS,)
-    keys = staticmethod(whole_run)
+    clause = "QC-07"
+    absence = (STARTS,)
+
+    state = _Quorum
 
     @staticmethod
     def forfeiture() -> Forfeiture:
         """What the loss of voters' disks takes from every promise."""
         return MetadataLost()
 
-    def start(self, key: Key) -> _Quorum:
-        return _Quorum()
-
-    def step(self, state: _Quorum, event: Event) -> tuple[_Quorum, Sequence[Finding]]:
-        body = event.body
+    @on(
+        NodeStarted,
+        ElectionStarted,
+        VoteAnswered,
+        ControllerElected,
+        MetadataCommitted,
+        FaultInjected,
+    )
+    def step(self, state: _Quorum, event: Event, body: Struct) -> Findings:
         match body:
             case MetadataCommitted():
-                return state, self._committed(state, event, body)
+                return self._committed(state, event, body)
             case ControllerElected():
-                return state, self._elected(state, event, body)
+                return self._elected(state, event, body)
             case VoteAnswered():
-                return state, self._voted(state, event, body)
+                return self._voted(state, event, body)
             case ElectionStarted():
                 mine = state.ids.get(event.process, -1)
-                return state, self._vote(state, event, body.epoch, mine)
+                return self._vote(state, event, body.epoch, mine)
             case NodeStarted(role="controller"):
                 state.ids[event.process] = body.node_id
             case FaultInjected(receipt=True) as body if body.acts(*HARMS_FLUSHED):
                 state.harm(body)
-        return state, NOTHING
+        return NOTHING
 
     def _committed(
         self, state: _Quorum, event: Event, body: MetadataCommitted
@@ -271,9 +270,6 @@ class OneControllerAnEpoch(Struct, frozen=True):
             return (Excused(event.ref, f"{broken.message}; {fault} had taken its first vote"),)
         return (broken,)
 
-    def end(self, state: _Quorum, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
 
 @final
 class MetadataLost:
@@ -288,7 +284,7 @@ class MetadataLost:
 
     def take(self, event: Event) -> str:
         """See `Forfeiture.take`."""
-        self._quorum, found = self._rule.step(self._quorum, event)
+        found = self._rule.step(self._quorum, event, event.body)
         if not isinstance(event.body, ControllerElected):
             return ""
         return next((one.message for one in found if isinstance(one, Excused)), "")
@@ -309,28 +305,23 @@ def _by_partition_of_change(event: Event) -> Keys:
 
 
 @final
-class VisibleOnceCommitted(Struct, frozen=True):
+class VisibleOnceCommitted(Rule[_Stored]):
     """QC-08. The controller's own evidence is its high watermark at the answer. The leader's is
     that it was granted an ISR which some node has committed by then."""
 
-    clause: str = "QC-08"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {ChangeAnswered, IsrChangeAnswered, PartitionCommitted}
-    )
+    clause = "QC-08"
     keys = staticmethod(_by_partition_of_change)
+    state = _Stored
 
-    def start(self, key: Key) -> _Stored:
-        return _Stored()
-
-    def step(self, state: _Stored, event: Event) -> tuple[_Stored, Sequence[Finding]]:
-        body = event.body
+    @on(ChangeAnswered, IsrChangeAnswered, PartitionCommitted)
+    def step(self, state: _Stored, event: Event, body: Struct) -> Findings:
         match body:
             case PartitionCommitted():
                 isr = frozenset(body.isr)
                 state.isrs[isr] = max(body.leader_epoch, state.isrs.get(isr, -1))
             case ChangeAnswered() if body.error == "NONE" and body.offset >= 0:
                 if body.offset < body.high_watermark:
-                    return state, (Exercised(event.ref, Evidence.SELF),)
+                    return (Exercised(event.ref, Evidence.SELF),)
                 broken = violated(
                     event.ref,
                     Evidence.SELF,
@@ -341,10 +332,10 @@ class VisibleOnceCommitted(Struct, frozen=True):
                     offset=body.offset,
                     high_watermark=body.high_watermark,
                 )
-                return state, (broken,)
+                return (broken,)
             case IsrChangeAnswered() if body.error == "NONE" and body.isr:
                 if state.isrs.get(frozenset(body.isr), -1) >= body.leader_epoch:
-                    return state, (Exercised(event.ref, Evidence.PEER),)
+                    return (Exercised(event.ref, Evidence.PEER),)
                 broken = violated(
                     event.ref,
                     Evidence.PEER,
@@ -354,10 +345,7 @@ class VisibleOnceCommitted(Struct, frozen=True):
                     isr=tuple(body.isr),
                     partition=partition_of(body),
                 )
-                return state, (broken,)
-        return state, NOTHING
-
-    def end(self, state: _Stored, end: RunEnd) -> Sequence[Finding]:
+                return (broken,)
         return NOTHING
 
 
@@ -371,21 +359,16 @@ class _Deposed:
 
 
 @final
-class DeposedControllerReverts(Struct, frozen=True):
+class DeposedControllerReverts(Rule[_Deposed]):
     """QC-09. Exercised when a former active controller drops records that it had written and that
     were never committed: without the protection its state would include them."""
 
-    clause: str = "QC-09"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {ControllerElected, ControllerResigned, StateReverted, MetadataTruncated}
-    )
+    clause = "QC-09"
     keys = staticmethod(by_writer)
+    state = _Deposed
 
-    def start(self, key: Key) -> _Deposed:
-        return _Deposed()
-
-    def step(self, state: _Deposed, event: Event) -> tuple[_Deposed, Sequence[Finding]]:
-        body = event.body
+    @on(ControllerElected, ControllerResigned, StateReverted, MetadataTruncated)
+    def step(self, state: _Deposed, event: Event, body: Struct) -> Findings:
         match body:
             case ControllerResigned():
                 state.resigned, state.epoch, state.deposed = event.ref, body.epoch, True
@@ -404,7 +387,7 @@ class DeposedControllerReverts(Struct, frozen=True):
                         offset=body.offset,
                         high_watermark=body.high_watermark,
                     )
-                    return state, (broken,)
+                    return (broken,)
             case ControllerElected():
                 was, state.resigned, state.deposed = state.resigned, None, False
                 if was is not None:
@@ -418,15 +401,12 @@ class DeposedControllerReverts(Struct, frozen=True):
                         epoch=body.epoch,
                         other_epoch=state.epoch,
                     )
-                    return state, (broken,)
+                    return (broken,)
             case MetadataTruncated():
                 dropped = body.from_offset < body.log_end
                 if state.deposed and dropped and body.from_offset >= body.high_watermark:
                     state.deposed = False
-                    return state, (Exercised(event.ref, Evidence.SELF),)
-        return state, NOTHING
-
-    def end(self, state: _Deposed, end: RunEnd) -> Sequence[Finding]:
+                    return (Exercised(event.ref, Evidence.SELF),)
         return NOTHING
 
 
@@ -443,21 +423,15 @@ class _Changes:
 
 
 @final
-class ChangesSurviveFailover(Struct, frozen=True):
+class ChangesSurviveFailover(Rule[_Changes]):
     """QC-28. A new controller's log must include every acknowledged change and every committed
     registration. A client must find its topic after the failover."""
 
-    clause: str = "QC-28"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {ChangeAnswered, BrokerCommitted, ControllerElected, AdminCompleted, ReadCompleted}
-    )
-    keys = staticmethod(whole_run)
+    clause = "QC-28"
+    state = _Changes
 
-    def start(self, key: Key) -> _Changes:
-        return _Changes()
-
-    def step(self, state: _Changes, event: Event) -> tuple[_Changes, Sequence[Finding]]:
-        body = event.body
+    @on(ChangeAnswered, BrokerCommitted, ControllerElected, AdminCompleted, ReadCompleted)
+    def step(self, state: _Changes, event: Event, body: Struct) -> Findings:
         match body:
             case ChangeAnswered() if body.error == "NONE":
                 self._acknowledge(state, event, body.offset, f"an acknowledged {body.api}")
@@ -465,14 +439,14 @@ class ChangesSurviveFailover(Struct, frozen=True):
                 what = f"the registration of broker {body.broker_id}"
                 self._acknowledge(state, event, body.offset, what)
             case ControllerElected() if body.epoch > state.epoch:
-                return state, self._elected(state, event, body)
+                return self._elected(state, event, body)
             case AdminCompleted(api="create_topic", outcome="ok"):
                 state.topics[body.subject] = state.epoch
             case AdminCompleted(api="delete_topic") if body.outcome != "failed":
                 state.topics.pop(body.subject, None)
             case ReadCompleted():
-                return state, self._read(state, event, body)
-        return state, NOTHING
+                return self._read(state, event, body)
+        return NOTHING
 
     @staticmethod
     def _acknowledge(state: _Changes, event: Event, offset: int, what: str) -> None:
@@ -517,6 +491,3 @@ class ChangesSurviveFailover(Struct, frozen=True):
             client=process_scope(event.process),
         )
         return (broken,)
-
-    def end(self, state: _Changes, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING

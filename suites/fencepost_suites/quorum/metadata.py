@@ -15,15 +15,15 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Key,
+    Findings,
     NodeStarted,
     ProcessExited,
-    RunEnd,
+    Rule,
     Scope,
+    on,
     process_scope,
     slot_of,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -64,30 +64,26 @@ class _Digests:
 
 
 @final
-class StandbysHoldState(Struct, frozen=True):
+class StandbysHoldState(Rule[_Digests]):
     """QC-06. Exercised when two controllers have the same state at one offset: a follower with no
     state, or another one, could not take over."""
 
-    clause: str = "QC-06"
-    kinds: frozenset[type[Struct]] = frozenset({NodeStarted, MetadataDigest})
-    keys = staticmethod(whole_run)
+    clause = "QC-06"
+    state = _Digests
 
-    def start(self, key: Key) -> _Digests:
-        return _Digests()
-
-    def step(self, state: _Digests, event: Event) -> tuple[_Digests, Sequence[Finding]]:
-        body = event.body
+    @on(NodeStarted, MetadataDigest)
+    def step(self, state: _Digests, event: Event, body: Struct) -> Findings:
         if isinstance(body, NodeStarted):
             if body.role == "controller":
                 state.controllers.add(event.process)
-            return state, NOTHING
+            return NOTHING
         assert isinstance(body, MetadataDigest)
         if event.process not in state.controllers:
-            return state, NOTHING
+            return NOTHING
         compared = state.compare(body.offset, body.digest)
         if compared is None:
             state.known[body.offset] = (body, event.ref)
-            return state, NOTHING
+            return NOTHING
         same, of = compared
         if not same:
             broken = violated(
@@ -100,13 +96,10 @@ class StandbysHoldState(Struct, frozen=True):
                 offset=body.offset,
                 other=process_scope(of.process),
             )
-            return state, (broken,)
+            return (broken,)
         if slot_of(of.process) == slot_of(event.process):
-            return state, NOTHING
-        return state, (Exercised(event.ref, Evidence.PEER),)
-
-    def end(self, state: _Digests, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
+            return NOTHING
+        return (Exercised(event.ref, Evidence.PEER),)
 
 
 @dataclass(slots=True)
@@ -123,35 +116,31 @@ def _by_offset(event: Event) -> Keys:
 
 
 @final
-class RecordsReadAlike(Struct, frozen=True):
+class RecordsReadAlike(Rule[_Replayed]):
     """QC-06: what a node says it replayed is held to what every other node says of that offset.
 
     A digest tells that two states differ. This names the record, and lets no node's own word
     stand alone for a record that all nodes read."""
 
-    clause: str = "QC-06"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            BrokerCommitted,
-            BrokerDeleted,
-            FeatureFinalized,
-            PartitionCommitted,
-            TopicCommitted,
-            TopicMarked,
-        }
-    )
+    clause = "QC-06"
     keys = staticmethod(_by_offset)
+    state = _Replayed
 
-    def start(self, key: Key) -> _Replayed:
-        return _Replayed()
-
-    def step(self, state: _Replayed, event: Event) -> tuple[_Replayed, Sequence[Finding]]:
-        body: Any = event.body
+    @on(
+        BrokerCommitted,
+        BrokerDeleted,
+        FeatureFinalized,
+        PartitionCommitted,
+        TopicCommitted,
+        TopicMarked,
+    )
+    def step(self, state: _Replayed, event: Event, body: Any) -> Findings:
         record = structs.replace(body, role="") if hasattr(body, "role") else body
         if state.first is None:
-            return _Replayed(record, event.ref), NOTHING
+            state.record, state.first = record, event.ref
+            return NOTHING
         if record == state.record:
-            return state, NOTHING
+            return NOTHING
         broken = violated(
             event.ref,
             Evidence.PEER,
@@ -162,28 +151,19 @@ class RecordsReadAlike(Struct, frozen=True):
             other=process_scope(state.first.process),
             offset=body.offset,
         )
-        return state, (broken,)
-
-    def end(self, state: _Replayed, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
+        return (broken,)
 
 
 @final
-class SnapshotRebuildsState(Struct, frozen=True):
+class SnapshotRebuildsState(Rule[_Digests]):
     """QC-11. Exercised by a snapshot that is complete although records were replayed while it was
     written, and by a state that was rebuilt from a snapshot and equals another node's."""
 
-    clause: str = "QC-11"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {MetadataDigest, SnapshotStarted, SnapshotStored, SnapshotLoaded, MetadataCommitted}
-    )
-    keys = staticmethod(whole_run)
+    clause = "QC-11"
+    state = _Digests
 
-    def start(self, key: Key) -> _Digests:
-        return _Digests()
-
-    def step(self, state: _Digests, event: Event) -> tuple[_Digests, Sequence[Finding]]:
-        body = event.body
+    @on(MetadataDigest, SnapshotStarted, SnapshotStored, SnapshotLoaded, MetadataCommitted)
+    def step(self, state: _Digests, event: Event, body: Struct) -> Findings:
         match body:
             case MetadataCommitted():
                 if event.process in state.writing:
@@ -192,19 +172,19 @@ class SnapshotRebuildsState(Struct, frozen=True):
                 state.writing.add(event.process)
                 state.changed.discard(event.process)
             case SnapshotStored():
-                return state, self._stored(state, event, body)
+                return self._stored(state, event, body)
             case SnapshotLoaded():
                 state.loaded.add(event.process)
                 state.writing.discard(event.process)
-                return state, self._judge(state, event, body.offset, body.digest, "a snapshot")
+                return self._judge(state, event, body.offset, body.digest, "a snapshot")
             case MetadataDigest():
                 found: Sequence[Finding] = NOTHING
                 if event.process in state.loaded:
                     what = "a snapshot and the log after it"
                     found = self._judge(state, event, body.offset, body.digest, what)
                 state.known.setdefault(body.offset, (body, event.ref))
-                return state, found
-        return state, NOTHING
+                return found
+        return NOTHING
 
     @staticmethod
     def _judge(
@@ -257,9 +237,6 @@ class SnapshotRebuildsState(Struct, frozen=True):
         evidence = Evidence.SELF if own else Evidence.PEER
         return (Exercised(event.ref, evidence),) if changed else NOTHING
 
-    def end(self, state: _Digests, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
 
 @dataclass(slots=True)
 class _Snapshotting:
@@ -276,45 +253,39 @@ class _Snapshotting:
 
 
 @final
-class OneSnapshotAtATime(Struct, frozen=True):
+class OneSnapshotAtATime(Rule[_Snapshotting]):
     """QC-12. Exercised by a snapshot that had to wait for another controller's. A snapshot that
     takes longer than the active controller waits for it may be given up."""
 
-    clause: str = "QC-12"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            NodeStarted,
-            SnapshotAsked,
-            SnapshotKnown,
-            SnapshotStarted,
-            SnapshotStored,
-            SnapshotLoaded,
-            ProcessExited,
-        }
+    clause = "QC-12"
+    state = _Snapshotting
+
+    @on(
+        NodeStarted,
+        SnapshotAsked,
+        SnapshotKnown,
+        SnapshotStarted,
+        SnapshotStored,
+        SnapshotLoaded,
+        ProcessExited,
     )
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Snapshotting:
-        return _Snapshotting()
-
-    def step(self, state: _Snapshotting, event: Event) -> tuple[_Snapshotting, Sequence[Finding]]:
-        body = event.body
+    def step(self, state: _Snapshotting, event: Event, body: Struct) -> Findings:
         match body:
             case NodeStarted(role="controller"):
                 state.ids[event.process] = body.node_id
             case SnapshotAsked() if body.controller_epoch >= state.epoch:
-                return state, self._asked(state, event, body)
+                return self._asked(state, event, body)
             case SnapshotKnown() if body.controller_epoch == state.epoch:
                 asked = state.asked.get(body.controller)
                 if asked is not None and body.offset > asked[0]:
                     del state.asked[body.controller]
             case SnapshotStarted() if event.process in state.ids:
-                return state, self._started(state, event, body)
+                return self._started(state, event, body)
             case SnapshotStored() | SnapshotLoaded():
                 state.started.pop(event.process, None)
             case ProcessExited():
                 state.started.pop(body.ended, None)
-        return state, NOTHING
+        return NOTHING
 
     @staticmethod
     def _asked(state: _Snapshotting, event: Event, body: SnapshotAsked) -> Sequence[Finding]:
@@ -368,9 +339,6 @@ class OneSnapshotAtATime(Struct, frozen=True):
             found.append(Exercised(event.ref, Evidence.PEER))
         return found
 
-    def end(self, state: _Snapshotting, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
 
 def written_version(kind: str, level: int) -> int:
     """The version in which a kind of record is written at a level of metadata.format."""
@@ -390,21 +358,15 @@ class _Levels:
 
 
 @final
-class FormatByLevel(Struct, frozen=True):
+class FormatByLevel(Rule[_Levels]):
     """QC-33. Exercised by records of a kind that has more than one version. Every node that reads a
     record reports its version; the node that stores a snapshot reports the snapshot's format."""
 
-    clause: str = "QC-33"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {MetadataCommitted, FeatureFinalized, SnapshotStored}
-    )
-    keys = staticmethod(whole_run)
+    clause = "QC-33"
+    state = _Levels
 
-    def start(self, key: Key) -> _Levels:
-        return _Levels()
-
-    def step(self, state: _Levels, event: Event) -> tuple[_Levels, Sequence[Finding]]:
-        body = event.body
+    @on(MetadataCommitted, FeatureFinalized, SnapshotStored)
+    def step(self, state: _Levels, event: Event, body: Struct) -> Findings:
         match body:
             case FeatureFinalized(feature="metadata.format"):
                 state.levels.setdefault(body.offset, (body.level, event.ref))
@@ -426,9 +388,9 @@ class FormatByLevel(Struct, frozen=True):
                         expected=wanted,
                         process=process_scope(event.process),
                     )
-                    return state, (broken,)
+                    return (broken,)
                 if body.kind == "Broker" and ref is not None:
-                    return state, (Exercised(event.ref, Evidence.PEER),)
+                    return (Exercised(event.ref, Evidence.PEER),)
             case SnapshotStored():
                 level, ref = state.at(body.offset)
                 if body.level != level:
@@ -444,8 +406,5 @@ class FormatByLevel(Struct, frozen=True):
                         offset=body.offset,
                         expected=level,
                     )
-                    return state, (broken,)
-        return state, NOTHING
-
-    def end(self, state: _Levels, end: RunEnd) -> Sequence[Finding]:
+                    return (broken,)
         return NOTHING

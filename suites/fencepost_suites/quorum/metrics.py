@@ -15,15 +15,16 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Key,
+    Findings,
     NodeStarted,
     PromiseObserved,
+    Rule,
     RunEnd,
     Undecided,
     Violated,
+    on,
     process_scope,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     ControllerElected,
@@ -70,7 +71,7 @@ class _Metrics:
 
 
 @final
-class MetricsMatchHistory(Struct, frozen=True):
+class MetricsMatchHistory(Rule[_Metrics]):
     """QC-25. A node learns only with a delay how far others have committed. So a lag is measured
     from the last stable offset that the node knows, and some node must have committed that offset.
     Exercised by a report of a node that is behind.
@@ -80,22 +81,22 @@ class MetricsMatchHistory(Struct, frozen=True):
     as well.
     """
 
-    clause: str = "QC-25"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(NodeStarted, MetadataCommitted, SnapshotLoaded, SnapshotStored, HeartbeatAnswered),
-            *(ControllerElected, MetricsReported, PromiseObserved),
-        }
+    clause = "QC-25"
+    state = _Metrics
+
+    @on(
+        NodeStarted,
+        MetadataCommitted,
+        SnapshotLoaded,
+        SnapshotStored,
+        HeartbeatAnswered,
+        ControllerElected,
+        MetricsReported,
+        PromiseObserved,
     )
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Metrics:
-        return _Metrics()
-
-    def step(self, state: _Metrics, event: Event) -> tuple[_Metrics, Sequence[Finding]]:
-        body = event.body
+    def step(self, state: _Metrics, event: Event, body: Struct) -> Findings:
         if isinstance(body, PromiseObserved):
-            return state, self._observed(event, body)
+            return self._observed(event, body)
         node = state.nodes.setdefault(event.process, _Node())
         before_ns, node.newest_ns = node.newest_ns, event.at_ns
         match body:
@@ -117,8 +118,8 @@ class MetricsMatchHistory(Struct, frozen=True):
             case MetricsReported():
                 if body.last_stable > state.stable:
                     state.stable, state.stable_ref = body.last_stable, event.ref
-                return state, self._reported(state, node, event, body)
-        return state, NOTHING
+                return self._reported(state, node, event, body)
+        return NOTHING
 
     def _observed(self, event: Event, body: PromiseObserved) -> Sequence[Finding]:
         if body.clause != self.clause:
@@ -188,7 +189,7 @@ class MetricsMatchHistory(Struct, frozen=True):
             node, event, body, proof
         )
 
-    def end(self, state: _Metrics, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Metrics, end: RunEnd) -> Findings:
         """An event that mentions a commit may precede the event of the commit, so this is judged at
         the end."""
         committed = max((node.replayed for node in state.nodes.values()), default=0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -14,10 +13,10 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
-    Finding,
-    Key,
+    Findings,
     NodeStarted,
-    RunEnd,
+    Rule,
+    on,
     process_scope,
     slot_scope,
     violated,
@@ -36,22 +35,20 @@ class _Endpoint:
 
 
 @final
-class ControllersWantRights(Struct, frozen=True):
+class ControllersWantRights(Rule[_Endpoint]):
     """QC-04. The client's evidence: its request at the controller's endpoint was refused, and the
     controller reports missing rights as the reason."""
 
-    clause: str = "QC-04"
-    kinds: frozenset[type[Struct]] = frozenset({NodeStarted, RequestRefused, ProbeCompleted})
+    clause = "QC-04"
     keys = staticmethod(by_slot_serving)
+    state = _Endpoint
 
-    def start(self, key: Key) -> _Endpoint:
-        return _Endpoint()
-
-    def step(self, state: _Endpoint, event: Event) -> tuple[_Endpoint, Sequence[Finding]]:
-        body = event.body
+    @on(NodeStarted, RequestRefused, ProbeCompleted)
+    def step(self, state: _Endpoint, event: Event, body: Struct) -> Findings:
         match body:
             case NodeStarted(role="controller"):
-                return _Endpoint(event.ref), NOTHING
+                state.controller = event.ref
+                state.refused.clear()
             case RequestRefused(reason="unauthorized"):
                 state.refused[body.client] = event.at_ns
             case ProbeCompleted(api="CreateTopics") if state.controller is not None:
@@ -66,10 +63,7 @@ class ControllersWantRights(Struct, frozen=True):
                         slot=slot_scope(body.slot),
                         client=process_scope(event.process),
                     )
-                    return state, (broken,)
+                    return (broken,)
                 if state.refused.get(event.process, -1) >= body.sent_at_ns:
-                    return state, (Exercised(event.ref, Evidence.CLIENT),)
-        return state, NOTHING
-
-    def end(self, state: _Endpoint, end: RunEnd) -> Sequence[Finding]:
+                    return (Exercised(event.ref, Evidence.CLIENT),)
         return NOTHING

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
-
 from fencepost import (
     HARMS_DISK,
     NOTHING,
@@ -16,13 +14,11 @@ from fencepost import (
     Excused,
     Exercised,
     FaultInjected,
-    Finding,
-    Handlers,
-    Key,
-    RunEnd,
+    Findings,
+    Rule,
     Violated,
-    by_handlers,
     is_second,
+    on,
     process_scope,
     slot_of,
     violated,
@@ -191,7 +187,7 @@ def _excuse(state: _Ends, lost: Mapping[str, _Loss], process: str) -> str:
 
 
 @final
-class AcknowledgedByAllInSync(Struct, frozen=True):
+class AcknowledgedByAllInSync(Rule[_Ends]):
     """RP-04. The ISR is the stored one, by the word of controllers if there are any, and what the
     leader names beside it: it may count more replicas than are stored, but none less. The leader's
     evidence is its high watermark, or the log ends it knows; the followers' is what they stored
@@ -200,53 +196,23 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
     fault took it from its disk counts, and is excused, until the leader hears of its next
     process."""
 
-    clause: str = "RP-04"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            ProduceAnswered,
-            LogAppended,
-            LogTruncated,
-            FollowerFetched,
-            FollowingStarted,
-            LeadershipStarted,
-            PartitionCommitted,
-            FaultInjected,
-        }
-    )
+    clause = "RP-04"
     keys = staticmethod(by_partition)
+    state = _Ends
 
-    def start(self, key: Key) -> _Ends:
-        return _Ends()
-
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            FaultInjected: self._struck,
-            LogAppended: self._appended,
-            FollowerFetched: self._fetched,
-            ProduceAnswered: self._answered,
-            FollowingStarted: self._began,
-            LeadershipStarted: self._began,
-            LogTruncated: self._truncated,
-            PartitionCommitted: self._committed,
-        }
-
-    def step(self, state: _Ends, event: Event) -> tuple[_Ends, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    @staticmethod
-    def _struck(state: _Ends, event: Event, body: FaultInjected) -> Sequence[Finding]:
+    @on(FaultInjected)
+    def _struck(self, state: _Ends, event: Event, body: FaultInjected) -> Findings:
         for slot in sorted(body.acts(*HARMS_DISK)) if body.receipt else ():
             state.loses(slot, body.fault_id)
         return NOTHING
 
-    @staticmethod
-    def _appended(state: _Ends, event: Event, body: LogAppended) -> Sequence[Finding]:
+    @on(LogAppended)
+    def _appended(self, state: _Ends, event: Event, body: LogAppended) -> Findings:
         state.reports(event.process, body.log_end)
         return NOTHING
 
-    @staticmethod
-    def _fetched(state: _Ends, event: Event, body: FollowerFetched) -> Sequence[Finding]:
+    @on(FollowerFetched)
+    def _fetched(self, state: _Ends, event: Event, body: FollowerFetched) -> Findings:
         state.processes[body.follower] = body.client
         if state.losses:
             loss = state.losses.get(slot_of(body.client))
@@ -254,23 +220,23 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
                 del state.losses[slot_of(body.client)]
         return NOTHING
 
-    @staticmethod
+    @on(FollowingStarted, LeadershipStarted)
     def _began(
-        state: _Ends, event: Event, body: FollowingStarted | LeadershipStarted
-    ) -> Sequence[Finding]:
+        self, state: _Ends, event: Event, body: FollowingStarted | LeadershipStarted
+    ) -> Findings:
         state.reports(event.process, body.log_end)
         state.began(event.process)
         leader = body.leader if isinstance(body, FollowingStarted) else -1
         state.following[slot_of(event.process)] = leader
         return NOTHING
 
-    @staticmethod
-    def _truncated(state: _Ends, event: Event, body: LogTruncated) -> Sequence[Finding]:
+    @on(LogTruncated)
+    def _truncated(self, state: _Ends, event: Event, body: LogTruncated) -> Findings:
         state.reports(event.process, body.to_offset)
         return NOTHING
 
-    @staticmethod
-    def _committed(state: _Ends, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+    @on(PartitionCommitted)
+    def _committed(self, state: _Ends, event: Event, body: PartitionCommitted) -> Findings:
         if body.leader >= 0:  # an epoch may end before the next leader is elected
             state.leaders[body.leader_epoch] = body.leader
         words = state.words.setdefault(body.leader_epoch, {})
@@ -281,8 +247,8 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
         state.controllers = state.controllers or by_controller
         return NOTHING
 
-    @staticmethod
-    def _answered(state: _Ends, event: Event, body: ProduceAnswered) -> Sequence[Finding]:
+    @on(ProduceAnswered)
+    def _answered(self, state: _Ends, event: Event, body: ProduceAnswered) -> Findings:
         end = body.log_end
         if body.error != "NONE" or body.base_offset < 0 or end < 0:
             return NOTHING
@@ -342,6 +308,3 @@ class AcknowledgedByAllInSync(Struct, frozen=True):
             return NOTHING
         evidence = Evidence.PEER if len(known) == len(isr) - 1 else Evidence.SELF
         return (Exercised(event.ref, evidence),)
-
-    def end(self, state: _Ends, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING

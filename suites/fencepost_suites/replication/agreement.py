@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
-
-from msgspec import Struct
 
 from fencepost import (
     NOTHING,
     Event,
     Evidence,
     Exercised,
-    Finding,
-    Handlers,
+    Findings,
     Key,
-    RunEnd,
+    Rule,
     Shared,
-    by_handlers,
+    on,
     process_scope,
     violated,
 )
@@ -49,46 +45,19 @@ class _Agreement:
 
 
 @final
-class ReplicasAgree(Struct, frozen=True):
+class ReplicasAgree(Rule[_Agreement]):
     """RP-05. A batch is stored at the end of the log: the end that the replica names, and the end
     that its batches and truncations before have made. Exercised by a replica that follows a leader
     with messages in its log, once what it commits equals what another replica committed."""
 
-    clause: str = "RP-05"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            LogAppended,
-            HighWatermarkAdvanced,
-            LogTruncated,
-            ReplicaRemoved,
-            FollowingStarted,
-            LeadershipStarted,
-        }
-    )
+    clause = "RP-05"
     keys = staticmethod(by_partition)
 
-    def start(self, key: Key) -> _Agreement:
-        return _Agreement()
-
-    def start_shared(self, key: Key, shared: Shared) -> _Agreement:
+    def start(self, key: Key, shared: Shared) -> _Agreement:
         return _Agreement(Appends.of(shared))
 
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            LogAppended: self._appended,
-            HighWatermarkAdvanced: self._commits,
-            LogTruncated: self._truncated,
-            ReplicaRemoved: self._removed,
-            FollowingStarted: self._follows,
-            LeadershipStarted: self._leads,
-        }
-
-    def step(self, state: _Agreement, event: Event) -> tuple[_Agreement, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    @staticmethod
-    def _appended(state: _Agreement, event: Event, body: LogAppended) -> Sequence[Finding]:
+    @on(LogAppended)
+    def _appended(self, state: _Agreement, event: Event, body: LogAppended) -> Findings:
         batch = state.appends.read(event, body)
         process, base = batch.process, batch.base_offset
         state.logs.add(batch)
@@ -110,32 +79,32 @@ class ReplicasAgree(Struct, frozen=True):
         )
         return (broken,)
 
-    @staticmethod
-    def _truncated(state: _Agreement, event: Event, body: LogTruncated) -> Sequence[Finding]:
+    @on(LogTruncated)
+    def _truncated(self, state: _Agreement, event: Event, body: LogTruncated) -> Findings:
         state.logs.truncate(event.process, body.to_offset)
         state.ends.cuts(event.process, body.to_offset)
         return NOTHING
 
-    @staticmethod
-    def _removed(state: _Agreement, event: Event, body: ReplicaRemoved) -> Sequence[Finding]:
+    @on(ReplicaRemoved)
+    def _removed(self, state: _Agreement, event: Event, body: ReplicaRemoved) -> Findings:
         state.ends.forgets(event.process)
         return NOTHING
 
-    @staticmethod
-    def _follows(state: _Agreement, event: Event, body: FollowingStarted) -> Sequence[Finding]:
+    @on(FollowingStarted)
+    def _follows(self, state: _Agreement, event: Event, body: FollowingStarted) -> Findings:
         state.ends.names(event.process, body.log_end)
         if body.log_end > 0:
             state.anew.add(event.process)
         return NOTHING
 
-    @staticmethod
-    def _leads(state: _Agreement, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
+    @on(LeadershipStarted)
+    def _leads(self, state: _Agreement, event: Event, body: LeadershipStarted) -> Findings:
         state.ends.names(event.process, body.log_end)
         state.terms.begin(event, body.leader_epoch)
         return NOTHING
 
-    @staticmethod
-    def _commits(state: _Agreement, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
+    @on(HighWatermarkAdvanced)
+    def _commits(self, state: _Agreement, event: Event, body: HighWatermarkAdvanced) -> Findings:
         process = event.process
         agreed, conflict = state.logs.commit(process, body.high_watermark)
         if conflict is not None:
@@ -158,7 +127,4 @@ class ReplicasAgree(Struct, frozen=True):
         if agreed and process in state.anew:
             state.anew.discard(process)
             return (Exercised(event.ref, Evidence.PEER),)
-        return NOTHING
-
-    def end(self, state: _Agreement, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

@@ -3,11 +3,8 @@ restart."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
-
-from msgspec import Struct
 
 from fencepost import (
     NOTHING,
@@ -16,13 +13,11 @@ from fencepost import (
     Evidence,
     Exercised,
     FaultInjected,
-    Finding,
-    Handlers,
-    Key,
-    RunEnd,
-    by_handlers,
+    Findings,
+    Rule,
     first_of,
     is_second,
+    on,
     process_scope,
     slot_scope,
     violated,
@@ -53,43 +48,27 @@ class _Marks:
 
 
 @final
-class RestartsFromCheckpoint(Struct, frozen=True):
+class RestartsFromCheckpoint(Rule[_Marks]):
     """RP-08. A checkpoint holds a high watermark that the replica had reported before. Exercised by
     a process that begins with a high watermark of a former process and a log that reaches beyond
     it."""
 
-    clause: str = "RP-08"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {HighWatermarkAdvanced, FollowingStarted, LeadershipStarted}
-    )
+    clause = "RP-08"
     keys = staticmethod(by_partition)
+    state = _Marks
 
-    def start(self, key: Key) -> _Marks:
-        return _Marks()
-
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            HighWatermarkAdvanced: self._advanced,
-            FollowingStarted: self._began,
-            LeadershipStarted: self._began,
-        }
-
-    def step(self, state: _Marks, event: Event) -> tuple[_Marks, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    @staticmethod
-    def _advanced(state: _Marks, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
+    @on(HighWatermarkAdvanced)
+    def _advanced(self, state: _Marks, event: Event, body: HighWatermarkAdvanced) -> Findings:
         node = first_of(event.process)
         known = state.reported.get(node)
         if body.high_watermark > (-1 if known is None else known[0]):
             state.reported[node] = (body.high_watermark, event)
         return NOTHING
 
-    @staticmethod
+    @on(FollowingStarted, LeadershipStarted)
     def _began(
-        state: _Marks, event: Event, body: FollowingStarted | LeadershipStarted
-    ) -> Sequence[Finding]:
+        self, state: _Marks, event: Event, body: FollowingStarted | LeadershipStarted
+    ) -> Findings:
         if event.process in state.began:
             return NOTHING
         state.began.add(event.process)
@@ -126,9 +105,6 @@ class RestartsFromCheckpoint(Struct, frozen=True):
             return (Exercised(event.ref, Evidence.SELF),)
         return NOTHING
 
-    def end(self, state: _Marks, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
 
 @dataclass(slots=True)
 class _Disk:
@@ -140,73 +116,50 @@ class _Disk:
 
 
 @final
-class FlushedSurvives(Struct, frozen=True):
+class FlushedSurvives(Rule[_Disk]):
     """RP-26. Exercised by a process that finds less than the process before it had stored, because
     the machine lost unsynced data, and all that had been flushed. The disk of a duplicate may be
     empty. So may a disk that a fault has emptied, and one that it damaged may have lost its end."""
 
-    clause: str = "RP-26"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(LogAppended, LogTruncated, ReplicaCheckpointed, ReplicaRemoved),
-            *(FollowingStarted, LeadershipStarted, FaultInjected),
-        }
-    )
+    clause = "RP-26"
     keys = staticmethod(by_disk)
+    state = _Disk
 
-    def start(self, key: Key) -> _Disk:
-        return _Disk()
-
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            LogAppended: self._appended,
-            ReplicaCheckpointed: self._checkpointed,
-            LogTruncated: self._truncated,
-            ReplicaRemoved: self._removed,
-            FollowingStarted: self._began,
-            LeadershipStarted: self._began,
-            FaultInjected: self._harmed,
-        }
-
-    def step(self, state: _Disk, event: Event) -> tuple[_Disk, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    @staticmethod
-    def _appended(state: _Disk, event: Event, body: LogAppended) -> Sequence[Finding]:
+    @on(LogAppended)
+    def _appended(self, state: _Disk, event: Event, body: LogAppended) -> Findings:
         state.ends[body.topic, body.partition] = body.log_end
         return NOTHING
 
-    @staticmethod
-    def _checkpointed(state: _Disk, event: Event, body: ReplicaCheckpointed) -> Sequence[Finding]:
+    @on(ReplicaCheckpointed)
+    def _checkpointed(self, state: _Disk, event: Event, body: ReplicaCheckpointed) -> Findings:
         state.flushed[body.topic, body.partition] = (body.flushed, event.ref)
         return NOTHING
 
-    @staticmethod
-    def _truncated(state: _Disk, event: Event, body: LogTruncated) -> Sequence[Finding]:
+    @on(LogTruncated)
+    def _truncated(self, state: _Disk, event: Event, body: LogTruncated) -> Findings:
         place = body.topic, body.partition
         state.ends[place] = body.to_offset
         flushed, ref = state.flushed.get(place, (0, event.ref))
         state.flushed[place] = (min(flushed, body.to_offset), ref)
         return NOTHING
 
-    @staticmethod
-    def _removed(state: _Disk, event: Event, body: ReplicaRemoved) -> Sequence[Finding]:
+    @on(ReplicaRemoved)
+    def _removed(self, state: _Disk, event: Event, body: ReplicaRemoved) -> Findings:
         place = body.topic, body.partition
         state.flushed.pop(place, None)
         state.ends.pop(place, None)
         return NOTHING
 
-    @staticmethod
-    def _harmed(state: _Disk, event: Event, body: FaultInjected) -> Sequence[Finding]:
+    @on(FaultInjected)
+    def _harmed(self, state: _Disk, event: Event, body: FaultInjected) -> Findings:
         state.flushed.clear()
         state.ends.clear()
         return NOTHING
 
-    @staticmethod
+    @on(FollowingStarted, LeadershipStarted)
     def _began(
-        state: _Disk, event: Event, body: FollowingStarted | LeadershipStarted
-    ) -> Sequence[Finding]:
+        self, state: _Disk, event: Event, body: FollowingStarted | LeadershipStarted
+    ) -> Findings:
         place = body.topic, body.partition
         if (event.process, place) in state.began:
             return NOTHING
@@ -231,7 +184,4 @@ class FlushedSurvives(Struct, frozen=True):
             return (broken,)
         if body.log_end < end:
             return (Exercised(event.ref, Evidence.SELF),)
-        return NOTHING
-
-    def end(self, state: _Disk, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

@@ -22,14 +22,15 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Handlers,
+    Findings,
     Key,
+    Rule,
     RunEnd,
     Scope,
     Shared,
     Violated,
-    by_handlers,
     is_second,
+    on,
     slot_scope,
     violated,
 )
@@ -153,22 +154,20 @@ class Copies:
         return [copy for copy in found if copy.topic_id == topic_ids[0][0]]
 
 
-def _copies(key: Key, shared: Shared) -> Copies:
-    """What the disks hold of a partition: one object for all rules about it."""
-    topic, partition = key
-    copies: Copies = shared.setdefault(Copies, Copies(f"{topic}-{partition}"))
-    return copies
+class _OfCopies(Rule[Copies]):
+    """A rule about what the disks hold of a partition, which all such rules read once."""
 
+    keys = staticmethod(by_partition)
 
-def _take(state: Copies, event: Event, body: Struct) -> Sequence[Finding]:
-    state.take(event, body)
-    return NOTHING
+    def start(self, key: Key, shared: Shared) -> Copies:
+        topic, partition = key
+        copies: Copies = shared.setdefault(Copies, Copies(f"{topic}-{partition}"))
+        return copies
 
-
-_KINDS: frozenset[type[Struct]] = frozenset(
-    {SegmentFound, PartitionCommitted, ReadCompleted, ProduceInvoked, ProduceCompleted}
-)
-_HANDLERS: Handlers = dict.fromkeys(_KINDS, _take)
+    @on(SegmentFound, PartitionCommitted, ReadCompleted, ProduceInvoked, ProduceCompleted)
+    def _take(self, state: Copies, event: Event, body: Struct) -> Findings:
+        state.take(event, body)
+        return NOTHING
 
 
 def _compared(one: Copy, other: Copy, up_to: int) -> tuple[int, int]:
@@ -188,29 +187,14 @@ def _compared(one: Copy, other: Copy, up_to: int) -> tuple[int, int]:
 
 
 @final
-class DisksAgree(Struct, frozen=True):
+class DisksAgree(_OfCopies):
     """RP-05. Exercised by a partition whose leader epochs have changed, and of which two disks hold
     the same batches, byte for byte. The disk of a second process with a broker's id is left out: it
     is no replica's if the process was refused, whatever it took itself for."""
 
-    clause: str = "RP-05"
-    kinds: frozenset[type[Struct]] = _KINDS
-    keys = staticmethod(by_partition)
+    clause = "RP-05"
 
-    def start(self, key: Key) -> Copies:
-        return _copies(key, {})
-
-    def start_shared(self, key: Key, shared: Shared) -> Copies:
-        return _copies(key, shared)
-
-    @property
-    def handlers(self) -> Handlers:
-        return _HANDLERS
-
-    def step(self, state: Copies, event: Event) -> tuple[Copies, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    def end(self, state: Copies, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Copies, end: RunEnd) -> Findings:
         if not state.of:
             return NOTHING
         members = state.members()
@@ -279,29 +263,14 @@ def _holes(state: Copies) -> Iterator[Violated]:
 
 
 @final
-class StoredOnce(Struct, frozen=True):
+class StoredOnce(_OfCopies):
     """RP-12. No disk of a member of the ISR holds two batches with one sequence number of one
     producer. Exercised by a write that was under way while the leader changed, and was acknowledged
     at an offset that those disks have."""
 
-    clause: str = "RP-12"
-    kinds: frozenset[type[Struct]] = _KINDS
-    keys = staticmethod(by_partition)
+    clause = "RP-12"
 
-    def start(self, key: Key) -> Copies:
-        return _copies(key, {})
-
-    def start_shared(self, key: Key, shared: Shared) -> Copies:
-        return _copies(key, shared)
-
-    @property
-    def handlers(self) -> Handlers:
-        return _HANDLERS
-
-    def step(self, state: Copies, event: Event) -> tuple[Copies, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    def end(self, state: Copies, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Copies, end: RunEnd) -> Findings:
         members = state.members()
         for copy in members:
             twice = _twice(copy)
@@ -342,29 +311,14 @@ def _twice(copy: Copy) -> tuple[StoredBatch, StoredBatch] | None:
 
 
 @final
-class StoredWatermark(Struct, frozen=True):
+class StoredWatermark(_OfCopies):
     """RP-27. No disk has a high watermark above the end of its log. Exercised by a follower's disk
     with one above 0. The disk of a second process with a broker's id is left out: it may begin as a
     copy of a running broker's disk, whose files are of different times."""
 
-    clause: str = "RP-27"
-    kinds: frozenset[type[Struct]] = _KINDS
-    keys = staticmethod(by_partition)
+    clause = "RP-27"
 
-    def start(self, key: Key) -> Copies:
-        return _copies(key, {})
-
-    def start_shared(self, key: Key, shared: Shared) -> Copies:
-        return _copies(key, shared)
-
-    @property
-    def handlers(self) -> Handlers:
-        return _HANDLERS
-
-    def step(self, state: Copies, event: Event) -> tuple[Copies, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    def end(self, state: Copies, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Copies, end: RunEnd) -> Findings:
         found: list[Finding] = []
         for copy in state.of.values():
             if is_second(copy.slot):

@@ -20,12 +20,13 @@ from fencepost import (
     FaultHealed,
     FaultInjected,
     Finding,
-    Key,
+    Findings,
+    Rule,
     RunEnd,
     Violated,
     judged,
+    on,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -94,7 +95,7 @@ class _Cluster:
 
 
 @final
-class DeadIsrHasNoLeader(Struct, frozen=True):
+class DeadIsrHasNoLeader(Rule[_Cluster]):
     """RP-29. A broker is live if the records say that it is not fenced. An empty ISR was never
     stored; that of a new partition is the one of its first record. Replicas that are eligible
     beside the ISR count as members of it. Where fencings and elections are records of one log,
@@ -104,17 +105,11 @@ class DeadIsrHasNoLeader(Struct, frozen=True):
     partition left without a leader while a replica outside the ISR is live: its last leader is
     fenced by then, or by the next record."""
 
-    clause: str = "RP-29"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {TopicCommitted, PartitionCommitted, *BROKER_NEWS, *LOG_KINDS}
-    )
-    keys = staticmethod(whole_run)
+    clause = "RP-29"
+    state = _Cluster
 
-    def start(self, key: Key) -> _Cluster:
-        return _Cluster()
-
-    def step(self, state: _Cluster, event: Event) -> tuple[_Cluster, Sequence[Finding]]:
-        body = event.body
+    @on(TopicCommitted, PartitionCommitted, *BROKER_NEWS, *LOG_KINDS)
+    def step(self, state: _Cluster, event: Event, body: Struct) -> Findings:
         state.fenced.take(event)
         match body:
             case BrokerCommitted() | BrokerDeclared():
@@ -123,8 +118,8 @@ class DeadIsrHasNoLeader(Struct, frozen=True):
             case TopicCommitted():
                 state.partitions.forget(body)
             case PartitionCommitted():
-                return state, self._changed(state, event, body)
-        return state, NOTHING
+                return self._changed(state, event, body)
+        return NOTHING
 
     def _changed(
         self, state: _Cluster, event: Event, body: PartitionCommitted
@@ -168,7 +163,7 @@ class DeadIsrHasNoLeader(Struct, frozen=True):
         late = Deadline(broken, (event.process,), known_ns, event.at_ns, bound_ns)
         state.suspects.append((body.leader, body.offset, late))
 
-    def end(self, state: _Cluster, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Cluster, end: RunEnd) -> Findings:
         found: list[Finding] = []
         for one in state.elections:
             causes = [state.fenced.by(member, one.body.offset) for member in one.members]
@@ -221,23 +216,17 @@ def _uneven(eligible_leaders: Iterable[int], survivors: Sequence[int]) -> bool:
 
 
 @final
-class LeadershipsSpread(Struct, frozen=True):
+class LeadershipsSpread(Rule[_Failures]):
     """RP-02. Judged for a broker that led, with full ISRs, at least as many partitions as there are
     survivors, if the next replica of each list would spread them evenly. Without a controller a
     replica that has waited for its turn may lead instead. Not judged if a survivor is fenced before
     all of them have moved. Exercised by the record that moves the last of them."""
 
-    clause: str = "RP-02"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {TopicCommitted, PartitionCommitted, *BROKER_NEWS, ReplicaStood}
-    )
-    keys = staticmethod(whole_run)
+    clause = "RP-02"
+    state = _Failures
 
-    def start(self, key: Key) -> _Failures:
-        return _Failures()
-
-    def step(self, state: _Failures, event: Event) -> tuple[_Failures, Sequence[Finding]]:
-        body = event.body
+    @on(TopicCommitted, PartitionCommitted, *BROKER_NEWS, ReplicaStood)
+    def step(self, state: _Failures, event: Event, body: Struct) -> Findings:
         match body:
             case BrokerCommitted() | BrokerDeclared():
                 news, before = state.brokers.take(body)
@@ -248,10 +237,10 @@ class LeadershipsSpread(Struct, frozen=True):
             case TopicCommitted():
                 state.partitions.forget(body)
             case PartitionCommitted():
-                return state, self._moved(state, event, body)
+                return self._moved(state, event, body)
             case ReplicaStood(won=True):
                 self._elected(state, body)
-        return state, NOTHING
+        return NOTHING
 
     @staticmethod
     def _elected(state: _Failures, body: ReplicaStood) -> None:
@@ -311,9 +300,6 @@ class LeadershipsSpread(Struct, frozen=True):
             return (broken,)
         return (Exercised(event.ref, Evidence.PEER),)
 
-    def end(self, state: _Failures, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
 
 @dataclass(slots=True)
 class _Preferred:
@@ -332,29 +318,35 @@ class _Preferred:
 
 
 @final
-class PreferredLeadsAgain(Struct, frozen=True):
+class PreferredLeadsAgain(Rule[_Preferred]):
     """RP-21. The controller reports how often it checks. Twice that interval and two seconds are
     allowed, within one controller's term, for a broker that is neither fenced nor stopping.
     Without a controller the leaders check: the time counts from the last change of a session or a
     fault on, and is judged at the end. Exercised when leadership returns from a leader that could
     have continued."""
 
-    clause: str = "RP-21"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(TopicCommitted, PartitionCommitted, *BROKER_NEWS, HeartbeatSent),
-            *(HeartbeatAnswered, ControllerElected, ControllerResigned),
-            *(MetadataHeartbeatAnswered, MetadataHeartbeatSent, ControllerBegan, ControllerEnded),
-            *(IsrPrepared, SessionChanged, BrokerStopping, FaultInjected, FaultHealed),
-        }
+    clause = "RP-21"
+    state = _Preferred
+
+    @on(
+        TopicCommitted,
+        PartitionCommitted,
+        *BROKER_NEWS,
+        HeartbeatSent,
+        HeartbeatAnswered,
+        ControllerElected,
+        ControllerResigned,
+        MetadataHeartbeatAnswered,
+        MetadataHeartbeatSent,
+        ControllerBegan,
+        ControllerEnded,
+        IsrPrepared,
+        SessionChanged,
+        BrokerStopping,
+        FaultInjected,
+        FaultHealed,
     )
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Preferred:
-        return _Preferred()
-
-    def step(self, state: _Preferred, event: Event) -> tuple[_Preferred, Sequence[Finding]]:
-        body = event.body
+    def step(self, state: _Preferred, event: Event, body: Struct) -> Findings:
         match body:
             case HeartbeatAnswered():
                 if body.active and body.error == "NONE" and body.balance_ms and state.owed:
@@ -366,7 +358,7 @@ class PreferredLeadsAgain(Struct, frozen=True):
                 stops = body.target_state == STOPPING
                 (state.stopping.add if stops else state.stopping.discard)(body.broker_id)
             case PartitionCommitted():
-                return state, self._changed(state, event, body)
+                return self._changed(state, event, body)
             case HeartbeatSent(target_state="SHUTDOWN"):
                 state.stopping.add(body.broker_id)
             case HeartbeatSent() if body.broker_epoch < 0:
@@ -387,7 +379,7 @@ class PreferredLeadsAgain(Struct, frozen=True):
                     state.owed = dict.fromkeys(state.owed, event.at_ns)
             case ControllerElected() | ControllerResigned() | ControllerEnded():
                 state.owed = dict.fromkeys(state.owed, event.at_ns)
-        return state, NOTHING
+        return NOTHING
 
     @staticmethod
     def _changed(state: _Preferred, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
@@ -434,7 +426,7 @@ class PreferredLeadsAgain(Struct, frozen=True):
                 late = Deadline(broken, (event.process,), since_ns, event.at_ns, allowed_ns)
                 state.suspects.append(late)
 
-    def end(self, state: _Preferred, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Preferred, end: RunEnd) -> Findings:
         late = list(state.suspects)
         for place, since_ns in state.owed.items():
             ref, balance_ms = state.checked.get(place, (None, 0))

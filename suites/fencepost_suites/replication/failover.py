@@ -19,15 +19,14 @@ from fencepost import (
     FaultHealed,
     FaultInjected,
     Finding,
-    Handlers,
-    Key,
+    Findings,
     ProcessExited,
+    Rule,
     RunEnd,
     Violated,
-    by_handlers,
+    on,
     process_scope,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BrokerStateChanged,
@@ -147,82 +146,53 @@ class _Searches:
 
 
 @final
-class ResendFindsLeader(Struct, frozen=True):
+class ResendFindsLeader(Rule[_Searches]):
     """RP-11. Exercised by a write invoked under one leader and stored by the next. Broken by a
     write that fails, or is still open when leadership moves on, although a leader served for eight
     seconds without a request from its client. A process that stands still, is not active or has
     ended serves nothing, and one whose link to the clients a fault affects need not be reached."""
 
-    clause: str = "RP-11"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(ProduceInvoked, ProduceCompleted, ProduceAnswered, RequestRefused),
-            *(LeadershipStarted, LeadershipEnded, PartitionCommitted, BrokerStateChanged),
-            *(ProcessExited, FaultInjected, FaultHealed),
-        }
-    )
-    keys = staticmethod(whole_run)
+    clause = "RP-11"
+    state = _Searches
 
-    def start(self, key: Key) -> _Searches:
-        return _Searches()
-
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            ProduceInvoked: self._invoked,
-            ProduceAnswered: self._reached,
-            RequestRefused: self._reached,
-            ProduceCompleted: self._completed,
-            PartitionCommitted: self._committed,
-            LeadershipStarted: self._led,
-            LeadershipEnded: self._left,
-            BrokerStateChanged: self._changed,
-            ProcessExited: self._exited,
-            FaultInjected: self._struck,
-            FaultHealed: self._struck,
-        }
-
-    def step(self, state: _Searches, event: Event) -> tuple[_Searches, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    @staticmethod
-    def _changed(state: _Searches, event: Event, body: BrokerStateChanged) -> Sequence[Finding]:
+    @on(BrokerStateChanged)
+    def _changed(self, state: _Searches, event: Event, body: BrokerStateChanged) -> Findings:
         state.change(event.process, body.new, event.at_ns)
         return NOTHING
 
-    @staticmethod
-    def _exited(state: _Searches, event: Event, body: ProcessExited) -> Sequence[Finding]:
+    @on(ProcessExited)
+    def _exited(self, state: _Searches, event: Event, body: ProcessExited) -> Findings:
         state.change(body.ended, "ended", event.at_ns)
         return NOTHING
 
-    @staticmethod
+    @on(FaultInjected, FaultHealed)
     def _struck(
-        state: _Searches, event: Event, body: FaultInjected | FaultHealed
-    ) -> Sequence[Finding]:
+        self, state: _Searches, event: Event, body: FaultInjected | FaultHealed
+    ) -> Findings:
         state.faults.take(event)
         return NOTHING
 
-    @staticmethod
-    def _invoked(state: _Searches, event: Event, body: ProduceInvoked) -> Sequence[Finding]:
+    @on(ProduceInvoked)
+    def _invoked(self, state: _Searches, event: Event, body: ProduceInvoked) -> Findings:
         state.at(body).open[body.operation] = (event.at_ns, event.process)
         return NOTHING
 
-    @staticmethod
+    @on(ProduceAnswered, RequestRefused)
     def _reached(
-        state: _Searches, event: Event, body: ProduceAnswered | RequestRefused
-    ) -> Sequence[Finding]:
+        self, state: _Searches, event: Event, body: ProduceAnswered | RequestRefused
+    ) -> Findings:
         led = state.at(body).of(event.process)
         if led is not None:
             led.reached[body.client] = event.at_ns
         return NOTHING
 
-    @staticmethod
-    def _committed(state: _Searches, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+    @on(PartitionCommitted)
+    def _committed(self, state: _Searches, event: Event, body: PartitionCommitted) -> Findings:
         state.at(body).depose(body, event.at_ns)
         return NOTHING
 
-    @staticmethod
-    def _led(state: _Searches, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
+    @on(LeadershipStarted)
+    def _led(self, state: _Searches, event: Event, body: LeadershipStarted) -> Findings:
         one = state.at(body)
         if event.process == one.leader:
             if one.until_ns is not None and body.leader_epoch != one.next_epoch:
@@ -242,7 +212,8 @@ class ResendFindsLeader(Struct, frozen=True):
         )
         return NOTHING
 
-    def _left(self, state: _Searches, event: Event, body: LeadershipEnded) -> Sequence[Finding]:
+    @on(LeadershipEnded)
+    def _left(self, state: _Searches, event: Event, body: LeadershipEnded) -> Findings:
         one = state.at(body)
         if event.process == one.leader:
             self._unheard(one, event, body)
@@ -284,9 +255,8 @@ class ResendFindsLeader(Struct, frozen=True):
             state.suspects.append(_Unfound(broken, state.leader, from_ns, until_ns))
             return
 
-    def _completed(
-        self, state: _Searches, event: Event, body: ProduceCompleted
-    ) -> Sequence[Finding]:
+    @on(ProduceCompleted)
+    def _completed(self, state: _Searches, event: Event, body: ProduceCompleted) -> Findings:
         one = state.at(body)
         invoked = one.open.pop(body.operation, None)
         if invoked is None or one.ref is None:
@@ -322,7 +292,7 @@ class ResendFindsLeader(Struct, frozen=True):
         state.suspects.append(_Unfound(broken, state.leader, from_ns, until_ns))
         return NOTHING
 
-    def end(self, state: _Searches, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Searches, end: RunEnd) -> Findings:
         return tuple(
             one.violated
             for search in state.partitions.values()

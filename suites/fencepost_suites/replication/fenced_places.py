@@ -16,13 +16,14 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Key,
+    Findings,
+    Rule,
     RunEnd,
     Undecided,
     Violated,
     judged,
+    on,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -76,33 +77,29 @@ class _Fencings:
 
 
 @final
-class FencedBrokerLosesLeaderships(Struct, frozen=True):
+class FencedBrokerLosesLeaderships(Rule[_Fencings]):
     """QC-30. A fenced broker loses its places within `MOVED_WITHIN_NS`, and gets no new one
     (KIP-841): neither a place in an ISR nor a leadership, by the order of the records in the log,
     and neither in a new partition, whose ISR has the live replicas only. Exercised by a fencing
     record of a broker that led, or was in an ISR, once all of these places are moved. The records
     right before count too, since every node that replays them reports them."""
 
-    clause: str = "QC-30"
-    kinds: frozenset[type[Struct]] = LOG_KINDS | {TopicCommitted, PartitionCommitted}
-    keys = staticmethod(whole_run)
+    clause = "QC-30"
+    state = _Fencings
 
-    def start(self, key: Key) -> _Fencings:
-        return _Fencings()
-
-    def step(self, state: _Fencings, event: Event) -> tuple[_Fencings, Sequence[Finding]]:
-        body = event.body
+    @on(*LOG_KINDS, TopicCommitted, PartitionCommitted)
+    def step(self, state: _Fencings, event: Event, body: Struct) -> Findings:
         state.fenced.take(event)
         match body:
             case PartitionCommitted():
-                return state, self._moved(state, event, body)
+                return self._moved(state, event, body)
             case BrokerCommitted():
-                return state, self._fenced(state, event, body)
+                return self._fenced(state, event, body)
             case TopicCommitted():
                 for place in state.partitions.forget(body):
                     for owed in state.owed.values():
                         owed.places.discard(place)
-        return state, NOTHING
+        return NOTHING
 
     @staticmethod
     def _fenced(state: _Fencings, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
@@ -156,7 +153,7 @@ class FencedBrokerLosesLeaderships(Struct, frozen=True):
                     found.append(Exercised(event.ref, Evidence.PEER))
         return found
 
-    def end(self, state: _Fencings, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Fencings, end: RunEnd) -> Findings:
         found = [*judged(state.suspects, end), *_taken_while_fenced(state)]
         for broker, owed in state.owed.items():
             if not owed.places:

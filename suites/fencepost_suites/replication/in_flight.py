@@ -15,12 +15,13 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Handlers,
+    Findings,
     Key,
+    Rule,
     RunEnd,
     Shared,
     Undecided,
-    by_handlers,
+    on,
     process_scope,
     violated,
 )
@@ -73,44 +74,19 @@ def _second_leadership(first: _Stored | None, second: _Stored | None) -> tuple[C
 
 
 @final
-class ResendIsStoredOnce(Struct, frozen=True):
+class ResendIsStoredOnce(Rule[_Sequences]):
     """RP-12. A resend has the producer, sequence and bytes of the first request. It is stored
     again only if the first was not kept. Exercised by a resend that a later leader recognises as
     stored. If two leaders stored it, the second one's leadership explains that."""
 
-    clause: str = "RP-12"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            LeadershipStarted,
-            LogAppended,
-            LogTruncated,
-            HighWatermarkAdvanced,
-            ProduceAnswered,
-        }
-    )
+    clause = "RP-12"
     keys = staticmethod(by_partition)
 
-    def start(self, key: Key) -> _Sequences:
-        return _Sequences()
-
-    def start_shared(self, key: Key, shared: Shared) -> _Sequences:
+    def start(self, key: Key, shared: Shared) -> _Sequences:
         return _Sequences(Appends.of(shared))
 
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            LogAppended: self._appended,
-            LeadershipStarted: self._led,
-            LogTruncated: self._truncated,
-            HighWatermarkAdvanced: self._commits,
-            ProduceAnswered: self._answered,
-        }
-
-    def step(self, state: _Sequences, event: Event) -> tuple[_Sequences, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    @staticmethod
-    def _appended(state: _Sequences, event: Event, body: LogAppended) -> Sequence[Finding]:
+    @on(LogAppended)
+    def _appended(self, state: _Sequences, event: Event, body: LogAppended) -> Findings:
         batch = state.appends.read(event, body)
         state.logs.add(batch)
         if body.as_leader and body.producer_id >= 0:
@@ -119,18 +95,18 @@ class ResendIsStoredOnce(Struct, frozen=True):
             state.at.setdefault(place, {})[body.base_offset] = stored_by
         return NOTHING
 
-    @staticmethod
-    def _led(state: _Sequences, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
+    @on(LeadershipStarted)
+    def _led(self, state: _Sequences, event: Event, body: LeadershipStarted) -> Findings:
         state.leads[event.process] = event.ref
         return NOTHING
 
-    @staticmethod
-    def _truncated(state: _Sequences, event: Event, body: LogTruncated) -> Sequence[Finding]:
+    @on(LogTruncated)
+    def _truncated(self, state: _Sequences, event: Event, body: LogTruncated) -> Findings:
         state.logs.truncate(event.process, body.to_offset)
         return NOTHING
 
-    @staticmethod
-    def _answered(state: _Sequences, event: Event, body: ProduceAnswered) -> Sequence[Finding]:
+    @on(ProduceAnswered)
+    def _answered(self, state: _Sequences, event: Event, body: ProduceAnswered) -> Findings:
         if not body.duplicate or body.error != "NONE":
             return NOTHING
         stored = [at for at in state.at.values() if body.base_offset in at]
@@ -138,8 +114,8 @@ class ResendIsStoredOnce(Struct, frozen=True):
             return (Exercised(event.ref, Evidence.PEER),)
         return NOTHING
 
-    @staticmethod
-    def _commits(state: _Sequences, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
+    @on(HighWatermarkAdvanced)
+    def _commits(self, state: _Sequences, event: Event, body: HighWatermarkAdvanced) -> Findings:
         """A batch that is committed twice in one log is stored twice, whatever is truncated
         elsewhere."""
         process, high_watermark = event.process, body.high_watermark
@@ -188,9 +164,6 @@ class ResendIsStoredOnce(Struct, frozen=True):
                 return (broken,)
         return NOTHING
 
-    def end(self, state: _Sequences, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
 
 @dataclass(slots=True)
 class _Queue:
@@ -203,35 +176,17 @@ class _Queue:
 
 
 @final
-class SteppingDownFailsWrites(Struct, frozen=True):
+class SteppingDownFailsWrites(Rule[_Queue]):
     """RP-31. Exercised by a write that was still waiting when its leader stepped down, and was
     answered with an error. Broken by a write that its leader leaves unanswered although it is
     alive."""
 
-    clause: str = "RP-31"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {LogAppended, ProduceAnswered, LeadershipStarted, LeadershipEnded, FollowingStarted}
-    )
+    clause = "RP-31"
     keys = staticmethod(by_partition)
+    state = _Queue
 
-    def start(self, key: Key) -> _Queue:
-        return _Queue()
-
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            LogAppended: self._appended,
-            ProduceAnswered: self._answered,
-            LeadershipStarted: self._leads,
-            LeadershipEnded: self._stops,
-            FollowingStarted: self._follows,
-        }
-
-    def step(self, state: _Queue, event: Event) -> tuple[_Queue, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    @staticmethod
-    def _appended(state: _Queue, event: Event, body: LogAppended) -> Sequence[Finding]:
+    @on(LogAppended)
+    def _appended(self, state: _Queue, event: Event, body: LogAppended) -> Findings:
         process = event.process
         state.last_ns[process] = event.at_ns
         cause = event.cause
@@ -239,7 +194,8 @@ class SteppingDownFailsWrites(Struct, frozen=True):
             state.waiting.setdefault(process, {})[cause] = event
         return NOTHING
 
-    def _answered(self, state: _Queue, event: Event, body: ProduceAnswered) -> Sequence[Finding]:
+    @on(ProduceAnswered)
+    def _answered(self, state: _Queue, event: Event, body: ProduceAnswered) -> Findings:
         process = event.process
         state.last_ns[process] = event.at_ns
         waiting = state.waiting.get(process)
@@ -248,19 +204,19 @@ class SteppingDownFailsWrites(Struct, frozen=True):
         stopped = state.stopped.get(process)
         return NOTHING if stopped is None else self._late(event, body, stopped[0])
 
-    @staticmethod
-    def _leads(state: _Queue, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
+    @on(LeadershipStarted)
+    def _leads(self, state: _Queue, event: Event, body: LeadershipStarted) -> Findings:
         state.stopped.pop(event.process, None)
         return NOTHING
 
-    @staticmethod
-    def _stops(state: _Queue, event: Event, body: LeadershipEnded) -> Sequence[Finding]:
+    @on(LeadershipEnded)
+    def _stops(self, state: _Queue, event: Event, body: LeadershipEnded) -> Findings:
         state.last_ns[event.process] = event.at_ns
         state.stopped[event.process] = (event.ref, event.at_ns)
         return NOTHING
 
-    @staticmethod
-    def _follows(state: _Queue, event: Event, body: FollowingStarted) -> Sequence[Finding]:
+    @on(FollowingStarted)
+    def _follows(self, state: _Queue, event: Event, body: FollowingStarted) -> Findings:
         state.last_ns[event.process] = event.at_ns
         return NOTHING
 
@@ -283,7 +239,7 @@ class SteppingDownFailsWrites(Struct, frozen=True):
         )
         return (broken,)
 
-    def end(self, state: _Queue, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Queue, end: RunEnd) -> Findings:
         found: list[Finding] = []
         for process, (ref, at_ns) in state.stopped.items():
             waiting = state.waiting.get(process)

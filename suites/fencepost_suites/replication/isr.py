@@ -14,10 +14,9 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Handlers,
-    Key,
-    RunEnd,
-    by_handlers,
+    Findings,
+    Rule,
+    on,
     process_scope,
     violated,
 )
@@ -46,40 +45,26 @@ class _Outside:
 
 
 @final
-class ReturnsOnlyCaughtUp(Struct, frozen=True):
+class ReturnsOnlyCaughtUp(Rule[_Outside]):
     """RP-10. The leader's evidence is the log end it assumes for the follower; the follower's is
     what it has stored. Exercised by every return to the ISR."""
 
-    clause: str = "RP-10"
-    kinds: frozenset[type[Struct]] = frozenset({IsrChangeAsked, FollowerFetched, LogAppended})
+    clause = "RP-10"
     keys = staticmethod(by_partition)
+    state = _Outside
 
-    def start(self, key: Key) -> _Outside:
-        return _Outside()
-
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            LogAppended: self._appended,
-            FollowerFetched: self._fetched,
-            IsrChangeAsked: self._asked,
-        }
-
-    def step(self, state: _Outside, event: Event) -> tuple[_Outside, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    @staticmethod
-    def _appended(state: _Outside, event: Event, body: LogAppended) -> Sequence[Finding]:
+    @on(LogAppended)
+    def _appended(self, state: _Outside, event: Event, body: LogAppended) -> Findings:
         state.ends[event.process] = (body.log_end, event)
         return NOTHING
 
-    @staticmethod
-    def _fetched(state: _Outside, event: Event, body: FollowerFetched) -> Sequence[Finding]:
+    @on(FollowerFetched)
+    def _fetched(self, state: _Outside, event: Event, body: FollowerFetched) -> Findings:
         state.fetched[body.follower] = (body.client, event)
         return NOTHING
 
-    @staticmethod
-    def _asked(state: _Outside, event: Event, body: IsrChangeAsked) -> Sequence[Finding]:
+    @on(IsrChangeAsked)
+    def _asked(self, state: _Outside, event: Event, body: IsrChangeAsked) -> Findings:
         found: list[Finding] = []
         needed = max(body.high_watermark, body.epoch_start)
         for replica, end in zip(body.new_isr, body.ends, strict=True):
@@ -112,35 +97,27 @@ class ReturnsOnlyCaughtUp(Struct, frozen=True):
             found.append(broken)
         return found
 
-    def end(self, state: _Outside, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
 
 _STALE = ("FENCED_LEADER_EPOCH", "NOT_LEADER_OR_FOLLOWER", "STALE_BROKER_EPOCH")
 
 
 @final
-class EpochsGuardIsrChanges(Struct, frozen=True):
+class EpochsGuardIsrChanges(Rule[Partitions]):
     """QC-32. The evidence is the leader's: the epoch in which it asked, and the epoch that the
     controller's grant led to. A change between the two should have caused a refusal. Exercised by a
     refusal."""
 
-    clause: str = "QC-32"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {TopicCommitted, PartitionCommitted, IsrChangeAnswered}
-    )
+    clause = "QC-32"
     keys = staticmethod(by_topic)
+    state = Partitions
 
-    def start(self, key: Key) -> Partitions:
-        return Partitions()
-
-    def step(self, state: Partitions, event: Event) -> tuple[Partitions, Sequence[Finding]]:
-        body = event.body
+    @on(TopicCommitted, PartitionCommitted, IsrChangeAnswered)
+    def step(self, state: Partitions, event: Event, body: Struct) -> Findings:
         match body:
             case TopicCommitted():
                 state.forget(body)
             case PartitionCommitted():
-                return state, self._changed(state, event, body)
+                return self._changed(state, event, body)
             case IsrChangeAnswered(error="NONE") if body.granted_epoch > body.leader_epoch + 1:
                 broken = violated(
                     event.ref,
@@ -152,10 +129,10 @@ class EpochsGuardIsrChanges(Struct, frozen=True):
                     partition=partition_of(body),
                     other_epoch=body.granted_epoch - 1,
                 )
-                return state, (broken,)
+                return (broken,)
             case IsrChangeAnswered() if body.error in _STALE:
-                return state, (Exercised(event.ref, Evidence.PEER),)
-        return state, NOTHING
+                return (Exercised(event.ref, Evidence.PEER),)
+        return NOTHING
 
     @staticmethod
     def _changed(state: Partitions, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
@@ -179,32 +156,26 @@ class EpochsGuardIsrChanges(Struct, frozen=True):
         )
         return (broken,)
 
-    def end(self, state: Partitions, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
 
 @final
-class IsrOfReplicas(Struct, frozen=True):
+class IsrOfReplicas(Rule[Partitions]):
     """RP-19. Judged by the records: during a reassignment the replica list holds both the old and
     the new replicas. Exercised when a member of the ISR is no longer a replica and has left the
     ISR."""
 
-    clause: str = "RP-19"
-    kinds: frozenset[type[Struct]] = frozenset({TopicCommitted, PartitionCommitted})
+    clause = "RP-19"
     keys = staticmethod(by_topic)
+    state = Partitions
 
-    def start(self, key: Key) -> Partitions:
-        return Partitions()
-
-    def step(self, state: Partitions, event: Event) -> tuple[Partitions, Sequence[Finding]]:
-        body = event.body
+    @on(TopicCommitted, PartitionCommitted)
+    def step(self, state: Partitions, event: Event, body: Struct) -> Findings:
         if isinstance(body, TopicCommitted):
             state.forget(body)
-            return state, NOTHING
+            return NOTHING
         assert isinstance(body, PartitionCommitted)
         news, before = state.take(body)
         if not news:
-            return state, NOTHING
+            return NOTHING
         if len(set(body.replicas)) != len(body.replicas):
             broken = violated(
                 event.ref,
@@ -213,7 +184,7 @@ class IsrOfReplicas(Struct, frozen=True):
                 partition=partition_of(body),
                 replicas=tuple(body.replicas),
             )
-            return state, (broken,)
+            return (broken,)
         outside = sorted(set(body.isr) - set(body.replicas))
         if outside:
             broken = violated(
@@ -225,9 +196,6 @@ class IsrOfReplicas(Struct, frozen=True):
                 outside=tuple(map(broker_of, outside)),
                 replicas=tuple(body.replicas),
             )
-            return state, (broken,)
+            return (broken,)
         left = before is not None and set(before.isr) - set(body.replicas)
-        return state, (Exercised(event.ref, Evidence.PEER),) if left else NOTHING
-
-    def end(self, state: Partitions, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
+        return (Exercised(event.ref, Evidence.PEER),) if left else NOTHING

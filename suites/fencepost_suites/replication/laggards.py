@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -16,19 +15,16 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
-    Finding,
-    Handlers,
-    Key,
+    Findings,
     NodeStopped,
-    Owed,
     ProcessExited,
+    Rule,
     RunEnd,
     Scope,
-    by_handlers,
     judged,
+    on,
     process_scope,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BrokerStateChanged,
@@ -191,7 +187,7 @@ class _Leaders:
 
 
 @final
-class LaggardIsDropped(Struct, frozen=True):
+class LaggardIsDropped(Rule[_Leaders]):
     """RP-09. If the commits of a serving leader wait for twice the allowed time and 2 s, the leader
     must have asked for a smaller ISR, and that must have been stored. The time begins anew where
     the leader could not store it: it is fenced, gets no answer or one that it must ask elsewhere,
@@ -201,60 +197,34 @@ class LaggardIsDropped(Struct, frozen=True):
     leader's heartbeats. A write that waits at the end is judged there. Exercised when the request
     was stored by the controller and commits continued."""
 
-    clause: str = "RP-09"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(LogAppended, HighWatermarkAdvanced, ProduceAnswered, IsrChangeAsked),
-            *(LeadershipStarted, LeadershipEnded, PartitionCommitted, BrokerStateChanged),
-            *(IsrChangeAnswered, TopicCommitted, LeaseGranted, ProcessExited, NodeStopped),
-        }
-    )
-    absence: tuple[Owed, ...] = (HIGH_WATERMARKS,)
-    keys = staticmethod(whole_run)
+    clause = "RP-09"
+    absence = (HIGH_WATERMARKS,)
+    state = _Leaders
 
-    def start(self, key: Key) -> _Leaders:
-        return _Leaders()
-
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            **dict.fromkeys(self.kinds, self._moved),
-            LogAppended: self._appended,
-            HighWatermarkAdvanced: self._commits,
-            ProduceAnswered: self._answered,
-            BrokerStateChanged: self._changed,
-            TopicCommitted: self._deleted,
-            LeaseGranted: self._touched,
-            ProcessExited: self._exited,
-            NodeStopped: self._stopped,
-        }
-
-    def step(self, state: _Leaders, event: Event) -> tuple[_Leaders, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    @staticmethod
-    def _touched(state: _Leaders, event: Event, body: LeaseGranted) -> Sequence[Finding]:
+    @on(LeaseGranted)
+    def _touched(self, state: _Leaders, event: Event, body: LeaseGranted) -> Findings:
         state.granted(event, body)
         return NOTHING
 
-    @staticmethod
-    def _exited(state: _Leaders, event: Event, body: ProcessExited) -> Sequence[Finding]:
+    @on(ProcessExited)
+    def _exited(self, state: _Leaders, event: Event, body: ProcessExited) -> Findings:
         state.exited.setdefault(body.ended, event.at_ns)
         return NOTHING
 
-    @staticmethod
-    def _stopped(state: _Leaders, event: Event, body: NodeStopped) -> Sequence[Finding]:
+    @on(NodeStopped)
+    def _stopped(self, state: _Leaders, event: Event, body: NodeStopped) -> Findings:
         state.exited.setdefault(event.process, event.at_ns)
         return NOTHING
 
-    def _deleted(self, state: _Leaders, event: Event, body: TopicCommitted) -> Sequence[Finding]:
+    @on(TopicCommitted)
+    def _deleted(self, state: _Leaders, event: Event, body: TopicCommitted) -> Findings:
         for place, one in state.partitions.items():
             if body.deleted and place[0] == body.topic and body.offset > one.offset:
                 state.partitions[place] = self._led_by(one)
         return NOTHING
 
-    @staticmethod
-    def _changed(state: _Leaders, event: Event, body: BrokerStateChanged) -> Sequence[Finding]:
+    @on(BrokerStateChanged)
+    def _changed(self, state: _Leaders, event: Event, body: BrokerStateChanged) -> Findings:
         if body.new != "ACTIVE":
             state.fenced.add(event.process)
             return NOTHING
@@ -264,7 +234,8 @@ class LaggardIsDropped(Struct, frozen=True):
                 one.since_ns = one.began_ns = event.at_ns
         return NOTHING
 
-    def _appended(self, state: _Leaders, event: Event, body: LogAppended) -> Sequence[Finding]:
+    @on(LogAppended)
+    def _appended(self, state: _Leaders, event: Event, body: LogAppended) -> Findings:
         one = state.of(body)
         if event.process == one.leader:
             if one.waiting:
@@ -274,8 +245,8 @@ class LaggardIsDropped(Struct, frozen=True):
                 one.since_ns = one.began_ns = event.at_ns
         return NOTHING
 
-    @staticmethod
-    def _commits(state: _Leaders, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
+    @on(HighWatermarkAdvanced)
+    def _commits(self, state: _Leaders, event: Event, body: HighWatermarkAdvanced) -> Findings:
         one = state.of(body)
         if event.process != one.leader or not body.as_leader:
             return NOTHING
@@ -287,13 +258,15 @@ class LaggardIsDropped(Struct, frozen=True):
             return (Exercised(event.ref, Evidence.PEER),)
         return NOTHING
 
-    def _answered(self, state: _Leaders, event: Event, body: ProduceAnswered) -> Sequence[Finding]:
+    @on(ProduceAnswered)
+    def _answered(self, state: _Leaders, event: Event, body: ProduceAnswered) -> Findings:
         one = state.of(body)
         if body.error == "REQUEST_TIMED_OUT" and event.process == one.leader:
             self._overdue(state, one, partition_of(body), event.at_ns, event.ref)
         return NOTHING
 
-    def _moved(self, state: _Leaders, event: Event, body: Any) -> Sequence[Finding]:
+    @on(IsrChangeAsked, LeadershipStarted, LeadershipEnded, PartitionCommitted, IsrChangeAnswered)
+    def _moved(self, state: _Leaders, event: Event, body: Struct) -> Findings:
         """The leader of a partition or its ISR changes, or is to change."""
         one = state.of(body)
         match body:
@@ -409,7 +382,7 @@ class LaggardIsDropped(Struct, frozen=True):
                 until_ns = state.exited.get(one.leader, end.ended_at_ns)
                 self._overdue(state, one, partition_at(*place), until_ns, one.at)
 
-    def end(self, state: _Leaders, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Leaders, end: RunEnd) -> Findings:
         self._left_waiting(state, end)
         return tuple(
             found for one in state.partitions.values() for found in judged(one.suspects, end)

@@ -15,14 +15,12 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Handlers,
-    Key,
-    RunEnd,
-    by_handlers,
+    Findings,
+    Rule,
+    on,
     process_scope,
     slot_of,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -72,25 +70,23 @@ class _Shutdowns:
 
 
 @final
-class ShutdownAfterHandover(Struct, frozen=True):
+class ShutdownAfterHandover(Rule[_Shutdowns]):
     """QC-18. Whether the broker still leads is judged by the committed records at the answer, or at
     the fencing record that came with it. Exercised when SHUTDOWN was requested and at first not
     granted."""
 
-    clause: str = "QC-18"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(TopicCommitted, PartitionCommitted, BrokerCommitted),
-            *(HeartbeatSent, HeartbeatAnswered, LeaseExpired),
-        }
+    clause = "QC-18"
+    state = _Shutdowns
+
+    @on(
+        TopicCommitted,
+        PartitionCommitted,
+        BrokerCommitted,
+        HeartbeatSent,
+        HeartbeatAnswered,
+        LeaseExpired,
     )
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Shutdowns:
-        return _Shutdowns()
-
-    def step(self, state: _Shutdowns, event: Event) -> tuple[_Shutdowns, Sequence[Finding]]:
-        body = event.body
+    def step(self, state: _Shutdowns, event: Event, body: Struct) -> Findings:
         match body:
             case PartitionCommitted():
                 state.partitions.take(body)
@@ -114,8 +110,8 @@ class ShutdownAfterHandover(Struct, frozen=True):
                     before is not None and before.held_back,
                 )
             case HeartbeatAnswered(error="NONE", active=True):
-                return state, self._answered(state, event, body)
-        return state, NOTHING
+                return self._answered(state, event, body)
+        return NOTHING
 
     @staticmethod
     def _answered(state: _Shutdowns, event: Event, body: HeartbeatAnswered) -> Sequence[Finding]:
@@ -151,9 +147,6 @@ class ShutdownAfterHandover(Struct, frozen=True):
             return (Exercised(event.ref, Evidence.SELF),)
         return NOTHING
 
-    def end(self, state: _Shutdowns, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
 
 @dataclass(slots=True)
 class _Leading:
@@ -174,48 +167,29 @@ class _Leading:
 
 
 @final
-class OnlyLeaderServes(Struct, frozen=True):
+class OnlyLeaderServes(Rule[_Leading]):
     """RP-18. A broker knows that it does not lead once it reported so, or has replayed a record
     that names another leader. A lease that ended is judged by QC-17."""
 
-    clause: str = "RP-18"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(LeadershipStarted, LeadershipEnded, FollowingStarted, PartitionCommitted),
-            *(LogAppended, FetchServed, RequestRefused, ProbeCompleted),
-        }
-    )
+    clause = "RP-18"
     keys = staticmethod(by_partition)
+    state = _Leading
 
-    def start(self, key: Key) -> _Leading:
-        return _Leading()
-
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            **dict.fromkeys(self.kinds, self._changed),
-            LogAppended: self._appended,
-            FetchServed: self._fetched,
-            RequestRefused: self._refused,
-            ProbeCompleted: self._probed,
-        }
-
-    def step(self, state: _Leading, event: Event) -> tuple[_Leading, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    def _appended(self, state: _Leading, event: Event, body: LogAppended) -> Sequence[Finding]:
+    @on(LogAppended)
+    def _appended(self, state: _Leading, event: Event, body: LogAppended) -> Findings:
         process = event.process
         if not body.as_leader or (process in state.epochs and process not in state.deposed):
             return NOTHING
         return self._served(state, event, body, "stored a client's write", 0)
 
-    def _fetched(self, state: _Leading, event: Event, body: FetchServed) -> Sequence[Finding]:
+    @on(FetchServed)
+    def _fetched(self, state: _Leading, event: Event, body: FetchServed) -> Findings:
         if event.process in state.epochs and event.process not in state.deposed:
             return NOTHING
         return self._served(state, event, body, "served a fetch", FETCH_WAIT_NS)
 
-    @staticmethod
-    def _refused(state: _Leading, event: Event, body: RequestRefused) -> Sequence[Finding]:
+    @on(RequestRefused)
+    def _refused(self, state: _Leading, event: Event, body: RequestRefused) -> Findings:
         if body.requester >= 0:
             return NOTHING
         state.refused[body.client] = (event.at_ns, body.reason == "not_leader")
@@ -223,7 +197,8 @@ class OnlyLeaderServes(Struct, frozen=True):
             return (Exercised(event.ref, Evidence.SELF),)
         return NOTHING
 
-    def _changed(self, state: _Leading, event: Event, body: Struct) -> Sequence[Finding]:
+    @on(LeadershipStarted, LeadershipEnded, FollowingStarted, PartitionCommitted)
+    def _changed(self, state: _Leading, event: Event, body: Struct) -> Findings:
         """A process leads or follows, or learns that another is to lead."""
         match body:
             case PartitionCommitted() if body.role != "controller":
@@ -285,8 +260,8 @@ class OnlyLeaderServes(Struct, frozen=True):
         )
         return (broken,)
 
-    @staticmethod
-    def _probed(state: _Leading, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
+    @on(ProbeCompleted)
+    def _probed(self, state: _Leading, event: Event, body: ProbeCompleted) -> Findings:
         process = state.newest.get(body.slot, "")
         deposed = state.deposed.get(process)
         if deposed is None or body.sent_at_ns <= deposed[0]:
@@ -307,9 +282,6 @@ class OnlyLeaderServes(Struct, frozen=True):
         at_ns, for_deposed = state.refused.get(event.process, (-1, True))
         if "NOT_LEADER" in body.error and (for_deposed or at_ns < body.sent_at_ns):
             return (Exercised(event.ref, Evidence.CLIENT),)
-        return NOTHING
-
-    def end(self, state: _Leading, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
 
 
@@ -334,20 +306,15 @@ class _Epochs:
 
 
 @final
-class OneLeaderAnEpoch(Struct, frozen=True):
+class OneLeaderAnEpoch(Rule[_Epochs]):
     """RP-24. Exercised when leadership goes to another process, in a later epoch."""
 
-    clause: str = "RP-24"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {TopicCommitted, PartitionCommitted, LeadershipStarted}
-    )
+    clause = "RP-24"
     keys = staticmethod(by_topic)
+    state = _Epochs
 
-    def start(self, key: Key) -> _Epochs:
-        return _Epochs()
-
-    def step(self, state: _Epochs, event: Event) -> tuple[_Epochs, Sequence[Finding]]:
-        body = event.body
+    @on(TopicCommitted, PartitionCommitted, LeadershipStarted)
+    def step(self, state: _Epochs, event: Event, body: Struct) -> Findings:
         match body:
             case TopicCommitted():
                 state.begun_at.add(body.offset)
@@ -358,10 +325,10 @@ class OneLeaderAnEpoch(Struct, frozen=True):
                 else:
                     state.deleted_at = max(state.deleted_at, body.offset)
             case PartitionCommitted():
-                return state, self._committed(state, event, body)
+                return self._committed(state, event, body)
             case LeadershipStarted():
-                return state, self._led(state, event, body)
-        return state, NOTHING
+                return self._led(state, event, body)
+        return NOTHING
 
     @staticmethod
     def _led(state: _Epochs, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
@@ -423,6 +390,3 @@ class OneLeaderAnEpoch(Struct, frozen=True):
             epoch=body.leader_epoch,
         )
         return (broken,)
-
-    def end(self, state: _Epochs, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import final
-
-from msgspec import Struct
+from typing import TypeVar, final
 
 from fencepost import (
     NOTHING,
@@ -15,11 +13,11 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Handlers,
+    Findings,
     Key,
-    RunEnd,
+    Rule,
     Shared,
-    by_handlers,
+    on,
     process_scope,
     violated,
 )
@@ -72,8 +70,64 @@ class _Committed:
             self.process, self.seq = event.process, event.node_seq
 
 
+@dataclass(slots=True)
+class _Acknowledged:
+    """The highest offsets of acks=all that were answered and that reached a client, and the leader
+    since."""
+
+    answered: int = 0
+    by: Cause | None = None
+    acked: int = -1
+    acked_by: Cause | None = None
+    leader: str = ""
+    epoch: int = -1
+    before_change: int = -1
+    """The highest offset that a client knew to be acknowledged when leadership last moved."""
+    appends: Appends = field(default_factory=Appends)
+    logs: ReplicaLogs = field(default_factory=ReplicaLogs)
+    contents: dict[int, tuple[str, Cause]] = field(default_factory=dict)
+    """base offset -> the digest of a batch that was acknowledged there, and the answer."""
+
+    def note_contents(self, event: Event, body: ProduceAnswered) -> None:
+        """The leader acknowledges what it has stored, whether that is committed or not."""
+        base, end = body.base_offset, body.log_end
+        for batch in self.logs.of(event.process):
+            if base <= batch.base_offset < end:
+                self.contents[batch.base_offset] = batch.digest, event.ref
+        committed = self.logs.committed.get(base)
+        if committed is not None:
+            self.contents[base] = committed[0], event.ref
+
+    def replaced(self, process: str) -> tuple[int, Cause] | None:
+        """The first offset where a replica holds another batch than the acknowledged one."""
+        for batch in self.logs.of(process):
+            digest, at = self.contents.get(batch.base_offset, ("", None))
+            if at is not None and digest != batch.digest:
+                return batch.base_offset, at
+        return None
+
+
+_Logs = TypeVar("_Logs", _Committed, _Acknowledged)
+
+
+class _OfLogs(Rule[_Logs]):
+    """What each replica stores and truncates, by its own word."""
+
+    keys = staticmethod(by_partition)
+
+    @on(LogAppended)
+    def _stored(self, state: _Logs, event: Event, body: LogAppended) -> Findings:
+        state.logs.add(state.appends.read(event, body))
+        return NOTHING
+
+    @on(LogTruncated)
+    def _truncated(self, state: _Logs, event: Event, body: LogTruncated) -> Findings:
+        state.logs.truncate(event.process, body.to_offset)
+        return NOTHING
+
+
 @final
-class CommittedIsNeverLost(Struct, frozen=True):
+class CommittedIsNeverLost(_OfLogs[_Committed]):
     """RP-06. A new leader's log must reach every high watermark reported before, including those
     reported when a replica began to lead or to follow. Where replicas record what they store, it
     must also hold the committed messages, and not others. The leader must come from the ISR, or
@@ -81,45 +135,13 @@ class CommittedIsNeverLost(Struct, frozen=True):
     writes its own events, or if its log has named such a change before. A reader's evidence is the
     end of what it read after a change of leader."""
 
-    clause: str = "RP-06"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            HighWatermarkAdvanced,
-            LeadershipStarted,
-            FollowingStarted,
-            PartitionCommitted,
-            ReadCompleted,
-            IsrChangeAsked,
-            LogAppended,
-            LogTruncated,
-        }
-    )
-    keys = staticmethod(by_partition)
+    clause = "RP-06"
 
-    def start(self, key: Key) -> _Committed:
-        return _Committed()
-
-    def start_shared(self, key: Key, shared: Shared) -> _Committed:
+    def start(self, key: Key, shared: Shared) -> _Committed:
         return _Committed(appends=Appends.of(shared))
 
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            LogAppended: _stored,
-            HighWatermarkAdvanced: self._commits,
-            FollowingStarted: self._follows,
-            LeadershipStarted: self._leads,
-            PartitionCommitted: self._elected,
-            IsrChangeAsked: self._asked,
-            LogTruncated: _truncated,
-            ReadCompleted: self._read,
-        }
-
-    def step(self, state: _Committed, event: Event) -> tuple[_Committed, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    @staticmethod
-    def _commits(state: _Committed, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
+    @on(HighWatermarkAdvanced)
+    def _commits(self, state: _Committed, event: Event, body: HighWatermarkAdvanced) -> Findings:
         process, high_watermark = event.process, body.high_watermark
         state.logs.commit(process, high_watermark)
         state.reported(event, high_watermark)
@@ -127,21 +149,21 @@ class CommittedIsNeverLost(Struct, frozen=True):
             state.leaders_watermark = high_watermark
         return NOTHING
 
-    @staticmethod
-    def _follows(state: _Committed, event: Event, body: FollowingStarted) -> Sequence[Finding]:
+    @on(FollowingStarted)
+    def _follows(self, state: _Committed, event: Event, body: FollowingStarted) -> Findings:
         state.reported(event, body.high_watermark)
         return NOTHING
 
-    @staticmethod
-    def _asked(state: _Committed, event: Event, body: IsrChangeAsked) -> Sequence[Finding]:
+    @on(IsrChangeAsked)
+    def _asked(self, state: _Committed, event: Event, body: IsrChangeAsked) -> Findings:
         if state.terms.get(body.leader_epoch) == event.process:
             state.asked[body.leader_epoch] = body.new_isr
             if not set(body.new_isr) <= set(body.old_isr):
                 state.telling.add(event.process)
         return NOTHING
 
-    @staticmethod
-    def _read(state: _Committed, event: Event, body: ReadCompleted) -> Sequence[Finding]:
+    @on(ReadCompleted)
+    def _read(self, state: _Committed, event: Event, body: ReadCompleted) -> Findings:
         if body.outcome != "ok" or not state.moved:
             return NOTHING
         if body.end >= state.high_watermark:
@@ -164,7 +186,8 @@ class CommittedIsNeverLost(Struct, frozen=True):
         )
         return (broken,)
 
-    def _leads(self, state: _Committed, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
+    @on(LeadershipStarted)
+    def _leads(self, state: _Committed, event: Event, body: LeadershipStarted) -> Findings:
         state.terms.setdefault(body.leader_epoch, event.process)
         found = self._led(state, event, body)
         state.reported(event, body.high_watermark)
@@ -213,8 +236,8 @@ class CommittedIsNeverLost(Struct, frozen=True):
         state.moved = True
         return (Exercised(event.ref, Evidence.PEER),) if state.high_watermark else NOTHING
 
-    @staticmethod
-    def _elected(state: _Committed, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+    @on(PartitionCommitted)
+    def _elected(self, state: _Committed, event: Event, body: PartitionCommitted) -> Findings:
         known = state.record
         if known is not None and body.offset <= known.offset:
             return NOTHING
@@ -245,118 +268,46 @@ class CommittedIsNeverLost(Struct, frozen=True):
         )
         return (broken,)
 
-    def end(self, state: _Committed, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
-
-@dataclass(slots=True)
-class _Acknowledged:
-    """The highest offsets of acks=all that were answered and that reached a client, and the leader
-    since."""
-
-    answered: int = 0
-    by: Cause | None = None
-    acked: int = -1
-    acked_by: Cause | None = None
-    leader: str = ""
-    epoch: int = -1
-    before_change: int = -1
-    """The highest offset that a client knew to be acknowledged when leadership last moved."""
-    appends: Appends = field(default_factory=Appends)
-    logs: ReplicaLogs = field(default_factory=ReplicaLogs)
-    contents: dict[int, tuple[str, Cause]] = field(default_factory=dict)
-    """base offset -> the digest of a batch that was acknowledged there, and the answer."""
-
-    def note_contents(self, event: Event, body: ProduceAnswered) -> None:
-        """The leader acknowledges what it has stored, whether that is committed or not."""
-        base, end = body.base_offset, body.log_end
-        for batch in self.logs.of(event.process):
-            if base <= batch.base_offset < end:
-                self.contents[batch.base_offset] = batch.digest, event.ref
-        committed = self.logs.committed.get(base)
-        if committed is not None:
-            self.contents[base] = committed[0], event.ref
-
-    def replaced(self, process: str) -> tuple[int, Cause] | None:
-        """The first offset where a replica holds another batch than the acknowledged one."""
-        for batch in self.logs.of(process):
-            digest, at = self.contents.get(batch.base_offset, ("", None))
-            if at is not None and digest != batch.digest:
-                return batch.base_offset, at
-        return None
-
 
 @final
-class NewLeaderHasTheAcknowledged(Struct, frozen=True):
+class NewLeaderHasTheAcknowledged(_OfLogs[_Acknowledged]):
     """RP-13. The client's evidence is the acknowledgement it received before leadership moved; the
     former leader's, as a peer of the new one, is that it answered. Where replicas record what they
     store, the new leader must not hold other messages at those offsets."""
 
-    clause: str = "RP-13"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            ProduceAnswered,
-            HighWatermarkAdvanced,
-            LogAppended,
-            LogTruncated,
-            ProduceInvoked,
-            ProduceCompleted,
-            LeadershipStarted,
-            ReadCompleted,
-        }
-    )
-    keys = staticmethod(by_partition)
+    clause = "RP-13"
+    reads = frozenset({ProduceInvoked})
 
-    def start(self, key: Key) -> _Acknowledged:
-        return _Acknowledged()
-
-    def start_shared(self, key: Key, shared: Shared) -> _Acknowledged:
+    def start(self, key: Key, shared: Shared) -> _Acknowledged:
         return _Acknowledged(appends=Appends.of(shared))
 
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            LogAppended: _stored,
-            HighWatermarkAdvanced: self._commits,
-            LogTruncated: _truncated,
-            ProduceAnswered: self._answered,
-            ProduceCompleted: self._completed,
-            LeadershipStarted: self._led,
-            ReadCompleted: self._read,
-        }
-
-    def step(self, state: _Acknowledged, event: Event) -> tuple[_Acknowledged, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    @staticmethod
-    def _commits(
-        state: _Acknowledged, event: Event, body: HighWatermarkAdvanced
-    ) -> Sequence[Finding]:
+    @on(HighWatermarkAdvanced)
+    def _commits(self, state: _Acknowledged, event: Event, body: HighWatermarkAdvanced) -> Findings:
         state.logs.commit(event.process, body.high_watermark)
         return NOTHING
 
-    @staticmethod
-    def _answered(state: _Acknowledged, event: Event, body: ProduceAnswered) -> Sequence[Finding]:
+    @on(ProduceAnswered)
+    def _answered(self, state: _Acknowledged, event: Event, body: ProduceAnswered) -> Findings:
         if body.acks == -1 and body.error == "NONE":
             state.note_contents(event, body)
             if body.log_end > state.answered:
                 state.answered, state.by = body.log_end, event.ref
         return NOTHING
 
-    @staticmethod
-    def _completed(state: _Acknowledged, event: Event, body: ProduceCompleted) -> Sequence[Finding]:
+    @on(ProduceCompleted)
+    def _completed(self, state: _Acknowledged, event: Event, body: ProduceCompleted) -> Findings:
         if body.offset > state.acked and body.acks == -1 and body.outcome == "ok":
             state.acked, state.acked_by = body.offset, event.ref
         return NOTHING
 
-    @staticmethod
-    def _read(state: _Acknowledged, event: Event, body: ReadCompleted) -> Sequence[Finding]:
+    @on(ReadCompleted)
+    def _read(self, state: _Acknowledged, event: Event, body: ReadCompleted) -> Findings:
         if body.outcome == "ok" and 0 <= state.before_change < body.end:
             return (Exercised(event.ref, Evidence.CLIENT),)
         return NOTHING
 
-    @staticmethod
-    def _led(state: _Acknowledged, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
+    @on(LeadershipStarted)
+    def _led(self, state: _Acknowledged, event: Event, body: LeadershipStarted) -> Findings:
         if body.leader_epoch < state.epoch:
             return NOTHING  # an old record, replayed late: there is a newer leader
         state.epoch = body.leader_epoch
@@ -397,20 +348,3 @@ class NewLeaderHasTheAcknowledged(Struct, frozen=True):
             return NOTHING
         state.before_change = state.acked
         return (Exercised(event.ref, Evidence.PEER),)
-
-    def end(self, state: _Acknowledged, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
-
-def _stored(
-    state: _Committed | _Acknowledged, event: Event, body: LogAppended
-) -> Sequence[Finding]:
-    state.logs.add(state.appends.read(event, body))
-    return NOTHING
-
-
-def _truncated(
-    state: _Committed | _Acknowledged, event: Event, body: LogTruncated
-) -> Sequence[Finding]:
-    state.logs.truncate(event.process, body.to_offset)
-    return NOTHING

@@ -6,19 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
-
 from fencepost import (
     NOTHING,
     Event,
     Evidence,
     Exercised,
     Finding,
-    Handlers,
+    Findings,
     Key,
-    RunEnd,
+    Rule,
     Shared,
-    by_handlers,
+    on,
     process_scope,
     violated,
 )
@@ -49,44 +47,20 @@ class _Following:
 
 
 @final
-class FollowerTruncatesByEpoch(Struct, frozen=True):
+class FollowerTruncatesByEpoch(Rule[_Following]):
     """RP-15. A follower drops only messages that its leader does not have. So a dropped message is
     not committed, and that leader will not commit it in the same epoch. Exercised by dropped
     messages that the new leader does not have, and by messages above the follower's high watermark
     that it kept: cutting the log there, as the seed literally says, would have lost them."""
 
-    clause: str = "RP-15"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            LogAppended,
-            HighWatermarkAdvanced,
-            LogTruncated,
-            FollowingStarted,
-            LeadershipStarted,
-        }
-    )
+    clause = "RP-15"
     keys = staticmethod(by_partition)
 
-    def start(self, key: Key) -> _Following:
-        return _Following()
-
-    def start_shared(self, key: Key, shared: Shared) -> _Following:
+    def start(self, key: Key, shared: Shared) -> _Following:
         return _Following(appends=Appends.of(shared))
 
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            LogAppended: self._appended,
-            HighWatermarkAdvanced: self._commits,
-            LogTruncated: self._truncated,
-            LeadershipStarted: self._leads,
-            FollowingStarted: self._follows,
-        }
-
-    def step(self, state: _Following, event: Event) -> tuple[_Following, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    def _appended(self, state: _Following, event: Event, body: LogAppended) -> Sequence[Finding]:
+    @on(LogAppended)
+    def _appended(self, state: _Following, event: Event, body: LogAppended) -> Findings:
         batch = state.appends.read(event, body)
         found = NOTHING
         if batch.process in state.began:
@@ -94,9 +68,8 @@ class FollowerTruncatesByEpoch(Struct, frozen=True):
         state.logs.add(batch)
         return found
 
-    def _commits(
-        self, state: _Following, event: Event, body: HighWatermarkAdvanced
-    ) -> Sequence[Finding]:
+    @on(HighWatermarkAdvanced)
+    def _commits(self, state: _Following, event: Event, body: HighWatermarkAdvanced) -> Findings:
         _, conflict = state.logs.commit(event.process, body.high_watermark)
         if conflict is not None:
             because = state.terms.proof(event.process, conflict)
@@ -118,13 +91,13 @@ class FollowerTruncatesByEpoch(Struct, frozen=True):
             return self._confirmed(state, event, body)
         return NOTHING
 
-    @staticmethod
-    def _leads(state: _Following, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
+    @on(LeadershipStarted)
+    def _leads(self, state: _Following, event: Event, body: LeadershipStarted) -> Findings:
         state.terms.begin(event, body.leader_epoch)
         return NOTHING
 
-    @staticmethod
-    def _follows(state: _Following, event: Event, body: FollowingStarted) -> Sequence[Finding]:
+    @on(FollowingStarted)
+    def _follows(self, state: _Following, event: Event, body: FollowingStarted) -> Findings:
         anew = state.followed.get(event.process) != body.leader_epoch
         state.followed[event.process] = body.leader_epoch
         state.began[event.process] = (body, anew)
@@ -157,8 +130,8 @@ class FollowerTruncatesByEpoch(Struct, frozen=True):
         kept = anew and body.base_offset >= began.log_end > began.high_watermark
         return (Exercised(event.ref, Evidence.SELF),) if kept else NOTHING
 
-    @staticmethod
-    def _truncated(state: _Following, event: Event, body: LogTruncated) -> Sequence[Finding]:
+    @on(LogTruncated)
+    def _truncated(self, state: _Following, event: Event, body: LogTruncated) -> Findings:
         lost = state.logs.truncate(event.process, body.to_offset)
         if body.reason == "recovery":
             return NOTHING
@@ -206,7 +179,4 @@ class FollowerTruncatesByEpoch(Struct, frozen=True):
                     leader=process_scope(event.process),
                 )
                 return (broken,)
-        return NOTHING
-
-    def end(self, state: _Following, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

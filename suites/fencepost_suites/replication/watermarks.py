@@ -7,19 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
-
 from fencepost import (
     NOTHING,
     Event,
     Evidence,
     Exercised,
     Finding,
-    Handlers,
-    Key,
-    Owed,
-    RunEnd,
-    by_handlers,
+    Findings,
+    Rule,
+    on,
     process_scope,
     violated,
 )
@@ -56,45 +52,25 @@ class _Readable:
 
 
 @final
-class ReadsStayBelowWatermark(Struct, frozen=True):
+class ReadsStayBelowWatermark(Rule[_Readable]):
     """RP-07. The consumer's evidence: a replica had declared everything it received committed
     before. Exercised when the leader held more than it served."""
 
-    clause: str = "RP-07"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            ConsumerPositioned,
-            FetchServed,
-            HighWatermarkAdvanced,
-            Polled,
-        }
-    )
+    clause = "RP-07"
+    reads = frozenset({ConsumerPositioned})
     keys = staticmethod(by_partition)
+    state = _Readable
 
-    def start(self, key: Key) -> _Readable:
-        return _Readable()
-
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            HighWatermarkAdvanced: self._advanced,
-            FetchServed: self._served,
-            Polled: self._polled,
-        }
-
-    def step(self, state: _Readable, event: Event) -> tuple[_Readable, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    @staticmethod
-    def _advanced(state: _Readable, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
+    @on(HighWatermarkAdvanced)
+    def _advanced(self, state: _Readable, event: Event, body: HighWatermarkAdvanced) -> Findings:
         high_watermark = body.high_watermark
         state.high_watermark = max(state.high_watermark, high_watermark)
         if body.as_leader:
             state.log_end = body.log_end
         return NOTHING
 
-    @staticmethod
-    def _served(state: _Readable, event: Event, body: FetchServed) -> Sequence[Finding]:
+    @on(FetchServed)
+    def _served(self, state: _Readable, event: Event, body: FetchServed) -> Findings:
         if body.to_offset > body.high_watermark:
             broken = violated(
                 event.ref,
@@ -112,8 +88,8 @@ class ReadsStayBelowWatermark(Struct, frozen=True):
             return (Exercised(event.ref, Evidence.SELF),)
         return NOTHING
 
-    @staticmethod
-    def _polled(state: _Readable, event: Event, body: Polled) -> Sequence[Finding]:
+    @on(Polled)
+    def _polled(self, state: _Readable, event: Event, body: Polled) -> Findings:
         if body.offsets and body.offsets[-1] >= state.high_watermark >= 0:
             broken = violated(
                 event.ref,
@@ -129,9 +105,6 @@ class ReadsStayBelowWatermark(Struct, frozen=True):
         if state.withheld:
             state.withheld = False
             return (Exercised(event.ref, Evidence.CLIENT),)
-        return NOTHING
-
-    def end(self, state: _Readable, end: RunEnd) -> Sequence[Finding]:
         return NOTHING
 
 
@@ -166,39 +139,18 @@ class _Marks:
 
 
 @final
-class FollowersLearnWatermark(Struct, frozen=True):
+class FollowersLearnWatermark(Rule[_Marks]):
     """RP-27. Exercised when a follower that is new to its leader has learned a high watermark from
     it, and when the follower's own log end caps it. A follower that stores fetched messages for two
     seconds without learning the high watermark of that time never will."""
 
-    clause: str = "RP-27"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            HighWatermarkAdvanced,
-            LogAppended,
-            FollowingStarted,
-            LeadershipStarted,
-        }
-    )
-    absence: tuple[Owed, ...] = (APPENDS, HIGH_WATERMARKS)
+    clause = "RP-27"
+    absence = (APPENDS, HIGH_WATERMARKS)
     keys = staticmethod(by_partition)
+    state = _Marks
 
-    def start(self, key: Key) -> _Marks:
-        return _Marks()
-
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            LogAppended: self._appended,
-            HighWatermarkAdvanced: self._advanced,
-            FollowingStarted: self._follows,
-            LeadershipStarted: self._leads,
-        }
-
-    def step(self, state: _Marks, event: Event) -> tuple[_Marks, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    def _appended(self, state: _Marks, event: Event, body: LogAppended) -> Sequence[Finding]:
+    @on(LogAppended)
+    def _appended(self, state: _Marks, event: Event, body: LogAppended) -> Findings:
         one = state.followers.get(event.process)
         if one is None or body.as_leader:
             return NOTHING
@@ -207,20 +159,20 @@ class FollowersLearnWatermark(Struct, frozen=True):
         one.due, one.due_since_ns = min(state.leaders, body.expected_base), event.at_ns
         return NOTHING
 
-    @staticmethod
-    def _follows(state: _Marks, event: Event, body: FollowingStarted) -> Sequence[Finding]:
+    @on(FollowingStarted)
+    def _follows(self, state: _Marks, event: Event, body: FollowingStarted) -> Findings:
         own = body.high_watermark
         state.followers[event.process] = _Learner(own, due_since_ns=event.at_ns)
         return NOTHING
 
-    @staticmethod
-    def _leads(state: _Marks, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
+    @on(LeadershipStarted)
+    def _leads(self, state: _Marks, event: Event, body: LeadershipStarted) -> Findings:
         state.followers.pop(event.process, None)
         state.reported(body.leader_epoch, body.high_watermark)
         return NOTHING
 
-    @staticmethod
-    def _advanced(state: _Marks, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
+    @on(HighWatermarkAdvanced)
+    def _advanced(self, state: _Marks, event: Event, body: HighWatermarkAdvanced) -> Findings:
         high_watermark, log_end = body.high_watermark, body.log_end
         if high_watermark > log_end:
             broken = violated(
@@ -270,9 +222,6 @@ class FollowersLearnWatermark(Struct, frozen=True):
         one.own = one.due  # reported once
         return (broken,)
 
-    def end(self, state: _Marks, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
 
 @dataclass(slots=True)
 class _Counted:
@@ -285,59 +234,37 @@ class _Counted:
 
 
 @final
-class StoredIsrCounts(Struct, frozen=True):
+class StoredIsrCounts(Rule[_Counted]):
     """RP-32. The stored ISR is what the committed records say for the leader's epoch. Exercised by
     the first commit after a requested shrink was stored, and by a leader that steps down with its
     shrink not stored."""
 
-    clause: str = "RP-32"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            HighWatermarkAdvanced,
-            PartitionCommitted,
-            IsrChangeAsked,
-            LeadershipEnded,
-        }
-    )
+    clause = "RP-32"
     keys = staticmethod(by_partition)
+    state = _Counted
 
-    def start(self, key: Key) -> _Counted:
-        return _Counted()
-
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            HighWatermarkAdvanced: self._advanced,
-            PartitionCommitted: self._committed,
-            IsrChangeAsked: self._asked,
-            LeadershipEnded: self._ended,
-        }
-
-    def step(self, state: _Counted, event: Event) -> tuple[_Counted, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    @staticmethod
-    def _committed(state: _Counted, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+    @on(PartitionCommitted)
+    def _committed(self, state: _Counted, event: Event, body: PartitionCommitted) -> Findings:
         known = state.stored.get(body.leader_epoch)
         if body.offset > (-1 if known is None else known[0]):
             state.stored[body.leader_epoch] = (body.offset, body.isr)
         return NOTHING
 
-    @staticmethod
-    def _asked(state: _Counted, event: Event, body: IsrChangeAsked) -> Sequence[Finding]:
+    @on(IsrChangeAsked)
+    def _asked(self, state: _Counted, event: Event, body: IsrChangeAsked) -> Findings:
         if set(body.old_isr) - set(body.new_isr):
             state.shrink = (event.process, body.leader_epoch)
         return NOTHING
 
-    @staticmethod
-    def _ended(state: _Counted, event: Event, body: LeadershipEnded) -> Sequence[Finding]:
+    @on(LeadershipEnded)
+    def _ended(self, state: _Counted, event: Event, body: LeadershipEnded) -> Findings:
         if state.shrink == (event.process, body.leader_epoch):
             state.shrink = None
             return (Exercised(event.ref, Evidence.SELF),)
         return NOTHING
 
-    @staticmethod
-    def _advanced(state: _Counted, event: Event, body: HighWatermarkAdvanced) -> Sequence[Finding]:
+    @on(HighWatermarkAdvanced)
+    def _advanced(self, state: _Counted, event: Event, body: HighWatermarkAdvanced) -> Findings:
         if not body.as_leader:
             return NOTHING
         counted, known = body.counted, state.stored.get(body.leader_epoch)
@@ -359,7 +286,4 @@ class StoredIsrCounts(Struct, frozen=True):
         if state.shrink is not None and body.leader_epoch > state.shrink[1]:
             state.shrink = None
             return (Exercised(event.ref, evidence),)
-        return NOTHING
-
-    def end(self, state: _Counted, end: RunEnd) -> Sequence[Finding]:
         return NOTHING

@@ -21,13 +21,14 @@ from fencepost import (
     FaultHealed,
     FaultInjected,
     Finding,
-    Key,
+    Findings,
     ProcessExited,
+    Rule,
     RunEnd,
     judged,
+    on,
     process_scope,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BrokerStateChanged,
@@ -68,28 +69,24 @@ class _Elected:
 
 
 @final
-class FirstOfIsrLeads(Struct, frozen=True):
+class FirstOfIsrLeads(Rule[_Elected]):
     """RP-14. Judged by each replica that stands: it is a member of the ISR that it has read, and
     has waited unless it is the preferred one. One process wins in a leader epoch, and what it had
     when it began is committed as soon as it serves. Exercised by each election from a stored
     ISR."""
 
-    clause: str = "RP-14"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {ReplicaStood, LeadershipStarted, FetchServed, ProduceAnswered, TopicCommitted}
-    )
+    clause = "RP-14"
     keys = staticmethod(by_topic)
+    state = _Elected
 
-    def start(self, key: Key) -> _Elected:
-        return _Elected()
-
-    def step(self, state: _Elected, event: Event) -> tuple[_Elected, Sequence[Finding]]:
-        body = event.body
+    @on(ReplicaStood, LeadershipStarted, FetchServed, ProduceAnswered, TopicCommitted)
+    def step(self, state: _Elected, event: Event, body: Struct) -> Findings:
         match body:
             case TopicCommitted(deleted=True):
-                return _Elected(), NOTHING
+                state.won.clear()
+                state.began.clear()
             case ReplicaStood():
-                return state, self._stood(state, event, body)
+                return self._stood(state, event, body)
             case LeadershipStarted():
                 state.began[event.process, body.partition] = body
             case FetchServed() | ProduceAnswered() if body.high_watermark >= 0:
@@ -110,8 +107,8 @@ class FirstOfIsrLeads(Struct, frozen=True):
                         log_end=began.log_end,
                         epoch=body.leader_epoch,
                     )
-                    return state, (broken,)
-        return state, NOTHING
+                    return (broken,)
+        return NOTHING
 
     @staticmethod
     def _stood(state: _Elected, event: Event, body: ReplicaStood) -> Sequence[Finding]:
@@ -158,9 +155,6 @@ class FirstOfIsrLeads(Struct, frozen=True):
             return (broken,)
         return (Exercised(event.ref, Evidence.SELF),) if body.isr else NOTHING
 
-    def end(self, state: _Elected, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
 
 @dataclass(slots=True)
 class _Prepared:
@@ -170,24 +164,21 @@ class _Prepared:
 
 
 @final
-class ServesOnceIsrIsStored(Struct, frozen=True):
+class ServesOnceIsrIsStored(Rule[_Prepared]):
     """RP-16. Exercised by a leader that had to wait for another member of the ISR."""
 
-    clause: str = "RP-16"
-    kinds: frozenset[type[Struct]] = frozenset({IsrPrepared, LeadershipStarted, TopicCommitted})
+    clause = "RP-16"
     keys = staticmethod(by_topic)
+    state = _Prepared
 
-    def start(self, key: Key) -> _Prepared:
-        return _Prepared()
-
-    def step(self, state: _Prepared, event: Event) -> tuple[_Prepared, Sequence[Finding]]:
-        body = event.body
+    @on(IsrPrepared, LeadershipStarted, TopicCommitted)
+    def step(self, state: _Prepared, event: Event, body: Struct) -> Findings:
         match body:
             case TopicCommitted(deleted=True):
-                return _Prepared(), NOTHING
+                state.stored.clear()
             case IsrPrepared():
                 state.stored[event.process, body.partition] = body.leader_epoch
-                return state, self._prepared(event, body)
+                return self._prepared(event, body)
             case LeadershipStarted():
                 if state.stored.get((event.process, body.partition)) != body.leader_epoch:
                     broken = violated(
@@ -199,8 +190,8 @@ class ServesOnceIsrIsStored(Struct, frozen=True):
                         partition=partition_of(body),
                         epoch=body.leader_epoch,
                     )
-                    return state, (broken,)
-        return state, NOTHING
+                    return (broken,)
+        return NOTHING
 
     @staticmethod
     def _prepared(event: Event, body: IsrPrepared) -> Sequence[Finding]:
@@ -234,9 +225,6 @@ class ServesOnceIsrIsStored(Struct, frozen=True):
             return (broken,)
         return (Exercised(event.ref, Evidence.SELF),) if len(body.awaited) > 1 else NOTHING
 
-    def end(self, state: _Prepared, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
 
 @dataclass(slots=True)
 class _Times:
@@ -247,27 +235,23 @@ class _Times:
 
 
 @final
-class TimesAreObeyed(Struct, frozen=True):
+class TimesAreObeyed(Rule[_Times]):
     """RP-34. Judged by the times that nodes report beside those of their settings: two seconds
     beyond LeaderElectionWaitTime are allowed, if the session with ZooKeeper did not change
     meanwhile. Exercised by a replica that had to wait for
     PreferredReplicaTime, and by a leader that had waited for LeaderElectionWaitTime."""
 
-    clause: str = "RP-34"
-    kinds: frozenset[type[Struct]] = frozenset({ReplicaStood, IsrPrepared, SessionChanged})
-    keys = staticmethod(whole_run)
+    clause = "RP-34"
+    state = _Times
 
-    def start(self, key: Key) -> _Times:
-        return _Times()
-
-    def step(self, state: _Times, event: Event) -> tuple[_Times, Sequence[Finding]]:
-        body = event.body
+    @on(ReplicaStood, IsrPrepared, SessionChanged)
+    def step(self, state: _Times, event: Event, body: Struct) -> Findings:
         if isinstance(body, SessionChanged):
             state.changed[event.process] = event.at_ns
-            return state, NOTHING
+            return NOTHING
         if isinstance(body, ReplicaStood):
             if body.preferred:
-                return state, NOTHING
+                return NOTHING
             if body.waited_ms < body.preferred_ms:
                 broken = violated(
                     event.ref,
@@ -278,8 +262,8 @@ class TimesAreObeyed(Struct, frozen=True):
                     partition=partition_of(body),
                     bound_ms=body.preferred_ms,
                 )
-                return state, (broken,)
-            return state, (Exercised(event.ref, Evidence.SELF),)
+                return (broken,)
+            return (Exercised(event.ref, Evidence.SELF),)
         assert isinstance(body, IsrPrepared)
         if set(body.awaited) - set(body.isr) and body.waited_ms < body.most_ms:
             broken = violated(
@@ -291,7 +275,7 @@ class TimesAreObeyed(Struct, frozen=True):
                 partition=partition_of(body),
                 bound_ms=body.most_ms,
             )
-            return state, (broken,)
+            return (broken,)
         began_ns = event.at_ns - body.waited_ms * MS
         same = state.changed.get(event.process, -1) < began_ns
         if same and body.waited_ms > body.most_ms + 2_000:
@@ -309,9 +293,9 @@ class TimesAreObeyed(Struct, frozen=True):
             )
             state.suspects.append(late)
         done = body.waited_ms >= body.most_ms
-        return state, (Exercised(event.ref, Evidence.SELF),) if done else NOTHING
+        return (Exercised(event.ref, Evidence.SELF),) if done else NOTHING
 
-    def end(self, state: _Times, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Times, end: RunEnd) -> Findings:
         return judged(state.suspects, end)
 
 
@@ -324,24 +308,17 @@ class _Unled:
 
 
 @final
-class EmptyIsrIsLed(Struct, frozen=True):
+class EmptyIsrIsLed(Rule[_Unled]):
     """RP-17. A partition with an empty ISR has a leader within ten seconds, which count anew after
     each change of a session and each fault. Exercised by each first election."""
 
-    clause: str = "RP-17"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(TopicCommitted, PartitionCommitted, ReplicaStood),
-            *(SessionChanged, FaultInjected, FaultHealed),
-        }
+    clause = "RP-17"
+    state = _Unled
+
+    @on(
+        TopicCommitted, PartitionCommitted, ReplicaStood, SessionChanged, FaultInjected, FaultHealed
     )
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Unled:
-        return _Unled()
-
-    def step(self, state: _Unled, event: Event) -> tuple[_Unled, Sequence[Finding]]:
-        body = event.body
+    def step(self, state: _Unled, event: Event, body: Struct) -> Findings:
         match body:
             case TopicCommitted(deleted=True):
                 state.open = {k: v for k, v in state.open.items() if k[0] != body.topic}
@@ -352,10 +329,10 @@ class EmptyIsrIsLed(Struct, frozen=True):
             case SessionChanged() | FaultInjected() | FaultHealed():
                 state.open = {k: (event.at_ns, ref) for k, (_, ref) in state.open.items()}
             case ReplicaStood(won=True) if not body.isr:
-                return state, (Exercised(event.ref, Evidence.SELF),)
-        return state, NOTHING
+                return (Exercised(event.ref, Evidence.SELF),)
+        return NOTHING
 
-    def end(self, state: _Unled, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Unled, end: RunEnd) -> Findings:
         return [
             violated(
                 ref,
@@ -379,19 +356,15 @@ _PATHS: dict[type[Struct], re.Pattern[str]] = {
 
 
 @final
-class PathsAreTheDesigns(Struct, frozen=True):
+class PathsAreTheDesigns(Rule[None]):
     """RP-22. Judged by the znodes that nodes name when they write or read them. Exercised by each
     of the four kinds."""
 
-    clause: str = "RP-22"
-    kinds: frozenset[type[Struct]] = frozenset(_PATHS)
+    clause = "RP-22"
     keys = staticmethod(by_topic)
 
-    def start(self, key: Key) -> None:
-        return None
-
-    def step(self, state: None, event: Event) -> tuple[None, Sequence[Finding]]:
-        body: Any = event.body
+    @on(*_PATHS)
+    def step(self, state: None, event: Event, body: Any) -> Findings:
         if _PATHS[type(body)].fullmatch(body.path) is None:
             broken = violated(
                 event.ref,
@@ -401,11 +374,8 @@ class PathsAreTheDesigns(Struct, frozen=True):
                 path=body.path,
                 topic=topic_of(body.topic),
             )
-            return None, (broken,)
-        return None, (Exercised(event.ref, Evidence.SELF),)
-
-    def end(self, state: None, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
+            return (broken,)
+        return (Exercised(event.ref, Evidence.SELF),)
 
 
 _REMOVING = ("unassigned", "delete")
@@ -423,30 +393,26 @@ class _Requests:
 
 
 @final
-class StateChangesCarriedOut(Struct, frozen=True):
+class StateChangesCarriedOut(Rule[dict[str, _Requests]]):
     """RP-23. A replica that is to be removed is gone two seconds after its broker took the request
     up. Exercised by each removal upon a request."""
 
-    clause: str = "RP-23"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(StateChangeCarriedOut, ReplicaRemoved, FollowingStarted, LeadershipStarted),
-            *(LogAppended, ProcessExited),
-        }
+    clause = "RP-23"
+    state = dict
+
+    @on(
+        StateChangeCarriedOut,
+        ReplicaRemoved,
+        FollowingStarted,
+        LeadershipStarted,
+        LogAppended,
+        ProcessExited,
     )
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> dict[str, _Requests]:
-        return {}
-
-    def step(
-        self, state: dict[str, _Requests], event: Event
-    ) -> tuple[dict[str, _Requests], Sequence[Finding]]:
-        body: Any = event.body
+    def step(self, state: dict[str, _Requests], event: Event, body: Any) -> Findings:
         if isinstance(body, ProcessExited):
             for one in state.values():
                 one.ended[body.ended] = event.at_ns
-            return state, NOTHING
+            return NOTHING
         of_topic = state.setdefault(body.topic, _Requests())
         place = (event.process, body.partition)
         match body:
@@ -457,12 +423,12 @@ class StateChangesCarriedOut(Struct, frozen=True):
             case ReplicaRemoved():
                 of_topic.held.discard(place)
                 if of_topic.due.pop(place, None) is not None:
-                    return state, (Exercised(event.ref, Evidence.SELF),)
+                    return (Exercised(event.ref, Evidence.SELF),)
             case _:
                 of_topic.held.add(place)
-        return state, NOTHING
+        return NOTHING
 
-    def end(self, state: dict[str, _Requests], end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: dict[str, _Requests], end: RunEnd) -> Findings:
         return [
             violated(
                 ref,
@@ -490,25 +456,23 @@ class _Topics:
 
 
 @final
-class NewTopicsAreNoticed(Struct, frozen=True):
+class NewTopicsAreNoticed(Rule[_Topics]):
     """RP-30. A broker that was active when a topic was first read by another has read it ten
     seconds later, unless its session has changed or it has ended. Exercised by each that has, and
     by a leader that notices a reassignment."""
 
-    clause: str = "RP-30"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(TopicCommitted, BrokerStateChanged, SessionChanged, ProcessExited),
-            *(ReassignmentNoticed, FaultInjected),
-        }
+    clause = "RP-30"
+    state = _Topics
+
+    @on(
+        TopicCommitted,
+        BrokerStateChanged,
+        SessionChanged,
+        ProcessExited,
+        ReassignmentNoticed,
+        FaultInjected,
     )
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Topics:
-        return _Topics()
-
-    def step(self, state: _Topics, event: Event) -> tuple[_Topics, Sequence[Finding]]:
-        body = event.body
+    def step(self, state: _Topics, event: Event, body: Struct) -> Findings:
         match body:
             case BrokerStateChanged(new="ACTIVE"):
                 state.active[event.process] = event.at_ns
@@ -523,10 +487,10 @@ class NewTopicsAreNoticed(Struct, frozen=True):
             case TopicCommitted(deleted=True):
                 state.owed.pop(body.topic_id, None)
             case TopicCommitted():
-                return state, self._read(state, event, body)
+                return self._read(state, event, body)
             case ReassignmentNoticed():
-                return state, (Exercised(event.ref, Evidence.SELF),)
-        return state, NOTHING
+                return (Exercised(event.ref, Evidence.SELF),)
+        return NOTHING
 
     @staticmethod
     def _gone(state: _Topics, process: str, at_ns: int) -> None:
@@ -547,7 +511,7 @@ class NewTopicsAreNoticed(Struct, frozen=True):
         known[2].discard(event.process)
         return (Exercised(event.ref, Evidence.SELF),) if noticed else NOTHING
 
-    def end(self, state: _Topics, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Topics, end: RunEnd) -> Findings:
         return [
             violated(
                 ref,

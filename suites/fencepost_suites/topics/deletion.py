@@ -18,20 +18,19 @@ from fencepost import (
     Exercised,
     FaultInjected,
     Finding,
-    Handlers,
-    Key,
+    Findings,
     NodeStarted,
     ProcessExited,
+    Rule,
     RunEnd,
     Undecided,
     Violated,
-    by_handlers,
     is_second,
+    on,
     process_scope,
     second_of,
     slot_of,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -67,27 +66,25 @@ class _Deletions:
 
 
 @final
-class DeletedIsGone(Struct, frozen=True):
+class DeletedIsGone(Rule[_Deletions]):
     """QC-26. Exercised by a deleted broker that had shared an ISR with others, once it has left
     every such ISR, and by a marked topic that a later controller deleted."""
 
-    clause: str = "QC-26"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(PartitionCommitted, TopicCommitted, TopicMarked, BrokerCommitted, BrokerDeleted),
-            ControllerElected,
-        }
+    clause = "QC-26"
+    state = _Deletions
+
+    @on(
+        PartitionCommitted,
+        TopicCommitted,
+        TopicMarked,
+        BrokerCommitted,
+        BrokerDeleted,
+        ControllerElected,
     )
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Deletions:
-        return _Deletions()
-
-    def step(self, state: _Deletions, event: Event) -> tuple[_Deletions, Sequence[Finding]]:
-        body = event.body
+    def step(self, state: _Deletions, event: Event, body: Struct) -> Findings:
         match body:
             case PartitionCommitted():
-                return state, self._moved(state, event, body)
+                return self._moved(state, event, body)
             case BrokerDeleted():
                 if state.brokers.forget(body):
                     self._deleted(state, event, body.broker_id)
@@ -95,7 +92,7 @@ class DeletedIsGone(Struct, frozen=True):
                 news, _ = state.brokers.take(body)
                 if news and body.broker_id in state.owed:
                     ref, places = state.owed.pop(body.broker_id)
-                    return state, (_kept(event.ref, body.broker_id, places, (ref,)),)
+                    return (_kept(event.ref, body.broker_id, places, (ref,)),)
             case TopicMarked():
                 if body.topic_id not in state.done:
                     state.marked.setdefault(body.topic_id, (event.at_ns, event.ref, False))
@@ -106,12 +103,12 @@ class DeletedIsGone(Struct, frozen=True):
                 state.done.add(body.topic_id)
                 _, _, later = state.marked.pop(body.topic_id, (0, event.ref, False))
                 if later:
-                    return state, (Exercised(event.ref, Evidence.PEER),)
+                    return (Exercised(event.ref, Evidence.PEER),)
             case ControllerElected():
                 state.marked = {
                     topic: (event.at_ns, ref, True) for topic, (_, ref, _) in state.marked.items()
                 }
-        return state, NOTHING
+        return NOTHING
 
     @staticmethod
     def _deleted(state: _Deletions, event: Event, broker: int) -> None:
@@ -138,7 +135,7 @@ class DeletedIsGone(Struct, frozen=True):
                     return (Exercised(event.ref, Evidence.PEER),)
         return NOTHING
 
-    def end(self, state: _Deletions, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Deletions, end: RunEnd) -> Findings:
         found: list[Finding] = []
         for broker, (ref, places) in state.owed.items():
             if places:
@@ -230,7 +227,7 @@ class _Replicas:
 
 
 @final
-class DeletedReplicasAreRemoved(Struct, frozen=True):
+class DeletedReplicasAreRemoved(Rule[_Replicas]):
     """RP-25. A broker that replayed the deletion, or started after it, has removed its replicas by
     the time it is active. Exercised by the replicas that a broker finds and removes when it starts.
     A process that replays no records, over ZooKeeper, is commanded to remove its replicas before
@@ -239,26 +236,20 @@ class DeletedReplicasAreRemoved(Struct, frozen=True):
     then, its disk is excused for good. A replica is on a disk from its first append on. Duplicates
     are ignored, since their disks may be empty."""
 
-    clause: str = "RP-25"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(TopicCommitted, TopicMarked, ReplicaRemoved, LogAppended, NodeStarted),
-            *(BrokerStateChanged, ProcessExited, SnapshotLoaded, FaultInjected),
-        }
+    clause = "RP-25"
+    state = _Replicas
+
+    @on(
+        TopicCommitted,
+        TopicMarked,
+        ReplicaRemoved,
+        NodeStarted,
+        BrokerStateChanged,
+        ProcessExited,
+        SnapshotLoaded,
+        FaultInjected,
     )
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Replicas:
-        return _Replicas()
-
-    @property
-    def handlers(self) -> Handlers:
-        return {**dict.fromkeys(self.kinds, self._changed), LogAppended: self._appended}
-
-    def step(self, state: _Replicas, event: Event) -> tuple[_Replicas, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    def _changed(self, state: _Replicas, event: Event, body: Struct) -> Sequence[Finding]:
+    def _changed(self, state: _Replicas, event: Event, body: Struct) -> Findings:
         """A topic or a process changes, or a replica is removed."""
         state.noted.clear()
         slot = slot_of(event.process)
@@ -300,8 +291,8 @@ class DeletedReplicasAreRemoved(Struct, frozen=True):
                 state.active.discard(event.process)
         return NOTHING
 
-    @staticmethod
-    def _appended(state: _Replicas, event: Event, body: LogAppended) -> Sequence[Finding]:
+    @on(LogAppended)
+    def _appended(self, state: _Replicas, event: Event, body: LogAppended) -> Findings:
         process, topic = event.process, body.topic
         place = (process, topic, body.partition)
         if place in state.noted:
@@ -367,7 +358,7 @@ class DeletedReplicasAreRemoved(Struct, frozen=True):
                 found.append(broken)
         return found
 
-    def end(self, state: _Replicas, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Replicas, end: RunEnd) -> Findings:
         found: list[Finding] = []
         for place, (at_ns, ref, name) in state.owed.items():
             slot, _, partition = place

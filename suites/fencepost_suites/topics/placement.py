@@ -9,7 +9,17 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import NOTHING, Event, Evidence, Exercised, Finding, Key, RunEnd, violated, whole_run
+from fencepost import (
+    NOTHING,
+    Event,
+    Evidence,
+    Exercised,
+    Finding,
+    Findings,
+    Rule,
+    on,
+    violated,
+)
 from fencepost_kafka import (
     AdminCompleted,
     BrokerCommitted,
@@ -61,27 +71,24 @@ def placed(brokers: Sequence[int], number: int, replicas: int) -> tuple[int, ...
 
 
 @final
-class PlacedByFormula(Struct, frozen=True):
+class PlacedByFormula(Rule[_Cluster]):
     """RP-01. Judged by the records, over the brokers that were live at the partition's offset. A
     placement that a client lists replica by replica is exempt; no client here does that. Exercised
     by the second and every later partition that has the same preferred broker, with other
     replicas."""
 
-    clause: str = "RP-01"
-    kinds: frozenset[type[Struct]] = frozenset(_RECORDS)
-    keys = staticmethod(whole_run)
+    clause = "RP-01"
+    state = _Cluster
 
-    def start(self, key: Key) -> _Cluster:
-        return _Cluster()
-
-    def step(self, state: _Cluster, event: Event) -> tuple[_Cluster, Sequence[Finding]]:
+    @on(*_RECORDS)
+    def step(self, state: _Cluster, event: Event, body: Struct) -> Findings:
         one = state.made(event)
         if one is None:
-            return state, NOTHING
+            return NOTHING
         fenced = state.brokers.at(one.offset)
         live = sorted(b for b in fenced if not fenced[b])
         if not set(one.replicas) <= set(live):
-            return state, NOTHING  # judged by another clause
+            return NOTHING  # judged by another clause
         due = placed(live, one.partition, len(one.replicas))
         if one.replicas != due:
             broken = violated(
@@ -94,30 +101,24 @@ class PlacedByFormula(Struct, frozen=True):
                 live=tuple(map(broker_of, live)),
                 expected=tuple(map(broker_of, due)),
             )
-            return state, (broken,)
+            return (broken,)
         turned = one.partition // len(live) + 1 >= TURNS and len(one.replicas) > 1
-        return state, (Exercised(event.ref, Evidence.PEER),) if turned else NOTHING
-
-    def end(self, state: _Cluster, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
+        return (Exercised(event.ref, Evidence.PEER),) if turned else NOTHING
 
 
 @final
-class PlacedOnLive(Struct, frozen=True):
+class PlacedOnLive(Rule[_Cluster]):
     """RP-28. A broker is live if the records up to the partition's offset say that it is not
     fenced. Exercised by a partition created while a registered broker was fenced."""
 
-    clause: str = "RP-28"
-    kinds: frozenset[type[Struct]] = frozenset(_RECORDS)
-    keys = staticmethod(whole_run)
+    clause = "RP-28"
+    state = _Cluster
 
-    def start(self, key: Key) -> _Cluster:
-        return _Cluster()
-
-    def step(self, state: _Cluster, event: Event) -> tuple[_Cluster, Sequence[Finding]]:
+    @on(*_RECORDS)
+    def step(self, state: _Cluster, event: Event, body: Struct) -> Findings:
         one = state.made(event)
         if one is None:
-            return state, NOTHING
+            return NOTHING
         fenced = state.brokers.at(one.offset)
         dead = [b for b in one.replicas if fenced.get(b, True)]
         if dead:
@@ -129,12 +130,9 @@ class PlacedOnLive(Struct, frozen=True):
                 broker=broker_of(dead[0]),
                 fenced=tuple(map(broker_of, dead)),
             )
-            return state, (broken,)
+            return (broken,)
         some = any(fenced.values())
-        return state, (Exercised(event.ref, Evidence.PEER),) if some else NOTHING
-
-    def end(self, state: _Cluster, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
+        return (Exercised(event.ref, Evidence.PEER),) if some else NOTHING
 
 
 @dataclass(slots=True)
@@ -157,20 +155,16 @@ def _spread(counts: Counter[int], brokers: Sequence[int]) -> int:
 
 
 @final
-class AddingMovesLittle(Struct, frozen=True):
+class AddingMovesLittle(Rule[_Moves]):
     """RP-03. Judged are the partitions that began to move by the time a client was answered that
     its brokers are added. The counts must be even only if those of the old brokers were. Exercised
     by a call that moved some."""
 
-    clause: str = "RP-03"
-    kinds: frozenset[type[Struct]] = frozenset({*_RECORDS, AdminCompleted})
-    keys = staticmethod(whole_run)
+    clause = "RP-03"
+    state = _Moves
 
-    def start(self, key: Key) -> _Moves:
-        return _Moves()
-
-    def step(self, state: _Moves, event: Event) -> tuple[_Moves, Sequence[Finding]]:
-        body = event.body
+    @on(*_RECORDS, AdminCompleted)
+    def step(self, state: _Moves, event: Event, body: Struct) -> Findings:
         if isinstance(body, AdminCompleted):
             found: Sequence[Finding] = NOTHING
             if body.api == "add_brokers" and body.outcome == "ok":
@@ -178,7 +172,7 @@ class AddingMovesLittle(Struct, frozen=True):
                 found = self._added(state, event, new)
             if body.api in ("add_brokers", "rebalance", "reassign"):
                 state.since.clear()
-            return state, found
+            return found
         if isinstance(body, PartitionCommitted):
             place = (body.topic, body.partition)
             known = state.cluster.partitions.newest.get(place)
@@ -187,7 +181,7 @@ class AddingMovesLittle(Struct, frozen=True):
                 if set(before) != set(after):
                     state.since[place] = (before, after)
         state.cluster.made(event)
-        return state, NOTHING
+        return NOTHING
 
     @staticmethod
     def _added(state: _Moves, event: Event, new: Sequence[int]) -> Sequence[Finding]:
@@ -224,6 +218,3 @@ class AddingMovesLittle(Struct, frozen=True):
             )
             return (broken,)
         return (Exercised(event.ref, Evidence.PEER),) if state.since else NOTHING
-
-    def end(self, state: _Moves, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING

@@ -2,38 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import final
 
 from msgspec import Struct
 
-from fencepost import NOTHING, Event, Evidence, Exercised, Finding, Key, RunEnd, violated
+from fencepost import (
+    NOTHING,
+    Event,
+    Evidence,
+    Exercised,
+    Findings,
+    Rule,
+    on,
+    violated,
+)
 from fencepost_kafka import PartitionCommitted, TopicCommitted, broker_of, partition_of
 from fencepost_kafka.committed import Partitions
 from fencepost_suites.common.keys import by_topic
 
 
 @final
-class SwitchesWhenCaughtUp(Struct, frozen=True):
+class SwitchesWhenCaughtUp(Rule[Partitions]):
     """RP-20. Judged by the ISR in the record just before. Exercised by each switch that had to wait
     for a new replica."""
 
-    clause: str = "RP-20"
-    kinds: frozenset[type[Struct]] = frozenset({TopicCommitted, PartitionCommitted})
+    clause = "RP-20"
     keys = staticmethod(by_topic)
+    state = Partitions
 
-    def start(self, key: Key) -> Partitions:
-        return Partitions()
-
-    def step(self, state: Partitions, event: Event) -> tuple[Partitions, Sequence[Finding]]:
-        body = event.body
+    @on(TopicCommitted, PartitionCommitted)
+    def step(self, state: Partitions, event: Event, body: Struct) -> Findings:
         if isinstance(body, TopicCommitted):
             state.forget(body)
-            return state, NOTHING
+            return NOTHING
         assert isinstance(body, PartitionCommitted)
         news, before = state.take(body)
         if not news or before is None or body.adding or body.removing:
-            return state, NOTHING
+            return NOTHING
         new = set(body.replicas)
         early = sorted(new - set(before.isr))
         moving = bool(before.adding or before.removing)
@@ -51,7 +56,7 @@ class SwitchesWhenCaughtUp(Struct, frozen=True):
                 early=tuple(map(broker_of, early)),
                 isr=tuple(map(broker_of, before.isr)),
             )
-            return state, (broken,)
+            return (broken,)
         if body.leader >= 0 and body.leader not in new:
             broken = violated(
                 event.ref,
@@ -61,9 +66,6 @@ class SwitchesWhenCaughtUp(Struct, frozen=True):
                 partition=partition_of(body),
                 replicas=tuple(map(broker_of, body.replicas)),
             )
-            return state, (broken,)
+            return (broken,)
         switched = bool(before.adding) and set(before.adding) <= new
-        return state, (Exercised(event.ref, Evidence.PEER),) if switched else NOTHING
-
-    def end(self, state: Partitions, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
+        return (Exercised(event.ref, Evidence.PEER),) if switched else NOTHING

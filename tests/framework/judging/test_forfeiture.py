@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import pytest
 from msgspec import Struct
@@ -13,15 +13,16 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
-    Finding,
+    Findings,
     Forfeiture,
-    Key,
     NodeStopped,
     ProcessExited,
+    Rule,
     RunEnd,
     Undecided,
     Violated,
     kind_name,
+    on,
 )
 from fencepost.judging.judge import Judge
 from fencepost.judging.verdicts import Forfeited, Judgement, Verdict
@@ -48,32 +49,33 @@ class Lost:
         return "its disks were lost" if event.body.word == "lost" else ""
 
 
-@dataclass(frozen=True)
-class Waits:
+@dataclass
+class Heard:
+    word: str = ""
+
+
+class Waits(Rule[Heard]):
     """A promise is kept by each word but `broken`. After `open` it waits for an event."""
 
-    clause: str = "X-1"
-    forfeiture: Callable[[], Forfeiture] | None = None
-    kinds: frozenset[type[Struct]] = frozenset({Said})
-    ends: list[RunEnd] = field(default_factory=list, compare=False)
+    state = Heard
 
-    @staticmethod
-    def keys(event: Event) -> Iterable[Key]:
-        return ((),)
+    def __init__(
+        self, clause: str = "X-1", forfeiture: Callable[[], Forfeiture] | None = None
+    ) -> None:
+        super().__init__(clause)
+        self.forfeiture = forfeiture
+        self.ends: list[RunEnd] = []
 
-    def start(self, key: Key) -> str:
-        return ""
+    @on(Said)
+    def _said(self, state: Heard, event: Event, body: Said) -> Findings:
+        state.word = body.word
+        if body.word == "broken":
+            return (Violated(event.ref, Evidence.PEER, "it broke"),)
+        return (Exercised(event.ref, Evidence.PEER),) if body.word == "kept" else ()
 
-    def step(self, state: str, event: Event) -> tuple[str, Sequence[Finding]]:
-        assert isinstance(event.body, Said)
-        word = event.body.word
-        if word == "broken":
-            return word, (Violated(event.ref, Evidence.PEER, "it broke"),)
-        return word, (Exercised(event.ref, Evidence.PEER),) if word == "kept" else ()
-
-    def end(self, state: str, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Heard, end: RunEnd) -> Findings:
         self.ends.append(end)
-        return (Undecided("it waits for an event"),) if state == "open" else ()
+        return (Undecided("it waits for an event"),) if state.word == "open" else ()
 
 
 CLAUSES = {

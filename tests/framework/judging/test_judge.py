@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -21,14 +21,17 @@ from fencepost import (
     FaultInjected,
     FaultTookEffect,
     Finding,
+    Findings,
     Key,
     LinkFailed,
     PhaseStarted,
+    Rule,
     RunEnd,
     Stalled,
     Undecided,
     UsageError,
     Violated,
+    on,
 )
 from fencepost.judging.judge import Judge
 from fencepost.judging.verdicts import VIOLATIONS_KEPT, Tally, read_verdicts, write_verdicts
@@ -44,26 +47,32 @@ class Said(Struct, frozen=True, tag="test.said"):
     subject: str = "a"
 
 
-@dataclass(frozen=True)
-class Listens:
+@dataclass
+class Count:
+    words: int = 0
+
+
+class Listens(Rule[Count]):
     """A rule whose findings are named by the events."""
 
-    clause: str = "X-1"
-    kinds: frozenset[type[Struct]] = frozenset({Said})
-    seen: list[str] = field(default_factory=list, compare=False)
+    clause = "X-1"
+    state = Count
 
-    def keys(self, event: Event) -> Iterable[Key]:
+    def __init__(self, clause: str = "X-1", reads: frozenset[type[Struct]] = frozenset()) -> None:
+        super().__init__(clause)
+        self.reads = reads
+        self.seen: list[str] = []
+
+    @staticmethod
+    def keys(event: Event) -> Iterable[Key]:
         assert isinstance(event.body, Said)
         if event.body.word == "keyless":
             raise LookupError("no key")
         return ((event.body.subject,),)
 
-    def start(self, key: Key) -> int:
-        return 0
-
-    def step(self, state: int, event: Event) -> tuple[int, Sequence[Finding]]:
-        assert isinstance(event.body, Said)
-        word = event.body.word
+    @on(Said)
+    def _said(self, state: Count, event: Event, body: Said) -> Findings:
+        word = body.word
         self.seen.append(word)
         findings: dict[str, Finding] = {
             "self": Exercised(event.ref, Evidence.SELF),
@@ -74,10 +83,11 @@ class Listens:
         }
         if word == "crash":
             raise ValueError("boom")
-        return state + 1, (findings[word],) if word in findings else ()
+        state.words += 1
+        return (findings[word],) if word in findings else ()
 
-    def end(self, state: int, end: RunEnd) -> Sequence[Finding]:
-        return (Violated(AT, Evidence.SELF, "three"),) if state == 3 else ()
+    def end(self, state: Count, end: RunEnd) -> Findings:
+        return (Violated(AT, Evidence.SELF, "three"),) if state.words == 3 else ()
 
 
 CLAUSES = {
@@ -112,17 +122,16 @@ def test_findings_make_a_verdict(words: tuple[str, ...], outcome: Outcome) -> No
     assert judged(*words).verdicts["X-1"].verdict is outcome
 
 
-@dataclass(frozen=True)
-class Stateless(Listens):
+class Stateless(Rule[None]):
     """It keeps nothing, and waits for an event at the end."""
 
-    def start(self, key: Key) -> None:  # type: ignore[override]
-        return None
+    clause = "X-1"
 
-    def step(self, state: None, event: Event) -> tuple[None, Sequence[Finding]]:  # type: ignore[override]
-        return None, ()
+    @on(Said)
+    def _said(self, state: None, event: Event, body: Said) -> Findings:
+        return ()
 
-    def end(self, state: None, end: RunEnd) -> Sequence[Finding]:  # type: ignore[override]
+    def end(self, state: None, end: RunEnd) -> Findings:
         return (Undecided("the evidence ends here"),)
 
 
@@ -177,7 +186,15 @@ def test_missing_events_of_one_kind_leave_open_what_rules_read_of_them() -> None
     h = HistoryBuilder()
     h.add("p", Said("self"))
     end = replace(h.end(), gaps=(("test.said", "a word was not heard"),))
-    rules = [Listens("X-1", frozenset({PhaseStarted})), Listens("X-2")]
+
+    class Phases(Rule[None]):
+        clause = "X-1"
+
+        @on(PhaseStarted)
+        def _began(self, state: None, event: Event, body: PhaseStarted) -> Findings:
+            return ()
+
+    rules = [Phases(), Listens("X-2")]
     verdicts = judge(h.events(), rules, CLAUSES, end, "quorum").verdicts
     assert verdicts["X-1"].verdict is Outcome.NOT_EXERCISED
     assert verdicts["X-2"].verdict is Outcome.UNKNOWN
@@ -202,7 +219,7 @@ def test_a_crashed_rule_is_named_and_its_neighbours_live() -> None:
     h = HistoryBuilder()
     for word in ("crash", "self", "crash"):
         h.add("p", Said(word))
-    broken, neighbour = Listens("X-1"), Listens("X-2", frozenset({Said, PhaseStarted}))
+    broken, neighbour = Listens("X-1"), Listens("X-2", frozenset({PhaseStarted}))
     events = [e for e in h.events() if isinstance(e.body, Said) and e.body.word != "crash"]
     found = judge(h.events(), [broken], CLAUSES, h.end(), "quorum").verdicts["X-1"]
     assert "Listens failed on test.said p@0: ValueError: boom" in found.reason
@@ -217,21 +234,18 @@ def test_rules_that_share_their_keys_are_asked_once() -> None:
         asked.append(event)
         return ((event.kind,),)
 
-    @dataclass(frozen=True)
-    class Shares:
-        clause: str
-        seen: list[int] = field(default_factory=list)
-        kinds: frozenset[type[Struct]] = frozenset({Said})
+    class Shares(Rule[Count]):
         keys = staticmethod(by_subject)
+        state = Count
 
-        def start(self, key: Key) -> int:
-            return 0
+        def __init__(self, clause: str) -> None:
+            super().__init__(clause)
+            self.seen: list[int] = []
 
-        def step(self, state: int, event: Event) -> tuple[int, Sequence[Finding]]:
-            self.seen.append(state)
-            return state + 1, ()
-
-        def end(self, state: int, end: RunEnd) -> Sequence[Finding]:
+        @on(Said)
+        def _said(self, state: Count, event: Event, body: Said) -> Findings:
+            self.seen.append(state.words)
+            state.words += 1
             return ()
 
     h = HistoryBuilder()
@@ -248,22 +262,12 @@ def test_one_of_two_rules_that_share_their_keys_may_crash() -> None:
     h.add("p", Said("self"))
     crashing, sound = Listens("X-1"), Listens("X-2")
 
-    @dataclass(frozen=True)
-    class Sound:
-        clause: str = "X-2"
-        kinds: frozenset[type[Struct]] = frozenset({Said})
+    class Sound(Rule[None]):
+        clause = "X-2"
 
-        def keys(self, event: Event) -> Iterable[Key]:
-            return ((),)
-
-        def start(self, key: Key) -> int:
-            return 0
-
-        def step(self, state: int, event: Event) -> tuple[int, Sequence[Finding]]:
-            return state, (Exercised(event.ref, Evidence.SELF),)
-
-        def end(self, state: int, end: RunEnd) -> Sequence[Finding]:
-            return ()
+        @on(Said)
+        def _said(self, state: None, event: Event, body: Said) -> Findings:
+            return (Exercised(event.ref, Evidence.SELF),)
 
     found = judge(h.events(), [crashing, Sound()], CLAUSES, h.end(), "quorum").verdicts
     assert found["X-1"].verdict is Outcome.UNKNOWN

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import pytest
@@ -13,12 +12,13 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
-    Finding,
-    Key,
+    Findings,
     Owed,
+    Rule,
     RunEnd,
     Undecided,
     Violated,
+    on,
 )
 from fencepost.judging.judge import judge
 from fencepost.judging.verdicts import Verdict
@@ -40,30 +40,34 @@ class Stored(Struct, frozen=True, tag="test.owed.stored"):
 STORED = Owed(Stored, "a write was acknowledged", {Acknowledged: lambda body: body.certain})
 
 
-@dataclass(frozen=True)
-class IsStored:
+@dataclass
+class Disk:
+    stored: bool = False
+
+
+class IsStored(Rule[Disk]):
     """Each acknowledgement breaks the promise, unless something was stored before."""
 
-    clause: str = "X-1"
-    absence: tuple[Owed, ...] = (STORED,)
-    kinds: frozenset[type[Struct]] = frozenset({Acknowledged, Stored})
+    clause = "X-1"
+    state = Disk
 
-    @staticmethod
-    def keys(event: Event) -> Iterable[Key]:
-        return ((),)
+    def __init__(self, absence: tuple[Owed, ...] = (STORED,)) -> None:
+        super().__init__()
+        self.absence = absence
 
-    def start(self, key: Key) -> bool:
-        return False
+    @on(Stored)
+    def _stored(self, state: Disk, event: Event, body: Stored) -> Findings:
+        state.stored = True
+        return ()
 
-    def step(self, state: bool, event: Event) -> tuple[bool, Sequence[Finding]]:
-        if isinstance(event.body, Stored):
-            return True, ()
-        if state:
-            return state, (Exercised(event.ref, Evidence.CLIENT),)
-        return state, (Violated(event.ref, Evidence.CLIENT, "it is not stored"),)
+    @on(Acknowledged)
+    def _acknowledged(self, state: Disk, event: Event, body: Acknowledged) -> Findings:
+        if state.stored:
+            return (Exercised(event.ref, Evidence.CLIENT),)
+        return (Violated(event.ref, Evidence.CLIENT, "it is not stored"),)
 
-    def end(self, state: bool, end: RunEnd) -> Sequence[Finding]:
-        return () if state else (Undecided("nothing was stored yet"),)
+    def end(self, state: Disk, end: RunEnd) -> Findings:
+        return () if state.stored else (Undecided("nothing was stored yet"),)
 
 
 def verdict(h: HistoryBuilder, *rules: IsStored, plane: str = "any") -> Verdict:

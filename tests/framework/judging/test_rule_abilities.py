@@ -1,4 +1,4 @@
-"""What a rule that reads many events may have: handlers, objects that rules share, keepers."""
+"""What a rule may have: handlers, objects that rules share, keepers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from msgspec import Struct
 
 from fencepost import (
@@ -15,15 +16,14 @@ from fencepost import (
     Evidence,
     Excused,
     Exercised,
-    Finding,
-    Handlers,
+    Findings,
     Held,
     Key,
     Rule,
     RunEnd,
     Shared,
     Violated,
-    by_handlers,
+    on,
 )
 from fencepost.testing import HistoryBuilder, Outcome, judge
 from fencepost.testing.kit import findings_of
@@ -59,36 +59,25 @@ def by_subject(event: Event) -> Iterable[Key]:
     return ((body.subject,),)
 
 
-@dataclass(frozen=True)
-class Counts:
+class Counts(Rule[Words]):
     """Finds a violation at the end: the words of a subject."""
 
-    clause: str = "X-1"
-    kinds: frozenset[type[Struct]] = frozenset({Said, Sung})
+    clause = "X-1"
+    reads = frozenset({Sung})
     keys = staticmethod(by_subject)
 
-    def start(self, key: Key) -> Words:
-        return Words()
-
-    def start_shared(self, key: Key, shared: Shared) -> Words:
+    def start(self, key: Key, shared: Shared) -> Words:
         words: Words = shared.setdefault(Words, Words())
         return words
 
-    @property
-    def handlers(self) -> Handlers:
-        return {Said: self._said}
-
-    def step(self, state: Words, event: Event) -> tuple[Words, Sequence[Finding]]:
-        return by_handlers(self, state, event)
-
-    @staticmethod
-    def _said(state: Words, event: Event, body: Said) -> Sequence[Finding]:
+    @on(Said)
+    def _said(self, state: Words, event: Event, body: Said) -> Findings:
         if body.word == "crash":
             raise ValueError("boom")
         state.take(event, body)
         return (Exercised(event.ref, Evidence.PEER),) if body.word == "peer" else ()
 
-    def end(self, state: Words, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Words, end: RunEnd) -> Findings:
         return (Violated(AT, Evidence.SELF, " ".join(state.said)),) if state.said else ()
 
 
@@ -96,7 +85,7 @@ class Quiet:
     """Keeps what is held for a subject until its last word, `bye`; then all begins anew."""
 
     def __init__(self, rules: Sequence[Rule[Any]]) -> None:
-        self.rules = rules
+        self._rules = len(rules)
         self._held: dict[str, Held] = {}
         self._quiet: set[str] = set()
 
@@ -106,7 +95,7 @@ class Quiet:
             self._held.pop(body.subject, None)
             self._quiet.add(body.subject)
             return ()
-        held = self._held.setdefault(body.subject, Held((body.subject,), len(self.rules)))
+        held = self._held.setdefault(body.subject, Held((body.subject,), self._rules))
         return (held,)
 
     def excused(self) -> Iterable[tuple[int, Excused]]:
@@ -116,11 +105,9 @@ class Quiet:
         return [(held,) for held in self._held.values()]
 
 
-@dataclass(frozen=True)
-class CountsSinceBye(Counts):
+def since_bye(clause: str) -> Rule[Words]:
     """The same, with a keeper."""
-
-    keeper = Quiet
+    return Counts(clause).kept(Quiet, frozenset())
 
 
 def history(*words: str) -> HistoryBuilder:
@@ -137,7 +124,7 @@ def messages(h: HistoryBuilder, *rules: Rule[Any]) -> dict[str, list[str]]:
     return {name: [one.message for one in v.violations] for name, v in verdicts.items()}
 
 
-def test_handlers_judge_as_their_step_does() -> None:
+def test_a_handler_changes_the_state_and_returns_findings() -> None:
     h = history("one", "peer", "two")
     assert messages(h, Counts()) == {"X-1": ["one peer two"]}
     found = findings_of(Counts(), h.events(), h.end(True))
@@ -169,30 +156,37 @@ def test_rules_of_a_key_share_an_object() -> None:
 
 def test_a_keeper_finds_the_states_of_all_rules_that_name_it() -> None:
     h = history("one", "bye", "two", "b:three", "b:bye")
-    rules = (CountsSinceBye(), CountsSinceBye("X-2"))
+    rules = (since_bye("X-1"), since_bye("X-2"))
     assert messages(h, *rules) == {"X-1": ["two"], "X-2": ["two"]}
 
 
 def test_a_keeper_excuses_what_it_stopped_to_judge() -> None:
     """By the number of the rule."""
     h = history("one", "bye", "b:three", "b:bye")
-    rules = (CountsSinceBye(), CountsSinceBye("X-2"))
+    rules = (since_bye("X-1"), since_bye("X-2"))
     verdicts = judge(h.events(), rules, CLAUSES, h.end(True), "quorum").verdicts
     assert [verdicts[name].excused for name in ("X-1", "X-2")] == [2, 0]
     assert "a was quiet" in verdicts["X-1"].reason
 
 
-def test_a_static_method_that_is_an_attribute_is_the_same_function() -> None:
-    """mypyc makes such an attribute of a static method."""
-    asked = []
+def test_a_subclass_adds_kinds_to_those_of_its_base() -> None:
+    class Sings(Counts):
+        @on(Sung)
+        def _sung(self, state: Words, event: Event, body: Sung) -> Findings:
+            state.said.append("la")
+            return ()
 
-    def keys(event: Event) -> Iterable[Key]:
-        asked.append(event.ref)
-        return ((),)
+    assert messages(history("one"), Sings()) == {"X-1": ["one la"]}
 
-    one, other = Counts("X-1"), Counts("X-2")
-    for rule in (one, other):
-        object.__setattr__(rule, "keys", staticmethod(keys))
-    h = history("one")
-    judge(h.events(), [one, other], CLAUSES, h.end(True), "quorum")
-    assert len(asked) == 2
+
+def test_two_methods_for_one_kind_are_refused_when_the_class_is_made() -> None:
+    with pytest.raises(TypeError, match="Twice handles Said twice"):
+
+        class Twice(Rule[None]):
+            @on(Said)
+            def _one(self, state: None, event: Event, body: Said) -> Findings:
+                return ()
+
+            @on(Sung, Said)
+            def _other(self, state: None, event: Event, body: Struct) -> Findings:
+                return ()

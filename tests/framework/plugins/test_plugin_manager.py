@@ -12,15 +12,20 @@ import pytest
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Applicability,
     Clause,
     EnvironmentFailed,
+    Event,
     FaultFactory,
+    Findings,
     Promise,
+    Rule,
     UsageError,
     Workload,
     hookimpl,
     no_such,
+    on,
 )
 from fencepost.plugins.manager import PluginWarning, load, load_from
 from fencepost.plugins.reports import ReportRequest
@@ -111,7 +116,24 @@ def system(*without: str, **beside: object) -> SimpleNamespace:
 
 CLAUSE = Clause("NOSE-1", "nose", (), "It is clear.")
 MARK = Applicability("NOSE-2", "other", Promise.SAME, "so")
-RULE = SimpleNamespace(clause="NOSE-2", **dict.fromkeys(("kinds", "keys", "start", "step", "end")))
+
+
+class Runs(Rule[None]):
+    clause = "NOSE-2"
+
+    @on(Sneezed)
+    def _sneezed(self, state: None, event: Event, body: Sneezed) -> Findings:
+        return NOTHING
+
+
+class OfBefore:
+    """A rule as it was written for version 0.1."""
+
+    clause = "NOSE-1"
+    kinds = frozenset({Sneezed})
+
+    def step(self, state: None, event: Event) -> tuple[None, Findings]:
+        return state, NOTHING
 
 
 def lamp_probe(address: str, port: int, timeout_s: float, size: int = 0) -> bool:
@@ -192,7 +214,7 @@ def lamp_probe(address: str, port: int, timeout_s: float, size: int = 0) -> bool
             "'switches'; did you mean 'switch'?)",
         ),
         (
-            plugin(clauses=[CLAUSE], rules=[RULE]),
+            plugin(clauses=[CLAUSE], rules=[Runs()]),
             "a rule judges a clause that no plugin offers: offer it by the hook fencepost_clauses, "
             "or correct its name (no clause named 'NOSE-2'; did you mean 'NOSE-1'?)",
         ),
@@ -207,7 +229,8 @@ def lamp_probe(address: str, port: int, timeout_s: float, size: int = 0) -> bool
         (plugin(faults={"sneeze": 3}), "'sneeze'"),
         (plugin(workloads={"watch": "python -m eyes"}), "'watch'"),
         (plugin(clauses=["HB-01"]), "'HB-01' is no Clause"),
-        (plugin(rules=[object()]), "is no rule: it has no 'clause'"),
+        (plugin(rules=[OfBefore()]), "the rule OfBefore is no fencepost.Rule: derive it from that"),
+        (plugin(rules=[Rule("NOSE-1")]), "the rule Rule handles no event: mark a method with @on"),
         (plugin(fautls={}), "unknown hook 'fencepost_fautls'"),
         (module(fencepost_faults=hookimpl(lambda cluster: {})), "cluster"),
     ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -23,12 +23,16 @@ from fencepost import (
     Evidence,
     Exercised,
     Fault,
+    Findings,
     Injected,
+    Key,
     Layout,
     NodeStopped,
     ParsedEvent,
     ProcessExited,
     Receipt,
+    Rule,
+    RunEnd,
     Runtime,
     Shape,
     Signal,
@@ -37,6 +41,7 @@ from fencepost import (
     Violated,
     Workload,
     hookimpl,
+    on,
 )
 from fencepost.events import KINDS as FRAMEWORK_KINDS
 from fencepost.events import Stalled
@@ -79,28 +84,27 @@ def test_a_kind_that_does_not_conform_is_named() -> None:
     assert len(FRAMEWORK_KINDS) > 10
 
 
-class Calm:
+class Calm(Rule[None]):
     """A stall of 10 ms is a violation; one that is the last event of its process is open."""
 
     clause = "X-1"
-    kinds = frozenset({Stalled})
 
     def __init__(self, limit_ns: int = 10_000_000) -> None:
+        super().__init__()
         self.limit_ns = limit_ns
 
-    def keys(self, event: Any) -> Any:
-        return [(event.process,)]
+    @staticmethod
+    def keys(event: Event) -> Iterable[Key]:
+        return ((event.process,),)
 
-    def start(self, key: Any) -> Any:
-        return 0
+    @on(Stalled)
+    def _stalled(self, state: None, event: Event, body: Stalled) -> Findings:
+        if body.stalled_ns > self.limit_ns:
+            return (Violated(event.ref, Evidence.SELF, "too long"),)
+        return (Exercised(event.ref, Evidence.SELF),)
 
-    def step(self, state: Any, event: Any) -> Any:
-        if event.body.stalled_ns > self.limit_ns:
-            return state, [Violated(event.ref, Evidence.SELF, "too long")]
-        return event.body.stalled_ns, [Exercised(event.ref, Evidence.SELF)]
-
-    def end(self, state: Any, end: Any) -> Any:
-        return [] if end.complete else [Undecided("cut short", Cause("p#1", 0))]
+    def end(self, state: None, end: RunEnd) -> Findings:
+        return () if end.complete else (Undecided("cut short", Cause("p#1", 0)),)
 
 
 def histories() -> list[Any]:
@@ -119,8 +123,8 @@ def test_a_rule_meets_its_three_histories() -> None:
 class Hasty(Calm):
     """The same, and it never waits."""
 
-    def end(self, state: Any, end: Any) -> Any:
-        return []
+    def end(self, state: None, end: RunEnd) -> Findings:
+        return ()
 
 
 def test_only_a_rule_that_waits_for_nothing_needs_no_undecided_history() -> None:

@@ -31,26 +31,17 @@ SIMULATED = "--fencepost-runtime=simulated"
 NOSE = '''
     """A plugin with a clause that a test breaks by writing a certain topic."""
 
-    from fencepost import Clause, Exercised, Violated, Evidence, hookimpl
+    from fencepost import Clause, Exercised, Rule, Violated, Evidence, hookimpl, on
     from fencepost_kafka import TopicCommitted
 
-    class Nose:
+    class Nose(Rule):
         clause = "NOSE-1"
-        kinds = frozenset({TopicCommitted})
 
-        def keys(self, event):
-            return [(event.body.topic,)]
-
-        def start(self, key):
-            return key
-
-        def step(self, state, event):
-            if state == ("pepper",):
-                return state, [Violated(event.ref, Evidence.SELF, "it sneezed at pepper")]
-            return state, [Exercised(event.ref, Evidence.SELF)]
-
-        def end(self, state, end):
-            return []
+        @on(TopicCommitted)
+        def _made(self, state, event, body):
+            if body.topic == "pepper":
+                return [Violated(event.ref, Evidence.SELF, "it sneezed at pepper")]
+            return [Exercised(event.ref, Evidence.SELF)]
 
     @hookimpl
     def fencepost_clauses():

@@ -22,7 +22,7 @@ from fencepost import FaultInjected, ProcessExited, ProcessSpawned
 from fencepost.testing import HistoryBuilder, Outcome, judge
 from fencepost_kafka import BrokerCommitted, ProduceCompleted, ProduceInvoked, TopicCommitted
 from fencepost_kafka.judging.forfeits import FORFEITING, Forfeits
-from fencepost_kafka.judging.generations import OfPresentTopic
+from fencepost_kafka.judging.generations import PresentTopics
 from fencepost_suites import rules
 
 
@@ -393,7 +393,7 @@ def test_a_loss_while_one_member_kept_its_disk_is_a_loss() -> None:
 
 
 def test_no_rule_about_messages_judges_a_forfeited_partition() -> None:
-    of_messages = {one.clause for one in rules.ALL if isinstance(one, OfPresentTopic)}
+    of_messages = {one.clause for one in rules.ALL if one.keeper is PresentTopics}
     kept, gone = lost(1, 2), lost(1, 2)
     for number, slot in enumerate(("broker-1", "broker-2")):
         strikes(gone, "wipe_disk", slot, number=number)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from fencepost import FaultInjected, ProcessExited, ProcessSpawned, kind_name
+from fencepost import FaultInjected, ProcessExited, ProcessSpawned, Rule, kind_name
 from fencepost_kafka import (
     AdminCompleted,
     BrokerCommitted,
@@ -24,7 +24,7 @@ from fencepost_kafka import (
     SegmentFound,
     TopicCommitted,
 )
-from fencepost_kafka.judging.generations import OfPresentTopic
+from fencepost_kafka.judging.generations import PresentTopics
 from fencepost_suites.rules import ALL
 
 BY_ITSELF = {
@@ -36,7 +36,7 @@ BY_ITSELF = {
 """Events that count, or do not, by what they say themselves."""
 BY_OTHERS = {ProduceCompleted: {ProduceInvoked}, Polled: {ConsumerPositioned}}
 """Events of clients that count by an earlier one."""
-APPLIED: list[OfPresentTopic] = [one for one in ALL if isinstance(one, OfPresentTopic)]
+APPLIED = [one for one in ALL if one.keeper is PresentTopics]
 
 
 def needed(kind: type[Struct]) -> set[Any]:
@@ -46,7 +46,7 @@ def needed(kind: type[Struct]) -> set[Any]:
 
 
 @pytest.mark.parametrize("one", APPLIED, ids=[one.clause for one in APPLIED])
-def test_a_rule_reads_all_that_decides_which_of_its_events_count(one: OfPresentTopic) -> None:
+def test_a_rule_reads_all_that_decides_which_of_its_events_count(one: Rule[Any]) -> None:
     """Otherwise events that only other rules read would change what it judges."""
     for kind in one.kinds:
         assert needed(kind) <= one.kinds, f"{one.clause} reads {kind_name(kind)}"

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from msgspec import Struct
 
 from fencepost import (
+    NOTHING,
     Clause,
     Event,
     Evidence,
     Exercised,
     FaultFactory,
-    Finding,
+    Findings,
     Injected,
     Key,
     Receipt,
@@ -24,6 +26,7 @@ from fencepost import (
     Undecided,
     UsageError,
     hookimpl,
+    on,
 )
 from fencepost_kafka import HeartbeatSent
 
@@ -56,27 +59,37 @@ class Sneeze:
         return {"node": self.node}
 
 
-@dataclass(frozen=True, slots=True)
-class GoesOn:
+@dataclass(slots=True)
+class Waiting:
+    """Whether a process that sneezed has sent no heartbeat since."""
+
+    waiting: bool = False
+
+
+class GoesOn(Rule[Waiting]):
     """SNEEZE-1, keyed by process: a process that sneezed sends another heartbeat."""
 
-    clause: str = "SNEEZE-1"
-    kinds: frozenset[type[Struct]] = frozenset({Sneezed, HeartbeatSent})
+    clause = "SNEEZE-1"
+    state = Waiting
 
-    def keys(self, event: Event) -> Iterable[Key]:
+    @staticmethod
+    def keys(event: Event) -> Iterable[Key]:
         body = event.body
         yield (body.process if isinstance(body, Sneezed) else event.process,)
 
-    def start(self, key: Key) -> bool:
-        return False
+    @on(Sneezed)
+    def _sneezed(self, state: Waiting, event: Event, body: Sneezed) -> Findings:
+        state.waiting = True
+        return NOTHING
 
-    def step(self, waiting: bool, event: Event) -> tuple[bool, Sequence[Finding]]:
-        if isinstance(event.body, Sneezed):
-            return True, ()
-        return False, [Exercised(event.ref, Evidence.SELF)] if waiting else ()
+    @on(HeartbeatSent)
+    def _goes_on(self, state: Waiting, event: Event, body: HeartbeatSent) -> Findings:
+        found = (Exercised(event.ref, Evidence.SELF),) if state.waiting else NOTHING
+        state.waiting = False
+        return found
 
-    def end(self, waiting: bool, end: RunEnd) -> Sequence[Finding]:
-        return [Undecided("the run ended before the next heartbeat")] if waiting else ()
+    def end(self, state: Waiting, end: RunEnd) -> Findings:
+        return (Undecided("the run ended before the next heartbeat"),) if state.waiting else NOTHING
 
 
 @hookimpl
@@ -95,5 +108,5 @@ def fencepost_clauses() -> Sequence[Clause]:
 
 
 @hookimpl
-def fencepost_rules() -> Sequence[Rule[bool]]:
+def fencepost_rules() -> Sequence[Rule[Any]]:
     return [GoesOn()]

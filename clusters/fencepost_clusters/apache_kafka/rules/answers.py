@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -15,16 +14,15 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
-    Finding,
-    Key,
+    Findings,
     NodeStarted,
-    Owed,
+    Rule,
     RunEnd,
     Violated,
+    on,
     process_scope,
     slot_of,
     violated,
-    whole_run,
 )
 from fencepost_clusters.apache_kafka.rules.keys import by_partition
 from fencepost_kafka import (
@@ -56,29 +54,22 @@ class _SteppedDown:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class OwesNoCommit:
+class OwesNoCommit(Rule[_SteppedDown]):
     """KR-27. By the leader's own word: an acks=all that it acknowledges is below its high watermark
     by then. A later line may say so, if it is of that time, or of half a second after that while
     the leader leads. The high watermark that it learns as a follower counts for nothing: it may be
     a lower one, and answers may leave late. Exercised by a write that came in while it led, and
     that it answers with an error once it has stepped down."""
 
-    clause: str = "KR-27"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(LeadershipStarted, LeadershipEnded, FollowingStarted),
-            *(HighWatermarkAdvanced, ProduceAnswered),
-        }
-    )
-    absence: tuple[Owed, ...] = (LEADERSHIPS, HIGH_WATERMARKS)
+    clause = "KR-27"
+    absence = (LEADERSHIPS, HIGH_WATERMARKS)
     keys = staticmethod(by_partition)
+    state = _SteppedDown
 
-    def start(self, key: Key) -> _SteppedDown:
-        return _SteppedDown()
-
-    def step(self, state: _SteppedDown, event: Event) -> tuple[_SteppedDown, Sequence[Finding]]:
-        body = event.body
+    @on(
+        LeadershipStarted, LeadershipEnded, FollowingStarted, HighWatermarkAdvanced, ProduceAnswered
+    )
+    def step(self, state: _SteppedDown, event: Event, body: Struct) -> Findings:
         match body:
             case LeadershipStarted():
                 state.at.pop(event.process, None)
@@ -98,8 +89,8 @@ class OwesNoCommit:
                 self._acknowledged(state, event, body)
             case ProduceAnswered() if body.error != "NONE" and event.process in state.at:
                 if 0 < body.received_at_ns < state.at[event.process][0]:
-                    return state, (Exercised(event.ref, Evidence.SELF),)
-        return state, NOTHING
+                    return (Exercised(event.ref, Evidence.SELF),)
+        return NOTHING
 
     @staticmethod
     def _covers(
@@ -133,7 +124,7 @@ class OwesNoCommit:
         )
         state.early.append((body.base_offset, event, early))
 
-    def end(self, state: _SteppedDown, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _SteppedDown, end: RunEnd) -> Findings:
         return [early for _, _, early in state.early]
 
 
@@ -144,20 +135,15 @@ class _Starting:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class UnregisteredAnswersNone:
+class UnregisteredAnswersNone(Rule[_Starting]):
     """KR-28. A client's evidence: what it sent to a process that had begun, and was not registered
     by the time of the result. Exercised by each request that is not answered then."""
 
-    clause: str = "KR-28"
-    kinds: frozenset[type[Struct]] = frozenset({NodeStarted, BrokerStateChanged, ProbeCompleted})
-    keys = staticmethod(whole_run)
+    clause = "KR-28"
+    state = _Starting
 
-    def start(self, key: Key) -> _Starting:
-        return _Starting()
-
-    def step(self, state: _Starting, event: Event) -> tuple[_Starting, Sequence[Finding]]:
-        body = event.body
+    @on(NodeStarted, BrokerStateChanged, ProbeCompleted)
+    def step(self, state: _Starting, event: Event, body: Struct) -> Findings:
         match body:
             case NodeStarted(role="broker"):
                 slot = slot_of(event.process)
@@ -167,9 +153,9 @@ class UnregisteredAnswersNone:
             case ProbeCompleted() if body.api in _FOR_CLIENTS and body.slot in state.began:
                 process, began_ns, ref = state.began[body.slot]
                 if body.sent_at_ns <= began_ns:
-                    return state, NOTHING
+                    return NOTHING
                 if body.outcome != "answered":
-                    return state, (Exercised(event.ref, Evidence.CLIENT),)
+                    return (Exercised(event.ref, Evidence.CLIENT),)
                 answered = violated(
                     event.ref,
                     Evidence.CLIENT,
@@ -179,8 +165,5 @@ class UnregisteredAnswersNone:
                     api=body.api,
                     client=process_scope(event.process),
                 )
-                return state, (answered,)
-        return state, NOTHING
-
-    def end(self, state: _Starting, end: RunEnd) -> Sequence[Finding]:
+                return (answered,)
         return NOTHING

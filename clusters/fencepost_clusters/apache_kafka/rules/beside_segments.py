@@ -25,13 +25,15 @@ from fencepost import (
     Exercised,
     FaultInjected,
     Finding,
+    Findings,
     Key,
+    Rule,
     RunEnd,
+    on,
     second_of,
     slot_of,
     slot_scope,
     violated,
-    whole_run,
 )
 from fencepost_clusters.apache_kafka.beside_segments import LeaderEpochsFound, ProducersFound
 from fencepost_clusters.apache_kafka.metadata.snapshot import METADATA_TOPIC
@@ -105,8 +107,7 @@ class _Disks:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class EpochsAreThoseOfBatches:
+class EpochsAreThoseOfBatches(Rule[_Disks]):
     """KR-37. What the log has dropped is not judged, though a segment may still hold it: the
     metadata's log begins where its first epoch does, at a snapshot. Exercised by a log whose
     batches are of two epochs or more.
@@ -117,14 +118,11 @@ class EpochsAreThoseOfBatches:
     to a broker whose id a second process has had: by the records, it leads where that one led.
     """
 
-    clause: str = "KR-37"
-    kinds: frozenset[type[Struct]] = TAKING | {SegmentFound, LeaderEpochsFound, FaultInjected}
-    keys = staticmethod(whole_run)
+    clause = "KR-37"
+    state = _Disks
 
-    def start(self, key: Key) -> _Disks:
-        return _Disks()
-
-    def step(self, state: _Disks, event: Event) -> tuple[_Disks, Sequence[Finding]]:
+    @on(*TAKING, SegmentFound, LeaderEpochsFound, FaultInjected)
+    def step(self, state: _Disks, event: Event, body: Struct) -> Findings:
         match event.body:
             case FaultInjected() as body:
                 state.strike(body)
@@ -134,9 +132,9 @@ class EpochsAreThoseOfBatches:
             case _:
                 taken = state.takeovers.take(event.body)
                 state.taken |= () if taken is None else (taken,)
-        return state, NOTHING
+        return NOTHING
 
-    def end(self, state: _Disks, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Disks, end: RunEnd) -> Findings:
         return [one for folder in state.folders.values() for one in _judged(folder, state)]
 
 
@@ -177,23 +175,20 @@ def _epoch_at(body: LeaderEpochsFound, offset: int) -> int:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ProducersAreThoseOfBatches:
+class ProducersAreThoseOfBatches(Rule[_Folder]):
     """KR-38. A producer of which the log has no batch any more is not judged. Exercised by each
     snapshot that has a producer of one of the log's batches."""
 
-    clause: str = "KR-38"
-    kinds: frozenset[type[Struct]] = frozenset({SegmentFound, ProducersFound})
+    clause = "KR-38"
     keys = staticmethod(by_log)
+    state = _Folder
 
-    def start(self, key: Key) -> _Folder:
-        return _Folder()
-
-    def step(self, state: _Folder, event: Event) -> tuple[_Folder, Sequence[Finding]]:
+    @on(SegmentFound, ProducersFound)
+    def step(self, state: _Folder, event: Event, body: Struct) -> Findings:
         state.take(event)
-        return state, NOTHING
+        return NOTHING
 
-    def end(self, state: _Folder, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Folder, end: RunEnd) -> Findings:
         found: list[Finding] = []
         for body, ref in state.snapshots:
             if body.offset > state.end:

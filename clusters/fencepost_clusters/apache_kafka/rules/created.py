@@ -19,16 +19,16 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Key,
+    Findings,
     NodeStarted,
-    Owed,
     ProcessExited,
+    Rule,
     RunEnd,
     is_second,
     judged,
+    on,
     process_scope,
     violated,
-    whole_run,
 )
 from fencepost_clusters.apache_kafka.rules.news import Newest
 from fencepost_kafka import (
@@ -60,31 +60,26 @@ class _Firsts:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class LedFromTheFirst:
+class LedFromTheFirst(Rule[_Firsts]):
     """KR-33. Judged by the first record of each partition, and exercised by it."""
 
-    clause: str = "KR-33"
-    kinds: frozenset[type[Struct]] = frozenset({TopicCommitted, PartitionCommitted})
-    keys = staticmethod(whole_run)
+    clause = "KR-33"
+    state = _Firsts
 
-    def start(self, key: Key) -> _Firsts:
-        return _Firsts()
-
-    def step(self, state: _Firsts, event: Event) -> tuple[_Firsts, Sequence[Finding]]:
-        body = event.body
+    @on(TopicCommitted, PartitionCommitted)
+    def step(self, state: _Firsts, event: Event, body: Struct) -> Findings:
         if isinstance(body, TopicCommitted):
             if not body.deleted:
                 state.created.take(body.topic, body.offset)
-            return state, NOTHING
+            return NOTHING
         assert isinstance(body, PartitionCommitted)
         since = state.created.offsets.get(body.topic, _NEVER)
         one = body.topic, since, body.partition
         if body.offset <= since or one in state.seen:
-            return state, NOTHING  # of a topic that was there before, or had that name before
+            return NOTHING  # of a topic that was there before, or had that name before
         state.seen.add(one)
         if body.leader in body.isr and set(body.isr) <= set(body.replicas):
-            return state, (Exercised(event.ref, Evidence.PEER),)
+            return (Exercised(event.ref, Evidence.PEER),)
         wrong = violated(
             event.ref,
             Evidence.PEER,
@@ -95,10 +90,7 @@ class LedFromTheFirst:
             isr=tuple(body.isr),
             replicas=tuple(body.replicas),
         )
-        return state, (wrong,)
-
-    def end(self, state: _Firsts, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
+        return (wrong,)
 
 
 @dataclass(slots=True)
@@ -130,27 +122,27 @@ class _Noticing:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class NoticesNewPartitions:
+class NoticesNewPartitions(Rule[_Noticing]):
     """KR-34. The record is a peer's word, and that it has applied it the broker's. A broker that
     runs when the partition is created begins to lead or to follow it. Exercised by each that
     does."""
 
-    clause: str = "KR-34"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(NodeStarted, BrokerStateChanged, BrokerStopping, ProcessExited, MetadataApplied),
-            *(PartitionCommitted, TopicCommitted, LeadershipStarted, FollowingStarted),
-        }
+    clause = "KR-34"
+    absence = (LEADERSHIPS, FOLLOWINGS)
+    state = _Noticing
+
+    @on(
+        NodeStarted,
+        BrokerStateChanged,
+        BrokerStopping,
+        ProcessExited,
+        MetadataApplied,
+        PartitionCommitted,
+        TopicCommitted,
+        LeadershipStarted,
+        FollowingStarted,
     )
-    absence: tuple[Owed, ...] = (LEADERSHIPS, FOLLOWINGS)
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Noticing:
-        return _Noticing()
-
-    def step(self, state: _Noticing, event: Event) -> tuple[_Noticing, Sequence[Finding]]:
-        body = event.body
+    def step(self, state: _Noticing, event: Event, body: Struct) -> Findings:
         process = event.process
         match body:
             case BrokerStateChanged(new="ACTIVE") if not is_second(process):
@@ -166,15 +158,15 @@ class NoticesNewPartitions:
                 place = body.topic, body.partition
                 if place not in state.seen:
                     state.seen.add(place)
-                    return state, self._created(state, event, body)
+                    return self._created(state, event, body)
             case MetadataApplied():
                 self._applied(state, event, body)
             case LeadershipStarted() | FollowingStarted():
                 key = process, (body.topic, body.partition)
                 state.begun.add(key)
                 if state.owed.pop(key, None) is not None:
-                    return state, (Exercised(event.ref, Evidence.PEER),)
-        return state, NOTHING
+                    return (Exercised(event.ref, Evidence.PEER),)
+        return NOTHING
 
     @staticmethod
     def _created(state: _Noticing, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
@@ -212,5 +204,5 @@ class NoticesNewPartitions:
                     )
                 )
 
-    def end(self, state: _Noticing, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Noticing, end: RunEnd) -> Findings:
         return judged(state.late, end)

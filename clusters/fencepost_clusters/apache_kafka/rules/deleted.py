@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -18,15 +17,16 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Key,
+    Findings,
     NodeStarted,
+    Rule,
     RunEnd,
     is_second,
     judged,
+    on,
     slot_of,
     slot_scope,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     MetadataApplied,
@@ -70,22 +70,16 @@ class _Disks:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class DeletedIsRemoved:
+class DeletedIsRemoved(Rule[_Disks]):
     """KR-26. Judged by the disks: a broker that applied the deletion, and lived ten seconds longer,
     holds no log of the topic under its name. Exercised by a broker that was a replica, and was down
     when the topic was deleted."""
 
-    clause: str = "KR-26"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {TopicCommitted, PartitionCommitted, NodeStarted, MetadataApplied, SegmentFound}
-    )
-    keys = staticmethod(whole_run)
+    clause = "KR-26"
+    state = _Disks
 
-    def start(self, key: Key) -> _Disks:
-        return _Disks()
-
-    def step(self, state: _Disks, event: Event) -> tuple[_Disks, Sequence[Finding]]:
+    @on(TopicCommitted, PartitionCommitted, NodeStarted, MetadataApplied, SegmentFound)
+    def step(self, state: _Disks, event: Event, body: Struct) -> Findings:
         slot = slot_of(event.process)
         match event.body:
             case PartitionCommitted() as body if body.offset > state.dead.get(body.topic, -1):
@@ -103,9 +97,9 @@ class DeletedIsRemoved:
                 state.last[slot] = event.at_ns
             case SegmentFound(topic_id=topic_id) as body if topic_id:
                 state.held.setdefault((body.slot, topic_id), (body, event.ref))
-        return state, NOTHING
+        return NOTHING
 
-    def end(self, state: _Disks, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Disks, end: RunEnd) -> Findings:
         found: list[Finding] = []
         disks = {slot for slot, _ in state.held}
         for topic_id, deletion in state.deleted.items():

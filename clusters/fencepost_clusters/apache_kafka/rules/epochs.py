@@ -22,16 +22,16 @@ from fencepost import (
     FaultHealed,
     FaultInjected,
     Finding,
-    Key,
-    Owed,
+    Findings,
     ProcessExited,
+    Rule,
     RunEnd,
     judged,
+    on,
     process_scope,
     slot_of,
     slot_scope,
     violated,
-    whole_run,
 )
 from fencepost_clusters.apache_kafka.rules.keys import by_partition
 from fencepost_clusters.apache_kafka.rules.majorities import QUORUM_KINDS, Voters
@@ -96,22 +96,17 @@ class _Starved:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class WithoutMajorityResigns:
+class WithoutMajorityResigns(Rule[_Starved]):
     """KR-09. Judged by the controller's own log lines: nothing else says that it gave its
     leadership up. While a fault stops the controller itself it is not judged, since its clock
     stands still, too. Exercised by each controller that lost its majority and resigned."""
 
-    clause: str = "KR-09"
-    kinds: frozenset[type[Struct]] = QUORUM_KINDS
-    absence: tuple[Owed, ...] = (STARTS,)
-    keys = staticmethod(whole_run)
+    clause = "KR-09"
+    absence = (STARTS,)
+    state = _Starved
 
-    def start(self, key: Key) -> _Starved:
-        return _Starved()
-
-    def step(self, state: _Starved, event: Event) -> tuple[_Starved, Sequence[Finding]]:
-        body = event.body
+    @on(*QUORUM_KINDS)
+    def step(self, state: _Starved, event: Event, body: Struct) -> Findings:
         began_ns = body.began_at_ns if isinstance(body, FaultInjected | FaultHealed) else 0
         state.overdue(began_ns or event.at_ns, event.ref)
         if isinstance(body, FaultHealed):
@@ -120,37 +115,41 @@ class WithoutMajorityResigns:
         found = (Exercised(event.ref, Evidence.SELF),) if resigned in state.since else ()
         state.voters.learn(event)
         state.look(event)
-        return state, found
+        return found
 
-    def end(self, state: _Starved, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Starved, end: RunEnd) -> Findings:
         state.overdue(end.ended_at_ns, None)
         return judged(state.late, end)
 
 
+@dataclass(slots=True)
+class _Newest:
+    """The newest record of a partition."""
+
+    record: PartitionCommitted | None = None
+
+
 @final
-@dataclass(frozen=True, slots=True)
-class IsrBeginsNoEpoch:
+class IsrBeginsNoEpoch(Rule[_Newest]):
     """KR-10. Judged by two states of a partition in the metadata log, one after the other. An epoch
     that is higher by more than one is not judged: the observer may have missed a state. Exercised
     by each ISR that a replica left while the leader stayed."""
 
-    clause: str = "KR-10"
-    kinds: frozenset[type[Struct]] = frozenset({PartitionCommitted})
+    clause = "KR-10"
     keys = staticmethod(by_partition)
+    state = _Newest
 
-    def start(self, key: Key) -> PartitionCommitted | None:
-        return None
-
-    def step(
-        self, state: PartitionCommitted | None, event: Event
-    ) -> tuple[PartitionCommitted | None, Sequence[Finding]]:
-        now = event.body
-        assert isinstance(now, PartitionCommitted)
-        if state is None or now.offset <= state.offset:
-            return state or now, NOTHING
-        stays = now.leader == state.leader >= 0 and set(state.replicas) <= set(now.replicas)
-        gone = sorted(set(state.isr) - set(now.isr))
-        if stays and now.leader_epoch == state.leader_epoch + 1:
+    @on(PartitionCommitted)
+    def step(self, state: _Newest, event: Event, now: PartitionCommitted) -> Findings:
+        before = state.record
+        if before is not None and now.offset <= before.offset:
+            return NOTHING
+        state.record = now
+        if before is None:
+            return NOTHING
+        stays = now.leader == before.leader >= 0 and set(before.replicas) <= set(now.replicas)
+        gone = sorted(set(before.isr) - set(now.isr))
+        if stays and now.leader_epoch == before.leader_epoch + 1:
             began = (
                 "leader epoch {epoch} of {partition} began at offset {offset}, though broker "
                 "{leader} goes on as the leader: its ISR became {isr}, from {former_isr}"
@@ -164,15 +163,12 @@ class IsrBeginsNoEpoch:
                 offset=now.offset,
                 leader=broker_of(now.leader),
                 isr=tuple(now.isr),
-                former_isr=tuple(state.isr),
+                former_isr=tuple(before.isr),
                 gone=tuple(map(broker_of, gone)),
             )
-            return now, (begun,)
-        if stays and gone and now.leader_epoch == state.leader_epoch:
-            return now, (Exercised(event.ref, Evidence.PEER),)
-        return now, NOTHING
-
-    def end(self, state: PartitionCommitted | None, end: RunEnd) -> Sequence[Finding]:
+            return (begun,)
+        if stays and gone and now.leader_epoch == before.leader_epoch:
+            return (Exercised(event.ref, Evidence.PEER),)
         return NOTHING
 
 
@@ -264,22 +260,17 @@ class _Returns:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ReturnDeposesNone:
+class ReturnDeposesNone(Rule[_Returns]):
     """KR-11. A voter was cut off from all others for two fetch timeouts or more, while nothing else
     acted upon the quorum, and no other voters were asked for. Judged by the log line in which the
     active controller gives its leadership up for a higher epoch, within two fetch timeouts of the
     return. Exercised by each return under a controller that goes on."""
 
-    clause: str = "KR-11"
-    kinds: frozenset[type[Struct]] = QUORUM_KINDS | {Administered}
-    keys = staticmethod(whole_run)
+    clause = "KR-11"
+    state = _Returns
 
-    def start(self, key: Key) -> _Returns:
-        return _Returns()
-
-    def step(self, state: _Returns, event: Event) -> tuple[_Returns, Sequence[Finding]]:
-        body = event.body
+    @on(*QUORUM_KINDS, Administered)
+    def step(self, state: _Returns, event: Event, body: Struct) -> Findings:
         found = state.judge(event.at_ns)
         back = state.returning(event, body) if isinstance(body, FaultHealed) else None
         state.voters.learn(event)
@@ -299,9 +290,9 @@ class ReturnDeposesNone:
                     state.found = [found for found in state.found if found.to_ns < one.began_ns]
             case FaultHealed() if back is not None:
                 state.returned = back
-        return state, (*found, *state.judge(event.at_ns))
+        return (*found, *state.judge(event.at_ns))
 
-    def end(self, state: _Returns, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Returns, end: RunEnd) -> Findings:
         last = state.judge(end.ended_at_ns) if end.complete else NOTHING
         return (*last, *judged(state.found, end))
 

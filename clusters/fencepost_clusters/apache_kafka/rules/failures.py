@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -17,14 +16,14 @@ from fencepost import (
     Excused,
     Exercised,
     FaultInjected,
-    Finding,
-    Key,
+    Findings,
     NodeStarted,
+    Rule,
     RunEnd,
+    on,
     process_scope,
     slot_of,
     violated,
-    whole_run,
 )
 from fencepost_clusters.apache_kafka.log_memory import ControllerFailed, FaultReported
 from fencepost_kafka import ControllerResigned
@@ -37,19 +36,15 @@ class _Failures:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class CarriesOn:
+class CarriesOn(Rule[_Failures]):
     """KR-36. By the controller's own word, once for each request, or each thread, that fails in one
     way. Exercised by each leadership that ends for another reason."""
 
-    clause: str = "KR-36"
-    kinds: frozenset[type[Struct]] = frozenset({ControllerFailed, ControllerResigned})
-    keys = staticmethod(whole_run)
+    clause = "KR-36"
+    state = _Failures
 
-    def start(self, key: Key) -> _Failures:
-        return _Failures()
-
-    def step(self, state: _Failures, event: Event) -> tuple[_Failures, Sequence[Finding]]:
+    @on(ControllerFailed, ControllerResigned)
+    def step(self, state: _Failures, event: Event, body: Struct) -> Findings:
         match event.body:
             case ControllerFailed() as body if (body.doing, body.error) not in state.known:
                 state.known.add((body.doing, body.error))
@@ -62,12 +57,9 @@ class CarriesOn:
                     doing=body.doing,
                     error=body.error,
                 )
-                return state, (failed,)
+                return (failed,)
             case ControllerResigned() as body if body.reason != "failed":
-                return state, (Exercised(event.ref, Evidence.SELF),)
-        return state, NOTHING
-
-    def end(self, state: _Failures, end: RunEnd) -> Sequence[Finding]:
+                return (Exercised(event.ref, Evidence.SELF),)
         return NOTHING
 
 
@@ -82,19 +74,15 @@ class _Faults:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class MeetsNoFault:
+class MeetsNoFault(Rule[_Faults]):
     """KR-39. By the node's own word, once for each process and kind of fault. A node whose disk
     lost data is excused: it may find no other answer. Exercised by each process that met none."""
 
-    clause: str = "KR-39"
-    kinds: frozenset[type[Struct]] = frozenset({FaultReported, NodeStarted, FaultInjected})
-    keys = staticmethod(whole_run)
+    clause = "KR-39"
+    state = _Faults
 
-    def start(self, key: Key) -> _Faults:
-        return _Faults()
-
-    def step(self, state: _Faults, event: Event) -> tuple[_Faults, Sequence[Finding]]:
+    @on(FaultReported, NodeStarted, FaultInjected)
+    def step(self, state: _Faults, event: Event, body: Struct) -> Findings:
         match event.body:
             case NodeStarted():
                 state.sound[event.process] = event.ref
@@ -115,9 +103,9 @@ class MeetsNoFault:
                     fault = state.harmed.get(slot_of(event.process), "")
                     if fault:
                         message = f"{met.message}; its disk was harmed by {fault}"
-                        return state, (Excused(event.ref, message),)
-                    return state, (met,)
-        return state, NOTHING
+                        return (Excused(event.ref, message),)
+                    return (met,)
+        return NOTHING
 
-    def end(self, state: _Faults, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Faults, end: RunEnd) -> Findings:
         return [Exercised(at, Evidence.SELF) for at in state.sound.values()]

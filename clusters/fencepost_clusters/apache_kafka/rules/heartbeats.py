@@ -23,15 +23,15 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Key,
-    Owed,
+    Findings,
     ProcessExited,
+    Rule,
     RunEnd,
     Undecided,
     judged,
+    on,
     process_scope,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     BrokerCommitted,
@@ -76,40 +76,33 @@ def _note(state: _Unfenced, event: Event, body: HeartbeatAnswered) -> Event | No
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class RunsOnceTold:
+class RunsOnceTold(Rule[_Unfenced]):
     """KR-16. The controller's evidence: an answer to a heartbeat of the broker's epoch unfenced it.
     Exercised by each process that begins to run. A heartbeat came in earlier than it is dated, by
     `SLACK_NS` at most. A controller that ends right before or after may not have logged its
     answer."""
 
-    clause: str = "KR-16"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {BrokerStateChanged, HeartbeatAnswered, ProcessExited}
-    )
-    absence: tuple[Owed, ...] = (HEARTBEATS,)
-    keys = staticmethod(whole_run)
+    clause = "KR-16"
+    absence = (HEARTBEATS,)
+    state = _Unfenced
 
-    def start(self, key: Key) -> _Unfenced:
-        return _Unfenced()
-
-    def step(self, state: _Unfenced, event: Event) -> tuple[_Unfenced, Sequence[Finding]]:
-        body = event.body
+    @on(BrokerStateChanged, HeartbeatAnswered, ProcessExited)
+    def step(self, state: _Unfenced, event: Event, body: Struct) -> Findings:
         match body:
             case HeartbeatAnswered():
                 state.open = True
                 runs = _note(state, event, body)
                 if runs is not None:
-                    return state, self._judge(runs, body)
+                    return self._judge(runs, body)
             case BrokerStateChanged(new="ACTIVE", old=old) if old != "ACTIVE":
                 key = body.broker_id, body.broker_epoch
                 answer = state.unfencing.get(key)
                 if answer is not None:
-                    return state, self._judge(event, answer)
+                    return self._judge(event, answer)
                 state.running[key] = event
             case ProcessExited() if body.ended.startswith(_CONTROLLER):
                 state.ended.append(event.at_ns)
-        return state, NOTHING
+        return NOTHING
 
     @staticmethod
     def _judge(runs: Event, answer: HeartbeatAnswered) -> Sequence[Finding]:
@@ -125,7 +118,7 @@ class RunsOnceTold:
         )
         return (early,)
 
-    def end(self, state: _Unfenced, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Unfenced, end: RunEnd) -> Findings:
         found: list[Finding] = []
         for (broker, epoch), runs in state.running.items() if state.open else ():
             never = violated(
@@ -156,31 +149,24 @@ class _CaughtUp:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class RunsOnceCaughtUp:
+class RunsOnceCaughtUp(Rule[_CaughtUp]):
     """KR-17. A broker's epoch is the offset of its registration. The broker's word is what it has
     applied when it begins to run; the controller's is what the heartbeat named that it answered
     with unfencing. Exercised by each process that begins to run."""
 
-    clause: str = "KR-17"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {BrokerStateChanged, HeartbeatAnswered, MetadataApplied}
-    )
-    absence: tuple[Owed, ...] = (IMAGES,)
-    keys = staticmethod(whole_run)
+    clause = "KR-17"
+    absence = (IMAGES,)
+    state = _CaughtUp
 
-    def start(self, key: Key) -> _CaughtUp:
-        return _CaughtUp()
-
-    def step(self, state: _CaughtUp, event: Event) -> tuple[_CaughtUp, Sequence[Finding]]:
-        body = event.body
+    @on(BrokerStateChanged, HeartbeatAnswered, MetadataApplied)
+    def step(self, state: _CaughtUp, event: Event, body: Struct) -> Findings:
         match body:
             case MetadataApplied():
                 state.applied[event.process] = body.offset
             case HeartbeatAnswered():
                 if (body.broker_id, body.request_epoch) not in state.unfenced.unfencing:
                     runs = _note(state.unfenced, event, body)
-                    return state, self._answered(event, body, runs)
+                    return self._answered(event, body, runs)
             case BrokerStateChanged(new="ACTIVE", old=old) if old != "ACTIVE":
                 key = body.broker_id, body.broker_epoch
                 applied = state.applied.get(event.process, -1)
@@ -194,11 +180,11 @@ class RunsOnceCaughtUp:
                         applied=applied,
                         offset=body.broker_epoch,
                     )
-                    return state, (behind,)
+                    return (behind,)
                 if key in state.unfenced.unfencing:
-                    return state, (Exercised(event.ref, Evidence.PEER),)
+                    return (Exercised(event.ref, Evidence.PEER),)
                 state.unfenced.running[key] = event
-        return state, NOTHING
+        return NOTHING
 
     @staticmethod
     def _answered(event: Event, body: HeartbeatAnswered, runs: Event | None) -> Sequence[Finding]:
@@ -218,9 +204,6 @@ class RunsOnceCaughtUp:
             return (behind,)
         return (Exercised(runs.ref, Evidence.PEER),) if runs is not None else NOTHING
 
-    def end(self, state: _CaughtUp, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
 
 @dataclass(slots=True)
 class _Sessions:
@@ -231,20 +214,15 @@ class _Sessions:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class SessionLastsItsTime:
+class SessionLastsItsTime(Rule[_Sessions]):
     """KR-18. The end of a session is the controller's word, and so is the heartbeat; the broker's
     session that it names is the configured one. Exercised by each session that ends."""
 
-    clause: str = "KR-18"
-    kinds: frozenset[type[Struct]] = frozenset({HeartbeatAnswered, LeaseExpired, ControllerElected})
-    keys = staticmethod(whole_run)
+    clause = "KR-18"
+    state = _Sessions
 
-    def start(self, key: Key) -> _Sessions:
-        return _Sessions()
-
-    def step(self, state: _Sessions, event: Event) -> tuple[_Sessions, Sequence[Finding]]:
-        body = event.body
+    @on(HeartbeatAnswered, LeaseExpired, ControllerElected)
+    def step(self, state: _Sessions, event: Event, body: Struct) -> Findings:
         match body:
             case ControllerElected():
                 state.heard = {k: v for k, v in state.heard.items() if k[0] != event.process}
@@ -254,8 +232,8 @@ class SessionLastsItsTime:
             case LeaseExpired():
                 heard = state.heard.pop((event.process, body.broker_id), None)
                 if heard is not None:
-                    return state, self._ended(state, event, body, *heard)
-        return state, NOTHING
+                    return self._ended(state, event, body, *heard)
+        return NOTHING
 
     @staticmethod
     def _ended(
@@ -287,7 +265,7 @@ class SessionLastsItsTime:
         )
         return NOTHING
 
-    def end(self, state: _Sessions, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Sessions, end: RunEnd) -> Findings:
         return judged(state.early, end)
 
 
@@ -301,22 +279,15 @@ class _Registered:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class FormerEpochRefused:
+class FormerEpochRefused(Rule[_Registered]):
     """KR-19. The records, read by a peer, say which registration is the newest. A controller of an
     older epoch than the one that wrote it does not know it. Exercised by a refusal."""
 
-    clause: str = "KR-19"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {HeartbeatAnswered, BrokerCommitted, MetadataCommitted}
-    )
-    keys = staticmethod(whole_run)
+    clause = "KR-19"
+    state = _Registered
 
-    def start(self, key: Key) -> _Registered:
-        return _Registered()
-
-    def step(self, state: _Registered, event: Event) -> tuple[_Registered, Sequence[Finding]]:
-        body = event.body
+    @on(HeartbeatAnswered, BrokerCommitted, MetadataCommitted)
+    def step(self, state: _Registered, event: Event, body: Struct) -> Findings:
         match body:
             case MetadataCommitted():
                 state.epochs[event.process] = body.offset, body.epoch
@@ -332,8 +303,8 @@ class FormerEpochRefused:
                         event.ref,
                     )
             case HeartbeatAnswered(active=True):
-                return state, self._answered(state, event, body)
-        return state, NOTHING
+                return self._answered(state, event, body)
+        return NOTHING
 
     @staticmethod
     def _answered(state: _Registered, event: Event, body: HeartbeatAnswered) -> Sequence[Finding]:
@@ -359,9 +330,6 @@ class FormerEpochRefused:
         )
         return (stale,)
 
-    def end(self, state: _Registered, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
 
 @dataclass(slots=True)
 class _Terms:
@@ -372,23 +340,16 @@ class _Terms:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class OnlyActiveAccepts:
+class OnlyActiveAccepts(Rule[_Terms]):
     """KR-20. A heartbeat that came in while the controller was active may be answered later.
     Exercised by each heartbeat that a controller refuses because it is not active."""
 
-    clause: str = "KR-20"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {HeartbeatAnswered, ControllerElected, ControllerResigned}
-    )
-    absence: tuple[Owed, ...] = (TERMS,)
-    keys = staticmethod(whole_run)
+    clause = "KR-20"
+    absence = (TERMS,)
+    state = _Terms
 
-    def start(self, key: Key) -> _Terms:
-        return _Terms()
-
-    def step(self, state: _Terms, event: Event) -> tuple[_Terms, Sequence[Finding]]:
-        body = event.body
+    @on(HeartbeatAnswered, ControllerElected, ControllerResigned)
+    def step(self, state: _Terms, event: Event, body: Struct) -> Findings:
         match body:
             case ControllerElected():
                 state.active.add(event.process)
@@ -397,10 +358,10 @@ class OnlyActiveAccepts:
                 state.resigned[event.process] = event.at_ns, event.ref
             case HeartbeatAnswered() if event.process not in state.active:
                 if body.error == "NOT_CONTROLLER":
-                    return state, (Exercised(event.ref, Evidence.SELF),)
+                    return (Exercised(event.ref, Evidence.SELF),)
                 if body.error == "NONE":
                     self._accepted(state, event, body)
-        return state, NOTHING
+        return NOTHING
 
     @staticmethod
     def _accepted(state: _Terms, event: Event, body: HeartbeatAnswered) -> None:
@@ -420,5 +381,5 @@ class OnlyActiveAccepts:
             Deadline(accepted, (event.process, *OBSERVERS), from_ns, event.at_ns, SECOND)
         )
 
-    def end(self, state: _Terms, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Terms, end: RunEnd) -> Findings:
         return judged(state.suspects, end)

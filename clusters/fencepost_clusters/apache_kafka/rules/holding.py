@@ -16,14 +16,15 @@ from fencepost import (
     Excused,
     Exercised,
     Finding,
-    Key,
+    Findings,
     NodeStarted,
     ProcessExited,
+    Rule,
     RunEnd,
     Violated,
+    on,
     process_scope,
     violated,
-    whole_run,
 )
 from fencepost_clusters.apache_kafka.rules.holders import KINDS, IdHolders
 from fencepost_kafka import (
@@ -72,22 +73,17 @@ class _Places:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class RefusedChangesNothing:
+class RefusedChangesNothing(Rule[_Places]):
     """KR-06. Broken by a record that takes a leadership, and its place in the ISR, from a broker
     that is unfenced and unaffected by faults, while another process with its id runs. A record that
     precedes the broker's own fencing in the same batch does not count. Exercised by the end of a
     process that was refused while the holder led something."""
 
-    clause: str = "KR-06"
-    kinds: frozenset[type[Struct]] = KINDS | {PartitionCommitted, HeartbeatRefused}
-    keys = staticmethod(whole_run)
+    clause = "KR-06"
+    state = _Places
 
-    def start(self, key: Key) -> _Places:
-        return _Places()
-
-    def step(self, state: _Places, event: Event) -> tuple[_Places, Sequence[Finding]]:
-        body = event.body
+    @on(*KINDS, PartitionCommitted, HeartbeatRefused)
+    def step(self, state: _Places, event: Event, body: Struct) -> Findings:
         state.holders.learn(event)
         match body:
             case NodeStarted(role="broker"):
@@ -95,12 +91,12 @@ class RefusedChangesNothing:
             case HeartbeatRefused():
                 state.refused[event.process] = event.ref
             case ProcessExited():
-                return state, self._exited(state, event, body.ended)
+                return self._exited(state, event, body.ended)
             case BrokerCommitted():
-                return state, self._broker(state, body)
+                return self._broker(state, body)
             case PartitionCommitted():
-                return state, self._partition(state, event, body)
-        return state, NOTHING
+                return self._partition(state, event, body)
+        return NOTHING
 
     @staticmethod
     def _exited(state: _Places, event: Event, process: str) -> Sequence[Finding]:
@@ -162,5 +158,5 @@ class RefusedChangesNothing:
             state.suspects.append((was.leader, finding))
         return found
 
-    def end(self, state: _Places, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Places, end: RunEnd) -> Findings:
         return state.confirmed()

@@ -17,16 +17,16 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Key,
-    Owed,
+    Findings,
+    Rule,
     RunEnd,
     Undecided,
     Violated,
+    on,
     process_scope,
     slot_of,
     slot_scope,
     violated,
-    whole_run,
 )
 from fencepost_clusters.apache_kafka.metadata.on_disk import MetadataStateFound
 from fencepost_clusters.apache_kafka.metadata.snapshot import METADATA_TOPIC
@@ -70,28 +70,26 @@ class _Visible:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class VisibleIsCommitted:
+class VisibleIsCommitted(Rule[_Visible]):
     """KR-23. What a node says that it applied is compared with the logs on the controllers' disks;
     what an answer said to a broker, with the records that a peer read. Exercised by each ISR and
     each registration that was answered and is committed, and by the first node that applied a
     record."""
 
-    clause: str = "KR-23"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *VOTER_KINDS,
-            *(MetadataApplied, SegmentFound, IsrChangeAnswered, BrokerStateChanged),
-            *(PartitionCommitted, BrokerCommitted),
-        }
+    clause = "KR-23"
+    absence = (STARTS,)
+    state = _Visible
+
+    @on(
+        *VOTER_KINDS,
+        MetadataApplied,
+        SegmentFound,
+        IsrChangeAnswered,
+        BrokerStateChanged,
+        PartitionCommitted,
+        BrokerCommitted,
     )
-    absence: tuple[Owed, ...] = (STARTS,)
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Visible:
-        return _Visible()
-
-    def step(self, state: _Visible, event: Event) -> tuple[_Visible, Sequence[Finding]]:
+    def step(self, state: _Visible, event: Event, body: Struct) -> Findings:
         match event.body:
             case MetadataApplied() as body if body.offset >= 0:
                 state.applied.setdefault((body.offset, body.epoch), event.ref)
@@ -114,9 +112,9 @@ class VisibleIsCommitted:
                 state.registered.append((body.broker_id, body.broker_epoch, event))
             case _:
                 state.sets.take(event)
-        return state, NOTHING
+        return NOTHING
 
-    def end(self, state: _Visible, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Visible, end: RunEnd) -> Findings:
         found = [*self._applied(state)]
         for place, epoch, isr, event in state.granted:
             granted = violated(
@@ -245,23 +243,19 @@ _STATES: frozenset[type[Struct]] = frozenset({MetadataStateFound})
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ControllersHoldTheState:
+class ControllersHoldTheState(Rule[_States]):
     """KR-24. A controller writes its snapshots of the state that it holds in memory. Exercised by
     each snapshot of a controller that equals what the log of another node leads to."""
 
-    clause: str = "KR-24"
-    kinds: frozenset[type[Struct]] = _STATES
-    keys = staticmethod(whole_run)
+    clause = "KR-24"
+    state = _States
 
-    def start(self, key: Key) -> _States:
-        return _States()
-
-    def step(self, state: _States, event: Event) -> tuple[_States, Sequence[Finding]]:
+    @on(*_STATES)
+    def step(self, state: _States, event: Event, body: Struct) -> Findings:
         state.take(event)
-        return state, NOTHING
+        return NOTHING
 
-    def end(self, state: _States, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _States, end: RunEnd) -> Findings:
         return [
             found
             for snapshot, ref in state.snapshots
@@ -271,23 +265,19 @@ class ControllersHoldTheState:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class SnapshotsHoldTheState:
+class SnapshotsHoldTheState(Rule[_States]):
     """KR-25. Judged by every node's snapshots: what they lead to, and that they have one record for
     each entity. Exercised by each that equals what the log of another node leads to."""
 
-    clause: str = "KR-25"
-    kinds: frozenset[type[Struct]] = _STATES
-    keys = staticmethod(whole_run)
+    clause = "KR-25"
+    state = _States
 
-    def start(self, key: Key) -> _States:
-        return _States()
-
-    def step(self, state: _States, event: Event) -> tuple[_States, Sequence[Finding]]:
+    @on(*_STATES)
+    def step(self, state: _States, event: Event, body: Struct) -> Findings:
         state.take(event)
-        return state, NOTHING
+        return NOTHING
 
-    def end(self, state: _States, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _States, end: RunEnd) -> Findings:
         found: list[Finding] = []
         for snapshot, ref in state.snapshots:
             found += state.judge(snapshot, ref, "stored")
@@ -313,22 +303,16 @@ class _Deposed:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class DeposedReverts:
+class DeposedReverts(Rule[_Deposed]):
     """KR-30. By the controller's own word: it reverts to an offset that its high watermark covers.
     Its state in memory is judged by its snapshots (KR-24). Exercised by a former active controller
     that drops records from its log, which it had applied and which were never committed."""
 
-    clause: str = "KR-30"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {ControllerElected, ControllerResigned, StateReverted, MetadataTruncated}
-    )
-    keys = staticmethod(whole_run)
+    clause = "KR-30"
+    state = _Deposed
 
-    def start(self, key: Key) -> _Deposed:
-        return _Deposed()
-
-    def step(self, state: _Deposed, event: Event) -> tuple[_Deposed, Sequence[Finding]]:
+    @on(ControllerElected, ControllerResigned, StateReverted, MetadataTruncated)
+    def step(self, state: _Deposed, event: Event, body: Struct) -> Findings:
         match event.body:
             case ControllerElected():
                 state.resigned.pop(event.process, None)
@@ -345,7 +329,7 @@ class DeposedReverts:
                     offset=body.offset,
                     high_watermark=body.high_watermark,
                 )
-                return state, (reverted,)
+                return (reverted,)
             case MetadataTruncated() as body if event.process in state.resigned:
                 resigned = state.resigned.pop(event.process)
                 if body.from_offset < body.high_watermark:
@@ -359,10 +343,7 @@ class DeposedReverts:
                         offset=body.from_offset,
                         high_watermark=body.high_watermark,
                     )
-                    return state, (dropped,)
+                    return (dropped,)
                 if body.from_offset < body.log_end:
-                    return state, (Exercised(event.ref, Evidence.SELF),)
-        return state, NOTHING
-
-    def end(self, state: _Deposed, end: RunEnd) -> Sequence[Finding]:
+                    return (Exercised(event.ref, Evidence.SELF),)
         return NOTHING

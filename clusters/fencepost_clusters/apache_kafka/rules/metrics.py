@@ -21,17 +21,17 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Key,
+    Findings,
     NodeStarted,
-    Owed,
+    Rule,
     RunEnd,
     Undecided,
     Violated,
     judged,
+    on,
     process_scope,
     slot_of,
     violated,
-    whole_run,
 )
 from fencepost_clusters.apache_kafka.metrics import MetricsObserved
 from fencepost_clusters.apache_kafka.rules.news import Newest
@@ -129,26 +129,24 @@ class _Counting:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class CountsTheMetadata:
+class CountsTheMetadata(Rule[_Counting]):
     """KR-07. Judged by a page that a client has read for two seconds: its counts must be those of
     the log at some offset between the one that the controller had applied at the beginning and its
     newest one."""
 
-    clause: str = "KR-07"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(NodeStarted, MetadataApplied, MetricsObserved, BrokerCommitted, BrokerDeleted),
-            *(PartitionCommitted, TopicCommitted),
-        }
+    clause = "KR-07"
+    state = _Counting
+
+    @on(
+        NodeStarted,
+        MetadataApplied,
+        MetricsObserved,
+        BrokerCommitted,
+        BrokerDeleted,
+        PartitionCommitted,
+        TopicCommitted,
     )
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Counting:
-        return _Counting()
-
-    def step(self, state: _Counting, event: Event) -> tuple[_Counting, Sequence[Finding]]:
-        body = event.body
+    def step(self, state: _Counting, event: Event, body: Struct) -> Findings:
         match body:
             case NodeStarted():
                 state.answering.learn(event)
@@ -168,8 +166,8 @@ class CountsTheMetadata:
             case TopicCommitted() if state.partitions.forget(body):
                 state.count(body.offset)
             case MetricsObserved() if _settled(event, body):
-                return state, self._observed(state, event, body)
-        return state, NOTHING
+                return self._observed(state, event, body)
+        return NOTHING
 
     @staticmethod
     def _observed(state: _Counting, event: Event, body: MetricsObserved) -> Sequence[Finding]:
@@ -203,7 +201,7 @@ class CountsTheMetadata:
             return (Exercised(event.ref, Evidence.CLIENT),)
         return NOTHING
 
-    def end(self, state: _Counting, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Counting, end: RunEnd) -> Findings:
         # A record that is recorded late may show that the page was right.
         wrong = [
             one.shown
@@ -230,24 +228,17 @@ class _States:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ReportsItsState:
+class ReportsItsState(Rule[_States]):
     """KR-08. A controller's page that a client has read for two seconds is compared with the
     controller's log of that time. A broker's first page that shows RUNNING is compared with the
     records of its incarnation, even those recorded later."""
 
-    clause: str = "KR-08"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {NodeStarted, ControllerElected, ControllerResigned, BrokerCommitted, MetricsObserved}
-    )
-    absence: tuple[Owed, ...] = (TERMS,)
-    keys = staticmethod(whole_run)
+    clause = "KR-08"
+    absence = (TERMS,)
+    state = _States
 
-    def start(self, key: Key) -> _States:
-        return _States()
-
-    def step(self, state: _States, event: Event) -> tuple[_States, Sequence[Finding]]:
-        body = event.body
+    @on(NodeStarted, ControllerElected, ControllerResigned, BrokerCommitted, MetricsObserved)
+    def step(self, state: _States, event: Event, body: Struct) -> Findings:
         match body:
             case NodeStarted():
                 state.answering.learn(event)
@@ -265,8 +256,8 @@ class ReportsItsState:
                 if process in state.incarnations:
                     state.running.setdefault(process, event)
             case MetricsObserved() if body.active_controllers >= 0 and _settled(event, body):
-                return state, self._observed(state, event, body)
-        return state, NOTHING
+                return self._observed(state, event, body)
+        return NOTHING
 
     @staticmethod
     def _observed(state: _States, event: Event, body: MetricsObserved) -> Sequence[Finding]:
@@ -293,7 +284,7 @@ class ReportsItsState:
             return (Exercised(event.ref, Evidence.CLIENT),)
         return NOTHING
 
-    def end(self, state: _States, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _States, end: RunEnd) -> Findings:
         found = [*judged(state.suspects.values(), end)]
         for process, event in state.running.items():
             if state.incarnations[process] in state.unfenced:

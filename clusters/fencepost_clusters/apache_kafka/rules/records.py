@@ -18,10 +18,10 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Key,
-    RunEnd,
+    Findings,
+    Rule,
+    on,
     violated,
-    whole_run,
 )
 from fencepost_clusters.apache_kafka.rules.news import Newest
 from fencepost_kafka import (
@@ -75,38 +75,33 @@ class _Records:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class SwitchCoversNewReplicas:
+class SwitchCoversNewReplicas(Rule[_Records]):
     """KR-21. Judged by the record that ends a reassignment. One that calls it off has the replicas
     of before. One that an administrator has asked for since replaces it, and ends with the same
     record if it needs no new replica. Exercised by each end with a replica that was new."""
 
-    clause: str = "KR-21"
-    kinds: frozenset[type[Struct]] = frozenset({TopicCommitted, PartitionCommitted, Administered})
-    keys = staticmethod(whole_run)
+    clause = "KR-21"
+    state = _Records
 
-    def start(self, key: Key) -> _Records:
-        return _Records()
-
-    def step(self, state: _Records, event: Event) -> tuple[_Records, Sequence[Finding]]:
-        body = event.body
+    @on(TopicCommitted, PartitionCommitted, Administered)
+    def step(self, state: _Records, event: Event, body: Struct) -> Findings:
         if isinstance(body, TopicCommitted):
             state.partitions.forget(body)
-            return state, NOTHING
+            return NOTHING
         if isinstance(body, Administered):
             state.note(body)
-            return state, NOTHING
+            return NOTHING
         assert isinstance(body, PartitionCommitted)
         news, before = state.partitions.take(body)
         ended = before is not None and bool(before.adding or before.removing)
         if not news or before is None or not ended or body.adding or body.removing:
-            return state, NOTHING
+            return NOTHING
         replicas = set(body.replicas)
         newest = state.wanted.get((body.topic, body.partition))
         if newest is not None and replicas == newest <= set(before.replicas):
-            return state, self._covers(event, body, before)
+            return self._covers(event, body, before)
         if replicas == set(before.replicas) - set(before.adding):
-            return state, NOTHING  # it is called off
+            return NOTHING  # it is called off
         if replicas != set(before.replicas) - set(before.removing):
             wrong = violated(
                 event.ref,
@@ -118,8 +113,8 @@ class SwitchCoversNewReplicas:
                 removing=tuple(before.removing),
                 before=tuple(before.replicas),
             )
-            return state, (wrong,)
-        return state, self._covers(event, body, before)
+            return (wrong,)
+        return self._covers(event, body, before)
 
     @staticmethod
     def _covers(
@@ -151,28 +146,18 @@ class SwitchCoversNewReplicas:
         took = set(before.adding) & set(body.replicas)
         return (Exercised(event.ref, Evidence.PEER),) if took else NOTHING
 
-    def end(self, state: _Records, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
 
 @final
-@dataclass(frozen=True, slots=True)
-class UnregisteredHoldsNothing:
+class UnregisteredHoldsNothing(Rule[_Records]):
     """KR-22. The records of one batch take a broker's places, and then unregister it. From then on
     until it registers again no record may give it one. Exercised by a broker that was not fenced
     when it was unregistered: until then it had its places."""
 
-    clause: str = "KR-22"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {TopicCommitted, PartitionCommitted, BrokerCommitted, BrokerDeleted}
-    )
-    keys = staticmethod(whole_run)
+    clause = "KR-22"
+    state = _Records
 
-    def start(self, key: Key) -> _Records:
-        return _Records()
-
-    def step(self, state: _Records, event: Event) -> tuple[_Records, Sequence[Finding]]:
-        body = event.body
+    @on(TopicCommitted, PartitionCommitted, BrokerCommitted, BrokerDeleted)
+    def step(self, state: _Records, event: Event, body: Struct) -> Findings:
         match body:
             case TopicCommitted():
                 state.partitions.forget(body)
@@ -182,10 +167,10 @@ class UnregisteredHoldsNothing:
             case PartitionCommitted():
                 news, _ = state.partitions.take(body)
                 if news:
-                    return state, self._given(state, event, body)
+                    return self._given(state, event, body)
             case BrokerDeleted() if state.about.take(body.broker_id, body.offset):
-                return state, self._gone(state, event, body)
-        return state, NOTHING
+                return self._gone(state, event, body)
+        return NOTHING
 
     @staticmethod
     def _given(state: _Records, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
@@ -226,9 +211,6 @@ class UnregisteredHoldsNothing:
             return (gone,)
         return (Exercised(event.ref, Evidence.PEER),) if was and not was.fenced else NOTHING
 
-    def end(self, state: _Records, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
 
 @dataclass(slots=True)
 class _Moves:
@@ -253,23 +235,16 @@ class _Moves:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class NextInOrderLeads:
+class NextInOrderLeads(Rule[_Moves]):
     """KR-29. The records of one batch move a broker's leaderships, and then fence it. So they are
     as even as the placement makes them. Exercised by each fencing of a broker that led something.
     Not judged while a broker stops, since it is to lead nothing more."""
 
-    clause: str = "KR-29"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {TopicCommitted, PartitionCommitted, BrokerCommitted, BrokerDeleted, BrokerStopping}
-    )
-    keys = staticmethod(whole_run)
+    clause = "KR-29"
+    state = _Moves
 
-    def start(self, key: Key) -> _Moves:
-        return _Moves()
-
-    def step(self, state: _Moves, event: Event) -> tuple[_Moves, Sequence[Finding]]:
-        body = event.body
+    @on(TopicCommitted, PartitionCommitted, BrokerCommitted, BrokerDeleted, BrokerStopping)
+    def step(self, state: _Moves, event: Event, body: Struct) -> Findings:
         match body:
             case TopicCommitted():
                 state.records.partitions.forget(body)
@@ -291,8 +266,8 @@ class NextInOrderLeads:
                 if was is None or was.broker_epoch != body.broker_epoch:
                     state.stopping.discard(body.broker_id)  # it has begun anew
                 elif body.fenced and not was.fenced and not state.stopping:
-                    return state, self._fenced(state, body, moved)
-        return state, NOTHING
+                    return self._fenced(state, body, moved)
+        return NOTHING
 
     @staticmethod
     def _fenced(
@@ -324,9 +299,6 @@ class NextInOrderLeads:
             )
             found.append(wrong)
         return found
-
-    def end(self, state: _Moves, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
 
 
 def _holds(one: PartitionCommitted, broker: int) -> bool:

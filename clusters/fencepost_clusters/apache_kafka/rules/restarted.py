@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -13,9 +12,9 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
-    Finding,
-    Key,
-    RunEnd,
+    Findings,
+    Rule,
+    on,
     process_scope,
     slot_of,
     violated,
@@ -40,29 +39,23 @@ class _Marks:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class RestartsCommitted:
+class RestartsCommitted(Rule[_Marks]):
     """KR-31. What is checkpointed is not logged, but it was a high watermark: so the one that a new
     process begins with is one that a replica had, unlike its log end. Exercised by a process of
     a slot that had one before, with a log that reaches beyond its high watermark."""
 
-    clause: str = "KR-31"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {HighWatermarkAdvanced, FollowingStarted, LeadershipStarted}
-    )
+    clause = "KR-31"
     keys = staticmethod(by_partition)
+    state = _Marks
 
-    def start(self, key: Key) -> _Marks:
-        return _Marks()
-
-    def step(self, state: _Marks, event: Event) -> tuple[_Marks, Sequence[Finding]]:
-        body = event.body
+    @on(HighWatermarkAdvanced, FollowingStarted, LeadershipStarted)
+    def step(self, state: _Marks, event: Event, body: Struct) -> Findings:
         if isinstance(body, HighWatermarkAdvanced):
             state.highest = max(state.highest, body.high_watermark)
-            return state, NOTHING
+            return NOTHING
         assert isinstance(body, FollowingStarted | LeadershipStarted)
         if event.process in state.began:
-            return state, NOTHING
+            return NOTHING
         state.began.add(event.process)
         slot = slot_of(event.process)
         again = slot in state.slots
@@ -79,7 +72,7 @@ class RestartsCommitted:
                 partition=partition_of(body),
                 log_end=body.log_end,
             )
-            return state, (above,)
+            return (above,)
         if 0 <= state.highest < mark:
             higher = violated(
                 event.ref,
@@ -91,12 +84,9 @@ class RestartsCommitted:
                 partition=partition_of(body),
                 highest=state.highest,
             )
-            return state, (higher,)
+            return (higher,)
         beyond = again and 0 < mark <= state.highest and mark < body.log_end
-        return state, (Exercised(event.ref, Evidence.PEER),) if beyond else NOTHING
-
-    def end(self, state: _Marks, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
+        return (Exercised(event.ref, Evidence.PEER),) if beyond else NOTHING
 
 
 @dataclass(slots=True)
@@ -108,22 +98,16 @@ class _Truncating:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class DropsNothingCommitted:
+class DropsNothingCommitted(Rule[_Truncating]):
     """KR-32. By the follower's own words: where it truncates, and its high watermark before. What
     replicas hold below it is compared on the disks (RP-05). Exercised by each truncation."""
 
-    clause: str = "KR-32"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {HighWatermarkAdvanced, FollowingStarted, LeadershipStarted, LogTruncated}
-    )
+    clause = "KR-32"
     keys = staticmethod(by_partition)
+    state = _Truncating
 
-    def start(self, key: Key) -> _Truncating:
-        return _Truncating()
-
-    def step(self, state: _Truncating, event: Event) -> tuple[_Truncating, Sequence[Finding]]:
-        body = event.body
+    @on(HighWatermarkAdvanced, FollowingStarted, LeadershipStarted, LogTruncated)
+    def step(self, state: _Truncating, event: Event, body: Struct) -> Findings:
         match body:
             case HighWatermarkAdvanced():
                 state.open = True
@@ -133,7 +117,7 @@ class DropsNothingCommitted:
             case LogTruncated() if state.open:
                 mark = state.marks.get(event.process, 0)
                 if body.to_offset >= mark:
-                    return state, (Exercised(event.ref, Evidence.SELF),)
+                    return (Exercised(event.ref, Evidence.SELF),)
                 dropped = violated(
                     event.ref,
                     Evidence.SELF,
@@ -144,8 +128,5 @@ class DropsNothingCommitted:
                     offset=body.to_offset,
                     high_watermark=mark,
                 )
-                return state, (dropped,)
-        return state, NOTHING
-
-    def end(self, state: _Truncating, end: RunEnd) -> Sequence[Finding]:
+                return (dropped,)
         return NOTHING

@@ -16,15 +16,16 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Key,
+    Findings,
     NodeStarted,
+    Rule,
     RunEnd,
     Violated,
+    on,
     process_scope,
     slot_of,
     slot_scope,
     violated,
-    whole_run,
 )
 from fencepost_clusters.apache_kafka.rules.keys import by_partition
 from fencepost_clusters.apache_kafka.rules.news import Newest
@@ -65,22 +66,15 @@ class _Applied:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class FencedIsLeftOut:
+class FencedIsLeftOut(Rule[_Applied]):
     """KR-03. A client's evidence: a Metadata request was sent half a second after the answering
     broker began to apply the fencing, and answered before it applied an unfencing."""
 
-    clause: str = "KR-03"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {NodeStarted, BrokerCommitted, MetadataApplied, ProbeCompleted}
-    )
-    keys = staticmethod(whole_run)
+    clause = "KR-03"
+    state = _Applied
 
-    def start(self, key: Key) -> _Applied:
-        return _Applied()
-
-    def step(self, state: _Applied, event: Event) -> tuple[_Applied, Sequence[Finding]]:
-        body = event.body
+    @on(NodeStarted, BrokerCommitted, MetadataApplied, ProbeCompleted)
+    def step(self, state: _Applied, event: Event, body: Struct) -> Findings:
         match body:
             case NodeStarted():
                 state.applied.pop(slot_of(event.process), None)
@@ -105,8 +99,8 @@ class FencedIsLeftOut:
                 state.applied[slot] = (body.offset, event.at_ns)
                 self._reach(state, slot, body.offset, event.at_ns)
             case ProbeCompleted(api="Metadata", outcome="answered"):
-                return state, self._answered(state, event, body)
-        return state, NOTHING
+                return self._answered(state, event, body)
+        return NOTHING
 
     @staticmethod
     def _reach(state: _Applied, slot: str, offset: int, at_ns: int) -> None:
@@ -135,7 +129,7 @@ class FencedIsLeftOut:
                 found.append(Exercised(event.ref, Evidence.CLIENT))
         return found
 
-    def end(self, state: _Applied, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Applied, end: RunEnd) -> Findings:
         return tuple(named for _, _, named in state.suspects)
 
 
@@ -170,22 +164,15 @@ class _Leaving:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class LeavesLeadingNothing:
+class LeavesLeadingNothing(Rule[_Leaving]):
     """KR-04. The broker reports that its shutdown was granted; the records show the partitions that
     it led. Exercised by a broker that led something when it was asked to shut down."""
 
-    clause: str = "KR-04"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {BrokerStopping, BrokerStateChanged, PartitionCommitted, TopicCommitted, MetadataApplied}
-    )
-    keys = staticmethod(whole_run)
+    clause = "KR-04"
+    state = _Leaving
 
-    def start(self, key: Key) -> _Leaving:
-        return _Leaving()
-
-    def step(self, state: _Leaving, event: Event) -> tuple[_Leaving, Sequence[Finding]]:
-        body = event.body
+    @on(BrokerStopping, BrokerStateChanged, PartitionCommitted, TopicCommitted, MetadataApplied)
+    def step(self, state: _Leaving, event: Event, body: Struct) -> Findings:
         match body:
             case MetadataApplied():
                 state.applied[event.process] = body.offset
@@ -209,8 +196,8 @@ class LeavesLeadingNothing:
                         asked=asked,
                     )
                 )
-                return state, (Exercised(event.ref, Evidence.PEER),) if led else NOTHING
-        return state, NOTHING
+                return (Exercised(event.ref, Evidence.PEER),) if led else NOTHING
+        return NOTHING
 
     @staticmethod
     def _changed(state: _Leaving, body: PartitionCommitted) -> None:
@@ -220,7 +207,7 @@ class LeavesLeadingNothing:
             if body.offset <= left.applied and body.leader != left.broker:
                 left.places.discard(place)
 
-    def end(self, state: _Leaving, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Leaving, end: RunEnd) -> Findings:
         found: list[Finding] = []
         for left in state.left:
             if left.places:
@@ -247,22 +234,16 @@ class _Following:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class FollowerStoresNothing:
+class FollowerStoresNothing(Rule[_Following]):
     """KR-05. A client's evidence: a produce was sent to a broker after it had logged that it
     follows another one."""
 
-    clause: str = "KR-05"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {FollowingStarted, LeadershipStarted, ProbeCompleted}
-    )
+    clause = "KR-05"
     keys = staticmethod(by_partition)
+    state = _Following
 
-    def start(self, key: Key) -> _Following:
-        return _Following()
-
-    def step(self, state: _Following, event: Event) -> tuple[_Following, Sequence[Finding]]:
-        body = event.body
+    @on(FollowingStarted, LeadershipStarted, ProbeCompleted)
+    def step(self, state: _Following, event: Event, body: Struct) -> Findings:
         match body:
             case FollowingStarted():
                 state.newest[slot_of(event.process)] = event.process
@@ -271,8 +252,8 @@ class FollowerStoresNothing:
                 state.newest[slot_of(event.process)] = event.process
                 state.since.pop(event.process, None)
             case ProbeCompleted(api="Produce"):
-                return state, self._asked(state, event, body)
-        return state, NOTHING
+                return self._asked(state, event, body)
+        return NOTHING
 
     @staticmethod
     def _asked(state: _Following, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
@@ -291,6 +272,3 @@ class FollowerStoresNothing:
             )
             return (stored,)
         return (Exercised(event.ref, Evidence.CLIENT),) if "NOT_LEADER" in body.error else NOTHING
-
-    def end(self, state: _Following, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING

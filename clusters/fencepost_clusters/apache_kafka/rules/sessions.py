@@ -25,15 +25,16 @@ from fencepost import (
     FaultHealed,
     FaultInjected,
     Finding,
-    Key,
+    Findings,
     NodeStarted,
     ProcessExited,
+    Rule,
     RunEnd,
     judged,
+    on,
     process_scope,
     slot_of,
     violated,
-    whole_run,
 )
 from fencepost_clusters.apache_kafka.log_memory import SessionConfigured
 from fencepost_clusters.apache_kafka.rules.holders import KINDS, IdHolders
@@ -51,30 +52,25 @@ DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class HolderKeepsId:
+class HolderKeepsId(Rule[IdHolders]):
     """KR-01. Judged by the records. An id must not pass to a new incarnation while its holder is
     unfenced, alive, not asked to stop and unaffected by faults. Exercised by a refusal that a
     process reports while another holds the id."""
 
-    clause: str = "KR-01"
-    kinds: frozenset[type[Struct]] = KINDS | {HeartbeatRefused}
-    keys = staticmethod(whole_run)
+    clause = "KR-01"
+    state = IdHolders
 
-    def start(self, key: Key) -> IdHolders:
-        return IdHolders()
-
-    def step(self, state: IdHolders, event: Event) -> tuple[IdHolders, Sequence[Finding]]:
-        body = event.body
+    @on(*KINDS, HeartbeatRefused)
+    def step(self, state: IdHolders, event: Event, body: Struct) -> Findings:
         state.learn(event)
         match body:
             case HeartbeatRefused(error=error) if error == DUPLICATE:
                 holder = state.process(state.records.get(body.broker_id))
                 if holder and holder != event.process:
-                    return state, (Exercised(event.ref, Evidence.PEER),)
+                    return (Exercised(event.ref, Evidence.PEER),)
             case BrokerCommitted():
-                return state, self._committed(state, event, body)
-        return state, NOTHING
+                return self._committed(state, event, body)
+        return NOTHING
 
     @staticmethod
     def _committed(state: IdHolders, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
@@ -101,9 +97,6 @@ class HolderKeepsId:
             held = f"{given} at offset {body.offset}, while {excuse}, which held it"
             return (Excused(event.ref, held),)
         return (taken,)
-
-    def end(self, state: IdHolders, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
 
 
 @dataclass(slots=True)
@@ -203,8 +196,7 @@ def _bound_ns(session_ns: int) -> int:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class SilentIsFenced:
+class SilentIsFenced(Rule[_Sessions]):
     """KR-02. The bound is the session timeout, a quarter of it (the controllers check eight times
     per timeout), and a second, while one controller is active, a majority of the voters reaches
     it, and no fault acts upon it or its links to other controllers. It may have removed a voter, so
@@ -215,22 +207,24 @@ class SilentIsFenced:
     before the controller looks for ended sessions, so nothing else fences the former one. An
     earlier one says nothing of the session, and KR-01 judges it."""
 
-    clause: str = "KR-02"
-    kinds: frozenset[type[Struct]] = QUORUM_KINDS | frozenset(
-        {
-            *(NodeStarted, SessionConfigured, BrokerCommitted, ProcessExited, FaultInjected),
-            *(FaultHealed, ControllerElected, ControllerResigned, BrokerDeleted),
-        }
+    clause = "KR-02"
+    state = _Sessions
+
+    @on(
+        *QUORUM_KINDS,
+        NodeStarted,
+        SessionConfigured,
+        BrokerCommitted,
+        ProcessExited,
+        FaultInjected,
+        FaultHealed,
+        ControllerElected,
+        ControllerResigned,
+        BrokerDeleted,
     )
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Sessions:
-        return _Sessions()
-
-    def step(self, state: _Sessions, event: Event) -> tuple[_Sessions, Sequence[Finding]]:
-        body = event.body
+    def step(self, state: _Sessions, event: Event, body: Struct) -> Findings:
         if isinstance(body, BrokerCommitted):
-            return state, self._committed(state, event, body)
+            return self._committed(state, event, body)
         acting = state.acting
         if not isinstance(body, FaultHealed):
             # What is late by now stays so, whatever this event changes.
@@ -241,7 +235,7 @@ class SilentIsFenced:
             # The bound counts from the moment when a controller can fence.
             for silence in state.silent.values():
                 silence.since_ns = event.at_ns
-        return state, NOTHING
+        return NOTHING
 
     def _learn(self, state: _Sessions, event: Event) -> None:
         body = event.body
@@ -364,7 +358,7 @@ class SilentIsFenced:
         state.suspects.append(_Late(broker, replace(silence), deadline))
         return True
 
-    def end(self, state: _Sessions, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Sessions, end: RunEnd) -> Findings:
         if state.acting:
             for broker, silence in state.silent.items():
                 self._late(state, broker, silence, end.ended_at_ns, silence.ref)

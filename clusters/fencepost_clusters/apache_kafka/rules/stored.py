@@ -23,17 +23,18 @@ from fencepost import (
     Exercised,
     Fact,
     Finding,
-    Key,
+    Findings,
     NodeStarted,
     ProcessExited,
+    Rule,
     RunEnd,
     Undecided,
     Violated,
     is_second,
+    on,
     process_scope,
     slot_of,
     violated,
-    whole_run,
 )
 from fencepost_kafka import (
     FollowingStarted,
@@ -250,26 +251,21 @@ class Stored:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class AcknowledgedIsStored:
+class AcknowledgedIsStored(Rule[Stored]):
     """KR-12. Exercised by each acknowledgement of acks=all, where all members of an ISR of two and
     more have said how far they stored."""
 
-    clause: str = "KR-12"
-    kinds: frozenset[type[Struct]] = STORED_KINDS | {ProduceCompleted}
-    keys = staticmethod(whole_run)
+    clause = "KR-12"
+    state = Stored
 
-    def start(self, key: Key) -> Stored:
-        return Stored()
-
-    def step(self, state: Stored, event: Event) -> tuple[Stored, Sequence[Finding]]:
-        body = event.body
+    @on(*STORED_KINDS, ProduceCompleted)
+    def step(self, state: Stored, event: Event, body: Struct) -> Findings:
         if not isinstance(body, ProduceCompleted):
             state.learn(event)
-            return state, NOTHING
+            return NOTHING
         if body.outcome != "ok" or body.acks != -1 or body.offset < 0:
-            return state, NOTHING
-        return state, state.judge(
+            return NOTHING
+        return state.judge(
             event,
             (body.topic, body.partition),
             body.offset + 1,
@@ -280,7 +276,7 @@ class AcknowledgedIsStored:
             offset=body.offset,
         )
 
-    def end(self, state: Stored, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Stored, end: RunEnd) -> Findings:
         return state.findings(end)
 
 
@@ -292,27 +288,22 @@ class _Read:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ReadIsStored:
+class ReadIsStored(Rule[_Read]):
     """KR-13. Exercised by a consumer that gets all that is committed, while the leader's log
     reaches further."""
 
-    clause: str = "KR-13"
-    kinds: frozenset[type[Struct]] = STORED_KINDS | {Polled}
-    keys = staticmethod(whole_run)
+    clause = "KR-13"
+    state = _Read
 
-    def start(self, key: Key) -> _Read:
-        return _Read()
-
-    def step(self, state: _Read, event: Event) -> tuple[_Read, Sequence[Finding]]:
-        body = event.body
+    @on(*STORED_KINDS, Polled)
+    def step(self, state: _Read, event: Event, body: Struct) -> Findings:
         if not isinstance(body, Polled):
             state.stored.learn(event)
             if isinstance(body, LogAppended) and body.as_leader:
                 state.led[body.topic, body.partition] = body.log_end
-            return state, NOTHING
+            return NOTHING
         if not body.offsets or body.final:
-            return state, NOTHING
+            return NOTHING
         place, last = (body.topic, body.partition), body.offsets[-1]
         found = state.stored.judge(
             event,
@@ -322,32 +313,27 @@ class ReadIsStored:
             client=process_scope(event.process),
             offset=last,
         )
-        return state, found if state.led.get(place, 0) > last + 1 else NOTHING
+        return found if state.led.get(place, 0) > last + 1 else NOTHING
 
-    def end(self, state: _Read, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Read, end: RunEnd) -> Findings:
         return state.stored.findings(end)
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class CommitsOnStoredIsr:
+class CommitsOnStoredIsr(Rule[Stored]):
     """KR-14. The leader's high watermark is its own word, and what the members have stored is
     theirs. Exercised by a commit after the record of a smaller ISR."""
 
-    clause: str = "KR-14"
-    kinds: frozenset[type[Struct]] = STORED_KINDS | {HighWatermarkAdvanced}
-    keys = staticmethod(whole_run)
+    clause = "KR-14"
+    state = Stored
 
-    def start(self, key: Key) -> Stored:
-        return Stored()
-
-    def step(self, state: Stored, event: Event) -> tuple[Stored, Sequence[Finding]]:
-        body = event.body
+    @on(*STORED_KINDS, HighWatermarkAdvanced)
+    def step(self, state: Stored, event: Event, body: Struct) -> Findings:
         if not isinstance(body, HighWatermarkAdvanced):
             state.learn(event)
-            return state, NOTHING
+            return NOTHING
         if not body.as_leader:
-            return state, NOTHING
+            return NOTHING
         place = body.topic, body.partition
         found = state.judge(
             event,
@@ -359,9 +345,9 @@ class CommitsOnStoredIsr:
         )
         record = state.records.get(place)
         shrunk = record is not None and set(record.isr) < set(record.replicas)
-        return state, found if shrunk else NOTHING
+        return found if shrunk else NOTHING
 
-    def end(self, state: Stored, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: Stored, end: RunEnd) -> Findings:
         return state.findings(end)
 
 
@@ -424,8 +410,7 @@ class _Entering:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class EntersCaughtUp:
+class EntersCaughtUp(Rule[_Entering]):
     """KR-15. Judged when the leader asks for the larger ISR, by the log of the replica that enters,
     and again by the record of that ISR: until then the leader must count the replica. The high
     watermark is the one that the leader had a fifth of a second before, since it moves while the
@@ -433,15 +418,11 @@ class EntersCaughtUp:
     its end, since its fetches may come before the leader then. Exercised by each replica that a
     leader asks for."""
 
-    clause: str = "KR-15"
-    kinds: frozenset[type[Struct]] = STORED_KINDS | {HighWatermarkAdvanced, IsrChangeAsked}
-    keys = staticmethod(whole_run)
+    clause = "KR-15"
+    state = _Entering
 
-    def start(self, key: Key) -> _Entering:
-        return _Entering()
-
-    def step(self, state: _Entering, event: Event) -> tuple[_Entering, Sequence[Finding]]:
-        body = event.body
+    @on(*STORED_KINDS, HighWatermarkAdvanced, IsrChangeAsked)
+    def step(self, state: _Entering, event: Event, body: Struct) -> Findings:
         match body:
             case HighWatermarkAdvanced(as_leader=True):
                 state.raised(event, body)
@@ -452,13 +433,13 @@ class EntersCaughtUp:
                 state.leaders[place] = event.process, body.leader_epoch
                 state.stored.learn(event)
             case IsrChangeAsked():
-                return state, self._asked(state, event, body)
+                return self._asked(state, event, body)
             case PartitionCommitted():
                 self._recorded(state, event, body)
                 state.stored.learn(event)
             case _:
                 state.stored.learn(event)
-        return state, NOTHING
+        return NOTHING
 
     @staticmethod
     def _asked(state: _Entering, event: Event, body: IsrChangeAsked) -> Sequence[Finding]:
@@ -517,5 +498,5 @@ class EntersCaughtUp:
                     high_watermark=mark,
                 )
 
-    def end(self, state: _Entering, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Entering, end: RunEnd) -> Findings:
         return state.stored.findings(end)

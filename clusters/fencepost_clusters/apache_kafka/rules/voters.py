@@ -21,16 +21,17 @@ from fencepost import (
     FaultHealed,
     FaultInjected,
     Finding,
-    Key,
+    Findings,
     NodeStarted,
     ProcessExited,
+    Rule,
     RunEnd,
     Scope,
     judged,
+    on,
     process_scope,
     slot_of,
     violated,
-    whole_run,
 )
 from fencepost_kafka import HeartbeatAnswered, LeaseExpired, QuorumLearned
 
@@ -117,8 +118,7 @@ class _Known:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class FollowsNewVoters:
+class FollowsNewVoters(Rule[_Known]):
     """KR-35. The active controller's evidence: it answers heartbeats, or ends a session. A broker
     finds it only through the controllers that it was configured with, and these know it while they
     vote (KIP-853). So one of them must have been a voter, and alive, for the session. Exercised
@@ -126,30 +126,30 @@ class FollowsNewVoters:
     configured. Excused by a fault that affected the broker, or its link to a controller, within
     the session."""
 
-    clause: str = "KR-35"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(QuorumLearned, NodeStarted, ProcessExited, FaultInjected, FaultHealed),
-            *(HeartbeatAnswered, LeaseExpired),
-        }
+    clause = "KR-35"
+    state = _Known
+
+    @on(
+        QuorumLearned,
+        NodeStarted,
+        ProcessExited,
+        FaultInjected,
+        FaultHealed,
+        HeartbeatAnswered,
+        LeaseExpired,
     )
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Known:
-        return _Known()
-
-    def step(self, state: _Known, event: Event) -> tuple[_Known, Sequence[Finding]]:
+    def step(self, state: _Known, event: Event, body: Struct) -> Findings:
         match event.body:
             case HeartbeatAnswered(error="NONE") as body:
                 pair = state.strange(event.process, body.broker_id)
                 if pair is not None and pair not in state.kept:
                     state.kept.add(pair)
-                    return state, (Exercised(event.ref, Evidence.PEER),)
+                    return (Exercised(event.ref, Evidence.PEER),)
             case LeaseExpired() as body:
-                return state, self._expired(state, event, body)
+                return self._expired(state, event, body)
             case _:
                 state.learn(event)
-        return state, NOTHING
+        return NOTHING
 
     @staticmethod
     def _expired(state: _Known, event: Event, body: LeaseExpired) -> Sequence[Finding]:
@@ -184,5 +184,5 @@ class FollowsNewVoters:
         )
         return NOTHING
 
-    def end(self, state: _Known, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Known, end: RunEnd) -> Findings:
         return judged(state.ended, end)

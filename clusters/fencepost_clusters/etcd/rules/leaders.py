@@ -6,7 +6,6 @@ term one after the other, and the term is that of the last entry applied.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -20,10 +19,11 @@ from fencepost import (
     Exercised,
     Facts,
     Finding,
-    Key,
-    RunEnd,
+    Findings,
+    Rule,
     Scope,
     Violated,
+    on,
     process_scope,
     violated,
 )
@@ -31,7 +31,7 @@ from fencepost_clusters.etcd.events import BecameLeader, LeaderElected
 from fencepost_clusters.etcd.rules.keys import by_term
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Term:
     """The member that leads a term, the process that logged it, and its first event."""
 
@@ -41,28 +41,29 @@ class _Term:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class OneLeaderATerm:
+class OneLeaderATerm(Rule[_Term]):
     """ETCD-01. Two processes with one member's id are two leaders."""
 
-    clause: str = "ETCD-01"
-    kinds: frozenset[type[Struct]] = frozenset({BecameLeader, LeaderElected})
+    clause = "ETCD-01"
     keys = staticmethod(by_term)
+    state = _Term
 
-    def start(self, key: Key) -> _Term:
-        return _Term()
-
-    def step(self, state: _Term, event: Event) -> tuple[_Term, Sequence[Finding]]:
+    @on(BecameLeader, LeaderElected)
+    def step(self, state: _Term, event: Event, body: Struct) -> Findings:
         match event.body:
             case BecameLeader(member=member, term=term):
                 if state.process not in {"", event.process}:
-                    return state, (_broken(state, event, "leads", term, member),)
-                led = _Term(state.leader or member, event.process, state.at or event.ref)
-                return led, (self._agrees(state, event, member, term),)
+                    return (_broken(state, event, "leads", term, member),)
+                found = self._agrees(state, event, member, term)
+                state.leader, state.process = state.leader or member, event.process
+                state.at = state.at or event.ref
+                return (found,)
             case LeaderElected(leader=leader, term=term):
-                known = state if state.leader else _Term(leader, "", event.ref)
-                return known, (self._agrees(state, event, leader, term),)
-        return state, NOTHING
+                found = self._agrees(state, event, leader, term)
+                if not state.leader:
+                    state.leader, state.process, state.at = leader, "", event.ref
+                return (found,)
+        return NOTHING
 
     @staticmethod
     def _agrees(state: _Term, event: Event, leader: str, term: int) -> Finding:
@@ -70,9 +71,6 @@ class OneLeaderATerm:
             return _broken(state, event, f"names {leader} as leader", term, leader)
         peer = isinstance(event.body, LeaderElected) and event.body.member != leader
         return Exercised(event.ref, Evidence.PEER if peer else Evidence.SELF)
-
-    def end(self, state: _Term, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
 
 
 def _broken(state: _Term, event: Event, did: str, term: int, leader: str) -> Violated:

@@ -28,13 +28,14 @@ from fencepost import (
     FaultHealed,
     FaultInjected,
     Finding,
-    Key,
+    Findings,
+    Rule,
     RunEnd,
     Scope,
     judged,
+    on,
     process_scope,
     violated,
-    whole_run,
 )
 from fencepost_clusters.etcd.events import (
     BecameLeader,
@@ -113,23 +114,23 @@ class _Leases:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ExpiredKeysAreGone:
+class ExpiredKeysAreGone(Rule[_Leases]):
     """ETCD-04. A client that asks for the lock sees whose lease its key has."""
 
-    clause: str = "ETCD-04"
-    kinds: frozenset[type[Struct]] = frozenset(
-        {
-            *(LeaseInvoked, LeaseCompleted, LockInvoked, LockCompleted),
-            *(BecameLeader, LeaderElected, FaultInjected, FaultHealed),
-        }
+    clause = "ETCD-04"
+    state = _Leases
+
+    @on(
+        LeaseInvoked,
+        LeaseCompleted,
+        LockInvoked,
+        LockCompleted,
+        BecameLeader,
+        LeaderElected,
+        FaultInjected,
+        FaultHealed,
     )
-    keys = staticmethod(whole_run)
-
-    def start(self, key: Key) -> _Leases:
-        return _Leases()
-
-    def step(self, state: _Leases, event: Event) -> tuple[_Leases, Sequence[Finding]]:
+    def step(self, state: _Leases, event: Event, body: Struct) -> Findings:
         match event.body:
             case BecameLeader(term=term):
                 state.leader = event.process
@@ -150,8 +151,8 @@ class ExpiredKeysAreGone:
             case LockInvoked(operation=operation, action="take"):
                 remember(state.asked, operation, event.at_ns)
             case LockCompleted() as body:
-                return state, self._locked(state, event, body)
-        return state, NOTHING
+                return self._locked(state, event, body)
+        return NOTHING
 
     @staticmethod
     def _answered(lease: _Lease, event: Event, body: LeaseCompleted) -> None:
@@ -217,5 +218,5 @@ class ExpiredKeysAreGone:
         remember(state.suspects, event.ref, late)
         return NOTHING
 
-    def end(self, state: _Leases, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Leases, end: RunEnd) -> Findings:
         return judged(state.suspects.values(), end)

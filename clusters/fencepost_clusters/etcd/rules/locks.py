@@ -15,10 +15,12 @@ from fencepost import (
     Evidence,
     Exercised,
     Finding,
-    Key,
+    Findings,
+    Rule,
     RunEnd,
     Scope,
     Undecided,
+    on,
     process_scope,
     violated,
 )
@@ -44,26 +46,23 @@ class _Lock:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class TokensGrow:
+class TokensGrow(Rule[_Lock]):
     """ETCD-05. A take that begins after another one ended has a greater token."""
 
-    clause: str = "ETCD-05"
-    kinds: frozenset[type[Struct]] = frozenset({LockInvoked, LockCompleted})
+    clause = "ETCD-05"
     keys = staticmethod(by_lock)
+    state = _Lock
 
-    def start(self, key: Key) -> _Lock:
-        return _Lock()
-
-    def step(self, state: _Lock, event: Event) -> tuple[_Lock, Sequence[Finding]]:
+    @on(LockInvoked, LockCompleted)
+    def step(self, state: _Lock, event: Event, body: Struct) -> Findings:
         match event.body:
             case LockInvoked(operation=operation, action="take"):
                 remember(state.asked, operation, state.greatest)
             case LockCompleted(action="take") as body:
                 before = state.asked.pop(body.operation, _Taken())
                 if body.outcome == "ok":
-                    return state, self._taken(state, event, body, before)
-        return state, NOTHING
+                    return self._taken(state, event, body, before)
+        return NOTHING
 
     @staticmethod
     def _taken(
@@ -107,9 +106,6 @@ class TokensGrow:
         grew = body.token > before.token
         return (Exercised(event.ref, Evidence.CLIENT),) if grew else NOTHING
 
-    def end(self, state: _Lock, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
-
 
 @dataclass(frozen=True, slots=True)
 class _Write:
@@ -131,34 +127,30 @@ class _Store:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class OldHoldersAreRefused:
+class OldHoldersAreRefused(Rule[_Store]):
     """ETCD-06. The order of writes is that of their revisions."""
 
-    clause: str = "ETCD-06"
-    kinds: frozenset[type[Struct]] = frozenset({StoreCompleted})
+    clause = "ETCD-06"
     keys = staticmethod(by_store)
+    state = _Store
 
-    def start(self, key: Key) -> _Store:
-        return _Store()
-
-    def step(self, state: _Store, event: Event) -> tuple[_Store, Sequence[Finding]]:
-        body = event.body
+    @on(StoreCompleted)
+    def step(self, state: _Store, event: Event, body: StoreCompleted) -> Findings:
         assert isinstance(body, StoreCompleted)
         if body.outcome == "failed":
             if body.newer_token <= body.token:
-                return state, NOTHING
+                return NOTHING
             state.decided = True
-            return state, (Exercised(event.ref, Evidence.CLIENT),)
+            return (Exercised(event.ref, Evidence.CLIENT),)
         if body.outcome == "unknown" or body.revision <= 0:
             if body.token < state.greatest:
                 state.in_doubt = body.token, event.ref
-            return state, NOTHING
+            return NOTHING
         state.greatest = max(state.greatest, body.token)
         write = _Write(body.token, body.revision, event.ref)
         found = self._order(state, body, write)
         remember(state.taken, event.ref, write)
-        return state, found
+        return found
 
     @staticmethod
     def _order(state: _Store, body: StoreCompleted, write: _Write) -> Sequence[Finding]:
@@ -183,7 +175,7 @@ class OldHoldersAreRefused:
                 return (broken,)
         return NOTHING
 
-    def end(self, state: _Store, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Store, end: RunEnd) -> Findings:
         if state.in_doubt is None or state.decided:
             return NOTHING
         token, ref = state.in_doubt

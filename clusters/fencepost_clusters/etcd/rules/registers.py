@@ -21,11 +21,13 @@ from fencepost import (
     Exercised,
     Facts,
     Finding,
-    Key,
+    Findings,
+    Rule,
     RunEnd,
     Scope,
     Undecided,
     Violated,
+    on,
     process_scope,
     violated,
 )
@@ -69,29 +71,25 @@ class _Acknowledged:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class AcknowledgedWritesStay:
+class AcknowledgedWritesStay(Rule[_Acknowledged]):
     """ETCD-02. A read of the store at or after a write's revision shows that write, or a later
     one."""
 
-    clause: str = "ETCD-02"
-    kinds: frozenset[type[Struct]] = frozenset({RegisterCompleted})
+    clause = "ETCD-02"
     keys = staticmethod(by_register)
+    state = _Acknowledged
 
-    def start(self, key: Key) -> _Acknowledged:
-        return _Acknowledged()
-
-    def step(self, state: _Acknowledged, event: Event) -> tuple[_Acknowledged, Sequence[Finding]]:
-        body = event.body
+    @on(RegisterCompleted)
+    def step(self, state: _Acknowledged, event: Event, body: RegisterCompleted) -> Findings:
         assert isinstance(body, RegisterCompleted)
         if _writes(body):
-            return state, self._written(state, event, body)
+            return self._written(state, event, body)
         if _reads(body):
-            return state, self._read(state, event, body)
+            return self._read(state, event, body)
         if body.outcome == "ok":
             message = f"the answer to {body.operation} names no revision"
-            return state, (Undecided(message, event.ref),)
-        return state, NOTHING
+            return (Undecided(message, event.ref),)
+        return NOTHING
 
     @staticmethod
     def _written(state: _Acknowledged, event: Event, body: RegisterCompleted) -> Sequence[Finding]:
@@ -185,7 +183,7 @@ class AcknowledgedWritesStay:
             return (broken,)
         return (Exercised(event.ref, Evidence.CLIENT),)
 
-    def end(self, state: _Acknowledged, end: RunEnd) -> Sequence[Finding]:
+    def end(self, state: _Acknowledged, end: RunEnd) -> Findings:
         newest = state.newest
         if newest is None or newest.revision <= state.covered:
             return NOTHING
@@ -248,22 +246,18 @@ class _Register:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class KeysAreLinearizable:
+class KeysAreLinearizable(Rule[_Register]):
     """ETCD-03. Serializable reads may be stale, so only their values count."""
 
-    clause: str = "ETCD-03"
-    kinds: frozenset[type[Struct]] = frozenset({RegisterInvoked, RegisterCompleted})
+    clause = "ETCD-03"
     keys = staticmethod(by_register)
+    state = _Register
 
-    def start(self, key: Key) -> _Register:
-        return _Register()
-
-    def step(self, state: _Register, event: Event) -> tuple[_Register, Sequence[Finding]]:
-        body = event.body
+    @on(RegisterInvoked, RegisterCompleted)
+    def step(self, state: _Register, event: Event, body: Struct) -> Findings:
         if isinstance(body, RegisterInvoked):
             remember(state.open, body.operation, (body, state.floor))
-            return state, NOTHING
+            return NOTHING
         assert isinstance(body, RegisterCompleted)
         invoked, floor = state.open.pop(body.operation, (None, _Floor()))
         found: list[Finding] = []
@@ -271,14 +265,14 @@ class KeysAreLinearizable:
             remember(state.failed, body.operation, event.ref)
             found += self._never_seen(state, body, event)
         if not _writes(body) and not _reads(body):
-            return state, found
+            return found
         found += [*self._value(state, event, body), *self._updates(state, event, body, invoked)]
         if not body.serializable:
             found += self._order(event, body, floor)
             state.floor = _raised(state.floor, event, body)
             if not found and floor.process not in {"", event.process}:
                 found.append(Exercised(event.ref, Evidence.CLIENT))
-        return state, found
+        return found
 
     @staticmethod
     def _never_seen(state: _Register, body: RegisterCompleted, event: Event) -> Sequence[Finding]:
@@ -404,9 +398,6 @@ class KeysAreLinearizable:
                     )
                 ]
         return []
-
-    def end(self, state: _Register, end: RunEnd) -> Sequence[Finding]:
-        return NOTHING
 
 
 def _raised(floor: _Floor, event: Event, body: RegisterCompleted) -> _Floor:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
-
 from fencepost import (
+    NOTHING,
     Cause,
     Clause,
     Event,
     Evidence,
     Exercised,
-    Finding,
+    Findings,
     Key,
+    Rule,
     RunEnd,
     Scope,
     Undecided,
+    on,
     violated,
 )
 from fencepost_acme.events import ServerStarted, TakeBegan, TakeEnded
@@ -35,58 +36,52 @@ CLAUSES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Tokens:
     """What clients know about a server's tokens."""
 
     greatest: int = 0
     at: Cause | None = None
     """The event by which a client got the greatest token."""
-    open: Mapping[str, tuple[int, Cause | None]] = field(default_factory=dict)
+    open: dict[str, tuple[int, Cause | None]] = field(default_factory=dict)
     """operation -> the greatest token when it began, and the event by which a client got that."""
     restarted: bool = False
     """Whether the server has started since."""
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class TokensGrow:
+class TokensGrow(Rule[_Tokens]):
     """ACME-1, keyed by server. Exercised by the first token after a restart.
 
     Answers of several clients may overtake each other. So a token must be greater than the tokens
     that clients had when the request began. Tokens that came in between do not count.
     """
 
-    clause: str = "ACME-1"
-    kinds: frozenset[type[Struct]] = frozenset({ServerStarted, TakeBegan, TakeEnded})
+    clause = "ACME-1"
+    state = _Tokens
 
-    def keys(self, event: Event) -> Iterable[Key]:
+    @staticmethod
+    def keys(event: Event) -> Iterable[Key]:
         match event.body:
             case ServerStarted(server=server) | TakeBegan(server=server) | TakeEnded(server=server):
                 return ((server,),)
         return ()
 
-    def start(self, key: Key) -> _Tokens:
-        return _Tokens()
+    @on(ServerStarted)
+    def _started(self, state: _Tokens, event: Event, started: ServerStarted) -> Findings:
+        state.restarted = state.at is not None
+        return NOTHING
 
-    def step(self, state: _Tokens, event: Event) -> tuple[_Tokens, Sequence[Finding]]:
-        match event.body:
-            case ServerStarted():
-                return replace(state, restarted=state.at is not None), ()
-            case TakeBegan(operation=operation):
-                known = (state.greatest, state.at)
-                return replace(state, open={**state.open, operation: known}), ()
-            case TakeEnded() as ended:
-                return self._ended(state, event, ended)
-        return state, ()
+    @on(TakeBegan)
+    def _began(self, state: _Tokens, event: Event, began: TakeBegan) -> Findings:
+        state.open[began.operation] = (state.greatest, state.at)
+        return NOTHING
 
-    @staticmethod
-    def _ended(state: _Tokens, event: Event, ended: TakeEnded) -> tuple[_Tokens, Sequence[Finding]]:
-        before, got_by = state.open.get(ended.operation, (0, None))
-        still_open = {name: known for name, known in state.open.items() if name != ended.operation}
-        state = replace(state, open=still_open)
+    @on(TakeEnded)
+    def _ended(self, state: _Tokens, event: Event, ended: TakeEnded) -> Findings:
+        before, got_by = state.open.pop(ended.operation, (0, None))
         if ended.outcome != "ok":
-            return state, ()
+            return NOTHING
         token = ended.token
         if token <= before:
             broken = violated(
@@ -98,15 +93,17 @@ class TokensGrow:
                 token=token,
                 before=before,
             )
-            return state, (broken,)
-        found = [Exercised(event.ref, Evidence.CLIENT)] if state.restarted else []
+            return (broken,)
         if token > state.greatest:
-            state = replace(state, greatest=token, at=event.ref)
-        return replace(state, restarted=False), found
-
-    def end(self, state: _Tokens, end: RunEnd) -> Sequence[Finding]:
+            state.greatest, state.at = token, event.ref
         if not state.restarted:
-            return ()
+            return NOTHING
+        state.restarted = False
+        return (Exercised(event.ref, Evidence.CLIENT),)
+
+    def end(self, state: _Tokens, end: RunEnd) -> Findings:
+        if not state.restarted:
+            return NOTHING
         return (Undecided("the server restarted, and no client took a token of it afterwards"),)
 
 

@@ -303,7 +303,7 @@ def test_a_run_of_many_leases_is_judged_in_little_memory() -> None:
     for number in range(KEPT + 2):
         refused(h, B, KEPT + 3, number, 5)
     rule = ExpiredKeysAreGone()
-    state = rule.start(())
+    state = rule.start((), {})
     for event in h.events():
-        state, _ = rule.step(state, event)
+        rule.step(state, event, event.body)
     assert (len(state.leases), len(state.suspects), len(state.asked)) == (KEPT, KEPT, 0)
