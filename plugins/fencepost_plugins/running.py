@@ -39,7 +39,6 @@ from fencepost import (
     Exercised,
     FaultHealed,
     FaultInjected,
-    Finding,
     Findings,
     NodeStopped,
     PhaseStarted,
@@ -115,7 +114,7 @@ class _Nodes:
             node.faults.add(body.fault_id)
         self.harmed |= dict.fromkeys(body.acts(*HARMS_DISK), body.fault_id)
 
-    def ended(self, event: Event, body: ProcessExited, node: _Node) -> Sequence[Finding]:
+    def ended(self, event: Event, body: ProcessExited, node: _Node) -> Findings:
         """The findings about the end of a process."""
         if body.expected:
             return (Exercised(event.ref, Evidence.PEER),) if self.began else ()

@@ -176,7 +176,7 @@ class Stops:
     suspects: list[Deadline] = field(default_factory=list)
     """Judged at the end, when all stalls are known."""
 
-    def overdue(self, process: str, stop: Stop, at_ns: int) -> Sequence[Finding]:
+    def overdue(self, process: str, stop: Stop, at_ns: int) -> Findings:
         """Takes note of a process that has ended too late, or not; returns what is excused."""
         late = stop.late(process, at_ns)
         if isinstance(late, Violated):
@@ -202,7 +202,7 @@ class EndsWhenAsked(Rule[Stops]):
         began_ns = getattr(body, "began_at_ns", 0) or event.at_ns
         for one in state.waiting.values():
             one.passes(min(began_ns, event.at_ns))
-        found: Sequence[Finding] = ()
+        found: Findings = ()
         if isinstance(body, ProcessAsked):
             asked = Stop(event.ref, body.signal, event.at_ns, seen_ns=event.at_ns)
             state.waiting.setdefault(body.asked, asked)
@@ -216,7 +216,7 @@ class EndsWhenAsked(Rule[Stops]):
         return found
 
     @staticmethod
-    def _ended(state: Stops, event: Event, body: ProcessExited) -> Sequence[Finding]:
+    def _ended(state: Stops, event: Event, body: ProcessExited) -> Findings:
         stop = state.waiting.pop(body.ended)
         stop.passes(event.at_ns)
         if event.at_ns - stop.asked_ns > STOP_BOUND_NS:

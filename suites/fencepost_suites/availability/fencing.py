@@ -205,7 +205,7 @@ class DeadIsFenced(Rule[_Deaths]):
                 state.marked.add(body.topic)
 
     @staticmethod
-    def _settled(state: _Deaths, event: Event) -> Sequence[Finding]:
+    def _settled(state: _Deaths, event: Event) -> Findings:
         """The dead brokers that committed metadata no longer name."""
         found: list[Finding] = []
         for broker, dead in state.dead.items():
@@ -216,7 +216,7 @@ class DeadIsFenced(Rule[_Deaths]):
                 found.append(Exercised(event.ref, Evidence.PEER))
         return found
 
-    def _changed(self, state: _Deaths, event: Event) -> Sequence[Finding]:
+    def _changed(self, state: _Deaths, event: Event) -> Findings:
         """A process, a fault or the acting controller changed."""
         body = event.body
         began_ns = getattr(body, "began_at_ns", 0) or event.at_ns
@@ -256,7 +256,7 @@ class DeadIsFenced(Rule[_Deaths]):
         state.dead[broker] = dead
 
     @staticmethod
-    def _late(state: _Deaths, at_ns: int, at: Cause) -> Sequence[Finding]:
+    def _late(state: _Deaths, at_ns: int, at: Cause) -> Findings:
         """Takes note of the dead brokers that are something for too long by now. Returns those that
         are excused."""
         if state.bounds is None:
@@ -294,7 +294,7 @@ class DeadIsFenced(Rule[_Deaths]):
         return found
 
     def end(self, state: _Deaths, end: RunEnd) -> Findings:
-        found: Sequence[Finding] = NOTHING
+        found: Findings = NOTHING
         if not state.over and state.dead:
             last = max((dead.ref for dead in state.dead.values()), key=lambda ref: ref.seq)
             found = self._late(state, end.ended_at_ns, last)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -224,7 +223,7 @@ class ReadableAgain(Rule[_Consumers]):
 
     # ------------------------------------------------------------------------------------- cluster
 
-    def _changed(self, state: _Consumers, event: Event) -> Sequence[Finding]:
+    def _changed(self, state: _Consumers, event: Event) -> Findings:
         """A process, a fault or the acting controller changed."""
         body = event.body
         began_ns = getattr(body, "began_at_ns", 0) or event.at_ns
@@ -249,9 +248,7 @@ class ReadableAgain(Rule[_Consumers]):
 
     # ----------------------------------------------------------------------------------- judgement
 
-    def _late(
-        self, state: _Consumers, at_ns: int, place: TopicPartition | None = None
-    ) -> Sequence[Finding]:
+    def _late(self, state: _Consumers, at_ns: int, place: TopicPartition | None = None) -> Findings:
         """Takes note of the consumers that have been stuck for too long by now, of one partition or
         of all. Returns what is excused."""
         if state.bounds is None or state.over:
@@ -267,9 +264,7 @@ class ReadableAgain(Rule[_Consumers]):
         return found
 
     @staticmethod
-    def _stuck(
-        state: _Consumers, place: TopicPartition, name: str, at_ns: int
-    ) -> Sequence[Finding]:
+    def _stuck(state: _Consumers, place: TopicPartition, name: str, at_ns: int) -> Findings:
         assert state.bounds is not None
         bound_ns = state.bounds.writable_ms * MS
         one = state.read[place]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import final
 
@@ -22,7 +22,6 @@ from fencepost import (
     Exercised,
     Facts,
     FaultHealed,
-    Finding,
     Findings,
     PhaseStarted,
     ProcessExited,
@@ -279,7 +278,7 @@ class RecoversInTime(Rule[_Healing]):
             state.quiet_ns = event.at_ns if state.quiet() else None
 
     @staticmethod
-    def _whole(state: _Healing, event: Event) -> Sequence[Finding]:
+    def _whole(state: _Healing, event: Event) -> Findings:
         """Looks whether the cluster is whole, while that is awaited."""
         if state.healed is None and not state.around.faults.now:
             return NOTHING

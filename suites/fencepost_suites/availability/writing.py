@@ -3,7 +3,7 @@ died."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import final
 
@@ -283,7 +283,7 @@ class WritableAgain(Rule[_Writing]):
             for place in [one for one in state.wanted if one[0] == body.topic]:
                 del state.wanted[place]
 
-    def _changed(self, state: _Writing, event: Event) -> Sequence[Finding]:
+    def _changed(self, state: _Writing, event: Event) -> Findings:
         """A process, a fault or the acting controller changed."""
         began_ns = getattr(event.body, "began_at_ns", 0) or event.at_ns
         found = self._late(state, state.wanted, min(began_ns, event.at_ns), event)
@@ -320,9 +320,7 @@ class WritableAgain(Rule[_Writing]):
     # ------------------------------------------------------------------------------------ judgement
 
     @staticmethod
-    def _late(
-        state: _Writing, places: Iterable[TopicPartition], at_ns: int, at: Event
-    ) -> Sequence[Finding]:
+    def _late(state: _Writing, places: Iterable[TopicPartition], at_ns: int, at: Event) -> Findings:
         """Takes note of the partitions that clients could not write to for too long by now.
         Returns those that are excused."""
         if state.bounds is None:

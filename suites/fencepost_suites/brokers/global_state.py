@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -79,7 +78,7 @@ class OneGlobalState(Rule[_State]):
         return NOTHING
 
     @staticmethod
-    def _named(event: Event, state: str, reported: str, stopping: bool) -> Sequence[Finding]:
+    def _named(event: Event, state: str, reported: str, stopping: bool) -> Findings:
         wanted = _WORDS.get((state, stopping))
         if wanted == reported:
             return NOTHING
@@ -96,7 +95,7 @@ class OneGlobalState(Rule[_State]):
         return (broken,)
 
     @staticmethod
-    def _online(state: _State, event: Event, body: BrokerStateChanged) -> Sequence[Finding]:
+    def _online(state: _State, event: Event, body: BrokerStateChanged) -> Findings:
         if body.new != "ACTIVE":
             return NOTHING
         if body.broker_epoch in state.epochs:
@@ -148,7 +147,7 @@ class FencedBrokersLeftOut(Rule[_Answering]):
         return NOTHING
 
     @staticmethod
-    def _probed(state: _Answering, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
+    def _probed(state: _Answering, event: Event, body: ProbeCompleted) -> Findings:
         found: list[Finding] = []
         for broker, (since_ns, ref) in sorted(state.fenced.items()):
             if since_ns > body.sent_at_ns:

@@ -6,7 +6,6 @@ the process it depends on stalled for more than a tenth of the lease.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -20,7 +19,6 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
-    Finding,
     Findings,
     NodeStopped,
     ProcessExited,
@@ -93,7 +91,7 @@ class LeaseFromBrokersStart(Rule[_Lengths]):
         return NOTHING
 
     @staticmethod
-    def _answered(state: _Lengths, event: Event, body: HeartbeatAnswered) -> Sequence[Finding]:
+    def _answered(state: _Lengths, event: Event, body: HeartbeatAnswered) -> Findings:
         length = body.lease_end_ms - body.lease_start_ms
         if length != body.lease_period_ms:
             broken = violated(
@@ -114,7 +112,7 @@ class LeaseFromBrokersStart(Rule[_Lengths]):
         return NOTHING
 
     @staticmethod
-    def _granted(state: _Lengths, event: Event, body: LeaseGranted) -> Sequence[Finding]:
+    def _granted(state: _Lengths, event: Event, body: LeaseGranted) -> Findings:
         period = state.granted.pop(body.lease_start_ms, None)
         if period is None:
             return NOTHING
@@ -255,7 +253,7 @@ class LostLeaseIsFenced(Rule[_Leases]):
         if body.ends_at_ns > held.ends_ns:
             held.ends_ns, held.granted = body.ends_at_ns, event.ref
 
-    def _changed(self, state: _Leases, event: Event, body: BrokerStateChanged) -> Sequence[Finding]:
+    def _changed(self, state: _Leases, event: Event, body: BrokerStateChanged) -> Findings:
         held = state.held.setdefault(event.process, _Held())
         was, held.active = held.active, body.new == "ACTIVE"
         if not was or body.new != "FENCED":
@@ -300,7 +298,7 @@ class LostLeaseIsFenced(Rule[_Leases]):
         known.watched = known.watched and body.next_state != "SHUTDOWN"
         known.since_ns, known.beat, known.heard = event.at_ns, event.ref, event.ref
 
-    def _committed(self, state: _Leases, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
+    def _committed(self, state: _Leases, event: Event, body: BrokerCommitted) -> Findings:
         known = state.brokers.get(body.broker_id)
         if known is None:
             known = state.brokers[body.broker_id] = _Watched(-1)

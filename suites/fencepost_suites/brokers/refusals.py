@@ -15,7 +15,6 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
-    Finding,
     Findings,
     NodeStarted,
     Rule,
@@ -90,9 +89,7 @@ class UnfitBrokersRefused(Rule[_Refusals]):
             state.former[known[1]] = event.ref
         state.holder[body.broker_id] = (body.offset, body.incarnation)
 
-    def _answered(
-        self, state: _Refusals, event: Event, body: HeartbeatAnswered
-    ) -> Sequence[Finding]:
+    def _answered(self, state: _Refusals, event: Event, body: HeartbeatAnswered) -> Findings:
         at = (event.process, body.broker_id)
         older, newer = state.answered.get(at, (-1, -1))
         if body.error == "NONE":
@@ -203,7 +200,7 @@ class OnlineOnceCaughtUp(Rule[_Joining]):
         return NOTHING
 
     @staticmethod
-    def _online(state: _Joining, event: Event) -> Sequence[Finding]:
+    def _online(state: _Joining, event: Event) -> Findings:
         applied = state.applied.get(event.process, -1)
         known = state.registered.get(state.incarnation.get(event.process, ""))
         if known is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -124,7 +123,7 @@ class StatesMoveAsDrawn(Rule[_Life]):
         return self._moved(state, event, body)
 
     @staticmethod
-    def _moved(state: _Life, event: Event, body: BrokerStateChanged) -> Sequence[Finding]:
+    def _moved(state: _Life, event: Event, body: BrokerStateChanged) -> Findings:
         was = state.states.get(event.process, body.old)
         state.states[event.process] = body.new
         found: list[Finding] = []
@@ -161,7 +160,7 @@ class StatesMoveAsDrawn(Rule[_Life]):
         return found
 
     @staticmethod
-    def _committed(state: _Life, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
+    def _committed(state: _Life, event: Event, body: BrokerCommitted) -> Findings:
         was, before = state.record, state.unfenced
         if was is not None and body.offset <= was.offset:
             return NOTHING
@@ -238,7 +237,7 @@ class EpochsGrow(Rule[_Epochs]):
         return NOTHING
 
     @staticmethod
-    def _committed(state: _Epochs, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
+    def _committed(state: _Epochs, event: Event, body: BrokerCommitted) -> Findings:
         was = state.newest.get(body.broker_id)
         if was is not None and body.offset <= was.offset:
             return NOTHING
@@ -330,7 +329,7 @@ class RegistersFenced(Rule[_Entry]):
         return (broken,)
 
     @staticmethod
-    def _committed(state: _Entry, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
+    def _committed(state: _Entry, event: Event, body: BrokerCommitted) -> Findings:
         was = state.record
         if was is not None and body.offset <= was.offset:
             if state.decided is None or state.decided[0] != body.offset:
@@ -405,7 +404,7 @@ class RestartedProcessReclaimsId(Rule[_Claims]):
             return None
         return lease if lease[1] > event.at_ns else None
 
-    def _granted(self, state: _Claims, event: Event, body: LeaseGranted) -> Sequence[Finding]:
+    def _granted(self, state: _Claims, event: Event, body: LeaseGranted) -> Findings:
         old = self._waits_for(state, event, body.broker_id)
         state.registered.add(event.process)
         lease = state.leases.get(body.broker_id)
@@ -413,7 +412,7 @@ class RestartedProcessReclaimsId(Rule[_Claims]):
             state.leases[body.broker_id] = (event.process, body.ends_at_ns, event.ref)
         return NOTHING if old is None else (Exercised(event.ref, Evidence.PEER),)
 
-    def _refused(self, state: _Claims, event: Event, broker: int) -> Sequence[Finding]:
+    def _refused(self, state: _Claims, event: Event, broker: int) -> Findings:
         old = self._waits_for(state, event, broker)
         if old is None:
             return NOTHING

@@ -3,7 +3,6 @@ controller restarts every session."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -17,7 +16,6 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
-    Finding,
     Findings,
     NodeStarted,
     ProcessExited,
@@ -138,7 +136,7 @@ class EndedSessionFences(Rule[_Session]):
         return True
 
     @staticmethod
-    def _probed(state: _Session, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
+    def _probed(state: _Session, event: Event, body: ProbeCompleted) -> Findings:
         serving = state.serving
         refused = serving.lost is not None and serving.refused_probe(event, body)
         if refused and state.ran_out and body.sent_at_ns > serving.lost_ns:
@@ -275,7 +273,7 @@ class FullPeriodAtTakeover(Rule[_Takeover]):
         return NOTHING
 
     @staticmethod
-    def _expired(state: _Takeover, event: Event, body: LeaseExpired) -> Sequence[Finding]:
+    def _expired(state: _Takeover, event: Event, body: LeaseExpired) -> Findings:
         if body.broker_id not in state.owed or event.process != state.process:
             return NOTHING
         state.owed.discard(body.broker_id)
@@ -296,7 +294,7 @@ class FullPeriodAtTakeover(Rule[_Takeover]):
         return NOTHING
 
     @staticmethod
-    def _committed(state: _Takeover, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
+    def _committed(state: _Takeover, event: Event, body: BrokerCommitted) -> Findings:
         news, _ = state.brokers.take(body)
         broker = body.broker_id
         if news:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -16,7 +15,6 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
-    Finding,
     Findings,
     ProcessExited,
     Rule,
@@ -98,7 +96,7 @@ class GoesOfflineWhenTold(Rule[_Stopping]):
         return NOTHING
 
     @staticmethod
-    def _gone(state: _Stopping, event: Event, body: BrokerStateChanged) -> Sequence[Finding]:
+    def _gone(state: _Stopping, event: Event, body: BrokerStateChanged) -> Findings:
         wish = state.wishes.get(event.process)
         if event.process in state.lost or wish is None:
             return NOTHING

@@ -151,7 +151,7 @@ class LostWrite(Rule[Unread]):
 
 def _lost(
     event: Event, body: Polled | ReadCompleted, lost: Sequence[tuple[int, _Write, str]]
-) -> Sequence[Finding]:
+) -> Findings:
     """One violation for the writes that an event shows to be lost, each with what shows it."""
     if not lost:
         return NOTHING
@@ -335,7 +335,7 @@ class InconsistentOffsets(Rule[_Contents]):
 
 def _two(
     event: Event, body: Polled | ProduceCompleted, state: _Contents, offset: int, operation: str
-) -> Sequence[Finding]:
+) -> Findings:
     """A violation for a second message at this offset, unless this offset or the one right before
     it was reported already."""
     known = offset in state.clashed or offset - 1 in state.clashed

@@ -18,7 +18,6 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
-    Finding,
     Findings,
     Rule,
     on,
@@ -105,7 +104,7 @@ class CircularFlow(Rule[_Flow]):
         body: Polled | ProduceCompleted,
         offsets: Sequence[int],
         operations: Sequence[str],
-    ) -> Sequence[Finding]:
+    ) -> Findings:
         """Judges the messages of which the place is known now, by what was got before them."""
         known = len(state.before)
         for offset, operation in zip(offsets, operations, strict=True):

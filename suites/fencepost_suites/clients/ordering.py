@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -13,7 +12,6 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
-    Finding,
     Findings,
     Rule,
     RunEnd,
@@ -126,7 +124,7 @@ class NonmonotonicSend(Rule[_Order]):
     @staticmethod
     def _judged(
         state: _Order, event: Event, body: ProduceCompleted, before: _Acknowledged
-    ) -> Sequence[Finding]:
+    ) -> Findings:
         if body.offset > before.offset:
             return (Exercised(event.ref, Evidence.CLIENT),)
         state.last = _Acknowledged(body.offset, body.operation, event)

@@ -3,7 +3,6 @@ and records the result. The rule judges that record."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import final
 
 from fencepost import (
@@ -11,7 +10,6 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
-    Finding,
     Findings,
     PromiseObserved,
     Rule,
@@ -20,7 +18,7 @@ from fencepost import (
 )
 
 
-def observed(event: Event, clause: str) -> Sequence[Finding]:
+def observed(event: Event, clause: str) -> Findings:
     """A test's own observation of a clause."""
     body = event.body
     if not isinstance(body, PromiseObserved) or body.clause != clause:

@@ -3,7 +3,6 @@ the controller initialises the new process."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -16,7 +15,6 @@ from fencepost import (
     Evidence,
     Exercised,
     Facts,
-    Finding,
     Findings,
     NodeStarted,
     Rule,
@@ -74,7 +72,7 @@ class FormerStopReplicaHarmsNot(Rule[Requests]):
         return (broken,)
 
     @staticmethod
-    def _stopped(state: Requests, event: Event, body: ReplicaStopped) -> Sequence[Finding]:
+    def _stopped(state: Requests, event: Event, body: ReplicaStopped) -> Findings:
         process = state.processes.get(event.process)
         cause = event.cause
         found = state.sent.get((cause.process, cause.seq)) if cause is not None else None
@@ -120,7 +118,7 @@ class BounceDetected(Rule[Owed]):
         apply_term(state, event)
         return (*excused, *self._applied(state, event))
 
-    def _applied(self, state: Owed, event: Event) -> Sequence[Finding]:
+    def _applied(self, state: Owed, event: Event) -> Findings:
         body = event.body
         match body:
             case BrokerRegistered():
@@ -153,7 +151,7 @@ class BounceDetected(Rule[Owed]):
         return NOTHING
 
     @staticmethod
-    def _compared(state: Owed, event: Event, body: BrokerChangeHandled) -> Sequence[Finding]:
+    def _compared(state: Owed, event: Event, body: BrokerChangeHandled) -> Findings:
         for broker in body.deleted:
             state.compared.pop(broker, None)
         for broker in {*body.live} - {*body.added, *body.bounced}:
@@ -211,7 +209,7 @@ class BouncedIsInitialised(Rule[_Initialising]):
         apply_term(term, event)
         return (*excused, *self._applied(state, event))
 
-    def _applied(self, state: _Initialising, event: Event) -> Sequence[Finding]:
+    def _applied(self, state: _Initialising, event: Event) -> Findings:
         body, term = event.body, state.term
         match body:
             case BrokerRegistered():
@@ -242,9 +240,7 @@ class BouncedIsInitialised(Rule[_Initialising]):
         return NOTHING
 
     @staticmethod
-    def _answered(
-        state: _Initialising, event: Event, body: ControlRequestAnswered
-    ) -> Sequence[Finding]:
+    def _answered(state: _Initialising, event: Event, body: ControlRequestAnswered) -> Findings:
         due = state.term.due.get(body.broker_id)
         meant = due is not None and body.request_epoch in (due.epoch, NO_EPOCH)
         if due is None or due.process != event.process or not meant:
@@ -315,7 +311,7 @@ class FirstLeaderAndIsrIsWhole(Rule[_Hosting]):
         return NOTHING
 
     @staticmethod
-    def _judged(state: _Hosting, event: Event, request: Request) -> Sequence[Finding]:
+    def _judged(state: _Hosting, event: Event, request: Request) -> Findings:
         answer = request.answer
         if request.former:
             if not request.obeyed:

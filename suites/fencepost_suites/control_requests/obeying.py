@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -15,7 +14,6 @@ from fencepost import (
     Evidence,
     Exercised,
     Facts,
-    Finding,
     Findings,
     NodeStarted,
     Rule,
@@ -183,7 +181,7 @@ class AcceptsNoEpoch(Rule[Requests]):
     @staticmethod
     def _judged(
         event: Event, error: str, evidence: Evidence, because: tuple[Cause, ...], asked: Facts
-    ) -> Sequence[Finding]:
+    ) -> Findings:
         if error == "NONE":
             return (Exercised(event.ref, evidence),)
         broken = violated(
@@ -212,18 +210,18 @@ class _Written:
     """(broker, broker epoch) -> the requests for that broker epoch. A broker may record its
     registration after the first request for it."""
 
-    def store(self, body: BrokerCommitted) -> Sequence[Finding]:
+    def store(self, body: BrokerCommitted) -> Findings:
         """Applies a znode, as an observer has read it. The broker may never have got the answer of
         its registration."""
         self.stored.add((body.broker_id, body.broker_epoch))
         return self._settled(body.broker_id, body.broker_epoch)
 
-    def _settled(self, broker: int, epoch: int) -> Sequence[Finding]:
+    def _settled(self, broker: int, epoch: int) -> Findings:
         """That the requests for a broker epoch were right, which was not known."""
         early = self.unregistered.pop((broker, epoch), ())
         return [Exercised(one.at, one.evidence) for one in early]
 
-    def register(self, process: str, body: BrokerRegistered) -> Sequence[Finding]:
+    def register(self, process: str, body: BrokerRegistered) -> Findings:
         """Applies a registration."""
         of_broker = self.epochs.setdefault(body.broker_id, {})
         of_broker.setdefault(process, set()).add(body.broker_epoch)
@@ -258,7 +256,7 @@ class RequestsCarryEpoch(Rule[_Written]):
         return NOTHING
 
     @staticmethod
-    def _read(state: _Written, event: Event, request: Request) -> Sequence[Finding]:
+    def _read(state: _Written, event: Event, request: Request) -> Findings:
         answer, sent = request.answer, request.sent
         if sent is None:
             return NOTHING
@@ -293,9 +291,7 @@ class RequestsCarryEpoch(Rule[_Written]):
         return NOTHING
 
     @staticmethod
-    def _shutdown(
-        state: _Written, event: Event, body: ControlledShutdownAnswered
-    ) -> Sequence[Finding]:
+    def _shutdown(state: _Written, event: Event, body: ControlledShutdownAnswered) -> Findings:
         known = state.epochs.get(body.broker_id, {}).get(body.client, set())
         without = body.request_epoch == NO_EPOCH and body.client in state.without_epochs
         if not known or without:
@@ -366,7 +362,7 @@ class CurrentRequestsProcessed(Rule[_Effects]):
                 return self._answered(state, event, request)
         return NOTHING
 
-    def _answered(self, state: _Effects, event: Event, request: Request) -> Sequence[Finding]:
+    def _answered(self, state: _Effects, event: Event, request: Request) -> Findings:
         answer = request.answer
         done = state.done.pop(event.process, set())
         hosted = state.hosted.setdefault(event.process, set())
@@ -409,9 +405,7 @@ class CurrentRequestsProcessed(Rule[_Effects]):
         return (Exercised(event.ref, request.evidence),)
 
     @staticmethod
-    def _shutdown(
-        state: _Effects, event: Event, body: ControlledShutdownAnswered
-    ) -> Sequence[Finding]:
+    def _shutdown(state: _Effects, event: Event, body: ControlledShutdownAnswered) -> Findings:
         newest = state.registered.get(body.broker_id)
         if body.controller_epoch < 0 or newest != (body.client, body.request_epoch):
             return NOTHING

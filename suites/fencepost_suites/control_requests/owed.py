@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -20,6 +19,7 @@ from fencepost import (
     FaultHealed,
     FaultInjected,
     Finding,
+    Findings,
     NodeStarted,
     NodeStopped,
     ProcessExited,
@@ -98,7 +98,7 @@ class Owed:
         """Begins a controller's term: the time for all that is owed starts now."""
         self.controller, self.began_ns = event.process, event.at_ns
 
-    def overdue(self, now_ns: int, template: str, needs_broker: bool = True) -> Sequence[Finding]:
+    def overdue(self, now_ns: int, template: str, needs_broker: bool = True) -> Findings:
         """Adds a suspect for each action that has been due for longer than the bound, with the
         facts of `_overdue`. Returns the excuses of those that would have been, but for a fault.
 

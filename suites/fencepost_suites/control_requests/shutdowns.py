@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -15,7 +14,6 @@ from fencepost import (
     Evidence,
     Exercised,
     Facts,
-    Finding,
     Findings,
     NodeStarted,
     Rule,
@@ -107,9 +105,7 @@ class FormerShutdownRejected(Rule[_Shutdowns]):
         return NOTHING
 
     @staticmethod
-    def _answered(
-        state: _Shutdowns, event: Event, body: ControlledShutdownAnswered
-    ) -> Sequence[Finding]:
+    def _answered(state: _Shutdowns, event: Event, body: ControlledShutdownAnswered) -> Findings:
         found = state.found.get((event.process, body.broker_id), "")
         cached = state.declared.get((event.process, body.broker_id)) or state.epochs.get(found)
         if cached is None:
@@ -149,7 +145,7 @@ class FormerShutdownRejected(Rule[_Shutdowns]):
         return (broken,)
 
     @staticmethod
-    def _sent(state: _Shutdowns, event: Event, body: ControlRequestSent) -> Sequence[Finding]:
+    def _sent(state: _Shutdowns, event: Event, body: ControlRequestSent) -> Findings:
         holder = state.holders.get((body.broker_id, body.broker_epoch))
         if holder is None or holder[0] in state.stopping:
             return NOTHING

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -17,7 +16,6 @@ from fencepost import (
     Evidence,
     Exercised,
     Facts,
-    Finding,
     Findings,
     Rule,
     RunEnd,
@@ -132,7 +130,7 @@ class Controllers:
 
     def judge(
         self, event: Event, term: Term | None, *, active: bool, did: str, facts: Facts
-    ) -> Sequence[Finding]:
+    ) -> Findings:
         """Judges a process that decided as the controller. It must have a current `term`, and say
         that it is active. `facts` are about what it `did`."""
         if term is not None and active:

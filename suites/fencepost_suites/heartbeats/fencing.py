@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -266,7 +265,7 @@ class ControllerIsFirst(Rule[_Fences]):
     @staticmethod
     def _fenced(
         state: _Fences, event: Event, body: BrokerStateChanged, contact: Contact
-    ) -> Sequence[Finding]:
+    ) -> Findings:
         if not state.terms.now or contact.contact is None:
             return NOTHING
         process, term = max(state.terms.now.items(), key=lambda one: one[1].epoch)

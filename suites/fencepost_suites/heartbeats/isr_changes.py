@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import final
 
@@ -386,7 +386,7 @@ class _Applied:
         """A topic is deleted."""
         self.answered = {place: one for place, one in self.answered.items() if place[0] != topic}
 
-    def read(self, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+    def read(self, event: Event, body: PartitionCommitted) -> Findings:
         """Judges what a controller reads whose term began after an answer."""
         one = self.answered.get((body.topic, body.partition))
         term = self.stored.terms.now.get(event.process)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -13,7 +12,6 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
-    Finding,
     Findings,
     Rule,
     RunEnd,
@@ -37,7 +35,7 @@ class _Legacy:
     terms: Terms = field(default_factory=Terms)
     registered: Registered = field(default_factory=Registered)
 
-    def outlived(self, term: Term, at_ns: int) -> Sequence[Finding]:
+    def outlived(self, term: Term, at_ns: int) -> Findings:
         """A finding for each legacy registration that was live for longer than the timeout."""
         return tuple(
             Exercised(known.ref, Evidence.SELF)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -14,7 +13,6 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
-    Finding,
     Findings,
     PromiseObserved,
     Rule,
@@ -85,7 +83,7 @@ class MalformedRefused(Rule[_Endpoints]):
         return NOTHING
 
     @staticmethod
-    def _declared(state: _Endpoints, event: Event, body: BrokerDeclared) -> Sequence[Finding]:
+    def _declared(state: _Endpoints, event: Event, body: BrokerDeclared) -> Findings:
         registration = state.without.get((body.broker_id, body.incarnation_id))
         if registration is not None:
             wrong = "whose registration names no address"
@@ -106,9 +104,7 @@ class MalformedRefused(Rule[_Endpoints]):
         return (broken,)
 
     @staticmethod
-    def _received(
-        state: _Endpoints, event: Event, body: MetadataHeartbeatReceived
-    ) -> Sequence[Finding]:
+    def _received(state: _Endpoints, event: Event, body: MetadataHeartbeatReceived) -> Findings:
         registration = state.without.get((body.broker_id, body.incarnation_id))
         if registration is None:
             return NOTHING
@@ -132,7 +128,7 @@ class MalformedRefused(Rule[_Endpoints]):
     @staticmethod
     def _answered(
         state: _Endpoints, event: Event, body: MetadataHeartbeatAnswered, met: bool
-    ) -> Sequence[Finding]:
+    ) -> Findings:
         registration = state.without.get((body.broker_id, body.incarnation_id))
         if body.broker_id < 0 or body.target_state not in TARGETS:
             because: tuple[Cause, ...] = ()
@@ -205,7 +201,7 @@ class FieldsAsWritten(Rule[_Written]):
         return NOTHING
 
     @staticmethod
-    def _read(state: _Written, event: Event, body: MetadataHeartbeatAnswered) -> Sequence[Finding]:
+    def _read(state: _Written, event: Event, body: MetadataHeartbeatAnswered) -> Findings:
         """Judges the fields of a heartbeat that the controller has read."""
         cause = event.cause
         if cause is None or not cause.request:
@@ -234,9 +230,7 @@ class FieldsAsWritten(Rule[_Written]):
         return (broken,)
 
     @staticmethod
-    def _received(
-        state: _Written, event: Event, body: MetadataHeartbeatReceived
-    ) -> Sequence[Finding]:
+    def _received(state: _Written, event: Event, body: MetadataHeartbeatReceived) -> Findings:
         """Judges the fields of an answer that a broker has read, to its newest heartbeat."""
         sent, at = state.sent.get(event.process, (None, event.ref))
         if sent is None:
@@ -260,7 +254,7 @@ class FieldsAsWritten(Rule[_Written]):
         return (broken,)
 
     @staticmethod
-    def _judged(state: _Written, event: Event, body: IsrChangeJudged) -> Sequence[Finding]:
+    def _judged(state: _Written, event: Event, body: IsrChangeJudged) -> Findings:
         """Judges the fields of an IsrChange that the controller has read."""
         asked = state.asked.get(body.client)
         if asked is None:

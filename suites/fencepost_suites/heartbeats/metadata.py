@@ -16,7 +16,6 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
-    Finding,
     Findings,
     Rule,
     RunEnd,
@@ -109,7 +108,7 @@ class InactiveIsLeftOut(Rule[_Out]):
         state.places[event.process, body.correlation] = place, event.at_ns
 
     @staticmethod
-    def _read(state: _Out, event: Event, body: ControlRequestAnswered) -> Sequence[Finding]:
+    def _read(state: _Out, event: Event, body: ControlRequestAnswered) -> Findings:
         """Judges the live brokers that a broker has read in a request."""
         if event.cause is None:
             return NOTHING
@@ -139,7 +138,7 @@ class InactiveIsLeftOut(Rule[_Out]):
         return (Exercised(event.ref, Evidence.PEER),) if out else NOTHING
 
     @staticmethod
-    def _led(state: _Out, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+    def _led(state: _Out, event: Event, body: PartitionCommitted) -> Findings:
         """Judges which broker was elected leader."""
         news, before = state.partitions.take(body)
         known = state.refs.get(body.leader)
@@ -227,7 +226,7 @@ class UpdateIsRetried(Rule[_Queues]):
                 return self._answered(state, event, event.cause)
         return NOTHING
 
-    def _answered(self, state: _Queues, event: Event, cause: Cause) -> Sequence[Finding]:
+    def _answered(self, state: _Queues, event: Event, cause: Cause) -> Findings:
         place = state.places.get((cause.process, cause.seq))
         queue = state.by_process.get(place) if place is not None else None
         if place is None or queue is None or cause.seq not in queue.correlations:
@@ -237,7 +236,7 @@ class UpdateIsRetried(Rule[_Queues]):
         queue.answered = True
         return (Exercised(event.ref, Evidence.PEER),) if first_time and queue.attempts > 1 else ()
 
-    def _sent(self, state: _Queues, event: Event, body: ControlRequestSent) -> Sequence[Finding]:
+    def _sent(self, state: _Queues, event: Event, body: ControlRequestSent) -> Findings:
         place = (event.process, body.broker_id, body.broker_epoch)
         state.places[event.process, body.correlation] = place
         self._overdue(state, place, event.at_ns)

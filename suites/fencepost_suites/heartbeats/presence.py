@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -124,7 +123,7 @@ class OnlyWithZnode(Rule[_Znodes]):
         return found
 
     @staticmethod
-    def _sent(state: _Znodes, event: Event, body: MetadataHeartbeatSent) -> Sequence[Finding]:
+    def _sent(state: _Znodes, event: Event, body: MetadataHeartbeatSent) -> Findings:
         """Judges the incarnation id of a process that has registered more than once."""
         *former, newest = state.registrations.get(event.process, [(-1, event.ref)])
         if body.incarnation_id not in {epoch for epoch, _ in former if epoch != newest[0]}:
@@ -211,7 +210,7 @@ class NewestCounts(Rule[_Newest]):
         return NOTHING
 
     @staticmethod
-    def _fetched(state: _Newest, event: Event, body: FollowerFetched) -> Sequence[Finding]:
+    def _fetched(state: _Newest, event: Event, body: FollowerFetched) -> Findings:
         known = state.registered.get(body.follower)
         if known is None:
             return NOTHING

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -14,7 +13,6 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
-    Finding,
     Findings,
     Rule,
     on,
@@ -111,7 +109,7 @@ class OldProtocolKept(Rule[_Protocols]):
         return NOTHING
 
 
-def _broken(event: Event, process: str, did: str, evidence: Evidence) -> Sequence[Finding]:
+def _broken(event: Event, process: str, did: str, evidence: Evidence) -> Findings:
     broken = violated(
         event.ref,
         evidence,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -21,7 +20,6 @@ from fencepost import (
     Exercised,
     FaultHealed,
     FaultInjected,
-    Finding,
     Findings,
     NodeStopped,
     ProcessExited,
@@ -118,7 +116,7 @@ class _Reactions:
             self._suspect(broken, name, one.open_ns, at_ns, REACTS_WITHIN_NS)
         return answer
 
-    def note_answer(self, event: Event, name: str, one: _Reaction, did: str) -> Sequence[Finding]:
+    def note_answer(self, event: Event, name: str, one: _Reaction, did: str) -> Findings:
         """The controller has answered a process that records no answer."""
         excuse = self.faults.on(name, event.process)
         known = one.unrecorded
@@ -169,7 +167,7 @@ class AcceptedUnfences(Rule[_Reactions]):
             return NOTHING
         name, one = state.process(event)
         fenced = one.contact.state == "FENCED" and not one.disowned
-        found: Sequence[Finding] = NOTHING
+        found: Findings = NOTHING
         match body:
             case BrokerStateChanged():
                 answer = state.close(name, one, event.at_ns, STAYED_FENCED)
@@ -226,7 +224,7 @@ class RefusedFencesItself(Rule[_Reactions]):
             return NOTHING
         name, one = state.process(event)
         active = one.contact.state == "ACTIVE"
-        found: Sequence[Finding] = NOTHING
+        found: Findings = NOTHING
         match body:
             case MetadataHeartbeatReceived():
                 one.unrecorded = None

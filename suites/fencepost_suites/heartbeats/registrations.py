@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -17,7 +16,6 @@ from fencepost import (
     Evidence,
     Exercised,
     Facts,
-    Finding,
     Findings,
     NodeStarted,
     Rule,
@@ -89,9 +87,7 @@ class IncarnationIsRegistration(Rule[_Registrations]):
         return NOTHING
 
     @staticmethod
-    def _registered(
-        state: _Registrations, event: Event, body: BrokerRegistered
-    ) -> Sequence[Finding]:
+    def _registered(state: _Registrations, event: Event, body: BrokerRegistered) -> Findings:
         broker, czxid = body.broker_id, body.broker_epoch
         own = state.made.setdefault(event.process, {})
         before = state.at_start.get(event.process, {}).get(broker, -1)
@@ -120,9 +116,7 @@ class IncarnationIsRegistration(Rule[_Registrations]):
         return (broken,)
 
     @staticmethod
-    def _answered(
-        state: _Registrations, event: Event, body: MetadataHeartbeatAnswered
-    ) -> Sequence[Finding]:
+    def _answered(state: _Registrations, event: Event, body: MetadataHeartbeatAnswered) -> Findings:
         own = state.made.get(body.client)
         if own is None:
             return NOTHING
@@ -213,9 +207,7 @@ class OldIncarnationRefused(Rule[_Answers]):
         return NOTHING
 
     @staticmethod
-    def _answered(
-        state: _Known, event: Event, body: MetadataHeartbeatAnswered
-    ) -> Sequence[Finding]:
+    def _answered(state: _Known, event: Event, body: MetadataHeartbeatAnswered) -> Findings:
         known = state.declared.get((event.process, body.broker_id))
         if known is None or body.incarnation_id >= known[0]:
             return NOTHING
@@ -291,7 +283,7 @@ class NewIncarnationIsBounce(Rule[_Adoptions]):
                 self._overdue(state, key, ending.term, event.at_ns)
             del state.open[key]
 
-    def _declared(self, state: _Adoptions, event: Event, body: BrokerDeclared) -> Sequence[Finding]:
+    def _declared(self, state: _Adoptions, event: Event, body: BrokerDeclared) -> Findings:
         key = (event.process, body.broker_id)
         adopted = state.open.get(key)
         if adopted is None:
@@ -305,9 +297,7 @@ class NewIncarnationIsBounce(Rule[_Adoptions]):
         return (Exercised(event.ref, Evidence.SELF),)
 
     @staticmethod
-    def _answered(
-        state: _Adoptions, event: Event, body: MetadataHeartbeatAnswered
-    ) -> Sequence[Finding]:
+    def _answered(state: _Adoptions, event: Event, body: MetadataHeartbeatAnswered) -> Findings:
         key = (event.process, body.broker_id)
         known = state.known.declared.get(key)
         if known is None or known[0] < 0 or body.incarnation_id < known[0]:

@@ -17,7 +17,6 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
-    Finding,
     Findings,
     ProcessExited,
     Rule,
@@ -192,7 +191,7 @@ class SilentBecomesInactive(Rule[_Silences]):
 
     def _declared(
         self, state: _Silences, event: Event, body: BrokerDeclared, known: Declared | None
-    ) -> Sequence[Finding]:
+    ) -> Findings:
         if known is None or known.state not in LIVE or body.new in LIVE:
             return NOTHING
         self._overdue(state, event.process, body.broker_id, event.at_ns)
@@ -429,9 +428,7 @@ class TargetIsReached(Rule[_Targets]):
         return NOTHING
 
     @staticmethod
-    def _received(
-        state: _Targets, event: Event, body: MetadataHeartbeatReceived
-    ) -> Sequence[Finding]:
+    def _received(state: _Targets, event: Event, body: MetadataHeartbeatReceived) -> Findings:
         found = state.process_of.get(body.controller)
         term = state.terms.now.get(found) if found is not None else None
         of = (found or "", event.process)

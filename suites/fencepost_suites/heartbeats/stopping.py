@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -17,7 +16,6 @@ from fencepost import (
     Evidence,
     Exercised,
     Facts,
-    Finding,
     Findings,
     NodeStopped,
     ProcessExited,
@@ -154,7 +152,7 @@ class LeadershipsMoveFirst(Rule[_Stops]):
         return NOTHING
 
     @staticmethod
-    def _ended(state: _Stops, event: Event, process: str, old: str = "") -> Sequence[Finding]:
+    def _ended(state: _Stops, event: Event, process: str, old: str = "") -> Findings:
         stop = state.stops.pop(process, None)
         if stop is None or (old or state.state[process]) != "ACTIVE":
             return NOTHING

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -14,7 +13,6 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
-    Finding,
     Findings,
     NodeStarted,
     Rule,
@@ -72,7 +70,7 @@ class OneSpaceOfIds(Rule[_Ids]):
         return NOTHING
 
     @staticmethod
-    def _shared(state: _Ids, event: Event, node: int, because: Cause) -> Sequence[Finding]:
+    def _shared(state: _Ids, event: Event, node: int, because: Cause) -> Findings:
         broken = violated(
             event.ref,
             Evidence.PEER,
@@ -250,13 +248,13 @@ class FollowsNewAddresses(Rule[_Followed]):
         address = state.known.addresses.get(state.active)
         return given is not None and address is not None and address not in given[0]
 
-    def _granted(self, state: _Followed, event: Event) -> Sequence[Finding]:
+    def _granted(self, state: _Followed, event: Event) -> Findings:
         if event.process in state.followed or not self._strange(state, event.process):
             return NOTHING
         state.followed.add(event.process)
         return (Exercised(event.ref, Evidence.PEER),)
 
-    def _expired(self, state: _Followed, event: Event) -> Sequence[Finding]:
+    def _expired(self, state: _Followed, event: Event) -> Findings:
         refused = state.refused.get(event.process)
         if refused is None or event.process in state.asked or state.elected is None:
             return NOTHING

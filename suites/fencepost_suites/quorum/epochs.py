@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -160,9 +159,7 @@ class OneControllerAnEpoch(Rule[_Quorum]):
                 state.harm(body)
         return NOTHING
 
-    def _committed(
-        self, state: _Quorum, event: Event, body: MetadataCommitted
-    ) -> Sequence[Finding]:
+    def _committed(self, state: _Quorum, event: Event, body: MetadataCommitted) -> Findings:
         known = state.records.get(body.offset)
         if state.lost:
             state.found(slot_of(event.process), body.offset)
@@ -187,7 +184,7 @@ class OneControllerAnEpoch(Rule[_Quorum]):
         )
         return (broken,)
 
-    def _elected(self, state: _Quorum, event: Event, body: ControllerElected) -> Sequence[Finding]:
+    def _elected(self, state: _Quorum, event: Event, body: ControllerElected) -> Findings:
         found: list[Finding] = []
         known = state.leaders.get(body.epoch)
         if known is not None and known[0] != event.process:
@@ -238,14 +235,14 @@ class OneControllerAnEpoch(Rule[_Quorum]):
         state.leaders.setdefault(body.epoch, (event.process, event.ref))
         return found
 
-    def _voted(self, state: _Quorum, event: Event, body: VoteAnswered) -> Sequence[Finding]:
+    def _voted(self, state: _Quorum, event: Event, body: VoteAnswered) -> Findings:
         if body.granted:
             return self._vote(state, event, body.epoch, body.candidate)
         if body.reason in ("already_voted", "log_behind"):
             return (Exercised(event.ref, Evidence.SELF),)
         return NOTHING
 
-    def _vote(self, state: _Quorum, event: Event, epoch: int, candidate: int) -> Sequence[Finding]:
+    def _vote(self, state: _Quorum, event: Event, epoch: int, candidate: int) -> Findings:
         voter = slot_of(event.process)
         state.supporters.setdefault((epoch, candidate), set()).add(voter)
         known = state.votes.setdefault((voter, epoch), (candidate, event.ref))
@@ -454,7 +451,7 @@ class ChangesSurviveFailover(Rule[_Changes]):
             state.offset, state.by, state.what = offset, event.ref, what
 
     @staticmethod
-    def _elected(state: _Changes, event: Event, body: ControllerElected) -> Sequence[Finding]:
+    def _elected(state: _Changes, event: Event, body: ControllerElected) -> Findings:
         state.epoch = body.epoch
         if state.by is None:
             return NOTHING
@@ -475,7 +472,7 @@ class ChangesSurviveFailover(Rule[_Changes]):
         return (broken,)
 
     @staticmethod
-    def _read(state: _Changes, event: Event, body: ReadCompleted) -> Sequence[Finding]:
+    def _read(state: _Changes, event: Event, body: ReadCompleted) -> Findings:
         before = state.topics.get(body.topic)
         if before is None or before == state.epoch:
             return NOTHING

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -178,7 +177,7 @@ class SnapshotRebuildsState(Rule[_Digests]):
                 state.writing.discard(event.process)
                 return self._judge(state, event, body.offset, body.digest, "a snapshot")
             case MetadataDigest():
-                found: Sequence[Finding] = NOTHING
+                found: Findings = NOTHING
                 if event.process in state.loaded:
                     what = "a snapshot and the log after it"
                     found = self._judge(state, event, body.offset, body.digest, what)
@@ -187,9 +186,7 @@ class SnapshotRebuildsState(Rule[_Digests]):
         return NOTHING
 
     @staticmethod
-    def _judge(
-        state: _Digests, event: Event, offset: int, digest: str, what: str
-    ) -> Sequence[Finding]:
+    def _judge(state: _Digests, event: Event, offset: int, digest: str, what: str) -> Findings:
         compared = state.compare(offset, digest)
         if compared is None:
             return NOTHING
@@ -211,7 +208,7 @@ class SnapshotRebuildsState(Rule[_Digests]):
         return (Exercised(event.ref, Evidence.SELF if own else Evidence.PEER),)
 
     @staticmethod
-    def _stored(state: _Digests, event: Event, body: SnapshotStored) -> Sequence[Finding]:
+    def _stored(state: _Digests, event: Event, body: SnapshotStored) -> Findings:
         changed = event.process in state.changed
         state.writing.discard(event.process)
         state.changed.discard(event.process)
@@ -288,7 +285,7 @@ class OneSnapshotAtATime(Rule[_Snapshotting]):
         return NOTHING
 
     @staticmethod
-    def _asked(state: _Snapshotting, event: Event, body: SnapshotAsked) -> Sequence[Finding]:
+    def _asked(state: _Snapshotting, event: Event, body: SnapshotAsked) -> Findings:
         if body.controller_epoch > state.epoch:
             state.epoch = body.controller_epoch
             state.asked.clear()
@@ -315,7 +312,7 @@ class OneSnapshotAtATime(Rule[_Snapshotting]):
         return found
 
     @staticmethod
-    def _started(state: _Snapshotting, event: Event, body: SnapshotStarted) -> Sequence[Finding]:
+    def _started(state: _Snapshotting, event: Event, body: SnapshotStarted) -> Findings:
         if body.controller_epoch != state.epoch:
             return NOTHING
         found: list[Finding] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -14,7 +13,6 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
-    Finding,
     Findings,
     NodeStarted,
     PromiseObserved,
@@ -121,7 +119,7 @@ class MetricsMatchHistory(Rule[_Metrics]):
                 return self._reported(state, node, event, body)
         return NOTHING
 
-    def _observed(self, event: Event, body: PromiseObserved) -> Sequence[Finding]:
+    def _observed(self, event: Event, body: PromiseObserved) -> Findings:
         if body.clause != self.clause:
             return NOTHING
         if body.held:
@@ -131,7 +129,7 @@ class MetricsMatchHistory(Rule[_Metrics]):
 
     def _reported(
         self, state: _Metrics, node: _Node, event: Event, body: MetricsReported
-    ) -> Sequence[Finding]:
+    ) -> Findings:
         alone = node.nodes == 1
         replayed = node.replayed if alone else body.replayed
         lag = max(0, body.last_stable - replayed)

@@ -121,9 +121,7 @@ class DeadIsrHasNoLeader(Rule[_Cluster]):
                 return self._changed(state, event, body)
         return NOTHING
 
-    def _changed(
-        self, state: _Cluster, event: Event, body: PartitionCommitted
-    ) -> Sequence[Finding]:
+    def _changed(self, state: _Cluster, event: Event, body: PartitionCommitted) -> Findings:
         news, before = state.partitions.take(body)
         if not news:
             return NOTHING
@@ -270,7 +268,7 @@ class LeadershipsSpread(Rule[_Failures]):
             state.failed[broker] = _Failed(survivors, due)
 
     @staticmethod
-    def _moved(state: _Failures, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+    def _moved(state: _Failures, event: Event, body: PartitionCommitted) -> Findings:
         news, before = state.partitions.take(body)
         if not news or before is None:
             return NOTHING
@@ -382,7 +380,7 @@ class PreferredLeadsAgain(Rule[_Preferred]):
         return NOTHING
 
     @staticmethod
-    def _changed(state: _Preferred, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+    def _changed(state: _Preferred, event: Event, body: PartitionCommitted) -> Findings:
         news, before = state.partitions.take(body)
         if not news:
             return NOTHING

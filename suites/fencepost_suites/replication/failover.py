@@ -3,7 +3,7 @@ replication design's three cases of when it fails)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, final
 
@@ -18,7 +18,6 @@ from fencepost import (
     Exercised,
     FaultHealed,
     FaultInjected,
-    Finding,
     Findings,
     ProcessExited,
     Rule,
@@ -264,9 +263,7 @@ class ResendFindsLeader(Rule[_Searches]):
         return self._found(one, event, body, invoked[0])
 
     @staticmethod
-    def _found(
-        state: _Search, event: Event, body: ProduceCompleted, invoked_ns: int
-    ) -> Sequence[Finding]:
+    def _found(state: _Search, event: Event, body: ProduceCompleted, invoked_ns: int) -> Findings:
         if body.outcome == "ok":
             later = invoked_ns < state.since_ns and body.offset >= state.log_end
             return (Exercised(event.ref, Evidence.CLIENT),) if later else NOTHING

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import final
 
@@ -102,7 +102,7 @@ class FencedBrokerLosesLeaderships(Rule[_Fencings]):
         return NOTHING
 
     @staticmethod
-    def _fenced(state: _Fencings, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
+    def _fenced(state: _Fencings, event: Event, body: BrokerCommitted) -> Findings:
         news, _ = state.brokers.take(body)
         broker = body.broker_id
         if not news:
@@ -124,7 +124,7 @@ class FencedBrokerLosesLeaderships(Rule[_Fencings]):
         return (_kept(broker, owed.places, owed.at, event.ref),)
 
     @staticmethod
-    def _moved(state: _Fencings, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+    def _moved(state: _Fencings, event: Event, body: PartitionCommitted) -> Findings:
         news, before = state.partitions.take(body)
         if not news:
             return NOTHING
@@ -218,7 +218,7 @@ def _note_taken(
         state.taken.append(_Taken(event.ref, body, joined, leads, before))
 
 
-def _taken_while_fenced(state: _Fencings) -> Sequence[Finding]:
+def _taken_while_fenced(state: _Fencings) -> Findings:
     found: list[Finding] = []
     for one in state.taken:
         body = one.body

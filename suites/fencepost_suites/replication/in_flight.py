@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -221,7 +220,7 @@ class SteppingDownFailsWrites(Rule[_Queue]):
         return NOTHING
 
     @staticmethod
-    def _late(event: Event, body: ProduceAnswered, ref: Cause) -> Sequence[Finding]:
+    def _late(event: Event, body: ProduceAnswered, ref: Cause) -> Findings:
         if body.error != "NONE":
             return (Exercised(event.ref, Evidence.SELF),)
         if body.acks != -1 or body.high_watermark >= body.log_end:

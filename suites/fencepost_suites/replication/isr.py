@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -135,7 +134,7 @@ class EpochsGuardIsrChanges(Rule[Partitions]):
         return NOTHING
 
     @staticmethod
-    def _changed(state: Partitions, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+    def _changed(state: Partitions, event: Event, body: PartitionCommitted) -> Findings:
         news, before = state.take(body)
         if not news or before is None or body.leader_epoch > before.leader_epoch:
             return NOTHING

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -14,7 +13,6 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
-    Finding,
     Findings,
     Rule,
     on,
@@ -114,7 +112,7 @@ class ShutdownAfterHandover(Rule[_Shutdowns]):
         return NOTHING
 
     @staticmethod
-    def _answered(state: _Shutdowns, event: Event, body: HeartbeatAnswered) -> Sequence[Finding]:
+    def _answered(state: _Shutdowns, event: Event, body: HeartbeatAnswered) -> Findings:
         asked = state.asked.get(body.broker_id)
         leads = tuple(state.partitions.led_by(body.broker_id))
         if body.next_state != "SHUTDOWN":
@@ -233,7 +231,7 @@ class OnlyLeaderServes(Rule[_Leading]):
     @staticmethod
     def _served(
         state: _Leading, event: Event, body: LogAppended | FetchServed, what: str, waited_ns: int
-    ) -> Sequence[Finding]:
+    ) -> Findings:
         deposed = state.deposed.get(event.process)
         if deposed is None:
             broken = violated(
@@ -331,7 +329,7 @@ class OneLeaderAnEpoch(Rule[_Epochs]):
         return NOTHING
 
     @staticmethod
-    def _led(state: _Epochs, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
+    def _led(state: _Epochs, event: Event, body: LeadershipStarted) -> Findings:
         made = state.made.get(event.process, -2 - state.deleted_at)
         if event.process not in state.made and not state.present and body.log_end > 0:
             return NOTHING  # it has not read of the deletion yet
@@ -366,7 +364,7 @@ class OneLeaderAnEpoch(Rule[_Epochs]):
         return (Exercised(event.ref, Evidence.PEER),) if leader != event.process else NOTHING
 
     @staticmethod
-    def _committed(state: _Epochs, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+    def _committed(state: _Epochs, event: Event, body: PartitionCommitted) -> Findings:
         # A process that has loaded a snapshot replays only the records after it.
         place = (max(one for one in state.begun_at if one < body.offset), body.partition)
         known, ref = state.records.get(place, (None, None))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar, final
 
@@ -12,7 +11,6 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
-    Finding,
     Findings,
     Key,
     Rule,
@@ -194,7 +192,7 @@ class CommittedIsNeverLost(_OfLogs[_Committed]):
         return found
 
     @staticmethod
-    def _led(state: _Committed, event: Event, body: LeadershipStarted) -> Sequence[Finding]:
+    def _led(state: _Committed, event: Event, body: LeadershipStarted) -> Findings:
         if body.leader_epoch < state.epoch:
             return NOTHING  # an old record, replayed late: there is a newer leader
         state.epoch = body.leader_epoch

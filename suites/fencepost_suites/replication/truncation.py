@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -11,7 +10,6 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
-    Finding,
     Findings,
     Key,
     Rule,
@@ -104,7 +102,7 @@ class FollowerTruncatesByEpoch(Rule[_Following]):
         return NOTHING
 
     @staticmethod
-    def _resumed(state: _Following, event: Event, body: LogAppended) -> Sequence[Finding]:
+    def _resumed(state: _Following, event: Event, body: LogAppended) -> Findings:
         """Judges the first message stored in a new leader epoch: the follower must have truncated
         by now."""
         began, anew = state.began.pop(event.process)
@@ -158,9 +156,7 @@ class FollowerTruncatesByEpoch(Rule[_Following]):
         return (Exercised(event.ref, Evidence.SELF),)
 
     @staticmethod
-    def _confirmed(
-        state: _Following, event: Event, body: HighWatermarkAdvanced
-    ) -> Sequence[Finding]:
+    def _confirmed(state: _Following, event: Event, body: HighWatermarkAdvanced) -> Findings:
         """Whether a leader commits a message that was dropped in its epoch: if so, it had the
         message at the time."""
         decided = [offset for offset in state.dropped if offset < body.high_watermark]

@@ -3,7 +3,6 @@ counts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -12,7 +11,6 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
-    Finding,
     Findings,
     Rule,
     on,
@@ -200,7 +198,7 @@ class FollowersLearnWatermark(Rule[_Marks]):
         return NOTHING
 
     @staticmethod
-    def _late(event: Event, body: LogAppended, one: _Learner) -> Sequence[Finding]:
+    def _late(event: Event, body: LogAppended, one: _Learner) -> Findings:
         if event.at_ns - one.due_since_ns <= LEARNT_WITHIN_NS:
             return NOTHING
         if one.late_ns <= one.due_since_ns:

@@ -4,7 +4,6 @@ state changes that others request there."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -20,7 +19,6 @@ from fencepost import (
     Exercised,
     FaultHealed,
     FaultInjected,
-    Finding,
     Findings,
     ProcessExited,
     Rule,
@@ -111,7 +109,7 @@ class FirstOfIsrLeads(Rule[_Elected]):
         return NOTHING
 
     @staticmethod
-    def _stood(state: _Elected, event: Event, body: ReplicaStood) -> Sequence[Finding]:
+    def _stood(state: _Elected, event: Event, body: ReplicaStood) -> Findings:
         if body.isr and body.broker_id not in body.isr:
             broken = violated(
                 event.ref,
@@ -194,7 +192,7 @@ class ServesOnceIsrIsStored(Rule[_Prepared]):
         return NOTHING
 
     @staticmethod
-    def _prepared(event: Event, body: IsrPrepared) -> Sequence[Finding]:
+    def _prepared(event: Event, body: IsrPrepared) -> Findings:
         short = [b for b, end in zip(body.isr, body.ends, strict=True) if end < body.log_end]
         if short:
             broken = violated(
@@ -500,7 +498,7 @@ class NewTopicsAreNoticed(Rule[_Topics]):
                 left.discard(process)
 
     @staticmethod
-    def _read(state: _Topics, event: Event, body: TopicCommitted) -> Sequence[Finding]:
+    def _read(state: _Topics, event: Event, body: TopicCommitted) -> Findings:
         known = state.owed.get(body.topic_id)
         if known is None:
             state.owed[body.topic_id] = (event.at_ns, event.ref, set(state.active))

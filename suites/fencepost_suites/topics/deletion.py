@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import final
 
@@ -121,7 +121,7 @@ class DeletedIsGone(Rule[_Deletions]):
             state.owed[broker] = (event.ref, places)
 
     @staticmethod
-    def _moved(state: _Deletions, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+    def _moved(state: _Deletions, event: Event, body: PartitionCommitted) -> Findings:
         news, _ = state.partitions.take(body)
         if not news:
             return NOTHING
@@ -306,7 +306,7 @@ class DeletedReplicasAreRemoved(Rule[_Replicas]):
         return NOTHING
 
     @staticmethod
-    def _committed(state: _Replicas, event: Event) -> Sequence[Finding]:
+    def _committed(state: _Replicas, event: Event) -> Findings:
         """The replicas that running processes should have removed before the deletion."""
         found: list[Finding] = []
         for place in sorted(state.owed):
@@ -338,7 +338,7 @@ class DeletedReplicasAreRemoved(Rule[_Replicas]):
         return marked_ns is not None and state.since.get(event.process, 0) > marked_ns
 
     @staticmethod
-    def _active(state: _Replicas, event: Event, slot: str) -> Sequence[Finding]:
+    def _active(state: _Replicas, event: Event, slot: str) -> Findings:
         began_ns = state.since.get(event.process, 0)
         found: list[Finding] = []
         for place, (at_ns, ref, topic) in list(state.owed.items()):

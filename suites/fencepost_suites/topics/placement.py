@@ -14,7 +14,6 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
-    Finding,
     Findings,
     Rule,
     on,
@@ -166,7 +165,7 @@ class AddingMovesLittle(Rule[_Moves]):
     @on(*_RECORDS, AdminCompleted)
     def step(self, state: _Moves, event: Event, body: Struct) -> Findings:
         if isinstance(body, AdminCompleted):
-            found: Sequence[Finding] = NOTHING
+            found: Findings = NOTHING
             if body.api == "add_brokers" and body.outcome == "ok":
                 new = [int(b) for b in body.subject.split(",")]
                 found = self._added(state, event, new)
@@ -184,7 +183,7 @@ class AddingMovesLittle(Rule[_Moves]):
         return NOTHING
 
     @staticmethod
-    def _added(state: _Moves, event: Event, new: Sequence[int]) -> Sequence[Finding]:
+    def _added(state: _Moves, event: Event, new: Sequence[int]) -> Findings:
         before: Counter[int] = Counter()
         after: Counter[int] = Counter()
         for place, one in state.cluster.partitions.newest.items():

@@ -3,7 +3,6 @@ KR-34)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -169,7 +168,7 @@ class NoticesNewPartitions(Rule[_Noticing]):
         return NOTHING
 
     @staticmethod
-    def _created(state: _Noticing, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+    def _created(state: _Noticing, event: Event, body: PartitionCommitted) -> Findings:
         found: list[Finding] = []
         place = body.topic, body.partition
         for process, broker in state.running.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import final
 
@@ -21,7 +21,6 @@ from fencepost import (
     Exercised,
     FaultHealed,
     FaultInjected,
-    Finding,
     Findings,
     ProcessExited,
     Rule,
@@ -230,7 +229,7 @@ class _Returns:
             touches(one, slots) for one in self.voters.faults.now.values() if one.fault_id != but
         )
 
-    def judge(self, at_ns: int) -> Sequence[Finding]:
+    def judge(self, at_ns: int) -> Findings:
         """The finding about the newest return, once there is one."""
         back = self.returned
         if back is None:

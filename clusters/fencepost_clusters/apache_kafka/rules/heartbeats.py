@@ -6,7 +6,6 @@ broker does by the answer may be logged before it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -105,7 +104,7 @@ class RunsOnceTold(Rule[_Unfenced]):
         return NOTHING
 
     @staticmethod
-    def _judge(runs: Event, answer: HeartbeatAnswered) -> Sequence[Finding]:
+    def _judge(runs: Event, answer: HeartbeatAnswered) -> Findings:
         if answer.received_at_ns <= runs.at_ns + SLACK_NS:
             return (Exercised(runs.ref, Evidence.PEER),)
         early = violated(
@@ -187,7 +186,7 @@ class RunsOnceCaughtUp(Rule[_CaughtUp]):
         return NOTHING
 
     @staticmethod
-    def _answered(event: Event, body: HeartbeatAnswered, runs: Event | None) -> Sequence[Finding]:
+    def _answered(event: Event, body: HeartbeatAnswered, runs: Event | None) -> Findings:
         if body.error != "NONE" or body.next_state != "ACTIVE":
             return NOTHING
         if body.metadata_offset < body.request_epoch:
@@ -238,7 +237,7 @@ class SessionLastsItsTime(Rule[_Sessions]):
     @staticmethod
     def _ended(
         state: _Sessions, event: Event, body: LeaseExpired, heard_ns: int, at: Cause
-    ) -> Sequence[Finding]:
+    ) -> Findings:
         silent_ns, session_ns = event.at_ns - heard_ns, body.lease_period_ms * MS
         if silent_ns + SLACK_NS >= session_ns:
             return (Exercised(event.ref, Evidence.SELF),)
@@ -307,7 +306,7 @@ class FormerEpochRefused(Rule[_Registered]):
         return NOTHING
 
     @staticmethod
-    def _answered(state: _Registered, event: Event, body: HeartbeatAnswered) -> Sequence[Finding]:
+    def _answered(state: _Registered, event: Event, body: HeartbeatAnswered) -> Findings:
         known = state.newest.get(body.broker_id)
         if known is None or body.request_epoch >= known[0]:
             return NOTHING

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -15,7 +14,6 @@ from fencepost import (
     Evidence,
     Excused,
     Exercised,
-    Finding,
     Findings,
     NodeStarted,
     ProcessExited,
@@ -65,7 +63,7 @@ class _Places:
         """The other live processes with that id."""
         return [p for p, known in self.ids.items() if known == broker and p != holder]
 
-    def confirmed(self) -> Sequence[Finding]:
+    def confirmed(self) -> Findings:
         """The suspects, now that no fencing explains them."""
         found = tuple(finding for _, finding in self.suspects)
         self.suspects.clear()
@@ -99,7 +97,7 @@ class RefusedChangesNothing(Rule[_Places]):
         return NOTHING
 
     @staticmethod
-    def _exited(state: _Places, event: Event, process: str) -> Sequence[Finding]:
+    def _exited(state: _Places, event: Event, process: str) -> Findings:
         broker = state.ids.pop(process, None)
         if broker is None or process not in state.refused:
             return NOTHING
@@ -109,7 +107,7 @@ class RefusedChangesNothing(Rule[_Places]):
         return (Exercised(event.ref, Evidence.PEER),) if unaffected and leads else NOTHING
 
     @staticmethod
-    def _broker(state: _Places, body: BrokerCommitted) -> Sequence[Finding]:
+    def _broker(state: _Places, body: BrokerCommitted) -> Findings:
         news, _ = state.holders.commit(body)
         if not news:
             return NOTHING
@@ -121,7 +119,7 @@ class RefusedChangesNothing(Rule[_Places]):
         return state.confirmed()
 
     @staticmethod
-    def _partition(state: _Places, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+    def _partition(state: _Places, event: Event, body: PartitionCommitted) -> Findings:
         place = body.topic, body.partition
         was = state.partitions.get(place)
         if was is not None and body.offset <= was.offset:

@@ -3,7 +3,6 @@ is judged by the disks of the controllers at the end of the run."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -144,7 +143,7 @@ class VisibleIsCommitted(Rule[_Visible]):
         return found
 
     @staticmethod
-    def _applied(state: _Visible) -> Sequence[Finding]:
+    def _applied(state: _Visible) -> Findings:
         """Whether a majority of the controllers has what nodes applied."""
         found: list[Finding] = []
         for (offset, epoch), ref in state.applied.items():
@@ -195,7 +194,7 @@ class _States:
         else:
             self.by_log.setdefault(body.offset, []).append(body)
 
-    def judge(self, snapshot: MetadataStateFound, ref: Cause, what: str) -> Sequence[Finding]:
+    def judge(self, snapshot: MetadataStateFound, ref: Cause, what: str) -> Findings:
         """Whether a snapshot has what the logs of other nodes lead to."""
         others = [
             one

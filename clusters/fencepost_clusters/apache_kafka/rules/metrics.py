@@ -6,7 +6,6 @@ So a page is judged only after it has been stable for some time, against every s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, final
 
@@ -20,7 +19,6 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
-    Finding,
     Findings,
     NodeStarted,
     Rule,
@@ -170,7 +168,7 @@ class CountsTheMetadata(Rule[_Counting]):
         return NOTHING
 
     @staticmethod
-    def _observed(state: _Counting, event: Event, body: MetricsObserved) -> Sequence[Finding]:
+    def _observed(state: _Counting, event: Event, body: MetricsObserved) -> Findings:
         counts = _Counts(body.active_brokers, body.fenced_brokers, body.offline_partitions)
         process = state.answering.process(body)
         recent = state.applied.get(process, [])
@@ -260,7 +258,7 @@ class ReportsItsState(Rule[_States]):
         return NOTHING
 
     @staticmethod
-    def _observed(state: _States, event: Event, body: MetricsObserved) -> Sequence[Finding]:
+    def _observed(state: _States, event: Event, body: MetricsObserved) -> Findings:
         process = state.answering.process(body)
         began_ns, left_ns = state.terms.get(process, (0, 0))
         from_ns = event.at_ns - SETTLED_NS

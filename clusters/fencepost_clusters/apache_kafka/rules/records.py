@@ -117,9 +117,7 @@ class SwitchCoversNewReplicas(Rule[_Records]):
         return self._covers(event, body, before)
 
     @staticmethod
-    def _covers(
-        event: Event, body: PartitionCommitted, before: PartitionCommitted
-    ) -> Sequence[Finding]:
+    def _covers(event: Event, body: PartitionCommitted, before: PartitionCommitted) -> Findings:
         """Whether the new replicas that the partition keeps are in sync, and one of the ISR
         leads."""
         early = sorted(set(before.adding) & set(body.replicas) - set(body.isr))
@@ -173,7 +171,7 @@ class UnregisteredHoldsNothing(Rule[_Records]):
         return NOTHING
 
     @staticmethod
-    def _given(state: _Records, event: Event, body: PartitionCommitted) -> Sequence[Finding]:
+    def _given(state: _Records, event: Event, body: PartitionCommitted) -> Findings:
         for broker, offset in state.gone.items():
             if body.offset > offset and _holds(body, broker):
                 given = violated(
@@ -191,7 +189,7 @@ class UnregisteredHoldsNothing(Rule[_Records]):
         return NOTHING
 
     @staticmethod
-    def _gone(state: _Records, event: Event, body: BrokerDeleted) -> Sequence[Finding]:
+    def _gone(state: _Records, event: Event, body: BrokerDeleted) -> Findings:
         was = state.brokers.pop(body.broker_id, None)
         state.gone[body.broker_id] = body.offset
         kept = [
@@ -274,7 +272,7 @@ class NextInOrderLeads(Rule[_Moves]):
         state: _Moves,
         body: BrokerCommitted,
         moved: Sequence[tuple[PartitionCommitted, PartitionCommitted, Cause]],
-    ) -> Sequence[Finding]:
+    ) -> Findings:
         found: list[Finding] = []
         if state.run[1] != body.offset:
             return found  # no partition's record is right before

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -109,7 +108,7 @@ class FencedIsLeftOut(Rule[_Applied]):
                 state.reached.setdefault(slot, {}).setdefault(broker, at_ns)
 
     @staticmethod
-    def _answered(state: _Applied, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
+    def _answered(state: _Applied, event: Event, body: ProbeCompleted) -> Findings:
         found: list[Finding] = []
         for broker, since_ns in sorted(state.reached.get(body.slot, {}).items()):
             if since_ns + APPLIED_WITHIN_NS > body.sent_at_ns:
@@ -256,7 +255,7 @@ class FollowerStoresNothing(Rule[_Following]):
         return NOTHING
 
     @staticmethod
-    def _asked(state: _Following, event: Event, body: ProbeCompleted) -> Sequence[Finding]:
+    def _asked(state: _Following, event: Event, body: ProbeCompleted) -> Findings:
         process = state.newest.get(body.slot, "")
         since_ns, ref = state.since.get(process, (body.sent_at_ns, None))
         if ref is None or body.sent_at_ns <= since_ns:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import final
 
@@ -24,7 +23,6 @@ from fencepost import (
     Exercised,
     FaultHealed,
     FaultInjected,
-    Finding,
     Findings,
     NodeStarted,
     ProcessExited,
@@ -73,7 +71,7 @@ class HolderKeepsId(Rule[IdHolders]):
         return NOTHING
 
     @staticmethod
-    def _committed(state: IdHolders, event: Event, body: BrokerCommitted) -> Sequence[Finding]:
+    def _committed(state: IdHolders, event: Event, body: BrokerCommitted) -> Findings:
         news, was = state.commit(body)
         if not news or was is None or was.fenced or was.incarnation == body.incarnation:
             return NOTHING
@@ -307,9 +305,7 @@ class SilentIsFenced(Rule[_Sessions]):
         else:
             state.silencing.setdefault(why, set()).add(process)
 
-    def _committed(
-        self, state: _Sessions, event: Event, body: BrokerCommitted
-    ) -> Sequence[Finding]:
+    def _committed(self, state: _Sessions, event: Event, body: BrokerCommitted) -> Findings:
         was = state.records.get(body.broker_id)
         if was is not None and body.offset <= was.offset:
             return NOTHING

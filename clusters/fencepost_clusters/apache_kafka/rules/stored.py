@@ -8,7 +8,7 @@ may come after others that are later.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import final
 
@@ -204,7 +204,7 @@ class Stored:
 
     def judge(
         self, event: Event, place: TopicPartition, end: int, did: str, **facts: Fact
-    ) -> Sequence[Finding]:
+    ) -> Findings:
         """Whether each member of the ISR has stored a partition up to that end. `did` says what
         else the event did, as a template with facts."""
         record = self.records.get(place)
@@ -230,7 +230,7 @@ class Stored:
             return NOTHING
         return (Exercised(event.ref, Evidence.PEER),)
 
-    def findings(self, end: RunEnd) -> Sequence[Finding]:
+    def findings(self, end: RunEnd) -> Findings:
         """The suspects that no record has explained."""
         found: list[Finding] = []
         for one in self.suspects:
@@ -442,7 +442,7 @@ class EntersCaughtUp(Rule[_Entering]):
         return NOTHING
 
     @staticmethod
-    def _asked(state: _Entering, event: Event, body: IsrChangeAsked) -> Sequence[Finding]:
+    def _asked(state: _Entering, event: Event, body: IsrChangeAsked) -> Findings:
         place = body.topic, body.partition
         if body.topic in state.stored.deleted or not state.stored.telling:
             return NOTHING

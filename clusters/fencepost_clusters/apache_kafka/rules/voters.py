@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -20,7 +19,6 @@ from fencepost import (
     Exercised,
     FaultHealed,
     FaultInjected,
-    Finding,
     Findings,
     NodeStarted,
     ProcessExited,
@@ -152,7 +150,7 @@ class FollowsNewVoters(Rule[_Known]):
         return NOTHING
 
     @staticmethod
-    def _expired(state: _Known, event: Event, body: LeaseExpired) -> Sequence[Finding]:
+    def _expired(state: _Known, event: Event, body: LeaseExpired) -> Findings:
         pair = state.strange(event.process, body.broker_id)
         if pair is None:
             return NOTHING

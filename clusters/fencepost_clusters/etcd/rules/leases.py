@@ -8,7 +8,6 @@ when that is answered.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -27,7 +26,6 @@ from fencepost import (
     Exercised,
     FaultHealed,
     FaultInjected,
-    Finding,
     Findings,
     Rule,
     RunEnd,
@@ -167,7 +165,7 @@ class ExpiredKeysAreGone(Rule[_Leases]):
         elif body.outcome == "unknown":
             lease.in_doubt = True
 
-    def _locked(self, state: _Leases, event: Event, body: LockCompleted) -> Sequence[Finding]:
+    def _locked(self, state: _Leases, event: Event, body: LockCompleted) -> Findings:
         if body.action == "release":
             state.holders.pop(body.lock, None)
             return NOTHING

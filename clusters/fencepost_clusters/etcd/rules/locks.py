@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -14,7 +13,6 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
-    Finding,
     Findings,
     Rule,
     RunEnd,
@@ -65,9 +63,7 @@ class TokensGrow(Rule[_Lock]):
         return NOTHING
 
     @staticmethod
-    def _taken(
-        state: _Lock, event: Event, body: LockCompleted, before: _Taken
-    ) -> Sequence[Finding]:
+    def _taken(state: _Lock, event: Event, body: LockCompleted, before: _Taken) -> Findings:
         mine = body.lease, event.ref
         lease, other = state.holders.get(body.token) or remember(state.holders, body.token, mine)
         taken = _Taken(body.token, event.ref)
@@ -153,7 +149,7 @@ class OldHoldersAreRefused(Rule[_Store]):
         return found
 
     @staticmethod
-    def _order(state: _Store, body: StoreCompleted, write: _Write) -> Sequence[Finding]:
+    def _order(state: _Store, body: StoreCompleted, write: _Write) -> Findings:
         for other in reversed(state.taken.values()):
             old, new = sorted((other, write), key=lambda one: (one.token, one.revision))
             if old.revision > new.revision:

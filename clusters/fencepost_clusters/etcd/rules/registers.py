@@ -7,7 +7,7 @@ writes is known, and each answer to a client is compared with it exactly, withou
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import final
 
@@ -92,7 +92,7 @@ class AcknowledgedWritesStay(Rule[_Acknowledged]):
         return NOTHING
 
     @staticmethod
-    def _written(state: _Acknowledged, event: Event, body: RegisterCompleted) -> Sequence[Finding]:
+    def _written(state: _Acknowledged, event: Event, body: RegisterCompleted) -> Findings:
         at = body.mod_revision
         other = state.writes.get(at)
         if other is not None:
@@ -127,7 +127,7 @@ class AcknowledgedWritesStay(Rule[_Acknowledged]):
         return NOTHING
 
     @staticmethod
-    def _read(state: _Acknowledged, event: Event, body: RegisterCompleted) -> Sequence[Finding]:
+    def _read(state: _Acknowledged, event: Event, body: RegisterCompleted) -> Findings:
         revision, mod_revision = body.revision, body.mod_revision
         remember(state.reads, event.ref, (revision, mod_revision))
         if not body.serializable:
@@ -275,7 +275,7 @@ class KeysAreLinearizable(Rule[_Register]):
         return found
 
     @staticmethod
-    def _never_seen(state: _Register, body: RegisterCompleted, event: Event) -> Sequence[Finding]:
+    def _never_seen(state: _Register, body: RegisterCompleted, event: Event) -> Findings:
         """Finding: a write failed after its value was read."""
         for at, (value, seen) in state.values.items():
             if value == body.operation:
