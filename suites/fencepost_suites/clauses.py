@@ -35,7 +35,13 @@ def applicability() -> tuple[Applicability, ...]:
     """The applicability of each clause on the planes that its document does not know, one file per
     plane."""
     return tuple(
-        Applicability(entry["clause"], plane, Promise(entry["promise"]), entry["how"])
+        Applicability(
+            entry["clause"],
+            plane,
+            Promise(entry["promise"]),
+            entry["how"],
+            entry.get("formerly", ""),
+        )
         for plane in ("kraft", "raft", "zookeeper")
         for entry in tomllib.loads(_text(f"{plane}.toml"))["applicability"]
     )

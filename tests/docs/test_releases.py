@@ -28,7 +28,7 @@ def test_what_a_later_command_says_of_a_release_replaces_what_was_there() -> Non
     rows = [
         {**row, "clause": "KR-01", "verdict": "holds"},
         {**row, "clause": "KR-10", "verdict": "violated", "known": ["isr-begins-epoch"]},
-        {**row, "clause": "KR-17", "verdict": "unknown", "reason": "it printed no image"},
+        {**row, "clause": "REG-04", "verdict": "unknown", "reason": "it printed no image"},
         {**row, "clause": "KR-18", "verdict": "not-exercised"},
         {**row, "system": "apache/kraft@3.10.0", "clause": "KR-01", "verdict": "violated"},
     ]
@@ -39,6 +39,6 @@ def test_what_a_later_command_says_of_a_release_replaces_what_was_there() -> Non
             "2026-02-01",
             1,
             {"KR-10": ("isr-begins-epoch",)},
-            {"KR-17": "it printed no image"},
+            {"REG-04": "it printed no image"},
         ),
     ]

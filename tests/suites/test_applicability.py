@@ -10,7 +10,7 @@ from fencepost.plugins.manager import load
 from fencepost_suites import plugin, rules
 from fencepost_suites.clauses import applicability, clauses
 
-OWN = tuple(f"KR-{number:02}" for number in range(1, 12))
+OWN = ("KR-01", "KR-02", *(f"KR-{number:02}" for number in range(4, 12)))
 LEAST = 20
 """The least number of characters of an entry's `how`."""
 
@@ -51,11 +51,30 @@ def test_only_the_same_promise_is_judged_there(plane: str) -> None:
     judged = {rule.clause for rule in rules.ALL}
     for mark in on(plane):
         clause = plugins.clause(mark.clause)
-        assert clause.binds(plane) is (mark.promise is Promise.SAME)
+        assert clause.binds(plane) is (mark.promise in (Promise.SAME, Promise.WITNESSED))
         assert clause.binds("quorum") or clause.planes in (("legacy",), ("classic",))
         assert mark.promise is not Promise.SAME or mark.clause in judged
         if not clause.binds(plane):
             assert clause.unbound(plane) == f"{mark.promise}: {mark.how}"
+
+
+def test_a_promise_that_other_events_show_is_judged_by_rules_that_name_the_plane() -> None:
+    plugins = load()
+    for mark in on("kraft"):
+        clause = plugins.clause(mark.clause)
+        judging = [
+            rule
+            for rule in plugins.rules
+            if rule.clause == clause.id and clause.judged_by(rule, "kraft")
+        ]
+        if mark.promise is Promise.WITNESSED:
+            assert judging, mark
+            assert all(rule.planes == ("kraft",) for rule in judging)
+            assert plugins.clause(mark.formerly) is clause
+        others = [rule for rule in plugins.rules if rule.clause == clause.id and not rule.planes]
+        for plane in clause.planes:
+            assert all(clause.judged_by(rule, plane) for rule in others)
+            assert not any(clause.judged_by(rule, plane) for rule in judging if rule.planes)
 
 
 def test_kafkas_own_promises_bind_kafka_alone() -> None:

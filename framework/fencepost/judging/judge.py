@@ -230,7 +230,7 @@ class Judge:
                 raise no_such("clause", rule.clause, clauses)
         self._clauses = clauses
         self._judged = sorted({rule.clause for rule in rules})
-        self._rules = [_Rule(rule) for rule in rules if clauses[rule.clause].binds(plane)]
+        self._rules = [_Rule(rule) for rule in rules if clauses[rule.clause].judged_by(rule, plane)]
         self._plane = plane
         self._missed: dict[str, str] = {}
         """fault id -> its name, of faults that have no receipt so far."""

@@ -158,6 +158,9 @@ class Rule(Generic[S]):
 
     clause: str = ""
     """The id of the clause that it judges. One class may judge several: `Serves("HB-07")`."""
+    planes: tuple[str, ...] = ()
+    """The planes on which it is a witness; empty: those where its clause is the same. A clause has
+    several witnesses: clients, peers, logs, disks. Each judges by what it sees."""
     state: Callable[[], Any] = type(None)
     """Makes the state of a key before its first event; a class, in most rules."""
     reads: frozenset[type[Struct]] = frozenset()
@@ -222,6 +225,8 @@ class Promise(StrEnum):
     """How a clause applies on a plane that its document does not mention."""
 
     SAME = "same"
+    WITNESSED = "witnessed"
+    """The same, shown by other events: the rules that name the plane are its witnesses."""
     CHANGED = "changed"
     NOT_APPLICABLE = "not-applicable"
 
@@ -231,14 +236,16 @@ class Applicability:
     """How a clause applies on one plane. `how` gives its names there, how it differs, or why it
     does not apply.
 
-    The clause's rules judge only where the promise is the same. A changed promise may be another
-    clause of that plane, which `how` then names.
+    The clause's rules judge only where the promise is the same or witnessed. A changed promise may
+    be another clause of that plane, which `how` then names. `formerly` is the id of a clause of
+    that plane that this one has replaced: the id still finds it.
     """
 
     clause: str
     plane: str
     promise: Promise
     how: str
+    formerly: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,8 +280,16 @@ class Clause:
         """Whether its rules judge systems of that plane."""
         declared = self.applies_on(plane)
         if declared is not None:
-            return declared.promise is Promise.SAME
+            return declared.promise in (Promise.SAME, Promise.WITNESSED)
         return not self.planes or plane in self.planes
+
+    def judged_by(self, rule: Rule[Any], plane: str) -> bool:
+        """Whether a rule of this clause judges systems of that plane."""
+        if not self.binds(plane):
+            return False
+        declared = self.applies_on(plane)
+        witnessed = declared is not None and declared.promise is Promise.WITNESSED
+        return plane in rule.planes if rule.planes or witnessed else True
 
     def unbound(self, plane: str) -> str:
         """Why it does not bind systems of that plane, in words."""

@@ -105,8 +105,15 @@ class Plugins:
         return system.at(version)
 
     def clause(self, name: str) -> Clause:
-        """The clause of that id; raises UsageError with the nearest right one."""
-        return self._get("clause", name, self.clauses)
+        """The clause of that id, or of one that it has replaced; raises UsageError with the nearest
+        right one."""
+        return self._get("clause", self.replaced.get(name, name), self.clauses)
+
+    @property
+    def replaced(self) -> Mapping[str, str]:
+        """The ids of clauses that others have replaced, each with the id of that one."""
+        marks = (mark for one in self.clauses.values() for mark in one.applicability)
+        return {mark.formerly: mark.clause for mark in marks if mark.formerly}
 
     def clauses_of(self, package: str) -> Sequence[Clause]:
         """The clauses that the plugins of a package offer."""

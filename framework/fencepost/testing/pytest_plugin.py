@@ -213,7 +213,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _check(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
-    marked = {clause for item in items for clause in clauses_of(item)}
+    marked = {clause for item in items for clause in clauses_of(item, {})}
     ours = [item for item in items if "fencepost_run" in getattr(item, "fixturenames", ())]
     if not marked and not ours:
         return
@@ -243,7 +243,7 @@ def fencepost_run(request: pytest.FixtureRequest, fencepost_shape: Shape) -> Ite
     for mark in request.node.iter_markers("only"):
         if not {settings.runtime, settings.system.partition("@")[0]} & set(mark.args):
             pytest.skip(f"only {' and '.join(mark.args)}: {mark.kwargs['reason']}")
-    marked = clauses_of(request.node)
+    marked = clauses_of(request.node, plugins.replaced)
     bound = [plugins.clause(clause) for clause in marked]
     if bound and not any(clause.binds(system.plane) for clause in bound):
         pytest.skip(f"{', '.join(marked)}: {bound[0].unbound(system.plane)}")
@@ -334,7 +334,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     if stalled := result.end.stalled_in_words:
         item.user_properties.append((_STALLED, stalled))
     try:
-        result.check(clauses_of(item))
+        result.check(clauses_of(item, _plugins(item.config).replaced))
     except (FencepostError, Violation) as found:
         item.stash[_ATTEMPT].violated = isinstance(found, Violation)
         # The test's author needs the sentences, not the traceback of the plugin.
@@ -404,10 +404,10 @@ def _plugins(config: pytest.Config) -> Plugins:
     return config.stash[_PLUGINS]
 
 
-def clauses_of(item: pytest.Item) -> tuple[str, ...]:
-    """The clauses a test is marked with, in order."""
+def clauses_of(item: pytest.Item, replaced: Mapping[str, str]) -> tuple[str, ...]:
+    """The clauses a test is marked with, in order; by the ids that have replaced theirs."""
     marks = [clause for mark in item.iter_markers("clause") for clause in mark.args]
-    return tuple(dict.fromkeys(marks))
+    return tuple(dict.fromkeys(replaced.get(mark, mark) for mark in marks))
 
 
 def folder_in(report: pytest.TestReport) -> RunFolder | None:

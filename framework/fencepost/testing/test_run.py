@@ -151,7 +151,8 @@ class ResultCollector:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         if self.clauses:
-            items[:] = [item for item in items if self.clauses & set(clauses_of(item))]
+            replaced = self.chosen.plugins.replaced if self.chosen else {}
+            items[:] = [i for i in items if self.clauses & set(clauses_of(i, replaced))]
         self.paths |= {item.nodeid: item.path for item in items}
 
     @pytest.hookimpl(trylast=True)

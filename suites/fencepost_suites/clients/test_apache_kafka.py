@@ -137,7 +137,7 @@ def test_a_broker_that_is_killed_with_the_controller_is_fenced_by_the_next_one(
     cluster.eventually(cluster.recovered)
 
 
-@clause("KR-03")
+@clause("REG-07")
 def test_a_fenced_broker_is_left_out_of_kafkas_metadata_answers(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:

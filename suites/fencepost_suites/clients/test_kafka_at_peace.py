@@ -16,7 +16,7 @@ from fencepost_kafka.testing import KafkaClients, KafkaCluster
 
 pytestmark = [
     pytest.mark.only("apache/kraft", reason="what a release of Kafka prints is under test"),
-    pytest.mark.clause("KR-17", "KR-39"),
+    pytest.mark.clause("REG-04", "KR-39"),
 ]
 
 

@@ -27,7 +27,7 @@ ELECTIONS = 10
 """How many elections the killed controller may win."""
 
 
-@clause("KR-12", "KR-13", "KR-14", "KR-15")
+@clause("RP-04", "RP-07", "RP-32", "RP-10")
 @clause("RP-09", "RP-27")
 def test_a_follower_that_stood_still_leaves_the_isr_and_returns(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
@@ -46,7 +46,7 @@ def test_a_follower_that_stood_still_leaves_the_isr_and_returns(
     cluster.eventually(reads.polled_at_least(100))
 
 
-@clause("KR-16", "KR-17", "KR-18", "KR-28", "KR-31")
+@clause("QC-16", "REG-04", "KR-18", "KR-28", "RP-08")
 def test_a_starting_broker_serves_once_a_controller_says_so(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
@@ -78,7 +78,7 @@ def test_a_process_that_lost_its_id_is_refused(
     cluster.eventually(victim.refused_with("STALE_BROKER_EPOCH"))
 
 
-@clause("KR-20", "KR-23")
+@clause("QC-22", "QC-08")
 def test_a_controller_that_was_cut_off_drops_what_was_never_committed(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
@@ -145,7 +145,7 @@ def test_an_unregistered_broker_leaves_every_isr_and_may_register_again(
     cluster.eventually(gone.in_sync("orders", 0))
 
 
-@clause("KR-24", "KR-25", "KR-33", "KR-34")
+@clause("KR-24", "QC-11", "KR-33", "KR-34")
 def test_snapshots_of_the_metadata_hold_what_the_log_leads_to(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients
 ) -> None:
@@ -164,7 +164,7 @@ def test_snapshots_of_the_metadata_hold_what_the_log_leads_to(
     cluster.eventually(cluster.recovered)
 
 
-@clause("KR-26")
+@clause("RP-25")
 def test_a_broker_that_was_down_removes_the_logs_of_a_deleted_topic(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
 ) -> None:
@@ -184,7 +184,7 @@ def test_a_broker_that_was_down_removes_the_logs_of_a_deleted_topic(
     cluster.eventually(away.caught_up)
 
 
-@clause("KR-27")
+@clause("RP-31")
 def test_a_leader_that_steps_down_fails_the_writes_that_wait(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
 ) -> None:
@@ -207,7 +207,7 @@ def test_a_leader_that_steps_down_fails_the_writes_that_wait(
 @pytest.mark.parametrize(
     "fencepost_shape", [kafka_shape(spares=(Spare(Role.CONTROLLER, 104),))], ids=["spare"]
 )
-@clause("KR-35")
+@clause("QC-29")
 def test_brokers_keep_their_sessions_with_a_controller_at_a_new_address(
     cluster: KafkaCluster, faults: Faults, clients: KafkaClients, history: EventLog
 ) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fencepost import Event, FaultHealed, FaultInjected, NodeStarted, ProcessExited
+from fencepost.plugins.manager import load
 from fencepost.testing import HistoryBuilder, Verdict, judge
 from fencepost_clusters.apache_kafka.log_memory import SessionConfigured
-from fencepost_clusters.apache_kafka.rules.promises import CLAUSES, RULES
+from fencepost_clusters.apache_kafka.rules.promises import RULES
 from fencepost_kafka import (
     BrokerCommitted,
     ControllerElected,
@@ -27,7 +28,7 @@ BOUND_MS = SESSION_MS + SESSION_MS // 4 + 1_000
 
 def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
     chosen = [rule for rule in RULES if rule.clause == clause]
-    clauses = {one.id: one for one in CLAUSES}
+    clauses = load().clauses
     return judge(h.events(), chosen, clauses, h.end(complete), "kraft").verdicts[clause]
 
 

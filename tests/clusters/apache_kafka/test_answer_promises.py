@@ -1,4 +1,4 @@
-"""The rules about deleted topics, and about answers of brokers that step down or start (KR-26 to
+"""The rules about deleted topics, and about answers of brokers that step down or start (RP-25 to
 KR-28), each with a violation, a near miss and a history that decides nothing."""
 
 from __future__ import annotations
@@ -8,8 +8,9 @@ from msgspec import structs
 from tests.clusters.apache_kafka.kraft_histories import FIRST, OBSERVER, raises, verdict
 
 from fencepost import Evidence, NodeStarted, Stalled
+from fencepost.plugins.manager import load
 from fencepost.testing import HistoryBuilder, Outcome, judge
-from fencepost_clusters.apache_kafka.rules.promises import CLAUSES, RULES
+from fencepost_clusters.apache_kafka.rules.promises import RULES
 from fencepost_kafka import (
     BrokerStateChanged,
     FollowingStarted,
@@ -26,7 +27,7 @@ from fencepost_kafka import (
 MS = 1_000_000
 
 
-# ------------------------------------------------------------------------------------------ KR-26
+# ------------------------------------------------------------------------------------------ RP-25
 
 
 def begins(h: HistoryBuilder, process: str = FIRST) -> None:
@@ -81,7 +82,7 @@ def test_a_deleted_topic_that_a_disk_still_has_breaks_kr_26() -> None:
     h.after(11_000)
     applies(h, 21)
     holds(h, "orders", "a")
-    assert verdict(h, "KR-26").violations[0].evidence is Evidence.PEER
+    assert verdict(h, "RP-25").violations[0].evidence is Evidence.PEER
 
 
 def test_a_broker_that_ended_soon_or_has_not_applied_the_deletion_keeps_kr_26() -> None:
@@ -95,7 +96,7 @@ def test_a_broker_that_ended_soon_or_has_not_applied_the_deletion_keeps_kr_26() 
     applies(anew.after(11_000), 21)
     holds(anew, "orders", "b")  # made again under its name
     for h in (soon, never, anew):
-        assert verdict(h, "KR-26").verdict is Outcome.NOT_EXERCISED
+        assert verdict(h, "RP-25").verdict is Outcome.NOT_EXERCISED
 
 
 @pytest.mark.parametrize(("lived_ms", "broken"), [(10_000, 0), (10_001, 1)])
@@ -104,7 +105,7 @@ def test_a_broker_has_ten_seconds_to_remove_a_deleted_topic(lived_ms: int, broke
     applies(h, 20)
     applies(h.after(lived_ms - 1), 21)
     holds(h, "orders", "a")
-    assert verdict(h, "KR-26").violated == broken
+    assert verdict(h, "RP-25").violated == broken
 
 
 def test_records_of_a_deleted_topic_that_are_read_again_give_the_next_one_no_replica() -> None:
@@ -115,7 +116,7 @@ def test_records_of_a_deleted_topic_that_are_read_again_give_the_next_one_no_rep
     begins(h, "broker-1#2")
     applies(h, 40, "broker-1#2")
     holds(h, "payments", "c")
-    assert verdict(h, "KR-26").exercised == 1
+    assert verdict(h, "RP-25").exercised == 1
 
 
 def test_a_broker_that_was_down_at_the_time_exercises_kr_26() -> None:
@@ -123,7 +124,7 @@ def test_a_broker_that_was_down_at_the_time_exercises_kr_26() -> None:
     begins(h, "broker-1#2")
     applies(h, 20, "broker-1#2")
     holds(h, "payments", "c")
-    assert verdict(h, "KR-26").verdict is Outcome.HOLDS
+    assert verdict(h, "RP-25").verdict is Outcome.HOLDS
 
 
 def test_a_stall_leaves_kr_26_undecided() -> None:
@@ -133,10 +134,10 @@ def test_a_stall_leaves_kr_26_undecided() -> None:
     h.add(FIRST, Stalled(stalled_ns=5_000 * MS))
     applies(h, 21)
     holds(h, "orders", "a")
-    assert verdict(h, "KR-26").verdict is Outcome.UNKNOWN
+    assert verdict(h, "RP-25").verdict is Outcome.UNKNOWN
 
 
-# ------------------------------------------------------------------------------------------ KR-27
+# ------------------------------------------------------------------------------------------ RP-31
 
 
 def leads(h: HistoryBuilder) -> None:
@@ -186,7 +187,7 @@ def test_a_write_that_is_acknowledged_uncommitted_breaks_kr_27() -> None:
     steps_down(h)
     answers(h, ago_ms=10)
     raises(h, FIRST, 6)  # too late
-    (found,) = verdict(h, "KR-27").violations
+    (found,) = verdict(h, "RP-31").violations
     assert "after it had stepped down" in found.message
     assert found.because
 
@@ -208,7 +209,7 @@ def test_a_high_watermark_that_a_former_leader_learns_decides_nothing_for_kr_27(
     raises(h, FIRST, learned)
     follows(h, learned)
     answers(h, ago_ms=10)
-    assert verdict(h, "KR-27").violated == broken
+    assert verdict(h, "RP-31").violated == broken
 
 
 def follows(h: HistoryBuilder, mark: int) -> None:
@@ -222,7 +223,7 @@ def test_a_process_that_only_ever_followed_and_acknowledges_breaks_kr_27() -> No
     h = HistoryBuilder()
     follows(h, 5)
     answers(h)
-    assert verdict(h, "KR-27").violated == 1
+    assert verdict(h, "RP-31").violated == 1
 
 
 @pytest.mark.parametrize("offset", [0, 5])
@@ -232,7 +233,7 @@ def test_a_write_above_the_high_watermark_that_a_leader_begins_with_breaks_kr_27
     h = HistoryBuilder()
     leads(h)
     answers(h, offset=offset)
-    (found,) = verdict(h, "KR-27").violations
+    (found,) = verdict(h, "RP-31").violations
     assert found.message == (
         f"{FIRST} acknowledged offset {offset} of orders-0, with a high watermark of 0"
     )
@@ -244,7 +245,7 @@ def test_a_write_that_fails_once_its_leader_stepped_down_exercises_kr_27() -> No
     leads(h)
     steps_down(h.after(100))
     answers(h, "NOT_LEADER_OR_FOLLOWER", ago_ms=50)
-    assert verdict(h, "KR-27").verdict is Outcome.HOLDS
+    assert verdict(h, "RP-31").verdict is Outcome.HOLDS
 
 
 def test_a_write_of_which_the_log_does_not_say_when_it_came_in_does_not_exercise_kr_27() -> None:
@@ -252,7 +253,7 @@ def test_a_write_of_which_the_log_does_not_say_when_it_came_in_does_not_exercise
     leads(h)
     steps_down(h)
     answers(h, "NOT_LEADER_OR_FOLLOWER", ago_ms=-1)
-    assert verdict(h, "KR-27").verdict is Outcome.NOT_EXERCISED
+    assert verdict(h, "RP-31").verdict is Outcome.NOT_EXERCISED
 
 
 @pytest.mark.parametrize(("mark", "after_ms", "broken"), [(6, 400, 0), (5, 400, 1), (6, 600, 1)])
@@ -263,7 +264,7 @@ def test_a_leader_may_log_its_high_watermark_right_after_its_answer(
     leads(h)
     answers(h)
     raises(h.after(after_ms), FIRST, mark)
-    assert verdict(h, "KR-27").violated == broken
+    assert verdict(h, "RP-31").violated == broken
 
 
 @pytest.mark.parametrize(("mark", "broken"), [(5, 1), (6, 0)])
@@ -277,9 +278,9 @@ def test_a_high_watermark_of_before_whose_line_is_printed_later_keeps_kr_27(
     answers(h)
     *before, last = (*h.events(), raises(h, FIRST, mark))
     earlier = structs.replace(last, at_ns=raised_ns)
-    chosen = [rule for rule in RULES if rule.clause == "KR-27"]
-    clauses = {one.id: one for one in CLAUSES}
-    found = judge((*before, earlier), chosen, clauses, h.end(), "kraft").verdicts["KR-27"]
+    chosen = [rule for rule in RULES if rule.clause == "RP-31"]
+    clauses = load().clauses
+    found = judge((*before, earlier), chosen, clauses, h.end(), "kraft").verdicts["RP-31"]
     assert found.violated == broken
 
 
@@ -294,7 +295,7 @@ def test_committed_writes_and_later_requests_decide_nothing_for_kr_27() -> None:
     answers(h.after(100), "NOT_LEADER_OR_FOLLOWER", ago_ms=1)
     leads(h)
     answers(h, "REQUEST_TIMED_OUT", ago_ms=500)
-    assert verdict(h, "KR-27").verdict is Outcome.NOT_EXERCISED
+    assert verdict(h, "RP-31").verdict is Outcome.NOT_EXERCISED
 
 
 # ------------------------------------------------------------------------------------------ KR-28

@@ -1,4 +1,4 @@
-"""KR-15 at the record of a larger ISR: until then, the leader waits for the replica that enters."""
+"""RP-10 at the record of a larger ISR: until then, the leader waits for the replica that enters."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def committed(mark: int, ago_ms: int = 2 * SETTLED_MS) -> HistoryBuilder:
 
 
 def violated(h: HistoryBuilder) -> int:
-    return verdict(h.after(2 * READ_WITHIN_MS), "KR-15").violated
+    return verdict(h.after(2 * READ_WITHIN_MS), "RP-10").violated
 
 
 def test_a_leader_that_commits_without_a_replica_before_its_record_breaks_kr_15() -> None:
     h = committed(5)
     recorded(h, 11, 1, 2, 3)
     assert violated(h) == 1
-    assert verdict(h, "KR-15").violations[0].message == (
+    assert verdict(h, "RP-10").violations[0].message == (
         "record 11 took broker 3 into the ISR of orders-0, when broker-1#1 had committed up to "
         "offset 5, while there had stored: broker 3 up to 4"
     )
@@ -114,4 +114,4 @@ def test_a_deleted_topic_proves_nothing() -> None:
 def test_it_is_undecided_if_the_run_ends_before_a_smaller_isr_may_be_read() -> None:
     h = committed(5)
     recorded(h, 11, 1, 2, 3)
-    assert verdict(h, "KR-15").verdict is Outcome.UNKNOWN
+    assert verdict(h, "RP-10").verdict is Outcome.UNKNOWN

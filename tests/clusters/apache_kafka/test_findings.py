@@ -39,7 +39,7 @@ from fencepost_kafka import (
 BESIDE = {
     "findings/epochs/history.ndjson.gz": ("KR-09", "KR-10", "KR-11"),
     "findings/cleared-leader-blocks-registration/history.ndjson.gz": (
-        *("AVAIL-recovered", "KR-25", "KR-36"),
+        *("AVAIL-recovered", "KR-36", "QC-11"),
     ),
     "findings/resigned-leader-acts/history.ndjson.gz": ("KR-11",),
     "findings/superseded-broker-leads/history.ndjson.gz": (
@@ -231,7 +231,7 @@ def test_a_holder_lacks_what_the_refused_process_has_stored_and_nothing_else(
 def test_a_consumer_reads_what_is_lost_then_but_nothing_else_that_a_member_lacks(
     beyond: int, before: bool, known: bool, judged: Judged
 ) -> None:
-    """By the words of KR-13, after a member of the ISR has followed the holder, or before that."""
+    """By the words of RP-07, after a member of the ISR has followed the holder, or before that."""
     (finding,) = (one for one in known_findings() if one.id == "refused-duplicate-follows")
     judgement, events = judged(finding)
     number = next(n for n, event in enumerate(events) if isinstance(event.body, LogTruncated))
@@ -251,8 +251,8 @@ def test_a_consumer_reads_what_is_lost_then_but_nothing_else_that_a_member_lacks
     facts = {"offset": offset, "ends": (dropped.to_offset,), "partition": partition_of(dropped)}
     broken = Broken(at=poll.ref, evidence=Evidence.PEER, message="", facts=facts)
     verdict = Verdict(Outcome.VIOLATED, 1, Evidence.PEER, "", violated=1, violations=(broken,))
-    others = Judgement({**judgement.verdicts, "KR-13": verdict})
-    assert ("KR-13" not in attributed(others, [finding], changed).broken) is known
+    others = Judgement({**judgement.verdicts, "RP-07": verdict})
+    assert ("RP-07" not in attributed(others, [finding], changed).broken) is known
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -1,4 +1,4 @@
-"""The rules about heartbeats as controllers answer them (KR-16 to KR-20), each with a violation, a
+"""The rules about heartbeats as controllers answer them (QC-16 to QC-22), each with a violation, a
 near miss and an undecided history."""
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def elected(h: HistoryBuilder, process: str = CONTROLLER, epoch: int = 1) -> Non
     h.add(process, ControllerElected(epoch=epoch, log_end=1, last_epoch=-1))
 
 
-# ------------------------------------------------------------------------------------------ KR-16
+# ------------------------------------------------------------------------------------------ QC-16
 
 
 def test_a_broker_that_unfences_itself_breaks_kr_16() -> None:
@@ -88,7 +88,7 @@ def test_a_broker_that_unfences_itself_breaks_kr_16() -> None:
     answered(h, "ACTIVE", epoch=EPOCH - 1)  # for a former process
     answered(h, "ACTIVE", error="NOT_CONTROLLER")
     runs(h)
-    found = verdict(h.after(2_000), "KR-16")
+    found = verdict(h.after(2_000), "QC-16")
     assert (found.verdict, found.violations[0].evidence) == (Outcome.VIOLATED, Evidence.PEER)
 
 
@@ -97,7 +97,7 @@ def test_a_broker_that_runs_before_its_heartbeat_came_in_breaks_kr_16() -> None:
     runs(h)
     h.after(300)
     answered(h, ago_ms=150)
-    assert verdict(h, "KR-16").verdict is Outcome.VIOLATED
+    assert verdict(h, "QC-16").verdict is Outcome.VIOLATED
 
 
 @pytest.mark.parametrize(("later_ms", "broken"), [(100, 0), (101, 1)])
@@ -105,7 +105,7 @@ def test_a_heartbeat_is_dated_a_tenth_of_a_second_late_at_most(later_ms: int, br
     h = HistoryBuilder()
     runs(h)
     answered(h.after(later_ms - 1))
-    found = verdict(h, "KR-16")
+    found = verdict(h, "QC-16")
     assert (found.violated, found.exercised) == (broken, 1 - broken)
 
 
@@ -119,7 +119,7 @@ def test_an_answer_exercises_kr_16_though_it_is_logged_after_its_effect() -> Non
     runs(late)
     answered(late.after(35), ago_ms=33)
     for h in (before, after, late):
-        found = verdict(h, "KR-16")
+        found = verdict(h, "QC-16")
         assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.PEER)
 
 
@@ -127,15 +127,15 @@ def test_an_answer_that_may_not_have_been_logged_leaves_kr_16_undecided() -> Non
     ends = HistoryBuilder()
     answered(ends, "FENCED")
     runs(ends)
-    assert verdict(ends, "KR-16").verdict is Outcome.UNKNOWN
+    assert verdict(ends, "QC-16").verdict is Outcome.UNKNOWN
     dies = HistoryBuilder()
     answered(dies, "FENCED")
     runs(dies)
     ended(dies, CONTROLLER)
-    assert verdict(dies.after(5_000), "KR-16").verdict is Outcome.UNKNOWN
+    assert verdict(dies.after(5_000), "QC-16").verdict is Outcome.UNKNOWN
     ended(ends, FIRST)
-    assert verdict(ends.after(5_000), "KR-16").verdict is Outcome.VIOLATED
-    assert verdict(ends, "KR-16", complete=False).verdict is Outcome.UNKNOWN
+    assert verdict(ends.after(5_000), "QC-16").verdict is Outcome.VIOLATED
+    assert verdict(ends, "QC-16", complete=False).verdict is Outcome.UNKNOWN
 
 
 @pytest.mark.parametrize(("lived_ms", "broken"), [(1_000, 0), (1_001, 1)])
@@ -143,7 +143,7 @@ def test_a_run_that_ends_within_a_second_leaves_kr_16_undecided(lived_ms: int, b
     h = HistoryBuilder()
     answered(h, "FENCED")
     runs(h)
-    assert verdict(h.after(lived_ms - 1), "KR-16").violated == broken
+    assert verdict(h.after(lived_ms - 1), "QC-16").violated == broken
 
 
 @pytest.mark.parametrize(("later_ms", "broken"), [(2_000, 0), (2_001, 1)])
@@ -154,7 +154,7 @@ def test_a_controller_that_ends_within_two_seconds_may_not_have_logged_its_answe
     answered(h, "FENCED")
     runs(h)
     ended(h.after(later_ms - 1), CONTROLLER)
-    assert verdict(h.after(5_000), "KR-16").violated == broken
+    assert verdict(h.after(5_000), "QC-16").violated == broken
 
 
 @pytest.mark.parametrize(("earlier_ms", "broken"), [(1, 0), (1_000, 0), (1_001, 1)])
@@ -166,16 +166,16 @@ def test_a_controller_that_ended_right_before_may_not_have_logged_its_answer(
     answered(h, "FENCED")
     ended(h, CONTROLLER)
     runs(h.after(earlier_ms - 1))
-    assert verdict(h.after(5_000), "KR-16").violated == broken
+    assert verdict(h.after(5_000), "QC-16").violated == broken
 
 
 def test_a_history_without_answers_to_heartbeats_proves_nothing_for_kr_16() -> None:
     h = HistoryBuilder()
     runs(h)
-    assert verdict(h.after(5_000), "KR-16").verdict is Outcome.NOT_EXERCISED
+    assert verdict(h.after(5_000), "QC-16").verdict is Outcome.NOT_EXERCISED
 
 
-# ------------------------------------------------------------------------------------------ KR-17
+# ------------------------------------------------------------------------------------------ REG-04
 
 
 def test_a_broker_that_runs_without_the_metadata_of_its_registration_breaks_kr_17() -> None:
@@ -183,13 +183,13 @@ def test_a_broker_that_runs_without_the_metadata_of_its_registration_breaks_kr_1
     applied(h, EPOCH - 1)
     answered(h)
     runs(h)
-    assert verdict(h, "KR-17").violations[0].evidence is Evidence.SELF
+    assert verdict(h, "REG-04").violations[0].evidence is Evidence.SELF
 
 
 def test_a_controller_that_unfences_a_broker_that_is_behind_breaks_kr_17() -> None:
     h = HistoryBuilder()
     answered(h, at=EPOCH - 1)
-    assert verdict(h, "KR-17").violations[0].evidence is Evidence.PEER
+    assert verdict(h, "REG-04").violations[0].evidence is Evidence.PEER
 
 
 def test_a_broker_that_is_unfenced_once_it_has_caught_up_exercises_kr_17() -> None:
@@ -201,7 +201,7 @@ def test_a_broker_that_is_unfenced_once_it_has_caught_up_exercises_kr_17() -> No
             answered(h)
         runs(h)
         answered(h, ago_ms=10)
-        found = verdict(h, "KR-17")
+        found = verdict(h, "REG-04")
         assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.PEER)
 
 
@@ -209,7 +209,7 @@ def test_a_broker_whose_answer_is_not_known_does_not_exercise_kr_17() -> None:
     h = HistoryBuilder()
     applied(h)
     runs(h)
-    assert verdict(h, "KR-17").verdict is Outcome.NOT_EXERCISED
+    assert verdict(h, "REG-04").verdict is Outcome.NOT_EXERCISED
 
 
 # ------------------------------------------------------------------------------------------ KR-18
@@ -330,7 +330,7 @@ def test_what_came_in_before_or_a_controller_could_not_know_keeps_kr_19() -> Non
         assert verdict(h, "KR-19").verdict is Outcome.NOT_EXERCISED
 
 
-# ------------------------------------------------------------------------------------------ KR-20
+# ------------------------------------------------------------------------------------------ QC-22
 
 
 def resigned() -> HistoryBuilder:
@@ -343,14 +343,14 @@ def resigned() -> HistoryBuilder:
 def test_a_heartbeat_that_a_former_controller_accepts_breaks_kr_20() -> None:
     h = resigned()
     answered(h, term=-1)
-    (found,) = verdict(h, "KR-20").violations
+    (found,) = verdict(h, "QC-22").violations
     assert found.because
 
 
 def test_a_controller_that_was_never_active_and_accepts_breaks_kr_20() -> None:
     h = HistoryBuilder()
     answered(h, term=-1)
-    (found,) = verdict(h, "KR-20").violations
+    (found,) = verdict(h, "QC-22").violations
     assert not found.because
 
 
@@ -360,13 +360,13 @@ def test_what_is_dated_late_may_have_come_in_while_the_controller_was_active(
 ) -> None:
     h = resigned()
     answered(h, term=-1, ago_ms=1_001 - later_ms)
-    assert verdict(h, "KR-20").violated == broken
+    assert verdict(h, "QC-22").violated == broken
 
 
 def test_not_controller_exercises_kr_20() -> None:
     h = resigned()
     answered(h, "FENCED", error="NOT_CONTROLLER", term=-1)
-    assert verdict(h, "KR-20").verdict is Outcome.HOLDS
+    assert verdict(h, "QC-22").verdict is Outcome.HOLDS
 
 
 def test_an_answer_of_before_that_is_logged_later_keeps_kr_20() -> None:
@@ -374,11 +374,11 @@ def test_an_answer_of_before_that_is_logged_later_keeps_kr_20() -> None:
     answered(h, term=-1, ago_ms=1_100)
     elected(h, epoch=3)
     answered(h, term=3)
-    assert verdict(h, "KR-20").verdict is Outcome.NOT_EXERCISED
+    assert verdict(h, "QC-22").verdict is Outcome.NOT_EXERCISED
 
 
 def test_a_stall_leaves_kr_20_undecided() -> None:
     h = resigned()
     h.add(CONTROLLER, Stalled(stalled_ns=900 * MS))
     answered(h, term=-1)
-    assert verdict(h, "KR-20").verdict is Outcome.UNKNOWN
+    assert verdict(h, "QC-22").verdict is Outcome.UNKNOWN

@@ -1,4 +1,4 @@
-"""The rules about the metadata that nodes apply, hold and store (KR-23 to KR-25, KR-30):
+"""The rules about the metadata that nodes apply, hold and store (QC-08 to QC-11, QC-09):
 violations, near misses and undecided histories."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CONTROLLERS = ("controller-1", "controller-2", "controller-3")
 LATE_MS = 6_000
 
 
-# ------------------------------------------------------------------------------------------ KR-23
+# ------------------------------------------------------------------------------------------ QC-08
 
 
 def log(
@@ -67,7 +67,7 @@ def test_metadata_that_was_applied_and_is_in_the_log_no_longer_breaks_kr_23() ->
     log(h, CONTROLLERS[0], 1, 1, 1)  # the deposed controller keeps it
     log(h, CONTROLLERS[1], 1, 1, 2)
     log(h, CONTROLLERS[2], 1, 1, 2)
-    found = verdict(h, "KR-23")
+    found = verdict(h, "QC-08")
     assert (found.violated, found.violations[0].evidence) == (1, Evidence.PEER)
 
 
@@ -79,7 +79,7 @@ def test_metadata_that_a_majority_of_the_disks_has_exercises_kr_23() -> None:
     log(h, CONTROLLERS[1], 1, 1, 1)
     log(h, CONTROLLERS[2], 1)
     log(h, CONTROLLERS[2], 3, 3, 3, topic="orders")
-    assert verdict(h, "KR-23").verdict is Outcome.HOLDS
+    assert verdict(h, "QC-08").verdict is Outcome.HOLDS
 
 
 @pytest.mark.parametrize(("lasting", "broken"), [(1, 0), (2, 1)])
@@ -88,7 +88,7 @@ def test_the_first_record_of_the_logs_is_judged_by_kr_23(lasting: int, broken: i
     applied(h, 0, 1)
     for slot in CONTROLLERS:
         log(h, slot, lasting)
-    found = verdict(h, "KR-23")
+    found = verdict(h, "QC-08")
     assert (found.violated, found.exercised) == (broken, 1 - broken)
 
 
@@ -102,7 +102,7 @@ def test_a_controller_whose_log_begins_later_may_have_had_a_record(
     log(h, CONTROLLERS[0], 1, 2 if broken else 1)
     log(h, CONTROLLERS[1], 1, of_second)
     log(h, CONTROLLERS[2], 2, first=2)
-    found = verdict(h, "KR-23")
+    found = verdict(h, "QC-08")
     assert (found.violated, found.exercised) == (broken, 1 - broken)
 
 
@@ -112,7 +112,7 @@ def test_a_controller_without_records_proves_nothing_for_kr_23() -> None:
     log(h, CONTROLLERS[0], 1)
     for slot in CONTROLLERS[1:]:
         log(h, slot)
-    assert verdict(h, "KR-23").verdict is Outcome.NOT_EXERCISED
+    assert verdict(h, "QC-08").verdict is Outcome.NOT_EXERCISED
 
 
 def test_a_majority_is_one_of_the_voters_for_kr_23() -> None:
@@ -127,13 +127,13 @@ def test_a_majority_is_one_of_the_voters_for_kr_23() -> None:
         voters=(101, 102, 103), endpoints=endpoints, bootstrap=(),
     ))  # fmt: skip
     applied(h, 0, 1)
-    assert verdict(h, "KR-23").verdict is Outcome.HOLDS
+    assert verdict(h, "QC-08").verdict is Outcome.HOLDS
 
 
 def test_disks_that_were_not_read_prove_nothing_for_kr_23() -> None:
     h = HistoryBuilder()
     applied(h, 2, 1)
-    assert verdict(h, "KR-23").verdict is Outcome.NOT_EXERCISED
+    assert verdict(h, "QC-08").verdict is Outcome.NOT_EXERCISED
 
 
 def granted(h: HistoryBuilder, epoch: int, *isr: int, error: str = "NONE") -> None:
@@ -154,8 +154,8 @@ def test_an_answer_that_no_record_has_breaks_kr_23() -> None:
         led(h, 12, 1, 1, 2)
         record(h, 6, fenced=True)
         answer(h)
-        assert verdict(h.after(LATE_MS), "KR-23").violations[0].evidence is Evidence.PEER
-        assert verdict(h, "KR-23", complete=False).verdict is Outcome.UNKNOWN
+        assert verdict(h.after(LATE_MS), "QC-08").violations[0].evidence is Evidence.PEER
+        assert verdict(h, "QC-08", complete=False).verdict is Outcome.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -166,21 +166,21 @@ def test_an_answer_right_before_the_end_leaves_kr_23_undecided(
 ) -> None:
     h = HistoryBuilder()
     granted(h, 12, 1, 3)
-    assert verdict(h.after(before_ms - 1), "KR-23").verdict is outcome
+    assert verdict(h.after(before_ms - 1), "QC-08").verdict is outcome
 
 
 def test_an_answer_in_the_first_leader_epoch_exercises_kr_23() -> None:
     h = HistoryBuilder()
     led(h, 0, 1, 1, 2)
     granted(h, 0, 1, 2)
-    assert verdict(h, "KR-23").verdict is Outcome.HOLDS
+    assert verdict(h, "QC-08").verdict is Outcome.HOLDS
 
 
 def test_an_answer_without_an_isr_or_a_leader_epoch_proves_nothing_for_kr_23() -> None:
     h = HistoryBuilder()
     granted(h, 12)
     granted(h, -1, 1, 2)
-    assert verdict(h.after(LATE_MS), "KR-23").verdict is Outcome.NOT_EXERCISED
+    assert verdict(h.after(LATE_MS), "QC-08").verdict is Outcome.NOT_EXERCISED
 
 
 def test_answers_whose_records_are_read_later_exercise_kr_23() -> None:
@@ -190,10 +190,10 @@ def test_answers_whose_records_are_read_later_exercise_kr_23() -> None:
     granted(h, 12, error="FENCED_LEADER_EPOCH")
     led(h, 12, 1, 1, 2)
     record(h, 6, fenced=True)
-    assert verdict(h.after(LATE_MS), "KR-23").exercised == 2
+    assert verdict(h.after(LATE_MS), "QC-08").exercised == 2
 
 
-# --------------------------------------------------------------------------------- KR-24, KR-25
+# --------------------------------------------------------------------------------- KR-24, QC-11
 
 
 def state(
@@ -224,7 +224,7 @@ def state(
     h.add("harness", body)
 
 
-BOTH = pytest.mark.parametrize("clause", ["KR-24", "KR-25"])
+BOTH = pytest.mark.parametrize("clause", ["KR-24", "QC-11"])
 
 
 @BOTH
@@ -259,7 +259,7 @@ def test_the_snapshot_of_a_broker_is_judged_by_kr_25_alone() -> None:
     state(h, "broker-1", "other", snapshot=True)
     state(h, CONTROLLERS[1], "one")
     assert verdict(h, "KR-24").verdict is Outcome.NOT_EXERCISED
-    assert verdict(h, "KR-25").verdict is Outcome.VIOLATED
+    assert verdict(h, "QC-11").verdict is Outcome.VIOLATED
 
 
 @pytest.mark.parametrize(("sound", "alone"), [("one", True), ("other", False)])
@@ -269,7 +269,7 @@ def test_settings_of_deleted_topics_are_named_if_nothing_else_differs(
     h = HistoryBuilder()
     state(h, "broker-1", "more", snapshot=True, orphans=("orders retention.ms",), sound=sound)
     state(h, CONTROLLERS[1], "one")
-    message = verdict(h, "KR-25").violations[0].message
+    message = verdict(h, "QC-11").violations[0].message
     assert message.endswith(": orders retention.ms") is alone
     assert ("otherwise what the log of controller-2 leads to" in message) is alone
 
@@ -277,10 +277,10 @@ def test_settings_of_deleted_topics_are_named_if_nothing_else_differs(
 def test_a_snapshot_with_two_records_for_an_entity_breaks_kr_25() -> None:
     h = HistoryBuilder()
     state(h, CONTROLLERS[0], "one", snapshot=True, records=10)
-    assert verdict(h, "KR-25").violations[0].evidence is Evidence.SELF
+    assert verdict(h, "QC-11").violations[0].evidence is Evidence.SELF
 
 
-# ------------------------------------------------------------------------------------------ KR-30
+# ------------------------------------------------------------------------------------------ QC-09
 
 DEPOSED = "controller-1#1"
 
@@ -299,19 +299,19 @@ def truncates(h: HistoryBuilder, to: int, end: int = 60, committed: int = 50) ->
 
 
 def test_a_deposed_controller_that_keeps_what_is_not_committed_breaks_kr_30() -> None:
-    assert verdict(deposed(reverts_to=51), "KR-30").verdict is Outcome.VIOLATED
+    assert verdict(deposed(reverts_to=51), "QC-09").verdict is Outcome.VIOLATED
 
 
 def test_a_deposed_controller_that_drops_what_is_committed_breaks_kr_30() -> None:
     h = deposed()
     truncates(h, 49)
-    assert verdict(h, "KR-30").verdict is Outcome.VIOLATED
+    assert verdict(h, "QC-09").verdict is Outcome.VIOLATED
 
 
 def test_a_deposed_controller_that_drops_the_rest_exercises_kr_30() -> None:
     h = deposed(reverts_to=48)
     truncates(h, 50)
-    assert verdict(h, "KR-30").verdict is Outcome.HOLDS
+    assert verdict(h, "QC-09").verdict is Outcome.HOLDS
 
 
 def test_truncations_of_others_and_of_nothing_decide_nothing_for_kr_30() -> None:
@@ -321,4 +321,4 @@ def test_truncations_of_others_and_of_nothing_decide_nothing_for_kr_30() -> None
     same = deposed()
     truncates(same, 60)
     for one in (h, same):
-        assert verdict(one, "KR-30").verdict is Outcome.NOT_EXERCISED
+        assert verdict(one, "QC-09").verdict is Outcome.NOT_EXERCISED

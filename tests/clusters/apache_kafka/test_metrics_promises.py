@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from fencepost import NodeStarted, Stalled
+from fencepost.plugins.manager import load
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_clusters.apache_kafka.metrics import MetricsObserved
-from fencepost_clusters.apache_kafka.rules.promises import CLAUSES, RULES
+from fencepost_clusters.apache_kafka.rules.promises import RULES
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerDeleted,
@@ -26,7 +27,7 @@ SETTLED_MS = 2_000
 
 def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
     chosen = [rule for rule in RULES if rule.clause == clause]
-    clauses = {one.id: one for one in CLAUSES}
+    clauses = load().clauses
     return judge(h.events(), chosen, clauses, h.end(complete), "kraft").verdicts[clause]
 
 

@@ -37,13 +37,13 @@ from fencepost_kafka.judging.owed import EVERY
 KEPT = files("fencepost_clusters.apache_kafka") / "findings/refused-duplicate-follows"
 UNKNOWN: Mapping[type[Struct], frozenset[str]] = {
     LogAppended: frozenset({"RP-27"}),
-    HighWatermarkAdvanced: frozenset({"KR-27", "RP-09", "RP-27"}),
-    LeadershipStarted: frozenset({"KR-27", "KR-34"}),
+    HighWatermarkAdvanced: frozenset({"RP-31", "RP-09", "RP-27"}),
+    LeadershipStarted: frozenset({"RP-31", "KR-34"}),
     FollowingStarted: frozenset({"KR-34"}),
-    MetadataApplied: frozenset({"KR-17"}),
-    HeartbeatAnswered: frozenset({"KR-16"}),
-    ControllerElected: frozenset({"KR-08", "KR-20"}),
-    NodeStarted: frozenset({"KR-09", "KR-23", "QC-07"}),
+    MetadataApplied: frozenset({"REG-04"}),
+    HeartbeatAnswered: frozenset({"QC-16"}),
+    ControllerElected: frozenset({"KR-08", "QC-22"}),
+    NodeStarted: frozenset({"KR-09", "QC-08", "QC-07"}),
 }
 """A kind -> the clauses that read its absence. Of the kinds that are not here a clause only reads
 that they are there: without them it is not exercised."""

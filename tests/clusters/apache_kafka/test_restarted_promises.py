@@ -1,4 +1,4 @@
-"""The rules about replicas that restart, and that follow another leader (KR-31, KR-32): violations,
+"""The rules about replicas that restart, and that follow another leader (RP-08, RP-15): violations,
 near misses and histories that decide nothing."""
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ def restarted(mark: int, end: int, highest: int = 5, process: str = "broker-1#2"
 
 def test_a_log_end_that_is_taken_for_the_high_watermark_breaks_kr_31() -> None:
     for highest in (0, 5):
-        found = verdict(restarted(mark=8, end=8, highest=highest), "KR-31")
+        found = verdict(restarted(mark=8, end=8, highest=highest), "RP-08")
         assert found.violations[0].evidence is Evidence.PEER
 
 
 def test_a_high_watermark_above_the_log_end_breaks_kr_31() -> None:
-    assert verdict(restarted(mark=5, end=4), "KR-31").violations[0].evidence is Evidence.SELF
+    assert verdict(restarted(mark=5, end=4), "RP-08").violations[0].evidence is Evidence.SELF
 
 
 def test_a_high_watermark_below_the_log_end_exercises_kr_31() -> None:
-    assert verdict(restarted(mark=5, end=8), "KR-31").verdict is Outcome.HOLDS
+    assert verdict(restarted(mark=5, end=8), "RP-08").verdict is Outcome.HOLDS
 
 
 def test_a_first_process_an_equal_end_and_silent_replicas_decide_nothing_for_kr_31() -> None:
@@ -50,10 +50,10 @@ def test_a_first_process_an_equal_end_and_silent_replicas_decide_nothing_for_kr_
         restarted(mark=8, end=9, highest=-1),
         restarted(mark=8, end=8, process="broker-1#1"),  # it goes on
     ):
-        assert verdict(h, "KR-31").verdict is Outcome.NOT_EXERCISED
+        assert verdict(h, "RP-08").verdict is Outcome.NOT_EXERCISED
 
 
-# ------------------------------------------------------------------------------------------ KR-32
+# ------------------------------------------------------------------------------------------ RP-15
 
 
 def truncated(to: int, began: int = 3, raised: int = 0) -> HistoryBuilder:
@@ -80,11 +80,11 @@ def truncates(h: HistoryBuilder, to: int) -> None:
 
 
 def test_a_truncation_below_the_high_watermark_breaks_kr_32() -> None:
-    assert verdict(truncated(to=4, raised=5), "KR-32").violations[0].evidence is Evidence.SELF
+    assert verdict(truncated(to=4, raised=5), "RP-15").violations[0].evidence is Evidence.SELF
 
 
 def test_a_truncation_to_the_high_watermark_exercises_kr_32() -> None:
-    assert verdict(truncated(to=5, raised=5), "KR-32").verdict is Outcome.HOLDS
+    assert verdict(truncated(to=5, raised=5), "RP-15").verdict is Outcome.HOLDS
 
 
 @pytest.mark.parametrize(("to", "broken"), [(2, 1), (3, 0)])
@@ -96,11 +96,11 @@ def test_the_high_watermark_that_a_follower_begins_with_counts_for_kr_32(
     raises(h, "broker-1#1", 5)
     follows(h, "broker-1#1", 3, 9)
     truncates(h, to)
-    assert verdict(h, "KR-32").violated == broken
+    assert verdict(h, "RP-15").violated == broken
 
 
 def test_a_history_without_high_watermarks_decides_nothing_for_kr_32() -> None:
-    assert verdict(truncated(to=0), "KR-32").verdict is Outcome.NOT_EXERCISED
+    assert verdict(truncated(to=0), "RP-15").verdict is Outcome.NOT_EXERCISED
 
 
 def of_isr(isr: tuple[int, ...], *harmed: str) -> HistoryBuilder:
@@ -122,11 +122,11 @@ def of_isr(isr: tuple[int, ...], *harmed: str) -> HistoryBuilder:
 
 
 def test_what_the_only_member_has_lost_with_its_disk_is_dropped_and_excused() -> None:
-    found = verdict(of_isr((2,), "broker-2"), "KR-32")
+    found = verdict(of_isr((2,), "broker-2"), "RP-15")
     assert (found.violated, found.excused) == (0, 1)
     assert "each member of the ISR [2] of orders-0 had lost its disk" in found.reason
 
 
 @pytest.mark.parametrize("isr", [(1, 2), (1,)])
 def test_what_a_member_with_a_whole_disk_has_is_not_dropped(isr: tuple[int, ...]) -> None:
-    assert verdict(of_isr(isr, "broker-2"), "KR-32").violated == 1
+    assert verdict(of_isr(isr, "broker-2"), "RP-15").violated == 1

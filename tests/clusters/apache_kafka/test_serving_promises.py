@@ -1,4 +1,4 @@
-"""The rules about brokers' answers, writes and leaderships until their end (KR-03 to KR-05), each
+"""The rules about brokers' answers, writes and leaderships until their end (REG-07 to KR-05), each
 with a violation, a near miss and a history that decides nothing."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fencepost_kafka import (
 
 MS = 1_000_000
 
-# ------------------------------------------------------------------------------------------ KR-03
+# ------------------------------------------------------------------------------------------ REG-07
 
 
 def asked(h: HistoryBuilder, *named: int) -> None:
@@ -66,13 +66,13 @@ def fenced_and_applied(for_ms: int = 600) -> HistoryBuilder:
 def test_a_fenced_broker_that_is_named_breaks_kr_03() -> None:
     h = fenced_and_applied()
     asked(h, 1, 2)
-    assert "named broker 1, which is fenced" in verdict(h, "KR-03").violations[0].message
+    assert "named broker 1, which is fenced" in verdict(h, "REG-07").violations[0].message
 
 
 def test_a_fenced_broker_that_is_left_out_exercises_kr_03() -> None:
     h = fenced_and_applied()
     asked(h, 2)
-    assert verdict(h, "KR-03").verdict is Outcome.HOLDS
+    assert verdict(h, "REG-07").verdict is Outcome.HOLDS
 
 
 def test_a_broker_that_had_not_applied_the_fencing_may_name_it() -> None:
@@ -81,14 +81,14 @@ def test_a_broker_that_had_not_applied_the_fencing_may_name_it() -> None:
     applies(h, 19)
     h.after(600)
     asked(h, 1, 2)
-    assert verdict(h, "KR-03").verdict is Outcome.NOT_EXERCISED
+    assert verdict(h, "REG-07").verdict is Outcome.NOT_EXERCISED
 
 
 @pytest.mark.parametrize(("for_ms", "broken"), [(499, 0), (500, 1)])
 def test_a_broker_has_half_a_second_to_apply_a_fencing(for_ms: int, broken: int) -> None:
     h = fenced_and_applied(for_ms)
     asked(h, 1, 2)
-    assert verdict(h, "KR-03").violated == broken
+    assert verdict(h, "REG-07").violated == broken
 
 
 def test_a_fencing_whose_record_is_read_later_than_it_was_applied_counts_for_kr_03() -> None:
@@ -96,7 +96,7 @@ def test_a_fencing_whose_record_is_read_later_than_it_was_applied_counts_for_kr_
     applies(h, 20)
     record(h, 20, fenced=True)
     asked(h.after(600), 1, 2)
-    assert verdict(h, "KR-03").verdict is Outcome.VIOLATED
+    assert verdict(h, "REG-07").verdict is Outcome.VIOLATED
 
 
 def test_what_the_process_before_had_applied_does_not_count_for_kr_03() -> None:
@@ -107,7 +107,7 @@ def test_what_the_process_before_had_applied_does_not_count_for_kr_03() -> None:
     record(after, 20, fenced=True)
     for h in (before, after):
         asked(h.after(600), 1, 2)
-        assert verdict(h, "KR-03").verdict is Outcome.NOT_EXERCISED
+        assert verdict(h, "REG-07").verdict is Outcome.NOT_EXERCISED
 
 
 def begins_anew(h: HistoryBuilder) -> None:
@@ -125,7 +125,7 @@ def test_an_unfencing_that_is_recorded_late_but_was_applied_excuses(
     applies(h, 25)
     asked(h, 1, 2)
     record(h, offset, fenced=False, broker=broker)
-    found = verdict(h, "KR-03")
+    found = verdict(h, "REG-07")
     assert (found.violated, found.exercised) == (broken, 0)
 
 
@@ -133,7 +133,7 @@ def test_a_broker_that_is_unfenced_again_may_be_named() -> None:
     h = fenced_and_applied()
     record(h, 24, fenced=False)
     asked(h, 1, 2)
-    assert verdict(h, "KR-03").verdict is Outcome.NOT_EXERCISED
+    assert verdict(h, "REG-07").verdict is Outcome.NOT_EXERCISED
 
 
 # ------------------------------------------------------------------------------------------ KR-04

@@ -1,5 +1,5 @@
-"""The rules that compare leaders, acknowledgements and reads with the logs of followers (KR-12 to
-KR-15), each with a violation, a near miss and an undecided history."""
+"""The rules that compare leaders, acknowledgements and reads with the logs of followers (RP-04 to
+RP-10), each with a violation, a near miss and an undecided history."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from tests.clusters.apache_kafka.stored_histories import (
 )
 
 from fencepost import Evidence, ProcessExited
+from fencepost.plugins.manager import load
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
-from fencepost_clusters.apache_kafka.rules.promises import CLAUSES, RULES
+from fencepost_clusters.apache_kafka.rules.promises import RULES
 from fencepost_kafka import (
     LeadershipStarted,
     LogTruncated,
@@ -35,9 +36,9 @@ LATE_MS = 6_000
 
 
 DID = {
-    "KR-12": acknowledged,
-    "KR-13": polled,
-    "KR-14": lambda h, offset: raises(h, B1, offset + 1),
+    "RP-04": acknowledged,
+    "RP-07": polled,
+    "RP-32": lambda h, offset: raises(h, B1, offset + 1),
 }
 THREE = pytest.mark.parametrize("clause", DID)
 
@@ -104,7 +105,7 @@ def test_a_line_of_before_that_is_printed_later_keeps_the_clause(clause: str) ->
     h.after(LATE_MS)
     *before, last = h.events()
     chosen = [rule for rule in RULES if rule.clause == clause]
-    clauses = {one.id: one for one in CLAUSES}
+    clauses = load().clauses
     history = (*before, structs.replace(last, at_ns=at_ns))
     assert judge(history, chosen, clauses, h.end(), "kraft").verdicts[clause].violated == 0
 
@@ -223,7 +224,7 @@ def test_only_an_acknowledgement_of_acks_all_with_an_offset_is_judged_by_kr_12()
     acknowledged(h, 1, acks=1)
     acknowledged(h, 1, outcome="unknown")
     acknowledged(h, -1)
-    assert verdict(h.after(LATE_MS), "KR-12").verdict is Outcome.NOT_EXERCISED
+    assert verdict(h.after(LATE_MS), "RP-04").verdict is Outcome.NOT_EXERCISED
 
 
 def test_the_final_reading_and_a_poll_of_nothing_are_not_judged_by_kr_13() -> None:
@@ -232,24 +233,24 @@ def test_the_final_reading_and_a_poll_of_nothing_are_not_judged_by_kr_13() -> No
     stores(h, B1, end=2)
     polled(h, 1, final=True)
     polled(h)
-    assert verdict(h.after(LATE_MS), "KR-13").verdict is Outcome.NOT_EXERCISED
+    assert verdict(h.after(LATE_MS), "RP-07").verdict is Outcome.NOT_EXERCISED
 
 
 def test_reading_all_there_is_exercises_nothing() -> None:
     h = begun(1, 2)
     stores(h, B1, B2, end=1)
     polled(h, 0)
-    assert verdict(h, "KR-13").verdict is Outcome.NOT_EXERCISED
+    assert verdict(h, "RP-07").verdict is Outcome.NOT_EXERCISED
 
 
 def test_only_a_commit_on_a_smaller_isr_exercises_kr_14() -> None:
     h = begun(1, 2, 3)
     stores(h, B1, B2, B3, end=1)
     raises(h, B1, 1)
-    assert verdict(h, "KR-14").verdict is Outcome.NOT_EXERCISED
+    assert verdict(h, "RP-32").verdict is Outcome.NOT_EXERCISED
 
 
-# ------------------------------------------------------------------------------------------ KR-15
+# ------------------------------------------------------------------------------------------ RP-10
 
 
 def entering(end: int, mark: int, start: int = 0, ago_ms: int = 2 * SETTLED_MS) -> HistoryBuilder:
@@ -263,12 +264,12 @@ def entering(end: int, mark: int, start: int = 0, ago_ms: int = 2 * SETTLED_MS) 
 
 
 def test_a_replica_that_has_less_than_the_high_watermark_breaks_kr_15() -> None:
-    found = verdict(entering(end=4, mark=5), "KR-15")
+    found = verdict(entering(end=4, mark=5), "RP-10")
     assert (found.violated, found.violations[0].evidence) == (1, Evidence.PEER)
 
 
 def entering_by(had: int, ended_ms: int) -> Verdict:
-    """KR-15, if broker 2 is to enter by the fetches of a second process that ended so long ago."""
+    """RP-10, if broker 2 is to enter by the fetches of a second process that ended so long ago."""
     h = begun(1, 2)
     stores(h, B2, end=4)
     stores(h, DUPLICATE, end=had)
@@ -276,7 +277,7 @@ def entering_by(had: int, ended_ms: int) -> Verdict:
     h.after(2 * SETTLED_MS)
     h.add("harness", ProcessExited(ended=DUPLICATE, exit_code=0, signal=9, expected=True))
     asked(h.after(ended_ms - 1), (1, 2), (1,))
-    return verdict(h, "KR-15")
+    return verdict(h, "RP-10")
 
 
 @pytest.mark.parametrize(("had", "named"), [(5, True), (4, False)])
@@ -294,18 +295,18 @@ def test_the_last_fetches_of_a_second_process_count_for_kr_15(had: int, broken: 
 
 
 def test_a_replica_that_has_not_reached_the_leaders_epoch_breaks_kr_15() -> None:
-    assert verdict(entering(end=4, mark=4, start=5), "KR-15").verdict is Outcome.VIOLATED
+    assert verdict(entering(end=4, mark=4, start=5), "RP-10").verdict is Outcome.VIOLATED
 
 
 def test_a_replica_that_has_all_exercises_kr_15() -> None:
-    assert verdict(entering(end=5, mark=5, start=5), "KR-15").verdict is Outcome.HOLDS
+    assert verdict(entering(end=5, mark=5, start=5), "RP-10").verdict is Outcome.HOLDS
 
 
 @pytest.mark.parametrize(("ago_ms", "broken"), [(SETTLED_MS - 1, 0), (SETTLED_MS, 1)])
 def test_a_high_watermark_that_moves_while_the_leader_compares_keeps_kr_15(
     ago_ms: int, broken: int
 ) -> None:
-    assert verdict(entering(end=4, mark=5, ago_ms=ago_ms - 1), "KR-15").violated == broken
+    assert verdict(entering(end=4, mark=5, ago_ms=ago_ms - 1), "RP-10").violated == broken
 
 
 @pytest.mark.parametrize(
@@ -329,7 +330,7 @@ def test_the_newest_high_watermark_that_is_a_fifth_of_a_second_old_counts_for_kr
         raises(h, B1, raised)
         now_ms = ago_ms - 1
     asked(h.after(now_ms), (1, 2, 3), (1, 2))
-    found = verdict(h, "KR-15")
+    found = verdict(h, "RP-10")
     assert (found.violated, found.exercised) == ((1, 0) if mark else (0, 1))
     assert all(f"a high watermark at offset {mark} of" in one.message for one in found.violations)
 
@@ -344,14 +345,14 @@ def test_what_a_leader_had_committed_in_an_earlier_term_does_not_count_for_kr_15
     )  # fmt: skip
     h.add(B1, began)
     asked(h.after(2 * SETTLED_MS), (1, 2, 3), (1, 2), 4)
-    assert verdict(h, "KR-15").verdict is Outcome.HOLDS
+    assert verdict(h, "RP-10").verdict is Outcome.HOLDS
 
 
 def test_a_smaller_isr_and_a_replica_that_has_said_nothing_prove_nothing_for_kr_15() -> None:
     h = begun(1, 2)
     asked(h, (1,), (1, 2))
     asked(h, (1, 2, 3), (1, 2))
-    assert verdict(h, "KR-15").verdict is Outcome.NOT_EXERCISED
+    assert verdict(h, "RP-10").verdict is Outcome.NOT_EXERCISED
 
 
 def test_how_far_a_replica_had_stored_as_a_leader_counts_for_kr_15() -> None:
@@ -363,7 +364,7 @@ def test_how_far_a_replica_had_stored_as_a_leader_counts_for_kr_15() -> None:
     )  # fmt: skip
     h.add(B3, led)
     asked(h, (1, 2, 3), (1, 2), 5)
-    assert verdict(h, "KR-15").verdict is Outcome.HOLDS
+    assert verdict(h, "RP-10").verdict is Outcome.HOLDS
 
 
 def test_a_deleted_topic_and_a_history_without_appends_prove_nothing_for_kr_15() -> None:
@@ -378,4 +379,4 @@ def test_a_deleted_topic_and_a_history_without_appends_prove_nothing_for_kr_15()
     for h in (deleted, silent):
         for start in (4, 5):
             asked(h, (1, 2, 3), (1, 2), start)
-        assert verdict(h, "KR-15").verdict is Outcome.NOT_EXERCISED
+        assert verdict(h, "RP-10").verdict is Outcome.NOT_EXERCISED

@@ -10,8 +10,9 @@ import pytest
 from msgspec import Struct
 
 from fencepost import NodeStarted
+from fencepost.plugins.manager import load
 from fencepost.testing import HistoryBuilder, Outcome, judge
-from fencepost_clusters.apache_kafka.rules.promises import CLAUSES, RULES
+from fencepost_clusters.apache_kafka.rules.promises import RULES
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerDeleted,
@@ -95,7 +96,7 @@ def spoken(log: Log, order: Sequence[str]) -> HistoryBuilder:
 
 
 def verdicts(h: HistoryBuilder) -> Mapping[str, tuple[Outcome, int, int]]:
-    clauses = {one.id: one for one in CLAUSES}
+    clauses = load().clauses
     found = judge(h.after(60_000).events(), RULES, clauses, h.end(), "kraft").verdicts
     return {name: (one.verdict, one.violated, one.exercised) for name, one in found.items()}
 

@@ -1,4 +1,4 @@
-"""The rule about brokers and new voters (KR-35): violations, near misses and excuses."""
+"""The rule about brokers and new voters (QC-29): violations, near misses and excuses."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def expires(h: HistoryBuilder, process: str = NEW) -> None:
 def test_a_session_that_a_strange_controller_ends_breaks_kr_35() -> None:
     h = replaced()
     expires(h)
-    found = verdict(h, "KR-35")
+    found = verdict(h, "QC-29")
     assert (found.verdict, found.violations[0].evidence) == (Outcome.VIOLATED, Evidence.PEER)
     assert "without the address of controller 104" in found.violations[0].message
 
@@ -78,32 +78,32 @@ def test_an_answer_of_a_strange_controller_exercises_kr_35_once_for_each_broker(
     h = replaced()
     answers(h)
     answers(h)
-    found = verdict(h, "KR-35")
+    found = verdict(h, "QC-29")
     assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 1, Evidence.PEER)
 
 
 def test_an_error_exercises_nothing() -> None:
     h = replaced()
     answers(h, error="NOT_CONTROLLER")
-    assert verdict(h, "KR-35").verdict is Outcome.NOT_EXERCISED
+    assert verdict(h, "QC-29").verdict is Outcome.NOT_EXERCISED
 
 
 def test_a_controller_at_a_configured_address_is_not_strange() -> None:
     h = replaced()
     answers(h, OLD)
     expires(h, OLD)
-    assert verdict(h, "KR-35").verdict is Outcome.NOT_EXERCISED
+    assert verdict(h, "QC-29").verdict is Outcome.NOT_EXERCISED
     h = replaced(HERE, THERE)
     answers(h)
     expires(h)
-    assert verdict(h, "KR-35").verdict is Outcome.NOT_EXERCISED
+    assert verdict(h, "QC-29").verdict is Outcome.NOT_EXERCISED
 
 
 def test_a_dead_broker_has_no_session_to_keep() -> None:
     h = replaced()
     ended(h, BROKER)
     expires(h.after(SESSION_MS))
-    assert verdict(h, "KR-35").verdict is Outcome.NOT_EXERCISED
+    assert verdict(h, "QC-29").verdict is Outcome.NOT_EXERCISED
 
 
 @pytest.mark.parametrize("healed_ms", [None, SESSION_MS - 100])
@@ -114,7 +114,7 @@ def test_a_fault_upon_the_broker_within_the_session_is_an_excuse(healed_ms: int 
         healed(h, "pause")
         h.after(healed_ms)
     expires(h)
-    found = verdict(h, "KR-35")
+    found = verdict(h, "QC-29")
     assert (found.verdict, found.excused) == (Outcome.NOT_EXERCISED, 1)
     assert "pause-1" in found.reason
 
@@ -123,11 +123,11 @@ def test_a_fault_upon_its_link_to_a_controller_is_an_excuse_and_upon_others_none
     h = replaced()
     injected(h, "cut", "broker-1", "controller-4", cut=[("broker-1", "controller-4")])
     expires(h)
-    assert verdict(h, "KR-35").excused == 1
+    assert verdict(h, "QC-29").excused == 1
     h = replaced()
     injected(h, "cut", "broker-2", "controller-4", cut=[("broker-2", "controller-4")])
     expires(h)
-    assert verdict(h, "KR-35").verdict is Outcome.VIOLATED
+    assert verdict(h, "QC-29").verdict is Outcome.VIOLATED
 
 
 def test_a_fault_upon_another_broker_or_the_link_to_one_is_no_excuse() -> None:
@@ -137,7 +137,7 @@ def test_a_fault_upon_another_broker_or_the_link_to_one_is_no_excuse() -> None:
         if not cut:
             healed(h, "trouble")
         expires(h)
-        assert verdict(h, "KR-35").verdict is Outcome.VIOLATED
+        assert verdict(h, "QC-29").verdict is Outcome.VIOLATED
 
 
 @pytest.mark.parametrize(("ago_ms", "excused"), [(SESSION_MS, 1), (SESSION_MS + 1, 0)])
@@ -146,7 +146,7 @@ def test_a_fault_that_was_healed_before_the_session_is_no_excuse(ago_ms: int, ex
     injected(h, "pause", BROKER)
     healed(h, "pause")
     expires(h.after(ago_ms - 1))
-    found = verdict(h, "KR-35")
+    found = verdict(h, "QC-29")
     assert (found.excused, found.violated) == (excused, 1 - excused)
 
 
@@ -158,7 +158,7 @@ def test_without_a_voter_that_it_was_configured_with_a_broker_may_find_none() ->
     ended(dead, OLD)
     for h in (gone, dead):
         expires(h.after(2 * SESSION_MS))
-        found = verdict(h, "KR-35")
+        found = verdict(h, "QC-29")
         assert (found.verdict, found.excused) == (Outcome.NOT_EXERCISED, 1)
         assert "no voter that it was configured with" in found.reason
 
@@ -169,7 +169,7 @@ def test_a_voter_that_came_within_the_session_is_no_guide_yet() -> None:
         learns(h, NEW, (104,))
         learns(h.after(SESSION_MS), NEW, (101, 104))
         expires(h.after(ago_ms - 1))
-        found = verdict(h, "KR-35")
+        found = verdict(h, "QC-29")
         assert (found.excused, found.violated) == (excused, 1 - excused)
 
 
@@ -179,7 +179,7 @@ def test_a_voter_that_began_within_the_session_is_no_guide_yet(ago_ms: int, excu
     anew = NodeStarted(role="controller", node_id=101, incarnation="", log_end=-1)
     h.add("controller-1#2", anew)
     expires(h.after(ago_ms - 1))
-    found = verdict(h, "KR-35")
+    found = verdict(h, "QC-29")
     assert (found.excused, found.violated) == (excused, 1 - excused)
 
 
@@ -187,4 +187,4 @@ def test_a_stall_leaves_kr_35_open() -> None:
     h = replaced()
     h.add(NEW, Stalled(stalled_ns=2_000_000_000))
     expires(h)
-    assert verdict(h, "KR-35").verdict is Outcome.UNKNOWN
+    assert verdict(h, "QC-29").verdict is Outcome.UNKNOWN

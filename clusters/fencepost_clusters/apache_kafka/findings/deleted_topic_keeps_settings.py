@@ -35,7 +35,7 @@ KEPT_IN_MEMORY = Wake(scope="slot", follows=(Follows("KR-24", of=_orphans),))
 FINDING = KnownFinding(
     id="deleted-topic-keeps-settings",
     system="apache/kraft",
-    clauses=("KR-25",),
+    clauses=("QC-11",),
     caused=caused,
     reads=(TopicCommitted,),
     wake=KEPT_IN_MEMORY,

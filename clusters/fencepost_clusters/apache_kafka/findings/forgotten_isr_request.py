@@ -30,7 +30,7 @@ def caused(scene: Scene) -> bool:
 FINDING = KnownFinding(
     id="forgotten-isr-request",
     system="apache/kraft",
-    clauses=("KR-12", "KR-13", "KR-14", "KR-15"),
+    clauses=("RP-04", "RP-07", "RP-32", "RP-10"),
     caused=caused,
     reads=(IsrRequestForgotten,),
     wake=LOST_MESSAGES,

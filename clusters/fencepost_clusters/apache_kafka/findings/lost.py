@@ -57,10 +57,10 @@ LOST_MESSAGES = Wake(
     follows=(
         Follows("RP-06", lacked),
         Follows("RP-13", lacked),
-        Follows("KR-32", span("offset", "high_watermark")),
+        Follows("RP-15", span("offset", "high_watermark")),
         Follows("RP-05", number("committed"), of=one_disk),
         Follows("RP-27", span("high_watermark", "reported")),
-        Follows("KR-13", lacked),
+        Follows("RP-07", lacked),
         Follows("JEPSEN-inconsistent-offsets", span("offset", "last_offset")),
         Follows("JEPSEN-lost-write", span("offset", "last_offset")),
         Follows("JEPSEN-unseen", number("offset"), earlier=True),

@@ -32,8 +32,8 @@ COUNTED = Wake(
     scope="partition",
     numbers=lacked,
     follows=(
-        Follows("KR-14", of=_lacks_the_same),
-        Follows("KR-14", of=_lacks_the_same, earlier=True),
+        Follows("RP-32", of=_lacks_the_same),
+        Follows("RP-32", of=_lacks_the_same, earlier=True),
     ),
 )
 
@@ -41,7 +41,7 @@ COUNTED = Wake(
 FINDING = KnownFinding(
     id="refused-duplicate-counts",
     system="apache/kraft",
-    clauses=("KR-12", "KR-13"),
+    clauses=("RP-04", "RP-07"),
     caused=caused,
     reads=(HeartbeatRefused, FollowingStarted),
     wake=COUNTED,

@@ -1,4 +1,4 @@
-"""Rules about what brokers answer when they step down, and when they start (KR-27, KR-28)."""
+"""Rules about what brokers answer when they step down, and when they start (RP-31, KR-28)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fencepost import (
     slot_of,
     violated,
 )
-from fencepost_clusters.apache_kafka.rules.keys import by_partition
+from fencepost_clusters.apache_kafka.rules.keys import KRAFT, by_partition
 from fencepost_kafka import (
     BrokerStateChanged,
     FollowingStarted,
@@ -55,13 +55,14 @@ class _SteppedDown:
 
 @final
 class OwesNoCommit(Rule[_SteppedDown]):
-    """KR-27. By the leader's own word: an acks=all that it acknowledges is below its high watermark
+    """RP-31. By the leader's own word: an acks=all that it acknowledges is below its high watermark
     by then. A later line may say so, if it is of that time, or of half a second after that while
     the leader leads. The high watermark that it learns as a follower counts for nothing: it may be
     a lower one, and answers may leave late. Exercised by a write that came in while it led, and
     that it answers with an error once it has stepped down."""
 
-    clause = "KR-27"
+    clause = "RP-31"
+    planes = KRAFT
     absence = (LEADERSHIPS, HIGH_WATERMARKS)
     keys = staticmethod(by_partition)
     state = _SteppedDown

@@ -1,4 +1,4 @@
-"""The rule about the logs of deleted topics (KR-26)."""
+"""The rule about the logs of deleted topics (RP-25)."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from fencepost import (
     slot_scope,
     violated,
 )
+from fencepost_clusters.apache_kafka.rules.keys import KRAFT
 from fencepost_kafka import (
     MetadataApplied,
     PartitionCommitted,
@@ -71,11 +72,12 @@ class _Disks:
 
 @final
 class DeletedIsRemoved(Rule[_Disks]):
-    """KR-26. Judged by the disks: a broker that applied the deletion, and lived ten seconds longer,
+    """RP-25. Judged by the disks: a broker that applied the deletion, and lived ten seconds longer,
     holds no log of the topic under its name. Exercised by a broker that was a replica, and was down
     when the topic was deleted."""
 
-    clause = "KR-26"
+    clause = "RP-25"
+    planes = KRAFT
     state = _Disks
 
     @on(TopicCommitted, PartitionCommitted, NodeStarted, MetadataApplied, SegmentFound)

@@ -1,4 +1,4 @@
-"""Rules about heartbeats as controllers answer them (KR-16 to KR-20).
+"""Rules about heartbeats as controllers answer them (KR-18, KR-19, QC-16, QC-22, REG-04).
 
 A controller logs an answer once it is sent, with the time when the heartbeat came in. So what the
 broker does by the answer may be logged before it.
@@ -32,6 +32,7 @@ from fencepost import (
     process_scope,
     violated,
 )
+from fencepost_clusters.apache_kafka.rules.keys import KRAFT
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
@@ -76,12 +77,13 @@ def _note(state: _Unfenced, event: Event, body: HeartbeatAnswered) -> Event | No
 
 @final
 class RunsOnceTold(Rule[_Unfenced]):
-    """KR-16. The controller's evidence: an answer to a heartbeat of the broker's epoch unfenced it.
+    """QC-16. The controller's evidence: an answer to a heartbeat of the broker's epoch unfenced it.
     Exercised by each process that begins to run. A heartbeat came in earlier than it is dated, by
     `SLACK_NS` at most. A controller that ends right before or after may not have logged its
     answer."""
 
-    clause = "KR-16"
+    clause = "QC-16"
+    planes = KRAFT
     absence = (HEARTBEATS,)
     state = _Unfenced
 
@@ -149,11 +151,12 @@ class _CaughtUp:
 
 @final
 class RunsOnceCaughtUp(Rule[_CaughtUp]):
-    """KR-17. A broker's epoch is the offset of its registration. The broker's word is what it has
+    """REG-04. A broker's epoch is the offset of its registration. The broker's word is what it has
     applied when it begins to run; the controller's is what the heartbeat named that it answered
     with unfencing. Exercised by each process that begins to run."""
 
-    clause = "KR-17"
+    clause = "REG-04"
+    planes = KRAFT
     absence = (IMAGES,)
     state = _CaughtUp
 
@@ -340,10 +343,11 @@ class _Terms:
 
 @final
 class OnlyActiveAccepts(Rule[_Terms]):
-    """KR-20. A heartbeat that came in while the controller was active may be answered later.
+    """QC-22. A heartbeat that came in while the controller was active may be answered later.
     Exercised by each heartbeat that a controller refuses because it is not active."""
 
-    clause = "KR-20"
+    clause = "QC-22"
+    planes = KRAFT
     absence = (TERMS,)
     state = _Terms
 

@@ -12,3 +12,7 @@ def by_partition(event: Event) -> Sequence[Key]:
     """Topic and partition."""
     body: Any = event.body
     return ((body.topic, body.partition),)
+
+
+KRAFT = ("kraft",)
+"""The plane on which rules about what Kafka's nodes log are witnesses."""

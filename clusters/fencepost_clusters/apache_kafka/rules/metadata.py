@@ -1,5 +1,5 @@
-"""Rules about the metadata that nodes apply, hold and store (KR-23 to KR-25, KR-30). What they hold
-is judged by the disks of the controllers at the end of the run."""
+"""Rules about the metadata that nodes apply, hold and store (KR-24, QC-08, QC-09, QC-11). What they
+hold is judged by the disks of the controllers at the end of the run."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from fencepost import (
 )
 from fencepost_clusters.apache_kafka.metadata.on_disk import MetadataStateFound
 from fencepost_clusters.apache_kafka.metadata.snapshot import METADATA_TOPIC
+from fencepost_clusters.apache_kafka.rules.keys import KRAFT
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
@@ -70,12 +71,13 @@ class _Visible:
 
 @final
 class VisibleIsCommitted(Rule[_Visible]):
-    """KR-23. What a node says that it applied is compared with the logs on the controllers' disks;
+    """QC-08. What a node says that it applied is compared with the logs on the controllers' disks;
     what an answer said to a broker, with the records that a peer read. Exercised by each ISR and
     each registration that was answered and is committed, and by the first node that applied a
     record."""
 
-    clause = "KR-23"
+    clause = "QC-08"
+    planes = KRAFT
     absence = (STARTS,)
     state = _Visible
 
@@ -265,10 +267,11 @@ class ControllersHoldTheState(Rule[_States]):
 
 @final
 class SnapshotsHoldTheState(Rule[_States]):
-    """KR-25. Judged by every node's snapshots: what they lead to, and that they have one record for
+    """QC-11. Judged by every node's snapshots: what they lead to, and that they have one record for
     each entity. Exercised by each that equals what the log of another node leads to."""
 
-    clause = "KR-25"
+    clause = "QC-11"
+    planes = KRAFT
     state = _States
 
     @on(*_STATES)
@@ -303,11 +306,12 @@ class _Deposed:
 
 @final
 class DeposedReverts(Rule[_Deposed]):
-    """KR-30. By the controller's own word: it reverts to an offset that its high watermark covers.
+    """QC-09. By the controller's own word: it reverts to an offset that its high watermark covers.
     Its state in memory is judged by its snapshots (KR-24). Exercised by a former active controller
     that drops records from its log, which it had applied and which were never committed."""
 
-    clause = "KR-30"
+    clause = "QC-09"
+    planes = KRAFT
     state = _Deposed
 
     @on(ControllerElected, ControllerResigned, StateReverted, MetadataTruncated)

@@ -1,4 +1,4 @@
-"""Rules about replicas that restart, and that follow another leader (KR-31, KR-32)."""
+"""Rules about replicas that restart, and that follow another leader (RP-08, RP-15)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fencepost import (
     slot_of,
     violated,
 )
-from fencepost_clusters.apache_kafka.rules.keys import by_partition
+from fencepost_clusters.apache_kafka.rules.keys import KRAFT, by_partition
 from fencepost_kafka import (
     FollowingStarted,
     HighWatermarkAdvanced,
@@ -40,11 +40,12 @@ class _Marks:
 
 @final
 class RestartsCommitted(Rule[_Marks]):
-    """KR-31. What is checkpointed is not logged, but it was a high watermark: so the one that a new
+    """RP-08. What is checkpointed is not logged, but it was a high watermark: so the one that a new
     process begins with is one that a replica had, unlike its log end. Exercised by a process of
     a slot that had one before, with a log that reaches beyond its high watermark."""
 
-    clause = "KR-31"
+    clause = "RP-08"
+    planes = KRAFT
     keys = staticmethod(by_partition)
     state = _Marks
 
@@ -99,10 +100,11 @@ class _Truncating:
 
 @final
 class DropsNothingCommitted(Rule[_Truncating]):
-    """KR-32. By the follower's own words: where it truncates, and its high watermark before. What
+    """RP-15. By the follower's own words: where it truncates, and its high watermark before. What
     replicas hold below it is compared on the disks (RP-05). Exercised by each truncation."""
 
-    clause = "KR-32"
+    clause = "RP-15"
+    planes = KRAFT
     keys = staticmethod(by_partition)
     state = _Truncating
 

@@ -1,4 +1,4 @@
-"""Rules about brokers' answers, writes and leaderships until their end (KR-03, KR-04, KR-05)."""
+"""Rules about brokers' answers, writes and leaderships until their end (REG-07, KR-04, KR-05)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fencepost import (
     slot_scope,
     violated,
 )
-from fencepost_clusters.apache_kafka.rules.keys import by_partition
+from fencepost_clusters.apache_kafka.rules.keys import KRAFT, by_partition
 from fencepost_clusters.apache_kafka.rules.news import Newest
 from fencepost_kafka import (
     BrokerCommitted,
@@ -66,10 +66,11 @@ class _Applied:
 
 @final
 class FencedIsLeftOut(Rule[_Applied]):
-    """KR-03. A client's evidence: a Metadata request was sent half a second after the answering
+    """REG-07. A client's evidence: a Metadata request was sent half a second after the answering
     broker began to apply the fencing, and answered before it applied an unfencing."""
 
-    clause = "KR-03"
+    clause = "REG-07"
+    planes = KRAFT
     state = _Applied
 
     @on(NodeStarted, BrokerCommitted, MetadataApplied, ProbeCompleted)

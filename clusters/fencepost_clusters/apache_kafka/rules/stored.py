@@ -1,4 +1,5 @@
-"""Rules about what the members of an ISR have stored, by their own logs (KR-12 to KR-15).
+"""Rules about what the members of an ISR have stored, by their own logs (RP-04, RP-07, RP-10,
+RP-32).
 
 A follower logs what it stores before it fetches on, so before its leader may count it, and all
 nodes of a host have one clock. So a leader's word, and what clients see, is compared with the
@@ -36,6 +37,7 @@ from fencepost import (
     slot_of,
     violated,
 )
+from fencepost_clusters.apache_kafka.rules.keys import KRAFT
 from fencepost_kafka import (
     FollowingStarted,
     HighWatermarkAdvanced,
@@ -252,10 +254,11 @@ class Stored:
 
 @final
 class AcknowledgedIsStored(Rule[Stored]):
-    """KR-12. Exercised by each acknowledgement of acks=all, where all members of an ISR of two and
+    """RP-04. Exercised by each acknowledgement of acks=all, where all members of an ISR of two and
     more have said how far they stored."""
 
-    clause = "KR-12"
+    clause = "RP-04"
+    planes = KRAFT
     state = Stored
 
     @on(*STORED_KINDS, ProduceCompleted)
@@ -289,10 +292,11 @@ class _Read:
 
 @final
 class ReadIsStored(Rule[_Read]):
-    """KR-13. Exercised by a consumer that gets all that is committed, while the leader's log
+    """RP-07. Exercised by a consumer that gets all that is committed, while the leader's log
     reaches further."""
 
-    clause = "KR-13"
+    clause = "RP-07"
+    planes = KRAFT
     state = _Read
 
     @on(*STORED_KINDS, Polled)
@@ -321,10 +325,11 @@ class ReadIsStored(Rule[_Read]):
 
 @final
 class CommitsOnStoredIsr(Rule[Stored]):
-    """KR-14. The leader's high watermark is its own word, and what the members have stored is
+    """RP-32. The leader's high watermark is its own word, and what the members have stored is
     theirs. Exercised by a commit after the record of a smaller ISR."""
 
-    clause = "KR-14"
+    clause = "RP-32"
+    planes = KRAFT
     state = Stored
 
     @on(*STORED_KINDS, HighWatermarkAdvanced)
@@ -411,14 +416,15 @@ class _Entering:
 
 @final
 class EntersCaughtUp(Rule[_Entering]):
-    """KR-15. Judged when the leader asks for the larger ISR, by the log of the replica that enters,
+    """RP-10. Judged when the leader asks for the larger ISR, by the log of the replica that enters,
     and again by the record of that ISR: until then the leader must count the replica. The high
     watermark is the one that the leader had a fifth of a second before, since it moves while the
     leader compares. A second process with the replica's id counts, too, and for two seconds after
     its end, since its fetches may come before the leader then. Exercised by each replica that a
     leader asks for."""
 
-    clause = "KR-15"
+    clause = "RP-10"
+    planes = KRAFT
     state = _Entering
 
     @on(*STORED_KINDS, HighWatermarkAdvanced, IsrChangeAsked)

@@ -1,4 +1,4 @@
-"""A rule about the voters of the quorum, which can be replaced (KR-35)."""
+"""A rule about the voters of the quorum, which can be replaced (QC-29)."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from fencepost import (
     slot_of,
     violated,
 )
+from fencepost_clusters.apache_kafka.rules.keys import KRAFT
 from fencepost_kafka import HeartbeatAnswered, LeaseExpired, QuorumLearned
 
 
@@ -117,14 +118,15 @@ class _Known:
 
 @final
 class FollowsNewVoters(Rule[_Known]):
-    """KR-35. The active controller's evidence: it answers heartbeats, or ends a session. A broker
+    """QC-29. The active controller's evidence: it answers heartbeats, or ends a session. A broker
     finds it only through the controllers that it was configured with, and these know it while they
     vote (KIP-853). So one of them must have been a voter, and alive, for the session. Exercised
     once by each broker that gets an answer from a controller without whose address it was
     configured. Excused by a fault that affected the broker, or its link to a controller, within
     the session."""
 
-    clause = "KR-35"
+    clause = "QC-29"
+    planes = KRAFT
     state = _Known
 
     @on(
