@@ -63,31 +63,39 @@ from fencepost.history.recorder import Recorder
 from fencepost.history.run_end import HARNESS, RunEnd
 from fencepost.judging.about import Fact, Facts, Scope, process_scope, slot_scope
 from fencepost.judging.deadlines import OBSERVERS, Deadline, judged
+from fencepost.judging.declared import Declared, declared
 from fencepost.judging.excuses import FAULT_KINDS, Excuse, Excuses
-from fencepost.judging.known_findings import Follows, KnownFinding, Numbers, Seen, Wake
-from fencepost.judging.owed import Owed
-from fencepost.judging.rules import (
+from fencepost.judging.findings import (
     NOTHING,
-    Applicability,
-    Clause,
     Evidence,
     Excused,
     Exercised,
     Finding,
     Findings,
-    Handler,
-    Key,
-    Promise,
-    Rule,
-    Shared,
     Undecided,
     Violated,
-    on,
     violated,
+)
+from fencepost.judging.known_findings import Follows, KnownFinding, Numbers, Seen, Wake
+from fencepost.judging.owed import Owed
+from fencepost.judging.rules import (
+    Applicability,
+    Clause,
+    Handler,
+    Promise,
+    Rule,
+    on,
     whole_run,
 )
 from fencepost.judging.scene import Scene, Strike
-from fencepost.judging.states import UNBEGUN, Forfeiture, Held, Keeper
+from fencepost.judging.states import (
+    UNBEGUN,
+    Forfeiture,
+    Held,
+    Keeper,
+    Key,
+    Shared,
+)
 from fencepost.model.clock import MS, SECOND
 from fencepost.model.cluster import Cluster, Configured, InSlot, Node, Supersedes
 from fencepost.model.errors import (
@@ -241,6 +249,7 @@ __all__ = [
     "Cut",
     "DamageableDisk",
     "Deadline",
+    "Declared",
     "Defect",
     "Effect",
     "Effects",
@@ -374,6 +383,7 @@ __all__ = [
     "bridge",
     "cache_folder",
     "counted",
+    "declared",
     "describe",
     "first_of",
     "halves",

@@ -7,19 +7,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fencepost import Applicability, Clause, Rule, hookimpl
+from fencepost import Clause, Rule, declared, hookimpl
 from fencepost_suites import rules
-from fencepost_suites.clauses import applicability, clauses
+
+DECLARED = declared("fencepost_suites", "clauses.toml", "availability.toml")
 
 
 @hookimpl
 def fencepost_clauses() -> Sequence[Clause]:
-    return clauses()
-
-
-@hookimpl
-def fencepost_applicability() -> Sequence[Applicability]:
-    return applicability()
+    return DECLARED.clauses
 
 
 @hookimpl

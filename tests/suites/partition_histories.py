@@ -13,9 +13,9 @@ from fencepost_kafka import (
 )
 from fencepost_plugins import stopping
 from fencepost_suites import rules
-from fencepost_suites.clauses import clauses
+from fencepost_suites.plugin import DECLARED
 
-CLAUSES = {clause.id: clause for clause in (*clauses(), *stopping.fencepost_clauses())}
+CLAUSES = {clause.id: clause for clause in (*DECLARED.clauses, *stopping.fencepost_clauses())}
 B1, B2, B3 = "broker-1#1", "broker-2#1", "broker-3#1"
 CONTROLLER = "controller-1#1"
 CLIENT = "clients/producer#1"

@@ -7,9 +7,12 @@ import pytest
 
 from fencepost import Applicability, Promise
 from fencepost.plugins.manager import load
-from fencepost_suites import plugin, rules
-from fencepost_suites.clauses import applicability, clauses
+from fencepost_clusters.apache_kafka import plugin as kafka
+from fencepost_clusters.etcd import plugin as etcd
+from fencepost_suites import rules
+from fencepost_suites.plugin import DECLARED
 
+APPLICABILITY = (*kafka.DECLARED.applicability, *etcd.DECLARED.applicability)
 OWN = ("KR-01", "KR-02", *(f"KR-{number:02}" for number in range(4, 12)))
 LEAST = 20
 """The least number of characters of an entry's `how`."""
@@ -19,25 +22,24 @@ KAFKAS = ("kraft", "zookeeper")
 
 
 def on(plane: str) -> list[Applicability]:
-    return [mark for mark in applicability() if mark.plane == plane]
+    return [mark for mark in APPLICABILITY if mark.plane == plane]
 
 
 @pytest.mark.parametrize("plane", KAFKAS)
 def test_every_clause_has_one_applicability(plane: str) -> None:
-    assert sorted(mark.clause for mark in on(plane)) == sorted(c.id for c in clauses())
-    assert {mark.plane for mark in applicability()} == {*KAFKAS, "raft"}
-    assert plugin.fencepost_applicability() == applicability()
+    assert sorted(mark.clause for mark in on(plane)) == sorted(c.id for c in DECLARED.clauses)
+    assert {mark.plane for mark in APPLICABILITY} == {*KAFKAS, "raft"}
 
 
 def test_an_applicability_says_how_or_why() -> None:
-    for mark in applicability():
+    for mark in APPLICABILITY:
         assert len(mark.how) >= LEAST or mark.clause.startswith("JEPSEN"), mark
         assert not mark.how.endswith("."), mark
 
 
 def test_a_changed_promise_names_a_clause_that_exists() -> None:
     known = load().clauses
-    for mark in applicability():
+    for mark in APPLICABILITY:
         named = {
             word.strip("(),:;") for word in mark.how.split() if word.startswith(("KR-", "(KR-"))
         }

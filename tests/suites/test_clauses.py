@@ -11,7 +11,7 @@ from fencepost import Defect
 from fencepost.plugins.manager import load
 from fencepost_clusters.reference.defects.catalogue import CLASSIC_DEFECTS, DEFECTS, LEGACY_DEFECTS
 from fencepost_suites import plugin, rules
-from fencepost_suites.clauses import clauses
+from fencepost_suites.plugin import DECLARED
 
 OWED = {
     *("QC-07", "QC-08", "QC-09", "QC-13", "QC-14", "QC-16", "QC-17", "QC-18", "QC-19", "QC-20"),
@@ -53,7 +53,7 @@ def test_every_required_clause_has_one_rule_and_some_another() -> None:
 
 
 def test_the_clauses_of_the_documents_are_counted_apart() -> None:
-    sources = {clause.id: clause.source for clause in clauses()}
+    sources = {clause.id: clause.source for clause in DECLARED.clauses}
     assert {name for name, source in sources.items() if source == "availability"} == OURS
     assert {name for name, source in sources.items() if source == "jepsen-anomalies"} == ANOMALIES
     assert len(sources.keys() - OURS - ANOMALIES) == len(OWED) == 119
@@ -65,12 +65,12 @@ def test_every_rule_judges_a_clause_with_a_sentence() -> None:
 
 
 def test_clauses_are_named_once() -> None:
-    names = [clause.id for clause in clauses()]
+    names = [clause.id for clause in DECLARED.clauses]
     assert len(set(names)) == len(names)
 
 
 def test_the_clauses_of_a_document_bind_planes_and_those_of_clients_every_system() -> None:
-    for clause in clauses():
+    for clause in DECLARED.clauses:
         assert bool(clause.planes) is (clause.id not in ANOMALIES | OURS)
         over_zookeeper = clause.source.startswith(("kip-343", "kip-380"))
         assert (clause.planes == ("legacy",)) is over_zookeeper
@@ -95,10 +95,10 @@ def test_a_clause_that_a_defect_can_break_has_a_defect_on_each_plane(
     plane: str, defects: Sequence[Defect]
 ) -> None:
     broken = {clause for defect in defects for clause in defect.breaks}
-    wanted = {clause.id for clause in clauses() if clause.defect and plane in clause.planes}
+    wanted = {clause.id for clause in DECLARED.clauses if clause.defect and plane in clause.planes}
     assert wanted - broken == set()
 
 
 def test_the_plugin_offers_both() -> None:
-    assert plugin.fencepost_clauses() == clauses()
+    assert plugin.fencepost_clauses() == DECLARED.clauses
     assert plugin.fencepost_rules() == rules.ALL

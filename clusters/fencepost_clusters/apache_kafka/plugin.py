@@ -7,7 +7,16 @@ from typing import Any
 
 from msgspec import Struct
 
-from fencepost import Clause, KnownFinding, Rule, System, Workload, hookimpl
+from fencepost import (
+    Applicability,
+    Clause,
+    KnownFinding,
+    Rule,
+    System,
+    Workload,
+    declared,
+    hookimpl,
+)
 from fencepost_clusters.apache_kafka.beside_segments import LeaderEpochsFound, ProducersFound
 from fencepost_clusters.apache_kafka.cluster import METRICS_READER, OBSERVER, KRaft
 from fencepost_clusters.apache_kafka.findings import known_findings
@@ -24,6 +33,8 @@ from fencepost_clusters.apache_kafka.metrics import MetricsObserved
 from fencepost_clusters.apache_kafka.rules import promises
 from fencepost_clusters.apache_kafka.zookeeper_mode.cluster import OBSERVER as ZNODE_OBSERVER
 from fencepost_clusters.apache_kafka.zookeeper_mode.cluster import ZooKeeperMode
+
+DECLARED = declared("fencepost_clusters.apache_kafka", "kraft.toml", "zookeeper.toml")
 
 
 @hookimpl
@@ -58,8 +69,14 @@ def fencepost_workloads() -> Mapping[str, Workload]:
 
 @hookimpl
 def fencepost_clauses() -> Sequence[Clause]:
-    """The promises of Kafka that differ from the seed documents."""
-    return promises.CLAUSES
+    """The promises of Kafka that no seed document makes."""
+    return DECLARED.clauses
+
+
+@hookimpl
+def fencepost_applicability() -> Sequence[Applicability]:
+    """What the promises of the seed documents are in KRaft mode and in ZooKeeper mode."""
+    return DECLARED.applicability
 
 
 @hookimpl

@@ -7,12 +7,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from fencepost import Clause, Rule, System, Workload, hookimpl
+from fencepost import Applicability, Clause, Rule, System, Workload, declared, hookimpl
 from fencepost_clusters.etcd import rules
-from fencepost_clusters.etcd.clauses import CLAUSES
 from fencepost_clusters.etcd.events import KINDS
 from fencepost_clusters.etcd.system import Etcd
 from fencepost_clusters.etcd.workload import WORKLOAD, etcd_clients
+
+DECLARED = declared("fencepost_clusters.etcd", "clauses.toml")
 
 
 @hookimpl
@@ -37,7 +38,13 @@ def fencepost_workloads() -> Mapping[str, Workload]:
 @hookimpl
 def fencepost_clauses() -> Sequence[Clause]:
     """The promises of etcd."""
-    return CLAUSES
+    return DECLARED.clauses
+
+
+@hookimpl
+def fencepost_applicability() -> Sequence[Applicability]:
+    """What the promises to Kafka's clients are on etcd."""
+    return DECLARED.applicability
 
 
 @hookimpl

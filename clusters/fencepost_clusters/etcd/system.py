@@ -30,7 +30,6 @@ from fencepost import (
 )
 from fencepost_clusters.etcd import settings
 from fencepost_clusters.etcd.build import binary, default_cache
-from fencepost_clusters.etcd.clauses import PLANE
 from fencepost_clusters.etcd.clients.options import ObserverOptions
 from fencepost_clusters.etcd.cluster import EtcdCluster
 from fencepost_clusters.etcd.log_parser import MEMBER, MemberLogParser
@@ -54,7 +53,7 @@ class Etcd:
     """`etcd/cluster`: members of one version, unpatched except for their name resolution."""
 
     name: str = "etcd/cluster"
-    plane: str = PLANE
+    plane: str = "raft"
     version: str = VERSION
     suite: str = "fencepost_clusters.etcd.suite"
     workload: str = WORKLOAD

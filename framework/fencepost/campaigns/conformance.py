@@ -14,7 +14,9 @@ import pytest
 from msgspec import Struct
 
 from fencepost.campaigns.defects import verdicts_in
-from fencepost.judging.rules import Evidence
+from fencepost.judging.findings import (
+    Evidence,
+)
 from fencepost.judging.verdicts import Outcome, Verdict
 from fencepost.model.errors import (
     EnvironmentFailed,

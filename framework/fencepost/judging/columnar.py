@@ -38,8 +38,12 @@ from fencepost.history.columns import schema_of
 from fencepost.history.event_table import ENVELOPE, EventTable
 from fencepost.history.files import MOST_EVENTS_BYTES, opened
 from fencepost.judging.facts import ChangeRow, OperationRow, OperationsFold, changes_of
+from fencepost.judging.findings import (
+    Exercised,
+    Finding,
+    Violated,
+)
 from fencepost.judging.reading_ahead import reading_ahead
-from fencepost.judging.rules import Exercised, Finding, Violated
 from fencepost.judging.verdicts import AT_END, Verdict
 from fencepost.model.errors import UsageError
 

@@ -35,7 +35,10 @@ from fencepost.judging.attribution import attributed
 from fencepost.judging.explanation import explained
 from fencepost.judging.judge import OnFinding, judge
 from fencepost.judging.known_findings import KnownFinding, bearing_on, elsewhere
-from fencepost.judging.rules import Clause, Rule
+from fencepost.judging.rules import (
+    Clause,
+    Rule,
+)
 from fencepost.judging.verdicts import (
     Forfeited,
     Judgement,

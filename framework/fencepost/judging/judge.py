@@ -47,19 +47,26 @@ from fencepost.events import (
     kind_name,
 )
 from fencepost.history.run_end import RunEnd
-from fencepost.judging.owed import Unprinted
-from fencepost.judging.rules import (
-    Clause,
+from fencepost.judging.findings import (
     Evidence,
     Excused,
     Exercised,
     Finding,
-    Handler,
-    Key,
-    Rule,
     Undecided,
 )
-from fencepost.judging.states import UNBEGUN, Forfeiture, Held, Keeper
+from fencepost.judging.owed import Unprinted
+from fencepost.judging.rules import (
+    Clause,
+    Handler,
+    Rule,
+)
+from fencepost.judging.states import (
+    UNBEGUN,
+    Forfeiture,
+    Held,
+    Keeper,
+    Key,
+)
 from fencepost.judging.verdicts import (
     AT_END,
     Forfeited,

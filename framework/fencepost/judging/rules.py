@@ -12,89 +12,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar, cast, final
+from typing import Any, ClassVar, Final, Generic, TypeVar, cast, final
 
 from msgspec import Struct
 
-from fencepost.events import Cause, Event
+from fencepost.events import Event
 from fencepost.history.run_end import RunEnd
-from fencepost.judging.about import Fact, Facts, sentence_of
-
-if TYPE_CHECKING:
-    from fencepost.judging.owed import Owed
-    from fencepost.judging.states import Forfeiture, Keeper
+from fencepost.judging.findings import NOTHING, Findings
+from fencepost.judging.owed import Owed
+from fencepost.judging.states import Forfeiture, Keeper, Key, Shared
 
 S = TypeVar("S")
-Key = tuple[str | int, ...]
-"""What a rule keeps one state for, such as `("lease", 7)`; `()` for the whole run."""
-
-
-class Evidence(StrEnum):
-    """Where the evidence comes from: a client that saw it, a peer, or the node itself."""
-
-    CLIENT = "client"
-    PEER = "peer"
-    SELF = "self"
-
-
-class Exercised(Struct, frozen=True, gc=False):
-    """The situation in which the protection decides occurred, and the promise held."""
-
-    at: Cause
-    evidence: Evidence
-
-
-class Violated(Struct, frozen=True, gc=False):
-    """The event `at` broke the promise; `because` are the earlier events that prove it.
-
-    `facts` say what it is about. `message` is one sentence, made of them for people (`violated`).
-    """
-
-    at: Cause
-    evidence: Evidence
-    message: str
-    because: tuple[Cause, ...] = ()
-    facts: Facts = {}
-
-
-def violated(
-    at: Cause,
-    evidence: Evidence,
-    template: str,
-    because: tuple[Cause, ...] = (),
-    /,
-    **facts: Fact,
-) -> Violated:
-    """A violation with these facts; each `{name}` of the template is the fact of that name."""
-    return Violated(at, evidence, sentence_of(template, facts), because, facts)
-
-
-class Undecided(Struct, frozen=True, gc=False):
-    """The evidence ends before the promise can be judged; `message` says why, in one sentence.
-
-    `follows` is a clause that explains it, if that is violated: what could not be read, since the
-    cluster had not recovered, is undecided because of that.
-    """
-
-    message: str
-    at: Cause | None = None
-    follows: str = ""
-
-
-class Excused(Struct, frozen=True, gc=False):
-    """The event `at` would have broken the promise, if a fault had not kept the node from keeping
-    it; `message` names both, in one sentence. It counts neither for the promise nor against it."""
-
-    at: Cause
-    message: str
-
-
-Finding = Exercised | Violated | Undecided | Excused
-"""What a rule may report about its clause."""
-Findings = Sequence[Finding]
-"""What a handler, or the end of a run, finds."""
-NOTHING: Final[Findings] = ()
-"""What most events show: nothing."""
 _RUN: Final[tuple[Key, ...]] = ((),)
 """The same object for each event, so that the judge finds the state at once."""
 
@@ -105,9 +33,6 @@ def whole_run(event: Event) -> tuple[Key, ...]:
     return _RUN
 
 
-Shared = dict[type, Any]
-"""What the rules of one key share: a class, and the one object of it that they all fold. Such an
-object applies each event once, whichever rule brings it first."""
 Handler = Callable[[S, Event, Any], Findings]
 """Takes a state, an event and its body. Changes the state, and returns the findings."""
 _Method = TypeVar("_Method", bound=Callable[..., Any])

@@ -10,7 +10,13 @@ from typing import Any, Final, Protocol, final
 from msgspec import Struct
 
 from fencepost.events import Event
-from fencepost.judging.rules import Excused, Key, Shared
+from fencepost.judging.findings import Excused
+
+Key = tuple[str | int, ...]
+"""What a rule keeps one state for, such as `("lease", 7)`; `()` for the whole run."""
+Shared = dict[type, Any]
+"""What the rules of one key share: a class, and the one object of it that they all fold. Such an
+object applies each event once, whichever rule brings it first."""
 
 
 @final

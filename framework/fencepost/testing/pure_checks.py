@@ -24,8 +24,17 @@ from fencepost.events.traits import (
     Worded,
 )
 from fencepost.history.run_end import RunEnd
+from fencepost.judging.findings import (
+    Exercised,
+    Finding,
+    Undecided,
+    Violated,
+)
 from fencepost.judging.judge import Judge
-from fencepost.judging.rules import Clause, Exercised, Finding, Rule, Undecided, Violated
+from fencepost.judging.rules import (
+    Clause,
+    Rule,
+)
 from fencepost.model.clock import SECOND
 from fencepost.model.faults.fault import Fault
 from fencepost.model.system.capabilities import LogParser, ParsedEvent, ParsesLogs

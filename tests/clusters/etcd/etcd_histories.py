@@ -7,7 +7,6 @@ from typing import Any
 from fencepost import Event
 from fencepost.testing import Broken, HistoryBuilder, Outcome, Verdict, judge
 from fencepost_clusters.etcd import rules
-from fencepost_clusters.etcd.clauses import CLAUSES, PLANE
 from fencepost_clusters.etcd.clients.locks import HELD
 from fencepost_clusters.etcd.clients.registers import COMPARE_FAILED
 from fencepost_clusters.etcd.events import (
@@ -21,14 +20,15 @@ from fencepost_clusters.etcd.events import (
     RegisterInvoked,
     StoreCompleted,
 )
+from fencepost_clusters.etcd.plugin import DECLARED
 
 A, B = "clients/a#1", "clients/b#1"
 ONE, TWO, THREE = "etcd-1#1", "etcd-2#1", "etcd-3#1"
 
 
 def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
-    known = {one.id: one for one in CLAUSES}
-    return judge(h.events(), rules.ALL, known, h.end(complete), PLANE).verdicts[clause]
+    known = {one.id: one for one in DECLARED.clauses}
+    return judge(h.events(), rules.ALL, known, h.end(complete), "raft").verdicts[clause]
 
 
 def broken(h: HistoryBuilder, clause: str) -> Broken:

@@ -22,7 +22,6 @@ from fencepost.supervision.addresses import claim
 from fencepost.testing import Judgement, Outcome, judge
 from fencepost_clusters.etcd import rules
 from fencepost_clusters.etcd.build import binary, default_cache
-from fencepost_clusters.etcd.clauses import CLAUSES, PLANE
 from fencepost_clusters.etcd.clients import messages
 from fencepost_clusters.etcd.clients.http import Gateway
 from fencepost_clusters.etcd.clients.messages import Replied
@@ -36,6 +35,7 @@ from fencepost_clusters.etcd.events import (
     StoreCompleted,
 )
 from fencepost_clusters.etcd.log_parser import MemberLogParser
+from fencepost_clusters.etcd.plugin import DECLARED
 
 pytestmark = [
     pytest.mark.real,
@@ -164,8 +164,8 @@ def history(members: Members) -> Sequence[Event]:
 
 
 def judged(events: Sequence[Event]) -> Judgement:
-    known = {one.id: one for one in CLAUSES}
-    return judge(events, rules.ALL, known, RunEnd(True, events[-1].at_ns), PLANE)
+    known = {one.id: one for one in DECLARED.clauses}
+    return judge(events, rules.ALL, known, RunEnd(True, events[-1].at_ns), "raft")
 
 
 def disturbed(members: Members) -> Sequence[Event]:
@@ -313,7 +313,7 @@ def test_a_disturbed_cluster_keeps_every_promise_and_porcupine_agrees(
     events = disturbed(members)
     found = judged(events)
     assert {clause: one.verdict for clause, one in found.verdicts.items()} == {
-        one.id: Outcome.HOLDS for one in CLAUSES
+        one.id: Outcome.HOLDS for one in DECLARED.clauses
     }
     assert set(results(checker, events).values()) == {"Ok"}
     assert any(isinstance(event.body, MemberObserved) for event in events)

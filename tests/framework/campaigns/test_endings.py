@@ -14,7 +14,9 @@ from fencepost.campaigns.defects import FalseAlarm, Results
 from fencepost.commands import compare, conformance, defects, replay, run
 from fencepost.history.run_end import RunEnd
 from fencepost.history.run_folder import RunFolder
-from fencepost.judging.rules import Evidence
+from fencepost.judging.findings import (
+    Evidence,
+)
 from fencepost.judging.verdicts import Judgement, Outcome, Verdict
 from fencepost.model.errors import EnvironmentFailed, Inconclusive, Violation
 from fencepost.model.system.shape import Shape

@@ -33,9 +33,9 @@ from fencepost_kafka import (
 )
 from fencepost_plugins import stopping
 from fencepost_suites import rules
-from fencepost_suites.clauses import clauses
+from fencepost_suites.plugin import DECLARED
 
-CLAUSES = {clause.id: clause for clause in (*clauses(), *stopping.fencepost_clauses())}
+CLAUSES = {clause.id: clause for clause in (*DECLARED.clauses, *stopping.fencepost_clauses())}
 FENCED_MS, WRITABLE_MS, RECOVERED_MS = 8_000, 18_000, 20_000
 STUCK_MS = WRITABLE_MS + 1_000
 """Longer than that bound."""

@@ -8,9 +8,9 @@ from fencepost_kafka import (
     LeaseGranted,
 )
 from fencepost_suites import rules
-from fencepost_suites.clauses import clauses
+from fencepost_suites.plugin import DECLARED
 
-CLAUSES = {clause.id: clause for clause in clauses()}
+CLAUSES = {clause.id: clause for clause in DECLARED.clauses}
 OLD, NEW, PEER = "controller-1#1", "controller-2#1", "controller-3#1"
 BROKER, OTHER, PROBE = "broker-1#1", "broker-2#1", "clients/probe-1#1"
 MS = 1_000_000

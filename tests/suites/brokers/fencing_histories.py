@@ -17,9 +17,9 @@ from fencepost_kafka import (
     RequestRefused,
 )
 from fencepost_suites import rules
-from fencepost_suites.clauses import clauses
+from fencepost_suites.plugin import DECLARED
 
-CLAUSES = {clause.id: clause for clause in clauses()}
+CLAUSES = {clause.id: clause for clause in DECLARED.clauses}
 CONTROLLER, BROKER, DUPLICATE = "controller-1#1", "broker-1#1", "broker-1-duplicate#1"
 LEADER, PROBE = "broker-2#1", "clients/probe#1"
 MS = 1_000_000

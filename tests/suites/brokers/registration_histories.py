@@ -11,9 +11,9 @@ from fencepost_kafka import (
     MetadataCommitted,
 )
 from fencepost_suites import rules
-from fencepost_suites.clauses import clauses
+from fencepost_suites.plugin import DECLARED
 
-CLAUSES = {clause.id: clause for clause in clauses()}
+CLAUSES = {clause.id: clause for clause in DECLARED.clauses}
 CONTROLLER, OTHER = "controller-1#1", "controller-2#1"
 OLD, NEW = "broker-1#1", "broker-1#2"
 LEASE_MS = 3000

@@ -15,9 +15,9 @@ from fencepost_kafka import (
     TopicCommitted,
 )
 from fencepost_suites import rules
-from fencepost_suites.clauses import clauses
+from fencepost_suites.plugin import DECLARED
 
-CLAUSES = {clause.id: clause for clause in clauses()}
+CLAUSES = {clause.id: clause for clause in DECLARED.clauses}
 PRODUCER, READER = "clients/producer#1", "clients/reader#1"
 A, B = "clients/consumer-a#1", "clients/consumer-b#1"
 

@@ -18,9 +18,9 @@ from fencepost_kafka import (
     PartitionCommitted,
 )
 from fencepost_suites import rules
-from fencepost_suites.clauses import clauses
+from fencepost_suites.plugin import DECLARED
 
-CLAUSES = {clause.id: clause for clause in clauses()}
+CLAUSES = {clause.id: clause for clause in DECLARED.clauses}
 CONTROLLER, NEXT = "broker-3#1", "broker-2#1"
 MS = 1_000_000
 OLD, NEW = "broker-1#1", "broker-1#2"

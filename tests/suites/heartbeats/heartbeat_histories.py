@@ -23,9 +23,9 @@ from fencepost_kafka import (
     SessionChanged,
 )
 from fencepost_suites import rules
-from fencepost_suites.clauses import clauses
+from fencepost_suites.plugin import DECLARED
 
-CLAUSES = {clause.id: clause for clause in clauses()}
+CLAUSES = {clause.id: clause for clause in DECLARED.clauses}
 CONTROLLER, BROKER, SECOND = "broker-1#1", "broker-2#1", "broker-2#2"
 TIMEOUT_MS = 2000
 STATES = {"Initial": 0, "Inactive": 1, "Active": 2, "Stopping": 3}

@@ -19,9 +19,9 @@ from fencepost_kafka import (
     MetadataHeartbeatSent,
 )
 from fencepost_suites import rules
-from fencepost_suites.clauses import clauses
+from fencepost_suites.plugin import DECLARED
 
-CLAUSES = {clause.id: clause for clause in clauses()}
+CLAUSES = {clause.id: clause for clause in DECLARED.clauses}
 CONTROLLER, BROKER = "broker-3#1", "broker-1#1"
 OWN = 20
 

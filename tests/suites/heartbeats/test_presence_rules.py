@@ -22,9 +22,9 @@ from fencepost_kafka import (
     PartitionCommitted,
 )
 from fencepost_suites import rules
-from fencepost_suites.clauses import clauses
+from fencepost_suites.plugin import DECLARED
 
-CLAUSES = {clause.id: clause for clause in clauses()}
+CLAUSES = {clause.id: clause for clause in DECLARED.clauses}
 CONTROLLER, BROKER, OTHER, SERVER = "broker-1#1", "broker-2#1", "broker-3#1", "zookeeper-1#1"
 
 

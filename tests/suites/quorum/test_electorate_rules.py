@@ -17,9 +17,9 @@ from fencepost_kafka import (
     RequestRefused,
 )
 from fencepost_suites import rules
-from fencepost_suites.clauses import clauses
+from fencepost_suites.plugin import DECLARED
 
-CLAUSES = {clause.id: clause for clause in clauses()}
+CLAUSES = {clause.id: clause for clause in DECLARED.clauses}
 ONE, FOUR = "controller-1#1", "controller-4#1"
 BROKER, PROBE = "broker-1#1", "clients/probe-1#1"
 HERE, THERE, GONE = "controller-1:9093", "controller-4:9093", "controller-9:9093"

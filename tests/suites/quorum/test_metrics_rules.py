@@ -15,9 +15,9 @@ from fencepost_kafka import (
     SnapshotStored,
 )
 from fencepost_suites import rules
-from fencepost_suites.clauses import clauses
+from fencepost_suites.plugin import DECLARED
 
-CLAUSES = {clause.id: clause for clause in clauses()}
+CLAUSES = {clause.id: clause for clause in DECLARED.clauses}
 ACTIVE, BROKER = "controller-1#1", "broker-1#1"
 
 

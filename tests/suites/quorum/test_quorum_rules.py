@@ -22,9 +22,9 @@ from fencepost_kafka import (
     VoteAnswered,
 )
 from fencepost_suites import rules
-from fencepost_suites.clauses import clauses
+from fencepost_suites.plugin import DECLARED
 
-CLAUSES = {clause.id: clause for clause in clauses()}
+CLAUSES = {clause.id: clause for clause in DECLARED.clauses}
 ONE, TWO, THREE = "controller-1#1", "controller-2#1", "controller-3#1"
 
 

@@ -15,9 +15,9 @@ from fencepost_kafka import (
     TopicCommitted,
 )
 from fencepost_suites import rules
-from fencepost_suites.clauses import clauses
+from fencepost_suites.plugin import DECLARED
 
-CLAUSES = {clause.id: clause for clause in clauses()}
+CLAUSES = {clause.id: clause for clause in DECLARED.clauses}
 B1, B2, B3 = "broker-1#1", "broker-2#1", "broker-3#1"
 ALL3 = (1, 2, 3)
 LEADER = "/brokers/topics/orders/0/leader"

@@ -14,9 +14,9 @@ from fencepost_kafka import (
     ProduceAnswered,
 )
 from fencepost_suites import rules
-from fencepost_suites.clauses import clauses
+from fencepost_suites.plugin import DECLARED
 
-CLAUSES = {clause.id: clause for clause in clauses()}
+CLAUSES = {clause.id: clause for clause in DECLARED.clauses}
 B1, B2 = "broker-1#1", "broker-2#1"
 CONSUMER = "clients/consumer#1"
 ALL3 = (1, 2, 3)

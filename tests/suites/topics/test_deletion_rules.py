@@ -18,10 +18,10 @@ from fencepost_kafka import (
     TopicCommitted,
     TopicMarked,
 )
-from fencepost_suites.clauses import clauses
+from fencepost_suites.plugin import DECLARED
 from fencepost_suites.topics.deletion import DeletedReplicasAreRemoved
 
-CLAUSES = {clause.id: clause for clause in clauses()}
+CLAUSES = {clause.id: clause for clause in DECLARED.clauses}
 C1, B2, B2_AGAIN = "controller-1#1", "broker-2#1", "broker-2#2"
 
 

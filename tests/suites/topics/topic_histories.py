@@ -5,9 +5,9 @@ from __future__ import annotations
 from fencepost.testing import HistoryBuilder, Verdict, judge
 from fencepost_kafka import BrokerCommitted, BrokerDeleted, PartitionCommitted, TopicCommitted
 from fencepost_suites import rules
-from fencepost_suites.clauses import clauses
+from fencepost_suites.plugin import DECLARED
 
-CLAUSES = {clause.id: clause for clause in clauses()}
+CLAUSES = {clause.id: clause for clause in DECLARED.clauses}
 C1, B2 = "controller-1#1", "broker-2#1"
 ALL3 = (1, 2, 3)
 
