@@ -79,10 +79,14 @@ def _neighbours(layout: Layout, victim: str) -> Sequence[str]:
     return [name for name in names if _links(layout, victim, name)]
 
 
-def _other(random: Random, victim: str, moment: Moment) -> str | None:
-    """A neighbour to which a connection is open; None if there is none."""
-    near = _neighbours(moment.layout, victim)
-    used = [name for name in near if moment.in_use(_links(moment.layout, victim, name))]
+def _used(random: Random, victim: str, moment: Moment) -> tuple[str, Sequence[Link]] | None:
+    """A neighbour to which connections are open, and the links that they pass; None if there is
+    none. Each link is asked for once: connections open and close, so the next answer may differ."""
+    near = {
+        name: [one for one in _links(moment.layout, victim, name) if moment.in_use([one])]
+        for name in _neighbours(moment.layout, victim)
+    }
+    used = [(name, links) for name, links in near.items() if links]
     return used[random.randrange(len(used))] if used else None
 
 
@@ -107,10 +111,10 @@ def _isolate(random: Random, victim: str, moment: Moment, for_ms: int) -> Planne
 
 
 def _cut_one_way(random: Random, victim: str, moment: Moment, for_ms: int) -> Planned | None:
-    other = _other(random, victim, moment)
-    if other is None:
+    found = _used(random, victim, moment)
+    if found is None:
         return None
-    both = [victim, other]
+    both = [victim, found[0]]
     if random.random() < 0.5:
         both.reverse()
     arguments = {"sources": both[0], "targets": both[1]}
@@ -118,10 +122,10 @@ def _cut_one_way(random: Random, victim: str, moment: Moment, for_ms: int) -> Pl
 
 
 def _slow(random: Random, victim: str, moment: Moment, for_ms: int) -> Planned | None:
-    other = _other(random, victim, moment)
-    if other is None:
+    found = _used(random, victim, moment)
+    if found is None:
         return None
-    used = [one for one in _links(moment.layout, victim, other) if moment.in_use([one])]
+    other, used = found
     link = used[random.randrange(len(used))]
     late_ms = random.randint(20, 200)
     arguments = {"sources": link.source, "targets": link.target, "latency_ms": late_ms}

@@ -166,3 +166,21 @@ def test_a_draw_that_cannot_be_injected_is_skipped_recorded_and_ends_nothing(
     assert {one.fault for one in recorded.skipped} == {"kill"}
     assert {one.why for one in recorded.skipped} == {recorded.skipped[0].why}
     assert "nowhere-1" in recorded.skipped[0].why
+
+
+def test_a_connection_that_closes_while_a_fault_is_drawn_ends_no_run() -> None:
+    """Redis closes and opens its connections to sentinels all the time."""
+    asked: list[Link] = []
+
+    def in_use(links: Sequence[Link]) -> bool:
+        open_now = not set(asked) & set(links)
+        asked.extend(links)
+        return open_now
+
+    drawn_names = set()
+    for number in range(300):
+        asked.clear()
+        moment = Moment(everything_runs(), LAYOUT, ("slow_link", "cut"), in_use=in_use)
+        planned = CHOOSER.draw(Random(f"{number}"), moment)
+        drawn_names |= {planned.fault} if planned else set()
+    assert drawn_names == {"slow_link", "cut"}
