@@ -39,6 +39,7 @@ from fencepost.events import (
     TestEnded,
     TestStarted,
     Unrecognised,
+    began_ns,
     kind_name,
 )
 from fencepost.events.effects import HARMS_DISK, HARMS_FLUSHED
@@ -380,6 +381,7 @@ __all__ = [
     "Workers",
     "Workload",
     "because",
+    "began_ns",
     "bridge",
     "cache_folder",
     "counted",

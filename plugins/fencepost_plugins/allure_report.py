@@ -28,6 +28,7 @@ from fencepost import (
     FaultTookEffect,
     FencepostError,
     TestStarted,
+    began_ns,
     hookimpl,
 )
 
@@ -181,7 +182,7 @@ def steps(shown: Iterable[Event]) -> Sequence[Step]:
     for event in shown:
         match event.body:
             case FaultInjected() as fault:
-                at = (fault.began_at_ns or event.at_ns) / 1e9
+                at = began_ns(event) / 1e9
                 where = ", ".join(fault.targets) or "the cluster"
                 titles[fault.fault_id] = f"{fault.fault} of {where} at {at:.3f} s"
                 word = "receipt" if fault.receipt else "no receipt"

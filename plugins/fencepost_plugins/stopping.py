@@ -37,6 +37,7 @@ from fencepost import (
     Shared,
     Undecided,
     Violated,
+    began_ns,
     hookimpl,
     judged,
     on,
@@ -109,9 +110,9 @@ def asked_by(event: Event, waiting: Mapping[str, Stop]) -> Iterable[str]:
     later than it asked them, and so is no excuse for them."""
     body = event.body
     if isinstance(body, FaultInjected) and not body.directions:
-        began_ns = body.began_at_ns or event.at_ns
+        began = began_ns(event)
         for one in body.targets:
-            if one in waiting and waiting[one].asked_ns >= began_ns:
+            if one in waiting and waiting[one].asked_ns >= began:
                 yield one
 
 
@@ -199,9 +200,9 @@ class EndsWhenAsked(Rule[Stops]):
 
     @on(ProcessAsked, ProcessExited, ProcessSpawned, FaultInjected, FaultHealed)
     def step(self, state: Stops, event: Event, body: Struct) -> Findings:
-        began_ns = getattr(body, "began_at_ns", 0) or event.at_ns
+        since_ns = began_ns(event)
         for one in state.waiting.values():
-            one.passes(min(began_ns, event.at_ns))
+            one.passes(min(since_ns, event.at_ns))
         found: Findings = ()
         if isinstance(body, ProcessAsked):
             asked = Stop(event.ref, body.signal, event.at_ns, seen_ns=event.at_ns)

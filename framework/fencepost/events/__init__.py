@@ -51,6 +51,7 @@ from fencepost.events.run import (
     RunStarted,
     TestEnded,
     TestStarted,
+    began_ns,
 )
 
 __all__ = [
@@ -86,6 +87,7 @@ __all__ = [
     "TestEnded",
     "TestStarted",
     "Unrecognised",
+    "began_ns",
     "kind_name",
     "nested_fields",
 ]

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from msgspec import Struct
 
 from fencepost.events.effects import FORMERLY, Effect
+from fencepost.events.envelope import Event
 from fencepost.events.names import slot_of
 from fencepost.events.words import because, fault_in_words
 
@@ -242,3 +243,11 @@ class ClusterRecovered(Struct, frozen=True, gc=False, tag="cluster.recovered", k
         if self.recovered:
             return f"the cluster recovered in {self.took_ms} ms"
         return f"the cluster had not recovered after {self.bound_ms} ms: {'; '.join(self.missing)}"
+
+
+def began_ns(event: Event) -> int:
+    """When what an event tells of began. The injection and the healing of a fault are told once
+    they were measured, and what came of them may be recorded before that."""
+    body = event.body
+    began = body.began_at_ns if isinstance(body, FaultInjected | FaultHealed) else 0
+    return began or event.at_ns

@@ -25,7 +25,13 @@ from typing import final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from fencepost.events import Effect, Event, FaultHealed, FaultInjected
+from fencepost.events import (
+    Effect,
+    Event,
+    FaultHealed,
+    FaultInjected,
+    began_ns,
+)
 from fencepost.events.names import slot_of
 
 FAULT_KINDS: frozenset[type[Struct]] = frozenset({FaultInjected, FaultHealed})
@@ -59,6 +65,14 @@ class Excuse(Struct, frozen=True):
             return ends in self.directions or ends[::-1] in self.directions
         return self.slots.issuperset(ends)
 
+    def takes(self, slots: frozenset[str]) -> int:
+        """How much it takes from these slots: more than any cut if it acts upon one of them itself,
+        else how many others it parts one of them from."""
+        if not self.directions:
+            return len(self.slots & slots) * 1000
+        pairs = {frozenset(pair) for pair in self.directions if not slots.isdisjoint(pair)}
+        return len(pairs)
+
     def parts(self, process: str, needed: Callable[[str], bool]) -> str:
         """The first slot that the process needs and that it affects the link to; empty if there is
         none."""
@@ -90,7 +104,7 @@ class Excuses(Struct):
             case FaultInjected() as body:
                 self.now[body.fault_id] = Excuse(
                     body.fault_id,
-                    body.began_at_ns or event.at_ns,
+                    began_ns(event),
                     frozenset(map(slot_of, body.targets)),
                     body.pairs(),
                     severs=bool(body.acts(Effect.SEVERS)),

@@ -29,6 +29,7 @@ from fencepost.events import (
     ProcessExited,
     ProcessResumed,
     ProcessSpawned,
+    began_ns,
 )
 from fencepost.events.traits import (
     Change,
@@ -90,7 +91,7 @@ class Explanation:
         return (*led, self._line(self.offending, f"  <- {remark}"))
 
     def _line(self, event: Event, remark: str) -> str:
-        seconds = (event.at_ns - self.began_ns) / 1e9
+        seconds = (began_ns(event) - self.began_ns) / 1e9
         words = shorten(sentence(event), WORDS, placeholder=" ...")
         return f"{seconds:+9.3f} s  {event.process}: {words}{remark}"
 

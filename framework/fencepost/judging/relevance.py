@@ -3,17 +3,21 @@
 What a violation is about is a set of scopes of authority and slots (`Subjects`): those that it
 states as facts, those that its events concern, and the nodes that hold authority over them.
 
-A fault bears on it if it acts still, if it struck a process of its slots, or if it acted while the
-authority turned: between the first event that proves the violation and the violation, something
-that it is about went to another holder, and the fault acted upon one of those who took part in
-that. So a message that is missed only when all is read at the end is explained by the cut that
-deposed its leader, and not by the pause that came last.
+A fault bears on it if it acts still, if it struck a process of its slots, or if it has to do with
+a turn of the authority: between the first event that proves the violation and the violation,
+something that it is about went to another holder, perhaps several times. A loss takes two things:
+the holder was deposed, and a later one lacks what the first one had. So a fault bears on it if it
+acted upon the holder before a turn as that came (it *moved* the authority), or if it kept a later
+holder from the first one while what is lost was written (it made that one *lack* it). A message
+that is missed only when all is read at the end is explained by the cut that deposed its leader, by
+the pause of the replica that led later, and not by what struck last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import final
 
 from fencepost.events import (
@@ -23,10 +27,12 @@ from fencepost.events import (
     NodeStarted,
     ProcessExited,
     ProcessResumed,
+    began_ns,
 )
 from fencepost.events.names import slot_of
 from fencepost.events.traits import OWN, Change, changes_authority, has_concerns, shared_record
 from fencepost.judging.about import Facts, Scope
+from fencepost.judging.excuses import Excuse, Excuses
 
 Ref = tuple[str, int]
 LINES = 12
@@ -152,10 +158,11 @@ def choose(
 ) -> list[Event]:
     """The most relevant events before the offending one, in order: at most `STEPS`.
 
-    Chosen first are the events that prove the violation; then the fault that acted as the authority
-    turned, the newest fault still active, the newest ones that struck a process of its slots, heals
-    of these, and when a process ran that they had stopped; then the newest other events: those
-    about its own scopes before those about the cluster.
+    Chosen first are the events that prove the violation; then the faults that moved the authority
+    or made a later holder lack something, beside its turns; the newest fault still active, the
+    newest ones that struck a process of its slots, heals of these, and when a process ran that they
+    had stopped; then the newest other events: those about its own scopes before those about the
+    cluster.
     """
     healed = {e.body.fault_id: e for e in before if isinstance(e.body, FaultHealed)}
     chosen: dict[Ref, Event] = {}
@@ -176,9 +183,12 @@ def choose(
     close = [event for event in others if not _wide(event)]
     distant = [event for event in others if _wide(event)]
     take(because, STEPS)
-    turns = [event for event in others if _turns(event, subjects)]
-    turned = _acting(before, _since(because, turns), healed, nodes)
-    take(turned, 1)
+    turning = _Turning.of(because, [e for e in others if _turns(e, subjects)], before, nodes)
+    moved = turning.moved()
+    take(moved[:1], 1)
+    take(turning.lacking(), 2)
+    take(reversed(turning.turns), 2)
+    take(moved[1:], 1)
     take(on or faults, 1)
     struck = [event for event in faults if _struck(event, subjects)][:_STRUCK]
     take(struck, _STRUCK)
@@ -187,7 +197,7 @@ def choose(
     take(distant, 2)
     take(close, STEPS)
     take(distant, STEPS)
-    return sorted(chosen.values(), key=lambda event: (event.at_ns, event.node_seq))
+    return sorted(chosen.values(), key=lambda event: (began_ns(event), event.node_seq))
 
 
 _STRUCK = 2
@@ -203,51 +213,101 @@ def _turns(event: Event, subjects: Subjects) -> bool:
     )
 
 
-def _since(because: Sequence[Event], turns: Sequence[Event]) -> Sequence[Event]:
-    """Those of the turns that came after the first event of the proof, the newest first."""
-    if not because:
-        return ()
-    first_ns = min(event.at_ns for event in because)
-    return [event for event in turns if event.at_ns > first_ns]
+@final
+@dataclass(frozen=True, slots=True)
+class _Turning:
+    """How authority over what a violation is about went from one holder to the next, after the
+    first event of its proof."""
+
+    turns: Sequence[Event]
+    """The events by which it did, the oldest first."""
+    holders: Sequence[frozenset[str]]
+    """The slots of the holders: before the first turn, and after each."""
+    gained_ns: Sequence[int]
+    """Since when each holder was the holder, as far as the events tell."""
+    wrote_ns: tuple[int, int]
+    """When the first and the last event of the proof before the first turn were written."""
+    faults: Sequence[tuple[Event, Excuse]]
+    """All faults, the oldest first; and the ends of processes by themselves, as faults."""
+
+    @classmethod
+    def of(
+        cls,
+        because: Sequence[Event],
+        turns: Sequence[Event],
+        before: Sequence[Event],
+        nodes: Mapping[str, str],
+    ) -> _Turning:
+        """`turns` are those that concern the violation, the newest first."""
+        first_ns = min((event.at_ns for event in because), default=0)
+        after = [event for event in reversed(turns) if because and event.at_ns > first_ns]
+        if not after:
+            return cls((), (), (), (0, 0), ())
+        former = _former(after[0], before)
+        holders = [
+            frozenset(_parties(one, nodes)) - {""} if one else frozenset()
+            for one in (former, *after)
+        ]
+        last_ns = max(event.at_ns for event in because if event.at_ns <= after[0].at_ns)
+        gained_ns = [0 if former is None else former.at_ns, *(event.at_ns for event in after)]
+        return cls(after, holders, gained_ns, (first_ns, last_ns), list(_faults(before)))
+
+    def moved(self) -> list[Event]:
+        """For each turn, the fault that moved it, if one did: of those that acted upon the holder
+        before it, the one that took most, and of these the newest; if none acted as the turn came,
+        the newest that had struck that holder since it was one: a server that was killed may be
+        deposed though it is back."""
+        found = []
+        for turn, held, gained_ns in zip(self.turns, self.holders, self.gained_ns, strict=False):
+            acting = [
+                (turn.at_ns <= _ended_ns(fault), fault.takes(held), fault.began_ns, event)
+                for event, fault in self.faults
+                if fault.began_ns <= turn.at_ns
+                and fault.takes(held)
+                and (
+                    turn.at_ns <= _ended_ns(fault)
+                    or (gained_ns <= fault.began_ns and not fault.directions)
+                )
+            ]
+            if acting:
+                found.append(max(acting, key=lambda one: one[:3])[-1])
+        return found
+
+    def lacking(self) -> list[Event]:
+        """The faults that kept later holders from the first one while the proof was written."""
+        first, later = self.holders[:1], self.holders[1:]
+        since_ns, until_ns = self.wrote_ns
+        return [
+            event
+            for event, fault in self.faults
+            if fault.began_ns <= until_ns
+            and since_ns <= _ended_ns(fault)
+            and any(
+                fault.hits(slot) or any(fault.between(slot, one) for one in first[0])
+                for slots in later
+                for slot in slots - first[0]
+            )
+        ]
 
 
-def _acting(
-    before: Sequence[Event],
-    turns: Sequence[Event],
-    healed: Mapping[str, Event],
-    nodes: Mapping[str, str],
-) -> list[Event]:
-    """The faults that acted upon those who took part in the oldest of these turns, then: its
-    writer, its new holder and the one before. An end of one of them by itself counts as a fault."""
-    if not turns:
-        return []
-    turn = turns[-1]
-    former = _former(turn, before)
-    parties = [turn] if former is None else [turn, former]
-    slots = {slot_of(turn.process), *(one for event in parties for one in _parties(event, nodes))}
-    slots.discard("")
-    return [
-        event
-        for event in reversed(before)
-        if (
-            isinstance(event.body, FaultInjected)
-            and (event.body.began_at_ns or event.at_ns) <= turn.at_ns
-            and not _healed_before(event.body, turn, healed)
-            and not slots.isdisjoint(map(slot_of, event.body.targets))
-        )
-        or (_crashed(event) in slots and event.at_ns <= turn.at_ns)
-    ]
+def _faults(before: Iterable[Event]) -> Iterator[tuple[Event, Excuse]]:
+    """The faults, and what they acted upon until when. A process that ended by itself is as if a
+    fault had ended it."""
+    acted, events = Excuses(), {}
+    for event in before:
+        body = event.body
+        if isinstance(body, FaultInjected):
+            events[body.fault_id] = event
+        elif isinstance(body, ProcessExited) and not body.expected:
+            slots = frozenset({slot_of(body.ended)})
+            yield event, Excuse(body.ended, event.at_ns, slots, frozenset())
+        acted.take(event)
+    for fault in (*acted.healed, *acted.now.values()):
+        yield events[fault.fault_id], fault
 
 
-def _crashed(event: Event) -> str:
-    """The slot whose process ended by itself: as if a fault had killed it; else empty."""
-    body = event.body
-    return slot_of(body.ended) if isinstance(body, ProcessExited) and not body.expected else ""
-
-
-def _healed_before(body: FaultInjected, turn: Event, healed: Mapping[str, Event]) -> bool:
-    heal = healed.get(body.fault_id)
-    return heal is not None and heal.at_ns < turn.at_ns
+def _ended_ns(fault: Excuse) -> float:
+    return inf if fault.ended_ns is None else fault.ended_ns
 
 
 def _parties(turn: Event, nodes: Mapping[str, str]) -> Iterable[str]:

@@ -212,9 +212,13 @@ class Clause:
         """Whether a rule of this clause judges systems of that plane."""
         if not self.binds(plane):
             return False
+        return plane in rule.planes if rule.planes or self.witnessed_on(plane) else True
+
+    def witnessed_on(self, plane: str) -> bool:
+        """Whether other events show the promise there, so that rules and tests which do not name
+        the plane see nothing of it."""
         declared = self.applies_on(plane)
-        witnessed = declared is not None and declared.promise is Promise.WITNESSED
-        return plane in rule.planes if rule.planes or witnessed else True
+        return declared is not None and declared.promise is Promise.WITNESSED
 
     def unbound(self, plane: str) -> str:
         """Why it does not bind systems of that plane, in words."""

@@ -33,6 +33,7 @@ from fencepost.events import (
     FaultHealed,
     FaultInjected,
     FaultTookEffect,
+    began_ns,
 )
 from fencepost.events.names import slot_of
 from fencepost.events.traits import has_concerns
@@ -117,7 +118,7 @@ class Scenes:
                     name=body.fault,
                     arguments=_arguments(body.arguments),
                     targets=body.targets,
-                    began_ns=body.began_at_ns or event.at_ns,
+                    began_ns=began_ns(event),
                     effective=body.receipt,
                 )
             case FaultTookEffect() if body.fault_id in self.faults:

@@ -245,7 +245,13 @@ def fencepost_run(request: pytest.FixtureRequest, fencepost_shape: Shape) -> Ite
             pytest.skip(f"only {' and '.join(mark.args)}: {mark.kwargs['reason']}")
     marked = clauses_of(request.node, plugins.replaced)
     bound = [plugins.clause(clause) for clause in marked]
-    if bound and not any(clause.binds(system.plane) for clause in bound):
+    named = any(
+        settings.system.partition("@")[0] in mark.args for mark in request.node.iter_markers("only")
+    )
+    if bound and not any(
+        clause.binds(system.plane) and (named or not clause.witnessed_on(system.plane))
+        for clause in bound
+    ):
         pytest.skip(f"{', '.join(marked)}: {bound[0].unbound(system.plane)}")
     shape = fencepost_shape.over(settings.shape)
     spec = RunSpec(system, shape, settings.runtime, settings.seed, settings.workload)

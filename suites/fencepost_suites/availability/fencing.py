@@ -26,6 +26,7 @@ from fencepost import (
     ProcessSpawned,
     Rule,
     RunEnd,
+    began_ns,
     is_second,
     judged,
     on,
@@ -219,8 +220,8 @@ class DeadIsFenced(Rule[_Deaths]):
     def _changed(self, state: _Deaths, event: Event) -> Findings:
         """A process, a fault or the acting controller changed."""
         body = event.body
-        began_ns = getattr(body, "began_at_ns", 0) or event.at_ns
-        found = self._late(state, min(began_ns, event.at_ns), event.ref)
+        since_ns = began_ns(event)
+        found = self._late(state, min(since_ns, event.at_ns), event.ref)
         disturbance = state.around.take(event)
         if isinstance(body, ProcessSpawned) and body.slot in state.around.brokers:
             # Where records say which process is the broker, a duplicate waits for one.

@@ -24,6 +24,7 @@ from fencepost import (
     ProcessExited,
     Rule,
     RunEnd,
+    began_ns,
     judged,
     on,
     process_scope,
@@ -226,8 +227,8 @@ class ReadableAgain(Rule[_Consumers]):
     def _changed(self, state: _Consumers, event: Event) -> Findings:
         """A process, a fault or the acting controller changed."""
         body = event.body
-        began_ns = getattr(body, "began_at_ns", 0) or event.at_ns
-        found = self._late(state, min(began_ns, event.at_ns))
+        since_ns = began_ns(event)
+        found = self._late(state, min(since_ns, event.at_ns))
         disturbance = state.around.take(event)
         if isinstance(body, ProcessExited):
             self._left(state, body.ended)

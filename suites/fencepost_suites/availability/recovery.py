@@ -30,6 +30,7 @@ from fencepost import (
     RunEnd,
     Scope,
     Violated,
+    began_ns,
     is_second,
     judged,
     on,
@@ -228,8 +229,8 @@ class RecoversInTime(Rule[_Healing]):
     def step(self, state: _Healing, event: Event, body: Struct) -> Findings:
         if state.over:
             return NOTHING
-        began_ns = getattr(body, "began_at_ns", 0) or event.at_ns
-        self._late(state, min(began_ns, event.at_ns))
+        since_ns = began_ns(event)
+        self._late(state, min(since_ns, event.at_ns))
         match body:
             case BoundsStated():
                 state.bounds = body

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 from tests.framework.judging.test_explain import why
 
@@ -170,3 +172,104 @@ def test_a_loss_that_the_last_reading_finds_is_explained_by_the_cut_that_turned_
         "harness: cut-1 was healed: it goes on",
     ]
     assert not any("began as redis" in line and "redis-2#2" not in line for line in lines)
+
+
+def severs(h: HistoryBuilder, fault_id: str, one: str, *others: str) -> None:
+    pairs = [pair for other in others for pair in ((one, other), (other, one))]
+    body = FaultInjected(
+        fault_id=fault_id,
+        fault="isolate",
+        targets=(one, *others),
+        receipt=True,
+        evidence="7 links did not answer",
+        arguments=f'{{"node":"{one}"}}',
+        directions=tuple(f"{source} -> {target}" for source, target in pairs),
+        effects=tuple(f"severs {source} -> {target}" for source, target in pairs),
+    )
+    h.add("harness", body)
+
+
+def cluster(h: HistoryBuilder) -> None:
+    for number in (1, 2, 3):
+        run(h, f"redis-{number}#1", number)
+    h.add("sentinel-1#1", Promoted("redis 1", 0))
+
+
+def shown(lines: Sequence[str]) -> list[str]:
+    """The ids of the faults that began, in the order of their lines."""
+    return [line.partition("(")[2].partition(")")[0] for line in lines if " began (" in line]
+
+
+def test_after_two_turns_the_fault_is_shown_that_kept_the_last_holder_from_the_first() -> None:
+    """redis-2 was isolated while redis-1 took the writes, which redis-3 has; then redis-1 was
+    paused, redis-3 led, and was ended: redis-2 lacks them. What strikes sentinels and redis-1
+    later has nothing to do with it."""
+    h = HistoryBuilder()
+    cluster(h)
+    severs(h, "isolate-1", "redis-2", "redis-1", "redis-3", "sentinel-1")
+    first = h.add("redis-1#1", Appended(7))
+    last = h.add("redis-1#1", Appended(8))
+    strike(h, "pause-2", "redis-1#1")
+    h.add("sentinel-1#1", Promoted("redis 3", 1))
+    heal(h, "isolate-1")
+    strike(h, "terminate-3", "redis-3#1")
+    h.add("sentinel-1#1", Promoted("redis 2", 2))
+    heal(h, "pause-2")
+    severs(h, "isolate-4", "sentinel-1", "redis-1", "redis-2", "redis-3")
+    read = h.add("clients/reader-1#1", Missed())
+    lines = why(h, read, first, last).lines()
+    assert shown(lines)[:3] == ["isolate-1", "pause-2", "terminate-3"]
+    promoted = [line.partition("promoted ")[2] for line in lines if "promoted" in line]
+    assert promoted == ["redis 3 in epoch 1", "redis 2 in epoch 2"]
+
+
+def test_a_holder_that_is_back_when_it_is_deposed_was_struck_before() -> None:
+    h = HistoryBuilder()
+    cluster(h)
+    strike(h, "kill-1", "redis-1#1")
+    heal(h, "kill-1")
+    run(h, "redis-1#2", 1)
+    taken = h.add("redis-1#2", Appended(7))
+    h.add("sentinel-1#1", Promoted("redis 2", 1))
+    read = h.add("clients/reader-1#1", Missed())
+    assert shown(why(h, read, taken).lines()) == ["kill-1"]
+
+
+def test_of_several_faults_the_one_that_took_most_from_the_holder_moved_the_authority() -> None:
+    """A bystander that is isolated is parted from the holder, too."""
+    h = HistoryBuilder()
+    cluster(h)
+    taken = h.add("redis-1#1", Appended(7))
+    severs(h, "isolate-1", "redis-1", "redis-2", "redis-3", "sentinel-1")
+    severs(h, "isolate-2", "redis-3", "redis-1", "redis-2", "sentinel-1")
+    h.add("sentinel-1#1", Promoted("redis 2", 1))
+    heal(h, "isolate-1")
+    heal(h, "isolate-2")
+    read = h.add("clients/reader-1#1", Missed())
+    assert shown(why(h, read, taken).lines())[0] == "isolate-1"
+
+
+def test_a_fault_is_shown_at_the_time_when_it_began() -> None:
+    """Its event is written once it was measured; what was lost because of it came before that."""
+    h = HistoryBuilder()
+    cluster(h)
+    began_ns = h.now_ns
+    h.after(1_000)
+    taken = h.add("redis-1#1", Appended(7))
+    h.after(1_000)
+    body = FaultInjected(
+        fault_id="kill-1",
+        fault="kill",
+        targets=("redis-1#1",),
+        receipt=True,
+        evidence="it ended",
+        began_at_ns=began_ns,
+    )
+    h.add("harness", body)
+    h.add("sentinel-1#1", Promoted("redis 2", 1))
+    read = h.add("clients/reader-1#1", Missed())
+    lines = why(h, read, taken).lines()
+    assert [("kill-1" in line, "appended" in line) for line in lines[1:3]] == [
+        (True, False),
+        (False, True),
+    ]

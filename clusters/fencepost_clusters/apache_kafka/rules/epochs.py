@@ -25,6 +25,7 @@ from fencepost import (
     ProcessExited,
     Rule,
     RunEnd,
+    began_ns,
     judged,
     on,
     process_scope,
@@ -198,23 +199,23 @@ class _Returns:
         """The return of a voter that a fault ended by healing, if nothing else acts upon the
         quorum."""
         fault = self.voters.faults.now.get(body.fault_id)
-        began_ns = body.began_at_ns or event.at_ns
+        since_ns = began_ns(event)
         away_ns = 2 * self.voters.fetch_timeout_ns
-        if fault is None or not fault.severs or not away_ns or began_ns - fault.began_ns < away_ns:
+        if fault is None or not fault.severs or not away_ns or since_ns - fault.began_ns < away_ns:
             return None
-        terms = [term for term in self.terms if term[0] <= began_ns]
+        terms = [term for term in self.terms if term[0] <= since_ns]
         slots = set(self.voters.processes)
         alone = [one for one in slots if _around(one, slots) <= fault.directions]
         if len(alone) != 1 or len(slots) < 3 or not terms or self._disturbed(body.fault_id):
             return None
         _, active, epoch = terms[-1]
         gone = self.resigned.get((active, epoch))
-        if slot_of(active) == alone[0] or (gone is not None and gone[0] < began_ns):
+        if slot_of(active) == alone[0] or (gone is not None and gone[0] < since_ns):
             return None
         until_ns = event.at_ns + away_ns
         return _Return(
             voter=alone[0],
-            began_ns=began_ns,
+            began_ns=since_ns,
             until_ns=until_ns,
             active=active,
             epoch=epoch,

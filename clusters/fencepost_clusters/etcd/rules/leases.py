@@ -30,6 +30,7 @@ from fencepost import (
     Rule,
     RunEnd,
     Scope,
+    began_ns,
     judged,
     on,
     process_scope,
@@ -138,7 +139,7 @@ class ExpiredKeysAreGone(Rule[_Leases]):
             case FaultInjected(receipt=True, targets=(process, *_)) as body if body.acts(
                 Effect.STOPS
             ):
-                pause = _Pause(process, body.began_at_ns or event.at_ns)
+                pause = _Pause(process, began_ns(event))
                 remember(state.pauses, body.fault_id, pause)
             case FaultHealed(fault_id=fault) if fault in state.pauses:
                 state.pauses[fault].until_ns = event.at_ns
