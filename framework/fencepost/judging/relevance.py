@@ -84,6 +84,7 @@ def subjects_of(
         concerned = list(_scopes(event))
         processes.update((event.process, *_named_processes(concerned)))
         own.update(scope for scope in concerned if not scope.startswith(_PROCESS))
+    processes |= {process for process in nodes if _is_stated(process, nodes[process], facts)}
     for process in processes & nodes.keys():
         own.update({_SLOT + slot_of(process), nodes[process]} - {""})
     holders: set[str] = set()
@@ -91,6 +92,15 @@ def subjects_of(
         holders.add(node or nodes.get(process, ""))
         holders.add(_SLOT + slot_of(process) if process else "")
     return Subjects(frozenset(own), frozenset(holders - own - {""}))
+
+
+def _is_stated(process: str, node: str, facts: Facts) -> bool:
+    """Whether a fact names a process of a node: by the node's own scope (`redis 3`), or by its
+    slot, whatever kind that is given (`server redis-3`)."""
+    return any(
+        isinstance(one, Scope) and (one.words == node or one.name == slot_of(process))
+        for one in facts.values()
+    )
 
 
 def _holders(scopes: Iterable[str], before: Sequence[Event]) -> Iterable[tuple[str, str]]:

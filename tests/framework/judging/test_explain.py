@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import Cause, Event, Evidence, FaultHealed, FaultInjected, NodeStarted
+from fencepost import Cause, Event, Evidence, Fact, FaultHealed, FaultInjected, NodeStarted
 from fencepost.judging.explanation import Explanation, explain, explained
 from fencepost.judging.relevance import LINES, STEPS
 from fencepost.judging.verdicts import Broken, Outcome, Verdict
@@ -29,8 +29,9 @@ CONTROLLER, BROKER, OTHER = "controller-1#1", "broker-1#1", "broker-2#1"
 ALL3 = (1, 2, 3)
 
 
-def why(h: HistoryBuilder, at: Event, *because: Event) -> Explanation:
-    broken = Broken(at.ref, Evidence.SELF, "it broke", tuple(event.ref for event in because))
+def why(h: HistoryBuilder, at: Event, *because: Event, **facts: Fact) -> Explanation:
+    proof = tuple(event.ref for event in because)
+    broken = Broken(at.ref, Evidence.SELF, "it broke", proof, facts=facts)
     [found] = explain([broken], h.events())
     assert found is not None
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 from msgspec import Struct
 from tests.framework.judging.test_explain import why
 
@@ -15,6 +16,7 @@ from fencepost import (
     FaultInjected,
     NodeStarted,
     ProcessSpawned,
+    Scope,
 )
 from fencepost.testing import HistoryBuilder
 
@@ -273,3 +275,18 @@ def test_a_fault_is_shown_at_the_time_when_it_began() -> None:
         (True, False),
         (False, True),
     ]
+
+
+@pytest.mark.parametrize(
+    "server", [Scope("redis", "3"), Scope("server", "redis-3"), Scope("slot", "redis-3")]
+)
+def test_a_node_that_a_client_reported_is_named_by_its_scope_or_its_slot(server: Scope) -> None:
+    """Its own events are not in the proof, and a fault that struck it is."""
+    h = HistoryBuilder()
+    run(h, "redis-3#1", 3)
+    strike(h, "kill-1", "redis-3#1")
+    heal(h, "kill-1")
+    run(h, "redis-3#2", 3)
+    read = h.add("clients/reader-1#1", Appended(7))
+    lines = why(h, read, server=server).lines()
+    assert shown(lines) == ["kill-1"]
