@@ -176,7 +176,7 @@ def test_a_loss_that_the_last_reading_finds_is_explained_by_the_cut_that_turned_
     assert not any("began as redis" in line and "redis-2#2" not in line for line in lines)
 
 
-def severs(h: HistoryBuilder, fault_id: str, one: str, *others: str) -> None:
+def isolates(h: HistoryBuilder, fault_id: str, one: str, others: Sequence[str]) -> None:
     pairs = [pair for other in others for pair in ((one, other), (other, one))]
     body = FaultInjected(
         fault_id=fault_id,
@@ -208,7 +208,7 @@ def test_after_two_turns_the_fault_is_shown_that_kept_the_last_holder_from_the_f
     later has nothing to do with it."""
     h = HistoryBuilder()
     cluster(h)
-    severs(h, "isolate-1", "redis-2", "redis-1", "redis-3", "sentinel-1")
+    isolates(h, "isolate-1", "redis-2", ("redis-1", "redis-3", "sentinel-1"))
     first = h.add("redis-1#1", Appended(7))
     last = h.add("redis-1#1", Appended(8))
     strike(h, "pause-2", "redis-1#1")
@@ -217,7 +217,7 @@ def test_after_two_turns_the_fault_is_shown_that_kept_the_last_holder_from_the_f
     strike(h, "terminate-3", "redis-3#1")
     h.add("sentinel-1#1", Promoted("redis 2", 2))
     heal(h, "pause-2")
-    severs(h, "isolate-4", "sentinel-1", "redis-1", "redis-2", "redis-3")
+    isolates(h, "isolate-4", "sentinel-1", ("redis-1", "redis-2", "redis-3"))
     read = h.add("clients/reader-1#1", Missed())
     lines = why(h, read, first, last).lines()
     assert shown(lines)[:3] == ["isolate-1", "pause-2", "terminate-3"]
@@ -242,8 +242,8 @@ def test_of_several_faults_the_one_that_took_most_from_the_holder_moved_the_auth
     h = HistoryBuilder()
     cluster(h)
     taken = h.add("redis-1#1", Appended(7))
-    severs(h, "isolate-1", "redis-1", "redis-2", "redis-3", "sentinel-1")
-    severs(h, "isolate-2", "redis-3", "redis-1", "redis-2", "sentinel-1")
+    isolates(h, "isolate-1", "redis-1", ("redis-2", "redis-3", "sentinel-1"))
+    isolates(h, "isolate-2", "redis-3", ("redis-1", "redis-2", "sentinel-1"))
     h.add("sentinel-1#1", Promoted("redis 2", 1))
     heal(h, "isolate-1")
     heal(h, "isolate-2")
