@@ -324,7 +324,7 @@ class QuorumBroker:
             leader=leader,
             leader_epoch=epoch,
         )
-        new = (TOPIC, 0) not in self.core.replicas.by_key
+        new = (TOPIC, 0) not in self.core.data.replicas.by_key
         topic = [r.TopicRecord(name="orders", topic_id=TOPIC)] if new else []
         self.commits(*topic, part)
         return self

@@ -240,17 +240,17 @@ def test_a_replaced_process_joins_again_once_it_has_fetched() -> None:
 def test_what_a_former_process_fetched_does_not_count() -> None:
     one = alone((1, 2))
     fetches(one)
-    follower = known(one).replicas.all()[0].followers[2]
+    follower = known(one).data.replicas.all()[0].followers[2]
     assert follower.end == 0
     restarted(one)
-    assert known(one).replicas.all()[0].followers[2].end == -1
+    assert known(one).data.replicas.all()[0].followers[2].end == -1
 
 
 def test_what_a_process_fetched_counts_while_it_is_the_same() -> None:
     one = alone((1, 2))
     fetches(one)
     other_broker(one, 3)
-    assert known(one).replicas.all()[0].followers[2].end == 0
+    assert known(one).data.replicas.all()[0].followers[2].end == 0
 
 
 # ------------------------------------------------------------------------------------ reassignments

@@ -280,7 +280,7 @@ def test_logs_of_no_replica_are_deleted_once_the_cluster_is_read() -> None:
     assert [x.log for x in one.effects if isinstance(x, e.Delete)] == [STRAY]
     (ended,) = noted(one, RecoveryEnded)
     assert (ended.logs, ended.batches) == (2, 1)
-    (replica,) = known(one).replicas.all()
+    (replica,) = known(one).data.replicas.all()
     assert replica.log.end == 3
 
 

@@ -161,7 +161,7 @@ def test_a_winner_serves_followers_before_it_reads_anything() -> None:
 
     one.meddles = lambda request: then_loses(one, request) if elects(request) else None
     one.passes(0.01)
-    (replica,) = known(one).replicas.all()
+    (replica,) = known(one).data.replicas.all()
     assert replica.serves_followers
 
 

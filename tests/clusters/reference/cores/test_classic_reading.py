@@ -233,7 +233,7 @@ def test_a_partition_that_is_added_is_read() -> None:
     added = Partition(topic_id=TOPIC, index=1, replicas=(1,), isr=(), leader=-1, leader_epoch=0)
     one.write(zk.Multi(tuple(writes.partition_made("orders", added))))
     one.passes(0.1)
-    assert [x.index for x in known(one).replicas.all()] == [0, 1]
+    assert [x.index for x in known(one).data.replicas.all()] == [0, 1]
     assert len(noted(one, LeadershipStarted)) == 2
 
 
@@ -334,14 +334,14 @@ def test_requests_that_came_while_there_was_no_session_are_carried_out_in_the_ne
 def test_a_replica_whose_topic_is_gone_goes_too() -> None:
     one = with_two()
     led_by_two(one)
-    assert known(one).replicas.all()
+    assert known(one).data.replicas.all()
     gone = [znodes.leader("orders", 0), znodes.replicas("orders", 0), znodes.isr("orders", 0)]
     gone += [znodes.state("orders", 0, node) for node in (1, 2)]
     gone += [znodes.states("orders", 0), znodes.partition("orders", 0)]
     gone += [znodes.reassignments("orders"), znodes.topic("orders")]
     one.write(zk.Multi(tuple(zk.Delete(path) for path in gone)))
     assert not known(one).known.image.topics
-    assert not known(one).replicas.all()
+    assert not known(one).data.replicas.all()
 
 
 def test_a_policy_learns_whether_a_part_was_read_before() -> None:

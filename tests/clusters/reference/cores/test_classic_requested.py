@@ -62,7 +62,7 @@ def called_off(one: BrokerBench) -> None:
 def assigned(one: BrokerBench) -> None:
     target = encode(znodes.Assigned(replicas=(2, 1), version=1))
     one.write(zk.Create(REASSIGNED, target))
-    assert not known(one).replicas.all()
+    assert not known(one).data.replicas.all()
     one.write(zk.Create(STATE))
     one.write(writes.request("orders", 0, 1, znodes.StateChange.ASSIGNED))
 
@@ -70,7 +70,7 @@ def assigned(one: BrokerBench) -> None:
 def test_a_new_replica_starts_once_it_is_requested_to() -> None:
     one = follower()
     assigned(one)
-    assert [each.key for each in known(one).replicas.all()] == [KEY]
+    assert [each.key for each in known(one).data.replicas.all()] == [KEY]
     (carried_out,) = noted(one, StateChangeCarriedOut)
     assert (carried_out.change, carried_out.moot) == ("assigned", False)
     assert children(one, STATE) == ()
@@ -80,9 +80,9 @@ def test_a_replica_that_is_no_more_assigned_goes_upon_a_request() -> None:
     one = follower()
     assigned(one)
     called_off(one)
-    assert known(one).replicas.all()
+    assert known(one).data.replicas.all()
     one.write(writes.request("orders", 0, 1, znodes.StateChange.UNASSIGNED))
-    assert not known(one).replicas.all()
+    assert not known(one).data.replicas.all()
     (removed,) = noted(one, ReplicaRemoved)
     assert removed.reason == "unassigned"
     assert not exists(one, STATE)
@@ -94,7 +94,7 @@ def test_a_replica_that_goes_and_comes_back_waits_for_a_request() -> None:
     called_off(one)
     one.write(writes.request("orders", 0, 1, znodes.StateChange.UNASSIGNED))
     assigned(one)
-    assert known(one).replicas.all()
+    assert known(one).data.replicas.all()
 
 
 def leading(replicas: tuple[int, ...]) -> BrokerBench:
@@ -160,7 +160,7 @@ def test_a_new_replica_of_a_topic_that_is_deleted_goes_too() -> None:
     assigned(one)
     marked = encode(znodes.Topic(id=TOPIC, version=1, deleting=True))
     one.write(zk.SetData(znodes.topic("orders"), marked))
-    assert not known(one).replicas.all()
+    assert not known(one).data.replicas.all()
     assert not exists(one, STATE)
 
 
@@ -178,7 +178,7 @@ def test_a_request_that_comes_between_two_reads_is_carried_out() -> None:
     one.meddles = once(lambda request: request == zk.GetChildren(STATE, watch=True), comes)
     one.give(e.ZooKeeperEvent(zk.Suspended()))
     one.give(e.ZooKeeperEvent(zk.Connected(ME)))
-    assert [each.key for each in known(one).replicas.all()] == [KEY]
+    assert [each.key for each in known(one).data.replicas.all()] == [KEY]
     assert children(one, STATE) == ()
 
 
@@ -198,7 +198,7 @@ def test_a_replica_that_goes_takes_no_leadership_from_another_broker() -> None:
     assigned(one)
     called_off(one)
     one.write(writes.request("orders", 0, 1, znodes.StateChange.UNASSIGNED))
-    assert not known(one).replicas.all()
+    assert not known(one).data.replicas.all()
     assert exists(one, LEADER)
 
 

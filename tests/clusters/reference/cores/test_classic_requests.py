@@ -83,7 +83,7 @@ def test_a_created_topic_is_known_before_the_answer() -> None:
     changes = [isinstance(x, e.Note) and isinstance(x.body, TopicCommitted) for x in one.effects]
     assert any(changes[:replied])
     one.passes(0.1)
-    assert [each.leading for each in known(one).replicas.all()] == [True]
+    assert [each.leading for each in known(one).data.replicas.all()] == [True]
 
 
 def test_a_decision_that_changes_nothing_is_answered_without_a_transaction() -> None:

@@ -58,7 +58,7 @@ def test_a_write_in_a_transaction_ends_the_connection_and_stores_nothing(
     assert broker.node.asks("CLIENT", request) == []
     (closed,) = (one for one in broker.node.effects if isinstance(one, e.Close))
     assert "transactions" in closed.reason
-    assert broker.core.replicas.by_key[TOPIC, 0].log.end == 0
+    assert broker.core.data.replicas.by_key[TOPIC, 0].log.end == 0
 
 
 @pytest.mark.parametrize("timestamp", [-1, -2, 0], ids=["latest", "earliest", "a time"])

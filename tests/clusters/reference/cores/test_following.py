@@ -45,7 +45,7 @@ def broker() -> QuorumBroker:
 
 
 def mine(broker: QuorumBroker) -> Replica:
-    return broker.core.replicas.by_key[TOPIC, 0]
+    return broker.core.data.replicas.by_key[TOPIC, 0]
 
 
 def asked(broker: QuorumBroker) -> m.FetchRequest:
@@ -147,7 +147,7 @@ def test_a_fetch_without_an_answer_is_repeated_after_a_while(
 
 
 def test_the_end_of_another_call_is_no_end_of_a_fetch(broker: QuorumBroker) -> None:
-    following, call = broker.core.following, broker.node.called("replication").call_id
+    following, call = broker.core.data.following, broker.node.called("replication").call_id
     refused = m.FetchResponse(error_code=Error.FETCH_SESSION_ID_NOT_FOUND, responses=())
     assert not following.failed(call + 1, broker.node.now)
     assert not following.answered(call + 1, refused, broker.node.now)

@@ -117,7 +117,7 @@ class Invariants:
                 assert not returned, f"{one.incarnation} is broker {one.id} again"
 
     def _replicas(self, name: str, core: BrokerNode, disk: MemoryDisk) -> None:
-        for (topic, index), one in core.replicas.by_key.items():
+        for (topic, index), one in core.data.replicas.by_key.items():
             assert 0 <= one.high_watermark <= one.log.end, f"{name}: {one.name}"
             if one.leading:
                 key = (topic, index, one.epoch)

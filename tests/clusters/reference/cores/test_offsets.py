@@ -147,4 +147,4 @@ def test_a_new_leader_names_no_offset_that_may_be_below_one_that_was_named_befor
     assert isinstance(reply.message, m.ListOffsetsResponse)
     (answer,) = reply.message.topics[0].partitions
     assert (answer.error_code, answer.offset) == found
-    assert broker.core.replicas.by_key[TOPIC, 0].log.end == len(FIRST)
+    assert broker.core.data.replicas.by_key[TOPIC, 0].log.end == len(FIRST)

@@ -158,7 +158,7 @@ def test_the_answer_to_an_isr_change_of_a_former_leader_epoch_has_no_effect() ->
         top_level_error_code=Error.NONE, results=(w.IsrChangeResult(error_code=Error.NONE),)
     )
     bench.answer(asked, granted)
-    assert node(bench).replicas.by_key[TOPIC, 0].partition.isr == (1, 2)
+    assert node(bench).data.replicas.by_key[TOPIC, 0].partition.isr == (1, 2)
 
 
 def test_a_broker_that_ends_without_replicas_leaves_its_checkpoint_as_it_is() -> None:
@@ -394,7 +394,7 @@ def test_what_a_replaced_process_has_fetched_counts_no_longer() -> None:
     """HB-24: the next process may have an empty disk."""
     bench = leader()
     bench.asks("CLIENT", PRODUCE)
-    one = node(bench).replicas.by_key[TOPIC, 0]
+    one = node(bench).data.replicas.by_key[TOPIC, 0]
     bench.asks("REPLICATION", fetch_of_broker_2(node(bench).peers.known[2].epoch, 1))
     assert one.end_of(2) == 1
     bench.write(zk.Delete(znodes.broker(2)))

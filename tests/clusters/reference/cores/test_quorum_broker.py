@@ -224,7 +224,7 @@ def test_what_a_former_process_fetched_does_not_count_for_the_next_one(
     broker.holds(ME)
     broker.node.asks("CLIENT", PRODUCE)
     broker.node.asks("REPLICATION", fetched_from(1))
-    one = broker.core.replicas.by_key[TOPIC, 0]
+    one = broker.core.data.replicas.by_key[TOPIC, 0]
     assert one.end_of(OTHER) == 1
     broker.commits(registration(OTHER, uuid.UUID(int=OTHER), 2, fenced=True))
     assert one.end_of(OTHER) == 1, "the same process"
@@ -387,7 +387,9 @@ def test_a_leader_that_refused_a_batch_waits_for_it_before_it_takes_a_later_one(
         [Error.NONE],
         [Error.NONE],
     ]
-    assert broker.core.replicas.by_key[TOPIC, 0].log.end == 2, "the repeated one is stored once"
+    assert broker.core.data.replicas.by_key[TOPIC, 0].log.end == 2, (
+        "the repeated one is stored once"
+    )
 
 
 # --------------------------------------------------------------------------------------- snapshots

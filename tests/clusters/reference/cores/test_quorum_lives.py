@@ -303,7 +303,7 @@ def test_a_broker_follows_the_snapshot_that_replaces_its_metadata(leader: Quorum
         partition_id=0, topic_id=TOPIC, replicas=(ME, OTHER), isr=(ME, OTHER), leader=ME,
         leader_epoch=0,
     )  # fmt: skip
-    led = leader.core.replicas.by_key[TOPIC, 0]
+    led = leader.core.data.replicas.by_key[TOPIC, 0]
     fetched = m.FetchPartition(
         partition=0,
         fetch_offset=1,
@@ -359,7 +359,7 @@ def test_a_broker_leads_a_partition_that_it_learns_from_a_snapshot() -> None:
     answer = messages.fetch_answer(CONTROLLER, TERM, high_watermark=50, snapshot=wanted)
     broker.node.answers("metadata", answer)
     broker.node.answers("metadata", snapshot_part(wanted, data))
-    assert broker.core.replicas.by_key[TOPIC, 0].leading
+    assert broker.core.data.replicas.by_key[TOPIC, 0].leading
 
 
 # ------------------------------------------------------------------------------------------- disks
@@ -369,14 +369,14 @@ def test_a_restarted_broker_goes_on_with_its_logs_and_deletes_those_that_are_not
     """RP-08, RP-25."""
     first = QuorumBroker().activates().holds(ME)
     first.node.asks("CLIENT", PRODUCE)
-    entries = first.core.replicas.by_key[TOPIC, 0].log._entries
+    entries = first.core.data.replicas.by_key[TOPIC, 0].log._entries
     mine, stray = log_name("orders", (TOPIC, 0)), log_name("gone", (uuid.UUID(int=3), 0))
     found = {mine: tuple(entries), stray: tuple(entries)}
     broker = QuorumBroker(recovered=e.Recovered(found, {mine: 1, stray: 1}))
     broker.beats(BrokerState.FENCED)
     broker.holds(ME).registers()
     assert [one for one in broker.node.effects if isinstance(one, e.Delete)] == [e.Delete(stray)]
-    one = broker.core.replicas.by_key[TOPIC, 0]
+    one = broker.core.data.replicas.by_key[TOPIC, 0]
     assert (one.log.end, one.high_watermark) == (1, 1)
 
 

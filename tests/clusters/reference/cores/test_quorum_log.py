@@ -153,7 +153,7 @@ def test_a_leaders_snapshot_ends_the_older_one_that_a_broker_is_writing() -> Non
 def test_a_broker_drops_the_replicas_that_a_leaders_snapshot_does_not_name() -> None:
     """QC-11: the record that deletes their topic is one that the snapshot replaced."""
     broker = QuorumBroker().activates().holds(ME)
-    (one,) = broker.core.replicas.all()
+    (one,) = broker.core.data.replicas.all()
     mine = registration(ME, broker.core.lifecycle.incarnation, 1)
     data = record_batch.build([r.encode(mine)], 0, TERM, 1)
     snapshot = m.SnapshotId(end_offset=50, epoch=TERM)
@@ -161,7 +161,7 @@ def test_a_broker_drops_the_replicas_that_a_leaders_snapshot_does_not_name() -> 
     broker.node.answers("metadata", sent_to)
     done = broker.node.answers("metadata", snapshot_part(snapshot, data))
     assert e.Delete(one.name) in done
-    assert broker.core.replicas.all() == ()
+    assert broker.core.data.replicas.all() == ()
 
 
 # ------------------------------------------------------------------------------------------ fetches

@@ -143,7 +143,7 @@ def test_a_change_of_a_replica_is_looked_at_once(alone: Leader) -> None:
     """Every later step would look at it again."""
     alone.asked(read(0, min_bytes=MANY))
     alone.asked(produce(0, acks=1))
-    assert not alone.core.replicas.changed
+    assert not alone.core.data.replicas.changed
 
 
 def test_a_batch_that_is_not_committed_makes_no_parked_fetch_look(
@@ -152,7 +152,7 @@ def test_a_batch_that_is_not_committed_makes_no_parked_fetch_look(
     """A leader has many readers that wait."""
     leader = active((ME, OTHER))
     leader.asked(read(0))
-    log = leader.core.replicas.by_key[TOPIC, 0].log
+    log = leader.core.data.replicas.by_key[TOPIC, 0].log
     looked = Mock(wraps=log.span)
     monkeypatch.setattr(log, "span", looked)
     leader.asked(produce(0))
@@ -166,7 +166,7 @@ def test_nothing_is_kept_of_a_fetch_that_was_answered(alone: Leader) -> None:
     alone.asked(read(0, 0))
     alone.asked(read(0))
     alone.node.passes(1)
-    fetching = alone.core.fetching
+    fetching = alone.core.data.fetching
     assert (fetching._parked, fetching._waiting) == ({}, {})
     assert fetching.deadline_ns() is None
 

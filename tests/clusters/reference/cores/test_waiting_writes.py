@@ -87,7 +87,7 @@ def test_a_write_that_is_sent_again_waits_as_long_as_it_says() -> None:
     (answer,) = leader.since(before)
     assert errors(answer) == [Error.REQUEST_TIMED_OUT]
     assert leader.node.noted(ProduceAnswered)[-1].duplicate
-    assert leader.core.replicas.by_key[TOPIC, 0].log.end == 1
+    assert leader.core.data.replicas.by_key[TOPIC, 0].log.end == 1
 
 
 def test_a_write_to_a_follower_is_refused_and_recorded() -> None:
@@ -140,7 +140,7 @@ def test_a_batch_of_a_transaction_is_refused(alone: Leader, attributes: int) -> 
 def test_what_is_no_batch_is_refused(alone: Leader, batch: bytes, error: Error) -> None:
     (answer,) = alone.asked(produce(0, batch=batch))
     assert errors(answer) == [error]
-    assert alone.core.replicas.by_key[TOPIC, 0].log.end == 0
+    assert alone.core.data.replicas.by_key[TOPIC, 0].log.end == 0
 
 
 def test_a_refused_batch_that_was_stored_since_is_not_remembered(alone: Leader) -> None:
@@ -148,17 +148,17 @@ def test_a_refused_batch_that_was_stored_since_is_not_remembered(alone: Leader) 
     alone.sets("min.insync.replicas", "2")
     batch = record_batch.build([b"x"], 0, -1, 1, producer=(7, 0, 0))
     alone.asked(produce(0, batch=batch))
-    assert len(alone.core.producing._refused_batches._earliest) == 1
+    assert len(alone.core.data.producing._refused_batches._earliest) == 1
     alone.sets("min.insync.replicas", "1")
     (answer,) = alone.asked(produce(0, batch=batch))
     assert errors(answer) == [Error.NONE]
-    assert alone.core.producing._refused_batches._earliest == {}
+    assert alone.core.data.producing._refused_batches._earliest == {}
 
 
 def test_a_write_with_one_bad_partition_is_stored_in_the_other(alone: Leader) -> None:
     (answer,) = alone.asked(produce(0, 7, acks=1))
     assert errors(answer) == [Error.NONE, Error.UNKNOWN_TOPIC_OR_PARTITION]
-    assert alone.core.replicas.by_key[TOPIC, 0].log.end == 1
+    assert alone.core.data.replicas.by_key[TOPIC, 0].log.end == 1
 
 
 @pytest.mark.parametrize("acks", [-2, 2])
@@ -170,7 +170,7 @@ def test_a_write_that_wants_other_acknowledgements_is_refused(alone: Leader, ack
 def test_a_write_without_acknowledgement_has_an_empty_answer(alone: Leader) -> None:
     """The shell sends nothing for it."""
     assert alone.asked(produce(0, acks=0)) == [None]
-    assert alone.core.replicas.by_key[TOPIC, 0].log.end == 1
+    assert alone.core.data.replicas.by_key[TOPIC, 0].log.end == 1
 
 
 def test_a_write_that_waits_is_refused_as_soon_as_the_controller_fences_its_leader() -> None:

@@ -168,7 +168,7 @@ def test_a_session_that_ends_ends_every_leadership() -> None:
     one.start()
     topic(one, (1,))
     one.passes(0.1)
-    (replica,) = known(one).replicas.all()
+    (replica,) = known(one).data.replicas.all()
     assert replica.leading
     one.session_ends()
     assert not replica.leading

@@ -23,11 +23,7 @@ from fencepost_clusters.reference.core.classic.reading import Reader
 from fencepost_clusters.reference.core.classic.registration import Taken
 from fencepost_clusters.reference.core.classic.state_changes import StateChanges
 from fencepost_clusters.reference.core.cluster.changes import CHANGES
-from fencepost_clusters.reference.core.cluster.client_requests import (
-    ClientRequests,
-    Serving,
-    refuse_fenced,
-)
+from fencepost_clusters.reference.core.cluster.data_plane import DataPlane
 from fencepost_clusters.reference.core.node.deadlines import earliest
 from fencepost_clusters.reference.core.node.effects import (
     EXIT_UNREADABLE,
@@ -40,32 +36,21 @@ from fencepost_clusters.reference.core.node.effects import (
     Input,
     Instant,
     Received,
-    Recover,
     Recovered,
-    Reply,
     ShutdownAsked,
     Tick,
     ZooKeeperAnswer,
     ZooKeeperEvent,
 )
 from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER, Settings
-from fencepost_clusters.reference.core.replication.fetching import Fetching
-from fencepost_clusters.reference.core.replication.following import Following
-from fencepost_clusters.reference.core.replication.producing import Producing
 from fencepost_clusters.reference.core.replication.replica import Key, log_name
-from fencepost_clusters.reference.core.replication.replicas import IsrOutcome, Replicas
+from fencepost_clusters.reference.core.replication.replicas import IsrOutcome
 from fencepost_clusters.reference.core.zookeeper.contents import BadZnode, encode
 from fencepost_clusters.reference.core.zookeeper.session import TRY_AGAIN_NS, Clock, Session, Task
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_clusters.zookeeper.client import port as zk
-from fencepost_kafka import (
-    BrokerRegistered,
-    MetricsReported,
-    RecoveryEnded,
-    RecoveryStarted,
-    ZnodeUnreadable,
-)
+from fencepost_kafka import BrokerRegistered, MetricsReported, ZnodeUnreadable
 
 LIVE_AFTER_SESSIONS = 2
 """A session that has an id for that many session timeouts is that of a live process."""
@@ -90,15 +75,13 @@ class ClassicNode:
                 log_end=-1,
             )
         )
-        policies, rules = process.policies, process.policies.replication
+        policies = process.policies
         self._info = znodes.BrokerInfo(process.endpoints, version=1)
         self.session = Session(settings.zookeeper, settings.chroot, settings.ms(s.SESSION), out)
         self.known = Known(settings.node_id, out)
         self.lifecycle = Lifecycle(settings, out)
         self.reader = Reader(self.known, self.session, clock, self, policies.classic)
         self.state_changes = StateChanges(self.known, self, policies.classic, out)
-        isr_writes = IsrWrites(self.known, self.lifecycle, self.session, self._isr_written)
-        self.replicas = Replicas(settings, isr_writes, rules, out)
         context = Context(
             settings=settings,
             known=self.known,
@@ -108,27 +91,19 @@ class ClassicNode:
             reader=self.reader,
             policies=policies,
         )
-        hosts = self.replicas.by_key.__contains__
-        self.elections = Elections(context, hosts, self._adopt_one)
-        self.leading = Leading(context, self.elections, self.replicas, self._adopt_one)
-        self.following = Following(settings, self.replicas, self.lifecycle, rules, out)
-        self.producing = Producing(settings, self.replicas, self.lifecycle, rules, out)
-        self.fetching = Fetching(
-            self.replicas,
-            session=self.lifecycle,
-            refuse=lambda received: refuse_fenced(received, self.lifecycle, out),
-            policies=rules,
-            out=out,
-        )
-        administration = Administration(context, process.incarnation)
-        self._clients = ClientRequests(
+        self.data = DataPlane(
             settings,
             self.lifecycle,
-            parts=Serving(self.replicas, self.producing, self.fetching, administration),
+            isr_requests=IsrWrites(self.known, self.lifecycle, self.session, self._isr_written),
+            forwarding=Administration(context, process.incarnation),
             requests=CHANGES,
-            policies=policies.cluster.serving,
+            serving=policies.cluster.serving,
+            replication=policies.replication,
             out=out,
         )
+        hosts = self.data.replicas.by_key.__contains__
+        self.elections = Elections(context, hosts, self._adopt_one)
+        self.leading = Leading(context, self.elections, self.data.replicas, self._adopt_one)
         self._hosted: set[Key] = set()
         """The partitions of reassignments under way that this broker was requested to start."""
         self._registered_in: int | None = None
@@ -137,8 +112,7 @@ class ClassicNode:
         self._join_again_ns: int | None = None
         self._checked_disk = False
         self._due_ns: int | None = process.started.monotonic_ns
-        out.note(RecoveryStarted(node_id=settings.node_id))
-        out.add(Recover())
+        self.data.recover()
 
     # ------------------------------------------------------------------------------------- driver
 
@@ -151,15 +125,17 @@ class ClassicNode:
                 self._out.cause = Cause(process=what.client, seq=what.correlation, request=True)
                 self._request(what, now)
             case Answered():
-                self.following.answered(what.call_id, what.message, now)
+                self.data.following.answered(what.call_id, what.message, now)
             case CallFailed():
-                self.following.failed(what.call_id, now)
+                self.data.failed(what.call_id, now)
             case ZooKeeperAnswer():
                 self.session.answered(what.request_id, what.answer)
             case ZooKeeperEvent():
                 self._session_event(what.event, now)
             case Recovered():
-                self._take_disk(what)
+                self.data.take_disk(what)
+                self.data.join()
+                self.session.open()
             case ShutdownAsked():
                 self._shut_down(now)
             case Tick():
@@ -168,8 +144,7 @@ class ClassicNode:
         if self.reader.complete and not self._checked_disk:
             self._check_disk()
         self.leading.go_on(now)
-        self.producing.settle(now)
-        self.fetching.release(self.known.image, now)
+        self.data.settle(self.known.image, now)
         if self.lifecycle.stopping:
             self.lifecycle.go_on(len(self.known.led_by_me()), now)
         self._due_ns = self._earliest_ns()
@@ -194,10 +169,7 @@ class ClassicNode:
                 self.lifecycle.deadline_ns(),
                 self.elections.deadline_ns(),
                 self.leading.deadline_ns(),
-                self.producing.deadline_ns(),
-                self.fetching.deadline_ns(),
-                self.replicas.deadline_ns(),
-                self.following.deadline_ns(),
+                self.data.deadline_ns(),
             )
         )
 
@@ -212,17 +184,7 @@ class ClassicNode:
         self.reader.tick(now)
         self.elections.tick(now)
         self.leading.tick(now)
-        self.replicas.tick(self.known.image, now)
-        self.following.tick(self.known.image, now)
-
-    def _take_disk(self, found: Recovered) -> None:
-        """Takes the recovered logs, and opens the session in which this broker registers."""
-        batches = sum(len(entries) for entries in found.logs.values())
-        self._out.note(
-            RecoveryEnded(node_id=self.settings.node_id, logs=len(found.logs), batches=batches)
-        )
-        self.replicas.recovered(found)
-        self.session.open()
+        self.data.tick(self.known.image, now)
 
     def _shut_down(self, now: Instant) -> None:
         """Begins a controlled shutdown: others lead what they can lead, then it ends."""
@@ -235,10 +197,7 @@ class ClassicNode:
         yield zk.SetData(znodes.broker(self.settings.node_id), info)
 
     def _stop(self, now: Instant) -> None:
-        self.replicas.retire_all("shutdown")
-        self.producing.fail_all(now)
-        if self.replicas.by_key:
-            self.replicas.checkpoint()
+        self.data.stop(now)
         self._out.add(CloseSession())
         self._out.note(NodeStopped(reason="shut down"))
         self._out.add(Exit("shut down"))
@@ -329,7 +288,7 @@ class ClassicNode:
         """Applies the registrations that were read: which brokers are live, and as which
         processes."""
         now = self._clock.now
-        for one in self.replicas.all():
+        for one in self.data.replicas.all():
             for broker, follower in list(one.followers.items()):
                 known = self.known.registrations.get(broker)
                 if known is not None and 0 <= follower.broker_epoch < known.epoch:
@@ -337,7 +296,7 @@ class ClassicNode:
             if one.leading:
                 self._expel_replaced(one.key, now)
         self.elections.consider(self.known.isrs.keys(), now)
-        self.following.hurry(now)
+        self.data.following.hurry(now)
 
     def _expel_replaced(self, key: Key, now: Instant) -> None:
         """Takes brokers out of the ISR whose processes are not those that are its members."""
@@ -346,13 +305,13 @@ class ClassicNode:
             process = self.known.process_of(broker)
             replaced = process is not None and process != content.process_of(broker)
             if replaced and broker != self.settings.node_id:
-                self.replicas.expel(key, broker)
+                self.data.replicas.expel(key, broker)
 
     def partitions_changed(self, keys: Collection[Key]) -> None:
         """Adopts the partitions that were read."""
         now = self._clock.now
         self.leading.note_stored(keys)
-        self.replicas.adopt(self.known.image, [k for k in keys if self._is_adopted(k)], now)
+        self.data.replicas.adopt(self.known.image, [k for k in keys if self._is_adopted(k)], now)
         self.leading.consider(keys, now)
         self.elections.consider(keys, now)
         for key in sorted(keys):
@@ -366,10 +325,10 @@ class ClassicNode:
         request, and a new one of a reassignment starts upon one."""
         one, me = self.known.partition(key), self.settings.node_id
         if one is None:
-            return key in self.replicas.by_key
+            return key in self.data.replicas.by_key
         if key[0] in self.known.image.deleting or me not in one.replicas:
             return False
-        return me not in one.adding or key in self._hosted or key in self.replicas.by_key
+        return me not in one.adding or key in self._hosted or key in self.data.replicas.by_key
 
     def _adopt_one(self, key: Key) -> None:
         self.partitions_changed((key,))
@@ -377,7 +336,7 @@ class ClassicNode:
     def _check_disk(self) -> None:
         """Removes the logs on disk that belong to no partition of this broker (RP-25)."""
         self._checked_disk = True
-        self.replicas.delete_strays(self.known.image)
+        self.data.replicas.delete_strays(self.known.image)
 
     def requested(self, name: str, index: int) -> Task:
         """Carries out the requests for state changes of a replica."""
@@ -395,24 +354,22 @@ class ClassicNode:
     def remove(self, name: str, key: Key) -> None:
         """Stops a replica, and deletes its log."""
         self._hosted.discard(key)
-        if key in self.replicas.by_key:
-            self.replicas.remove(key, "deleted" if key[0] in self._deleting() else "unassigned")
-        self.replicas.delete_unopened({log_name(name, key)})
-
-    def _deleting(self) -> Collection[object]:
-        return self.known.image.deleting
+        if key in self.data.replicas.by_key:
+            deleted = key[0] in self.known.image.deleting
+            self.data.replicas.remove(key, "deleted" if deleted else "unassigned")
+        self.data.replicas.delete_unopened({log_name(name, key)})
 
     def _isr_written(self, call_id: int, key: Key, outcome: IsrOutcome | None) -> None:
         now = self._clock.now
         if outcome is None:
-            self.replicas.failed(call_id, now)
+            self.data.replicas.failed(call_id, now)
             return
-        one = self.replicas.by_key.get(key)
+        one = self.data.replicas.by_key.get(key)
         current = one is not None and one.asked == call_id
-        self.replicas.answered(call_id, outcome, now)
+        self.data.replicas.answered(call_id, outcome, now)
         if outcome.error is Error.NONE and current and one is not None:
             self._adopt_one(key)
-            self.replicas.confirmed(one.key)
+            self.data.replicas.confirmed(one.key)
             self._expel_replaced(key, now)
 
     # ------------------------------------------------------------------------------------ requests
@@ -420,13 +377,9 @@ class ClassicNode:
     def _request(self, received: Received, now: Instant) -> None:
         if received.listener == REPLICATION_LISTENER:
             self._from_node(received, now)
-        elif not self.lifecycle.serving(now):
-            refuse_fenced(received, self.lifecycle, self._out)
-        elif not self.reader.complete:
-            # It does not know every topic yet: a client would take that for the cluster's state.
-            self._out.add(Close(received.request_id, "the cluster is not read yet"))
         else:
-            self._clients.handle(received, self.known.image, now)
+            unread = "" if self.reader.complete else "the cluster is not read yet"
+            self.data.client_request(received, self.known.image, now, unread)
 
     def _from_node(self, received: Received, now: Instant) -> None:
         message = received.message
@@ -434,7 +387,6 @@ class ClassicNode:
             self._out.add(Close(received.request_id, "no request for a broker"))
             return
         if not self.lifecycle.registered:
-            refusal = m.FetchResponse(error_code=Error.NOT_LEADER_OR_FOLLOWER, responses=())
-            self._out.add(Reply(received.request_id, refusal))
+            self.data.refuse_follower(received)
         else:
-            self.fetching.fetch(received, message, self.known.image, now)
+            self.data.fetching.fetch(received, message, self.known.image, now)

@@ -9,11 +9,7 @@ from msgspec.structs import replace
 
 from fencepost import Cause, NodeStarted, NodeStopped
 from fencepost_clusters.reference.core.cluster.changes import CHANGES
-from fencepost_clusters.reference.core.cluster.client_requests import (
-    ClientRequests,
-    Serving,
-    refuse_fenced,
-)
+from fencepost_clusters.reference.core.cluster.data_plane import DataPlane
 from fencepost_clusters.reference.core.cluster.forwarding import Forwarding
 from fencepost_clusters.reference.core.legacy import znodes
 from fencepost_clusters.reference.core.legacy.broker import registration
@@ -41,19 +37,14 @@ from fencepost_clusters.reference.core.node.effects import (
     Input,
     Instant,
     Received,
-    Recover,
     Recovered,
-    Reply,
     ShutdownAsked,
     Tick,
     ZooKeeperAnswer,
     ZooKeeperEvent,
 )
 from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER, Settings
-from fencepost_clusters.reference.core.replication.fetching import Fetching
-from fencepost_clusters.reference.core.replication.following import Following
-from fencepost_clusters.reference.core.replication.producing import Producing
-from fencepost_clusters.reference.core.replication.replicas import IsrOutcome, Replicas
+from fencepost_clusters.reference.core.replication.replicas import IsrOutcome
 from fencepost_clusters.reference.core.zookeeper.contents import BadZnode, decode
 from fencepost_clusters.reference.core.zookeeper.session import (
     TRY_AGAIN_NS,
@@ -66,13 +57,7 @@ from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_clusters.zookeeper.client import port as zk
-from fencepost_kafka import (
-    BrokerRegistered,
-    MetricsReported,
-    RecoveryEnded,
-    RecoveryStarted,
-    ZnodeUnreadable,
-)
+from fencepost_kafka import BrokerRegistered, MetricsReported, ZnodeUnreadable
 
 
 def _broker_info(settings: Settings, process: LegacyProcess) -> znodes.BrokerInfo:
@@ -125,33 +110,22 @@ class LegacyNode:
             policies=self._policies,
             out=out,
         )
-        rules = policies.replication
-        self.replicas = Replicas(settings, self.isr_changes, rules, out)
-        self.following = Following(settings, self.replicas, self.lifecycle, rules, out)
-        self.producing = Producing(settings, self.replicas, self.lifecycle, rules, out)
-        self.fetching = Fetching(
-            self.replicas,
-            session=self.lifecycle,
-            refuse=lambda received: refuse_fenced(received, self.lifecycle, out),
-            policies=rules,
+        self.forwarding = Forwarding(settings, self._addresses, CHANGES, out)
+        self.data = DataPlane(
+            settings,
+            self.lifecycle,
+            isr_requests=self.isr_changes,
+            forwarding=self.forwarding,
+            requests=CHANGES,
+            serving=policies.cluster.serving,
+            replication=policies.replication,
             out=out,
         )
         self.commands = Commands(
-            settings, self.lifecycle, self.replicas, known, policies=self._policies, out=out
+            settings, self.lifecycle, self.data.replicas, known, policies=self._policies, out=out
         )
-        self.forwarding = Forwarding(settings, self._addresses, CHANGES, out)
-        self._clients = ClientRequests(
-            settings,
-            self.lifecycle,
-            parts=Serving(self.replicas, self.producing, self.fetching, self.forwarding),
-            requests=CHANGES,
-            policies=policies.cluster.serving,
-            out=out,
-        )
-        self._recovered = False
         self._due_ns: int | None = now.monotonic_ns
-        out.note(RecoveryStarted(node_id=settings.node_id))
-        out.add(Recover())
+        self.data.recover()
 
     @property
     def elected(self) -> int | None:
@@ -193,7 +167,9 @@ class LegacyNode:
             case ZooKeeperEvent():
                 self._session_event(what.event, now)
             case Recovered():
-                self._take_disk(what)
+                self.data.take_disk(what)
+                self.data.join()
+                self.session.open()
             case ShutdownAsked():
                 self.lifecycle.stop(now)
             case Tick():
@@ -211,8 +187,7 @@ class LegacyNode:
         for name in sorted(self.commands.new_topics):
             self.session.start(self._read_config(name))
         self.commands.new_topics.clear()
-        self.producing.settle(now)
-        self.fetching.release(self.commands.metadata, now)
+        self.data.settle(self.commands.metadata, now)
 
     def deadline_ns(self) -> int | None:
         """The monotonic time of the next Tick."""
@@ -223,18 +198,14 @@ class LegacyNode:
         return ()
 
     def _earliest_ns(self) -> int | None:
-        lost = self.lifecycle.lost
         return earliest(
             (
                 self.session.deadline_ns(),
                 self._join_again_ns,
                 self.controller.deadline_ns(),
                 self.lifecycle.deadline_ns(),
-                self.producing.deadline_ns(),
-                self.fetching.deadline_ns(),
                 self.forwarding.deadline_ns(),
-                None if lost else self.replicas.deadline_ns(),
-                None if lost else self.following.deadline_ns(),
+                self.data.deadline_ns(),
             )
         )
 
@@ -247,27 +218,12 @@ class LegacyNode:
             if self.session.connected is not None:
                 self.session.start(self._join(self.session.connected))
         self.controller.tick(now)
-        self.lifecycle.tick(now, sum(1 for one in self.replicas.all() if one.leading))
+        self.lifecycle.tick(now, sum(1 for one in self.data.replicas.all() if one.leading))
         self.forwarding.tick(now, self.elected)
-        if not self.lifecycle.lost:
-            self.replicas.tick(self.commands.metadata, now)
-            self.following.tick(self.commands.metadata, now)
-
-    def _take_disk(self, found: Recovered) -> None:
-        """Takes the recovered logs, and opens the session in which this broker registers."""
-        batches = sum(len(entries) for entries in found.logs.values())
-        self._out.note(
-            RecoveryEnded(node_id=self.settings.node_id, logs=len(found.logs), batches=batches)
-        )
-        self.replicas.recovered(found)
-        self._recovered = True
-        self.session.open()
+        self.data.tick(self.commands.metadata, now)
 
     def _stop(self, now: Instant) -> None:
-        self.replicas.retire_all("shutdown")
-        self.producing.fail_all(now)
-        if self.replicas.by_key:
-            self.replicas.checkpoint()
+        self.data.stop(now)
         self._out.add(CloseSession())
         self._out.note(NodeStopped(reason="shut down"))
         self._out.add(Exit("shut down"))
@@ -366,13 +322,13 @@ class LegacyNode:
         registered = self.lifecycle.is_registered
         if mine is not None and registered and mine.epoch > self.lifecycle.epoch:
             self._taken_over()
-        self.following.hurry(self._clock.now)
+        self.data.following.hurry(self._clock.now)
 
     def _taken_over(self) -> None:
         """Another process has registered with a newer czxid: this one stops acting (HB-24)."""
         if not self.lifecycle.lost:
             self.lifecycle.taken_over()
-            self.replicas.retire_all("taken_over")
+            self.data.leave("taken_over")
             self.controller.resign()
 
     def _read_config(self, name: str) -> Task:
@@ -394,29 +350,28 @@ class LegacyNode:
     # ------------------------------------------------------------------------------------ answers
 
     def _answered(self, what: Answered, now: Instant) -> None:
-        if self.replicas.is_isr_request(what.call_id):
+        if self.data.replicas.is_isr_request(what.call_id):
             self._isr_answered(what.call_id, self.isr_changes.outcome(what.call_id, what.message))
             return
         self.lifecycle.answered(what.call_id, what.message, now)
         self.controller.queues.answered(what.call_id, what.message, now)
-        self.following.answered(what.call_id, what.message, now)
+        self.data.following.answered(what.call_id, what.message, now)
         self.forwarding.answered(what.call_id, what.message, now)
 
     def _failed(self, what: CallFailed, now: Instant) -> None:
         self.isr_changes.wanted.pop(what.call_id, None)
         self.lifecycle.failed(what.call_id, now)
         self.controller.queues.failed(what.call_id, now)
-        self.following.failed(what.call_id, now)
-        self.replicas.failed(what.call_id, now)
+        self.data.failed(what.call_id, now)
         self.forwarding.failed(what.call_id, now)
 
     def _isr_answered(self, call_id: int, outcome: IsrOutcome, version: int | None = None) -> None:
         """Applies an answer. A granted ISR counts at once if this broker still leads in the leader
         epoch of its request. It leads no more once another process has its id (HB-24)."""
         key, _ = self.isr_changes.wanted.pop(call_id)
-        one = self.replicas.by_key.get(key)
+        one = self.data.replicas.by_key.get(key)
         current = one is not None and one.asked == call_id and not self.lifecycle.lost
-        self.replicas.answered(call_id, outcome, self._clock.now)
+        self.data.replicas.answered(call_id, outcome, self._clock.now)
         if outcome.error is Error.NONE and current:
             self.commands.isr_stored(key, outcome.isr, version, self._clock.now)
 
@@ -425,33 +380,28 @@ class LegacyNode:
             self._isr_answered(call_id, outcome, version)
             return
         self.isr_changes.wanted.pop(call_id, None)
-        self.replicas.failed(call_id, self._clock.now)
+        self.data.replicas.failed(call_id, self._clock.now)
 
     # ------------------------------------------------------------------------------------ requests
 
     def _request(self, received: Received, now: Instant) -> None:
         if received.listener == REPLICATION_LISTENER:
             self._from_node(received, now)
-        elif not self.lifecycle.serving(now):
-            refuse_fenced(received, self.lifecycle, self._out)
-        elif not self.commands.informed:
-            # It knows no topic yet: a client would take that for the cluster's state.
-            self._out.add(Close(received.request_id, "no controller has sent metadata yet"))
         else:
-            self._clients.handle(received, self.commands.metadata, now)
+            unread = "" if self.commands.informed else "no controller has sent metadata yet"
+            self.data.client_request(received, self.commands.metadata, now, unread)
 
     def _from_node(self, received: Received, now: Instant) -> None:
         message = received.message
-        if not self._recovered:
+        if not self.data.recovered:
             self._out.add(Close(received.request_id, "the logs are not recovered yet"))
             return
         match message:
             case m.FetchRequest():
                 if self.lifecycle.lost:
-                    lost = m.FetchResponse(error_code=Error.NOT_LEADER_OR_FOLLOWER, responses=())
-                    self._out.add(Reply(received.request_id, lost))
+                    self.data.refuse_follower(received)
                 else:
-                    self.fetching.fetch(received, message, self.commands.metadata, now)
+                    self.data.fetching.fetch(received, message, self.commands.metadata, now)
             case w.LeaderAndIsrRequest() | w.UpdateMetadataRequest() | w.StopReplicaRequest():
                 self.commands.handle(received, message, now)
             case w.MetadataHeartbeatRequest():

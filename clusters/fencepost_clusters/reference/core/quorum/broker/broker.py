@@ -6,11 +6,7 @@ from typing import Final
 from uuid import UUID
 
 from fencepost import Cause, NodeStarted, NodeStopped
-from fencepost_clusters.reference.core.cluster.client_requests import (
-    ClientRequests,
-    Serving,
-    refuse_fenced,
-)
+from fencepost_clusters.reference.core.cluster.data_plane import DataPlane
 from fencepost_clusters.reference.core.cluster.forwarding import Forwarding
 from fencepost_clusters.reference.core.cluster.image import OtherHistory
 from fencepost_clusters.reference.core.node.deadlines import no_later
@@ -24,7 +20,6 @@ from fencepost_clusters.reference.core.node.effects import (
     Input,
     Instant,
     Received,
-    Recover,
     Recovered,
     Reply,
     ShutdownAsked,
@@ -44,14 +39,10 @@ from fencepost_clusters.reference.core.quorum.raft.electorate import Electorate
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataLog, Snapshot
 from fencepost_clusters.reference.core.quorum.raft.raft import Raft
 from fencepost_clusters.reference.core.quorum.raft.timing import Member, Vote, raft_timing
-from fencepost_clusters.reference.core.replication.fetching import Fetching
-from fencepost_clusters.reference.core.replication.following import Following
-from fencepost_clusters.reference.core.replication.producing import Producing
-from fencepost_clusters.reference.core.replication.replicas import Replicas
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
-from fencepost_kafka import MetricsReported, RecoveryEnded, RecoveryStarted
+from fencepost_kafka import MetricsReported
 
 _OF_MESSAGES: Final = frozenset({m.FetchRequest, m.ProduceRequest})
 """The requests that concern messages alone."""
@@ -100,35 +91,22 @@ class BrokerNode:
             out=self._out,
             now=now,
         )
-        rules = policies.replication
-        alter_isr = AlterIsr(settings, controllers, self.raft, self.lifecycle, self._out)
-        self.replicas = Replicas(settings, alter_isr, rules, self._out)
-        self.following = Following(settings, self.replicas, self.lifecycle, rules, self._out)
-        self.producing = Producing(settings, self.replicas, self.lifecycle, rules, self._out)
-        self.fetching = Fetching(
-            self.replicas,
-            session=self.lifecycle,
-            refuse=lambda received: refuse_fenced(received, self.lifecycle, self._out),
-            policies=rules,
+        self.forwarding = Forwarding(settings, controllers, CHANGES, self._out)
+        self.data = DataPlane(
+            settings,
+            self.lifecycle,
+            isr_requests=AlterIsr(settings, controllers, self.raft, self.lifecycle, self._out),
+            forwarding=self.forwarding,
+            requests=CHANGES,
+            serving=policies.cluster.serving,
+            replication=policies.replication,
             out=self._out,
         )
         self._changed: set[tuple[UUID, int]] = set()
-        self._joined = False
         self._due_ns = now.monotonic_ns
         self._coordination_ns = now.monotonic_ns
-        self.forwarding = Forwarding(settings, controllers, CHANGES, self._out)
-        self._clients = ClientRequests(
-            settings=settings,
-            session=self.lifecycle,
-            parts=Serving(self.replicas, self.producing, self.fetching, self.forwarding),
-            requests=CHANGES,
-            policies=policies.cluster.serving,
-            out=self._out,
-        )
         self.metrics = Metrics("broker", settings.node_id, policies.metadata, self._out, now)
-        self._recovered = False
-        self._out.note(RecoveryStarted(node_id=settings.node_id))
-        self._out.add(Recover())
+        self.data.recover()
 
     # ------------------------------------------------------------------------------------- driver
 
@@ -152,7 +130,7 @@ class BrokerNode:
             self._tick(now)
             self._finish_step(now)
         if self.lifecycle.granted_shutdown:
-            self._stop()
+            self._stop(now)
 
     def _replicate(self, what: Input, now: Instant) -> bool:
         """Handles an input that concerns messages alone; False if it is another one.
@@ -163,7 +141,7 @@ class BrokerNode:
             self._request(what, now)
             return True
         if type(what) is Answered and type(what.message) is m.FetchResponse:
-            return self.following.answered(what.call_id, what.message, now)
+            return self.data.following.answered(what.call_id, what.message, now)
         return False
 
     def _coordinate(self, what: Input, now: Instant) -> None:
@@ -177,7 +155,8 @@ class BrokerNode:
             case CallFailed():
                 self._failed(what, now)
             case Recovered():
-                self._take_disk(what)
+                self.data.take_disk(what)
+                self.lifecycle.recovered()
             case ShutdownAsked():
                 self.lifecycle.stop(now)
         self._follow_metadata(now)
@@ -186,27 +165,8 @@ class BrokerNode:
 
     def _finish_step(self, now: Instant) -> None:
         """Answers what can be answered now, and sets the time of the next Tick."""
-        self.producing.settle(now)
-        self.fetching.release(self.committed.image, now)
-        self._due_ns = no_later(
-            self._coordination_ns,
-            (
-                self.producing.deadline_ns(),
-                self.fetching.deadline_ns(),
-                self.replicas.deadline_ns() if self._joined else None,
-                self.following.deadline_ns() if self._joined else None,
-            ),
-        )
-
-    def _take_disk(self, found: Recovered) -> None:
-        """The recovery of the node's own disk is done; the broker registers only now (REG-02)."""
-        batches = sum(len(entries) for entries in found.logs.values())
-        self._out.note(
-            RecoveryEnded(node_id=self.settings.node_id, logs=len(found.logs), batches=batches)
-        )
-        self.replicas.recovered(found)
-        self._recovered = True
-        self.lifecycle.recovered()
+        self.data.settle(self.committed.image, now)
+        self._due_ns = no_later(self._coordination_ns, (self.data.deadline_ns(),))
 
     def deadline_ns(self) -> int:
         """The monotonic time of the next Tick."""
@@ -236,19 +196,15 @@ class BrokerNode:
             self.forwarding.tick(now, leader)
             self._follow_metadata(now)
             self._coordination_ns = self._coordination_due_ns()
-        if self._joined:
-            self.replicas.tick(self.committed.image, now)
-            self.following.tick(self.committed.image, now)
+        self.data.tick(self.committed.image, now)
 
     def _fail_unserved(self, now: Instant) -> None:
         """Once it serves no client, answers the waiting client requests, none as committed."""
         if not self.lifecycle.serving(now):
-            self.producing.fail_all(now)
+            self.data.producing.fail_all(now)
 
-    def _stop(self) -> None:
-        self.replicas.retire_all("shutdown")
-        if self.replicas.by_key:
-            self.replicas.checkpoint()
+    def _stop(self, now: Instant) -> None:
+        self.data.stop(now)
         self._out.note(NodeStopped(reason="shut down"))
         self._out.add(Exit("shut down"))
 
@@ -266,37 +222,34 @@ class BrokerNode:
             self.snapshots.start(image, now)
         mine = image.brokers.get(self.settings.node_id)
         holds = mine is not None and mine.incarnation == self.lifecycle.incarnation
-        if holds and not self._joined and self._recovered:
-            # Later records about this broker id are about this process.
-            self._joined = True
+        if holds and not self.data.takes_part and self.data.recovered:
+            self.data.join()
             # Its replicas may have missed changes before.
             self._changed.update(
                 (one.topic_id, one.index)
                 for one in image.all_partitions()
                 if self.settings.node_id in one.replicas
             )
-            self.replicas.delete_strays(image)
+            self.data.replicas.delete_strays(image)
             self.lifecycle.hurry(now)
-        if self._joined and mine is None:
-            self._joined = False
+        if self.data.takes_part and mine is None:
             self.lifecycle.deleted(now)
-            self.replicas.retire_all("unassigned")
-        if self._joined and self._policies.has_lost_id(mine, self.lifecycle.incarnation):
-            self._joined = False
+            self.data.leave("unassigned")
+        if self.data.takes_part and self._policies.has_lost_id(mine, self.lifecycle.incarnation):
             self.lifecycle.taken_over()
-            self.replicas.retire_all("taken_over")
-        if self._joined:
+            self.data.leave("taken_over")
+        if self.data.takes_part:
             changed, self._changed = self._changed, set()
-            self.replicas.adopt(image, changed, now)
-            self.following.hurry(now)
+            self.data.replicas.adopt(image, changed, now)
+            self.data.following.hurry(now)
 
     def _replaced(self, snapshot: Snapshot) -> None:
         """The metadata was replaced by a snapshot: any part of it may have changed."""
         self.snapshots.replaced(snapshot)
         image = self.committed.image
-        self._changed.update(self.replicas.by_key)
+        self._changed.update(self.data.replicas.by_key)
         self._changed.update((one.topic_id, one.index) for one in image.all_partitions())
-        for one in self.replicas.all():
+        for one in self.data.replicas.all():
             for broker in image.brokers:
                 one.forget(broker)
 
@@ -306,11 +259,11 @@ class BrokerNode:
                 assert record.topic_id is not None
                 self._changed.add((record.topic_id, record.partition_id))
             case r.DeleteTopicRecord():
-                self._changed.update(k for k in self.replicas.by_key if k[0] == record.name)
+                self._changed.update(k for k in self.data.replicas.by_key if k[0] == record.name)
             case r.BrokerRecord():
                 known = self.committed.image.brokers[record.broker_id]
                 if known.registered_at == offset:
-                    for one in self.replicas.all():
+                    for one in self.data.replicas.all():
                         one.forget(record.broker_id)
             case _:
                 pass
@@ -328,8 +281,8 @@ class BrokerNode:
                     epoch, leader = granted.controller_epoch, granted.active_controller_id
                     self.raft.learn_leader(epoch, leader, now)
             return
-        if self.replicas.is_isr_request(what.call_id):
-            self.replicas.answered(what.call_id, isr_requests.outcome(what.message), now)
+        if self.data.replicas.is_isr_request(what.call_id):
+            self.data.replicas.answered(what.call_id, isr_requests.outcome(what.message), now)
             return
         self.raft.answered(what.call_id, what.message, now)
         self.forwarding.answered(what.call_id, what.message, now)
@@ -337,8 +290,7 @@ class BrokerNode:
     def _failed(self, what: CallFailed, now: Instant) -> None:
         self.lifecycle.failed(what.call_id, now)
         self.raft.failed(what.call_id, now)
-        self.following.failed(what.call_id, now)
-        self.replicas.failed(what.call_id, now)
+        self.data.failed(what.call_id, now)
         self.forwarding.failed(what.call_id, now)
 
     # ------------------------------------------------------------------------------------ requests
@@ -351,16 +303,14 @@ class BrokerNode:
     def _dispatch(self, received: Received, now: Instant) -> None:
         if received.listener == "REPLICATION":
             self._from_node(received, now)
-        elif self.lifecycle.serving(now):
-            self._clients.handle(received, self.committed.image, now)
         else:
-            refuse_fenced(received, self.lifecycle, self._out)
+            self.data.client_request(received, self.committed.image, now)
 
     def _from_node(self, received: Received, now: Instant) -> None:
         message = received.message
         match message:
             case m.FetchRequest():
-                self.fetching.fetch(received, message, self.committed.image, now)
+                self.data.fetching.fetch(received, message, self.committed.image, now)
             case m.BrokerHeartbeatRequest():
                 leader = -1 if self.raft.leader is None else self.raft.leader
                 answer = m.BrokerHeartbeatResponse(
