@@ -16,10 +16,8 @@ from msgspec import Struct
 from fencepost import UsageError
 from fencepost_clusters.reference.core.classic import settings as classic_settings
 from fencepost_clusters.reference.core.classic.broker import ClassicNode
-from fencepost_clusters.reference.core.classic.process import ClassicProcess
 from fencepost_clusters.reference.core.legacy import settings as legacy_settings
 from fencepost_clusters.reference.core.legacy.broker.broker import LegacyNode
-from fencepost_clusters.reference.core.legacy.process import LegacyProcess
 from fencepost_clusters.reference.core.node import settings as quorum_settings
 from fencepost_clusters.reference.core.node.effects import (
     Chance,
@@ -27,20 +25,15 @@ from fencepost_clusters.reference.core.node.effects import (
     Input,
     Instant,
 )
-from fencepost_clusters.reference.core.node.settings import (
-    CLIENT_LISTENER,
-    REPLICATION_LISTENER,
-    Settings,
-)
+from fencepost_clusters.reference.core.node.process import Process
+from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.node.site import Site
 from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.core.quorum.broker.broker import BrokerNode
 from fencepost_clusters.reference.core.quorum.combined import CombinedNode
 from fencepost_clusters.reference.core.quorum.controller.controller import ControllerNode
-from fencepost_clusters.reference.core.quorum.process import Process
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataLog, Snapshot
 from fencepost_clusters.reference.core.quorum.raft.timing import Vote
-from fencepost_clusters.reference.wire import messages as m
 from fencepost_kafka import MetricsReported
 
 
@@ -99,11 +92,12 @@ def assemble(
     cannot be read.
     """
     incarnation = UUID(int=chance(0, (1 << 128) - 1), version=4)
+    process = Process(incarnation, now, chance, site, itertools.count(1))
     if settings.plane == classic_settings.CLASSIC:
-        return ClassicNode(settings, _classic_process(site, policies, incarnation, now))
+        return ClassicNode(settings, process, policies.of_classic())
     if settings.zookeeper:
-        return LegacyNode(settings, _legacy_process(site, policies, incarnation, now))
-    process = Process(incarnation, now, chance, policies.of_quorum(), itertools.count(1))
+        return LegacyNode(settings, process, policies.of_legacy())
+    of_quorum = policies.of_quorum()
 
     def controller() -> ControllerNode:
         return ControllerNode(
@@ -111,52 +105,14 @@ def assemble(
             MetadataLog(stored.metadata, stored.snapshot),
             stored.vote,
             process,
+            of_quorum,
         )
 
     def broker(log: MetadataLog) -> BrokerNode:
-        endpoints = (
-            m.Listener(
-                name=CLIENT_LISTENER, host=site.advertised, port=site.ports[CLIENT_LISTENER]
-            ),
-            m.Listener(
-                name=REPLICATION_LISTENER, host=site.name, port=site.ports[REPLICATION_LISTENER]
-            ),
-        )
-        return BrokerNode(settings.for_role("broker"), endpoints, log, process)
+        return BrokerNode(settings.for_role("broker"), log, process, of_quorum)
 
     if "broker" not in settings.roles:
         return controller()
     if "controller" not in settings.roles:
         return broker(MetadataLog(stored.metadata, stored.snapshot))
     return CombinedNode(site, controller(), broker(MetadataLog()))
-
-
-def _legacy_process(
-    site: Site, policies: Policies, incarnation: UUID, now: Instant
-) -> LegacyProcess:
-    address = (site.name, site.ports[REPLICATION_LISTENER])
-    return LegacyProcess(
-        incarnation=incarnation,
-        started=now,
-        policies=policies.of_legacy(),
-        name=site.process,
-        address=address,
-        endpoints=_endpoints(site),
-        calls=itertools.count(1),
-    )
-
-
-def _classic_process(
-    site: Site, policies: Policies, incarnation: UUID, now: Instant
-) -> ClassicProcess:
-    return ClassicProcess(
-        incarnation, now, policies.of_classic(), _endpoints(site), itertools.count(1)
-    )
-
-
-def _endpoints(site: Site) -> tuple[tuple[str, str, int], ...]:
-    """The listeners of a node over ZooKeeper."""
-    return (
-        (CLIENT_LISTENER, site.advertised, site.ports[CLIENT_LISTENER]),
-        (REPLICATION_LISTENER, site.name, site.ports[REPLICATION_LISTENER]),
-    )

@@ -12,10 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fencepost_clusters.reference.core.classic.policies import ClassicPolicies
-from fencepost_clusters.reference.core.classic.process import PlanePolicies as ClassicPlane
+from fencepost_clusters.reference.core.classic.policies import PlanePolicies as ClassicPlane
 from fencepost_clusters.reference.core.cluster.policies import ClusterPolicies
 from fencepost_clusters.reference.core.legacy.policies import LegacyPolicies
-from fencepost_clusters.reference.core.legacy.process import PlanePolicies
+from fencepost_clusters.reference.core.legacy.policies import PlanePolicies as LegacyPlane
 from fencepost_clusters.reference.core.quorum.broker.policies import BrokerPolicies
 from fencepost_clusters.reference.core.quorum.controller.policies import ControllerPolicies
 from fencepost_clusters.reference.core.quorum.metadata.policies import MetadataPolicies
@@ -49,9 +49,9 @@ class Policies:
             replication=self.replication,
         )
 
-    def of_legacy(self) -> PlanePolicies:
+    def of_legacy(self) -> LegacyPlane:
         """The policies for a node of the plane with a controller over ZooKeeper."""
-        return PlanePolicies(self.cluster, self.replication, self.legacy)
+        return LegacyPlane(self.cluster, self.replication, self.legacy)
 
     def of_classic(self) -> ClassicPlane:
         """The policies for a node of the plane without a controller."""

@@ -6,8 +6,10 @@ import pytest
 
 from fencepost_clusters.reference.core.legacy.loopback import Loopback
 from fencepost_clusters.reference.core.node import effects as e
+from fencepost_clusters.reference.core.node.site import Site
 from fencepost_clusters.reference.wire import legacy as w
 
+SITE = Site("broker-1", "broker-1", {"CLIENT": 9092, "REPLICATION": 9094}, "broker-1#1")
 OWN = ("broker-1", 9094)
 ASKED = w.ControlledShutdownRequest(broker_id=1, broker_epoch=7)
 ANSWER = w.ControlledShutdownResponse(error_code=0, remaining_partitions=())
@@ -19,7 +21,7 @@ def at(ms: int) -> e.Instant:
 
 def called() -> tuple[Loopback, int]:
     """A call to itself at 0 ms that may take 100 ms; the number of the request that came of it."""
-    loopback = Loopback(OWN, "broker-1#1")
+    loopback = Loopback(SITE)
     assert loopback.takes(e.Call(5, OWN, "shutdown", ASKED, 100), at(0))
     received = loopback.inputs.popleft()
     assert isinstance(received, e.Received)

@@ -8,7 +8,7 @@ from typing import final
 
 from msgspec.structs import replace
 
-from fencepost import Cause, NodeStarted, NodeStopped
+from fencepost import Cause, NodeStopped
 from fencepost_clusters.reference.core.classic import registration, znodes
 from fencepost_clusters.reference.core.classic import settings as s
 from fencepost_clusters.reference.core.classic.administration import Administration
@@ -18,7 +18,7 @@ from fencepost_clusters.reference.core.classic.isr_writes import IsrWrites
 from fencepost_clusters.reference.core.classic.known import Known
 from fencepost_clusters.reference.core.classic.leading import Leading
 from fencepost_clusters.reference.core.classic.lifecycle import Lifecycle
-from fencepost_clusters.reference.core.classic.process import ClassicProcess
+from fencepost_clusters.reference.core.classic.policies import PlanePolicies
 from fencepost_clusters.reference.core.classic.reading import Reader
 from fencepost_clusters.reference.core.classic.registration import Taken
 from fencepost_clusters.reference.core.classic.state_changes import StateChanges
@@ -42,6 +42,7 @@ from fencepost_clusters.reference.core.node.effects import (
     ZooKeeperAnswer,
     ZooKeeperEvent,
 )
+from fencepost_clusters.reference.core.node.process import Process
 from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER, Settings
 from fencepost_clusters.reference.core.replication.replica import Key, log_name
 from fencepost_clusters.reference.core.replication.replicas import IsrOutcome
@@ -63,20 +64,11 @@ another format."""
 class ClassicNode:
     """See the module: `handle(input, now) -> effects`, and `deadline_ns()` says when to Tick."""
 
-    def __init__(self, settings: Settings, process: ClassicProcess) -> None:
+    def __init__(self, settings: Settings, process: Process, policies: PlanePolicies) -> None:
         self.settings = settings
-        self._out = out = process.outbox()
+        self._out = out = process.start("broker", settings.node_id)
         self._clock = clock = Clock(process.started)
-        out.note(
-            NodeStarted(
-                role="broker",
-                node_id=settings.node_id,
-                incarnation=str(process.incarnation),
-                log_end=-1,
-            )
-        )
-        policies = process.policies
-        self._info = znodes.BrokerInfo(process.endpoints, version=1)
+        self._info = znodes.BrokerInfo(process.site.endpoints(), version=1)
         self.session = Session(settings.zookeeper, settings.chroot, settings.ms(s.SESSION), out)
         self.known = Known(settings.node_id, out)
         self.lifecycle = Lifecycle(settings, out)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fencepost_clusters.reference.core.classic.known import Known
 from fencepost_clusters.reference.core.classic.lifecycle import Lifecycle
-from fencepost_clusters.reference.core.classic.process import PlanePolicies
+from fencepost_clusters.reference.core.classic.policies import PlanePolicies
 from fencepost_clusters.reference.core.classic.reading import Reader
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.zookeeper.session import Clock, Session

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from fencepost_clusters.reference.core.classic.znodes import StateChange
+from fencepost_clusters.reference.core.cluster.policies import ClusterPolicies
+from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
 from fencepost_clusters.zookeeper.client import port as zk
 
 # ------------------------------------------------------------------------------------ elections
@@ -78,3 +80,12 @@ class ClassicPolicies:
     has_waited: Callable[[int, int], bool] = has_waited
     carries_out: Callable[[StateChange], bool] = carries_out
     notices: Callable[[str, bool], bool] = notices
+
+
+@dataclass(frozen=True, slots=True)
+class PlanePolicies:
+    """The decisions of this plane's nodes; see `core/policies.py`."""
+
+    cluster: ClusterPolicies
+    replication: ReplicationPolicies
+    classic: ClassicPolicies

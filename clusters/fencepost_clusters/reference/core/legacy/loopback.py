@@ -7,7 +7,6 @@ from typing import final
 
 from fencepost import MS
 from fencepost_clusters.reference.core.node.effects import (
-    Address,
     Answered,
     Call,
     CallFailed,
@@ -19,20 +18,21 @@ from fencepost_clusters.reference.core.node.effects import (
     Reply,
 )
 from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER
+from fencepost_clusters.reference.core.node.site import Site
 
 
 @final
 class Loopback:
-    """See the module. `address` is the node's own; its requests to itself have numbers below 0.
+    """See the module. A node's requests to itself have numbers below 0.
 
     A call without an answer fails after its timeout, as it would over a connection.
     """
 
-    def __init__(self, address: Address, process: str) -> None:
+    def __init__(self, site: Site) -> None:
         self.inputs: deque[Input] = deque()
         """The requests and answers of the node's calls to itself, in order."""
-        self._address = address
-        self._process = process
+        self._address = (site.name, site.ports[REPLICATION_LISTENER])
+        self._process = site.process
         self._requests = 0
         self._calls: dict[int, tuple[int, int]] = {}
         """Request -> its call, and when the call times out."""

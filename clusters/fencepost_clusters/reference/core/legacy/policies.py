@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
+from fencepost_clusters.reference.core.cluster.policies import ClusterPolicies
 from fencepost_clusters.reference.core.legacy.states import LIVE
 from fencepost_clusters.reference.core.legacy.znodes import HEARTBEAT_INFO, LEGACY_INFO
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
+from fencepost_clusters.reference.core.replication.policies import ReplicationPolicies
 from fencepost_clusters.reference.core.zookeeper.own_state import OwnState
 from fencepost_clusters.reference.wire.legacy import NO_EPOCH, BrokerState
 
@@ -264,3 +266,12 @@ class LegacyPolicies:
 
     broker: LegacyBrokerPolicies = field(default_factory=LegacyBrokerPolicies)
     controller: LegacyControllerPolicies = field(default_factory=LegacyControllerPolicies)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanePolicies:
+    """The decisions of this plane's nodes; see `core/policies.py`."""
+
+    cluster: ClusterPolicies
+    replication: ReplicationPolicies
+    legacy: LegacyPolicies

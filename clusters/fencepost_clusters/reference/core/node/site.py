@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from fencepost_clusters.reference.core.node.settings import CLIENT_LISTENER, REPLICATION_LISTENER
+
 
 class Site(Struct, frozen=True):
     """The addresses of a process: nodes reach it as `name`, its slot's name; clients at the host
@@ -18,3 +20,10 @@ class Site(Struct, frozen=True):
     advertised: str
     ports: Mapping[str, int]
     process: str
+
+    def endpoints(self) -> tuple[tuple[str, str, int], ...]:
+        """The listeners of a broker, each with the host and the port that it registers."""
+        return (
+            (CLIENT_LISTENER, self.advertised, self.ports[CLIENT_LISTENER]),
+            (REPLICATION_LISTENER, self.name, self.ports[REPLICATION_LISTENER]),
+        )

@@ -7,7 +7,7 @@ from typing import final
 
 from msgspec.structs import replace
 
-from fencepost import Cause, NodeStarted, NodeStopped
+from fencepost import Cause, NodeStopped
 from fencepost_clusters.reference.core.cluster.changes import CHANGES
 from fencepost_clusters.reference.core.cluster.data_plane import DataPlane
 from fencepost_clusters.reference.core.cluster.forwarding import Forwarding
@@ -23,7 +23,7 @@ from fencepost_clusters.reference.core.legacy.broker.lifecycle import Lifecycle
 from fencepost_clusters.reference.core.legacy.broker.registration import Peers, TakenOver
 from fencepost_clusters.reference.core.legacy.controller.controller import Controller
 from fencepost_clusters.reference.core.legacy.loopback import Loopback
-from fencepost_clusters.reference.core.legacy.process import LegacyProcess
+from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies, PlanePolicies
 from fencepost_clusters.reference.core.legacy.settings import ADVERTISED
 from fencepost_clusters.reference.core.node.deadlines import earliest
 from fencepost_clusters.reference.core.node.effects import (
@@ -43,6 +43,7 @@ from fencepost_clusters.reference.core.node.effects import (
     ZooKeeperAnswer,
     ZooKeeperEvent,
 )
+from fencepost_clusters.reference.core.node.process import Process
 from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER, Settings
 from fencepost_clusters.reference.core.replication.replicas import IsrOutcome
 from fencepost_clusters.reference.core.zookeeper.contents import BadZnode, decode
@@ -60,12 +61,14 @@ from fencepost_clusters.zookeeper.client import port as zk
 from fencepost_kafka import BrokerRegistered, MetricsReported, ZnodeUnreadable
 
 
-def _broker_info(settings: Settings, process: LegacyProcess) -> znodes.BrokerInfo:
+def _broker_info(
+    settings: Settings, process: Process, policies: LegacyBrokerPolicies
+) -> znodes.BrokerInfo:
     """The content of the broker's znode."""
-    version = process.policies.legacy.broker.info_version(settings.ms("inter.broker.protocol"))
+    version = policies.info_version(settings.ms("inter.broker.protocol"))
     hidden = () if settings.ms(ADVERTISED) else (REPLICATION_LISTENER,)
     return znodes.BrokerInfo(
-        version, tuple(one for one in process.endpoints if one[0] not in hidden)
+        version, tuple(one for one in process.site.endpoints() if one[0] not in hidden)
     )
 
 
@@ -73,23 +76,14 @@ def _broker_info(settings: Settings, process: LegacyProcess) -> znodes.BrokerInf
 class LegacyNode:
     """See the module: `handle(input, now) -> effects`, and `deadline_ns()` says when to Tick."""
 
-    def __init__(self, settings: Settings, process: LegacyProcess) -> None:
+    def __init__(self, settings: Settings, process: Process, policies: PlanePolicies) -> None:
         self.settings = settings
-        self._out = out = process.outbox()
+        self._out = out = process.start("broker", settings.node_id)
         now = process.started
         self._clock = Clock(now)
-        policies = process.policies
-        out.note(
-            NodeStarted(
-                role="broker",
-                node_id=settings.node_id,
-                incarnation=str(process.incarnation),
-                log_end=-1,
-            )
-        )
         self._policies = policies.legacy.broker
-        self._info = _broker_info(settings, process)
-        self._loopback = Loopback(process.address, process.name)
+        self._info = _broker_info(settings, process, self._policies)
+        self._loopback = Loopback(process.site)
         self.session = Session(
             settings.zookeeper, settings.chroot, settings.ms("zookeeper.session.timeout.ms"), out
         )

@@ -14,7 +14,7 @@ from fencepost_clusters.reference.core.legacy.controller.announcer import KnownB
 from fencepost_clusters.reference.core.legacy.controller.queues import Queues
 from fencepost_clusters.reference.core.legacy.controller.store import Deposed, Occupied, Steps
 from fencepost_clusters.reference.core.legacy.controller.term import Term
-from fencepost_clusters.reference.core.legacy.process import PlanePolicies
+from fencepost_clusters.reference.core.legacy.policies import PlanePolicies
 from fencepost_clusters.reference.core.legacy.states import CONTROLLER_NAMES, LIVE
 from fencepost_clusters.reference.core.node.deadlines import earliest
 from fencepost_clusters.reference.core.node.effects import Instant, Received, Reply

@@ -20,7 +20,7 @@ from fencepost_clusters.reference.core.legacy.controller.announcer import Announ
 from fencepost_clusters.reference.core.legacy.controller.election import Won
 from fencepost_clusters.reference.core.legacy.controller.queues import Queues
 from fencepost_clusters.reference.core.legacy.controller.store import Steps, Store
-from fencepost_clusters.reference.core.legacy.process import PlanePolicies
+from fencepost_clusters.reference.core.legacy.policies import PlanePolicies
 from fencepost_clusters.reference.core.legacy.registrations import Registration
 from fencepost_clusters.reference.core.legacy.states import CONTROLLER_NAMES
 from fencepost_clusters.reference.core.node.outbox import Outbox

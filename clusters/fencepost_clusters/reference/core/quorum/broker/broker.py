@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 from uuid import UUID
 
-from fencepost import Cause, NodeStarted, NodeStopped
+from fencepost import Cause, NodeStopped
 from fencepost_clusters.reference.core.cluster.data_plane import DataPlane
 from fencepost_clusters.reference.core.cluster.forwarding import Forwarding
 from fencepost_clusters.reference.core.cluster.image import OtherHistory
@@ -25,6 +25,7 @@ from fencepost_clusters.reference.core.node.effects import (
     ShutdownAsked,
     Tick,
 )
+from fencepost_clusters.reference.core.node.process import Process
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.quorum.broker import isr_requests
 from fencepost_clusters.reference.core.quorum.broker.isr_requests import AlterIsr
@@ -34,7 +35,7 @@ from fencepost_clusters.reference.core.quorum.controller.changes import CHANGES
 from fencepost_clusters.reference.core.quorum.metadata.committed import Committed
 from fencepost_clusters.reference.core.quorum.metadata.snapshots import Snapshots
 from fencepost_clusters.reference.core.quorum.metrics import Metrics
-from fencepost_clusters.reference.core.quorum.process import Process
+from fencepost_clusters.reference.core.quorum.policies import QuorumPolicies
 from fencepost_clusters.reference.core.quorum.raft.electorate import Electorate
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataLog, Snapshot
 from fencepost_clusters.reference.core.quorum.raft.raft import Raft
@@ -54,23 +55,15 @@ class BrokerNode:
     def __init__(
         self,
         settings: Settings,
-        listeners: tuple[m.Listener, ...],
         log: MetadataLog,
         process: Process,
+        policies: QuorumPolicies,
     ) -> None:
-        policies, now = process.policies, process.started
+        now = process.started
         self.settings = settings
         self._policies = policies.broker
-        self._out = process.outbox()
+        self._out = process.start("broker", settings.node_id, log.end)
         self.log = log
-        self._out.note(
-            NodeStarted(
-                role="broker",
-                node_id=settings.node_id,
-                incarnation=str(process.incarnation),
-                log_end=self.log.end,
-            )
-        )
         electorate = Electorate({}, settings.bootstrap, policies.raft, self._out)
         self.raft = Raft(
             member=Member(settings.node_id, raft_timing(settings), process.chance, policies.raft),
@@ -85,7 +78,10 @@ class BrokerNode:
         self.snapshots = Snapshots(settings, log, policies.metadata, self._out)
         self.lifecycle = Lifecycle(
             settings=settings,
-            identity=Identity(process.incarnation, listeners),
+            identity=Identity(
+                process.incarnation,
+                tuple(m.Listener(name=n, host=h, port=p) for n, h, p in process.site.endpoints()),
+            ),
             controllers=controllers,
             policies=policies.broker,
             out=self._out,

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from fencepost import Cause, NodeStarted, NodeStopped
+from fencepost import Cause, NodeStopped
 from fencepost_clusters.reference.core.cluster import reassigning, topics
 from fencepost_clusters.reference.core.cluster.decisions import DecisionContext
 from fencepost_clusters.reference.core.cluster.image import Image, OtherHistory
@@ -33,6 +33,7 @@ from fencepost_clusters.reference.core.node.effects import (
     ShutdownAsked,
     Tick,
 )
+from fencepost_clusters.reference.core.node.process import Process
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
 from fencepost_clusters.reference.core.quorum.controller import admission, registration
@@ -51,7 +52,7 @@ from fencepost_clusters.reference.core.quorum.metadata import features
 from fencepost_clusters.reference.core.quorum.metadata.committed import Committed
 from fencepost_clusters.reference.core.quorum.metadata.snapshots import Snapshots
 from fencepost_clusters.reference.core.quorum.metrics import Metrics
-from fencepost_clusters.reference.core.quorum.process import Process
+from fencepost_clusters.reference.core.quorum.policies import QuorumPolicies
 from fencepost_clusters.reference.core.quorum.raft import messages as quorum_messages
 from fencepost_clusters.reference.core.quorum.raft.electorate import Electorate
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import MetadataLog
@@ -79,22 +80,15 @@ class ControllerNode:
         log: MetadataLog,
         vote: Vote,
         process: Process,
+        policies: QuorumPolicies,
     ) -> None:
-        policies, now = process.policies, process.started
+        now = process.started
         self.settings = settings
         self._policies = policies.controller
         self._cluster = policies.cluster
         self._metadata_policies = policies.metadata
-        self._out = process.outbox()
+        self._out = process.start("controller", settings.node_id, log.end)
         self.log = log
-        self._out.note(
-            NodeStarted(
-                role="controller",
-                node_id=settings.node_id,
-                incarnation=str(process.incarnation),
-                log_end=self.log.end,
-            )
-        )
         electorate = Electorate(settings.voters, (), policies.raft, self._out)
         self.raft = Raft(
             member=Member(settings.node_id, raft_timing(settings), process.chance, policies.raft),
