@@ -20,7 +20,6 @@ from fencepost_clusters.reference.core.classic.leading import Leading
 from fencepost_clusters.reference.core.classic.lifecycle import Lifecycle
 from fencepost_clusters.reference.core.classic.policies import PlanePolicies
 from fencepost_clusters.reference.core.classic.reading import Reader
-from fencepost_clusters.reference.core.classic.registration import Taken
 from fencepost_clusters.reference.core.classic.state_changes import StateChanges
 from fencepost_clusters.reference.core.cluster.changes import CHANGES
 from fencepost_clusters.reference.core.cluster.data_plane import DataPlane
@@ -46,12 +45,13 @@ from fencepost_clusters.reference.core.node.process import Process
 from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER, Settings
 from fencepost_clusters.reference.core.replication.replica import Key, log_name
 from fencepost_clusters.reference.core.replication.replicas import IsrOutcome
-from fencepost_clusters.reference.core.zookeeper.contents import BadZnode, encode
-from fencepost_clusters.reference.core.zookeeper.session import TRY_AGAIN_NS, Clock, Session, Task
+from fencepost_clusters.reference.core.zookeeper.contents import encode
+from fencepost_clusters.reference.core.zookeeper.registering import Registering, Taken
+from fencepost_clusters.reference.core.zookeeper.session import Clock, Session, Task
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_clusters.zookeeper.client import port as zk
-from fencepost_kafka import BrokerRegistered, MetricsReported, ZnodeUnreadable
+from fencepost_kafka import BrokerRegistered, MetricsReported
 
 LIVE_AFTER_SESSIONS = 2
 """A session that has an id for that many session timeouts is that of a live process."""
@@ -98,10 +98,9 @@ class ClassicNode:
         self.leading = Leading(context, self.elections, self.data.replicas, self._adopt_one)
         self._hosted: set[Key] = set()
         """The partitions of reassignments under way that this broker was requested to start."""
-        self._registered_in: int | None = None
+        self._registering = Registering(self.session, clock, self._register, out)
         self._taken: tuple[int, int] | None = None
         """The registration of another session under this id, by its czxid, and since when."""
-        self._join_again_ns: int | None = None
         self._checked_disk = False
         self._due_ns: int | None = process.started.monotonic_ns
         self.data.recover()
@@ -155,8 +154,7 @@ class ClassicNode:
     def _earliest_ns(self) -> int | None:
         return earliest(
             (
-                self.session.deadline_ns(),
-                self._join_again_ns,
+                self._registering.deadline_ns(),
                 self.reader.deadline_ns(),
                 self.lifecycle.deadline_ns(),
                 self.elections.deadline_ns(),
@@ -168,11 +166,7 @@ class ClassicNode:
     def _tick_if_due(self, now: Instant) -> None:
         if self._due_ns is None or now.monotonic_ns < self._due_ns:
             return
-        self.session.tick(now)
-        if self._join_again_ns is not None and now.monotonic_ns >= self._join_again_ns:
-            self._join_again_ns = None
-            if self.session.connected is not None:
-                self.session.start(self._join(self.session.connected))
+        self._registering.tick(now)
         self.reader.tick(now)
         self.elections.tick(now)
         self.leading.tick(now)
@@ -200,21 +194,21 @@ class ClassicNode:
         self, event: zk.Connected | zk.Suspended | zk.Ended | zk.Fired, now: Instant
     ) -> None:
         if isinstance(event, zk.Fired):
-            if self._registered_in is not None:
+            if self._registering.registered_in is not None:
                 self.reader.fired(event)
-            elif self.session.connected is not None:  # it watches only the znode of its id
-                self.session.start(self._join(self.session.connected))
+            else:  # it watches only the znode of its id
+                self._registering.start()
             return
         self.session.changed(event, now)
         self._taken = None  # while ZooKeeper cannot be reached, it ends no session
         match event:
             case zk.Connected(session):
-                if self._registered_in == session:
+                if self._registering.registered_in == session:
                     self.reader.everything()
                 else:
-                    self.session.start(self._join(session))
+                    self._registering.start()
             case zk.Ended():
-                self._registered_in = None
+                self._registering.registered_in = None
                 self.lifecycle.unregistered()
                 self.elections.give_up()
                 for key in self.known.led_by_me():
@@ -223,50 +217,43 @@ class ClassicNode:
             case zk.Suspended():
                 pass
 
-    def _join(self, session: int) -> Task:
+    def _register(self, session: int) -> Task:
         """Registers in a new session, and reads the cluster. If the id is taken, it waits until the
         other session is over, and ends if that is the session of a live process. A process that was
-        never registered ends if the cluster has another format."""
-        if self._registered_in == session:
+        never registered ends if the cluster has another format. Raises BadZnode if a znode that it
+        needs is missing."""
+        yield from registration.make_paths(self.settings.chroot)
+        first = self._info.since < 0
+        if first and (why := (yield from registration.other_format())):
+            self._out.end(why, EXIT_REFUSED)
             return
-        self._join_again_ns = None
-        try:
-            yield from registration.make_paths(self.settings.chroot)
-            first = self._info.since < 0
-            if first and (why := (yield from registration.other_format())):
-                self._out.end(why, EXIT_REFUSED)
-                return
-            made = yield from registration.register(self.settings.node_id, self._info, session)
-        except BadZnode as bad:
-            self._out.note(ZnodeUnreadable(reason=str(bad)))
-            self._join_again_ns = self._clock.now.monotonic_ns + TRY_AGAIN_NS
-            return
+        made = yield from registration.register(self.settings.node_id, self._info, session)
         if isinstance(made, Taken):
             self._wait_for_id(made)
             return
         if first:
-            self.elections.process = made.epoch
-            self._info = replace(self._info, since=made.epoch)
-        self._registered_in = session
+            self.elections.process = made.czxid
+            self._info = replace(self._info, since=made.czxid)
+        self._registering.registered_in = session
         self._out.note(
             BrokerRegistered(
                 broker_id=self.settings.node_id,
-                broker_epoch=made.epoch,
+                broker_epoch=made.czxid,
                 session=session,
                 version=self._info.version,
                 overwrote=False,
             )
         )
-        self.lifecycle.registers(made.epoch)
+        self.lifecycle.registers(made.czxid)
         self.reader.everything()
 
     def _wait_for_id(self, taken: Taken) -> None:
         now_ns = self._clock.now.monotonic_ns
-        if self._taken is None or self._taken[0] != taken.epoch:
-            self._taken = (taken.epoch, now_ns)
+        if self._taken is None or self._taken[0] != taken.czxid:
+            self._taken = (taken.czxid, now_ns)
         due_ns = self._taken[1] + LIVE_AFTER_SESSIONS * self.settings.ns(s.SESSION)
         if now_ns < due_ns:
-            self._join_again_ns = due_ns
+            self._registering.try_again(due_ns)
             return
         self._out.end(
             f"broker id {self.settings.node_id} is taken by a live process: "

@@ -8,34 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from msgspec import Struct
-
 from fencepost_clusters.reference.core.classic import znodes
-from fencepost_clusters.reference.core.zookeeper.contents import BadZnode, encode, format_of
+from fencepost_clusters.reference.core.zookeeper.contents import encode, format_of
+from fencepost_clusters.reference.core.zookeeper.registering import Owned, Taken, make_path, own
 from fencepost_clusters.reference.core.zookeeper.session import certain
 from fencepost_clusters.zookeeper.client import port as zk
-
-
-class Made(Struct, frozen=True):
-    """The znode is created; its czxid is the broker epoch."""
-
-    epoch: int
-
-
-class Taken(Struct, frozen=True):
-    """Another session has the id; its znode has this czxid, and a watch."""
-
-    epoch: int
-    session: int
 
 
 def make_paths(chroot: str) -> Generator[zk.Request, zk.Answer, None]:
     """Creates the persistent znodes of a cluster that are missing. Raises Disconnected, or BadZnode
     if the chroot does not exist."""
-    settings = encode(znodes.BrokerSettings(version=1))
-    made = certain((yield zk.Create(znodes.BROKERS, settings)))
-    if isinstance(made, zk.Refused) and made.why is zk.Reason.NO_NODE:
-        raise BadZnode(f"the chroot '{chroot}' of zookeeper.connect does not exist")
+    yield from make_path(znodes.BROKERS, chroot, encode(znodes.BrokerSettings(version=1)))
     for path in znodes.PERSISTENT:
         certain((yield zk.Create(path)))
 
@@ -52,19 +35,7 @@ def other_format() -> Generator[zk.Request, zk.Answer, str]:
 
 def register(
     me: int, info: znodes.BrokerInfo, session: int
-) -> Generator[zk.Request, zk.Answer, Made | Taken]:
-    """Creates the znode. Raises Disconnected, or BadZnode if its parent is missing."""
-    path = znodes.broker(me)
-    while True:
-        made = certain((yield zk.Create(path, encode(info), ephemeral=True)))
-        if isinstance(made, zk.Created) and made.stat is not None:
-            return Made(made.stat.czxid)
-        if isinstance(made, zk.Refused) and made.why is zk.Reason.NO_NODE:
-            raise BadZnode(f"{znodes.BROKER_IDS} is missing")
-        found = certain((yield zk.Exists(path, watch=True)))
-        stat = found.stat if isinstance(found, zk.Found) else None
-        if stat is None:
-            continue
-        if stat.owner == session:
-            return Made(stat.czxid)
-        return Taken(stat.czxid, stat.owner)
+) -> Generator[zk.Request, zk.Answer, Owned | Taken]:
+    """Creates the znode; one that is taken has a watch. Raises Disconnected, or BadZnode if its
+    parent is missing."""
+    return (yield from own(znodes.broker(me), encode(info), session, watch=True))

@@ -47,13 +47,8 @@ from fencepost_clusters.reference.core.node.process import Process
 from fencepost_clusters.reference.core.node.settings import REPLICATION_LISTENER, Settings
 from fencepost_clusters.reference.core.replication.replicas import IsrOutcome
 from fencepost_clusters.reference.core.zookeeper.contents import BadZnode, decode
-from fencepost_clusters.reference.core.zookeeper.session import (
-    TRY_AGAIN_NS,
-    Clock,
-    Session,
-    Task,
-    certain,
-)
+from fencepost_clusters.reference.core.zookeeper.registering import Registering
+from fencepost_clusters.reference.core.zookeeper.session import Clock, Session, Task, certain
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
@@ -88,8 +83,7 @@ class LegacyNode:
             settings.zookeeper, settings.chroot, settings.ms("zookeeper.session.timeout.ms"), out
         )
         self._sessions: frozenset[int] = frozenset()
-        self._registered_in: int | None = None
-        self._join_again_ns: int | None = None
+        self._registering = Registering(self.session, self._clock, self._register, out)
         self._ever_registered = False
         self.peers = Peers(self._peers_changed, lambda said: out.note(ZnodeUnreadable(reason=said)))
         self._addresses: dict[int, Address] = {}
@@ -194,8 +188,7 @@ class LegacyNode:
     def _earliest_ns(self) -> int | None:
         return earliest(
             (
-                self.session.deadline_ns(),
-                self._join_again_ns,
+                self._registering.deadline_ns(),
                 self.controller.deadline_ns(),
                 self.lifecycle.deadline_ns(),
                 self.forwarding.deadline_ns(),
@@ -206,11 +199,7 @@ class LegacyNode:
     def _tick_if_due(self, now: Instant) -> None:
         if self._due_ns is None or now.monotonic_ns < self._due_ns:
             return
-        self.session.tick(now)
-        if self._join_again_ns is not None and now.monotonic_ns >= self._join_again_ns:
-            self._join_again_ns = None
-            if self.session.connected is not None:
-                self.session.start(self._join(self.session.connected))
+        self._registering.tick(now)
         self.controller.tick(now)
         self.lifecycle.tick(now, sum(1 for one in self.data.replicas.all() if one.leading))
         self.forwarding.tick(now, self.elected)
@@ -240,44 +229,38 @@ class LegacyNode:
         match event:
             case zk.Connected(session):
                 self._sessions |= {session}
-                self._join_again_ns = None
-                if self._registered_in == session:
+                if self._registering.registered_in == session:
                     self._read_watched()
                 else:
-                    self.session.start(self._join(session))
+                    self._registering.start()
             case zk.Suspended():
                 self.controller.lost_connection()
             case zk.Ended():
                 self.controller.lost_connection()
-                self._registered_in = None
+                self._registering.registered_in = None
                 if not self.lifecycle.lost:
                     self.lifecycle.unregistered()
 
-    def _join(self, session: int) -> Task:
-        """Registers in a new session, and stands for the controller's election. If a znode that it
-        needs is missing, it says so and tries again later."""
+    def _register(self, session: int) -> Task:
+        """Registers in a new session, and stands for the controller's election. Raises BadZnode if
+        a znode that it needs is missing."""
         if self.lifecycle.lost:
             return
-        try:
-            yield from registration.make_paths(self.settings.chroot)
-            made = yield from registration.register(
-                self.settings.node_id,
-                self._info,
-                session,
-                self._sessions,
-                first=not self._ever_registered,
-            )
-        except BadZnode as bad:
-            self._out.note(ZnodeUnreadable(reason=str(bad)))
-            self._join_again_ns = self._clock.now.monotonic_ns + TRY_AGAIN_NS
-            return
+        yield from registration.make_paths(self.settings.chroot)
+        made = yield from registration.register(
+            self.settings.node_id,
+            self._info,
+            session,
+            self._sessions,
+            first=not self._ever_registered,
+        )
         if isinstance(made, TakenOver):
             self._taken_over()
             return
         if not self._ever_registered:
             self._info = replace(self._info, since=made.epoch)
         self._ever_registered = True
-        self._registered_in = session
+        self._registering.registered_in = session
         self._out.note(
             BrokerRegistered(
                 broker_id=self.settings.node_id,

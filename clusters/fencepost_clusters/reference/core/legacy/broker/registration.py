@@ -8,7 +8,8 @@ from msgspec import Struct
 
 from fencepost_clusters.reference.core.legacy import registrations, znodes
 from fencepost_clusters.reference.core.legacy.registrations import Registration
-from fencepost_clusters.reference.core.zookeeper.contents import BadZnode, encode
+from fencepost_clusters.reference.core.zookeeper.contents import encode
+from fencepost_clusters.reference.core.zookeeper.registering import Owned, make_path, own
 from fencepost_clusters.reference.core.zookeeper.session import certain
 from fencepost_clusters.zookeeper.client import port as zk
 
@@ -29,9 +30,7 @@ def make_paths(chroot: str) -> Generator[zk.Request, zk.Answer, None]:
     """Creates the persistent znodes of a cluster that are missing. Raises Disconnected, or BadZnode
     if the chroot does not exist."""
     for path in znodes.PERSISTENT:
-        made = certain((yield zk.Create(path)))
-        if _has_no_parent(made):
-            raise BadZnode(f"the chroot '{chroot}' of zookeeper.connect does not exist")
+        yield from make_path(path, chroot)
     empty = encode(znodes.Config())
     certain((yield zk.Create(znodes.BROKER_CONFIG, empty)))
 
@@ -49,27 +48,14 @@ def register(
     former: int | None = None
     overwrote = False
     while True:
-        made = certain((yield zk.Create(path, data, ephemeral=True)))
-        if isinstance(made, zk.Created) and made.stat is not None:
-            return Made(made.stat.czxid, former, overwrote)
-        if _has_no_parent(made):
-            raise BadZnode(f"{znodes.BROKER_IDS} is missing")
-        found = certain((yield zk.Exists(path)))
-        stat = found.stat if isinstance(found, zk.Found) else None
-        if stat is None:
-            continue
-        if stat.owner == session:
-            return Made(stat.czxid, former, overwrote)
-        own = stat.owner in sessions
-        if not own and not first:
+        found = yield from own(path, data, session)
+        if isinstance(found, Owned):
+            return Made(found.czxid, former, overwrote)
+        is_other = found.session not in sessions
+        if is_other and not first:
             return TakenOver()
-        former = stat.czxid
-        overwrote = not own
+        former, overwrote = found.czxid, is_other
         certain((yield zk.Multi((zk.Delete(path), zk.Create(path, data, ephemeral=True)))))
-
-
-def _has_no_parent(made: zk.Answer) -> bool:
-    return isinstance(made, zk.Refused) and made.why is zk.Reason.NO_NODE
 
 
 class Peers:
