@@ -14,7 +14,6 @@ from fencepost_clusters.reference.core.node.effects import (
     ZooKeeperEvent,
 )
 from fencepost_clusters.zookeeper.client.port import Answer, Connected, Ended
-from fencepost_kafka import MetricsReported
 
 START, CONNECTED, ENDED = "start", "connected", "ended"
 SOON_NS = 10_000_000
@@ -47,9 +46,6 @@ class ScriptedCore:
 
     def deadline_ns(self) -> int | None:
         return None if START in self.met else self.begin_ns
-
-    def metrics_now(self) -> tuple[MetricsReported, ...]:
-        return ()
 
     def _when(self, what: Input) -> str | int | None:
         match what:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 from uuid import UUID
 
 from msgspec import Struct
@@ -42,6 +42,12 @@ class Core(Protocol):
 
     def handle(self, what: Input, now: Instant) -> tuple[Effect, ...]: ...
     def deadline_ns(self) -> int | None: ...
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """A core with KIP-631's metrics, which are those of the quorum plane."""
+
     def metrics_now(self) -> tuple[MetricsReported, ...]: ...
 
 

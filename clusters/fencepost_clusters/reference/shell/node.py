@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from fencepost import ConnectionClosed, Recorder, Stalled
-from fencepost_clusters.reference.core.assembly import Core
+from fencepost_clusters.reference.core.assembly import Core, Measured
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.node.rights import Rights
 from fencepost_clusters.reference.shell.listener import BACKLOG, Connection
@@ -90,7 +90,8 @@ class NodeShell:
     ) -> int:
         """Listens, and runs until the core exits; returns the process's exit code.
 
-        With `metrics`, it also serves its metrics page at that address.
+        With `metrics`, it also serves its metrics page at that address; a core that has none has
+        an empty page.
 
         Raises OSError, which names the address, if it cannot listen on one.
         """
@@ -109,7 +110,8 @@ class NodeShell:
                 ),
             )
         if metrics is not None:
-            await _listen("metrics", metrics, lambda: MetricsConnection(self._core.metrics_now))
+            ask = self._core.metrics_now if isinstance(self._core, Measured) else tuple
+            await _listen("metrics", metrics, lambda: MetricsConnection(ask))
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._step, e.ShutdownAsked())
         self._watch(loop.time())

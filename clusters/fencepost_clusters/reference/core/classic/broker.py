@@ -51,7 +51,7 @@ from fencepost_clusters.reference.core.zookeeper.session import Clock, Session, 
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_clusters.zookeeper.client import port as zk
-from fencepost_kafka import BrokerRegistered, MetricsReported
+from fencepost_kafka import BrokerRegistered
 
 LIVE_AFTER_SESSIONS = 2
 """A session that has an id for that many session timeouts is that of a live process."""
@@ -146,10 +146,6 @@ class ClassicNode:
     def deadline_ns(self) -> int | None:
         """The monotonic time of the next Tick."""
         return self._due_ns
-
-    def metrics_now(self) -> tuple[MetricsReported, ...]:
-        """None: KIP-631's metrics are those of the quorum plane."""
-        return ()
 
     def _earliest_ns(self) -> int | None:
         return earliest(

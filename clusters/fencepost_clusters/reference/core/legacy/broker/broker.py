@@ -53,7 +53,7 @@ from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_clusters.zookeeper.client import port as zk
-from fencepost_kafka import BrokerRegistered, MetricsReported, ZnodeUnreadable
+from fencepost_kafka import BrokerRegistered, ZnodeUnreadable
 
 
 def _broker_info(
@@ -180,10 +180,6 @@ class LegacyNode:
     def deadline_ns(self) -> int | None:
         """The monotonic time of the next Tick."""
         return earliest((self._due_ns, self._loopback.deadline_ns()))
-
-    def metrics_now(self) -> tuple[MetricsReported, ...]:
-        """None: KIP-631's metrics are those of the quorum plane."""
-        return ()
 
     def _earliest_ns(self) -> int | None:
         return earliest(
