@@ -33,12 +33,12 @@ from fencepost import Condition
 from fencepost.history.run_folder import RunFolder
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.run import Run, RunSpec
-from fencepost_clusters.reference.core.assembly import DiskContents, assemble
+from fencepost_clusters.reference.assembly import DiskContents, assemble
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.node import settings as s
 from fencepost_clusters.reference.core.node.site import Site
-from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.core.quorum.controller.controller import ControllerNode
+from fencepost_clusters.reference.policies import Policies
 from fencepost_clusters.reference.wire import messages as m
 
 SECOND = 1_000_000_000

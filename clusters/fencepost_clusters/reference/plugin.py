@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fencepost import System, Workload, hookimpl
-from fencepost_clusters.reference.classic import ReferenceClassic
+from fencepost_clusters.reference.classic.system import ReferenceClassic
 from fencepost_clusters.reference.cluster import ReferenceQuorum
-from fencepost_clusters.reference.over_zookeeper import ReferenceLegacy
+from fencepost_clusters.reference.legacy.system import ReferenceLegacy
 from fencepost_kafka.clients.workers import kafka_clients
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from fencepost_clusters.reference.core.assembly import Core
+from fencepost_clusters.reference.assembly import Core
 from fencepost_clusters.reference.core.node import effects as e
 
 SECOND = 1_000_000_000

@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping
 
 from bench_time import SECOND, pass_time
 
-from fencepost_clusters.reference.core.assembly import (
+from fencepost_clusters.reference.assembly import (
     Core,
     DiskContents,
     assemble,
     read_settings,
 )
-from fencepost_clusters.reference.core.legacy import znodes
 from fencepost_clusters.reference.core.log.entry import Entry
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.node.site import Site
-from fencepost_clusters.reference.core.policies import Policies
-from fencepost_clusters.reference.core.zookeeper.contents import encode
+from fencepost_clusters.reference.legacy.core import znodes
+from fencepost_clusters.reference.over_zookeeper.core.contents import encode
+from fencepost_clusters.reference.policies import Policies
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.zookeeper.client import port as zk
 from fencepost_clusters.zookeeper.client.chroot import answer_within, below, within

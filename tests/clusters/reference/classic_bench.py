@@ -9,11 +9,11 @@ from uuid import UUID
 
 from tests.clusters.reference.broker_bench import OTHER, BrokerBench
 
-from fencepost_clusters.reference.core.classic import writes, znodes
-from fencepost_clusters.reference.core.classic.broker import ClassicNode
+from fencepost_clusters.reference.classic.core import writes, znodes
+from fencepost_clusters.reference.classic.core.broker import ClassicNode
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
-from fencepost_clusters.reference.core.zookeeper.contents import decode, encode
+from fencepost_clusters.reference.over_zookeeper.core.contents import decode, encode
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.zookeeper.client import port as zk
 from fencepost_kafka import LeadershipStarted

@@ -5,13 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fencepost_clusters.reference.core.legacy import settings, znodes
-from fencepost_clusters.reference.core.legacy.controller.announcer import KnownBroker
-from fencepost_clusters.reference.core.legacy.controller.controller import Controller
-from fencepost_clusters.reference.core.legacy.controller.election import Won
-from fencepost_clusters.reference.core.legacy.controller.messages import ControlRequest
-from fencepost_clusters.reference.core.legacy.controller.term import Term
-from fencepost_clusters.reference.core.legacy.registrations import Registration
 from fencepost_clusters.reference.core.node.effects import (
     Call,
     Effect,
@@ -21,8 +14,15 @@ from fencepost_clusters.reference.core.node.effects import (
     ToZooKeeper,
 )
 from fencepost_clusters.reference.core.node.outbox import Outbox
-from fencepost_clusters.reference.core.policies import Policies
-from fencepost_clusters.reference.core.zookeeper.session import Clock, Session
+from fencepost_clusters.reference.legacy.core import settings, znodes
+from fencepost_clusters.reference.legacy.core.controller.announcer import KnownBroker
+from fencepost_clusters.reference.legacy.core.controller.controller import Controller
+from fencepost_clusters.reference.legacy.core.controller.election import Won
+from fencepost_clusters.reference.legacy.core.controller.messages import ControlRequest
+from fencepost_clusters.reference.legacy.core.controller.term import Term
+from fencepost_clusters.reference.legacy.core.registrations import Registration
+from fencepost_clusters.reference.over_zookeeper.core.session import Clock, Session
+from fencepost_clusters.reference.policies import Policies
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r

@@ -12,11 +12,10 @@ from typing import TypeVar
 from bench_time import SECOND, pass_time
 from msgspec import Struct
 
-from fencepost_clusters.reference.core.assembly import DiskContents, assemble
+from fencepost_clusters.reference.assembly import DiskContents, assemble
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.node import settings as s
 from fencepost_clusters.reference.core.node.site import Site
-from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.core.quorum.broker.broker import BrokerNode
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
 from fencepost_clusters.reference.core.quorum.controller.controller import ControllerNode
@@ -28,6 +27,7 @@ from fencepost_clusters.reference.core.quorum.raft.messages import (
     vote,
     vote_answer,
 )
+from fencepost_clusters.reference.policies import Policies
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire import records as r

@@ -28,12 +28,12 @@ from fencepost import (
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.system.subject import Subject
 from fencepost.runtimes.simulated.runtime import SimulatedRuntime
-from fencepost_clusters.reference.classic import ReferenceClassic
+from fencepost_clusters.reference.classic.system import ReferenceClassic
 from fencepost_clusters.reference.cluster import ReferenceQuorum
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.quorum.broker.broker import BrokerNode
 from fencepost_clusters.reference.core.quorum.controller.controller import ControllerNode
-from fencepost_clusters.reference.over_zookeeper import ReferenceLegacy
+from fencepost_clusters.reference.legacy.system import ReferenceLegacy
 from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.simulation.shell import Shell, ShellIdentity
 from fencepost_clusters.reference.wire import messages as m

@@ -7,11 +7,10 @@ from dataclasses import replace
 from fencepost import Defect
 from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.node.effects import NEVER_NS
-from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.core.quorum.broker.policies import StopReason
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
-from fencepost_clusters.reference.defects.defect import PolicyDefect
+from fencepost_clusters.reference.policies import Policies, PolicyDefect
 
 
 def _registers_at_once(recovered: bool) -> bool:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fencepost import UsageError
-from fencepost_clusters.reference.core.policies import Policies
+from fencepost_clusters.reference.classic import defects as classic
 from fencepost_clusters.reference.defects import (
     brokers,
     clients,
     elections,
     leases,
     metadata,
-    over_zookeeper,
     placement,
     quorum,
     registration,
     replication,
-    without_controller,
 )
+from fencepost_clusters.reference.legacy import defects as legacy
+from fencepost_clusters.reference.policies import Policies
 
 POLICY_DEFECTS = (
     *quorum.DEFECTS,
@@ -35,9 +35,9 @@ DATA_PLANE = tuple(
     one for one in POLICY_DEFECTS if any(clause.startswith("RP-") for clause in one.defect.breaks)
 )
 """The defects of what all planes share: they break clauses of the replication design."""
-LEGACY = (*over_zookeeper.DEFECTS, *DATA_PLANE)
+LEGACY = (*legacy.DEFECTS, *DATA_PLANE)
 CLASSIC = (
-    *without_controller.DEFECTS,
+    *classic.DEFECTS,
     *(one for one in DATA_PLANE if one not in elections.DEFECTS),
 )
 DEFECTS = tuple(one.defect for one in POLICY_DEFECTS)
@@ -50,10 +50,7 @@ CLASSIC_DEFECTS = tuple(one.defect for one in CLASSIC)
 
 def policies_with(defects: Sequence[str]) -> Policies:
     """The policies of a cluster with these defects; raises UsageError for an unknown one."""
-    by_name = {
-        one.defect.name: one
-        for one in (*POLICY_DEFECTS, *over_zookeeper.DEFECTS, *without_controller.DEFECTS)
-    }
+    by_name = {one.defect.name: one for one in (*POLICY_DEFECTS, *legacy.DEFECTS, *classic.DEFECTS)}
     policies = Policies()
     for name in defects:
         if name not in by_name:

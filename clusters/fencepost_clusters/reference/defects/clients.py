@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from fencepost import Defect
 from fencepost_clusters.reference.core.log.entry import Entry
-from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.core.replication.roles import Part
-from fencepost_clusters.reference.defects.defect import PolicyDefect
+from fencepost_clusters.reference.policies import Policies, PolicyDefect
 from fencepost_clusters.reference.wire.errors import Error
 
 

@@ -8,9 +8,8 @@ from dataclasses import replace
 from fencepost import Defect
 from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.cluster.policies import Elected, elect
-from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
-from fencepost_clusters.reference.defects.defect import PolicyDefect
+from fencepost_clusters.reference.policies import Policies, PolicyDefect
 from fencepost_clusters.reference.wire.errors import Error
 
 

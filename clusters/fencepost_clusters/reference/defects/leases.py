@@ -7,8 +7,7 @@ from dataclasses import replace
 from fencepost import Defect
 from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.node.effects import NEVER_NS
-from fencepost_clusters.reference.core.policies import Policies
-from fencepost_clusters.reference.defects.defect import PolicyDefect
+from fencepost_clusters.reference.policies import Policies, PolicyDefect
 
 
 def _starts_at_receipt(requested_ms: int, now_ms: int) -> int:

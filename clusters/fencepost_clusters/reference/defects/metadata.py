@@ -7,10 +7,9 @@ from dataclasses import replace
 
 from fencepost import Defect
 from fencepost_clusters.reference.core.cluster.image import Image
-from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.core.quorum.controller.policies import Applied
 from fencepost_clusters.reference.core.quorum.metadata.snapshots import records_of
-from fencepost_clusters.reference.defects.defect import PolicyDefect
+from fencepost_clusters.reference.policies import Policies, PolicyDefect
 from fencepost_clusters.reference.wire import records as r
 
 

@@ -9,8 +9,7 @@ from fencepost import Defect
 from fencepost_clusters.reference.core.cluster import placement
 from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.cluster.policies import Moves
-from fencepost_clusters.reference.core.policies import Policies
-from fencepost_clusters.reference.defects.defect import PolicyDefect
+from fencepost_clusters.reference.policies import Policies, PolicyDefect
 
 
 def _always_the_next(

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from fencepost import Defect
 from fencepost_clusters.reference.core.node.effects import NEVER_NS, Address
-from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.core.quorum.raft.policies import LogEnd
-from fencepost_clusters.reference.defects.defect import PolicyDefect
+from fencepost_clusters.reference.policies import Policies, PolicyDefect
 
 
 def _vote_never_taken(leader: int | None, voted_for: int | None, candidate: int) -> None:

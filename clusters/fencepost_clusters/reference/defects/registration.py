@@ -9,11 +9,10 @@ from uuid import UUID
 from fencepost import Defect
 from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.node.rights import Rights
-from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
 from fencepost_clusters.reference.core.quorum.controller.decisions import HeartbeatDecision
 from fencepost_clusters.reference.core.replication.cluster_state import Broker
-from fencepost_clusters.reference.defects.defect import PolicyDefect
+from fencepost_clusters.reference.policies import Policies, PolicyDefect
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 

@@ -6,9 +6,8 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from fencepost import Defect
-from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.core.replication.roles import Follower
-from fencepost_clusters.reference.defects.defect import PolicyDefect
+from fencepost_clusters.reference.policies import Policies, PolicyDefect
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.batch_header import BatchHeader
 

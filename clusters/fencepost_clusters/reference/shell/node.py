@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from fencepost import ConnectionClosed, Recorder, Stalled
-from fencepost_clusters.reference.core.assembly import Core, Measured
+from fencepost_clusters.reference.assembly import Core, Measured
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.node.rights import Rights
 from fencepost_clusters.reference.shell.listener import BACKLOG, Connection

@@ -18,7 +18,7 @@ from typing import Annotated
 import msgspec
 
 from fencepost import NodeStopped, Recorder, UsageError
-from fencepost_clusters.reference.core.assembly import assemble, check_site, read_settings
+from fencepost_clusters.reference.assembly import assemble, check_site, read_settings
 from fencepost_clusters.reference.core.node.site import Site
 from fencepost_clusters.reference.defects.catalogue import policies_with
 from fencepost_clusters.reference.shell.node import NodeIdentity, NodeShell, instant

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import msgspec
 
-from fencepost_clusters.reference.core.assembly import DiskContents
+from fencepost_clusters.reference.assembly import DiskContents
 from fencepost_clusters.reference.core.log.entry import Entry, entry
 from fencepost_clusters.reference.core.node.effects import Recovered
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import LOG_NAME, Snapshot

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from fencepost import torn, torn_files
-from fencepost_clusters.reference.core.assembly import DiskContents
+from fencepost_clusters.reference.assembly import DiskContents
 from fencepost_clusters.reference.core.log.entry import entry
 from fencepost_clusters.reference.core.node.effects import (
     Append,

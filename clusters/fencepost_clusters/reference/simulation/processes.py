@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fencepost import Host, Place, SimulatedDisk, UsageError, WorkerConfig
+from fencepost_clusters.reference.assembly import assemble
 from fencepost_clusters.reference.client.node import ClientNode, read_options
-from fencepost_clusters.reference.core.assembly import assemble
 from fencepost_clusters.reference.core.node.effects import Instant
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.node.site import Site
-from fencepost_clusters.reference.core.policies import Policies
+from fencepost_clusters.reference.policies import Policies
 from fencepost_clusters.reference.simulation.disk import MemoryDisk
 from fencepost_clusters.reference.simulation.shell import Core, Shell, ShellIdentity
 from fencepost_clusters.reference.wire.codec import LISTENERS, OVER_ZOOKEEPER

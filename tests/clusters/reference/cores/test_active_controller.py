@@ -8,7 +8,7 @@ import uuid
 import pytest
 from quorum_bench import CONTROLLER, QuorumController, replies
 
-from fencepost_clusters.reference.core.assembly import DiskContents
+from fencepost_clusters.reference.assembly import DiskContents
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.quorum.raft.messages import fetch
 from fencepost_clusters.reference.wire import administration as a

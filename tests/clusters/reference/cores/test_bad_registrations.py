@@ -5,9 +5,9 @@ from __future__ import annotations
 from broker_bench import OTHER, BrokerBench
 
 from fencepost import NodeStopped
-from fencepost_clusters.reference.core.legacy import znodes
 from fencepost_clusters.reference.core.node import effects as e
-from fencepost_clusters.reference.core.zookeeper.contents import decode, encode
+from fencepost_clusters.reference.legacy.core import znodes
+from fencepost_clusters.reference.over_zookeeper.core.contents import decode, encode
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.zookeeper.client import port as zk

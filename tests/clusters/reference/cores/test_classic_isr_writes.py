@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from tests.clusters.reference.classic_bench import KEY, TOPIC, isr
 
-from fencepost_clusters.reference.core.classic import znodes
-from fencepost_clusters.reference.core.classic.isr_writes import IsrWrites
-from fencepost_clusters.reference.core.classic.known import Known, Read, StoredIsr
+from fencepost_clusters.reference.classic.core import znodes
+from fencepost_clusters.reference.classic.core.isr_writes import IsrWrites
+from fencepost_clusters.reference.classic.core.known import Known, Read, StoredIsr
 from fencepost_clusters.reference.core.node.effects import Instant, ToZooKeeper
 from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.replication.replicas import IsrOutcome
-from fencepost_clusters.reference.core.zookeeper.contents import encode
-from fencepost_clusters.reference.core.zookeeper.session import Session
+from fencepost_clusters.reference.over_zookeeper.core.contents import encode
+from fencepost_clusters.reference.over_zookeeper.core.session import Session
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_clusters.zookeeper.client import port as zk
 

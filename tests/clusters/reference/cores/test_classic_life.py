@@ -25,11 +25,11 @@ from tests.clusters.reference.classic_bench import (
 )
 
 from fencepost import NodeStopped
-from fencepost_clusters.reference.core.classic import znodes
+from fencepost_clusters.reference.classic.core import znodes
 from fencepost_clusters.reference.core.log.entry import Entry
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.replication.replica import log_name
-from fencepost_clusters.reference.core.zookeeper.contents import decode, encode
+from fencepost_clusters.reference.over_zookeeper.core.contents import decode, encode
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_clusters.zookeeper.client import port as zk

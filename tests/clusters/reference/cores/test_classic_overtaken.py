@@ -20,9 +20,9 @@ from tests.clusters.reference.classic_bench import (
     topic,
 )
 
-from fencepost_clusters.reference.core.classic import znodes
+from fencepost_clusters.reference.classic.core import znodes
 from fencepost_clusters.reference.core.node import effects as e
-from fencepost_clusters.reference.core.zookeeper.contents import encode
+from fencepost_clusters.reference.over_zookeeper.core.contents import encode
 from fencepost_clusters.zookeeper.client import port as zk
 from fencepost_kafka import IsrChangeAnswered, LeadershipEnded, LeadershipStarted, ReplicaStood
 

@@ -25,16 +25,16 @@ from tests.clusters.reference.classic_bench import (
     topic,
 )
 
-from fencepost_clusters.reference.core.classic import reading, writes, znodes
-from fencepost_clusters.reference.core.classic.known import Known
-from fencepost_clusters.reference.core.classic.policies import ClassicPolicies
-from fencepost_clusters.reference.core.classic.reading import Brokers, Reader
+from fencepost_clusters.reference.classic.core import reading, writes, znodes
+from fencepost_clusters.reference.classic.core.known import Known
+from fencepost_clusters.reference.classic.core.policies import ClassicPolicies
+from fencepost_clusters.reference.classic.core.reading import Brokers, Reader
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.node.effects import Instant, ToZooKeeper
 from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
-from fencepost_clusters.reference.core.zookeeper.contents import encode
-from fencepost_clusters.reference.core.zookeeper.session import Clock, Session
+from fencepost_clusters.reference.over_zookeeper.core.contents import encode
+from fencepost_clusters.reference.over_zookeeper.core.session import Clock, Session
 from fencepost_clusters.zookeeper.client import port as zk
 from fencepost_kafka import (
     BrokerCommitted,

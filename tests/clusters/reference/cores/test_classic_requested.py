@@ -21,10 +21,10 @@ from tests.clusters.reference.classic_bench import (
     topic,
 )
 
-from fencepost_clusters.reference.core.classic import writes, znodes
+from fencepost_clusters.reference.classic.core import writes, znodes
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.replication.replica import log_name
-from fencepost_clusters.reference.core.zookeeper.contents import encode
+from fencepost_clusters.reference.over_zookeeper.core.contents import encode
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.zookeeper.client import port as zk
 from fencepost_kafka import (

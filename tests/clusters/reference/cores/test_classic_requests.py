@@ -18,10 +18,10 @@ from tests.clusters.reference.classic_bench import (
     topic,
 )
 
-from fencepost_clusters.reference.core.classic import writes, znodes
-from fencepost_clusters.reference.core.classic.administration import ATTEMPTS
+from fencepost_clusters.reference.classic.core import writes, znodes
+from fencepost_clusters.reference.classic.core.administration import ATTEMPTS
 from fencepost_clusters.reference.core.node import effects as e
-from fencepost_clusters.reference.core.zookeeper.contents import decode, encode
+from fencepost_clusters.reference.over_zookeeper.core.contents import decode, encode
 from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r

@@ -16,9 +16,9 @@ from tests.clusters.reference.classic_bench import (
 )
 
 from fencepost import Cause
-from fencepost_clusters.reference.core.classic import znodes
+from fencepost_clusters.reference.classic.core import znodes
 from fencepost_clusters.reference.core.node import effects as e
-from fencepost_clusters.reference.core.zookeeper.contents import encode
+from fencepost_clusters.reference.over_zookeeper.core.contents import encode
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.errors import Error

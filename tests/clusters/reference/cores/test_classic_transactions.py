@@ -7,11 +7,11 @@ from uuid import UUID
 import pytest
 from tests.clusters.reference.classic_bench import KEY, TOPIC
 
-from fencepost_clusters.reference.core.classic import writes, znodes
-from fencepost_clusters.reference.core.classic.known import Known, Read, StoredIsr
+from fencepost_clusters.reference.classic.core import writes, znodes
+from fencepost_clusters.reference.classic.core.known import Known, Read, StoredIsr
 from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
-from fencepost_clusters.reference.core.zookeeper.contents import BadZnode, encode
+from fencepost_clusters.reference.over_zookeeper.core.contents import BadZnode, encode
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.zookeeper.client import port as zk
 

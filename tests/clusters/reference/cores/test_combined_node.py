@@ -10,8 +10,8 @@ from quorum_bench import SECOND, QuorumNode
 from fencepost import NodeStopped
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.node.site import Site
-from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import LOG_NAME
+from fencepost_clusters.reference.policies import Policies
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_kafka import BrokerStateChanged, MetadataCommitted, RequestRefused
 

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from role_requests import roles
 
-from fencepost_clusters.reference.core.legacy import settings, znodes
-from fencepost_clusters.reference.core.legacy.broker.commands import Commands
-from fencepost_clusters.reference.core.legacy.broker.isr_requests import KnownZnodes
-from fencepost_clusters.reference.core.legacy.controller.messages import (
-    BEING_DELETED,
-    ControlRequest,
-)
-from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies
 from fencepost_clusters.reference.core.node.effects import Instant, Received, Reply
 from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.core.replication.replica import log_name
+from fencepost_clusters.reference.legacy.core import settings, znodes
+from fencepost_clusters.reference.legacy.core.broker.commands import Commands
+from fencepost_clusters.reference.legacy.core.broker.isr_requests import KnownZnodes
+from fencepost_clusters.reference.legacy.core.controller.messages import (
+    BEING_DELETED,
+    ControlRequest,
+)
+from fencepost_clusters.reference.legacy.core.policies import LegacyBrokerPolicies
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire.errors import Error
 

@@ -10,6 +10,7 @@ from dataclasses import fields, is_dataclass
 import pytest
 
 from fencepost import Shape, UsageError
+from fencepost_clusters.reference.classic import defects as without_controller
 from fencepost_clusters.reference.cluster import ReferenceQuorum
 from fencepost_clusters.reference.core.cluster import (
     configs,
@@ -26,15 +27,14 @@ from fencepost_clusters.reference.core.cluster.policies import (
     ServingPolicies,
 )
 from fencepost_clusters.reference.core.node import settings
-from fencepost_clusters.reference.core.policies import Policies
 from fencepost_clusters.reference.core.quorum.controller import isr_changes
 from fencepost_clusters.reference.core.quorum.controller.policies import RegistrationPolicies
-from fencepost_clusters.reference.defects import over_zookeeper, without_controller
 from fencepost_clusters.reference.defects.catalogue import (
     DEFECTS,
     POLICY_DEFECTS,
 )
-from fencepost_clusters.reference.defects.defect import PolicyDefect
+from fencepost_clusters.reference.legacy import defects as over_zookeeper
+from fencepost_clusters.reference.policies import Policies, PolicyDefect
 from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r

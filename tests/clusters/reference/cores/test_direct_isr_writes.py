@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from fencepost_clusters.reference.core.legacy import settings, znodes
-from fencepost_clusters.reference.core.legacy.broker.isr_requests import (
+from fencepost_clusters.reference.core.node.effects import ToZooKeeper
+from fencepost_clusters.reference.core.node.outbox import Outbox
+from fencepost_clusters.reference.core.replication.replicas import IsrOutcome
+from fencepost_clusters.reference.legacy.core import settings, znodes
+from fencepost_clusters.reference.legacy.core.broker.isr_requests import (
     IsrChanges,
     KnownZnodes,
     ZnodeWrites,
 )
-from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies
-from fencepost_clusters.reference.core.node.effects import ToZooKeeper
-from fencepost_clusters.reference.core.node.outbox import Outbox
-from fencepost_clusters.reference.core.replication.replicas import IsrOutcome
-from fencepost_clusters.reference.core.zookeeper.contents import encode
-from fencepost_clusters.reference.core.zookeeper.session import Session
+from fencepost_clusters.reference.legacy.core.policies import LegacyBrokerPolicies
+from fencepost_clusters.reference.over_zookeeper.core.contents import encode
+from fencepost_clusters.reference.over_zookeeper.core.session import Session
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_clusters.zookeeper.client import port as zk
 

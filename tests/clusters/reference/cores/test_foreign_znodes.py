@@ -10,12 +10,12 @@ from typing import TypeVar
 import pytest
 
 from fencepost_clusters.reference.core.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
-from fencepost_clusters.reference.core.legacy import znodes
-from fencepost_clusters.reference.core.legacy.controller.election import Won
-from fencepost_clusters.reference.core.legacy.controller.store import Deposed, Occupied, Store
 from fencepost_clusters.reference.core.node.effects import Note
 from fencepost_clusters.reference.core.node.outbox import Outbox
-from fencepost_clusters.reference.core.zookeeper.contents import decode, encode
+from fencepost_clusters.reference.legacy.core import znodes
+from fencepost_clusters.reference.legacy.core.controller.election import Won
+from fencepost_clusters.reference.legacy.core.controller.store import Deposed, Occupied, Store
+from fencepost_clusters.reference.over_zookeeper.core.contents import decode, encode
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.zookeeper.client import port as zk
 from fencepost_clusters.zookeeper.simulation.tree import Tree

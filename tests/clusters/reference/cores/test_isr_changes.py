@@ -10,10 +10,6 @@ import pytest
 from msgspec.structs import replace
 
 from fencepost_clusters.reference.core.cluster.image import Image
-from fencepost_clusters.reference.core.legacy import settings as legacy_settings
-from fencepost_clusters.reference.core.legacy.broker.commands import Commands
-from fencepost_clusters.reference.core.legacy.broker.isr_requests import KnownZnodes
-from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies
 from fencepost_clusters.reference.core.node import settings
 from fencepost_clusters.reference.core.node.effects import Call, Instant, Note
 from fencepost_clusters.reference.core.node.outbox import Outbox
@@ -22,6 +18,10 @@ from fencepost_clusters.reference.core.replication.policies import ReplicationPo
 from fencepost_clusters.reference.core.replication.replica import Replica
 from fencepost_clusters.reference.core.replication.replicas import IsrOutcome, Replicas
 from fencepost_clusters.reference.core.replication.roles import Contact
+from fencepost_clusters.reference.legacy.core import settings as legacy_settings
+from fencepost_clusters.reference.legacy.core.broker.commands import Commands
+from fencepost_clusters.reference.legacy.core.broker.isr_requests import KnownZnodes
+from fencepost_clusters.reference.legacy.core.policies import LegacyBrokerPolicies
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire import records as r

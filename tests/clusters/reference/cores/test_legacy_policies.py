@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from fencepost_clusters.reference.core.legacy import policies, znodes
 from fencepost_clusters.reference.core.replication.cluster_state import Partition
-from fencepost_clusters.reference.core.zookeeper.own_state import OwnState
+from fencepost_clusters.reference.legacy.core import policies, znodes
+from fencepost_clusters.reference.over_zookeeper.core.own_state import OwnState
 from fencepost_clusters.reference.wire.legacy import BrokerState
 
 PARTITION = Partition(

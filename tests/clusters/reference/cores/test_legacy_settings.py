@@ -7,8 +7,8 @@ import pytest
 from fencepost import Shape, UsageError
 from fencepost_clusters.reference.core.cluster import configs
 from fencepost_clusters.reference.core.cluster.image import BROKER_RESOURCE, Image
-from fencepost_clusters.reference.core.legacy import settings
-from fencepost_clusters.reference.over_zookeeper import ReferenceLegacy
+from fencepost_clusters.reference.legacy.core import settings
+from fencepost_clusters.reference.legacy.system import ReferenceLegacy
 from fencepost_clusters.reference.wire import administration as a
 
 GOOD = {"broker.id": "1", "zookeeper.connect": "zookeeper-1:2181"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost_clusters.reference.core.legacy.loopback import Loopback
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.node.site import Site
+from fencepost_clusters.reference.legacy.core.loopback import Loopback
 from fencepost_clusters.reference.wire import legacy as w
 
 SITE = Site("broker-1", "broker-1", {"CLIENT": 9092, "REPLICATION": 9094}, "broker-1#1")

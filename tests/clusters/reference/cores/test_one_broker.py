@@ -11,13 +11,13 @@ from msgspec.structs import replace
 from role_requests import roles
 
 from fencepost import NodeStopped
-from fencepost_clusters.reference.core.legacy import znodes
-from fencepost_clusters.reference.core.legacy.broker.broker import LegacyNode
-from fencepost_clusters.reference.core.legacy.broker.registration import Peers
-from fencepost_clusters.reference.core.legacy.controller.messages import BEING_DELETED
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.replication.replica import log_name
-from fencepost_clusters.reference.core.zookeeper.contents import decode, encode
+from fencepost_clusters.reference.legacy.core import znodes
+from fencepost_clusters.reference.legacy.core.broker.broker import LegacyNode
+from fencepost_clusters.reference.legacy.core.broker.registration import Peers
+from fencepost_clusters.reference.legacy.core.controller.messages import BEING_DELETED
+from fencepost_clusters.reference.over_zookeeper.core.contents import decode, encode
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch

@@ -17,7 +17,7 @@ from quorum_bench import (
 )
 
 from fencepost import NodeStopped
-from fencepost_clusters.reference.core.assembly import DiskContents
+from fencepost_clusters.reference.assembly import DiskContents
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
 from fencepost_clusters.reference.core.quorum.raft import messages

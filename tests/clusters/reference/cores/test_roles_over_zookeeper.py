@@ -7,9 +7,9 @@ import pytest
 from broker_bench import BrokerBench
 from role_requests import roles
 
-from fencepost_clusters.reference.core.legacy import znodes
 from fencepost_clusters.reference.core.node import effects as e
-from fencepost_clusters.reference.core.zookeeper.contents import encode
+from fencepost_clusters.reference.legacy.core import znodes
+from fencepost_clusters.reference.over_zookeeper.core.contents import encode
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from controller_bench import OWN, TOPIC, ControllerBench, stat
 
-from fencepost_clusters.reference.core.legacy import znodes
-from fencepost_clusters.reference.core.legacy.controller.messages import BEING_DELETED, deletes
 from fencepost_clusters.reference.core.node.effects import Call, Reply, ToZooKeeper
-from fencepost_clusters.reference.core.zookeeper.contents import encode
+from fencepost_clusters.reference.legacy.core import znodes
+from fencepost_clusters.reference.legacy.core.controller.messages import BEING_DELETED, deletes
+from fencepost_clusters.reference.over_zookeeper.core.contents import encode
 from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire import messages as m

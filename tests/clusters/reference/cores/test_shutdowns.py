@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from fencepost_clusters.reference.core.legacy import settings
-from fencepost_clusters.reference.core.legacy.broker.lifecycle import Lifecycle
-from fencepost_clusters.reference.core.legacy.policies import LegacyBrokerPolicies
 from fencepost_clusters.reference.core.node.effects import Call, Instant, Note
 from fencepost_clusters.reference.core.node.outbox import Outbox
-from fencepost_clusters.reference.core.zookeeper.own_state import OwnState
+from fencepost_clusters.reference.legacy.core import settings
+from fencepost_clusters.reference.legacy.core.broker.lifecycle import Lifecycle
+from fencepost_clusters.reference.legacy.core.policies import LegacyBrokerPolicies
+from fencepost_clusters.reference.over_zookeeper.core.own_state import OwnState
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import BrokerStateChanged

@@ -14,7 +14,7 @@ from quorum_bench import (
     snapshot_part,
 )
 
-from fencepost_clusters.reference.core.assembly import DiskContents
+from fencepost_clusters.reference.assembly import DiskContents
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.quorum.raft.messages import fetch_answer, snapshot_answer
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import LOG_NAME, Snapshot

@@ -9,16 +9,16 @@ import msgspec
 import pytest
 from controller_bench import OWN, TOPIC, ControllerBench, at, stat
 
-from fencepost_clusters.reference.core.legacy import znodes
-from fencepost_clusters.reference.core.legacy.controller import messages
-from fencepost_clusters.reference.core.legacy.controller.store import Steps
-from fencepost_clusters.reference.core.legacy.registrations import Registration
 from fencepost_clusters.reference.core.node.effects import (
     Note,
     Reply,
     ToZooKeeper,
 )
-from fencepost_clusters.reference.core.zookeeper.contents import decode, encode
+from fencepost_clusters.reference.legacy.core import znodes
+from fencepost_clusters.reference.legacy.core.controller import messages
+from fencepost_clusters.reference.legacy.core.controller.store import Steps
+from fencepost_clusters.reference.legacy.core.registrations import Registration
+from fencepost_clusters.reference.over_zookeeper.core.contents import decode, encode
 from fencepost_clusters.reference.wire import administration as a
 from fencepost_clusters.reference.wire import legacy as w
 from fencepost_clusters.reference.wire import messages as m

@@ -9,7 +9,7 @@ from quorum_bench import CONTROLLERS as NODES
 from quorum_bench import SECOND, QuorumController, voted
 from world import CONTROLLERS, World
 
-from fencepost_clusters.reference.core.assembly import DiskContents
+from fencepost_clusters.reference.assembly import DiskContents
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.quorum.raft.messages import (
     FARTHEST_EPOCH,

@@ -16,10 +16,10 @@ from tests.clusters.reference.classic_bench import (
 )
 
 from fencepost import NodeStopped, UsageError
-from fencepost_clusters.reference.core.assembly import read_settings
-from fencepost_clusters.reference.core.classic import writes, znodes
+from fencepost_clusters.reference.assembly import read_settings
+from fencepost_clusters.reference.classic.core import writes, znodes
 from fencepost_clusters.reference.core.node import effects as e
-from fencepost_clusters.reference.core.zookeeper.contents import encode
+from fencepost_clusters.reference.over_zookeeper.core.contents import encode
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.zookeeper.client import port as zk
 from fencepost_kafka import (

@@ -12,9 +12,9 @@ from fencepost.history.run_folder import RunFolder
 from fencepost.plugins.manager import load
 from fencepost.runs.run import Run, RunSpec
 from fencepost.testing import EventLog
-from fencepost_clusters.reference.classic import ReferenceClassic
-from fencepost_clusters.reference.core.classic import znodes
-from fencepost_clusters.reference.core.zookeeper.contents import encode
+from fencepost_clusters.reference.classic.core import znodes
+from fencepost_clusters.reference.classic.system import ReferenceClassic
+from fencepost_clusters.reference.over_zookeeper.core.contents import encode
 from fencepost_clusters.zookeeper.client import port as zk
 from fencepost_clusters.zookeeper.log_parser import ROLE as ZOOKEEPER
 from fencepost_clusters.zookeeper.simulation.server import TreeDisk

@@ -22,8 +22,9 @@ from fencepost.campaigns.defects import (
     search_clean,
 )
 from fencepost.plugins.manager import Plugins, load
-from fencepost_clusters.reference.defects import over_zookeeper, without_controller
+from fencepost_clusters.reference.classic import defects as without_controller
 from fencepost_clusters.reference.defects.catalogue import DEFECTS
+from fencepost_clusters.reference.legacy import defects as over_zookeeper
 
 pytestmark = pytest.mark.slow
 

@@ -1,4 +1,4 @@
-"""Handles the requests of clients at a broker, in every plane that has a controller."""
+"""Handles the requests of clients at a broker, in every plane."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fencepost_clusters.reference.core.cluster import configs, serving
-from fencepost_clusters.reference.core.cluster.changes import Refusals
 from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.cluster.policies import ServingPolicies
 from fencepost_clusters.reference.core.node.effects import Close, Instant, Received, Reply
@@ -23,10 +22,16 @@ from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import RequestRefused
 
 
-class Forwards(Protocol):
-    """Carries out the changes that clients ask for, or has the controller carry them out."""
+class CarriesOut(Protocol):
+    """Carries out the changes that clients ask for, or has a controller carry them out."""
 
-    def forward(self, received: Received, now: Instant) -> None: ...
+    def takes(self, request: m.Request) -> bool:
+        """Whether a request is one for a change."""
+        ...
+
+    def carry_out(self, received: Received, now: Instant) -> None:
+        """Has it carried out, and answers it then."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +41,7 @@ class Serving:
     replicas: Replicas
     producing: Producing
     fetching: Fetching
-    forwarding: Forwards
+    changes: CarriesOut
 
 
 class ClientRequests:
@@ -48,15 +53,12 @@ class ClientRequests:
         session: Session,
         *,
         parts: Serving,
-        requests: Refusals,
         policies: ServingPolicies,
         out: Outbox,
     ) -> None:
-        """`requests` is the plane's table of changes."""
         self._settings = settings
         self._session = session
         self._parts = parts
-        self._requests = requests
         self._policies = policies
         self._out = out
         self._producers = 0
@@ -76,8 +78,8 @@ class ClientRequests:
             case m.FetchRequest():
                 self._parts.fetching.fetch(received, message, image, now)
                 return
-            case _ if self._requests.is_forwarded(message):
-                self._parts.forwarding.forward(received, now)
+            case _ if self._parts.changes.takes(message):
+                self._parts.changes.carry_out(received, now)
                 return
             case m.MetadataRequest():
                 cluster = self._settings.cluster_id

@@ -6,7 +6,7 @@ is given:
 
 1. `session` is the broker's registration: its epoch, its state, and whether it serves clients.
 2. `isr_requests` asks for ISR changes: of a controller, or by a write to ZooKeeper.
-3. `forwarding` carries out what clients change: by a controller, or by a transaction of its own.
+3. `changes` carries out what clients change: by a controller, or by a transaction of its own.
 4. The state of the cluster is an argument of each step. Each plane learns it in its own way, and
    may replace it as a whole, so a reference that is kept could be an old one.
 
@@ -30,15 +30,16 @@ An input is handled in this order:
 
 from __future__ import annotations
 
-from fencepost_clusters.reference.core.cluster.changes import Refusals
+from typing import Protocol
+
 from fencepost_clusters.reference.core.cluster.client_requests import (
+    CarriesOut,
     ClientRequests,
-    Forwards,
     Serving,
     refuse_fenced,
 )
 from fencepost_clusters.reference.core.cluster.image import Image
-from fencepost_clusters.reference.core.cluster.policies import ServingPolicies
+from fencepost_clusters.reference.core.cluster.policies import ClusterPolicies
 from fencepost_clusters.reference.core.node.deadlines import earliest
 from fencepost_clusters.reference.core.node.effects import (
     Close,
@@ -62,6 +63,15 @@ from fencepost_clusters.reference.wire.errors import Error
 from fencepost_kafka import RecoveryEnded, RecoveryStarted
 
 
+class SharedPolicies(Protocol):
+    """The policies of a plane's nodes, as far as every plane has them."""
+
+    @property
+    def cluster(self) -> ClusterPolicies: ...
+    @property
+    def replication(self) -> ReplicationPolicies: ...
+
+
 class DataPlane:
     """See the module."""
 
@@ -71,13 +81,11 @@ class DataPlane:
         session: Session,
         *,
         isr_requests: IsrRequests,
-        forwarding: Forwards,
-        requests: Refusals,
-        serving: ServingPolicies,
-        replication: ReplicationPolicies,
+        changes: CarriesOut,
+        policies: SharedPolicies,
         out: Outbox,
     ) -> None:
-        """`requests` is the plane's table of changes."""
+        replication = policies.replication
         self.replicas = Replicas(settings, isr_requests, replication, out)
         self.following = Following(settings, self.replicas, session, replication, out)
         self.producing = Producing(settings, self.replicas, session, replication, out)
@@ -95,9 +103,8 @@ class DataPlane:
         self._clients = ClientRequests(
             settings,
             session,
-            parts=Serving(self.replicas, self.producing, self.fetching, forwarding),
-            requests=requests,
-            policies=serving,
+            parts=Serving(self.replicas, self.producing, self.fetching, changes),
+            policies=policies.cluster.serving,
             out=out,
         )
         self._session = session

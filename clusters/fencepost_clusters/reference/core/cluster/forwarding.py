@@ -55,7 +55,11 @@ class Forwarding:
         waiting = [one for one in self._all if one.call is None]
         return min((min(one.retry_ns, one.deadline_ns) for one in waiting), default=None)
 
-    def forward(self, received: Received, now: Instant) -> None:
+    def takes(self, request: m.Request) -> bool:
+        """Whether a client's request is forwarded."""
+        return self._requests.is_forwarded(request)
+
+    def carry_out(self, received: Received, now: Instant) -> None:
         """Accepts a request that a client may send; the next Tick, which is due now, sends it."""
         limit_ms = 2 * self._settings.ms("request.timeout.ms")
         wish_ms: int = getattr(received.message, "timeout", 0)  # librdkafka sends 0: no wish

@@ -1,4 +1,4 @@
-"""The policies of the quorum's nodes; see `core/policies.py`."""
+"""The policies of the quorum's nodes; see `reference/policies.py`."""
 
 from __future__ import annotations
 

@@ -92,10 +92,8 @@ class BrokerNode:
             settings,
             self.lifecycle,
             isr_requests=AlterIsr(settings, controllers, self.raft, self.lifecycle, self._out),
-            forwarding=self.forwarding,
-            requests=CHANGES,
-            serving=policies.cluster.serving,
-            replication=policies.replication,
+            changes=self.forwarding,
+            policies=policies,
             out=self._out,
         )
         self._changed: set[tuple[UUID, int]] = set()

@@ -1,0 +1,1 @@
+"""The decisions of its nodes, as those of every plane: see `reference/core`."""

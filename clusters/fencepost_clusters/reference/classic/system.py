@@ -1,0 +1,251 @@
+"""The system `reference/classic`: the reference cluster without a controller, as the replication
+design has it. Replicas elect partition leaders over ZooKeeper.
+
+Each broker has a link to each ZooKeeper server and to each other broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from msgspec import Struct
+
+from fencepost import (
+    Cluster,
+    Command,
+    Defect,
+    FaultChooser,
+    Fold,
+    Host,
+    Layout,
+    LogParser,
+    NotApplicable,
+    Place,
+    Probe,
+    Shape,
+    SimulatedDisk,
+    SimulatedProcess,
+    Slot,
+    UsageError,
+    View,
+    WorkerConfig,
+)
+from fencepost_clusters.reference.classic.core import settings as s
+from fencepost_clusters.reference.core.node import settings as quorum
+from fencepost_clusters.reference.core.node.settings import (
+    Settings,
+)
+from fencepost_clusters.reference.defects.catalogue import CLASSIC_DEFECTS, policies_with
+from fencepost_clusters.reference.over_zookeeper import nodes
+from fencepost_clusters.reference.wire.codec import CLASSIC_CALLS, CLIENT_CALLS
+from fencepost_clusters.zookeeper import slots as zookeeper
+from fencepost_clusters.zookeeper.kafka_probe import probe
+from fencepost_clusters.zookeeper.log_parser import ROLE as ZOOKEEPER
+from fencepost_clusters.zookeeper.server import Timing as ServerTiming
+from fencepost_clusters.zookeeper.view import ServersView, serving
+from fencepost_clusters.zookeeper.view import missing as servers_missing
+from fencepost_kafka import KafkaView, Timing
+from fencepost_kafka.bounds import availability
+from fencepost_kafka.facade.cluster import KafkaCluster
+from fencepost_kafka.faults.random_faults import KafkaFaultChooser
+from fencepost_kafka.faults.selectors import SELECTORS, select
+from fencepost_kafka.faults.situation import Servers
+from fencepost_kafka.faults.states import STATES, states_of
+from fencepost_kafka.recovery import missing
+
+SUITE_SETTINGS: Mapping[str, str] = {
+    s.PLANE: s.CLASSIC,
+    s.SESSION: "3000",
+    s.ELECTION_WAIT: "1500",
+    s.PREFERRED: "200",
+    "replica.lag.time.max.ms": "2000",
+    "replica.fetch.wait.max.ms": "300",
+    "replica.high.watermark.checkpoint.interval.ms": "1000",
+    "controlled.shutdown.timeout.ms": "6000",
+    "leader.imbalance.check.interval.ms": "1000",
+    "min.insync.replicas": "2",
+    "default.replication.factor": "3",
+    "log.segment.bytes": "65536",
+}
+"""The settings of a cluster; a shape can change them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceClassic:
+    """`reference/classic`: brokers over a real ZooKeeper, as local programs."""
+
+    name: str = "reference/classic"
+    plane: str = "classic"
+
+    def layout(self, shape: Shape) -> Layout:
+        """ZooKeeper's servers, brokers with a duplicate each, and the clients' slot.
+
+        Raises UsageError for a bad shape.
+        """
+        policies_with(shape.defects)
+        _settings(shape)
+        return nodes.layout(shape, controllers=False)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """The default numbers of brokers and ZooKeeper servers."""
+        return nodes.COUNTS
+
+    @property
+    def folds(self) -> Sequence[type[Fold]]:
+        """Kafka's view, and the view of ZooKeeper's servers."""
+        return (KafkaView, ServersView)
+
+    @property
+    def workload(self) -> str:
+        """confluent-kafka."""
+        return "kafka_clients"
+
+    @property
+    def probe(self) -> Probe:
+        """ApiVersions for brokers, a request of ZooKeeper's for its servers."""
+        return probe
+
+    def missing(self, view: View, layout: Layout) -> Sequence[str]:
+        """See `fencepost_kafka.recovery`."""
+        lacks = [*servers_missing(view, layout), *missing(view, layout)]
+        return [*lacks, *nodes.unreadable(view, layout)] if lacks else []
+
+    def recovery_bound_ms(self, shape: Shape) -> int:
+        """Nine session timeouts and ten seconds: a process waits until that of its predecessor is
+        over."""
+        return self.timing(shape).recovery_bound_ms
+
+    def facade(self, cluster: Cluster) -> KafkaCluster:
+        """See `KafkaCluster`."""
+        return KafkaCluster(cluster, self.timing(cluster.shape))
+
+    @property
+    def selectors(self) -> Sequence[str]:
+        """See `fencepost_kafka.faults.selectors`."""
+        return SELECTORS
+
+    def select(self, selector: str, view: View, layout: Layout) -> Sequence[str] | None:
+        """See `fencepost_kafka.faults.selectors`."""
+        return select(selector, view, layout)
+
+    @property
+    def states(self) -> Sequence[str]:
+        """See `fencepost_kafka.faults.states`."""
+        return STATES
+
+    def states_of(self, slot: Slot, view: View, layout: Layout) -> Collection[str]:
+        """See `fencepost_kafka.faults.states`."""
+        return states_of(slot, view, layout)
+
+    def fault_chooser(self, shape: Shape) -> FaultChooser:
+        """See `fencepost_kafka.faults.random_faults`.
+
+        A broker keeps its id only as long as ZooKeeper's servers keep its session. A second process
+        that gets the id after that counts as a restart of the broker, with the disk that it has.
+        """
+        servers = Servers(ZOOKEEPER, serving)
+        return KafkaFaultChooser(self.timing(shape), servers=servers)
+
+    def mutable(self) -> Sequence[str]:
+        """The decisions of its control plane and of its session with ZooKeeper: the others are the
+        same as in `reference/quorum`."""
+        reference = "fencepost_clusters.reference"
+        return [f"{reference}.classic.core", f"{reference}.over_zookeeper.core"]
+
+    def properties(self, place: Place, shape: Shape) -> dict[str, str]:
+        """A broker's configuration; raises UsageError for an unknown setting."""
+        return nodes.properties(place, shape, _cluster_properties(shape))
+
+    def fetch(self) -> str:
+        """See `Fetched`: ZooKeeper."""
+        return zookeeper.fetched()
+
+    def command(self, place: Place, shape: Shape) -> Command:
+        """The command of a broker, a Python process with a configuration file, or of a server."""
+        given = {} if place.slot.role == ZOOKEEPER else self.properties(place, shape)
+        return nodes.command(place, shape, given)
+
+    def log_parser(self, slot: Slot, shape: Shape) -> LogParser | None:
+        """The parser of a ZooKeeper server's log; brokers write their own events."""
+        return nodes.log_parser(slot)
+
+    def image(self, slot: Slot) -> str:
+        """The image from `images/`."""
+        return nodes.image(slot)
+
+    def simulated_disk(self, slot: Slot) -> SimulatedDisk:
+        """An empty disk of a broker in memory, or an empty tree of znodes."""
+        return nodes.simulated_disk(slot)
+
+    def simulated_node(
+        self, place: Place, shape: Shape, disk: SimulatedDisk, host: Host
+    ) -> SimulatedProcess:
+        """A broker's core, or a model of a ZooKeeper server, on the simulator's host."""
+        if place.slot.role == ZOOKEEPER:
+            return zookeeper.simulated(place, disk, host)
+        settings = s.read(self.properties(place, shape))
+        return nodes.simulated_broker(place, shape, settings, disk, host)
+
+    def simulated_probe(self, port: int) -> object:
+        """The probe of a broker's or ZooKeeper's port: ApiVersions, or a ping."""
+        return nodes.simulated_probe(port)
+
+    def simulated_client(self, config: WorkerConfig, host: Host) -> SimulatedProcess:
+        """A client's core on the simulator's host."""
+        return nodes.simulated_client(config, host)
+
+    def frame(self, message: object, port: int) -> bytes | None:
+        """The bytes of a request as real nodes and clients send it, without its length."""
+        from fencepost_clusters.reference.simulation import shell  # noqa: PLC0415
+
+        calls = CLIENT_CALLS if port == nodes.PORTS.client else CLASSIC_CALLS
+        return shell.frame(message, calls)
+
+    def defects(self) -> Sequence[Defect]:
+        """The defects that can be switched on."""
+        return CLASSIC_DEFECTS
+
+    def effective(self, properties: Mapping[str, str]) -> Mapping[str, str]:
+        """The settings that a node reads from a configuration; raises UsageError if the node would
+        refuse to start."""
+        return s.read(properties).effective()
+
+    def timing(self, shape: Shape) -> Timing:
+        """The bounds that follow from the settings: a lease is a session."""
+        settings = _settings(shape)
+        session_ms = settings.ms(s.SESSION)
+        return Timing(
+            heartbeat_ms=session_ms // 3,
+            lease_ms=session_ms,
+            election_ms=settings.ms(s.ELECTION_WAIT) + 3 * settings.ms(s.PREFERRED),
+            recovery_bound_ms=9 * session_ms + 10_000,
+            takeover_ms=settings.ms(s.ELECTION_WAIT) + 3 * settings.ms(s.PREFERRED),
+        )
+
+    def stated(self, shape: Shape) -> Sequence[Struct]:
+        """The bounds of its availability."""
+        return (availability(self.timing(shape), _settings(shape).ms),)
+
+
+def _settings(shape: Shape) -> Settings:
+    read = s.read({**_cluster_properties(shape), **nodes.SERVER})
+    ServerTiming().check_session(s.SESSION, read.ms(s.SESSION))
+    return read
+
+
+def _cluster_properties(shape: Shape) -> dict[str, str]:
+    """The configuration that all brokers of a cluster share. Raises UsageError for an unknown
+    setting, and NotApplicable for a setting that only the quorum plane has."""
+    given: dict[str, str] = {}
+    for name, value in shape.settings.items():
+        if name in s.names():
+            given[name] = value
+        elif name == "registration.lease.timeout.ms":
+            given[s.SESSION] = value
+        elif name in quorum.names():
+            raise NotApplicable(f"the plane without a controller has no setting {name!r}")
+        else:
+            raise UsageError(f"reference/classic has no setting {name!r}")
+    return {**SUITE_SETTINGS, **given}

@@ -1,1 +1,0 @@
-"""The plane without a controller: replicas elect partition leaders over ZooKeeper."""
