@@ -5,7 +5,8 @@
 
 A refactoring of the reference cluster freezes its runs first: random schedules on the healthy
 cluster of every plane, a seed each, and one with each defect. Then each seed has the same history
-afterwards, byte for byte. Exit code 1: some have not.
+afterwards, byte for byte. Exit code 1: some have not. Nothing is judged: verdicts follow from
+histories (`corpus.py` compares those), and take longer than runs.
 """
 
 from __future__ import annotations
@@ -15,21 +16,26 @@ import json
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
 from msgspec import Struct
 
-from fencepost import Shape
+from fencepost import FencepostError, Shape, Violation
 from fencepost.campaigns.jobs import done, jobs_for
 from fencepost.history.run_folder import RunFolder
+from fencepost.model.faults.random_faults import Grows
+from fencepost.model.runtime import Signal, let_pass_until
 from fencepost.model.system.capabilities import HasDefects
 from fencepost.plugins.manager import Plugins, load
-from fencepost.runs.random_schedule import run_one
-from fencepost.runs.run import RunSpec
+from fencepost.runs.random_schedule import conduct
+from fencepost.runs.run import Run, RunSpec
 
 SYSTEMS = ("reference/quorum", "reference/legacy", "reference/classic")
 SPAN_MS = 30_000
+ENDS_NS = 10_000_000_000
+"""By then every node that was asked to end has ended."""
 SEEDS = 200
 
 
@@ -59,12 +65,24 @@ def chosen(plugins: Plugins, seeds: int) -> Sequence[Made]:
 
 def digest(made: Made, plugins: Plugins) -> str:
     """A digest of all that the processes of a run wrote: nodes, clients, and the harness."""
-    defects = (made.defect,) if made.defect else ()
     system = plugins.system(made.system)
-    spec = RunSpec(system, Shape(defects=defects), "simulated", made.seed, lossy=True)
+    shape = Shape(defects=(made.defect,) if made.defect else ())
+    if isinstance(system, Grows):
+        shape = system.grown(shape)
+    spec = RunSpec(system, shape, "simulated", made.seed, lossy=True)
     with tempfile.TemporaryDirectory() as below:
         folder = RunFolder.create(Path(below) / "run")  # its name is in the history
-        run_one(spec, plugins, folder, SPAN_MS, plugins.faults)
+        with suppress(FencepostError, Violation), Run.start(spec, plugins, folder) as run:
+            run.clients.load()
+            conduct(run, made.seed, SPAN_MS, plugins.faults)
+            run.faults.heal_all()
+            run.base.await_recovery()
+            run.workers.drain()
+            run.clients.read_finally()
+            for slot in run.runtime.layout.nodes():
+                if (process := run.runtime.living(slot)) is not None:
+                    run.runtime.signal(process, Signal.TERM)
+            let_pass_until(run.runtime, run.runtime.now_ns() + ENDS_NS)
         written = sha256()
         for file in sorted(folder.events.iterdir()):
             written.update(f"{file.name}\n".encode())
