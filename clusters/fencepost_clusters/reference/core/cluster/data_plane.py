@@ -26,6 +26,8 @@ An input is handled in this order:
 2. The input, by the plane. It may append batches, move high watermarks and change roles.
 3. `settle`: the Produces and fetches that wait are answered if the input lets them. So an input
    that changes a replica twice, such as a new role and then a new ISR, is answered by the outcome.
+
+See docs/decisions/51-planes.md.
 """
 
 from __future__ import annotations
