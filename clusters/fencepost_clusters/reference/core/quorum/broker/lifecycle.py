@@ -1,7 +1,10 @@
 """A broker's life: registration, heartbeats, lease, fencing, shutdown (KIP-631's states).
 
+The machine is the table `_MOVES`:
+
     INITIAL --registered--> FENCED --unfenced--> ACTIVE --lease_expired, refused--> FENCED
-    ACTIVE or FENCED --shutdown_granted--> SHUTDOWN
+    any but FENCED --taken_over--> FENCED
+    any --shutdown_granted, shutdown_requested, shutdown_timeout--> SHUTDOWN
 
 The problem. A controller gives a broker's leaderships away once the broker's lease is over. By then
 the broker must have stopped by itself: it may be paused, or cut off from every controller, and
@@ -34,6 +37,7 @@ See docs/decisions/43-self-fencing.md.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 from uuid import UUID
 
@@ -63,6 +67,21 @@ from fencepost_kafka import (
 )
 
 RETRY_NS: Final = 50 * MS
+_INITIAL, _FENCED, _ACTIVE = BrokerState.INITIAL, BrokerState.FENCED, BrokerState.ACTIVE
+_SHUTDOWN = BrokerState.SHUTDOWN
+_ANY: Final = frozenset({_INITIAL, _FENCED, _ACTIVE, _SHUTDOWN})
+_MOVES: Final[Mapping[StateReason, tuple[frozenset[BrokerState], BrokerState]]] = {
+    "registered": (frozenset({_INITIAL}), _FENCED),
+    "unfenced": (frozenset({_FENCED}), _ACTIVE),
+    "lease_expired": (frozenset({_ACTIVE}), _FENCED),
+    # A broker that is fenced already keeps its state, and says nothing of a refusal.
+    "refused": (frozenset({_ACTIVE}), _FENCED),
+    "taken_over": (_ANY - {_FENCED}, _FENCED),
+    "shutdown_granted": (_ANY, _SHUTDOWN),
+    "shutdown_requested": (_ANY, _SHUTDOWN),
+    "shutdown_timeout": (_ANY, _SHUTDOWN),
+}
+"""Reason -> the states that it moves, and to which. In any other state it moves nothing."""
 
 
 class _Beat(Struct, frozen=True):
@@ -168,8 +187,8 @@ class Lifecycle:
     def tick(self, now: Instant, leader: int | None, applied: int) -> None:
         """Ends the lease, or sends a heartbeat, if due; `applied` is the offset of the replayed
         metadata."""
-        if self.state is BrokerState.ACTIVE and self._session_over(now):
-            self._become(BrokerState.FENCED, "lease_expired")
+        if self._session_over(now):
+            self._move("lease_expired")
         if self._stop is not None and not self.granted_shutdown:
             ends_ns, reason = self._stop
             if now.monotonic_ns >= ends_ns:
@@ -208,17 +227,21 @@ class Lifecycle:
     def taken_over(self) -> None:
         """The committed metadata names another process for this id (QC-19)."""
         self.lost = True
-        if self.state is not BrokerState.FENCED:
-            self._become(BrokerState.FENCED, "taken_over")
+        self._move("taken_over")
 
     def deleted(self, now: Instant) -> None:
         """The committed metadata has no broker of this id any more: it registers again (QC-26)."""
         self.epoch = -1
-        if self.state is BrokerState.ACTIVE:
-            self._become(BrokerState.FENCED, "refused")
+        self._move("refused")
         self.hurry(now)
 
-    def _become(self, state: BrokerState, reason: StateReason) -> None:
+    def _move(self, reason: StateReason) -> None:
+        """The transition that a reason makes from the present state, if it makes one."""
+        moved, state = _MOVES[reason]
+        if self.state not in moved:
+            return
+        if reason == "registered":
+            state = self._policies.registered_state
         old, self.state = self.state, state
         self.was_active = self.was_active or state is BrokerState.ACTIVE
         self._out.note(
@@ -234,7 +257,7 @@ class Lifecycle:
 
     def _grant_shutdown(self, reason: StateReason) -> None:
         self.granted_shutdown = True
-        self._become(BrokerState.SHUTDOWN, reason)
+        self._move(reason)
 
     # ------------------------------------------------------------------------------- heartbeats
 
@@ -330,7 +353,7 @@ class Lifecycle:
             return
         self.epoch = answer.broker_epoch
         if self.state is BrokerState.INITIAL:
-            self._become(self._policies.registered_state, "registered")
+            self._move("registered")
             self._next_ns = now.monotonic_ns + RETRY_NS
             return
         if next_state is BrokerState.SHUTDOWN:
@@ -339,16 +362,15 @@ class Lifecycle:
         if next_state is BrokerState.UNKNOWN:
             return  # no known state, and no lease (QC-27)
         if next_state is not BrokerState.ACTIVE:
-            if self.state is BrokerState.ACTIVE:
-                self._become(BrokerState.FENCED, "refused")
+            self._move("refused")
             self._next_ns = now.monotonic_ns + RETRY_NS
             return
         if beat.state is not self.state:
             self.hurry(now)  # fenced since it sent this: it needs another epoch (QC-20)
             return
         self.lease_ends_ns = max(self.lease_ends_ns, ends_ns)
-        if self.state is BrokerState.FENCED and now.monotonic_ns < self.lease_ends_ns:
-            self._become(BrokerState.ACTIVE, "unfenced")
+        if now.monotonic_ns < self.lease_ends_ns:
+            self._move("unfenced")
         if self._stop is not None:
             self._next_ns = now.monotonic_ns + RETRY_NS
 
@@ -369,8 +391,7 @@ class Lifecycle:
                 self._target = answer.active_controller_id
             self._next_ns = now.monotonic_ns + RETRY_NS
             return
-        if self.state is BrokerState.ACTIVE:
-            self._become(BrokerState.FENCED, "refused")
+        self._move("refused")
         if error is Error.DUPLICATE_BROKER_REGISTRATION:
             if self.state is not BrokerState.INITIAL:
                 self.lost = True
