@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from fencepost.history.columns import column_type, schema_of
 from fencepost.history.event_table import ENVELOPE, EventTable
-from fencepost.judging.columnar import CHANGES, EVENTS, OPERATIONS, Columns, confirmed
+from fencepost.judging.columnar import EVENTS, OPERATIONS, Columns, confirmed
 
 __all__ = [
-    "CHANGES",
     "ENVELOPE",
     "EVENTS",
     "OPERATIONS",

@@ -29,7 +29,6 @@ from fencepost.judging.explanation import (
     bears_on_explanations,
     explain,
 )
-from fencepost.judging.facts import ChangeRow, OperationRow, OperationsFold, changes_of
 from fencepost.judging.folder import (
     JudgedRun,
     Promises,
@@ -38,6 +37,24 @@ from fencepost.judging.folder import (
     judged_run,
 )
 from fencepost.judging.judge import OnFinding, judge
+from fencepost.judging.tables.fold import CLIENTS
+from fencepost.judging.tables.rows import (
+    BINS,
+    AuthorityRow,
+    DensityRow,
+    Effect,
+    FailedRow,
+    FaultRow,
+    LatencyRow,
+    Part,
+    PhaseRow,
+    SeenRow,
+    SilenceRow,
+    Sort,
+    SpanRow,
+    Tables,
+    TestRow,
+)
 from fencepost.judging.verdicts import Broken, Judgement, Outcome, Verdict, read_verdicts
 from fencepost.model.extras import check_extra
 from fencepost.model.shares import Interval, interval
@@ -54,22 +71,29 @@ from fencepost.plugins.reports import (
 
 __all__ = [
     "ANY_ENGINE",
+    "BINS",
     "BROKE",
+    "CLIENTS",
     "MOST_EVENTS_BYTES",
     "MOST_FILES",
     "MOST_JSON_BYTES",
+    "AuthorityRow",
     "Broken",
-    "ChangeRow",
+    "DensityRow",
+    "Effect",
     "Engine",
     "Explanation",
+    "FailedRow",
+    "FaultRow",
     "Following",
     "Interval",
     "JudgedRun",
     "Judgement",
+    "LatencyRow",
     "OnFinding",
-    "OperationRow",
-    "OperationsFold",
     "Outcome",
+    "Part",
+    "PhaseRow",
     "Plugins",
     "Promises",
     "Reading",
@@ -79,11 +103,16 @@ __all__ = [
     "RunFolder",
     "RunInfo",
     "RunSlot",
+    "SeenRow",
+    "SilenceRow",
+    "Sort",
+    "SpanRow",
     "Step",
+    "Tables",
+    "TestRow",
     "Verdict",
     "bears_on_explanations",
     "changes_authority",
-    "changes_of",
     "check_extra",
     "copied",
     "digest_of_package",

@@ -6,13 +6,12 @@ is written last and carries the summary and a stamp of what it was made of. Whil
 of the run and of the code, neither is the run read nor anything written again.
 
 See docs/decisions/31-tasks-write.md.
-See docs/decisions/34-shares.md.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -25,22 +24,17 @@ from msgspec import Struct, structs, to_builtins
 
 from fencepost import FencepostError, RunEnd, UsageError
 from fencepost.reporting import (
-    MOST_EVENTS_BYTES,
     Outcome,
     Promises,
     ReportedRun,
     digest_of_package,
 )
 from fencepost_reports import places
-from fencepost_reports.one_run.history import Share
-from fencepost_reports.one_run.run import RunSource, opened, run_tables
-from fencepost_reports.one_run.shares import Folded, merged, reread, written
+from fencepost_reports.one_run.run import RunSource, run_tables
 from fencepost_reports.one_run.tables import RunSummary, RunTables
 from fencepost_reports.pages.render import INDEX, run_pages
 
-RUNS, SHARES = "tables/runs", "tables/shares"
-EVENTS_OF_A_TASK = 20_000_000
-"""A run with more events is folded by several tasks."""
+RUNS = "tables/runs"
 _STAMP = b"fencepost"
 
 
@@ -59,8 +53,6 @@ class Report:
     promises: Promises
     out: str
     maker: str
-    most: int = EVENTS_OF_A_TASK
-    """The most events of one run that a task folds."""
 
 
 class Stamp(Struct, frozen=True):
@@ -71,43 +63,17 @@ class Stamp(Struct, frozen=True):
     summary: RunSummary
 
 
-class Attempt(Struct, frozen=True):
-    """What came of a run: its summary, or that it is to be folded in so many shares before."""
-
-    summary: RunSummary | None = None
-    shares: int = 0
-
-
-def attempt(report: Report, source: RunSource) -> Attempt:
+def attempt(report: Report, source: RunSource) -> RunSummary:
     """As `make`, for a run of many; a run that cannot be read is refused in one sentence."""
-    return _attempted(report, source, lambda: make(report, source))
-
-
-def attempt_share(report: Report, source: RunSource, share: Share) -> Attempt:
-    """As `fold_share`; a run that cannot be read is refused in one sentence."""
-
-    def made() -> Attempt:
-        fold_share(report, source, share)
-        return Attempt(shares=share.of)
-
-    return _attempted(report, source, made)
-
-
-def attempt_joined(report: Report, source: RunSource, shares: int) -> Attempt:
-    """As `make_joined`; a run that cannot be read is refused in one sentence."""
-    return _attempted(report, source, lambda: Attempt(make_joined(report, source, shares)))
-
-
-def _attempted(report: Report, source: RunSource, made: Callable[[], Attempt]) -> Attempt:
     try:
         if report.maker and maker(report.promises) != report.maker:
             why = "a worker has other code than this process: add --py-files"
-            return Attempt(refused(source, why))
-        return made()
+            return refused(source, why)
+        return make(report, source)
     except FencepostError as failed:
-        return Attempt(refused(source, str(failed)))
+        return refused(source, str(failed))
     except OSError as failed:
-        return Attempt(refused(source, f"{source.where} cannot be reported: {failed}"))
+        return refused(source, f"{source.where} cannot be reported: {failed}")
 
 
 def refused(source: RunSource, why: str) -> RunSummary:
@@ -115,9 +81,8 @@ def refused(source: RunSource, why: str) -> RunSummary:
     return RunSummary(outcome=ReportedRun(run=source.run, refused=why))
 
 
-def make(report: Report, source: RunSource) -> Attempt:
-    """The row and the pages of a run of many, unless they are there already, or the run is too
-    large for one task: then it is to be split.
+def make(report: Report, source: RunSource) -> RunSummary:
+    """The row and the pages of a run of many, unless they are there already.
 
     Raises UsageError for what is no run, or of an unknown system, and for a run that is removed
     while it is read; EnvironmentFailed if something does not answer, or cannot be written.
@@ -125,44 +90,8 @@ def make(report: Report, source: RunSource) -> Attempt:
     target = _Target.of(report, source)
     known = stamp_of(places.below(report.out, target.row))
     if report.maker and known is not None and known.made_of == target.made_of:
-        return Attempt(known.summary)
-    with opened(source, report.promises) as run:
-        shares = run.history.shares(report.most)
-        if shares > 1:
-            return Attempt(shares=shares)
-        return Attempt(_write(report, target, run.tables(run.folded())))
-
-
-def fold_share(report: Report, source: RunSource, share: Share) -> None:
-    """Folds a share of a run into a file below the report; raises as `make`."""
-    with opened(source, report.promises) as run:
-        places.write(_share_file(report, source, share), written(run.folded(share)))
-
-
-def make_joined(report: Report, source: RunSource, shares: int) -> RunSummary:
-    """The row and the pages of a run all shares of which were folded; raises as `make`."""
-    target = _Target.of(report, source)
-    with opened(source, report.promises) as run:
-        files = [_share_file(report, source, Share(n, shares)) for n in range(shares)]
-        made = _write(report, target, run.tables(merged(map(_reread, files))))
-    places.remove(_share_folder(report, source))
-    return made
-
-
-def _share_folder(report: Report, source: RunSource) -> str:
-    return places.below(report.out, SHARES, f"run={places.file_name(source.run)}")
-
-
-def _share_file(report: Report, source: RunSource, share: Share) -> str:
-    return places.below(_share_folder(report, source), f"{share.number}-of-{share.of}.ndjson")
-
-
-def _reread(where: str) -> Folded:
-    text = places.read(where, MOST_EVENTS_BYTES)
-    try:
-        return reread(text or b"")
-    except msgspec.DecodeError as broken:
-        raise UsageError(f"{where} is not what a task has written: {broken}") from broken
+        return known.summary
+    return _write(report, target, run_tables(source, report.promises))
 
 
 @final

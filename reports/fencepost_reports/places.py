@@ -37,6 +37,7 @@ _BLOCK = 1 << 20
 _INFO = "run.json"
 _EVENTS = ".ndjson"
 _JUDGED = ("verdicts.json", "judged.json")
+_FOLDED = "tables.json.gz"
 _HISTORY = ("history.ndjson", "damage.json")
 EVERY = "/*"
 """The end of a URI that stands for each folder there."""
@@ -248,7 +249,7 @@ def _copy(run: RunFolder, to: RunFolder) -> None:
 def _fetch_run(where: str, to: RunFolder) -> None:
     """Fetches the history and what was made of it, or the events if there is none."""
     there = [info.base_name for info in _seen(where)]
-    _fetch(where, to.path, [n for n in there if n in (_INFO, *_HISTORY, *_JUDGED)])
+    _fetch(where, to.path, [n for n in there if n in (_INFO, *_HISTORY, *_JUDGED, _FOLDED)])
     part, ending = ("columns", ".parquet") if _HISTORY[0] in there else ("events", _EVENTS)
     names = [i.base_name for i in _seen(below(where, part)) if i.base_name.endswith(ending)]
     if len(names) > MOST_FILES:

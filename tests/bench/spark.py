@@ -21,7 +21,7 @@ import sys
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,9 @@ from many.cost import Cost, cost
 from pyarrow import parquet
 from report import show
 
-from fencepost.reporting import load
+from fencepost.reporting import DensityRow, LatencyRow, SilenceRow, load
 from fencepost_reports.many_runs.certainty import COLUMNS
 from fencepost_reports.many_runs.class_archive import make_archive
-from fencepost_reports.one_run.tables import DensityRow, LatencyRow, SilenceRow
 
 GOALS = {"two_s": 20, "two_cpu_s": 35, "growth": 1.2, "long_of_duckdb": 3}
 MIN_RUNS = 4
@@ -103,9 +102,18 @@ def of_report(out: Path) -> Mapping[str, Sequence[tuple[Any, ...]]]:
             found[name] += [
                 (row["about"]["run"], *(one[field] for field in fields)) for one in row[name]
             ]
+    found["density"] = _without_refusals(found["density"])
     across = parquet.read_table(out / "tables" / "correlation.parquet")
     counted = across.drop_columns(COLUMNS.names).to_pylist()
     return {**found, "correlation": [tuple(row.values()) for row in counted]}
+
+
+def _without_refusals(density: Iterable[tuple[Any, ...]]) -> Sequence[tuple[Any, ...]]:
+    """The counts, with events that refuse an authority among the others: no column says so."""
+    counts: Counter[tuple[Any, ...]] = Counter()
+    for run, process, sort, place, count in density:
+        counts[run, process, "other" if sort == "refused" else sort, place] += count
+    return [(*key, count) for key, count in counts.items()]
 
 
 def measured(options: argparse.Namespace, root: Path) -> dict[str, Any]:

@@ -6,6 +6,8 @@ have another type, be out of bounds, or be missing.
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import json
 import os
 import random  # noqa: TID251 - seeded: always the same folders
@@ -82,6 +84,21 @@ class Foreign:
         if draw.random() < 0.2:  # the history is made anew, of the files of events
             with suppress(IsADirectoryError):
                 (folder / "history.ndjson").unlink(missing_ok=True)
+
+    def write_tables(self, folder: Path, draw: random.Random) -> None:
+        """Writes the run with tables that are changed, and with the digest of these."""
+        for name, content in self.files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        run = RunFolder(folder)
+        tables = json.loads(gzip.decompress(self.files["tables.json.gz"]))
+        for _ in range(draw.randint(1, 4)):
+            tables = _changed(tables, draw)
+        run.tables.write_bytes(gzip.compress(json.dumps(tables).encode()))
+        judged = json.loads(self.files["judged.json"])
+        judged["tables"] = hashlib.sha256(run.tables.read_bytes()).hexdigest()
+        (folder / "judged.json").write_text(json.dumps(judged))
 
     def read(self, folder: Path, out: Path | None = None) -> str:
         """Reads the folder as every command does: the error, if it was one of ours; else empty.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from folded_tables import folded
+
 import fencepost_kafka as k
 from fencepost import Event, Facts, NodeStarted, Scope, process_scope
 from fencepost.testing import HistoryBuilder
-from fencepost_reports.one_run.authority import AuthorityFold
 from fencepost_reports.one_run.causes import (
     ASIDE,
     BROKE,
@@ -76,10 +77,8 @@ def broker(number: int) -> Facts:
 
 def causes_of(events: Sequence[Event]) -> Causes:
     """What changed in a history."""
-    fold = AuthorityFold()
-    for position, event in enumerate(events):
-        fold.apply(position, event)
-    return Causes(fold.rows, fold.nodes, events[-1].at_ns - events[0].at_ns)
+    tables = folded(events)
+    return Causes(tables.authority, tables.nodes, events[-1].at_ns - events[0].at_ns)
 
 
 def candidates(

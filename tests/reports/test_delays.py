@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from folded_tables import folded
+
 import fencepost_kafka as k
 from fencepost import NodeStarted, ProcessExited
+from fencepost.reporting import FaultRow
 from fencepost.testing import HistoryBuilder
-from fencepost_reports.one_run.authority import AuthorityFold
 from fencepost_reports.one_run.delays import NEVER, delays
-from fencepost_reports.one_run.tables import FaultRow
 
 MS = 1_000_000
 UNTIL_MS = 1_000
@@ -45,19 +46,16 @@ class Case:
         self.h.after(max(0, ms - self.h.now_ns // MS)).add(process, body)  # type: ignore[arg-type]
 
     def delays(self, *faults: FaultRow) -> dict[str, tuple[str, str, int]]:
-        fold = AuthorityFold()
-        exited: dict[str, int] = {}
-        for position, event in enumerate(self.h.events()):
-            fold.apply(position, event)
-            if isinstance(event.body, ProcessExited):
-                exited[event.body.ended] = event.at_ns
+        tables = folded(self.h.events())
         return {
             row.what: (
                 row.of,
                 row.scope,
                 NEVER if row.to_ns == NEVER else (row.to_ns - row.from_ns) // MS,
             )
-            for row in delays(faults, fold.rows, fold.nodes, exited, until_ns=UNTIL_MS * MS)
+            for row in delays(
+                faults, tables.authority, tables.nodes, tables.exited, until_ns=UNTIL_MS * MS
+            )
         }
 
 

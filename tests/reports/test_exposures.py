@@ -6,15 +6,10 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
+from fencepost.reporting import AuthorityRow, Effect, FaultRow
 from fencepost_reports.one_run.exposures import exposures, transition_of
-from fencepost_reports.one_run.faults import windows
-from fencepost_reports.one_run.tables import (
-    AuthorityRow,
-    Effect,
-    ExposureRow,
-    FailureRow,
-    FaultRow,
-)
+from fencepost_reports.one_run.tables import ExposureRow, FailureRow
+from fencepost_reports.one_run.windows import windows
 
 LOSS = AuthorityRow(
     position=0,

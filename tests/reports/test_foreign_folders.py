@@ -52,6 +52,19 @@ def test_any_changed_folder_is_read_or_refused_in_a_sentence(
         foreign.read(folder)
 
 
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(draw=st.randoms(use_true_random=False))
+def test_tables_with_a_digest_that_fits_are_not_believed_for_it(
+    foreign: Foreign, draw: random.Random
+) -> None:
+    """The digest is of the same folder, so that anybody may have written it."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made, "run")
+        folder.mkdir()
+        foreign.write_tables(folder, draw)
+        foreign.read(folder, Path(made, "out"))
+
+
 def to_folder(path: Path) -> None:
     path.mkdir()
 

@@ -29,7 +29,6 @@ from fencepost.reporting import (
     ReportedRun,
     ReportRequest,
     RunFolder,
-    judged_run,
     read,
 )
 from fencepost_reports import making, places
@@ -37,8 +36,7 @@ from fencepost_reports.making import Report, maker
 from fencepost_reports.many_runs.job import events, run_job, table
 from fencepost_reports.many_runs.job import runs as all_runs
 from fencepost_reports.many_runs.session import session
-from fencepost_reports.one_run.run import Run, RunSource, run_tables, sources
-from fencepost_reports.one_run.shares import Folded
+from fencepost_reports.one_run.run import RunSource, run_tables, sources
 from fencepost_reports.one_run.tables import RunTables
 from fencepost_reports.report import report
 
@@ -120,30 +118,6 @@ def test_a_notebook_asks_the_tables_of_all_runs(job: Job, promises: Promises) ->
     )
     found = [tuple(row) for row in worst_clauses(job.session, str(job.out)).collect()]
     assert found == sorted(counted.items(), key=lambda item: (-item[1], item[0]))
-
-
-def test_runs_too_large_for_one_task_are_split_and_all_others_are_not(
-    job: Job, promises: Promises, tmp_path: Path
-) -> None:
-    judged = [tmp_path / "runs" / name for name in ("fenced", "night")]
-    for source in job.sources:
-        copy = tmp_path / "runs" / source.run
-        if copy in judged:
-            shutil.copytree(source.where, copy)
-            judged_run(RunFolder(copy), promises)
-    whole = Report(promises, str(tmp_path / "whole"), maker(promises))
-    split = Report(promises, str(tmp_path / "split"), maker(promises), most=10)
-    context = job.session.sparkContext
-    context.setJobGroup("split", "split")
-    found = run_job(job.session, sources(judged), split)
-    context.setJobGroup("", "")
-    tracker = context.statusTracker()
-    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup("split")]
-    stages = [tracker.getStageInfo(n) for job in jobs if job is not None for n in job.stageIds]
-    shares = -(-run_tables(sources(judged)[0], promises).about.events // 10)
-    assert sorted(stage.numTasks for stage in stages if stage is not None) == [1, 2, shares]
-    assert found == run_job(job.session, sources(judged), whole)
-    assert written(tmp_path / "split") == written(tmp_path / "whole")
 
 
 def test_the_job_has_a_task_for_each_run_and_nothing_else(
@@ -368,14 +342,13 @@ def test_a_run_that_is_removed_before_or_while_it_is_read_is_not_in_the_report(
 
     monkeypatch.undo()
     half = arrive(nights[2], root, promises)
-    reads = Run.tables
 
-    def removing(run: Run, facts: Folded) -> RunTables:
-        tables = reads(run, facts)
+    def removing(source: RunSource, promises: Promises) -> RunTables:
+        tables = run_tables(source, promises)
         shutil.rmtree(half)
         return tables
 
-    monkeypatch.setattr(Run, "tables", removing)
+    monkeypatch.setattr(making, "run_tables", removing)
     with pytest.raises(UsageError, match="was removed while it was read"):
         making.make(Report(promises, str(out), ""), sources([half])[0])
     assert set(rows(out)) == {"a"}

@@ -14,12 +14,12 @@ import sample_runs
 from msgspec import structs
 from msgspec.structs import replace
 
-from fencepost.reporting import Promises, ReportedRun
+from fencepost.reporting import LatencyRow, Promises, ReportedRun
 from fencepost.testing import Outcome
 from fencepost_reports.making import summary
 from fencepost_reports.one_run.causes import UNSEEN
 from fencepost_reports.one_run.run import RunSource, run_tables
-from fencepost_reports.one_run.tables import LatencyRow, ProcessRow, RunSummary, RunTables
+from fencepost_reports.one_run.tables import ProcessRow, RunSummary, RunTables
 from fencepost_reports.pages import lanes
 from fencepost_reports.pages.render import VERDICTS, report_pages, run_pages
 from fencepost_reports.pages.statistics import Statistics

@@ -10,7 +10,7 @@ from msgspec import Struct
 from fencepost.events.effects import FORMERLY, Effect
 from fencepost.events.envelope import Event
 from fencepost.events.names import slot_of
-from fencepost.events.words import because, fault_in_words
+from fencepost.events.words import because, fault_began, fault_in_words
 
 RunPhase = Literal["start", "load", "inject", "heal", "drain", "read", "end"]
 """The phases of a run, in their order."""
@@ -132,9 +132,8 @@ class FaultInjected(Struct, frozen=True, gc=False, tag="fault.injected", kw_only
         return frozenset((source, target) for source, _, target in split)
 
     def sentence(self) -> str:
-        proof = self.evidence if self.receipt else f"without a receipt ({self.evidence})"
         what = fault_in_words(self.fault, self.arguments, self.targets)
-        return f"{what} began ({self.fault_id}): {proof}"
+        return fault_began(what, self.fault_id, self.receipt, self.evidence)
 
 
 class FaultTookEffect(Struct, frozen=True, gc=False, tag="fault.took_effect", kw_only=True):

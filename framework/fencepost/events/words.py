@@ -48,6 +48,12 @@ def fault_in_words(fault: str, arguments: str, targets: Sequence[str]) -> str:
     return f"{fault}{because(what, ' ')}{because(f'({how})' if how else '', ' ')}"
 
 
+def fault_began(words: str, fault_id: str, receipt: bool, evidence: str) -> str:
+    """That a fault that does this began; with its receipt, or why it has none."""
+    proof = evidence if receipt else f"without a receipt ({evidence})"
+    return f"{words} began ({fault_id}): {proof}"
+
+
 def _object(text: str) -> dict[str, Any]:
     """A JSON object; empty if the text is none, as in a history that was damaged."""
     try:

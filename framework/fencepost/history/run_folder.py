@@ -7,7 +7,9 @@
     history.ndjson    all events in happens-before order, made of events/ (`history.merge`)
     damage.json       what making it found missing or unreadable: a list of sentences
     verdicts.json     the verdict of each clause, once the run was judged
-    judged.json       digests of what they were made of, and of the columns
+    tables.json.gz    what a report needs of the events, folded when the run was judged
+                      (`judging.tables`)
+    judged.json       digests of what these were made of, of the tables, and of the columns
     columns/          events, findings, operations and verdicts as Parquet, where pyarrow is
                       installed (`judging.columnar`)
     logs/             one file a process: its standard output and errors
@@ -302,6 +304,11 @@ class RunFolder:
     def damage(self) -> Path:
         """What the merge found damaged."""
         return self.path / "damage.json"
+
+    @property
+    def tables(self) -> Path:
+        """What was folded of the history when it was judged."""
+        return self.path / "tables.json.gz"
 
     @property
     def logs(self) -> Path:

@@ -1,11 +1,9 @@
-"""The columnar part of a judged run as Parquet: its events, changes of authority, operations,
-findings and verdicts.
+"""The columnar part of a judged run as Parquet: its events, operations, findings and verdicts.
 
 It is written in the pass that judges the run, one row group after the other, so memory does not
-grow with the run. Events of the kinds that every run has are in row groups of their own: they are
-few, and a report reads them as such, and hardly any others. `judged.json` has the digest of each
-file, beside the digest of the history and the fingerprint of the rules. A file with another digest
-is not read.
+grow with the run. Nothing is folded of the columns: what a report needs beside some events is in
+the tables (`tables/`). `judged.json` has the digest of each file, beside the digest of the history
+and the fingerprint of the rules. A file with another digest is not read.
 
 Only this module of the framework needs pyarrow, which a plain installation does not have. Without
 it no columns are written, and a report reads the history itself.
@@ -16,14 +14,11 @@ See docs/decisions/33-columns.md.
 from __future__ import annotations
 
 import hashlib
-import heapq
-import json
 import os
 import shutil
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self, final
@@ -33,41 +28,30 @@ import pyarrow as pa
 from msgspec import Struct
 from pyarrow import compute, parquet
 
-from fencepost.events import KINDS, Event, kind_name
+from fencepost.events import Event
 from fencepost.history.columns import schema_of
 from fencepost.history.event_table import ENVELOPE, EventTable
 from fencepost.history.files import MOST_EVENTS_BYTES, opened
-from fencepost.judging.facts import ChangeRow, OperationRow, OperationsFold, changes_of
-from fencepost.judging.findings import (
-    Exercised,
-    Finding,
-    Violated,
-)
-from fencepost.judging.reading_ahead import reading_ahead
+from fencepost.judging.findings import Exercised, Finding, Violated
+from fencepost.judging.tables.rows import OperationRow
 from fencepost.judging.verdicts import AT_END, Verdict
 from fencepost.model.errors import UsageError
 
 FOLDER = "columns"
 EVENTS = "events"
 """The table of events (`EventTable`)."""
-CHANGES = "changes"
-"""The table of changes of authority (`ChangeRow`)."""
 OPERATIONS = "operations"
 """The table of clients' operations (`OperationRow`)."""
 FINDINGS, VERDICTS = "findings", "verdicts"
-TABLES = (EVENTS, CHANGES, OPERATIONS, FINDINGS, VERDICTS)
+TABLES = (EVENTS, OPERATIONS, FINDINGS, VERDICTS)
 ROWS = 20_000
 """How many events are one row group."""
-BATCH = 200_000
-"""How many rows of some columns are read at once, about."""
 _COMPRESSION = "zstd"
 _GROWING = ("position", "at_ns", "node_seq", "seq", "cause_seq", "began_ns", "ended_ns")
 """Columns of numbers that grow: their differences take little space, and little time to read."""
-OF_EVERY_RUN = frozenset(map(kind_name, KINDS))
-"""The kinds whose events are in row groups of their own."""
-_OWN_GROUPS = b"fencepost.own_groups"
 _BLOCK = 1 << 20
 _NAME = ("process", "node_seq")
+_POSITION = ENVELOPE.get_field_index("position")
 _WORDS = ("run", "process", "kind", "cause_process")
 """Columns of every event that hold few texts: read as dictionaries, they take half the time."""
 
@@ -108,7 +92,6 @@ def _schemas(events: EventTable) -> Mapping[str, pa.Schema]:
     """table -> its columns."""
     return {
         EVENTS: events.schema,
-        CHANGES: schema_of(ChangeRow),
         OPERATIONS: schema_of(OperationRow),
         FINDINGS: schema_of(FindingRow),
         VERDICTS: schema_of(ClauseRow),
@@ -130,16 +113,14 @@ class ColumnsWriter:
         self._path = folder / f".{FOLDER}.{os.getpid()}"
         self._position = -1
         self._events: list[tuple[int, Event]] = []
-        self._own: list[tuple[int, Event]] = []
         self._rows: dict[str, list[Struct]] = {name: [] for name in TABLES if name != EVENTS}
-        self._operations = OperationsFold()
-        self._files: dict[str, TableFile] = {}
+        self._files: dict[str, parquet.ParquetWriter] = {}
 
     def __enter__(self) -> Self:
         _remove(self._path)
         self._path.mkdir()
         for name, schema in _schemas(self._table).items():
-            self._files[name] = TableFile(self._path / f"{name}.parquet", schema)
+            self._files[name] = _writer(self._path / f"{name}.parquet", schema)
         return self
 
     def __exit__(
@@ -156,19 +137,15 @@ class ColumnsWriter:
     def passing(self, events: Iterable[Event]) -> Iterator[Event]:
         """Passes the events of a history on, which it takes, too."""
         for event in events:
-            self._event(event)
+            self._position += 1
+            self._events.append((self._position, event))
+            if len(self._events) >= ROWS:
+                self._flush()
             yield event
 
-    def _event(self, event: Event) -> None:
-        self._position += 1
-        own = event.kind in OF_EVERY_RUN
-        (self._own if own else self._events).append((self._position, event))
-        self._rows[CHANGES] += changes_of(self._position, event)
-        self._rows[OPERATIONS] += self._operations.apply(self._position, event)
-        if len(self._events) >= ROWS:
-            self._flush()
-        if len(self._own) >= ROWS:
-            self._flush_own()
+    def operation(self, row: OperationRow) -> None:
+        """Takes an operation of a client."""
+        self._rows[OPERATIONS].append(row)
 
     def finding(self, clause: str, finding: Finding, position: int) -> None:
         """Takes a finding that was made at the event with this position, or at the end."""
@@ -187,7 +164,7 @@ class ColumnsWriter:
             )
         )
 
-    def close(self, verdicts: Mapping[str, Verdict], ended_ns: int) -> Mapping[str, str]:
+    def close(self, verdicts: Mapping[str, Verdict]) -> Mapping[str, str]:
         """Completes the files, in place of former ones; the digest of each by its name."""
         self._rows[VERDICTS] += (
             ClauseRow(
@@ -202,9 +179,7 @@ class ColumnsWriter:
             )
             for clause, one in verdicts.items()
         )
-        self._rows[OPERATIONS] += self._operations.unended(ended_ns)
         self._flush()
-        self._flush_own()
         for file in self._files.values():
             file.close()
         _remove(self._final)
@@ -213,52 +188,30 @@ class ColumnsWriter:
 
     def _flush(self) -> None:
         if self._events:
-            self._files[EVENTS].write(self._table.batch(self._run, self._events))
+            self._write(EVENTS, self._table.batch(self._run, self._events))
             self._events.clear()
         for name, rows in self._rows.items():
             if rows:
                 schema = self._files[name].schema
                 values = zip(*map(msgspec.structs.astuple, rows), strict=True)
                 arrays = [pa.array(v, f.type) for v, f in zip(values, schema, strict=True)]
-                self._files[name].write(pa.RecordBatch.from_arrays(arrays, schema=schema))
+                self._write(name, pa.RecordBatch.from_arrays(arrays, schema=schema))
                 rows.clear()
 
-    def _flush_own(self) -> None:
-        if self._own:
-            self._files[EVENTS].write(self._table.batch(self._run, self._own), own=True)
-            self._own.clear()
+    def _write(self, name: str, rows: pa.RecordBatch) -> None:
+        """Writes rows of a table as one row group."""
+        self._files[name].write_batch(rows, row_group_size=rows.num_rows)
 
 
-@final
-class TableFile:
-    """Writes one table of the columnar part, a row group at a time."""
-
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self.schema = schema
-        growing = {name: "DELTA_BINARY_PACKED" for name in schema.names if name in _GROWING}
-        self._writer = parquet.ParquetWriter(
-            path,
-            schema,
-            compression=_COMPRESSION,
-            use_dictionary=[name for name in schema.names if name not in growing],
-            column_encoding=growing,
-        )
-        self._groups = 0
-        self._own: list[int] = []
-
-    def write(self, rows: pa.RecordBatch, *, own: bool = False) -> None:
-        """Writes rows as one row group; `own`: all are events of kinds that every run has."""
-        self._writer.write_batch(rows, row_group_size=max(rows.num_rows, 1))
-        if own:
-            self._own.append(self._groups)
-        self._groups += 1
-
-    def close(self) -> None:
-        """Completes the file; a second time it does nothing."""
-        if self._writer.is_open:
-            found = json.dumps(self._own)
-            self._writer.add_key_value_metadata({_OWN_GROUPS: found})
-            self._writer.close()
+def _writer(path: Path, schema: pa.Schema) -> parquet.ParquetWriter:
+    growing = {name: "DELTA_BINARY_PACKED" for name in schema.names if name in _GROWING}
+    return parquet.ParquetWriter(
+        path,
+        schema,
+        compression=_COMPRESSION,
+        use_dictionary=[name for name in schema.names if name not in growing],
+        column_encoding=growing,
+    )
 
 
 def _remove(path: Path) -> None:
@@ -307,11 +260,6 @@ class Columns:
             return False
         return True
 
-    def __len__(self) -> int:
-        """How many events there are."""
-        with self._opened(EVENTS) as found:
-            return int(found.metadata.num_rows)
-
     def events(
         self, kinds: Collection[str], refs: Collection[tuple[str, int]] = ()
     ) -> Iterator[tuple[int, Event]]:
@@ -320,7 +268,6 @@ class Columns:
         The first event is always among them, since times are counted from it.
         """
         names = pa.array(sorted(kinds), pa.string())
-        every = bool(refs) or not OF_EVERY_RUN.issuperset(kinds)
 
         def chosen(group: pa.Table) -> pa.Array:
             listed = compute.is_in(group["kind"], names)
@@ -329,78 +276,42 @@ class Columns:
                 return rows
             return pa.array(sorted({*rows.to_pylist(), *_named(group, refs)}), pa.int64())
 
-        def read(group: _Group) -> bool:
-            return every or group.own or group.least("position") == 0
-
-        return self._chosen((*(_NAME if refs else ()), "position", "kind"), chosen, read)
+        return self._chosen((*_NAME, "position", "kind"), chosen, lambda least, most: True)
 
     def at(self, positions: Collection[int]) -> Iterator[tuple[int, Event]]:
         """The events at these positions, in order."""
         wanted = sorted(positions)
         sought = pa.array(wanted, pa.int64())
 
-        def read(group: _Group) -> bool:
-            nearest = bisect_left(wanted, group.least("position"))
-            return nearest < len(wanted) and wanted[nearest] <= group.most("position")
+        def has_some(least: int, most: int) -> bool:
+            return bisect_left(wanted, least) < bisect_right(wanted, most)
 
         return self._chosen(
             ("position", "kind"),
             lambda group: compute.indices_nonzero(compute.is_in(group["position"], sought)),
-            read,
+            has_some,
         )
-
-    def rows(
-        self,
-        name: str,
-        columns: Sequence[str],
-        words: Sequence[str] = (),
-        share: tuple[int, int] = (0, 1),
-    ) -> Iterator[pa.Table]:
-        """Some columns of a table, many rows at a time; of its row groups, the `share` (n, of so
-        many).
-
-        The rows of `events` are in no order, those of all other tables in theirs. Columns whose
-        names are in `words` hold few texts, and become dictionaries.
-        """
-        part, parts = share
-        with self._opened(name, words) as found, reading_ahead() as ahead:
-
-            def read(groups: Sequence[int]) -> pa.Table:
-                some = found.read_row_groups(groups, columns=list(columns), use_threads=False)
-                return some.unify_dictionaries().combine_chunks()
-
-            yield from ahead(
-                read, _batches(found.metadata, range(part, found.num_row_groups, parts))
-            )
 
     def _chosen(
         self,
         by: Sequence[str],
         choose: Callable[[pa.Table], pa.Array],
-        read: Callable[[_Group], bool],
+        has_some: Callable[[int, int], bool],
     ) -> Iterator[tuple[int, Event]]:
         """The events that are chosen by some columns, in order: only row groups, and columns, of
-        chosen events are read."""
-
-        def rows(group: _Group) -> pa.Table | None:
-            some = _group(found, group.number, by)
-            places = choose(some)
-            if len(places) == 0:
-                return None
-            kinds = some["kind"].take(places).unique().to_pylist()
-            whole = _group(found, group.number, self._table.columns_of(kinds))
-            return whole.take(places).cast(_without_dictionaries(whole.schema))
-
-        def events(groups: Iterable[_Group]) -> Iterator[tuple[int, Event]]:
-            for some in ahead(rows, groups):
-                if some is not None:
-                    yield from self._table.events(some)
-
-        with self._opened(EVENTS, _WORDS) as found, reading_ahead() as ahead:
-            groups = [group for group in _groups(found.metadata) if read(group)]
-            own = events(group for group in groups if group.own)
-            others = events(group for group in groups if not group.own)
-            yield from heapq.merge(own, others, key=lambda placed: placed[0])
+        chosen events are read. A row group may have some by its least and greatest position."""
+        with self._opened(EVENTS, _WORDS) as found:
+            for number in range(found.num_row_groups):
+                column = found.metadata.row_group(number).column(_POSITION)
+                if not has_some(column.statistics.min, column.statistics.max):
+                    continue
+                some = _group(found, number, by)
+                places = choose(some)
+                if len(places) == 0:
+                    continue
+                kinds = some["kind"].take(places).unique().to_pylist()
+                whole = _group(found, number, self._table.columns_of(kinds)).take(places)
+                yield from self._table.events(whole.cast(_without_dictionaries(whole.schema)))
 
     @contextmanager
     def _opened(self, name: str, words: Sequence[str] = ()) -> Iterator[parquet.ParquetFile]:
@@ -422,48 +333,6 @@ class Columns:
             if isinstance(broken, OSError) and broken.errno is not None:
                 raise
             raise UsageError(f"{path} is no table of a judged run: {broken!r}") from broken
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """A row group of events; `own`: all are of kinds that every run has."""
-
-    metadata: parquet.FileMetaData
-    number: int
-    own: bool
-
-    def least(self, column: str) -> int:
-        """The least number in a column of the envelope."""
-        return int(self._statistics(column).min)
-
-    def most(self, column: str) -> int:
-        """The greatest one."""
-        return int(self._statistics(column).max)
-
-    def _statistics(self, column: str) -> parquet.Statistics:
-        place = ENVELOPE.get_field_index(column)
-        return self.metadata.row_group(self.number).column(place).statistics
-
-
-def _groups(metadata: parquet.FileMetaData) -> Iterator[_Group]:
-    own = frozenset(json.loads((metadata.metadata or {}).get(_OWN_GROUPS, "[]")))
-    for number in range(metadata.num_row_groups):
-        yield _Group(metadata, number, number in own)
-
-
-def _batches(metadata: parquet.FileMetaData, numbers: Iterable[int]) -> Iterator[list[int]]:
-    """Row groups that are read at once."""
-    some: list[int] = []
-    rows = 0
-    for number in numbers:
-        some.append(number)
-        rows += metadata.row_group(number).num_rows
-        if rows >= BATCH:
-            yield some
-            some, rows = [], 0
-    if some:
-        yield some
 
 
 def _group(file: parquet.ParquetFile, number: int, columns: Sequence[str]) -> pa.Table:

@@ -1,10 +1,11 @@
 """The judgement of one run folder: it is recorded beside the history, and made again once it is
 stale.
 
-`verdicts.json` holds the verdicts. `judged.json` identifies what they were made from: a digest of
-the history, and a fingerprint of the rules. As long as both are the same, the recorded verdicts are
-the judgement. Otherwise the history is judged again. In the same pass the columnar part is written
-(`columnar.py`), if pyarrow is installed.
+`verdicts.json` holds the verdicts, and `tables.json.gz` what a report needs of the events
+(`tables/`). `judged.json` identifies what they were made from: a digest of the history, and a
+fingerprint of the rules. As long as both are the same, they are the judgement. Otherwise the
+history is judged again. All of it is made in one pass, and so is the columnar part (`columnar.py`),
+if pyarrow is installed.
 
 See docs/decisions/26-recorded-verdicts.md.
 """
@@ -35,10 +36,10 @@ from fencepost.judging.attribution import attributed
 from fencepost.judging.explanation import explained
 from fencepost.judging.judge import OnFinding, judge
 from fencepost.judging.known_findings import KnownFinding, bearing_on, elsewhere
-from fencepost.judging.rules import (
-    Clause,
-    Rule,
-)
+from fencepost.judging.rules import Clause, Rule
+from fencepost.judging.tables.fold import TablesFold
+from fencepost.judging.tables.packing import MOST_BYTES, packed, unpacked
+from fencepost.judging.tables.rows import OperationRow, Tables
 from fencepost.judging.verdicts import (
     Forfeited,
     Judgement,
@@ -139,7 +140,11 @@ class ColumnSink(Protocol):
         """Passes the events on, which it takes, too."""
         ...
 
-    def close(self, verdicts: Mapping[str, Verdict], ended_ns: int) -> Mapping[str, str]:
+    def operation(self, row: OperationRow) -> None:
+        """Takes an operation of a client."""
+        ...
+
+    def close(self, verdicts: Mapping[str, Verdict]) -> Mapping[str, str]:
         """Completes the files; the digest of each by its name, none if there are no files."""
         ...
 
@@ -153,7 +158,10 @@ class _NoColumns:
     def passing(self, events: Iterable[Event]) -> Iterable[Event]:
         return events
 
-    def close(self, verdicts: Mapping[str, Verdict], ended_ns: int) -> Mapping[str, str]:
+    def operation(self, row: OperationRow) -> None:
+        pass
+
+    def close(self, verdicts: Mapping[str, Verdict]) -> Mapping[str, str]:
         return {}
 
 
@@ -170,7 +178,8 @@ def _columns(
 class Judged(Struct, frozen=True):
     """judged.json: what the verdicts beside it were made of, and how the history ended.
 
-    `columns` has the digest of each file of the columnar part; empty: there is none.
+    `tables` is the digest of tables.json.gz, and `columns` has that of each file of the columnar
+    part; empty: there is none.
     """
 
     history: str
@@ -178,16 +187,19 @@ class Judged(Struct, frozen=True):
     end: RunEnd
     columns: Mapping[str, str] = {}
     forfeited: Forfeited | None = None
+    tables: str = ""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class JudgedRun:
-    """A run's judgement, what its history lacks, and the digests of its columnar part, if any."""
+    """A run's judgement, what its history lacks, the digests of its columnar part, if any, and what
+    a report needs of its events."""
 
     judgement: Judgement
     end: RunEnd
     columns: Mapping[str, str]
+    tables: Tables
 
 
 def judge_folder(
@@ -216,8 +228,9 @@ def judged_run(folder: RunFolder, promises: Promises, *, keep: bool = True) -> J
     if recorded is not None:
         return recorded
     with _columns(folder, promises.kinds, wanted=keep) as columns:
+        fold = TablesFold(columns.operation)
         judgement = judge(
-            columns.passing(reading),
+            fold.passing(columns.passing(reading)),
             promises.rules,
             promises.clauses,
             lambda: reading.end,
@@ -225,6 +238,7 @@ def judged_run(folder: RunFolder, promises: Promises, *, keep: bool = True) -> J
             found=columns.finding,
             release=info.release,
         )
+        tables = fold.end(reading.end)
         if judgement.of(Outcome.VIOLATED):
             about = promises.known_findings, info.system, info.versions
             judgement = attributed(
@@ -233,12 +247,16 @@ def judged_run(folder: RunFolder, promises: Promises, *, keep: bool = True) -> J
             verdicts = explained(judgement.verdicts, merge.read(folder, codec))
             judgement = replace(judgement, verdicts=verdicts)
         if not keep:
-            return JudgedRun(judgement, reading.end, {})
-        digests = columns.close(judgement.verdicts, reading.end.ended_at_ns)
+            return JudgedRun(judgement, reading.end, {}, tables)
+        digests = columns.close(judgement.verdicts)
     write_verdicts(folder.path / "verdicts.json", judgement.verdicts)
-    judged = Judged(*mark, reading.end, digests, judgement.forfeited)
+    rows = packed(tables)
+    write_whole(folder.tables, rows)
+    judged = Judged(
+        *mark, reading.end, digests, judgement.forfeited, hashlib.sha256(rows).hexdigest()
+    )
     write_whole(folder.path / "judged.json", msgspec.json.format(msgspec.json.encode(judged)))
-    return JudgedRun(judgement, reading.end, digests)
+    return JudgedRun(judgement, reading.end, digests, tables)
 
 
 def _digest_of_history(folder: RunFolder) -> str:
@@ -258,6 +276,10 @@ def _recorded(folder: RunFolder, mark: tuple[str, str]) -> JudgedRun | None:
         if not mark[1] or (judged.history, judged.rules) != mark:
             return None
         verdicts = read_verdicts(folder.path / "verdicts.json")
-        return JudgedRun(Judgement(verdicts, judged.forfeited), judged.end, judged.columns)
+        rows = content(folder.path, folder.tables, MOST_BYTES)
+        if hashlib.sha256(rows).hexdigest() != judged.tables:
+            return None
+        judgement = Judgement(verdicts, judged.forfeited)
+        return JudgedRun(judgement, judged.end, judged.columns, unpacked(rows))
     except (OSError, msgspec.DecodeError, UsageError):
         return None

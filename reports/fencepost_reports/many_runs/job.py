@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -22,17 +22,7 @@ from fencepost import Codec
 from fencepost.columns import EventTable, schema_of
 from fencepost.reporting import Promises, read
 from fencepost_reports import places
-from fencepost_reports.making import (
-    RUNS,
-    Attempt,
-    Report,
-    attempt,
-    attempt_joined,
-    attempt_share,
-    read_row,
-    stamp_of,
-)
-from fencepost_reports.one_run.history import Share
+from fencepost_reports.making import RUNS, Report, attempt, read_row, stamp_of
 from fencepost_reports.one_run.run import RunSource
 from fencepost_reports.one_run.tables import RunSummary, RunTables, WindowRow
 
@@ -49,42 +39,15 @@ def run_job(
     session: SparkSession, sources: Sequence[RunSource], report: Report
 ) -> Sequence[RunSummary]:
     """Makes the rows and pages of the runs, a task each, in one Spark job; their summaries, in
-    order.
-
-    Runs that are too large for one task are split in two more jobs, all of them together: a task
-    for each share of each run, and one for each run, which joins its shares.
-    """
-    tried = _attempts(session, sources, lambda source: attempt(report, source))
-    split = [_Split(n, one.shares) for n, one in enumerate(tried) if one.summary is None]
-    if not split:
-        return [one.summary for one in tried if one.summary is not None]
-    shares = [(one.run, Share(n, one.shares)) for one in split for n in range(one.shares)]
-    folded = _attempts(session, shares, lambda of: attempt_share(report, sources[of[0]], of[1]))
-    found = {n: one.summary for n, one in enumerate(tried)}
-    found |= {run: one.summary for (run, _), one in zip(shares, folded, strict=True) if one.summary}
-    whole = [one for one in split if found[one.run] is None]
-    joined = _attempts(
-        session, whole, lambda one: attempt_joined(report, sources[one.run], one.shares)
+    order."""
+    frame = spread(
+        session, sources, lambda source: iter([_batch(attempt(report, source))]), _RESULT, each=1
     )
-    found |= {one.run: made.summary for one, made in zip(whole, joined, strict=True)}
-    return [summary for summary in found.values() if summary is not None]
+    return _summaries(frame)
 
 
-class _Split(NamedTuple):
-    """A run by its number, and how many shares it has."""
-
-    run: int
-    shares: int
-
-
-def _attempts(
-    session: SparkSession, of: Sequence[Source], one: Callable[[Source], Attempt]
-) -> Sequence[Attempt]:
-    """What comes of each, a task each, in one Spark job."""
-    if not of:
-        return []
-    frame = spread(session, of, lambda source: iter([_batch(one(source))]), _RESULT, each=1)
-    return [msgspec.json.decode(bytes(row.made), type=Attempt) for row in frame.collect()]
+def _summaries(frame: DataFrame) -> Sequence[RunSummary]:
+    return [msgspec.json.decode(bytes(row.made), type=RunSummary) for row in frame.collect()]
 
 
 def _batch(made: Struct) -> pa.RecordBatch:
@@ -101,8 +64,7 @@ def written(session: SparkSession, rows: Sequence[str], maker: str) -> Sequence[
         if maker and stamp is not None and stamp.maker == maker:
             yield _batch(stamp.summary)
 
-    frame = spread(session, rows, summary_of, _RESULT)
-    return [msgspec.json.decode(bytes(row.made), type=RunSummary) for row in frame.collect()]
+    return _summaries(spread(session, rows, summary_of, _RESULT))
 
 
 def windows(session: SparkSession, rows: Sequence[str]) -> DataFrame:

@@ -52,9 +52,9 @@ from math import exp
 from typing import final
 
 from fencepost import OWN, Change, Event, Facts
-from fencepost.reporting import changes_authority, has_concerns, scopes_of
+from fencepost.reporting import AuthorityRow, Effect, changes_authority, has_concerns, scopes_of
 from fencepost_reports.one_run.history import Placed
-from fencepost_reports.one_run.tables import AuthorityRow, CandidateRow, Effect
+from fencepost_reports.one_run.tables import CandidateRow
 
 NAMED = "the rule names it"
 ITSELF = "the rule names it, and the event that broke the promise reports it, too"

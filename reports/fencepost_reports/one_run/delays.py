@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import final
 
 from fencepost import OWN, Change, slot_of
-from fencepost_reports.one_run.tables import AuthorityRow, DelayRow, Effect, FaultRow
+from fencepost.reporting import AuthorityRow, Effect, FaultRow
+from fencepost_reports.one_run.tables import DelayRow
 
 NEVER = -1
 _CHANGES = (Effect.TAKES, Effect.GIVES, Effect.RENEWS)

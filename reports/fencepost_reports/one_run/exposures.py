@@ -15,16 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from fencepost import Change
-from fencepost_reports.one_run.tables import (
-    Antecedent,
-    AuthorityRow,
-    Count,
-    Effect,
-    ExposureRow,
-    FailureRow,
-    FaultRow,
-    WindowRow,
-)
+from fencepost.reporting import AuthorityRow, Effect, FaultRow
+from fencepost_reports.one_run.tables import Antecedent, Count, ExposureRow, FailureRow, WindowRow
 
 
 class _Event(NamedTuple):

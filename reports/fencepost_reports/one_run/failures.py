@@ -11,100 +11,32 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, final
 
-from msgspec import Struct
-
-from fencepost import Cause, Event, Evidence, TestEnded
+from fencepost import Cause, Event, Evidence
 from fencepost.reporting import (
     BROKE,
     Broken,
     Explanation,
-    OperationRow,
+    FailedRow,
+    FaultRow,
+    SilenceRow,
+    Tables,
+    TestRow,
     Verdict,
     explain,
     has_concerns,
-    sentence,
 )
 from fencepost_reports.one_run.causes import NOTHING, Causes, Failed
 from fencepost_reports.one_run.history import Placed, Ref
-from fencepost_reports.one_run.tables import CandidateRow, FailureRow, FaultRow, SilenceRow
+from fencepost_reports.one_run.tables import CandidateRow, FailureRow
 
 VIOLATIONS = 20
 """How many violations of one clause are rows, each with its explanation."""
-OPERATIONS = 100
-"""How many groups of operations are explained: the largest ones."""
-
 UNEXPLAINED = CandidateRow(
     position=-1, type="", scope="", at_ns=-1, how=NOTHING, sure=1.0, chance=0.0
 )
 SILENCES = 20
 """How many of the longest times without a success are explained."""
 _REMARKS = {"violation": BROKE, "operation": "this failed", "test": "the test failed"}
-
-
-class Operations(Struct, kw_only=True):
-    """Consecutive operations of one sort that failed or were left open; see `FailureRow`. `seq` and
-    `position` are those of the event by which the first of them ended."""
-
-    process: str
-    seq: int
-    position: int
-    says: str
-    subject: str
-    outcome: str
-    faults: tuple[str, ...]
-    began_ns: int
-    at_ns: int
-    count: int = 1
-
-
-@final
-class OperationFold:
-    """A fold over the operations that failed or were left open, in order."""
-
-    def __init__(self) -> None:
-        self._ended: list[Operations] = []
-        self._newest: dict[tuple[str, str, str], Operations] = {}
-
-    def apply(self, one: OperationRow, active: tuple[str, ...]) -> None:
-        """Applies one operation; `active` are the ids of the faults that were active."""
-        says = " ".join(filter(None, (one.what, one.outcome, one.error)))
-        key = (one.process, says, one.subject)
-        group = self._newest.get(key)
-        if group is not None and group.faults == active:
-            group.at_ns = one.ended_ns
-            group.began_ns = min(group.began_ns, one.began_ns)
-            group.count += 1
-            return
-        if group is not None:
-            self._ended.append(group)
-            if len(self._ended) > 2 * OPERATIONS:
-                self._ended = largest(self._ended)
-        self._newest[key] = Operations(
-            process=one.process,
-            seq=one.seq,
-            position=one.position,
-            says=says,
-            subject=one.subject,
-            outcome=one.outcome,
-            faults=active,
-            began_ns=one.began_ns,
-            at_ns=one.ended_ns,
-        )
-
-    @property
-    def groups(self) -> list[Operations]:
-        """The largest groups, in order."""
-        return largest([*self._ended, *self._newest.values()])
-
-
-def largest(groups: Iterable[Operations]) -> list[Operations]:
-    """The largest groups, at most `OPERATIONS`, in the order of their first operations."""
-    chosen = sorted(groups, key=lambda one: (-one.count, *_first(one)))[:OPERATIONS]
-    return sorted(chosen, key=_first)
-
-
-def _first(group: Operations) -> tuple[int, str, str]:
-    return group.position, group.says, group.subject
 
 
 @final
@@ -150,25 +82,22 @@ class Explained:
 
 def explained(
     verdicts: Mapping[str, Verdict],
-    operations: Sequence[Operations],
+    tables: Tables,
     *,
-    tests: Iterable[Placed],
-    silences: Iterable[SilenceRow],
     causes: Causes,
     reads: Mapping[str, frozenset[str]],
-    faults: Sequence[FaultRow],
     events: Callable[[Collection[Ref]], Iterable[Placed]],
     ended_ns: int,
 ) -> Explained:
     """Every failure of a run with its explanation; reads the history only if there is a failure.
 
-    `tests` are the events by which a test failed, `silences` the times without a success, the
-    longest first. `reads` are the kinds of event that the rules of a clause read; `events` gives
-    the events that explanations are made of, and those with some names.
+    `reads` are the kinds of event that the rules of a clause read; `events` gives the events that
+    explanations are made of, and those with some names.
     """
-    silent = [one for one in silences if one.missed][:SILENCES]
+    faults = tables.faults
+    silent = [one for one in tables.silences if one.missed][:SILENCES]
     quiet = [_silence(one, causes, faults) for one in silent]
-    failed = [*_violations(verdicts), *_operations(operations), *_tests(tests)]
+    failed = [*_violations(verdicts), *_operations(tables.failed), *_tests(tables.tests)]
     if not failed:
         return Explained(tuple(quiet), frozenset())
     named = [c for one in failed for c in (one.broken.at, *one.broken.because) if not c.request]
@@ -185,7 +114,7 @@ def _violations(verdicts: Mapping[str, Verdict]) -> Iterable[_Failure]:
             yield _Failure(one, "violation", clause, "violated", "")
 
 
-def _operations(groups: Iterable[Operations]) -> Iterable[_Failure]:
+def _operations(groups: Iterable[FailedRow]) -> Iterable[_Failure]:
     for group in groups:
         yield _Failure(
             broken=Broken(Cause(group.process, group.seq), Evidence.CLIENT, group.says),
@@ -198,17 +127,14 @@ def _operations(groups: Iterable[Operations]) -> Iterable[_Failure]:
         )
 
 
-def _tests(failed: Iterable[Placed]) -> Iterable[_Failure]:
-    for _, event in failed:
-        assert isinstance(event.body, TestEnded)
-        at = Cause(event.process, event.node_seq)
-        says = event.body.error or sentence(event)
+def _tests(failed: Iterable[TestRow]) -> Iterable[_Failure]:
+    for test in failed:
         yield _Failure(
-            broken=Broken(at, Evidence.CLIENT, says),
+            broken=Broken(Cause(test.process, test.seq), Evidence.CLIENT, test.says),
             what="test",
             clause="",
-            outcome=event.body.outcome,
-            subject=event.body.nodeid,
+            outcome=test.outcome,
+            subject=test.nodeid,
         )
 
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import astuple, dataclass
-from functools import cached_property
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from heapq import nsmallest
-from importlib.util import find_spec
 from os import PathLike, fspath
 from typing import final
 
 from fencepost import Codec, Event, ProcessExited, ProcessSpawned, kind_name
 from fencepost.reporting import (
+    AuthorityRow,
+    Effect,
     JudgedRun,
+    PhaseRow,
     Promises,
-    RunFolder,
     RunInfo,
     Verdict,
     bears_on_explanations,
@@ -24,29 +23,26 @@ from fencepost.reporting import (
     sentence,
 )
 from fencepost_reports import places
-from fencepost_reports.one_run.activity import processes
 from fencepost_reports.one_run.causes import Causes
 from fencepost_reports.one_run.delays import delays
 from fencepost_reports.one_run.exposures import exposures
 from fencepost_reports.one_run.failures import Explained, explained
-from fencepost_reports.one_run.faults import windows
-from fencepost_reports.one_run.history import EventHistory, History, Placed, Ref, Share, Span
-from fencepost_reports.one_run.service import latencies
-from fencepost_reports.one_run.shares import WHOLE, Folded, folded
-from fencepost_reports.one_run.story import Story, story_of
+from fencepost_reports.one_run.history import History, Placed, Ref, history_of
+from fencepost_reports.one_run.processes import processes
 from fencepost_reports.one_run.tables import (
-    AuthorityRow,
     Count,
-    Effect,
     EventRow,
     RunRow,
     RunTables,
     SlotRow,
     VerdictRow,
 )
+from fencepost_reports.one_run.windows import windows
 
 MARKS = 4_000
 """How many events of one run are shown by themselves."""
+END = "end"
+"""The phase in which the harness ends the nodes."""
 
 
 @final
@@ -67,41 +63,21 @@ def sources(given: Iterable[str | PathLike[str]]) -> tuple[RunSource, ...]:
 def run_tables(source: RunSource, promises: Promises) -> RunTables:
     """All tables of one run; judges it unless its folder holds the verdicts.
 
-    Memory holds the rows of the tables, how long each operation took, and the events that
-    explanations look back over, never the whole history. Nothing is written into the run's folder.
-    Raises UsageError for a folder that is no run, or of an unknown system; EnvironmentFailed for a
-    file system that does not answer.
+    Memory holds the rows of the tables, and the events that explanations look back over, never the
+    whole history. Nothing is written into the run's folder. Raises UsageError for a folder that is
+    no run, or of an unknown system; EnvironmentFailed for a file system that does not answer.
     """
-    with opened(source, promises) as run:
-        return run.tables(run.folded())
-
-
-@contextmanager
-def opened(source: RunSource, promises: Promises) -> Iterator[Run]:
-    """A run that is judged, to be read in the block; raises as `run_tables`."""
     info = places.info_of(source.where)
     plane = promises.plane(info.system)
     with places.run_folder(source.where) as folder:
         judged = judged_run(folder, promises, keep=False)
         history = history_of(folder, judged, promises)
-        yield Run(source, info, plane, judged, promises, history=history)
-
-
-def history_of(folder: RunFolder, judged: JudgedRun, promises: Promises) -> History:
-    """The history of a judged run: its columns, if they are whole and can be read here."""
-    if judged.columns and find_spec("pyarrow") is not None:
-        # A plain installation has no pyarrow.
-        from fencepost_reports.one_run.column_history import recorded  # noqa: PLC0415
-
-        found = recorded(folder, judged, promises)
-        if found is not None:
-            return found
-    return EventHistory(folder.path, tuple(promises.kinds))
+        return _Run(source, info, plane, judged, promises, history=history).tables()
 
 
 @final
-@dataclass(frozen=True)
-class Run:
+@dataclass(frozen=True, slots=True)
+class _Run:
     """A run that is judged and can be read."""
 
     source: RunSource
@@ -111,64 +87,47 @@ class Run:
     promises: Promises
     history: History
 
-    @cached_property
-    def story(self) -> Story:
-        """The few events that everything else refers to; reads the history once."""
-        return story_of(self.history)
-
-    @property
-    def span(self) -> Span:
-        """The time of the run."""
-        end = self.judged.end
-        return Span(end.began_at_ns, end.ended_at_ns)
-
-    def folded(self, share: Share = WHOLE) -> Folded:
-        """The facts of a share of the run; reads the history."""
-        return folded(self.history, self.story, self.span, share)
-
-    def tables(self, facts: Folded) -> RunTables:
-        """The tables, of the facts of the whole run; reads the history if there is a failure, and
-        the events that are shown."""
-        story, (began_ns, ended_ns) = self.story, astuple(self.span)
+    def tables(self) -> RunTables:
+        """The tables; reads the events that explanations are made of, if there is a failure, and
+        those that are shown."""
+        folded, end = self.judged.tables, self.judged.end
+        began_ns, ended_ns = end.began_at_ns, end.ended_at_ns
+        faults, authority = folded.faults, folded.authority
         verdicts = self.judged.judgement.verdicts
-        faults = story.faults.rows(ended_ns)
         failed = explained(
             verdicts,
-            facts.operations,
-            tests=story.failed_tests,
-            silences=facts.silences,
-            causes=Causes(facts.authority, story.nodes, ended_ns - began_ns),
+            folded,
+            causes=Causes(authority, folded.nodes, ended_ns - began_ns),
             reads=_reads(self.promises),
-            faults=faults,
             events=self._bearing,
             ended_ns=ended_ns,
         )
-        about = _about(self, sum(one.events for one in facts.seen))
-        cut = windows(faults, facts.authority, failed.rows, began_ns, ended_ns)
-        shown, left_out = self._shown(facts.authority, failed)
+        about = _about(self)
+        cut = windows(faults, authority, failed.rows, began_ns, ended_ns)
+        shown, left_out = self._shown(failed)
         return RunTables(
             about=about,
             verdicts=tuple(_verdict(clause, one) for clause, one in verdicts.items()),
-            processes=tuple(processes(facts.seen, story.exited, about.slots)),
-            phases=tuple(story.phases),
-            faults=tuple(faults),
-            authority=tuple(facts.authority),
-            spans=tuple(facts.spans),
-            density=tuple(facts.density),
+            processes=tuple(processes(folded.seen, folded.exited, about.slots)),
+            phases=folded.phases,
+            faults=faults,
+            authority=authority,
+            spans=folded.spans,
+            density=folded.density,
             failures=failed.rows,
             windows=tuple(cut),
-            exposures=tuple(exposures(cut, faults, facts.authority, failed.rows)),
+            exposures=tuple(exposures(cut, faults, authority, failed.rows)),
             delays=tuple(
                 delays(
                     faults,
-                    facts.authority,
-                    story.nodes,
-                    story.exited,
-                    until_ns=story.nodes_end_ns(ended_ns),
+                    authority,
+                    folded.nodes,
+                    folded.exited,
+                    until_ns=_nodes_end_ns(folded.phases, ended_ns),
                 )
             ),
-            silences=tuple(facts.silences),
-            latencies=tuple(latencies(faults, facts.took)),
+            silences=folded.silences,
+            latencies=folded.latencies,
             shown=shown,
             left_out=left_out,
         )
@@ -176,21 +135,22 @@ class Run:
     def _bearing(self, refs: Collection[Ref]) -> Iterable[Placed]:
         """The events that explanations are made of, and those with these names."""
         kinds = Codec(self.promises.kinds).kinds.values()
-        return self.history.events([k for k in kinds if bears_on_explanations(k)], refs)
+        return self.history.events(
+            {kind_name(kind) for kind in kinds if bears_on_explanations(kind)}, refs
+        )
 
-    def _shown(
-        self, authority: Iterable[AuthorityRow], failed: Explained
-    ) -> tuple[tuple[EventRow, ...], int]:
+    def _shown(self, failed: Explained) -> tuple[tuple[EventRow, ...], int]:
         """The most important of the events that could be shown, in their order, and how many are
         left out.
 
         Chosen first are events that explain a failure, then losses of authority, then all others
         by position.
         """
-        changes = {row.position: row for row in authority}
+        folded = self.judged.tables
+        changes = {row.position: row for row in folded.authority}
         explaining = {row.explained_by for row in failed.rows} - {-1}
-        candidates = self.story.shown | failed.named | explaining
-        candidates |= {r.position for r in authority if r.effect is not Effect.REFUSES}
+        candidates = {*folded.shown, *failed.named, *explaining}
+        candidates |= {r.position for r in folded.authority if r.effect is not Effect.REFUSES}
 
         def rank(position: int) -> tuple[int, int]:
             if position in explaining:
@@ -203,6 +163,11 @@ class Run:
         return tuple(rows), len(candidates) - len(chosen)
 
 
+def _nodes_end_ns(phases: Iterable[PhaseRow], ended_ns: int) -> int:
+    """When the harness begins to end the nodes; otherwise the run's end."""
+    return next((row.from_ns for row in phases if row.phase == END), ended_ns + 1)
+
+
 def _reads(promises: Promises) -> Mapping[str, frozenset[str]]:
     """The kinds of event that the rules of each clause read."""
     found: dict[str, set[str]] = {}
@@ -211,8 +176,8 @@ def _reads(promises: Promises) -> Mapping[str, frozenset[str]]:
     return {clause: frozenset(kinds) for clause, kinds in found.items()}
 
 
-def _about(run: Run, events: int) -> RunRow:
-    info, end = run.info, run.judged.end
+def _about(run: _Run) -> RunRow:
+    info, end, folded = run.info, run.judged.end, run.judged.tables
     family = info.system.partition("@")[0]
     return RunRow(
         run=run.source.run,
@@ -222,19 +187,19 @@ def _about(run: Run, events: int) -> RunRow:
         plane=run.plane,
         runtime=info.runtime,
         seed=info.seed,
-        test=run.story.test,
+        test=folded.test,
         counts=_counts(info),
         defects=info.defects,
         started_at=info.started_at,
         slots=tuple(SlotRow(name=s.name, role=s.role, node_id=s.node_id) for s in info.slots),
-        events=events,
+        events=sum(one.events for one in folded.seen),
         began_ns=end.began_at_ns,
         ended_ns=end.ended_at_ns,
         complete=run.judged.judgement.whole(end),
         in_part=run.judged.judgement.in_part(end),
         damage=end.damage,
         stalled=end.stalled_in_words,
-        missed=run.story.faults.missed(),
+        missed=tuple(f"{one.fault} ({one.fault_id})" for one in folded.faults if not one.receipt),
     )
 
 

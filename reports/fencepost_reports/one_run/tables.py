@@ -13,12 +13,21 @@ out (`gc=False`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Literal, final
 
 from msgspec import Struct
 
-from fencepost.reporting import Outcome, ReportedRun, fault_in_words
+from fencepost.reporting import (
+    AuthorityRow,
+    DensityRow,
+    FaultRow,
+    LatencyRow,
+    Outcome,
+    PhaseRow,
+    ReportedRun,
+    SilenceRow,
+    SpanRow,
+)
 
 
 class Count(Struct, frozen=True, kw_only=True):
@@ -98,108 +107,6 @@ class ProcessRow(Struct, frozen=True, kw_only=True):
     from_ns: int
     to_ns: int
     events: int
-
-
-class FaultRow(Struct, frozen=True, kw_only=True):
-    """A fault, from when injecting it began until it was healed, or until the run's end.
-
-    `receipt`: whether its effect was measured. `healed`: whether it was undone at all, and
-    `heal_receipt` whether that was measured too. `arguments` are its own, as a JSON object (empty:
-    not known).
-    """
-
-    fault_id: str
-    fault: str
-    targets: tuple[str, ...]
-    receipt: bool
-    evidence: str
-    from_ns: int
-    to_ns: int
-    healed: bool
-    heal_receipt: bool
-    arguments: str = ""
-
-    @property
-    def words(self) -> str:
-        """What it does: `isolate redis-3`, `cut broker-1 -> broker-2`."""
-        return fault_in_words(self.fault, self.arguments, self.targets)
-
-
-class PhaseRow(Struct, frozen=True, kw_only=True):
-    """A phase of the run, which lasts until the next one."""
-
-    phase: str
-    from_ns: int
-
-
-class Effect(StrEnum):
-    """The effect of a change of authority on its former holder."""
-
-    TAKES = "takes"
-    """It ends the authority of another holder, or of the same one. It may explain a failure."""
-    GIVES = "gives"
-    """The first holder of a scope, or the same holder and epoch as before: it takes nothing."""
-    RENEWS = "renews"
-    """The same holder in a new epoch."""
-    REFUSES = "refuses"
-    NOTES = "notes"
-
-
-class AuthorityRow(Struct, frozen=True, kw_only=True, gc=False):
-    """One change of authority, where it was written first; see `fencepost.Authority`.
-
-    `wide`: the whole cluster depends on it. `holder` is the process that gained or lost it (empty:
-    not known). `type` names the change in
-    the words of its scope and its event kind, such as `broker lost: controller.lease_expired`.
-    `was` is the scope's epoch before (-1: none), `former` the process that held it. `node` and
-    `former_node` name both in the words of a scope, such as `broker 2`, where that is known.
-    """
-
-    position: int
-    at_ns: int
-    process: str
-    node_seq: int
-    kind: str
-    type: str
-    scope: str
-    change: str
-    effect: Effect
-    epoch: int
-    was: int
-    holder: str
-    node: str
-    former: str
-    former_node: str
-    wide: bool
-
-
-class SpanRow(Struct, frozen=True, kw_only=True, gc=False):
-    """A state that a process was in, over one scope, by its own word.
-
-    `held`: the process held the authority over the scope in that state. `own`: the scope is the
-    node itself, or one on which the whole cluster depends.
-    """
-
-    process: str
-    scope: str
-    state: str
-    epoch: int
-    held: bool
-    own: bool
-    from_ns: int
-    to_ns: int
-
-
-Sort = Literal["ok", "failed", "unknown", "refused", "other"]
-
-
-class DensityRow(Struct, frozen=True, kw_only=True, gc=False):
-    """How many events of one sort a process had in one of `BINS` equal parts of the run."""
-
-    process: str
-    sort: Sort
-    bin: int
-    count: int
 
 
 class CandidateRow(Struct, frozen=True, kw_only=True):
@@ -317,45 +224,6 @@ class DelayRow(Struct, frozen=True, kw_only=True):
     to_ns: int
 
 
-class SilenceRow(Struct, frozen=True, kw_only=True):
-    """The longest time in which no operation of a client succeeded, of one kind and subject, such
-    as `produce` and `orders-0`.
-
-    It begins with the client's first operation or with a success, and ends with the next success,
-    or with the last operation that ended; one that was left open ends with the run. `missed` is how
-    many ended meanwhile, and did not succeed; 0: the client may just have had nothing to do.
-    """
-
-    process: str
-    what: str
-    subject: str
-    from_ns: int
-    to_ns: int
-    missed: int
-
-
-Part = Literal["before", "during", "after"]
-
-
-class LatencyRow(Struct, frozen=True, kw_only=True):
-    """How long the operations of one kind took that began before, during or after a fault.
-
-    `before` begins, and `after` ends, where another fault is injected or healed. Of the `count`
-    operations, `succeeded` did; the times are of these: their median, the 99th percentile and the
-    longest (-1: none succeeded). An operation that is one event has no length, and is not
-    counted.
-    """
-
-    fault_id: str
-    part: Part
-    what: str
-    count: int
-    succeeded: int
-    median_ns: int
-    slow_ns: int
-    longest_ns: int
-
-
 @final
 class RunTables(Struct, frozen=True, kw_only=True):
     """All tables of one run. `left_out` counts the events that did not fit into `shown`."""
@@ -392,7 +260,3 @@ class RunSummary(Struct, frozen=True, kw_only=True):
     about: RunRow | None = None
     faults: int = 0
     verdicts: Mapping[str, str] = {}
-
-
-BINS = 600
-"""The number of equal parts into which a run is divided for `DensityRow`."""

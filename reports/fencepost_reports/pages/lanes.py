@@ -6,19 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
 from textwrap import shorten
 
-from fencepost import FaultInjected, slot_of
-from fencepost.reporting import sentence_of
-from fencepost_reports.one_run.activity import CLIENT, HARNESS
-from fencepost_reports.one_run.tables import (
-    BINS,
-    DensityRow,
-    EventRow,
-    FailureRow,
-    FaultRow,
-    ProcessRow,
-    RunTables,
-    SpanRow,
-)
+from fencepost import slot_of
+from fencepost.reporting import BINS, DensityRow, FaultRow, SpanRow
+from fencepost_reports.one_run.processes import CLIENT, HARNESS
+from fencepost_reports.one_run.tables import EventRow, FailureRow, ProcessRow, RunTables
 from fencepost_reports.pages.drawing import Lane, Mark, Span, Timeline, Window, seconds
 
 LABEL = 40
@@ -197,20 +188,12 @@ def _bars(density: Iterable[DensityRow]) -> dict[str, dict[str, dict[int, int]]]
 def _window(run: RunTables, row: FaultRow) -> Window:
     t0, t1 = ms(run, row.from_ns), ms(run, row.to_ns)
     receipt = "✓" if row.receipt else "✕ no receipt"
-    body = FaultInjected(
-        fault_id=row.fault_id,
-        fault=row.fault,
-        targets=row.targets,
-        receipt=row.receipt,
-        evidence=row.evidence,
-        arguments=row.arguments,
-    )
     until = "healed" if row.healed else "never healed; the run ended"
     return Window(
         t0=t0,
         t1=t1,
         label=f"{shorten(row.words, LABEL, placeholder=' ...')} {receipt}",
-        title=f"{sentence_of(body)}; {seconds(t0)} to {seconds(t1)} ({until})",
+        title=f"{row.sentence}; {seconds(t0)} to {seconds(t1)} ({until})",
         receipt=row.receipt,
         slots=frozenset(slot_of(target) for target in row.targets),
     )

@@ -17,15 +17,9 @@ from typing import Any, final
 import jinja2
 from markupsafe import Markup, escape
 
-from fencepost.reporting import Outcome, Promises, printable
+from fencepost.reporting import FaultRow, Outcome, Promises, printable
 from fencepost_reports.one_run.failures import VIOLATIONS
-from fencepost_reports.one_run.tables import (
-    FailureRow,
-    FaultRow,
-    RunSummary,
-    RunTables,
-    VerdictRow,
-)
+from fencepost_reports.one_run.tables import FailureRow, RunSummary, RunTables, VerdictRow
 from fencepost_reports.pages.clauses import clause_pages
 from fencepost_reports.pages.drawing import LEGEND, definitions, draw, seconds
 from fencepost_reports.pages.lanes import (

@@ -2,34 +2,38 @@
 
 A copy has a name and a day of its own, and its files are links to those of the run that it copies.
 A long run repeats the events of one run, each time later, with new positions and numbers; what
-occurs once in a run (its start and end, its faults and phases) is in the first part only.
+occurs once in a run (its start and end, its faults and phases) is in the first part only. Its
+tables and columns are made of these events as in the pass that judges a run, without the rules.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import pyarrow as pa
-from pyarrow import compute, parquet
+from msgspec import structs
 
-from fencepost import Shape
+from fencepost import Codec, Event, Shape
+from fencepost.history.merge import read
 from fencepost.history.run_folder import RunFolder
-from fencepost.judging.columnar import OF_EVERY_RUN, ROWS, TableFile
+from fencepost.judging.columnar import TABLES, ColumnsWriter
 from fencepost.judging.folder import judged_run
+from fencepost.judging.tables.fold import TablesFold
+from fencepost.judging.tables.packing import packed
 from fencepost.plugins.manager import Plugins
 from fencepost.runs.random_schedule import run_one
 from fencepost.runs.run import RunSpec, new_folder
 
 SYSTEM, DEFECT = "reference/quorum", "serves-without-lease"
-_ONCE = r"^(run|fault|test|cluster)\."
-_LINKED = ("damage.json", "verdicts.json", "history.ndjson")
-_COLUMNS = ("events", "changes", "operations", "findings", "verdicts")
+_ONCE = re.compile(r"(run|fault|test|cluster)\.")
+_LINKED = ("damage.json", "verdicts.json", "tables.json.gz", "history.ndjson")
 _BLOCK = 1 << 20
 
 
@@ -57,7 +61,7 @@ def copies(of: Sequence[RunFolder], out: Path, number: int) -> Sequence[Path]:
 def _copied(of: RunFolder, to: Path, later: timedelta) -> Path:
     (to / "columns").mkdir(parents=True)
     (to / "events").mkdir()
-    for name in (*_LINKED, *(f"columns/{one}.parquet" for one in _COLUMNS)):
+    for name in (*_LINKED, *(f"columns/{one}.parquet" for one in TABLES)):
         if (of.path / name).exists():
             os.link(of.path / name, to / name)
     info = of.info()
@@ -70,83 +74,62 @@ def _copied(of: RunFolder, to: Path, later: timedelta) -> Path:
 
 
 def repeated(of: RunFolder, to: Path, plugins: Plugins, events: int) -> Path:
-    """A run of at least so many events. Its history is that of `of`: only its columns are long."""
+    """A run of at least so many events. Its history is that of `of`: its columns and tables are
+    long."""
     _copied(of, to, timedelta())
-    first = parquet.read_table(of.path / "columns" / "events.parquet")
-    more = first.filter(_often(first["kind"]))
-    length_ns = compute.max(first["at_ns"]).as_py() - compute.min(first["at_ns"]).as_py() + 1
-    numbers = compute.max(first["node_seq"]).as_py() + 1
-    parts = -(-(events - first.num_rows) // more.num_rows)
-    # The position of an event in a repetition, from 0, by its position in the first part.
-    nth = dict(zip(more["position"].to_pylist(), range(more.num_rows), strict=True))
-    shifts = {"at_ns": length_ns, "began_ns": length_ns, "ended_ns": length_ns}
-    shifts |= dict.fromkeys(("node_seq", "seq", "cause_seq"), numbers)
-    for name in ("events", "changes", "operations"):
-        table = parquet.read_table(of.path / "columns" / f"{name}.parquet")
-        (to / "columns" / f"{name}.parquet").unlink()
-        again = table.filter(compute.is_in(table["position"], pa.array(list(nth))))
-        again = _with(again, "position", [nth[p] for p in again["position"].to_pylist()])
-        again = _plus(again, "position", first.num_rows)
-        file = _Long(
-            TableFile(to / "columns" / f"{name}.parquet", table.schema), split=name == "events"
-        )
-        file.write(table)
-        for _ in range(parts):
-            for column in shifts.keys() & set(table.column_names):
-                again = _plus(again, column, shifts[column])
-            file.write(again)
-            again = _plus(again, "position", more.num_rows)
-        file.close()
-    _rejudge(of, to, ended_ns=length_ns * parts)
+    kinds = plugins.promises.kinds
+    judged = judged_run(of, plugins.promises, keep=False)
+    long = _Repeated.of(read(of, Codec(kinds)), events)
+    end = replace(judged.end, ended_at_ns=judged.end.ended_at_ns + long.later_ns)
+    (to / "tables.json.gz").unlink()
+    with ColumnsWriter(to, to.name, kinds) as columns:
+        fold = TablesFold(columns.operation)
+        for event in columns.passing(long.events()):
+            fold.take(event)
+        (to / "tables.json.gz").write_bytes(packed(fold.end(end)))
+        columns.close(judged.judgement.verdicts)
+    (to / "columns" / "findings.parquet").unlink()
+    os.link(of.path / "columns" / "findings.parquet", to / "columns" / "findings.parquet")
+    _rejudge(of, to, ended_ns=long.later_ns)
     # The judgement is of the run that was repeated, and must be valid as it is.
     assert judged_run(RunFolder(to), plugins.promises, keep=False).columns
     return to
 
 
-class _Long:
-    """A long table, in row groups as a judged run has them."""
+@dataclass(frozen=True, slots=True)
+class _Repeated:
+    """The events of a run, and how often those that may occur often come once more."""
 
-    def __init__(self, file: TableFile, *, split: bool) -> None:
-        self._file, self._split = file, split
-        self._own: list[pa.Table] = []
+    first: Sequence[Event]
+    more: Sequence[Event]
+    times: int
 
-    def write(self, rows: pa.Table) -> None:
-        if self._split:
-            of_every_run = compute.is_in(rows["kind"], pa.array(sorted(OF_EVERY_RUN)))
-            self._own.append(rows.filter(of_every_run))
-            rows = rows.filter(compute.invert(of_every_run))
-            if sum(one.num_rows for one in self._own) >= ROWS:
-                self._write_own()
-        self._write(rows)
+    @classmethod
+    def of(cls, history: Iterable[Event], events: int) -> _Repeated:
+        first = list(history)
+        more = [event for event in first if not _ONCE.match(event.kind)]
+        return cls(first, more, -(-(events - len(first)) // len(more)))
 
-    def close(self) -> None:
-        if self._own:
-            self._write_own()
-        self._file.close()
+    @property
+    def length_ns(self) -> int:
+        """How much later each repetition is."""
+        times = [event.at_ns for event in self.first]
+        return max(times) - min(times) + 1
 
-    def _write_own(self) -> None:
-        self._write(pa.concat_tables(self._own), own=True)
-        self._own.clear()
+    @property
+    def later_ns(self) -> int:
+        """How much later the last one is."""
+        return self.length_ns * self.times
 
-    def _write(self, rows: pa.Table, *, own: bool = False) -> None:
-        (whole,) = rows.combine_chunks().to_batches()
-        self._file.write(whole, own=own)
-
-
-def _often(kinds: pa.ChunkedArray) -> pa.ChunkedArray:
-    return compute.invert(compute.match_substring_regex(kinds, _ONCE))
-
-
-def _plus(table: pa.Table, name: str, more: int) -> pa.Table:
-    return _with(table, name, compute.add(table[name], more))
-
-
-def _with(table: pa.Table, name: str, values: Any) -> pa.Table:
-    at = table.schema.get_field_index(name)
-    field = table.schema.field(at)
-    return table.set_column(
-        at, field, pa.array(values, field.type) if isinstance(values, list) else values
-    )
+    def events(self) -> Iterator[Event]:
+        yield from self.first
+        numbers = max(event.node_seq for event in self.first) + 1
+        length_ns = self.length_ns
+        for n in range(1, self.times + 1):
+            for event in self.more:
+                yield structs.replace(
+                    event, node_seq=event.node_seq + n * numbers, at_ns=event.at_ns + n * length_ns
+                )
 
 
 def _rejudge(of: RunFolder, to: Path, ended_ns: int | None = None) -> None:
@@ -157,6 +140,7 @@ def _rejudge(of: RunFolder, to: Path, ended_ns: int | None = None) -> None:
         judged["end"]["ended_at_ns"] += ended_ns
         for name in judged["columns"]:
             judged["columns"][name] = _sha256(to / "columns" / f"{name}.parquet").hexdigest()
+        judged["tables"] = _sha256(to / "tables.json.gz").hexdigest()
     (to / "judged.json").write_bytes(msgspec.json.encode(judged))
 
 

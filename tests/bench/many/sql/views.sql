@@ -3,10 +3,6 @@ CREATE VIEW events AS
 SELECT split_part(filename, '/', -3) AS run, *
 FROM read_parquet('$runs/*/columns/events.parquet', filename = true);
 
-CREATE VIEW changes AS
-SELECT split_part(filename, '/', -3) AS run, *
-FROM read_parquet('$runs/*/columns/changes.parquet', filename = true);
-
 CREATE VIEW operations AS
 SELECT split_part(filename, '/', -3) AS run, *
 FROM read_parquet('$runs/*/columns/operations.parquet', filename = true, file_row_number = true);

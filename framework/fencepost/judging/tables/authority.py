@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, final
 
-from fencepost import Change, Event, NodeStarted, ProcessExited
-from fencepost.reporting import ChangeRow, changes_of
-from fencepost_reports.one_run.tables import AuthorityRow, Effect, SpanRow
+from fencepost.events import Event, NodeStarted, ProcessExited
+from fencepost.events.traits import Authority, Change, shared_record
+from fencepost.judging.tables.rows import AuthorityRow, Effect, SpanRow
 
 
 class _Holder(NamedTuple):
@@ -66,26 +66,20 @@ class AuthorityFold:
     """A fold over events in order. `rows` are the changes so far; `spans` ends the states that are
     still open.
 
-    If several processes write one change, such as a record that each node replays, only the first
-    event is a row. If one process writes consecutive changes with one `matter`, such as renewals of
-    a lease, only the first is a row.
+    Most changes repeat what is known. If several processes write one change, such as a record that
+    each node replays, only the first event is a row. If one process writes consecutive changes with
+    one `matter`, such as renewals of a lease, only the first is a row.
     """
 
     def __init__(self) -> None:
         self.rows: list[AuthorityRow] = []
         self._scopes: dict[str, _Scope] = {}
-        self._records: set[tuple[str, str]] = set()
+        self._records: set[tuple[Hashable, str]] = set()
         self._matters: dict[tuple[str, str], str] = {}
         self._nodes: dict[str, list[str]] = {}
         self._ended: set[str] = set()
         self._open: dict[tuple[str, str], _Open] = {}
         self._spans: list[SpanRow] = []
-
-    def apply(self, position: int, event: Event) -> None:
-        """Applies one event, which changes authority, or begins or ends a process."""
-        self.process(event)
-        for change in changes_of(position, event):
-            self.change(change)
 
     def process(self, event: Event) -> None:
         """Applies the event by which a process began or ended; others change nothing."""
@@ -97,11 +91,21 @@ class AuthorityFold:
             for process, scope in [key for key in self._open if key[0] == body.ended]:
                 self._close(process, scope, event.at_ns)
 
-    def change(self, one: ChangeRow) -> None:
-        """Applies a change."""
-        self._span(one)
-        if not self._repeated(one):
-            self.rows.append(self._row(one))
+    def apply(self, position: int, event: Event, changes: Sequence[Authority]) -> bool:
+        """Applies an event that records these changes; whether it refuses an authority."""
+        if not changes:
+            return False
+        record = shared_record(event)
+        refuses = False
+        for one in changes:
+            holder = event.process if one.holder == "" else one.holder or ""
+            if one.change == Change.REFUSED:
+                refuses = True
+            elif one.state or one.change == Change.LOST:
+                self._span(one, holder, event.at_ns)
+            if not self._repeated(one, event.process, record):
+                self.rows.append(self._row(one, holder, position, event))
+        return refuses
 
     @property
     def nodes(self) -> Mapping[str, Sequence[str]]:
@@ -113,37 +117,37 @@ class AuthorityFold:
         end."""
         for process, scope in list(self._open):
             self._close(process, scope, ended_ns)
-        return sorted(self._spans, key=begun)
+        return sorted(self._spans, key=_begun)
 
     # ------------------------------------------------------------------------------------ changes
 
-    def _repeated(self, one: ChangeRow) -> bool:
-        if one.record:
-            key = (one.record, one.scope)
+    def _repeated(self, one: Authority, process: str, record: Hashable) -> bool:
+        if record is not None:
+            key = (record, one.scope)
             if key in self._records:
                 return True
             self._records.add(key)
-        place = (one.process, one.scope)
+        place = (process, one.scope)
         repeated = bool(one.matter) and self._matters.get(place) == one.matter
         self._matters[place] = one.matter
         return repeated
 
-    def _row(self, one: ChangeRow) -> AuthorityRow:
+    def _row(self, one: Authority, process: str, position: int, event: Event) -> AuthorityRow:
         scope = self._scopes.get(one.scope)
         if scope is None:
             scope = self._scopes[one.scope] = _Scope()
         was, former = scope.epoch, scope.holder
-        holder = _Holder(one.holder, one.node or next(iter(self._nodes.get(one.holder, ())), ""))
+        holder = _Holder(process, one.node or next(iter(self._nodes.get(process, ())), ""))
         effect = self._effect(scope, one, holder)
         return AuthorityRow(
-            position=one.position,
-            at_ns=one.at_ns,
-            process=one.process,
-            node_seq=one.node_seq,
-            kind=one.kind,
-            type=_type(scope.types, one),
+            position=position,
+            at_ns=event.at_ns,
+            process=event.process,
+            node_seq=event.node_seq,
+            kind=event.kind,
+            type=_type(scope.types, one, event.kind),
             scope=one.scope,
-            change=one.change,
+            change=str(one.change),
             effect=effect,
             epoch=one.epoch,
             was=was,
@@ -154,7 +158,7 @@ class AuthorityFold:
             wide=one.wide,
         )
 
-    def _effect(self, scope: _Scope, one: ChangeRow, holder: _Holder) -> Effect:
+    def _effect(self, scope: _Scope, one: Authority, holder: _Holder) -> Effect:
         if one.change == Change.REFUSED:
             return Effect.REFUSES
         if one.change == Change.NOTED or (one.epoch >= 0 and one.epoch < scope.epoch):
@@ -179,31 +183,29 @@ class AuthorityFold:
 
     # -------------------------------------------------------------------------------------- spans
 
-    def _span(self, one: ChangeRow) -> None:
-        process = one.holder or self._reported(one)
-        if not process or one.change == Change.REFUSED:
+    def _span(self, one: Authority, holder: str, at_ns: int) -> None:
+        """Applies a change that begins a state or ends one. Others leave the process in the state
+        that it is in."""
+        process = holder or self._reported(one)
+        if not process:
             return
-        if not one.state and one.change != Change.LOST:
-            return  # the process stays in the state that it is in
         found = self._open.get((process, one.scope))
         if found is not None and (found.state, found.epoch) == (one.state, one.epoch):
             return
-        self._close(process, one.scope, one.at_ns)
-        if not one.holder and one.change == Change.GAINED:
-            self._deposed(one)
+        self._close(process, one.scope, at_ns)
+        if not holder and one.change == Change.GAINED:
+            self._deposed(one, at_ns)
         if one.state:
-            own = one.wide or one.scope in self._nodes.get(process, ())
-            held = one.change == Change.GAINED
             self._open[process, one.scope] = _Open(
                 state=one.state,
                 epoch=one.epoch,
-                held=held,
-                own=own,
-                reported=not one.holder,
-                from_ns=one.at_ns,
+                held=one.change == Change.GAINED,
+                own=one.wide or one.scope in self._nodes.get(process, ()),
+                reported=not holder,
+                from_ns=at_ns,
             )
 
-    def _reported(self, one: ChangeRow) -> str:
+    def _reported(self, one: Authority) -> str:
         """The process that a third party reports by its node, if it is the word of others that
         counts; else empty. Of its own id, and of what it has said itself, a process knows best."""
         process = "" if one.scope == one.node else self._process_of(one.node)
@@ -220,12 +222,12 @@ class AuthorityFold:
         ]
         return named[0] if len(named) == 1 else ""
 
-    def _deposed(self, one: ChangeRow) -> None:
+    def _deposed(self, one: Authority, at_ns: int) -> None:
         """By the word of a third party another node holds the scope: so those do no more that held
         it by such a word. One that says so itself may not know yet."""
         for process, scope in list(self._open):
             if scope == one.scope and self._open[process, scope].reported:
-                self._close(process, scope, one.at_ns)
+                self._close(process, scope, at_ns)
 
     def _close(self, process: str, scope: str, at_ns: int) -> None:
         found = self._open.pop((process, scope), None)
@@ -244,15 +246,15 @@ class AuthorityFold:
             )
 
 
-def _type(known: dict[tuple[str, str], str], one: ChangeRow) -> str:
+def _type(known: dict[tuple[str, str], str], one: Authority, kind: str) -> str:
     """The type of a change, in the words of its scope and of its event's kind."""
-    found = known.get((one.change, one.kind))
+    found = known.get((one.change, kind))
     if found is None:
-        found = f"{one.scope.partition(' ')[0]} {one.change}: {one.kind}"
-        known[one.change, one.kind] = found
+        found = f"{one.scope.partition(' ')[0]} {one.change}: {kind}"
+        known[one.change, kind] = found
     return found
 
 
-def begun(span: SpanRow) -> tuple[int, int, str, str]:
+def _begun(span: SpanRow) -> tuple[int, int, str, str]:
     """The order of states."""
     return span.from_ns, span.to_ns, span.process, span.scope

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from folded_tables import folded
 from msgspec import Struct
 
 import fencepost as f
 import fencepost_kafka as k
+from fencepost.reporting import Effect, Tables
 from fencepost.testing import HistoryBuilder
 from fencepost_clusters.etcd.events.members import BecameLeader, StoppedLeading
-from fencepost_reports.one_run.authority import AuthorityFold
-from fencepost_reports.one_run.tables import Effect
 
 
 class Held(Struct, frozen=True, tag="acme.held"):
@@ -23,6 +23,7 @@ class Held(Struct, frozen=True, tag="acme.held"):
     holder: str = ""
     node: str = ""
     state: str = ""
+    matter: str = ""
 
     def authority(self) -> Sequence[f.Authority]:
         holder = None if self.node else self.holder
@@ -36,22 +37,23 @@ class Held(Struct, frozen=True, tag="acme.held"):
                 holder=holder,
                 node=self.node,
                 state=state,
+                matter=self.matter,
             ),
         )
 
 
-def folded(*written: tuple[str, Struct]) -> AuthorityFold:
+END_NS = 10**12
+
+
+def made(*written: tuple[str, Struct]) -> Tables:
     history = HistoryBuilder("doors")
     for process, body in written:
         history.add(process, body)
-    fold = AuthorityFold()
-    for position, event in enumerate(history.events()):
-        fold.apply(position, event)
-    return fold
+    return folded(history.events(), END_NS)
 
 
 def effects(*written: tuple[str, Struct]) -> list[Effect]:
-    return [row.effect for row in folded(*written).rows]
+    return [row.effect for row in made(*written).authority]
 
 
 def test_the_first_holder_takes_nothing_and_another_one_does() -> None:
@@ -107,29 +109,29 @@ def test_a_node_and_its_process_are_one_holder() -> None:
 
 def test_an_unknown_holder_of_a_newer_epoch_is_taken_for_another_one() -> None:
     rows = (("a", Held("x", 1)), ("book", Held("x", 2, holder="", node="?")))
-    fold = folded(*rows)
-    assert [row.effect for row in fold.rows] == [Effect.GIVES, Effect.TAKES]
-    assert [row.position for row in fold.rows if row.effect is Effect.TAKES] == [1]
+    tables = made(*rows)
+    assert [row.effect for row in tables.authority] == [Effect.GIVES, Effect.TAKES]
+    assert [row.position for row in tables.authority if row.effect is Effect.TAKES] == [1]
 
 
 def test_states_end_with_their_process() -> None:
-    fold = folded(
+    tables = made(
         ("a#1", Held("x", 1)),
         ("harness", f.ProcessExited(ended="a#1", exit_code=0, signal=9, expected=True)),
     )
-    (span,) = fold.spans(10**12)
+    (span,) = tables.spans
     assert (span.state, span.scope, span.held) == ("inside", "door x", True)
-    assert span.to_ns < 10**12
+    assert span.to_ns < END_NS
 
 
 def test_a_third_party_gives_a_band_to_the_process_of_a_node_and_takes_it_by_the_next() -> None:
-    fold = folded(
+    tables = made(
         ("guard-7#1", f.NodeStarted(role="guard", node_id=7)),
         ("guard-8#1", f.NodeStarted(role="guard", node_id=8)),
         ("book", Held("x", 1, node="guard 7", state="inside")),
         ("book", Held("x", 2, node="guard 8", state="inside")),
     )
-    seven, eight = fold.spans(10**12)
+    seven, eight = tables.spans
     assert (seven.process, seven.state, seven.held) == ("guard-7#1", "inside", True)
     assert eight.process == "guard-8#1"
     assert seven.to_ns == eight.from_ns
@@ -137,23 +139,23 @@ def test_a_third_party_gives_a_band_to_the_process_of_a_node_and_takes_it_by_the
 
 def test_a_process_that_says_itself_that_it_holds_keeps_its_band_beside_a_reported_one() -> None:
     """Two that hold one thing at once: the one does not know of the other."""
-    fold = folded(
+    tables = made(
         ("guard-7#1", f.NodeStarted(role="guard", node_id=7)),
         ("guard-8#1", f.NodeStarted(role="guard", node_id=8)),
         ("guard-7#1", Held("x", 1)),
         ("book", Held("x", 2, node="guard 8", state="inside")),
     )
-    assert [span.to_ns for span in fold.spans(10**12)] == [10**12, 10**12]
+    assert [span.to_ns for span in tables.spans] == [END_NS, END_NS]
 
 
 def test_leaders_of_etcd_have_bands_of_their_own() -> None:
-    fold = folded(
+    tables = made(
         ("etcd-1#1", f.NodeStarted(role="member", node_id=1)),
         ("etcd-1#1", BecameLeader(member="1", term=2)),
         ("etcd-1#1", StoppedLeading(member="1", term=3, reason="higher-term")),
         ("etcd-2#1", BecameLeader(member="2", term=3)),
     )
-    spans = fold.spans(10**12)
+    spans = tables.spans
     assert [(s.process, s.state, s.epoch, s.held, s.own) for s in spans] == [
         ("etcd-1#1", "leader", 2, True, True),
         ("etcd-1#1", "follower", 3, False, True),
@@ -185,3 +187,12 @@ def test_what_a_new_controller_finds_absent_loses_what_it_had() -> None:
     assert known == [Effect.GIVES, Effect.TAKES]
     assert effects(("broker-2#1", elected)) == [Effect.NOTES]
     assert effects(("broker-1#1", registered), ("broker-2#1", absent("gone")))[1] is Effect.NOTES
+
+
+def test_what_repeats_is_one_row() -> None:
+    """A record that each broker replays, and a lease that is renewed."""
+    record = k.BrokerCommitted(offset=1, broker_id=1, broker_epoch=5, fenced=False, incarnation="a")
+    assert effects(("broker-1#1", record), ("broker-2#1", record)) == [Effect.GIVES]
+    renewed = ("a", Held("x", 1, matter="renewal"))
+    assert effects(renewed, renewed, ("a", Held("x", 1)), renewed) == [Effect.GIVES] * 3
+    assert effects(renewed, ("b", Held("x", 1, matter="renewal"))) == [Effect.GIVES, Effect.TAKES]

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
-import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from fencepost.columns import schema_of
-from fencepost.reporting import OperationRow, OperationsFold
+from fencepost.judging.tables.operations import OperationsFold
+from fencepost.judging.tables.rows import OperationRow
+from fencepost.judging.tables.service import ServiceFold
+from fencepost.reporting import FaultRow, LatencyRow, SilenceRow, tells_operations
 from fencepost.testing import HistoryBuilder
 from fencepost_kafka import CallOutcome, Polled, ProduceCompleted, ProduceInvoked
-from fencepost_reports.one_run.column_service import tell_service
-from fencepost_reports.one_run.service import (
-    ServiceFold,
-    cuts,
-    latencies,
-    ranked,
-    together,
-)
-from fencepost_reports.one_run.tables import FaultRow, LatencyRow, SilenceRow
-
-Tell = Callable[[ServiceFold, Sequence[OperationRow]], None]
 
 MS = 1_000_000
 WHATS, PARTS = ("fetch", "produce"), ("before", "during", "after")
@@ -68,85 +57,67 @@ class Writes:
         self.end(ended_ms, self.begin(began_ms), outcome)
 
     def rows(self, ended_ms: int = 1_000) -> Sequence[OperationRow]:
-        fold, events = OperationsFold(), self.h.events()
-        ended = [row for place, event in enumerate(events) for row in fold.apply(place, event)]
+        fold = OperationsFold()
+        ended = [
+            row
+            for place, event in enumerate(self.h.events())
+            if tells_operations(event.body)
+            for row in fold.apply(place, event, event.body)
+        ]
         return [*ended, *fold.unended(ended_ms * MS)]
 
 
-def one_by_one(fold: ServiceFold, rows: Sequence[OperationRow]) -> None:
+def folded(rows: Iterable[OperationRow]) -> ServiceFold:
+    fold = ServiceFold()
     for row in rows:
-        fold.operation(row)
+        fold.apply(row)
+    return fold
 
 
-def in_columns(fold: ServiceFold, rows: Sequence[OperationRow], most: int = 1_000) -> None:
-    """Tells so many rows at once."""
-    for first in range(0, len(rows), most):
-        values = [
-            {name: getattr(row, name) for name in row.__struct_fields__}
-            for row in rows[first : first + most]
-        ]
-        tell_service(fold, pa.Table.from_pylist(values, schema_of(OperationRow)))
-
-
-def in_pieces(fold: ServiceFold, rows: Sequence[OperationRow]) -> None:
-    in_columns(fold, rows, 2)
-
-
-WAYS: Sequence[Tell] = (one_by_one, in_columns, in_pieces)
-
-
-@pytest.fixture(params=WAYS)
-def tell(request: pytest.FixtureRequest) -> Tell:
-    found: Tell = request.param
-    return found
-
-
-def silences(writes: Writes, tell: Tell, ended_ms: int = 1_000) -> Sequence[SilenceRow]:
-    fold = ServiceFold(())
-    tell(fold, writes.rows(ended_ms))
-    return fold.silences
+def silences(writes: Writes, ended_ms: int = 1_000) -> Sequence[SilenceRow]:
+    return folded(writes.rows(ended_ms)).silences
 
 
 def times(rows: Iterable[SilenceRow]) -> list[tuple[str, int, int, int]]:
     return [(row.process, row.from_ns // MS, row.to_ns // MS, row.missed) for row in rows]
 
 
-def test_the_longest_time_between_two_successes_is_kept(tell: Tell) -> None:
+def test_the_longest_time_between_two_successes_is_kept() -> None:
     writes = Writes()
     writes.write(10, 20)
     writes.write(30, 90, "unknown")
     writes.write(95, 140)
     writes.write(150, 160)
-    assert times(silences(writes, tell)) == [(ONE, 20, 140, 1)]
+    assert times(silences(writes)) == [(ONE, 20, 140, 1)]
 
 
-def test_it_begins_with_the_first_operation_and_ends_with_the_last_one(tell: Tell) -> None:
+def test_it_begins_with_the_first_operation_and_ends_with_the_last_one() -> None:
     writes = Writes()
     writes.write(10, 60, "failed")
     writes.write(70, 80)
     writes.write(90, 200, "unknown")
-    assert times(silences(writes, tell)) == [(ONE, 80, 200, 1)]
+    assert times(silences(writes)) == [(ONE, 80, 200, 1)]
     first = Writes()
     first.write(10, 100)
     first.write(101, 110)
-    assert times(silences(first, tell)) == [(ONE, 10, 100, 0)]
+    assert times(silences(first)) == [(ONE, 10, 100, 0)]
 
 
-def test_of_equal_times_the_first_is_kept(tell: Tell) -> None:
+def test_of_equal_times_the_first_is_kept() -> None:
     writes = Writes()
     for began in (10, 30, 50, 70):
         writes.write(began, began + 10)
-    assert times(silences(writes, tell)) == [(ONE, 20, 40, 0)]
+    assert times(silences(writes)) == [(ONE, 20, 40, 0)]
 
 
-def test_an_operation_without_an_end_ends_with_the_run(tell: Tell) -> None:
+def test_an_operation_without_an_end_ends_with_the_run() -> None:
     writes = Writes()
     writes.write(10, 20)
     writes.begin(30)
-    assert times(silences(writes, tell, 900)) == [(ONE, 20, 900, 1)]
+    assert times(silences(writes, 900)) == [(ONE, 20, 900, 1)]
 
 
-def test_each_client_and_subject_has_its_own_and_those_that_tried_come_first(tell: Tell) -> None:
+def test_each_client_and_subject_has_its_own_and_those_that_tried_come_first() -> None:
     writes = Writes()
     one, other = writes.begin(10), writes.begin(11, OTHER)
     writes.end(20, one)
@@ -156,7 +127,7 @@ def test_each_client_and_subject_has_its_own_and_those_that_tried_come_first(tel
     writes.at(340).add(
         ONE, Polled(topic="orders", partition=0, offsets=(1,), operations=("x",), final=False)
     )
-    rows = silences(writes, tell)
+    rows = silences(writes)
     assert times(rows) == [(ONE, 20, 330, 1), (OTHER, 11, 300, 0), (ONE, 340, 340, 0)]
     assert [(row.process, row.what, row.subject) for row in rows] == [
         (ONE, "produce", "orders-0"),
@@ -179,19 +150,17 @@ def fault(name: str, from_ms: int, to_ms: int) -> FaultRow:
     )
 
 
-def around(writes: Writes, tell: Tell, *faults: FaultRow) -> Sequence[LatencyRow]:
-    fold = ServiceFold(cuts(faults))
-    tell(fold, writes.rows())
-    return latencies(faults, fold.taken)
+def around(writes: Writes, *faults: FaultRow) -> Sequence[LatencyRow]:
+    return folded(writes.rows()).stretches.latencies(faults)
 
 
-def test_latency_is_counted_by_when_operations_began(tell: Tell) -> None:
+def test_latency_is_counted_by_when_operations_began() -> None:
     writes = Writes()
     writes.write(10, 14)
     writes.write(99, 220)
     writes.write(300, 302, "unknown")
     writes.write(310, 315)
-    rows = around(writes, tell, fault("kill-1", 100, 200))
+    rows = around(writes, fault("kill-1", 100, 200))
     assert [
         (r.part, r.count, r.succeeded, r.median_ns // MS, r.longest_ns // MS) for r in rows
     ] == [
@@ -201,72 +170,69 @@ def test_latency_is_counted_by_when_operations_began(tell: Tell) -> None:
     assert {row.what for row in rows} == {"produce"}
 
 
-def test_a_part_in_which_nothing_succeeded_has_no_times(tell: Tell) -> None:
+def test_a_part_in_which_nothing_succeeded_has_no_times() -> None:
     writes = Writes()
     writes.write(100, 180, "failed")
-    (row,) = around(writes, tell, fault("kill-1", 100, 200))
+    (row,) = around(writes, fault("kill-1", 100, 200))
     assert (row.part, row.count, row.succeeded) == ("during", 1, 0)
     assert (row.median_ns, row.slow_ns, row.longest_ns) == (-1, -1, -1)
 
 
-def test_before_and_after_end_where_another_fault_changes_something(tell: Tell) -> None:
+def test_before_and_after_end_where_another_fault_changes_something() -> None:
     writes = Writes()
     for began in (10, 60, 120, 210, 260, 400):
         writes.write(began, began + 5)
     first, second, third = fault("a", 20, 50), fault("b", 100, 200), fault("c", 250, 300)
-    rows = [row for row in around(writes, tell, first, second, third) if row.fault_id == "b"]
+    rows = [row for row in around(writes, first, second, third) if row.fault_id == "b"]
     assert [(row.part, row.count) for row in rows] == [("before", 1), ("during", 1), ("after", 1)]
 
 
-def test_the_slowest_hundredth_is_left_to_the_longest(tell: Tell) -> None:
+def test_the_slowest_hundredth_is_left_to_the_longest() -> None:
     writes = Writes()
     for number in range(200):
         writes.write(2 * number, 2 * number + (2 if number >= 197 else 1))
     writes.write(450, 950)
-    (row,) = around(writes, tell, fault("kill-1", 900, 901))
+    (row,) = around(writes, fault("kill-1", 900, 901))
     assert (row.count, row.median_ns // MS, row.slow_ns // MS, row.longest_ns // MS) == (
         201, 1, 2, 500,
     )  # fmt: skip
 
 
-def test_operations_that_end_in_another_order_are_counted_by_their_beginning(tell: Tell) -> None:
+def test_operations_that_end_in_another_order_are_counted_by_their_beginning() -> None:
     writes = Writes()
     one, two = writes.begin(10), writes.begin(120)
     writes.end(130, two)
     writes.end(140, one)
-    rows = around(writes, tell, fault("kill-1", 100, 200))
+    rows = around(writes, fault("kill-1", 100, 200))
     assert [(row.part, row.longest_ns // MS) for row in rows] == [("before", 130), ("during", 10)]
 
 
-def test_an_operation_that_was_left_open_is_counted_and_one_of_a_single_event_is_not(
-    tell: Tell,
-) -> None:
+def test_an_operation_that_was_left_open_is_counted_and_one_of_a_single_event_is_not() -> None:
     writes = Writes()
     writes.begin(110)
     writes.at(120).add(
         ONE, Polled(topic="orders", partition=0, offsets=(1,), operations=("x",), final=False)
     )
-    (row,) = around(writes, tell, fault("kill-1", 100, 200))
+    (row,) = around(writes, fault("kill-1", 100, 200))
     assert (row.part, row.what, row.count, row.succeeded) == ("during", "produce", 1, 0)
 
 
-def test_a_fault_that_lasts_while_others_come_and_go_has_the_times_of_all(tell: Tell) -> None:
+def test_a_fault_that_lasts_while_others_come_and_go_has_the_times_of_all() -> None:
     writes = Writes()
     took = [7, 3, 9, 1, 8, 2, 6]
     for number, ms in enumerate(took):
         writes.write(100 + 10 * number, 100 + 10 * number + ms)
     others = [fault(f"kill-{n}", 104 + 10 * n, 107 + 10 * n) for n in range(6)]
-    rows = around(writes, tell, fault("cut-1", 95, 900), *others)
+    rows = around(writes, fault("cut-1", 95, 900), *others)
     (row,) = [row for row in rows if row.fault_id == "cut-1"]
     assert (row.part, row.count, row.succeeded) == ("during", 7, 7)
     assert [ns // MS for ns in (row.median_ns, row.slow_ns, row.longest_ns)] == [6, 9, 9]
 
 
-def test_without_a_fault_no_times_are_kept(tell: Tell) -> None:
-    writes, fold = Writes(), ServiceFold(())
+def test_without_a_fault_there_is_no_latency() -> None:
+    writes = Writes()
     writes.write(10, 20)
-    tell(fold, writes.rows())
-    assert fold.taken == []
+    assert around(writes) == []
 
 
 @st.composite
@@ -339,20 +305,21 @@ def plain_latency(
     return len(chosen), len(took), *(took[place] if took else -1 for place in places)
 
 
-@pytest.mark.parametrize("tell", WAYS)
-@given(rows=some_operations(), faults=some_faults())
-def test_pieces_and_shares_have_the_numbers_of_plain_lists(
-    tell: Tell, rows: Sequence[OperationRow], faults: Sequence[FaultRow]
+@given(
+    rows=some_operations(),
+    faults=some_faults(),
+    cuts=st.lists(st.tuples(*[st.integers(0, 60)] * 2)),
+)
+def test_the_fold_has_the_numbers_of_plain_lists(
+    rows: Sequence[OperationRow], faults: Sequence[FaultRow], cuts: Sequence[tuple[int, int]]
 ) -> None:
-    shares = []
-    for process in (ONE, OTHER):
-        share = ServiceFold(cuts(faults))
-        tell(share, [row for row in rows if row.process == process])
-        shares.append(share)
-    whole = ServiceFold(cuts(faults))
-    tell(whole, rows)
-    assert ranked(row for one in shares for row in one.silences) == whole.silences
-    assert together(took for one in shares for took in one.taken) == whole.taken
+    """Whenever it is told of which times: `cuts` are (after how many operations, of when)."""
+    whole = ServiceFold()
+    for number, row in enumerate(rows):
+        for after, ns in cuts:
+            if after == number:
+                whole.stretches.cut(ns)
+        whole.apply(row)
 
     of: dict[tuple[str, str, str], list[OperationRow]] = {}
     for row in rows:
@@ -362,7 +329,7 @@ def test_pieces_and_shares_have_the_numbers_of_plain_lists(
         for row in whole.silences
     } == {key: plain_silence(some) for key, some in of.items()}
 
-    found = latencies(faults, whole.taken)
+    found = whole.stretches.latencies(faults)
     for row in found:
         numbers = (row.count, row.succeeded, row.median_ns, row.slow_ns, row.longest_ns)
         assert numbers == plain_latency(rows, faults, row)
