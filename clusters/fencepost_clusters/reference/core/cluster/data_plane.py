@@ -12,13 +12,14 @@ is given:
 
 The life of a data plane:
 
-    recover() --Recovered--> take_disk() ... join() --> leave("taken_over", "unassigned")
-                                                    --> stop()
+    recover() --Recovered--> take_disk() ... join() <--> leave() ... stop()
 
 Fetches are sent, and ISR changes asked for, from `join` to `leave`. Over ZooKeeper a broker joins
 with its disk, since nobody names this process to it before it has registered. In the quorum it
 reads metadata while it recovers. What that says about its id is said about its former process,
 until it names this one: if it joined before, it would lead what the former process led.
+A process that lost its id leaves for good. One whose registration was deleted joins again with the
+next.
 
 An input is handled in this order:
 
