@@ -10,7 +10,7 @@ the holder was deposed, and a later one lacks what the first one had. So a fault
 acted upon the holder before a turn as that came (it *moved* the authority), or if it kept a later
 holder from the first one while what is lost was written (it made that one *lack* it). A message
 that is missed only when all is read at the end is explained by the cut that deposed its leader, by
-the pause of the replica that led later, and not by what struck last.
+the pause of the one that led later, and not by what struck last.
 """
 
 from __future__ import annotations
