@@ -59,6 +59,9 @@ class _Open:
     reported: bool
     """Whether others say so, and not the process itself."""
     from_ns: int
+    noted: str = ""
+    """The same state, if the process had noted it of itself before others gave it the authority:
+    once another holds that by their word, this process is in it still, without authority."""
 
 
 @final
@@ -190,8 +193,11 @@ class AuthorityFold:
         if not process:
             return
         found = self._open.get((process, one.scope))
-        if found is not None and (found.state, found.epoch) == (one.state, one.epoch):
-            return
+        if found is not None and found.state == one.state:
+            known = one.change == Change.NOTED and one.epoch < 0
+            if found.epoch == one.epoch or known:
+                return
+        noted = found.state if found is not None and not (found.reported or found.held) else ""
         self._close(process, one.scope, at_ns)
         if not holder and one.change == Change.GAINED:
             self._deposed(one, at_ns)
@@ -203,14 +209,19 @@ class AuthorityFold:
                 own=one.wide or one.scope in self._nodes.get(process, ()),
                 reported=not holder,
                 from_ns=at_ns,
+                noted="" if holder else noted,
             )
 
     def _reported(self, one: Authority) -> str:
         """The process that a third party reports by its node, if it is the word of others that
-        counts; else empty. Of its own id, and of what it has said itself, a process knows best."""
+        counts; else empty. Of its own id, and of what it has said itself, a process knows best. But
+        if it has only noted a state, the word of others for the same state gives it authority."""
         process = "" if one.scope == one.node else self._process_of(one.node)
         found = self._open.get((process, one.scope))
-        return "" if found is not None and not found.reported else process
+        if found is None or found.reported:
+            return process
+        gives = one.change == Change.GAINED and not found.held and found.state == one.state
+        return process if gives else ""
 
     def _process_of(self, node: str) -> str:
         """The process that runs and has given itself the name of a node; empty if that is not
@@ -226,8 +237,18 @@ class AuthorityFold:
         """By the word of a third party another node holds the scope: so those do no more that held
         it by such a word. One that says so itself may not know yet."""
         for process, scope in list(self._open):
-            if scope == one.scope and self._open[process, scope].reported:
+            found = self._open[process, scope]
+            if scope == one.scope and found.reported:
                 self._close(process, scope, at_ns)
+                if found.noted:
+                    self._open[process, scope] = _Open(
+                        state=found.noted,
+                        epoch=-1,
+                        held=False,
+                        own=found.own,
+                        reported=False,
+                        from_ns=at_ns,
+                    )
 
     def _close(self, process: str, scope: str, at_ns: int) -> None:
         found = self._open.pop((process, scope), None)

@@ -148,6 +148,33 @@ def test_a_process_that_says_itself_that_it_holds_keeps_its_band_beside_a_report
     assert [span.to_ns for span in tables.spans] == [END_NS, END_NS]
 
 
+def test_a_state_that_a_process_noted_has_authority_by_the_word_of_a_third_party() -> None:
+    """A redis says that it is a master, and knows no epoch; sentinels do. Deposed, it takes itself
+    for one still: until it says otherwise its band goes on, without authority."""
+    noted = Held("x", -1, change="noted", state="inside")
+    tables = made(
+        ("guard-7#1", f.NodeStarted(role="guard", node_id=7)),
+        ("guard-8#1", f.NodeStarted(role="guard", node_id=8)),
+        ("guard-7#1", noted),
+        ("book", Held("x", 1, node="guard 7", state="inside")),
+        ("guard-7#1", noted),
+        ("guard-8#1", noted),
+        ("book", Held("x", 2, node="guard 8", state="inside")),
+        ("guard-7#1", Held("x", -1, change="lost", state="outside")),
+    )
+    spans = [(s.process[6:7], s.state, s.epoch, s.held) for s in tables.spans]
+    assert sorted(one for one in spans if one[0] == "7") == [
+        ("7", "inside", -1, False),
+        ("7", "inside", -1, False),
+        ("7", "inside", 1, True),
+        ("7", "outside", -1, False),
+    ]
+    assert [one for one in spans if one[0] == "8"] == [
+        ("8", "inside", -1, False),
+        ("8", "inside", 2, True),
+    ]
+
+
 def test_leaders_of_etcd_have_bands_of_their_own() -> None:
     tables = made(
         ("etcd-1#1", f.NodeStarted(role="member", node_id=1)),
