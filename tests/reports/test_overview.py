@@ -67,7 +67,28 @@ def test_a_cell_counts_the_runs_of_its_system_with_the_worst_verdict(one: RunSum
     )
     assert [subject.system for subject in found.subjects] == ["a", "b"]
     cells = {clause.id: clause.cells for clause in found.clauses}
-    assert cells == {"A": [Cell("unknown", 2, 3), Cell("holds", 1, 1)], "B": [None, cells["B"][1]]}
+    assert cells == {
+        "A": [Cell("unknown", 2, 3, False), Cell("holds", 1, 1, False)],
+        "B": [None, cells["B"][1]],
+    }
+
+
+def test_a_violation_that_is_known_is_told_from_a_new_one(one: RunSummary) -> None:
+    def knows(found: RunSummary, *known: str) -> RunSummary:
+        broken = bool(set(found.outcome.violated) - set(known))
+        outcome = structs.replace(found.outcome, known=known, broken=broken)
+        return structs.replace(found, outcome=outcome)
+
+    found = seen(
+        knows(run(one, "1", A="violated", B="violated"), "A", "B"),
+        knows(run(one, "2", A="holds", B="violated")),
+    )
+    a, b = (next(c for c in found.clauses if c.id == name) for name in "AB")
+    assert [clause.id for clause in found.clauses] == ["B", "A"]
+    assert [run.outcome.run for run in b.anew] == ["2"]
+    assert [run.outcome.run for run in b.known] == ["1"]
+    assert (a.anew, [cell.known for cell in a.cells if cell]) == ([], [True])
+    assert [cell.known for cell in b.cells if cell] == [False]
 
 
 def test_what_is_new_is_what_no_run_of_the_last_report_had(one: RunSummary) -> None:

@@ -46,11 +46,13 @@ class Subject(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """The worst verdict of a clause in the runs of a subject, and in how many of them it is so."""
+    """The worst verdict of a clause in the runs of a subject, in how many of them it is so, and
+    whether each of these is a violation that is known."""
 
     verdict: str
     alike: int
     runs: int
+    known: bool
 
 
 @final
@@ -65,7 +67,15 @@ class Clause:
     counts: Mapping[Subject, Counter[str]]
     """By subject: in how many runs it has each verdict."""
     violated: Sequence[RunSummary]
+    """The runs that violate it anew come first."""
+    known: Sequence[RunSummary]
+    """Those in which each violation is a known one."""
     new: bool
+
+    @property
+    def anew(self) -> Sequence[RunSummary]:
+        """Those in which a violation is none of the known ones."""
+        return [run for run in self.violated if run not in self.known]
 
     @property
     def page(self) -> str:
@@ -129,30 +139,40 @@ def _clauses(
 ) -> Sequence[Clause]:
     counts: dict[str, dict[Subject, Counter[str]]] = {}
     violated: dict[str, list[RunSummary]] = {}
-    for run in runs:
+    known: dict[str, list[RunSummary]] = {}
+    for run in sorted(runs, key=lambda run: not run.outcome.broken):
         subject = _subject(run)
         for clause, verdict in run.verdicts.items():
             counts.setdefault(clause, {}).setdefault(subject, Counter())[verdict] += 1
         for clause in run.outcome.violated:
             violated.setdefault(clause, []).append(run)
+        for clause in run.outcome.known:
+            known.setdefault(clause, []).append(run)
     clauses = [
         Clause(
             id=clause,
             sentence=sentences.get(clause, ""),
-            cells=[_cell(found[one]) if one in found else None for one in subjects],
+            cells=[
+                _cell(found[one], sum(_subject(run) == one for run in known.get(clause, ())))
+                if one in found
+                else None
+                for one in subjects
+            ],
             counts=found,
             violated=violated.get(clause, ()),
+            known=known.get(clause, ()),
             new=before is not None and clause in violated and clause not in before.violated,
         )
         for clause, found in counts.items()
         if any(verdict != Outcome.NOT_APPLICABLE for one in found.values() for verdict in one)
     ]
-    return sorted(clauses, key=lambda one: (_badness(one.worst), not one.new, one.id))
+    return sorted(clauses, key=lambda one: (_badness(one.worst), not one.anew, not one.new, one.id))
 
 
-def _cell(found: Counter[str]) -> Cell:
+def _cell(found: Counter[str], known: int) -> Cell:
     worst = min(found, key=_badness)
-    return Cell(worst, found[worst], found.total())
+    of_worst = worst == Outcome.VIOLATED and known == found[worst]
+    return Cell(worst, found[worst], found.total(), of_worst)
 
 
 def _badness(verdict: str) -> int:
